@@ -1,0 +1,1 @@
+//! Criterion harnesses and recorded results of dpb; what they share lives here.

@@ -1,0 +1,1 @@
+//! dpb accel.

@@ -1,0 +1,4 @@
+//! `dpb`.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,91 @@
+//! Findings and failures. `Unsupported` is a finding, `SetupError` ends a preparation, `JobError` ends one job.
+
+use std::fmt;
+
+/// Why a backend cannot run an operator here, in words that a person can act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// For example: `needs the SHA instruction set, which this CPU lacks`.
+    pub reason: String,
+}
+
+/// Why an operator could not be prepared, a queue not opened, memory not had.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// The backend says so itself.
+    Unsupported(Unsupported),
+    /// More jobs in flight were asked for than `depth_max`.
+    TooDeep {
+        /// Asked for.
+        asked: u32,
+        /// The limit.
+        depth_max: u32,
+    },
+    /// No memory of this length.
+    OutOfMemory {
+        /// Bytes asked for.
+        len: usize,
+    },
+    /// A parameter of the operator is out of range.
+    Parameter(String),
+}
+
+/// Why one job, or one item of a job, failed. `Copy`, so that a hot path can carry it.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobError {
+    /// The output slot is too short; for a decoder also: the input decodes to more than the slot holds.
+    DstTooShort,
+    /// The input is not what the operator reads.
+    Malformed,
+    /// The job's items do not lie inside its input, or its outcome list has too little capacity.
+    BadItems,
+    /// A buffer lives in memory that this backend's device cannot reach.
+    ForeignBuffer,
+    /// Longer than `input_bytes_max`.
+    TooLong,
+    /// A device's own code.
+    Device(i32),
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported(u) => write!(f, "unsupported: {u}"),
+            Self::TooDeep { asked, depth_max } => {
+                write!(
+                    f,
+                    "{asked} jobs in flight asked for, at most {depth_max} possible"
+                )
+            }
+            Self::OutOfMemory { len } => write!(f, "no memory for {len} bytes"),
+            Self::Parameter(what) => f.write_str(what),
+        }
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DstTooShort => f.write_str("output does not fit its slot"),
+            Self::Malformed => f.write_str("malformed input"),
+            Self::BadItems => {
+                f.write_str("items lie outside the input, or there is no room for their outcomes")
+            }
+            Self::ForeignBuffer => f.write_str("buffer in memory that the device cannot reach"),
+            Self::TooLong => f.write_str("input longer than the backend takes"),
+            Self::Device(code) => write!(f, "device error {code}"),
+        }
+    }
+}
+
+impl std::error::Error for Unsupported {}
+impl std::error::Error for SetupError {}
+impl std::error::Error for JobError {}

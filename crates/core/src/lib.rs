@@ -1,0 +1,25 @@
+//! The seam between what is computed and where, and the words that everything else in dpb speaks.
+//!
+//! * [`OpSpec`]: *what* is computed, as data.
+//! * [`Backend`] → [`Operator`] → [`Queue`]: *where and how*, prepared once, run many times.
+//! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
+//! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
+//!
+//! The crate is the standard library alone. Measurement lives behind the feature `measure`, the suite that
+//! every backend runs behind `conformance`.
+
+pub mod buf;
+pub mod clock;
+pub mod error;
+#[cfg(feature = "measure")]
+pub mod measure;
+pub mod seam;
+pub mod spec;
+
+pub use buf::{Buf, Region, View};
+pub use clock::{Clock, VirtualClock, WallClock};
+pub use error::{JobError, SetupError, Unsupported};
+pub use seam::{
+    Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
+};
+pub use spec::{DeflateFormat, OpSpec};

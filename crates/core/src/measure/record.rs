@@ -1,0 +1,176 @@
+//! The record: the result of one test, one JSON object, one line of a file.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Version of the record's shape. Raised when a field changes meaning or goes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The result of one test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Record {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Unique: start time and a random part.
+    pub id: String,
+    /// What was measured: `op`, `pushdown`, …
+    pub task: String,
+    /// The test's parameters, by the names they have on the command line (`size`, `threads`, `backend`, `scheme` …).
+    pub parameters: BTreeMap<String, Value>,
+    /// Where the numbers come from.
+    pub evidence: Evidence,
+    /// Whether there are numbers at all.
+    pub outcome: Outcome,
+    /// What was checked before the numbers counted.
+    pub check: Option<Check>,
+    /// Raw samples, by metric name; the unit ends the name (`run_ns`, `latency_ns`).
+    pub samples: BTreeMap<String, Samples>,
+    /// Counted where it was handled, over all timed runs: `items`, `bytes_in`, `bytes_out`, `polls_empty` …
+    pub counts: BTreeMap<String, u64>,
+    /// Derived from samples and counts: `tuples_per_s`, `bytes_per_s`, `latency_ns_p99` …
+    pub summary: BTreeMap<String, Summary>,
+    /// Whether the numbers can be trusted.
+    pub stability: Option<Stability>,
+    /// How to get them again.
+    pub provenance: Provenance,
+}
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Value {
+    /// A switch.
+    Bool(bool),
+    /// A count, a size in bytes.
+    Int(i64),
+    /// A ratio.
+    Float(f64),
+    /// Anything else.
+    Text(String),
+}
+
+/// Where a number comes from. Kinds never share a ratio, an axis or an average without saying so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Evidence {
+    /// This hardware.
+    Measured,
+    /// QEMU, soft-RoCE, a stand-in for an SDK.
+    Emulated {
+        /// What stands in.
+        by: String,
+    },
+    /// Virtual time.
+    Simulated {
+        /// The model.
+        model: String,
+    },
+    /// A paper's figure.
+    Published {
+        /// The paper, its section or figure.
+        source: String,
+    },
+}
+
+/// Whether a test gave numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Ran, and every check passed.
+    Done,
+    /// A check failed, or the run broke. There are no numbers.
+    Failed {
+        /// What, on which input.
+        reason: String,
+    },
+    /// Not available here; what a person can do about it.
+    Unsupported {
+        /// Why.
+        reason: String,
+    },
+    /// Ended before all the runs that were asked for; the numbers are of those that finished.
+    Interrupted,
+}
+
+/// What was checked, and against what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Check {
+    /// The oracle: `cpu/portable`, `duckdb 2.0.0`, `RFC 3720 B.4` …
+    pub against: String,
+    /// How many things were compared: items, rows, vectors.
+    pub compared: u64,
+    /// A digest of the results that all compared sides share, if there is one.
+    pub digest: Option<String>,
+}
+
+/// Raw samples, in the order they were taken.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Samples {
+    /// One value a run, or one a job. For long latency series only the histogram is kept.
+    pub values: Vec<f64>,
+    /// HDR histogram (V2 compressed serialisation, base64) of a long series.
+    pub hdr: Option<String>,
+}
+
+/// A number with its uncertainty.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// The median over the runs, or for one of a kind (a percentile of a histogram) the value.
+    pub median: f64,
+    /// Lower end of the 95 % bootstrap confidence interval of the median.
+    pub ci95_low: Option<f64>,
+    /// Upper end.
+    pub ci95_high: Option<f64>,
+    /// How many samples it rests on.
+    pub samples: u64,
+}
+
+/// Whether the numbers can be trusted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stability {
+    /// No reason against it was found.
+    pub stable: bool,
+    /// Reasons against: drift, outliers, interference, fewer runs than asked.
+    pub reasons: Vec<String>,
+    /// Coefficient of variation over the runs.
+    pub cv: Option<f64>,
+    /// Involuntary context switches during the timed runs.
+    pub context_switches_involuntary: Option<u64>,
+    /// CPU time that the hypervisor gave to others meanwhile, in seconds.
+    pub steal_s: Option<f64>,
+}
+
+/// How to get the same again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Provenance {
+    /// The command line, as it was given.
+    pub command: Vec<String>,
+    /// Seconds since 1970 at the start, UTC.
+    pub started_unix_s: f64,
+    /// dpb's version and, if it was built in a checkout, `git describe`.
+    pub dpb_version: String,
+    /// rustc's version and the target triple.
+    pub toolchain: String,
+    /// CPU model, as the kernel says it.
+    pub cpu_model: String,
+    /// Logical CPUs that this process may use.
+    pub cpus: u32,
+    /// Instruction-set extensions that were found and matter to dpb.
+    pub cpu_features: Vec<String>,
+    /// Cores that the workers were pinned to; empty if they were not.
+    pub pinned: Vec<u32>,
+    /// Frequency governor, if the kernel says.
+    pub governor: Option<String>,
+    /// Kernel release.
+    pub kernel: String,
+    /// Main memory, bytes.
+    pub memory_bytes: u64,
+    /// Host name's hash-free label given by the user, or the kernel's node name.
+    pub host: String,
+    /// Backends and libraries that took part, with versions.
+    pub libraries: BTreeMap<String, String>,
+    /// Seed of everything random.
+    pub seed: u64,
+}

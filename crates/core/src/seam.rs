@@ -1,0 +1,222 @@
+//! Submission and completion with owned buffers: the one seam of dpb.
+//!
+//! [`Backend`] prepares an [`Operator`] once; each thread opens its own [`Queue`] into it; jobs go in, completions
+//! come out, each with its buffers. A synchronous CPU kernel is the special case ([`Kernel`] and its lifts).
+//!
+//! **A job is a batch.** It carries one item or many; every output is bytes in `dst`. An operator's
+//! [`OutputShape`] says where an item's output lies: item *i* writes at `i * slot`, where `slot` is the fixed size, or for
+//! variable outputs [`Operator::dst_len`] of the longest item.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::{Buf, Clock, JobError, OpSpec, SetupError, Unsupported, View};
+
+/// What one backend can do for one operator; every field is a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most jobs that one queue may hold.
+    pub depth_max: NonZeroU32,
+    /// Longest input that one job may carry, in bytes over all its items.
+    pub input_bytes_max: usize,
+    /// Whether the work happens inside `submit`: depth then means burst, and latency has meaning only at depth one.
+    pub synchronous: bool,
+}
+
+/// How a job's input splits into items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// The whole input is one item.
+    One,
+    /// `count` items of `len` bytes each, one after another from the start of the input.
+    Fixed {
+        /// Bytes per item.
+        len: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Item *i* is `input[offsets[i]..offsets[i + 1]]`: one more offset than items, none decreasing.
+    Offsets(Arc<[u32]>),
+}
+
+/// Where an operator puts what it computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputShape {
+    /// Exactly this many bytes per item. No item can be refused.
+    Fixed(usize),
+    /// Up to a slot per item; [`Job::outcomes`] says how long each is, or why it was refused.
+    Variable,
+}
+
+/// One unit of work. The queue owns its buffers until the [`Completion`].
+#[derive(Debug)]
+pub struct Job {
+    /// Returned untouched; the caller's own name for this job.
+    pub tag: u64,
+    /// Read by the device; shared, so that one corpus can feed many jobs.
+    pub src: View,
+    /// How `src` splits into items.
+    pub items: Items,
+    /// Written by the device; unique, so that nobody can see it half written.
+    pub dst: Buf,
+    /// For [`OutputShape::Variable`]: cleared and filled with one entry per item. Its capacity is the caller's, at
+    /// least the number of items, so that a queue never allocates. Untouched for fixed outputs.
+    pub outcomes: Vec<Result<u32, JobError>>,
+}
+
+/// A finished job: its buffers come home, whether it worked or not.
+#[derive(Debug)]
+pub struct Completion {
+    /// The job, with `dst` and `outcomes` filled.
+    pub job: Job,
+    /// Whether the job as a whole was carried out. Single items of variable shape may still be refused.
+    pub result: Result<(), JobError>,
+}
+
+/// Somewhere operators can run: an instruction set, a thread pool, a device, a model.
+pub trait Backend: Send + Sync {
+    /// Stable name, as written on the command line and in records: `cpu/portable`, `cpu/avx512`, `pool/2`, `sim/…`.
+    fn name(&self) -> &str;
+    /// The clock that its work is timed by; virtual for modelled devices.
+    fn clock(&self) -> &dyn Clock;
+    /// Allocates zeroed memory that this backend can reach without a copy, 64-byte aligned.
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError>;
+    /// Says what it promises for `spec`, or why it cannot run it.
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported>;
+    /// Does everything that need happen only once: key schedules, tables, sessions, dispatch.
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError>;
+}
+
+/// A prepared operator: immutable, shared by all threads.
+pub trait Operator: Send + Sync {
+    /// What it computes.
+    fn spec(&self) -> &OpSpec;
+    /// Where outputs go.
+    fn shape(&self) -> OutputShape;
+    /// The longest output that an item of `item_len` bytes can need. For a decoder: the slot that the caller offers is
+    /// the bound, and this is a suggestion.
+    fn dst_len(&self, item_len: usize) -> usize;
+    /// Opens this thread's own lane, with its scratch, at most `depth` jobs deep.
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError>;
+}
+
+/// One thread's lane into an operator. Not `Send`: open it where you poll it.
+/// Each job taken yields exactly one completion; dropping a queue waits for the device.
+pub trait Queue {
+    /// Jobs taken and not yet completed.
+    fn in_flight(&self) -> usize;
+    /// Takes jobs from the front of `ready` until full; says how many. Neither waits nor allocates.
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize;
+    /// Appends finished jobs to `done`; says how many. Neither waits nor, if `done` has room, allocates.
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize;
+}
+
+/// A batch as a kernel sees it: borrowed input, checked to lie inside its bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    src: &'a [u8],
+    items: &'a Items,
+}
+
+/// Where a kernel writes: `slot` bytes per item, and one outcome per item if the shape is variable.
+#[derive(Debug)]
+pub struct BatchOut<'a> {
+    /// Slots, one after another.
+    pub dst: &'a mut [u8],
+    /// Bytes per slot.
+    pub slot: usize,
+    /// Empty with enough capacity; a kernel of variable shape pushes one per item.
+    pub outcomes: &'a mut Vec<Result<u32, JobError>>,
+}
+
+/// A synchronous CPU kernel; `Inline<K>` and `Pooled<K>` lift it to an [`Operator`].
+pub trait Kernel: Send + Sync + 'static {
+    /// Reused between calls, one per queue.
+    type Scratch: Send;
+    /// Allocates the scratch.
+    fn scratch(&self) -> Self::Scratch;
+    /// Where outputs go.
+    fn shape(&self) -> OutputShape;
+    /// See [`Operator::dst_len`].
+    fn dst_len(&self, item_len: usize) -> usize;
+    /// Computes the whole batch; allocates nothing. The lift has checked that `out` has a slot for each item.
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut Self::Scratch,
+    ) -> Result<(), JobError>;
+}
+
+impl Items {
+    /// How many items.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Fixed { count, .. } => *count as usize,
+            Self::Offsets(offsets) => offsets.len().saturating_sub(1),
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Checks that every item lies inside `src`.
+    ///
+    /// # Errors
+    /// [`JobError::BadItems`] if one does not.
+    pub fn new(src: &'a [u8], items: &'a Items) -> Result<Self, JobError> {
+        let fits = match items {
+            Items::One => true,
+            Items::Fixed { len, count } => (*len as usize)
+                .checked_mul(*count as usize)
+                .is_some_and(|total| total <= src.len()),
+            Items::Offsets(offsets) => {
+                offsets.is_sorted() && offsets.last().is_none_or(|&end| end as usize <= src.len())
+            }
+        };
+        if fits {
+            Ok(Self { src, items })
+        } else {
+            Err(JobError::BadItems)
+        }
+    }
+
+    /// How many items.
+    pub fn len(&self) -> usize {
+        self.items.count()
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The whole input.
+    pub fn src(&self) -> &'a [u8] {
+        self.src
+    }
+
+    /// How the input splits.
+    pub fn items(&self) -> &'a Items {
+        self.items
+    }
+
+    /// Item `i`.
+    ///
+    /// # Panics
+    /// If there is no such item.
+    pub fn item(&self, i: usize) -> &'a [u8] {
+        match self.items {
+            Items::One => {
+                assert_eq!(i, 0, "one item");
+                self.src
+            }
+            Items::Fixed { len, count } => {
+                assert!(i < *count as usize, "item {i} of {count}");
+                &self.src[i * *len as usize..(i + 1) * *len as usize]
+            }
+            Items::Offsets(offsets) => &self.src[offsets[i] as usize..offsets[i + 1] as usize],
+        }
+    }
+}

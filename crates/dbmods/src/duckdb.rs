@@ -1,0 +1,1 @@
+//! DuckDB, the peer: loaded at run time, so that nothing foreign is linked.

@@ -1,0 +1,11 @@
+//! Predicate pushdown (dpBento, "predicate pushdown"): scan where the data is, ship what qualifies.
+//!
+//! ```text
+//! SQL text ──sql──▶ Query (query.rs) ──wire──▶ serve ──scan──▶ Arrow batches ──wire──▶ client
+//!                                               │
+//!                          segment file ─ cache ┘
+//! ```
+
+pub mod chunk;
+pub mod query;
+pub mod schema;

@@ -1,0 +1,165 @@
+//! What a scan is asked: predicate, projection, aggregate. The IR that SQL parses to, and that travels on the wire.
+//!
+//! Semantics are those of SQL as DuckDB implements it: three-valued logic, exact decimals (`+ - *` keep every digit), `/`
+//! gives a DOUBLE, comparisons across numeric types compare values, text compares by bytes.
+
+use serde::{Deserialize, Serialize};
+
+/// One scan of one table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Query {
+    /// Which table.
+    pub table: String,
+    /// Which rows.
+    pub predicate: Predicate,
+    /// What comes back.
+    pub output: Output,
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Output {
+    /// These columns (positions in the schema, in this order) of the rows that qualify.
+    Rows(Vec<u32>),
+    /// One row a group.
+    Aggregate(Aggregate),
+}
+
+/// Functions over the rows that qualify.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Aggregate {
+    /// At most two columns of low cardinality; their values lead each output row. Empty: one row in all.
+    pub group_by: Vec<u32>,
+    /// The functions, in output order.
+    pub functions: Vec<AggregateCall>,
+}
+
+/// One aggregate function and its name in the output (its text as the user wrote it).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AggregateCall {
+    /// The output column's name.
+    pub name: String,
+    /// What it computes.
+    pub function: AggregateFunction,
+}
+
+/// An aggregate function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum AggregateFunction {
+    /// `count(*)`; with no NULLs in a segment also `count(column)`.
+    Count,
+    /// `sum`, of integers or decimals: exact, DECIMAL(38, scale). NULL over no rows.
+    Sum(Scalar),
+    /// `min`: of any type.
+    Min(Scalar),
+    /// `max`: of any type.
+    Max(Scalar),
+    /// `avg`: DOUBLE.
+    Avg(Scalar),
+}
+
+/// A constant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Literal {
+    /// SQL NULL.
+    Null,
+    /// An exact number: `unscaled / 10^scale`. Integers have scale 0.
+    Number {
+        /// The digits.
+        unscaled: i128,
+        /// Digits after the point.
+        scale: u8,
+    },
+    /// Days since 1970-01-01.
+    Date(i32),
+    /// Text.
+    Text(String),
+}
+
+/// An expression over one row that gives a value. Constant sub-expressions are folded by the parser.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Scalar {
+    /// A column, by its position in the schema.
+    Column(u32),
+    /// A constant.
+    Literal(Literal),
+    /// Arithmetic on numbers, and DATE ± integer days, DATE − DATE (days).
+    Arithmetic {
+        /// Which.
+        op: ArithmeticOp,
+        /// Left.
+        left: Box<Scalar>,
+        /// Right.
+        right: Box<Scalar>,
+    },
+}
+
+/// Arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ArithmeticOp {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`, in DOUBLE.
+    Divide,
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CompareOp {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// An expression over one row that gives TRUE, FALSE or NULL.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Predicate {
+    /// Always this; `None` is NULL. `Constant(Some(true))` selects all rows.
+    Constant(Option<bool>),
+    /// A comparison of two values of comparable types. BETWEEN is two of them under [`Predicate::And`].
+    Compare {
+        /// Which.
+        op: CompareOp,
+        /// Left.
+        left: Scalar,
+        /// Right.
+        right: Scalar,
+    },
+    /// `value IN (list)`; literals only. A NULL in the list makes "not found" NULL.
+    In {
+        /// What is looked for.
+        value: Scalar,
+        /// The list, of the value's type or comparable to it.
+        list: Vec<Literal>,
+    },
+    /// `column LIKE pattern`: `%` any run, `_` any one character (not byte), no escape character unless given.
+    Like {
+        /// A text column.
+        column: u32,
+        /// The pattern.
+        pattern: String,
+        /// The character that makes the next one literal, from `ESCAPE`.
+        escape: Option<char>,
+    },
+    /// `value IS NULL`.
+    IsNull(Scalar),
+    /// All of them.
+    And(Vec<Predicate>),
+    /// Any of them.
+    Or(Vec<Predicate>),
+    /// Not.
+    Not(Box<Predicate>),
+}

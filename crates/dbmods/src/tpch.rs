@@ -1,0 +1,1 @@
+//! TPC-H: schemas, generation, the queries' predicates.

@@ -1,0 +1,4 @@
+//! Development commands of dpb, as Rust.
+#![forbid(unsafe_code)]
+
+fn main() {}
