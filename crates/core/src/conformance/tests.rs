@@ -194,7 +194,8 @@ impl Queue for BuggyQueue {
                 std::mem::swap(&mut first.job.dst, &mut second.job.dst);
             }
             (Bug::DstReplaced, [first, ..]) => {
-                let copy = Buf::zeroed(first.job.dst.len()).expect("memory");
+                let mut copy = Buf::zeroed(first.job.dst.len()).expect("memory");
+                copy.copy_from_slice(&first.job.dst);
                 first.job.dst = copy;
             }
             _ => {}
@@ -225,7 +226,7 @@ fn every_bug_is_caught() {
         (Bug::ResultsSwapped, "expected"),
         (Bug::TooManyTaken, "submit says"),
         (Bug::BufferLeaked, "are not released"),
-        (Bug::DstReplaced, "got"),
+        (Bug::DstReplaced, "came home changed"),
         (Bug::DepthUnlimited, "beyond its own limit"),
         (Bug::LimitsDisagree, "`limits` refuses"),
     ];
