@@ -21,6 +21,7 @@ fn inline_conforms() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "three workers do all that one does, and Miri is slow")]
 fn one_worker_conforms() {
     check(&Sample::new(workers(1)), SPECS, &oracle).unwrap_or_else(|f| panic!("{f}"));
 }
