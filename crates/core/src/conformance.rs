@@ -459,7 +459,7 @@ impl Bench<'_> {
         let depth = NonZeroU32::new(depth.min(limits.depth_max.get())).ok_or("depth 0")?;
         let ledger = Arc::new(Ledger::default());
         let zeroed = |len| ledger.zeroed(len).ok_or("no memory".to_string());
-        let item_len = 64;
+        let item_len = if cfg!(miri) { 4 } else { 64 };
         let slot = match self.operator.shape() {
             OutputShape::Fixed(bytes) => bytes,
             OutputShape::Variable => self.operator.dst_len(item_len),

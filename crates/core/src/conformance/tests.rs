@@ -232,6 +232,10 @@ fn every_bug_is_caught() {
         (Bug::LimitsDisagree, "`limits` refuses"),
     ];
     for (bug, expected) in bugs {
+        // Miri would report that very leak.
+        if cfg!(miri) && matches!(bug, Bug::BufferLeaked) {
+            continue;
+        }
         let sample = Sample::new(None);
         let failure = check(&Buggy { sample, bug }, &[OpSpec::Crc32c], &oracle)
             .expect_err(&format!("{bug:?} passed"));
