@@ -17,7 +17,7 @@ use std::arch::x86_64::*;
 use dpb_core::{Batch, Items};
 
 use super::constants::{fold, shift};
-use super::x86_64::{chain, serial};
+use super::x86_64::serial;
 use crate::isa::Avx512;
 
 /// Items shorter than this go through the `crc32` instruction alone. At least 4: the initial register covers four bytes.
@@ -60,6 +60,11 @@ const STRIDE_BYTES: usize = VECTOR_BYTES + 3 * CHAIN_BYTES;
 const LONG_BYTES_MIN: usize = 2 * STRIDE_BYTES;
 /// From the last vectors of a stride to the first of the next.
 const BY_STEP_AND_CHAINS: [u64; 2] = fold((STEP_BYTES + 3 * CHAIN_BYTES) as u32 * 8);
+/// Factors that move a register forward.
+const REGISTER_BY_CHAIN: u64 = shift(CHAIN_BYTES as u32 * 8);
+const REGISTER_BY_2_CHAINS: u64 = shift(2 * CHAIN_BYTES as u32 * 8);
+const REGISTER_BY_3_CHAINS: u64 = shift(3 * CHAIN_BYTES as u32 * 8);
+const REGISTER_BY_STRIDE: u64 = shift(STRIDE_BYTES as u32 * 8);
 
 /// All ones at bytes 64 to 67: read from `offset`, they lie `64 - offset` bytes in.
 static INITIAL: Initial = Initial({
@@ -120,10 +125,14 @@ fn each(batch: Batch<'_>, slots: &mut [[u8; 4]]) {
         let longest = group.iter().map(|item| item.len()).max().unwrap_or(0);
         let crcs = if shortest < FOLDED_BYTES_MIN || longest >= LONG_BYTES_MIN {
             group.map(|item| one(item))
-        } else if shortest < FUSED_BYTES_MIN {
-            reduce(group.map(|item| fold_item(item))).map(|register| !register)
         } else {
-            fused(group).map(|register| !register)
+            let registers = if shortest < FUSED_BYTES_MIN {
+                let [a, b, c, d] = group;
+                reduce([fold_item(a), fold_item(b), fold_item(c), fold_item(d)])
+            } else {
+                fused(group, shortest)
+            };
+            registers.map(|register| !register)
         };
         for (slot, crc) in slots[i..].iter_mut().zip(crcs) {
             *slot = crc.to_le_bytes();
@@ -141,8 +150,8 @@ fn lines(items: &[[u8; 64]], slots: &mut [[u8; 4]]) {
     for (group, slots) in groups.iter().zip(slot_groups) {
         let [low01, high01] = halves(&group[0], &group[1]);
         let [low23, high23] = halves(&group[2], &group[3]);
-        let folded01 = folded(_mm512_xor_si512(low01, initial), BY_32, high01);
-        let folded23 = folded(_mm512_xor_si512(low23, initial), BY_32, high23);
+        let folded01 = folded(_mm512_xor_si512(low01, initial), by(BY_32), high01);
+        let folded23 = folded(_mm512_xor_si512(low23, initial), by(BY_32), high23);
         let registers = reduce_halves(folded01, folded23);
         *slots = registers.map(|register| (!register).to_le_bytes());
     }
@@ -179,41 +188,47 @@ fn fold_item(item: &[u8]) -> __m512i {
     };
     // The register's bytes that a head of less than four has no room for.
     let first = _mm512_xor_si512(load(first), initial(head_bytes + 64));
-    let mut folded_yet = folded(head, BY_64, first);
+    let mut folded_yet = folded(head, by(BY_64), first);
     // Full groups of four are folded side by side; what does not fill one goes before them.
     let (before, groups) = body.split_at(body.len() % 4);
     for block in before {
-        folded_yet = folded(folded_yet, BY_64, load(block));
+        folded_yet = folded(folded_yet, by(BY_64), load(block));
     }
     let (groups, _) = groups.as_chunks::<4>();
     let Some((group, groups)) = groups.split_first() else {
         return folded_yet;
     };
     let mut lanes = [
-        folded(folded_yet, BY_64, load(&group[0])),
+        folded(folded_yet, by(BY_64), load(&group[0])),
         load(&group[1]),
         load(&group[2]),
         load(&group[3]),
     ];
     for group in groups {
         for (lane, block) in lanes.iter_mut().zip(group) {
-            *lane = folded(*lane, BY_256, load(block));
+            *lane = folded(*lane, by(BY_256), load(block));
         }
     }
     let [a, b, c, d] = lanes;
-    let bc = folded(b, BY_128, folded(c, BY_64, d));
-    folded(a, BY_192, bc)
+    let bc = folded(b, by(BY_128), folded(c, by(BY_64), d));
+    folded(a, by(BY_192), bc)
 }
 
 /// `early`, moved forward by the bytes that `factors` stand for, added to `late`.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
-fn folded(early: __m512i, factors: [u64; 2], late: __m512i) -> __m512i {
-    let [low, high] = factors.map(u64::cast_signed);
-    let factors = _mm512_set_epi64(high, low, high, low, high, low, high, low);
+fn folded(early: __m512i, factors: __m512i, late: __m512i) -> __m512i {
     let low = _mm512_clmulepi64_epi128::<0x00>(early, factors);
     let high = _mm512_clmulepi64_epi128::<0x11>(early, factors);
     _mm512_ternarylogic_epi64::<0x96>(low, high, late)
+}
+
+/// The same two factors for each lane.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn by(factors: [u64; 2]) -> __m512i {
+    let [low, high] = factors.map(u64::cast_signed);
+    _mm512_broadcast_i32x4(_mm_set_epi64x(high, low))
 }
 
 /// The registers of four folded items.
@@ -230,7 +245,7 @@ fn reduce(items: [__m512i; 4]) -> [u32; 4] {
 fn pair(a: __m512i, b: __m512i) -> __m512i {
     folded(
         _mm512_shuffle_i64x2::<0b01_00_01_00>(a, b),
-        BY_32,
+        by(BY_32),
         _mm512_shuffle_i64x2::<0b11_10_11_10>(a, b),
     )
 }
@@ -248,7 +263,7 @@ fn reduce_halves(ab: __m512i, cd: __m512i) -> [u32; 4] {
 fn reduce_to_lanes(ab: __m512i, cd: __m512i) -> __m512i {
     let early = _mm512_shuffle_i64x2::<0b10_00_10_00>(ab, cd);
     let late = _mm512_shuffle_i64x2::<0b11_01_11_01>(ab, cd);
-    folded(early, BY_16, late)
+    folded(early, by(BY_16), late)
 }
 
 /// The registers of four items, one lane to each.
@@ -263,28 +278,41 @@ fn registers(lanes: __m512i) -> [u32; 4] {
         .map(|[low, high]| _mm_crc32_u64(_mm_crc32_u64(0, low), high) as u32)
 }
 
-/// The registers of four items of at least `FUSED_BYTES_MIN`: their ends go through the `crc32` instruction.
+/// The registers of four items of at least `FUSED_BYTES_MIN`: their ends go through the `crc32` instruction, all four at once
+/// because one chain alone is bound by its latency, and piece by piece so that folding goes on meanwhile.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-fn fused(group: [&[u8]; 4]) -> [u32; 4] {
-    let units = group.map(|item| (item.len() / (64 * FUSED_SHARE)).min(FUSED_UNITS_MAX));
-    let mut vectors = [_mm512_setzero_si512(); 4];
-    let mut ends = [0; 4];
-    for i in 0..4 {
-        let (folded_part, end) = group[i].split_at(group[i].len() - units[i] * 64);
-        vectors[i] = fold_item(folded_part);
-        ends[i] = chain(0, end);
-    }
-    let [a, b, c, d] = vectors;
+fn fused(group: [&[u8]; 4], shortest: usize) -> [u32; 4] {
+    let units = (shortest / (64 * FUSED_SHARE)).min(FUSED_UNITS_MAX);
+    let [(a, end_a), (b, end_b), (c, end_c), (d, end_d)] =
+        group.map(|item| item.split_at(item.len() - units * 64));
+    let ends = [end_a, end_b, end_c, end_d].map(|end| end.as_chunks::<8>().0);
+    let mut chains = [0; 4];
+    let words = units * 2;
+    advance(&mut chains, ends, 0, words);
+    let a = fold_item(a);
+    advance(&mut chains, ends, words, words);
+    let b = fold_item(b);
+    advance(&mut chains, ends, words * 2, words);
+    let c = fold_item(c);
+    advance(&mut chains, ends, words * 3, words);
+    let d = fold_item(d);
     let lanes = reduce_to_lanes(pair(a, b), pair(c, d));
-    let [a, b, c, d] = units.map(|units| BY_UNITS[units].map(u64::cast_signed));
-    let factors = _mm512_set_epi64(d[1], d[0], c[1], c[0], b[1], b[0], a[1], a[0]);
-    let low = _mm512_clmulepi64_epi128::<0x00>(lanes, factors);
-    let high = _mm512_clmulepi64_epi128::<0x11>(lanes, factors);
-    let mut found = registers(_mm512_xor_si512(low, high));
-    for (register, end) in found.iter_mut().zip(ends) {
-        *register ^= end;
+    let moved = folded(lanes, by(BY_UNITS[units]), _mm512_setzero_si512());
+    let folded = registers(moved);
+    [0, 1, 2, 3].map(|i| folded[i] ^ chains[i] as u32)
+}
+
+/// Takes four chains forward by `count` words from the `at`-th.
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn advance(chains: &mut [u64; 4], words: [&[[u8; 8]]; 4], at: usize, count: usize) {
+    let [a, b, c, d] = words.map(|words| &words[at..at + count]);
+    for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
+        chains[0] = _mm_crc32_u64(chains[0], u64::from_le_bytes(*a));
+        chains[1] = _mm_crc32_u64(chains[1], u64::from_le_bytes(*b));
+        chains[2] = _mm_crc32_u64(chains[2], u64::from_le_bytes(*c));
+        chains[3] = _mm_crc32_u64(chains[3], u64::from_le_bytes(*d));
     }
-    found
 }
 
 /// A long item. The odd bytes go first; their register enters the chains of the first stride.
@@ -293,7 +321,8 @@ fn long(data: &[u8]) -> u32 {
     let (odd, strides) = data.split_at(data.len() % STRIDE_BYTES);
     let (strides, _) = strides.as_chunks::<STRIDE_BYTES>();
     let mut register = !one(odd);
-    let mut vectors: Option<[__m512i; 8]> = None;
+    // Zeros stay zeros however far they are moved.
+    let mut vectors = [_mm512_setzero_si512(); 8];
     for stride in strides {
         let (steps, words) = stride.split_at(VECTOR_BYTES);
         let (steps, _) = steps.as_chunks::<STEP_BYTES>();
@@ -301,41 +330,43 @@ fn long(data: &[u8]) -> u32 {
         let (words0, words) = words.split_at(CHAIN_BYTES / 8);
         let (words1, words2) = words.split_at(CHAIN_BYTES / 8);
         let mut chains = [0u64; 3];
-        for (i, step) in steps.iter().enumerate() {
+        let mut factors = by(BY_STEP_AND_CHAINS);
+        let words = words0.iter().zip(words1).zip(words2);
+        let mut words = words.take(CHAIN_BYTES / 8 - 1);
+        for step in steps {
             let (blocks, _) = step.as_chunks::<64>();
-            vectors = Some(match vectors {
-                None => std::array::from_fn(|lane| load(&blocks[lane])),
-                Some(early) => {
-                    let factors = if i == 0 { BY_STEP_AND_CHAINS } else { BY_512 };
-                    std::array::from_fn(|lane| folded(early[lane], factors, load(&blocks[lane])))
-                }
-            });
-            for j in i * STEP_CHAIN_WORDS..(i + 1) * STEP_CHAIN_WORDS {
-                let last = j == CHAIN_BYTES / 8 - 1;
-                chains[0] = _mm_crc32_u64(chains[0], u64::from_le_bytes(words0[j]));
-                chains[1] = _mm_crc32_u64(chains[1], u64::from_le_bytes(words1[j]));
-                if !last {
-                    chains[2] = _mm_crc32_u64(chains[2], u64::from_le_bytes(words2[j]));
-                }
+            for lane in 0..8 {
+                vectors[lane] = folded(vectors[lane], factors, load(&blocks[lane]));
+            }
+            factors = by(BY_512);
+            for ((word0, word1), word2) in words.by_ref().take(STEP_CHAIN_WORDS) {
+                chains[0] = _mm_crc32_u64(chains[0], u64::from_le_bytes(*word0));
+                chains[1] = _mm_crc32_u64(chains[1], u64::from_le_bytes(*word1));
+                chains[2] = _mm_crc32_u64(chains[2], u64::from_le_bytes(*word2));
             }
         }
+        let [last0, last1, last2] =
+            [words0, words1, words2].map(|words| u64::from_le_bytes(words[CHAIN_BYTES / 8 - 1]));
         // What came before the third chain is added to its last word.
-        let carried = moved(register, shift(STRIDE_BYTES as u32 * 8))
-            ^ moved(chains[0] as u32, shift(2 * CHAIN_BYTES as u32 * 8))
-            ^ moved(chains[1] as u32, shift(CHAIN_BYTES as u32 * 8));
-        let last = u64::from_le_bytes(words2[CHAIN_BYTES / 8 - 1]);
-        register = _mm_crc32_u64(chains[2], last ^ carried) as u32;
+        let chain0 = _mm_crc32_u64(chains[0], last0) as u32;
+        let chain1 = _mm_crc32_u64(chains[1], last1) as u32;
+        let carried = moved(register, REGISTER_BY_STRIDE)
+            ^ moved(chain0, REGISTER_BY_2_CHAINS)
+            ^ moved(chain1, REGISTER_BY_CHAIN);
+        register = _mm_crc32_u64(chains[2], last2 ^ carried) as u32;
     }
-    let Some([a, b, c, d, e, f, g, h]) = vectors else {
-        return !register;
-    };
-    let ab = folded(a, BY_64, b);
-    let cd = folded(c, BY_64, d);
-    let ef = folded(e, BY_64, f);
-    let gh = folded(g, BY_64, h);
-    let all = folded(folded(ab, BY_128, cd), BY_256, folded(ef, BY_128, gh));
+    let [a, b, c, d, e, f, g, h] = vectors;
+    let ab = folded(a, by(BY_64), b);
+    let cd = folded(c, by(BY_64), d);
+    let ef = folded(e, by(BY_64), f);
+    let gh = folded(g, by(BY_64), h);
+    let all = folded(
+        folded(ab, by(BY_128), cd),
+        by(BY_256),
+        folded(ef, by(BY_128), gh),
+    );
     let before_chains = reduce([all; 4])[0];
-    let moved = moved(before_chains, shift(3 * CHAIN_BYTES as u32 * 8));
+    let moved = moved(before_chains, REGISTER_BY_3_CHAINS);
     !(register ^ _mm_crc32_u64(0, moved) as u32)
 }
 
