@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape};
+use dpb_core::{Batch, BatchOut, Buf, JobError, Kernel, OpSpec, OutputShape};
 use dpb_operators::cpu::Path;
 use dpb_operators::input::Input;
 use dpb_operators::network::crc32c::Crc32c;
@@ -129,6 +129,8 @@ struct Contest<'a> {
     entry: &'static Entry,
     spec: OpSpec,
     input: Input,
+    /// The input's bytes in such memory as backends give, aligned.
+    src: Buf,
     slot: usize,
 }
 
@@ -145,23 +147,26 @@ impl<'a> Contest<'a> {
         let mut group = criterion.benchmark_group(format!("{spec}{level}/{count}x{item_bytes}"));
         group.throughput(Throughput::Bytes((item_bytes * count) as u64));
         let input = entry.input(&spec, SEED, item_bytes, count);
+        let mut src = Buf::zeroed(input.bytes.len()).expect("memory");
+        src.copy_from_slice(&input.bytes);
         Self {
             group,
             entry,
             spec,
             input,
+            src,
             slot,
         }
     }
 
     /// Checks, times and checks again.
     fn enter<K: Kernel>(&mut self, name: &str, kernel: &K) {
-        let batch = Batch::new(&self.input.bytes, &self.input.items).expect("items lie inside");
+        let batch = Batch::new(&self.src, &self.input.items).expect("items lie inside");
         let slot = match kernel.shape() {
             OutputShape::Fixed(bytes) => bytes,
             OutputShape::Variable => self.slot,
         };
-        let mut dst = vec![0; slot * batch.len()];
+        let mut dst = Buf::zeroed(slot * batch.len()).expect("memory");
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut scratch = kernel.scratch();
         let mut run = |dst: &mut [u8], outcomes: &mut Vec<Result<u32, JobError>>| {

@@ -32,29 +32,12 @@ const BY_192: [u64; 2] = fold(1536);
 const BY_256: [u64; 2] = fold(2048);
 const BY_512: [u64; 2] = fold(4096);
 
-/// Items from this length on leave a part of their end to the `crc32` instruction.
-const FUSED_BYTES_MIN: usize = 384;
-/// One 64-byte unit out of so many goes through the `crc32` instruction.
-const FUSED_SHARE: usize = 5;
-/// Most units that do.
-const FUSED_UNITS_MAX: usize = 12;
-/// `BY_UNITS[n]` moves lanes forward by n units of 64 bytes.
-const BY_UNITS: [[u64; 2]; FUSED_UNITS_MAX + 1] = {
-    let mut factors = [[0; 2]; FUSED_UNITS_MAX + 1];
-    let mut units = 1;
-    while units <= FUSED_UNITS_MAX {
-        factors[units] = fold(units as u32 * 512);
-        units += 1;
-    }
-    factors
-};
-
 /// A long item goes in strides: eight vectors side by side for eight steps, then three chains of `crc32`.
 const STEPS: usize = 8;
 const STEP_BYTES: usize = 512;
 const VECTOR_BYTES: usize = STEPS * STEP_BYTES;
 const CHAIN_BYTES: usize = STEPS * STEP_CHAIN_WORDS * 8;
-const STEP_CHAIN_WORDS: usize = 5;
+const STEP_CHAIN_WORDS: usize = 2;
 const STRIDE_BYTES: usize = VECTOR_BYTES + 3 * CHAIN_BYTES;
 /// Items from this length on go in strides.
 const LONG_BYTES_MIN: usize = 2 * STRIDE_BYTES;
@@ -66,19 +49,29 @@ const REGISTER_BY_2_CHAINS: u64 = shift(2 * CHAIN_BYTES as u32 * 8);
 const REGISTER_BY_3_CHAINS: u64 = shift(3 * CHAIN_BYTES as u32 * 8);
 const REGISTER_BY_STRIDE: u64 = shift(STRIDE_BYTES as u32 * 8);
 
-/// All ones at bytes 64 to 67: read from `offset`, they lie `64 - offset` bytes in.
-static INITIAL: Initial = Initial({
-    let mut bytes = [0; 192];
-    let mut i = 64;
-    while i < 68 {
-        bytes[i] = 0xff;
-        i += 1;
-    }
-    bytes
-});
+/// The register before the first byte, all ones.
+static INITIAL: Start = Start::new(!0);
 
+/// A register at bytes 64 to 67 among zeros: read from `offset`, it lies `64 - offset` bytes in.
 #[repr(align(64))]
-struct Initial([u8; 192]);
+struct Start([u8; 192]);
+
+impl Start {
+    const fn new(register: u32) -> Self {
+        let mut bytes = [0; 192];
+        let (_, at) = bytes.split_at_mut(64);
+        let (at, _) = at.split_at_mut(4);
+        at.copy_from_slice(&register.to_le_bytes());
+        Self(bytes)
+    }
+
+    /// The register `64 - offset` bytes into a vector; `offset` from 1 to 128.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn at(&self, offset: usize) -> __m512i {
+        load(self.0[offset..offset + 64].try_into().expect("64 bytes"))
+    }
+}
 
 /// CRC-32C of `data`.
 pub(super) fn crc32c(_proof: Avx512, data: &[u8]) -> u32 {
@@ -102,14 +95,21 @@ pub(super) fn batch(_proof: Avx512, batch: Batch<'_>, slots: &mut [[u8; 4]]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 fn one(data: &[u8]) -> u32 {
-    if data.len() < FOLDED_BYTES_MIN {
-        return serial(data);
-    }
     if data.len() >= LONG_BYTES_MIN {
-        return long(data);
+        long(data)
+    } else {
+        !advance(!0, data)
     }
-    let folded = fold_item(data);
-    !reduce([folded; 4])[0]
+}
+
+/// The register after `data`, of middling length at most.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+fn advance(register: u32, data: &[u8]) -> u32 {
+    if data.len() < FOLDED_BYTES_MIN {
+        serial(register, data)
+    } else {
+        reduce([fold_item(&Start::new(register), data); 4])[0]
+    }
 }
 
 /// Items of any length, four at a time where they are long enough.
@@ -126,12 +126,13 @@ fn each(batch: Batch<'_>, slots: &mut [[u8; 4]]) {
         let crcs = if shortest < FOLDED_BYTES_MIN || longest >= LONG_BYTES_MIN {
             group.map(|item| one(item))
         } else {
-            let registers = if shortest < FUSED_BYTES_MIN {
-                let [a, b, c, d] = group;
-                reduce([fold_item(a), fold_item(b), fold_item(c), fold_item(d)])
-            } else {
-                fused(group, shortest)
-            };
+            let [a, b, c, d] = group;
+            let registers = reduce([
+                fold_item(&INITIAL, a),
+                fold_item(&INITIAL, b),
+                fold_item(&INITIAL, c),
+                fold_item(&INITIAL, d),
+            ]);
             registers.map(|register| !register)
         };
         for (slot, crc) in slots[i..].iter_mut().zip(crcs) {
@@ -176,18 +177,18 @@ fn halves(a: &[u8; 64], b: &[u8; 64]) -> [__m512i; 2] {
 
 /// The item's remainder in 64 bytes that end where the item ends. At least four bytes.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-fn fold_item(item: &[u8]) -> __m512i {
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
+fn fold_item(start: &Start, item: &[u8]) -> __m512i {
     let blocks = item.len().div_ceil(64);
     let head_bytes = item.len() - (blocks - 1) * 64;
     let (head, body) = item.split_at(head_bytes);
     let (body, _) = body.as_chunks::<64>();
-    let head = _mm512_xor_si512(load_head(head), initial(head_bytes));
+    let head = _mm512_xor_si512(load_head(head), start.at(head_bytes));
     let Some((first, body)) = body.split_first() else {
         return head;
     };
     // The register's bytes that a head of less than four has no room for.
-    let first = _mm512_xor_si512(load(first), initial(head_bytes + 64));
+    let first = _mm512_xor_si512(load(first), start.at(head_bytes + 64));
     let mut folded_yet = folded(head, by(BY_64), first);
     // Full groups of four are folded side by side; what does not fill one goes before them.
     let (before, groups) = body.split_at(body.len() % 4);
@@ -254,106 +255,51 @@ fn pair(a: __m512i, b: __m512i) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 fn reduce_halves(ab: __m512i, cd: __m512i) -> [u32; 4] {
-    registers(reduce_to_lanes(ab, cd))
-}
-
-/// The same with one lane left to each item.
-#[inline]
-#[target_feature(enable = "avx512f,vpclmulqdq")]
-fn reduce_to_lanes(ab: __m512i, cd: __m512i) -> __m512i {
     let early = _mm512_shuffle_i64x2::<0b10_00_10_00>(ab, cd);
     let late = _mm512_shuffle_i64x2::<0b11_01_11_01>(ab, cd);
-    folded(early, by(BY_16), late)
-}
-
-/// The registers of four items, one lane to each.
-#[inline]
-#[target_feature(enable = "avx512f,sse4.2")]
-fn registers(lanes: __m512i) -> [u32; 4] {
     let mut words = [0u64; 8];
     // SAFETY: `words` has 64 bytes; the store needs no alignment.
-    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), lanes) };
+    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), folded(early, by(BY_16), late)) };
     let (pairs, _) = words.as_chunks::<2>();
     [pairs[0], pairs[1], pairs[2], pairs[3]]
         .map(|[low, high]| _mm_crc32_u64(_mm_crc32_u64(0, low), high) as u32)
 }
 
-/// The registers of four items of at least `FUSED_BYTES_MIN`: their ends go through the `crc32` instruction, all four at once
-/// because one chain alone is bound by its latency, and piece by piece so that folding goes on meanwhile.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-fn fused(group: [&[u8]; 4], shortest: usize) -> [u32; 4] {
-    let units = (shortest / (64 * FUSED_SHARE)).min(FUSED_UNITS_MAX);
-    let [(a, end_a), (b, end_b), (c, end_c), (d, end_d)] =
-        group.map(|item| item.split_at(item.len() - units * 64));
-    let ends = [end_a, end_b, end_c, end_d].map(|end| end.as_chunks::<8>().0);
-    let mut chains = [0; 4];
-    let words = units * 2;
-    advance(&mut chains, ends, 0, words);
-    let a = fold_item(a);
-    advance(&mut chains, ends, words, words);
-    let b = fold_item(b);
-    advance(&mut chains, ends, words * 2, words);
-    let c = fold_item(c);
-    advance(&mut chains, ends, words * 3, words);
-    let d = fold_item(d);
-    let lanes = reduce_to_lanes(pair(a, b), pair(c, d));
-    let moved = folded(lanes, by(BY_UNITS[units]), _mm512_setzero_si512());
-    let folded = registers(moved);
-    [0, 1, 2, 3].map(|i| folded[i] ^ chains[i] as u32)
-}
-
-/// Takes four chains forward by `count` words from the `at`-th.
-#[inline]
-#[target_feature(enable = "sse4.2")]
-fn advance(chains: &mut [u64; 4], words: [&[[u8; 8]]; 4], at: usize, count: usize) {
-    let [a, b, c, d] = words.map(|words| &words[at..at + count]);
-    for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
-        chains[0] = _mm_crc32_u64(chains[0], u64::from_le_bytes(*a));
-        chains[1] = _mm_crc32_u64(chains[1], u64::from_le_bytes(*b));
-        chains[2] = _mm_crc32_u64(chains[2], u64::from_le_bytes(*c));
-        chains[3] = _mm_crc32_u64(chains[3], u64::from_le_bytes(*d));
-    }
-}
-
-/// A long item. The odd bytes go first; their register enters the chains of the first stride.
+/// A long item, in strides that begin on a cache line: loads that cross one take twice as long.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 fn long(data: &[u8]) -> u32 {
-    let (odd, strides) = data.split_at(data.len() % STRIDE_BYTES);
-    let (strides, _) = strides.as_chunks::<STRIDE_BYTES>();
-    let mut register = !one(odd);
+    let (head, data) = data.split_at(data.as_ptr().align_offset(64));
+    let (strides, tail) = data.as_chunks::<STRIDE_BYTES>();
+    let mut register = advance(!0, head);
     // Zeros stay zeros however far they are moved.
     let mut vectors = [_mm512_setzero_si512(); 8];
     for stride in strides {
         let (steps, words) = stride.split_at(VECTOR_BYTES);
         let (steps, _) = steps.as_chunks::<STEP_BYTES>();
         let (words, _) = words.as_chunks::<8>();
-        let (words0, words) = words.split_at(CHAIN_BYTES / 8);
-        let (words1, words2) = words.split_at(CHAIN_BYTES / 8);
+        let (words, _) = words.as_chunks::<STEP_CHAIN_WORDS>();
+        let (words0, words) = words.split_at(STEPS);
+        let (words1, words2) = words.split_at(STEPS);
+        let words = words0.iter().zip(words1).zip(words2);
         let mut chains = [0u64; 3];
         let mut factors = by(BY_STEP_AND_CHAINS);
-        let words = words0.iter().zip(words1).zip(words2);
-        let mut words = words.take(CHAIN_BYTES / 8 - 1);
-        for step in steps {
+        for (step, ((words0, words1), words2)) in steps.iter().zip(words) {
             let (blocks, _) = step.as_chunks::<64>();
             for lane in 0..8 {
                 vectors[lane] = folded(vectors[lane], factors, load(&blocks[lane]));
             }
             factors = by(BY_512);
-            for ((word0, word1), word2) in words.by_ref().take(STEP_CHAIN_WORDS) {
-                chains[0] = _mm_crc32_u64(chains[0], u64::from_le_bytes(*word0));
-                chains[1] = _mm_crc32_u64(chains[1], u64::from_le_bytes(*word1));
-                chains[2] = _mm_crc32_u64(chains[2], u64::from_le_bytes(*word2));
+            for i in 0..STEP_CHAIN_WORDS {
+                chains[0] = _mm_crc32_u64(chains[0], u64::from_le_bytes(words0[i]));
+                chains[1] = _mm_crc32_u64(chains[1], u64::from_le_bytes(words1[i]));
+                chains[2] = _mm_crc32_u64(chains[2], u64::from_le_bytes(words2[i]));
             }
         }
-        let [last0, last1, last2] =
-            [words0, words1, words2].map(|words| u64::from_le_bytes(words[CHAIN_BYTES / 8 - 1]));
-        // What came before the third chain is added to its last word.
-        let chain0 = _mm_crc32_u64(chains[0], last0) as u32;
-        let chain1 = _mm_crc32_u64(chains[1], last1) as u32;
+        let [chain0, chain1, chain2] = chains.map(|chain| chain as u32);
         let carried = moved(register, REGISTER_BY_STRIDE)
             ^ moved(chain0, REGISTER_BY_2_CHAINS)
             ^ moved(chain1, REGISTER_BY_CHAIN);
-        register = _mm_crc32_u64(chains[2], last2 ^ carried) as u32;
+        register = chain2 ^ _mm_crc32_u64(0, carried) as u32;
     }
     let [a, b, c, d, e, f, g, h] = vectors;
     let ab = folded(a, by(BY_64), b);
@@ -366,12 +312,12 @@ fn long(data: &[u8]) -> u32 {
         folded(ef, by(BY_128), gh),
     );
     let before_chains = reduce([all; 4])[0];
-    let moved = moved(before_chains, REGISTER_BY_3_CHAINS);
-    !(register ^ _mm_crc32_u64(0, moved) as u32)
+    let carried = moved(before_chains, REGISTER_BY_3_CHAINS);
+    register ^= _mm_crc32_u64(0, carried) as u32;
+    !advance(register, tail)
 }
 
-/// The word that, added to the last word of a message part, does what `register` does when it stands so far before the part's
-/// end as `factor` says.
+/// The word whose CRC from a register of zero is `register` moved forward by what `factor` says.
 #[inline]
 #[target_feature(enable = "pclmulqdq")]
 fn moved(register: u32, factor: u64) -> u64 {
@@ -396,11 +342,4 @@ fn load_head(head: &[u8]) -> __m512i {
     let start = head.as_ptr().wrapping_sub(gap);
     // SAFETY: the mask selects `head` alone; bytes that are masked out are not accessed and cannot fault.
     unsafe { _mm512_maskz_loadu_epi8(!0 << gap, start.cast()) }
-}
-
-/// The initial register, `64 - offset` bytes into a vector; `offset` from 1 to 128.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn initial(offset: usize) -> __m512i {
-    load(INITIAL.0[offset..offset + 64].try_into().expect("64 bytes"))
 }
