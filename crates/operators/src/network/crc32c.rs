@@ -1,5 +1,9 @@
 //! CRC-32C (Castagnoli): the checksum of iSCSI, NVMe over TCP, SCTP, ext4, Btrfs and many storage formats.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod constants;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
@@ -43,11 +47,13 @@ enum Code {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Sse42(isa::Sse42),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512),
 }
 
 impl Crc32c {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Sse42, Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Sse42, Path::Portable];
 
     /// On `path`.
     ///
@@ -58,6 +64,8 @@ impl Crc32c {
             Path::Portable => Some(Code::Portable),
             #[cfg(target_arch = "x86_64")]
             Path::Sse42 => isa::Sse42::detect().map(Code::Sse42),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
             _ => None,
         };
         code.map(Self)
@@ -75,7 +83,9 @@ impl Crc32c {
         match self.0 {
             Code::Portable => portable::crc32c(data),
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => x86_64::crc32c_sse42(proof, data),
+            Code::Sse42(proof) => x86_64::crc32c(proof, data),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => avx512::crc32c(proof, data),
         }
     }
 }
@@ -102,7 +112,9 @@ impl Kernel for Crc32c {
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => x86_64::batch_sse42(proof, batch, slots),
+            Code::Sse42(proof) => x86_64::batch(proof, batch, slots),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => avx512::batch(proof, batch, slots),
         }
         Ok(())
     }
