@@ -63,7 +63,8 @@ pub struct Job {
     pub src: View,
     /// How `src` splits into items.
     pub items: Items,
-    /// Written by the device; unique, so that nobody can see it half written.
+    /// Written by the device; unique, so that nobody can see it half written. Bytes behind the last slot stay as they
+    /// were.
     pub dst: Buf,
     /// For [`OutputShape::Variable`]: cleared and filled with one entry per item. Its capacity is the caller's, at
     /// least the number of items, so that a queue never allocates. Untouched for fixed outputs.
