@@ -8,8 +8,10 @@
 )]
 
 mod args;
+mod backends;
 mod cmd;
 mod exit;
+mod interrupt;
 mod output;
 
 use std::process::ExitCode;
