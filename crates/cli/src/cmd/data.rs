@@ -124,12 +124,12 @@ pub fn failure(error: DataError) -> Failure {
     match error {
         DataError::Usage(_) => Failure::usage(message),
         DataError::Space { .. } => {
-            Failure::unavailable(format!("{message}; choose another place with --data-dir"))
+            Failure::unavailable(format!("{message}; --data-dir chooses another place"))
         }
         DataError::Missing { .. } => Failure::unavailable(message),
-        DataError::Write { .. } => Failure::check(format!(
-            "{message}; nothing half made was left. Choose another place with --data-dir"
-        )),
+        DataError::Write { .. } => {
+            Failure::check(format!("{message}; --data-dir chooses another place"))
+        }
         DataError::Segment(_) => Failure::check(format!(
             "{message}; remove the table with `dpb data --remove` and make it again"
         )),

@@ -47,7 +47,7 @@ use std::ops::Range;
 
 use dpb_core::Buf;
 
-use super::encode::EncodedChunk;
+use super::encode::{EncodedChunk, Values};
 use super::pack;
 
 /// Rows of a full block.
@@ -302,6 +302,22 @@ impl Chunk {
         }
     }
 
+    /// Appends all values to a list of the column's kind.
+    ///
+    /// # Panics
+    /// If the list is of the other kind.
+    pub fn decode(&self, out: &mut Values) {
+        for block in 0..self.blocks.len() {
+            match out {
+                Values::Numbers(values) => {
+                    assert_eq!(self.encoding, Encoding::Numbers, "chunk of numbers");
+                    self.decode_numbers(block, values);
+                }
+                Values::Texts(texts) => self.decode_texts(block, |row| texts.push(row)),
+            }
+        }
+    }
+
     /// Checks payloads of packed values. `count`: of a dictionary's entries.
     fn check_numbers(&self, count: Option<usize>) -> Result<(), ChunkError> {
         let first = self.blocks[0].min;
@@ -321,13 +337,10 @@ impl Chunk {
             if count.is_some_and(|count| meta.min < 0 || meta.max as u64 >= count as u64) {
                 return fail("it points outside the dictionary");
             }
-            let mut packed = [0u64; BLOCK_ROWS];
-            pack::unpack(meta.lane_bits, meta.width, self.payload(i), &mut packed);
-            let (rows, padding) = packed.split_at(meta.rows as usize);
-            if rows.iter().min() != Some(&0)
-                || rows.iter().max() != Some(&(span / unit))
-                || padding.iter().any(|&value| value != 0)
-            {
+            let rows = meta.rows as usize;
+            let (min, max, padding) =
+                pack::bounds(meta.lane_bits, meta.width, self.payload(i), rows);
+            if (min, max, padding) != (0, span / unit, 0) {
                 return fail("its values are not those that its smallest and largest value say");
             }
         }
@@ -340,7 +353,7 @@ impl Chunk {
             .symbols
             .iter()
             .all(|symbol| symbol & 0x8080_8080_8080_8080 == 0);
-        let mut bytes = Vec::new();
+        let (mut bytes, mut offsets) = (Vec::new(), Vec::with_capacity(BLOCK_ROWS + 1));
         for (i, meta) in self.blocks.iter().enumerate() {
             let fail = |what: &str| Err(ChunkError::new(Part::Block(i as u32), what));
             let payload = self.payload(i);
@@ -352,15 +365,14 @@ impl Chunk {
                 return fail("it is too short for its offsets");
             }
             let text = TextBlock::new(meta, payload);
-            if text.offset(0) != 0
-                || text.offset(rows) != text.codes.len()
-                || (0..rows).any(|row| text.offset(row) > text.offset(row + 1))
-            {
+            offsets.clear();
+            offsets.extend((0..=rows).map(|row| text.offset(row)));
+            if offsets[0] != 0 || offsets[rows] != text.codes.len() || !offsets.is_sorted() {
                 return fail("its offsets are not in order");
             }
             let (mut sum, mut longest) = (0u64, 0u64);
-            for row in 0..rows {
-                let codes = text.row(row);
+            for bounds in offsets.windows(2) {
+                let codes = &text.codes[bounds[0]..bounds[1]];
                 let Some((len, plain)) = symbols.measure(codes) else {
                     return fail("a code has no symbol");
                 };

@@ -28,6 +28,8 @@ pub(super) fn generate(
     threads: usize,
     progress: RowsWritten<'_>,
 ) -> Result<Finished, DataError> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(cpus);
     let schema = schema(table).expect("a table of TPC-H");
     let failed = |source| DataError::Write {
         path: path.to_owned(),
@@ -96,7 +98,7 @@ enum Ended {
 impl Job<'_> {
     fn work(&self, progress: RowsWritten<'_>) {
         let _watch = Watch(self);
-        let mut columns = rows::columns(&schema(self.table).expect("a table of TPC-H"));
+        let mut columns = encode::empty(&schema(self.table).expect("a table of TPC-H"));
         while let Some(cut) = self.take() {
             rows::fill(
                 self.table,
