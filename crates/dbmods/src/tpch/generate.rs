@@ -28,8 +28,6 @@ pub(super) fn generate(
     threads: usize,
     progress: RowsWritten<'_>,
 ) -> Result<Finished, DataError> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(cpus);
     let schema = schema(table).expect("a table of TPC-H");
     let failed = |source| DataError::Write {
         path: path.to_owned(),
@@ -168,3 +166,6 @@ impl Drop for Watch<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,6 +167,7 @@ pub fn ensure(
     // Another process may have made them meanwhile.
     manifest = Manifest::read(&dir, scale_factor);
     let missing = manifest.missing(&dir, tables);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     for table in missing {
         let started = Instant::now();
         let file = format!("{table}.dpbseg");
@@ -181,7 +182,13 @@ pub fn ensure(
         if report(0).is_break() {
             return Err(DataError::Interrupted);
         }
-        let made = generate::generate(table, scale_factor, &dir.join(&file), threads, &report)?;
+        let made = generate::generate(
+            table,
+            scale_factor,
+            &dir.join(&file),
+            threads.min(cpus),
+            &report,
+        )?;
         let entry = Table {
             name: table.to_owned(),
             file,
@@ -408,12 +415,14 @@ fn rows_expected(table: &str, scale_factor: f64) -> u64 {
     }
 }
 
+/// Bytes that tables take, about, and a little more.
+fn bytes_needed(scale_factor: f64, tables: &[&str]) -> u64 {
+    let bytes = |table: &&str| 1e5 + size_at_1(table).0 * scale_factor * 1.05;
+    tables.iter().map(bytes).sum::<f64>() as u64
+}
+
 /// Refuses what the disk cannot hold.
 fn check_space(dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<(), DataError> {
-    let needed = tables
-        .iter()
-        .map(|table| 1e5 + size_at_1(table).0 * scale_factor * 1.05)
-        .sum::<f64>() as u64;
     let there = dir
         .ancestors()
         .find(|ancestor| ancestor.exists())
@@ -422,6 +431,7 @@ fn check_space(dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<(), Dat
         path: dir.to_owned(),
         source: error.into(),
     })?;
+    let needed = bytes_needed(scale_factor, tables);
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     if needed > free {
         return Err(DataError::Space {
@@ -531,3 +541,6 @@ fn bytes(bytes: u64) -> String {
         _ => format!("{:.0} GB", bytes as f64 / 1e9),
     }
 }
+
+#[cfg(test)]
+mod tests;
