@@ -6,6 +6,11 @@
 //!                          segment file ─ cache ┘
 //! ```
 
+pub mod cache;
 pub mod chunk;
+pub mod encode;
+pub mod pack;
 pub mod query;
 pub mod schema;
+pub mod segment;
+mod text;
