@@ -9,5 +9,7 @@
 pub mod chunk;
 pub mod date;
 pub mod digest;
+pub mod eval;
 pub mod query;
 pub mod schema;
+pub mod sql;
