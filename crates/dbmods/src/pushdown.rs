@@ -6,10 +6,16 @@
 //!                          segment file ─ cache ┘
 //! ```
 
+pub mod cache;
 pub mod chunk;
 pub mod date;
 pub mod digest;
+pub mod encode;
 pub mod eval;
+pub mod pack;
 pub mod query;
 pub mod schema;
+pub mod segment;
 pub mod sql;
+mod text;
+pub mod tpch_predicates;
