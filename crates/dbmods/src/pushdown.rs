@@ -14,6 +14,7 @@ pub mod encode;
 pub mod eval;
 pub mod pack;
 pub mod query;
+pub mod random;
 pub mod schema;
 pub mod segment;
 pub mod sql;
