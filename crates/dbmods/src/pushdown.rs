@@ -7,5 +7,7 @@
 //! ```
 
 pub mod chunk;
+pub mod date;
+pub mod digest;
 pub mod query;
 pub mod schema;
