@@ -6,8 +6,14 @@
 //!                          segment file ─ cache ┘
 //! ```
 
+pub mod cache;
 pub mod chunk;
 pub mod date;
 pub mod digest;
+pub mod encode;
+pub mod pack;
 pub mod query;
+pub mod scan;
 pub mod schema;
+pub mod segment;
+mod text;
