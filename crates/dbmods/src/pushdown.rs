@@ -15,6 +15,7 @@ pub mod eval;
 pub mod pack;
 pub mod query;
 pub mod random;
+pub mod scan;
 pub mod schema;
 pub mod segment;
 pub mod sql;
