@@ -9,3 +9,4 @@
 pub mod chunk;
 pub mod query;
 pub mod schema;
+pub mod wire;
