@@ -7,6 +7,8 @@
 //! ```
 
 pub mod chunk;
+pub mod date;
+pub mod digest;
 pub mod query;
 pub mod schema;
 pub mod wire;

@@ -70,6 +70,8 @@ pub enum Literal {
         /// Digits after the point.
         scale: u8,
     },
+    /// A DOUBLE, from `/` or from a number with an exponent. All NaNs are equal and above everything else.
+    Double(f64),
     /// Days since 1970-01-01.
     Date(i32),
     /// Text.
