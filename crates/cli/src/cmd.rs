@@ -1,0 +1,8 @@
+//! The verbs, one file each.
+
+pub mod completions;
+pub mod doctor;
+pub mod list;
+pub mod op;
+pub mod report;
+pub mod schema;
