@@ -9,6 +9,8 @@
 pub mod chunk;
 pub mod date;
 pub mod digest;
+pub mod link;
 pub mod query;
 pub mod schema;
+pub mod usage;
 pub mod wire;

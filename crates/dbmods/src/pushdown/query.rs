@@ -90,8 +90,10 @@ pub enum Scalar {
         /// Which.
         op: ArithmeticOp,
         /// Left.
+        #[serde(deserialize_with = "super::wire::nested")]
         left: Box<Scalar>,
         /// Right.
+        #[serde(deserialize_with = "super::wire::nested")]
         right: Box<Scalar>,
     },
 }
@@ -159,9 +161,9 @@ pub enum Predicate {
     /// `value IS NULL`.
     IsNull(Scalar),
     /// All of them.
-    And(Vec<Predicate>),
+    And(#[serde(deserialize_with = "super::wire::nested")] Vec<Predicate>),
     /// Any of them.
-    Or(Vec<Predicate>),
+    Or(#[serde(deserialize_with = "super::wire::nested")] Vec<Predicate>),
     /// Not.
-    Not(Box<Predicate>),
+    Not(#[serde(deserialize_with = "super::wire::nested")] Box<Predicate>),
 }

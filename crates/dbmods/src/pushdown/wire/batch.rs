@@ -83,7 +83,9 @@ pub fn decode_schema(body: &[u8]) -> Result<SchemaRef, WireError> {
     let schema = message
         .header_as_schema()
         .ok_or_else(|| bad("not a schema"))?;
-    let fields = schema.fields().ok_or_else(|| bad("a schema of no fields"))?;
+    let fields = schema
+        .fields()
+        .ok_or_else(|| bad("a schema of no fields"))?;
     if fields.len() > COLUMNS_MAX {
         return Err(bad("too many columns"));
     }
@@ -123,9 +125,7 @@ pub fn decode_batch(body: &Buffer, schema: &SchemaRef) -> Result<RecordBatch, Wi
         let buffer = buffers.next().ok_or_else(|| bad("too few buffers"))?;
         let (offset, len) = (length(buffer.offset())?, length(buffer.length())?);
         match offset.checked_add(len) {
-            Some(end) if end <= data.len() => {
-                Ok(body.slice_with_length(data_start + offset, len))
-            }
+            Some(end) if end <= data.len() => Ok(body.slice_with_length(data_start + offset, len)),
             _ => Err(bad("a buffer outside the message")),
         }
     };
@@ -138,6 +138,9 @@ pub fn decode_batch(body: &Buffer, schema: &SchemaRef) -> Result<RecordBatch, Wi
         let validity = next()?;
         let mut array = ArrayData::builder(field.data_type().clone()).len(rows);
         if nulls > 0 {
+            if validity.len() < rows.div_ceil(8) {
+                return Err(bad("a validity bitmap shorter than its column"));
+            }
             array = array.null_bit_buffer(Some(validity)).null_count(nulls);
         }
         array = array.add_buffer(next()?);
@@ -284,7 +287,7 @@ mod tests {
             ),
             (
                 "e",
-                Arc::new((0..n).map(|i| i as i32).collect::<Date32Array>()),
+                Arc::new(Date32Array::from_iter_values((0..n).map(|i| i as i32))),
             ),
             (
                 "f",
@@ -322,7 +325,10 @@ mod tests {
                 assert_eq!(theirs.next().unwrap().unwrap(), batch);
                 let ours = decode_schema(&schema).unwrap();
                 assert_eq!(ours.fields(), batch.schema().fields());
-                assert_eq!(decode_batch(&Buffer::from_vec(bytes), &ours).unwrap(), batch);
+                assert_eq!(
+                    decode_batch(&Buffer::from_vec(bytes), &ours).unwrap(),
+                    batch
+                );
             }
         }
     }

@@ -66,10 +66,7 @@ fn a_wrong_token_length_is_malformed() {
         let mut bytes = hello().to_bytes();
         bytes[6..8].copy_from_slice(&len.to_le_bytes());
         bytes.extend(std::iter::repeat_n(0, extra));
-        assert!(matches!(
-            Hello::parse(&bytes),
-            Err(WireError::Malformed(_))
-        ));
+        assert!(matches!(Hello::parse(&bytes), Err(WireError::Malformed(_))));
     }
 }
 
