@@ -10,7 +10,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, MutableBuffer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::wire::{self, Header, Tag, WireError};
@@ -74,7 +74,7 @@ impl Pacer {
 /// What ended a send early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupted {
-    /// The peer asked for it, or closed its side.
+    /// The peer is gone, or the caller's `stop` said so.
     Peer,
     /// The peer took nothing for the whole patience.
     Stalled,
@@ -88,7 +88,8 @@ pub struct Link {
     sent_bytes: u64,
     received_bytes: u64,
     patience: Duration,
-    spare: Vec<u8>,
+    deadline: Option<Instant>,
+    spare: MutableBuffer,
 }
 
 impl Link {
@@ -111,7 +112,8 @@ impl Link {
             sent_bytes: 0,
             received_bytes: 0,
             patience: Duration::from_secs(60),
-            spare: Vec::new(),
+            deadline: None,
+            spare: MutableBuffer::new(0),
         })
     }
 
@@ -125,12 +127,10 @@ impl Link {
         self.patience = patience;
     }
 
-    /// Sets how long a read waits for a byte; `None` for ever.
-    ///
-    /// # Errors
-    /// Those of the socket.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.stream.set_read_timeout(timeout)
+    /// Sets when whatever is being received must be there; `None` for no bound. It bounds the whole, so a peer that
+    /// sends a byte now and then gains nothing.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 
     /// Bytes sent and received since the connection began, headers of frames included.
@@ -241,7 +241,7 @@ impl Link {
     /// # Errors
     /// Those of [`Header::read`].
     pub fn receive_header(&mut self) -> Result<Option<Header>, WireError> {
-        let header = Header::read(&mut &self.stream)?;
+        let header = Header::read(&mut self.timed())?;
         if header.is_some() {
             self.received_bytes += wire::HEADER_BYTES as u64;
         }
@@ -268,10 +268,10 @@ impl Link {
         let mut body = std::mem::take(&mut self.spare);
         // Never cut to the body's length, so that it is cleared once and not for every frame.
         if body.len() < header.len {
-            body = vec![0; header.len.next_multiple_of(STEP)];
+            body = MutableBuffer::from_len_zeroed(header.len.next_multiple_of(STEP));
         }
         self.receive_exact(&mut body[..header.len])?;
-        Ok(Buffer::from_vec(body))
+        Ok(body.into())
     }
 
     /// Fills `bytes`.
@@ -279,20 +279,25 @@ impl Link {
     /// # Errors
     /// As [`Link::receive_body`].
     pub fn receive_exact(&mut self, bytes: &mut [u8]) -> Result<(), WireError> {
-        (&self.stream)
-            .read_exact(bytes)
-            .map_err(|e| match e.kind() {
-                io::ErrorKind::UnexpectedEof => WireError::Torn,
-                _ => WireError::Io(e),
-            })?;
+        self.timed().read_exact(bytes).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => WireError::Torn,
+            _ => WireError::Io(e),
+        })?;
         self.received_bytes += bytes.len() as u64;
         Ok(())
     }
 
     /// Takes a buffer of [`Link::receive_large_body`] back, to be used again, if nobody else holds a part of it.
     pub fn give_back(&mut self, buffer: Buffer) {
-        if let Ok(bytes) = buffer.into_vec() {
+        if let Ok(bytes) = buffer.into_mutable() {
             self.spare = bytes;
+        }
+    }
+
+    fn timed(&self) -> Timed<'_> {
+        Timed {
+            stream: &self.stream,
+            deadline: self.deadline,
         }
     }
 
@@ -360,7 +365,7 @@ impl Link {
         match error.kind() {
             io::ErrorKind::Interrupted => Ok(None),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                if stop() {
+                if stop() || self.peer_gone() {
                     Ok(Some(Interrupted::Peer))
                 } else if idle_since.elapsed() > self.patience {
                     Ok(Some(Interrupted::Stalled))
@@ -370,6 +375,29 @@ impl Link {
             }
             _ => Err(WireError::Io(error)),
         }
+    }
+}
+
+/// Reading with a deadline for the whole.
+struct Timed<'a> {
+    stream: &'a TcpStream,
+    deadline: Option<Instant>,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Some(deadline) = self.deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
+            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+            if poll(&mut fds, Some(&timeout))? == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the peer did not answer in time",
+                ));
+            }
+        }
+        self.stream.read(bytes)
     }
 }
 

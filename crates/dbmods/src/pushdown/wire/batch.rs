@@ -138,12 +138,22 @@ pub fn decode_batch(body: &Buffer, schema: &SchemaRef) -> Result<RecordBatch, Wi
         let validity = next()?;
         let mut array = ArrayData::builder(field.data_type().clone()).len(rows);
         if nulls > 0 {
+            // Arrow panics on this instead of refusing it.
             if validity.len() < rows.div_ceil(8) {
                 return Err(bad("a validity bitmap shorter than its column"));
             }
             array = array.null_bit_buffer(Some(validity)).null_count(nulls);
         }
-        array = array.add_buffer(next()?);
+        let values = next()?;
+        let unit = match field.data_type() {
+            DataType::Utf8 => size_of::<i32>(),
+            ty => ty.primitive_width().unwrap_or(1),
+        };
+        // Arrow panics on this instead of refusing it.
+        if values.as_ptr().align_offset(unit) != 0 || !values.len().is_multiple_of(unit) {
+            return Err(bad("a buffer that is no whole number of aligned values"));
+        }
+        array = array.add_buffer(values);
         if *field.data_type() == DataType::Utf8 {
             array = array.add_buffer(next()?);
         }
@@ -326,7 +336,7 @@ mod tests {
                 let ours = decode_schema(&schema).unwrap();
                 assert_eq!(ours.fields(), batch.schema().fields());
                 assert_eq!(
-                    decode_batch(&Buffer::from_vec(bytes), &ours).unwrap(),
+                    decode_batch(&Buffer::from(&bytes[..]), &ours).unwrap(),
                     batch
                 );
             }
@@ -341,7 +351,7 @@ mod tests {
         let column = batch.column(0).to_data().buffers()[0].as_ptr();
         assert!(encoded.parts.iter().any(|part| part.as_ptr() == column));
         let (_, bytes) = frame(&batch);
-        let body = Buffer::from_vec(bytes);
+        let body = Buffer::from(&bytes[..]);
         let decoded = decode_batch(&body, &batch.schema()).unwrap();
         let column = decoded.column(0).to_data().buffers()[0].as_ptr();
         assert!(body.as_slice().as_ptr_range().contains(&column));
@@ -353,7 +363,7 @@ mod tests {
         let (schema, bytes) = frame(&batch);
         let parsed = decode_schema(&schema).unwrap();
         for end in 0..bytes.len() {
-            let torn = Buffer::from_vec(bytes[..end].to_vec());
+            let torn = Buffer::from(&bytes[..end]);
             assert!(decode_batch(&torn, &parsed).is_err(), "cut at {end}");
         }
         for end in 0..schema.len() {
@@ -364,7 +374,7 @@ mod tests {
             for flip in [1, 0x80, 0xff] {
                 let mut forged = bytes.clone();
                 forged[at] ^= flip;
-                refused += usize::from(decode_batch(&Buffer::from_vec(forged), &parsed).is_err());
+                refused += usize::from(decode_batch(&Buffer::from(&forged[..]), &parsed).is_err());
             }
         }
         assert!(refused > 100, "{refused}");
@@ -382,6 +392,6 @@ mod tests {
         let batch = sample(10, false);
         let (_, bytes) = frame(&batch);
         let fewer = Arc::new(batch.schema().project(&[0, 1]).unwrap());
-        assert!(decode_batch(&Buffer::from_vec(bytes), &fewer).is_err());
+        assert!(decode_batch(&Buffer::from(&bytes[..]), &fewer).is_err());
     }
 }
