@@ -150,7 +150,16 @@ impl Link {
 
     /// Whether the peer has sent something or is gone.
     pub fn peer_stirs(&self) -> bool {
-        let mut fds = [PollFd::new(&self.stream, PollFlags::IN | PollFlags::RDHUP)];
+        self.polls(PollFlags::IN | PollFlags::RDHUP)
+    }
+
+    /// Whether the peer is gone.
+    pub fn peer_gone(&self) -> bool {
+        self.polls(PollFlags::RDHUP)
+    }
+
+    fn polls(&self, flags: PollFlags) -> bool {
+        let mut fds = [PollFd::new(&self.stream, flags)];
         !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
     }
 
