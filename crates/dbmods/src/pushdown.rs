@@ -6,11 +6,16 @@
 //!                          segment file ─ cache ┘
 //! ```
 
+pub mod cache;
 pub mod chunk;
 pub mod date;
 pub mod digest;
+pub mod encode;
 pub mod link;
+pub mod pack;
 pub mod query;
 pub mod schema;
+pub mod segment;
+mod text;
 pub mod usage;
 pub mod wire;

@@ -1,1 +1,5 @@
-//! TPC-H: schemas, generation, the queries' predicates.
+//! TPC-H: schemas, generation into segments.
+
+mod schema;
+
+pub use schema::{TABLES, schema};

@@ -90,10 +90,8 @@ pub enum Scalar {
         /// Which.
         op: ArithmeticOp,
         /// Left.
-        #[serde(deserialize_with = "super::wire::nested")]
         left: Box<Scalar>,
         /// Right.
-        #[serde(deserialize_with = "super::wire::nested")]
         right: Box<Scalar>,
     },
 }
@@ -161,9 +159,9 @@ pub enum Predicate {
     /// `value IS NULL`.
     IsNull(Scalar),
     /// All of them.
-    And(#[serde(deserialize_with = "super::wire::nested")] Vec<Predicate>),
+    And(Vec<Predicate>),
     /// Any of them.
-    Or(#[serde(deserialize_with = "super::wire::nested")] Vec<Predicate>),
+    Or(Vec<Predicate>),
     /// Not.
-    Not(#[serde(deserialize_with = "super::wire::nested")] Box<Predicate>),
+    Not(Box<Predicate>),
 }

@@ -37,12 +37,11 @@
 //! validated in full (buffer bounds, offsets, UTF-8), see [`batch`]. It costs the client about a tenth of the copy out of
 //! the socket, so there is no mode without it.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Read};
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::query::{Predicate, Query};
 use super::schema::Schema;
@@ -57,9 +56,6 @@ pub const VERSION: u16 = 1;
 pub const HEADER_BYTES: usize = 8;
 /// Most bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 512;
-
-/// Deepest nesting of a predicate and its expressions.
-pub const NESTING_MAX: usize = 256;
 
 /// The agent can run DuckDB beside its own scan.
 pub const CAPABILITY_DUCKDB: u64 = 1;
@@ -526,31 +522,6 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
         Ok((_, rest)) => Err(WireError::TrailingBytes(rest.len())),
         Err(_) => Err(WireError::Malformed("a message's body")),
     }
-}
-
-/// Decodes a field that can hold another of its own kind, at most [`NESTING_MAX`] levels deep: a stranger's predicate must
-/// not overflow the stack.
-///
-/// # Errors
-/// Those of `deserializer`, and deeper nesting.
-pub fn nested<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    thread_local! {
-        static DEPTH: Cell<usize> = const { Cell::new(0) };
-    }
-    struct Level;
-    impl Drop for Level {
-        fn drop(&mut self) {
-            DEPTH.set(DEPTH.get() - 1);
-        }
-    }
-    DEPTH.set(DEPTH.get() + 1);
-    let _level = Level;
-    if DEPTH.get() > NESTING_MAX {
-        return Err(serde::de::Error::custom("nested too deep"));
-    }
-    T::deserialize(deserializer)
 }
 
 /// Why a connection could not go on, or a request was refused.
