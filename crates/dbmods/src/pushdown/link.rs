@@ -296,6 +296,16 @@ impl Link {
         Ok(())
     }
 
+    /// Reads and drops what the peer still sends, until it closes or `patience` ends.
+    pub fn drain(&mut self, patience: Duration) {
+        let mut timed = Timed {
+            stream: &self.stream,
+            deadline: Some(Instant::now() + patience),
+        };
+        let mut dropped = [0; 4096];
+        while matches!(timed.read(&mut dropped), Ok(1..)) {}
+    }
+
     /// Takes a buffer of [`Link::receive_large_body`] back, to be used again, if nobody else holds a part of it.
     pub fn give_back(&mut self, buffer: Buffer) {
         if let Ok(bytes) = buffer.into_mutable() {
