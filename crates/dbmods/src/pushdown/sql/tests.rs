@@ -1,0 +1,1 @@
+//! What is understood, what is refused and where the caret stands.
