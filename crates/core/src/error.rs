@@ -27,6 +27,11 @@ pub enum SetupError {
         /// Bytes asked for.
         len: usize,
     },
+    /// A worker thread could not be started.
+    NoThread {
+        /// What the system said.
+        reason: String,
+    },
     /// A parameter of the operator is out of range.
     Parameter(String),
 }
@@ -45,6 +50,8 @@ pub enum JobError {
     ForeignBuffer,
     /// Longer than `input_bytes_max`.
     TooLong,
+    /// The kernel panicked on this job: a bug in the kernel, which said more on stderr.
+    Panicked,
     /// A device's own code.
     Device(i32),
 }
@@ -66,6 +73,7 @@ impl fmt::Display for SetupError {
                 )
             }
             Self::OutOfMemory { len } => write!(f, "no memory for {len} bytes"),
+            Self::NoThread { reason } => write!(f, "cannot start a worker thread: {reason}"),
             Self::Parameter(what) => f.write_str(what),
         }
     }
@@ -81,6 +89,7 @@ impl fmt::Display for JobError {
             }
             Self::ForeignBuffer => f.write_str("buffer in memory that the device cannot reach"),
             Self::TooLong => f.write_str("input longer than the backend takes"),
+            Self::Panicked => f.write_str("the kernel panicked"),
             Self::Device(code) => write!(f, "device error {code}"),
         }
     }

@@ -10,7 +10,10 @@
 
 pub mod buf;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
+pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
 pub mod seam;
@@ -19,6 +22,7 @@ pub mod spec;
 pub use buf::{Buf, Region, View};
 pub use clock::{Clock, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
+pub use lift::{Inline, Pooled};
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };

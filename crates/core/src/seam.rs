@@ -3,9 +3,13 @@
 //! [`Backend`] prepares an [`Operator`] once; each thread opens its own [`Queue`] into it; jobs go in, completions
 //! come out, each with its buffers. A synchronous CPU kernel is the special case ([`Kernel`] and its lifts).
 //!
-//! **A job is a batch.** It carries one item or many; every output is bytes in `dst`. An operator's
-//! [`OutputShape`] says where an item's output lies: item *i* writes at `i * slot`, where `slot` is the fixed size, or for
-//! variable outputs [`Operator::dst_len`] of the longest item.
+//! **A job is a batch.** It carries one item or many; every output is bytes in `dst`. Item *i* writes at `i * slot`, where
+//! [`OutputShape::slot`] says how long a slot is: the fixed size, or for variable outputs an equal share of `dst`, so that
+//! the caller decides. A `dst` of `items * operator.dst_len(longest item)` bytes fits whatever an encoder can produce.
+//!
+//! **A job that cannot be carried out still comes home.** The lifts check each job once, before its kernel sees it:
+//! [`JobError::TooLong`], [`JobError::BadItems`], [`JobError::DstTooShort`] (fixed outputs only). In a job of variable
+//! shape each item has its own outcome, and a slot that is too short refuses that item alone.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -45,7 +49,8 @@ pub enum Items {
 pub enum OutputShape {
     /// Exactly this many bytes per item. No item can be refused.
     Fixed(usize),
-    /// Up to a slot per item; [`Job::outcomes`] says how long each is, or why it was refused.
+    /// Up to a slot per item, a slot being an equal share of `dst`; [`Job::outcomes`] says how long each output is, or
+    /// why its item was refused.
     Variable,
 }
 
@@ -58,7 +63,8 @@ pub struct Job {
     pub src: View,
     /// How `src` splits into items.
     pub items: Items,
-    /// Written by the device; unique, so that nobody can see it half written.
+    /// Written by the device; unique, so that nobody can see it half written. Bytes behind the last slot stay as they
+    /// were.
     pub dst: Buf,
     /// For [`OutputShape::Variable`]: cleared and filled with one entry per item. Its capacity is the caller's, at
     /// least the number of items, so that a queue never allocates. Untouched for fixed outputs.
@@ -70,7 +76,8 @@ pub struct Job {
 pub struct Completion {
     /// The job, with `dst` and `outcomes` filled.
     pub job: Job,
-    /// Whether the job as a whole was carried out. Single items of variable shape may still be refused.
+    /// Whether the job as a whole was carried out. Single items of variable shape may still be refused. After an error
+    /// `dst` and `outcomes` mean nothing.
     pub result: Result<(), JobError>,
 }
 
@@ -81,10 +88,20 @@ pub trait Backend: Send + Sync {
     /// The clock that its work is timed by; virtual for modelled devices.
     fn clock(&self) -> &dyn Clock;
     /// Allocates zeroed memory that this backend can reach without a copy, 64-byte aligned.
+    ///
+    /// # Errors
+    /// [`SetupError::OutOfMemory`].
     fn alloc(&self, len: usize) -> Result<Buf, SetupError>;
     /// Says what it promises for `spec`, or why it cannot run it.
+    ///
+    /// # Errors
+    /// A reason that a person can act on.
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported>;
     /// Does everything that need happen only once: key schedules, tables, sessions, dispatch.
+    ///
+    /// # Errors
+    /// [`SetupError::Unsupported`] with the reason that [`Backend::limits`] gives; [`SetupError::Parameter`] if the
+    /// spec's own numbers are out of range.
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError>;
 }
 
@@ -94,10 +111,13 @@ pub trait Operator: Send + Sync {
     fn spec(&self) -> &OpSpec;
     /// Where outputs go.
     fn shape(&self) -> OutputShape;
-    /// The longest output that an item of `item_len` bytes can need. For a decoder: the slot that the caller offers is
-    /// the bound, and this is a suggestion.
+    /// The longest output that an item of `item_len` bytes can need. For a decoder a suggestion: only the data knows,
+    /// and the slot that the caller offers is the bound.
     fn dst_len(&self, item_len: usize) -> usize;
-    /// Opens this thread's own lane, with its scratch, at most `depth` jobs deep.
+    /// Opens this thread's own lane, with its scratch, at most `depth` jobs deep. Everything is allocated here.
+    ///
+    /// # Errors
+    /// [`SetupError::TooDeep`] beyond [`Limits::depth_max`]; [`SetupError::NoThread`] if a worker cannot be started.
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError>;
 }
 
@@ -122,11 +142,11 @@ pub struct Batch<'a> {
 /// Where a kernel writes: `slot` bytes per item, and one outcome per item if the shape is variable.
 #[derive(Debug)]
 pub struct BatchOut<'a> {
-    /// Slots, one after another.
+    /// Slots, one after another: exactly `slot * items` bytes.
     pub dst: &'a mut [u8],
     /// Bytes per slot.
     pub slot: usize,
-    /// Empty with enough capacity; a kernel of variable shape pushes one per item.
+    /// Empty, with room for one entry per item if the shape is variable; a kernel of variable shape pushes one per item.
     pub outcomes: &'a mut Vec<Result<u32, JobError>>,
 }
 
@@ -140,13 +160,45 @@ pub trait Kernel: Send + Sync + 'static {
     fn shape(&self) -> OutputShape;
     /// See [`Operator::dst_len`].
     fn dst_len(&self, item_len: usize) -> usize;
-    /// Computes the whole batch; allocates nothing. The lift has checked that `out` has a slot for each item.
+    /// Computes the whole batch; allocates nothing. The lift has checked that every item lies inside its input and has
+    /// a slot. A panic is caught there: the job fails with [`JobError::Panicked`] and the scratch is built anew.
+    ///
+    /// # Errors
+    /// What ends the whole job. A single item of variable shape is refused by its outcome instead.
     fn run(
         &self,
         batch: Batch<'_>,
         out: BatchOut<'_>,
         scratch: &mut Self::Scratch,
     ) -> Result<(), JobError>;
+}
+
+impl OutputShape {
+    /// Bytes per slot in a `dst` of `dst_bytes` shared by `items` items.
+    pub fn slot(self, dst_bytes: usize, items: usize) -> usize {
+        match self {
+            Self::Fixed(bytes) => bytes,
+            Self::Variable => dst_bytes.checked_div(items).unwrap_or(0),
+        }
+    }
+}
+
+impl Job {
+    /// What item `i` gave, once the job is home and its result is `Ok`.
+    ///
+    /// # Errors
+    /// Why the item was refused.
+    ///
+    /// # Panics
+    /// If there is no such item, or the job was not carried out.
+    pub fn output(&self, shape: OutputShape, i: usize) -> Result<&[u8], JobError> {
+        let slot = shape.slot(self.dst.len(), self.items.count());
+        let len = match shape {
+            OutputShape::Fixed(bytes) => bytes,
+            OutputShape::Variable => self.outcomes[i]? as usize,
+        };
+        Ok(&self.dst[i * slot..][..len])
+    }
 }
 
 impl Items {
@@ -172,7 +224,11 @@ impl<'a> Batch<'a> {
                 .checked_mul(*count as usize)
                 .is_some_and(|total| total <= src.len()),
             Items::Offsets(offsets) => {
-                offsets.is_sorted() && offsets.last().is_none_or(|&end| end as usize <= src.len())
+                // Without an early exit, so that the compiler vectorises it: this runs for every job.
+                let falls = offsets
+                    .windows(2)
+                    .fold(false, |falls, pair| falls | (pair[0] > pair[1]));
+                !falls && offsets.last().is_some_and(|&end| end as usize <= src.len())
             }
         };
         if fits {

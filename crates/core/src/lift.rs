@@ -1,0 +1,156 @@
+//! From a synchronous [`Kernel`] to an [`Operator`]: [`Inline`] runs it on the caller's core, [`Pooled`] on workers.
+//!
+//! Both check each job once, in [`carry_out`], before the kernel sees it; both send it home whatever happens.
+
+mod pool;
+
+pub use pool::Pooled;
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::{
+    Batch, BatchOut, Completion, Job, JobError, Kernel, Limits, OpSpec, Operator, OutputShape,
+    Queue, SetupError,
+};
+
+/// A kernel on the caller's own core: `submit` computes, `poll` hands back.
+#[derive(Debug)]
+pub struct Inline<K> {
+    prepared: Arc<Prepared<K>>,
+}
+
+impl<K: Kernel> Inline<K> {
+    /// Lifts `kernel`, which computes `spec` within `limits`.
+    pub fn new(kernel: K, spec: OpSpec, limits: Limits) -> Self {
+        Self {
+            prepared: Arc::new(Prepared::new(kernel, spec, limits)),
+        }
+    }
+}
+
+impl<K: Kernel> Operator for Inline<K> {
+    fn spec(&self) -> &OpSpec {
+        &self.prepared.spec
+    }
+
+    fn shape(&self) -> OutputShape {
+        self.prepared.shape
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.prepared.kernel.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        let depth = self.prepared.admit(depth)?;
+        Ok(Box::new(InlineQueue {
+            scratch: Some(self.prepared.kernel.scratch()),
+            finished: VecDeque::with_capacity(depth),
+            depth,
+            prepared: self.prepared.clone(),
+        }))
+    }
+}
+
+struct InlineQueue<K: Kernel> {
+    prepared: Arc<Prepared<K>>,
+    /// `None` after a panic, until the next job.
+    scratch: Option<K::Scratch>,
+    finished: VecDeque<Completion>,
+    depth: usize,
+}
+
+impl<K: Kernel> Queue for InlineQueue<K> {
+    fn in_flight(&self) -> usize {
+        self.finished.len()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        let taken = ready.len().min(self.depth - self.finished.len());
+        for mut job in ready.drain(..taken) {
+            let result = carry_out(&self.prepared, &mut job, &mut self.scratch);
+            self.finished.push_back(Completion { job, result });
+        }
+        taken
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        let finished = self.finished.len();
+        done.extend(self.finished.drain(..));
+        finished
+    }
+}
+
+/// What both lifts share: the kernel and what is known about it.
+#[derive(Debug)]
+struct Prepared<K> {
+    kernel: K,
+    spec: OpSpec,
+    limits: Limits,
+    shape: OutputShape,
+}
+
+impl<K: Kernel> Prepared<K> {
+    fn new(kernel: K, spec: OpSpec, limits: Limits) -> Self {
+        let shape = kernel.shape();
+        Self {
+            kernel,
+            spec,
+            limits,
+            shape,
+        }
+    }
+
+    /// `depth`, unless it is beyond the limit.
+    fn admit(&self, depth: NonZeroU32) -> Result<usize, SetupError> {
+        if depth > self.limits.depth_max {
+            return Err(SetupError::TooDeep {
+                asked: depth.get(),
+                depth_max: self.limits.depth_max.get(),
+            });
+        }
+        Ok(depth.get() as usize)
+    }
+}
+
+/// Checks one job and runs the kernel on it. The only place where jobs are checked.
+fn carry_out<K: Kernel>(
+    prepared: &Prepared<K>,
+    job: &mut Job,
+    scratch: &mut Option<K::Scratch>,
+) -> Result<(), JobError> {
+    if job.src.len() > prepared.limits.input_bytes_max {
+        return Err(JobError::TooLong);
+    }
+    let batch = Batch::new(&job.src, &job.items)?;
+    let items = batch.len();
+    let slot = prepared.shape.slot(job.dst.len(), items);
+    let dst_bytes = slot.checked_mul(items).ok_or(JobError::DstTooShort)?;
+    let dst = job.dst.get_mut(..dst_bytes).ok_or(JobError::DstTooShort)?;
+    let mut none = Vec::new();
+    let outcomes = match prepared.shape {
+        OutputShape::Fixed(_) => &mut none,
+        OutputShape::Variable if job.outcomes.capacity() < items => return Err(JobError::BadItems),
+        OutputShape::Variable => {
+            job.outcomes.clear();
+            &mut job.outcomes
+        }
+    };
+    let out = BatchOut {
+        dst,
+        slot,
+        outcomes,
+    };
+    let kernel = &prepared.kernel;
+    catch_unwind(AssertUnwindSafe(|| {
+        kernel.run(batch, out, scratch.get_or_insert_with(|| kernel.scratch()))
+    }))
+    .unwrap_or_else(|_| {
+        // Half-changed by the panic; the next job builds its own.
+        *scratch = None;
+        Err(JobError::Panicked)
+    })
+}

@@ -1,0 +1,262 @@
+//! CPU backends: one for each code path, `cpu/best`, and `pool/N`, which runs the best path on N threads.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use dpb_core::lift::{Inline, Pooled};
+use dpb_core::{
+    Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
+};
+
+use crate::isa::{ArmCrc, ArmSha2, Avx512, ShaNi, Sse42};
+use crate::registry;
+
+/// How an operator is computed on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// Without any instruction set of its own: the oracle.
+    Portable,
+    /// See [`Sse42`].
+    Sse42,
+    /// See [`Avx512`].
+    Avx512,
+    /// See [`ShaNi`].
+    ShaNi,
+    /// See [`ArmCrc`].
+    ArmCrc,
+    /// See [`ArmSha2`].
+    ArmSha2,
+    /// The library libdeflate, which chooses its instruction sets itself.
+    Libdeflate,
+}
+
+/// A backend on this machine's CPU.
+pub struct Cpu {
+    name: String,
+    /// `None`: the best there is for each operator.
+    path: Option<Path>,
+    lift: Lift,
+    clock: WallClock,
+}
+
+/// Whose threads a kernel runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lift {
+    /// The caller's.
+    Inline,
+    /// Workers of its own, so many for each queue.
+    Pooled(NonZeroU32),
+}
+
+/// Every backend of this module, found or not on this machine: all paths, `cpu/best`, and `pool/N` for all CPUs.
+pub fn backends() -> Vec<Cpu> {
+    let threads = std::thread::available_parallelism()
+        .map_or(NonZeroU32::MIN, |n| n.try_into().unwrap_or(NonZeroU32::MAX));
+    let mut backends: Vec<_> = Path::ALL.into_iter().map(Cpu::on).collect();
+    backends.push(Cpu::best());
+    backends.push(Cpu::pool(threads));
+    backends
+}
+
+/// The backend of this name: `cpu/best`, `cpu/portable`, `cpu/avx512`, …, `pool/4`.
+///
+/// # Errors
+/// If there is none; the message lists them.
+pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
+    if name == "cpu/best" {
+        return Ok(Cpu::best());
+    }
+    let pool = name.strip_prefix("pool/").and_then(|n| n.parse().ok());
+    if let Some(threads) = pool {
+        return Ok(Cpu::pool(threads));
+    }
+    let path = Path::ALL
+        .into_iter()
+        .find(|path| name.strip_prefix("cpu/") == Some(path.name()));
+    path.map(Cpu::on).ok_or_else(|| {
+        let names: Vec<_> = Path::ALL.iter().map(|path| format!("cpu/{path}")).collect();
+        Unsupported {
+            reason: format!(
+                "no CPU backend `{name}`; there are: cpu/best, {}, pool/N",
+                names.join(", ")
+            ),
+        }
+    })
+}
+
+impl Path {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Portable,
+        Self::Sse42,
+        Self::Avx512,
+        Self::ShaNi,
+        Self::ArmCrc,
+        Self::ArmSha2,
+        Self::Libdeflate,
+    ];
+
+    /// As in a backend's name, after `cpu/`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Sse42 => "sse4.2",
+            Self::Avx512 => "avx512",
+            Self::ShaNi => "sha-ni",
+            Self::ArmCrc => "arm-crc",
+            Self::ArmSha2 => "arm-sha2",
+            Self::Libdeflate => "libdeflate",
+        }
+    }
+
+    /// What the CPU must have for it.
+    pub fn needs(self) -> &'static str {
+        match self {
+            Self::Portable | Self::Libdeflate => "any CPU",
+            Self::Sse42 => Sse42::NEEDS,
+            Self::Avx512 => Avx512::NEEDS,
+            Self::ShaNi => ShaNi::NEEDS,
+            Self::ArmCrc => ArmCrc::NEEDS,
+            Self::ArmSha2 => ArmSha2::NEEDS,
+        }
+    }
+
+    /// Whether this CPU has it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Portable | Self::Libdeflate => true,
+            Self::Sse42 => Sse42::detect().is_some(),
+            Self::Avx512 => Avx512::detect().is_some(),
+            Self::ShaNi => ShaNi::detect().is_some(),
+            Self::ArmCrc => ArmCrc::detect().is_some(),
+            Self::ArmSha2 => ArmSha2::detect().is_some(),
+        }
+    }
+
+    /// The first of `paths`, sorted best first, that this CPU has.
+    pub(crate) fn best(paths: &[Self]) -> Self {
+        paths
+            .iter()
+            .copied()
+            .find(|path| path.is_available())
+            .unwrap_or(Self::Portable)
+    }
+
+    /// Why `operator`, which has `paths`, does not run on this one here.
+    pub(crate) fn missing(self, operator: &str, paths: &[Self]) -> SetupError {
+        SetupError::Unsupported(self.reason(operator, paths))
+    }
+
+    fn reason(self, operator: &str, paths: &[Self]) -> Unsupported {
+        let reason = if paths.contains(&self) {
+            format!("needs {}", self.needs())
+        } else {
+            let names: Vec<_> = paths.iter().map(|path| format!("cpu/{path}")).collect();
+            format!(
+                "{operator} has no {self} path; it has: {}",
+                names.join(", ")
+            )
+        };
+        Unsupported { reason }
+    }
+}
+
+impl Lift {
+    /// Lifts `kernel` to an operator.
+    pub(crate) fn lift<K: Kernel>(self, kernel: K, spec: &OpSpec) -> Arc<dyn Operator> {
+        match self {
+            Self::Inline => Arc::new(Inline::new(kernel, spec.clone(), self.limits())),
+            Self::Pooled(threads) => {
+                Arc::new(Pooled::new(kernel, spec.clone(), self.limits(), threads))
+            }
+        }
+    }
+
+    fn limits(self) -> Limits {
+        Limits {
+            depth_max: const { NonZeroU32::new(1024).unwrap() },
+            // Offsets and lengths of items are 32 bits.
+            input_bytes_max: u32::MAX as usize,
+            synchronous: self == Self::Inline,
+        }
+    }
+}
+
+impl Cpu {
+    /// The best path for each operator, on the caller's thread.
+    pub fn best() -> Self {
+        Self::new("cpu/best".to_owned(), None, Lift::Inline)
+    }
+
+    /// One path, whether this CPU has it or not.
+    pub fn on(path: Path) -> Self {
+        Self::new(format!("cpu/{path}"), Some(path), Lift::Inline)
+    }
+
+    /// The best path for each operator, on `threads` workers for each queue.
+    pub fn pool(threads: NonZeroU32) -> Self {
+        Self::new(format!("pool/{threads}"), None, Lift::Pooled(threads))
+    }
+
+    fn new(name: String, path: Option<Path>, lift: Lift) -> Self {
+        Self {
+            name,
+            path,
+            lift,
+            clock: WallClock::default(),
+        }
+    }
+
+    /// The path that `spec` takes here: what `cpu/best` and `pool/N` stand for on this machine.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn path(&self, spec: &OpSpec) -> Result<Path, Unsupported> {
+        let entry = registry::of(spec)?;
+        let path = self.path.unwrap_or_else(|| Path::best(entry.paths));
+        if entry.paths.contains(&path) && path.is_available() {
+            Ok(path)
+        } else {
+            Err(path.reason(entry.name, entry.paths))
+        }
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &self.clock
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        self.path(spec).map(|_| self.lift.limits())
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        let path = self.path(spec).map_err(SetupError::Unsupported)?;
+        let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
+        (entry.prepare)(spec, path, self.lift)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cpu")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

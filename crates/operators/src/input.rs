@@ -1,0 +1,121 @@
+//! Inputs by seed: the same seed gives the same bytes on every machine.
+
+use dpb_core::Items;
+
+/// What an operator is run on.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// What it is, in a few words.
+    pub what: &'static str,
+    /// The items, one after another.
+    pub bytes: Vec<u8>,
+    /// How they split.
+    pub items: Items,
+    /// For a decoder: how long an output slot must be. `None`: what the operator's `dst_len` says.
+    pub slot_bytes: Option<usize>,
+}
+
+impl Input {
+    /// Order-0 entropy of the bytes, in bits per byte: 8 for random ones, about 4 for text.
+    pub fn entropy_bits_per_byte(&self) -> f64 {
+        let mut counts = [0u64; 256];
+        for byte in &self.bytes {
+            counts[usize::from(*byte)] += 1;
+        }
+        let total = self.bytes.len() as f64;
+        counts
+            .iter()
+            .filter(|count| **count > 0)
+            .map(|count| *count as f64 / total)
+            .map(|share| -share * share.log2())
+            .sum()
+    }
+}
+
+/// `count` items of `item_bytes` uniformly random bytes.
+///
+/// # Panics
+/// If `item_bytes` or `count` does not fit 32 bits.
+pub fn random(seed: u64, item_bytes: usize, count: usize) -> Input {
+    let mut random = SplitMix64(seed);
+    let mut bytes = vec![0; item_bytes * count];
+    for word in bytes.chunks_mut(8) {
+        let len = word.len();
+        word.copy_from_slice(&random.next().to_le_bytes()[..len]);
+    }
+    Input {
+        what: "uniformly random bytes",
+        bytes,
+        items: fixed(item_bytes, count),
+        slot_bytes: None,
+    }
+}
+
+/// `count` items of `item_bytes` of text: words of two to nine letters out of 4,096, drawn so that the *n*-th word is
+/// about *n* times rarer than the first, as in natural language. Compresses about as English does.
+///
+/// # Panics
+/// If `item_bytes` or `count` does not fit 32 bits.
+pub fn text(seed: u64, item_bytes: usize, count: usize) -> Input {
+    let total = item_bytes * count;
+    let mut random = SplitMix64(seed);
+    let words = vocabulary(&mut random);
+    let mut bytes = Vec::with_capacity(total + 16);
+    while bytes.len() < total {
+        bytes.extend_from_slice(&words[random.rank(words.len())]);
+        let separator: &[u8] = match random.next() % 16 {
+            0 => b".\n",
+            1 => b", ",
+            _ => b" ",
+        };
+        bytes.extend_from_slice(separator);
+    }
+    bytes.truncate(total);
+    Input {
+        what: "generated text, words by Zipf's law",
+        bytes,
+        items: fixed(item_bytes, count),
+        slot_bytes: None,
+    }
+}
+
+fn fixed(item_bytes: usize, count: usize) -> Items {
+    Items::Fixed {
+        len: u32::try_from(item_bytes).expect("items stay below 4 GiB"),
+        count: u32::try_from(count).expect("fewer than 2^32 items"),
+    }
+}
+
+fn vocabulary(random: &mut SplitMix64) -> Vec<Vec<u8>> {
+    /// English letters, the frequent ones more often.
+    const LETTERS: &[u8] = b"eeeeeetttttaaaaooooiiiinnnnssshhhrrrddlluuccmmfwygpbvk";
+    (0..4096)
+        .map(|_| {
+            let len = 2 + random.next() % 8;
+            (0..len)
+                .map(|_| LETTERS[(random.next() % LETTERS.len() as u64) as usize])
+                .collect()
+        })
+        .collect()
+}
+
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A rank below `n`, a power of two, with a density of about 1/rank: every octave of ranks is equally likely.
+    fn rank(&mut self, n: usize) -> usize {
+        let draw = self.next();
+        let octave = (draw >> 32) % (u64::from(n.ilog2()) + 1);
+        let start = (1u64 << octave) >> 1;
+        (start + (draw & 0xffff_ffff) % start.max(1)) as usize
+    }
+}

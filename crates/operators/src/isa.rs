@@ -1,0 +1,75 @@
+//! Proof tokens: a value exists only where its instructions may be used.
+//!
+//! Kernels that need an instruction set take its token, so that calling them elsewhere does not compile or cannot
+//! happen. For the lifetime of a program the answer never changes. The types exist on every architecture, so that a
+//! backend that is missing can be listed with its reason.
+
+macro_rules! token {
+    ($(#[$doc:meta])* $name:ident, $arch:literal, $detect:ident, [$($feature:tt),+], $needs:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name(());
+
+        impl $name {
+            /// What a CPU must have, in words.
+            pub const NEEDS: &'static str = $needs;
+
+            /// The token, if this CPU and the operating system have all that it stands for.
+            pub fn detect() -> Option<Self> {
+                #[cfg(target_arch = $arch)]
+                {
+                    ($(std::arch::$detect!($feature))&&+).then_some(Self(()))
+                }
+                #[cfg(not(target_arch = $arch))]
+                {
+                    None
+                }
+            }
+        }
+    };
+}
+
+token!(
+    /// x86-64 with SSE4.2, whose `crc32` instruction computes CRC-32C, and PCLMULQDQ.
+    Sse42,
+    "x86_64",
+    is_x86_feature_detected,
+    ["sse4.2", "pclmulqdq"],
+    "an x86-64 CPU with SSE4.2 and PCLMULQDQ"
+);
+
+token!(
+    /// x86-64 with AVX-512 (F, BW, VL) and VPCLMULQDQ: four carry-less products of 64 bits at once.
+    Avx512,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx512f", "avx512bw", "avx512vl", "vpclmulqdq", "pclmulqdq", "sse4.2"],
+    "an x86-64 CPU with AVX-512 F/BW/VL and VPCLMULQDQ"
+);
+
+token!(
+    /// x86-64 with the SHA extensions.
+    ShaNi,
+    "x86_64",
+    is_x86_feature_detected,
+    ["sha", "ssse3", "sse4.1"],
+    "an x86-64 CPU with the SHA extensions"
+);
+
+token!(
+    /// Armv8-A with the CRC and AES (PMULL) extensions.
+    ArmCrc,
+    "aarch64",
+    is_aarch64_feature_detected,
+    ["crc", "aes", "neon"],
+    "an Armv8-A CPU with the CRC and PMULL extensions"
+);
+
+token!(
+    /// Armv8-A with the SHA-256 extension.
+    ArmSha2,
+    "aarch64",
+    is_aarch64_feature_detected,
+    ["sha2", "neon"],
+    "an Armv8-A CPU with the SHA-256 extension"
+);

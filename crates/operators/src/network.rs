@@ -1,0 +1,3 @@
+//! Operators that packets need.
+
+pub mod crc32c;

@@ -1,0 +1,3 @@
+//! Operators that protect data.
+
+pub mod sha256;

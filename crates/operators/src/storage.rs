@@ -1,0 +1,3 @@
+//! Operators that stored data needs.
+
+pub mod deflate;

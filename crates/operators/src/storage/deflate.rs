@@ -1,0 +1,350 @@
+//! DEFLATE and INFLATE (RFC 1951), bare or wrapped as zlib (RFC 1950) or gzip (RFC 1952).
+
+mod container;
+mod portable;
+
+use dpb_core::{Batch, BatchOut, DeflateFormat, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
+
+use crate::cpu::Path;
+use crate::input::{self, Input};
+use crate::registry::{Entry, Parameter};
+
+/// The registry's line for the encoder.
+pub(crate) const DEFLATE: Entry = Entry {
+    name: "deflate",
+    scenario: "storage",
+    summary: "DEFLATE-compresses each item",
+    unit: "input byte",
+    output: "one stream per item, variable",
+    source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
+    peers: &["libdeflate", "miniz_oxide", "zlib-rs"],
+    parameters: &[
+        Parameter {
+            name: "level",
+            values: "1..9",
+            default: "6",
+            meaning: "1 is fast, 9 is small",
+        },
+        FORMAT,
+    ],
+    paths: PATHS,
+    documentation: include_str!("../../docs/deflate.md"),
+    default: OpSpec::Deflate {
+        level: 6,
+        format: DeflateFormat::Raw,
+    },
+    parse: |parameters| {
+        let level = parameters.value("level").unwrap_or("6");
+        Ok(OpSpec::Deflate {
+            level: level.parse().map_err(|_| {
+                SetupError::Parameter(format!("level={level}: not a number from 1 to 9"))
+            })?,
+            format: parse_format(parameters.value("format"))?,
+        })
+    },
+    prepare: |spec, path, lift| {
+        let &OpSpec::Deflate { level, format } = spec else {
+            return Err(SetupError::Parameter(format!("{spec} is not deflate")));
+        };
+        Ok(lift.lift(Deflate::new(path, level, format)?, spec))
+    },
+    input: |_, seed, item_bytes, count| input::text(seed, item_bytes, count),
+    oracle: |spec, item, _| {
+        let &OpSpec::Deflate { level, format } = spec else {
+            return Err(JobError::Malformed);
+        };
+        let mut stream = vec![0; compressed_bytes_max(item.len())];
+        let len = portable::Encoder::new(level).encode(format, item, &mut stream)?;
+        stream.truncate(len);
+        Ok(stream)
+    },
+    verify: Some(|spec, item, stream| {
+        let &OpSpec::Deflate { format, .. } = spec else {
+            return Err(format!("{spec} is not deflate"));
+        };
+        let mut plain = vec![0; item.len()];
+        match portable::Decoder::default().decode(format, stream, &mut plain) {
+            Ok(len) if plain[..len] == *item => Ok(()),
+            Ok(len) => Err(format!(
+                "decodes to {len} other bytes than the {} given",
+                item.len()
+            )),
+            Err(error) => Err(format!("does not decode: {error}")),
+        }
+    }),
+};
+
+/// The registry's line for the decoder.
+pub(crate) const INFLATE: Entry = Entry {
+    name: "inflate",
+    scenario: "storage",
+    summary: "decompresses one DEFLATE stream per item",
+    unit: "output byte",
+    output: "the plain bytes of each item, variable; malformed or too long streams are refused",
+    source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
+    peers: &["libdeflate", "miniz_oxide", "zlib-rs"],
+    parameters: &[FORMAT],
+    paths: PATHS,
+    documentation: include_str!("../../docs/deflate.md"),
+    default: OpSpec::Inflate {
+        format: DeflateFormat::Raw,
+    },
+    parse: |parameters| {
+        Ok(OpSpec::Inflate {
+            format: parse_format(parameters.value("format"))?,
+        })
+    },
+    prepare: |spec, path, lift| {
+        let &OpSpec::Inflate { format } = spec else {
+            return Err(SetupError::Parameter(format!("{spec} is not inflate")));
+        };
+        Ok(lift.lift(Inflate::new(path, format)?, spec))
+    },
+    input: compressed_text,
+    oracle: |spec, item, output_bytes_max| {
+        let &OpSpec::Inflate { format } = spec else {
+            return Err(JobError::Malformed);
+        };
+        let mut plain = vec![0; output_bytes_max];
+        let len = portable::Decoder::default().decode(format, item, &mut plain)?;
+        plain.truncate(len);
+        Ok(plain)
+    },
+    verify: None,
+};
+
+const FORMAT: Parameter = Parameter {
+    name: "format",
+    values: "raw|zlib|gzip",
+    default: "raw",
+    meaning: "what wraps the stream",
+};
+
+/// The paths there are, best first.
+const PATHS: &[Path] = &[Path::Libdeflate, Path::Portable];
+
+/// The encoder on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Deflate {
+    path: Path,
+    level: u8,
+    format: DeflateFormat,
+}
+
+/// The decoder on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Inflate {
+    path: Path,
+    format: DeflateFormat,
+}
+
+/// One queue's encoder, its tables allocated.
+#[allow(missing_debug_implementations)]
+pub enum EncoderScratch {
+    /// Of libdeflate.
+    Libdeflate(Compressor),
+    /// Of miniz_oxide.
+    Portable(Box<portable::Encoder>),
+}
+
+/// One queue's decoder, its tables allocated.
+#[allow(missing_debug_implementations)]
+pub enum DecoderScratch {
+    /// Of libdeflate.
+    Libdeflate(Decompressor),
+    /// Of miniz_oxide.
+    Portable(Box<portable::Decoder>),
+}
+
+impl Deflate {
+    /// On `path`, at `level` 1 to 9.
+    ///
+    /// # Errors
+    /// If DEFLATE has no such path, or the level is out of range.
+    pub fn new(path: Path, level: u8, format: DeflateFormat) -> Result<Self, SetupError> {
+        if !(1..=9).contains(&level) {
+            return Err(SetupError::Parameter(format!(
+                "level={level}: not from 1 to 9"
+            )));
+        }
+        let path = admit(path, "deflate")?;
+        Ok(Self {
+            path,
+            level,
+            format,
+        })
+    }
+}
+
+impl Inflate {
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If INFLATE has no such path.
+    pub fn new(path: Path, format: DeflateFormat) -> Result<Self, SetupError> {
+        let path = admit(path, "inflate")?;
+        Ok(Self { path, format })
+    }
+}
+
+impl Kernel for Deflate {
+    type Scratch = EncoderScratch;
+
+    fn scratch(&self) -> EncoderScratch {
+        match self.path {
+            Path::Libdeflate => {
+                let level = CompressionLvl::new(i32::from(self.level)).expect("1 to 9");
+                EncoderScratch::Libdeflate(Compressor::new(level))
+            }
+            _ => EncoderScratch::Portable(Box::new(portable::Encoder::new(self.level))),
+        }
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        compressed_bytes_max(item_len)
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut EncoderScratch,
+    ) -> Result<(), JobError> {
+        let format = self.format;
+        each(batch, out, |item, slot| match scratch {
+            EncoderScratch::Portable(encoder) => encoder.encode(format, item, slot),
+            EncoderScratch::Libdeflate(encoder) => match format {
+                DeflateFormat::Raw => encoder.deflate_compress(item, slot),
+                DeflateFormat::Zlib => encoder.zlib_compress(item, slot),
+                DeflateFormat::Gzip => encoder.gzip_compress(item, slot),
+            }
+            .map_err(|_| JobError::DstTooShort),
+        });
+        Ok(())
+    }
+}
+
+impl Kernel for Inflate {
+    type Scratch = DecoderScratch;
+
+    fn scratch(&self) -> DecoderScratch {
+        match self.path {
+            Path::Libdeflate => DecoderScratch::Libdeflate(Decompressor::new()),
+            _ => DecoderScratch::Portable(Box::default()),
+        }
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    /// Room for a ratio of eight, more than text and tables reach at level 9. The format's own bound is 1032.
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len.saturating_mul(8).saturating_add(64)
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut DecoderScratch,
+    ) -> Result<(), JobError> {
+        let format = self.format;
+        each(batch, out, |item, slot| match scratch {
+            DecoderScratch::Portable(decoder) => decoder.decode(format, item, slot),
+            DecoderScratch::Libdeflate(decoder) => match format {
+                DeflateFormat::Raw => decoder.deflate_decompress(item, slot),
+                DeflateFormat::Zlib => decoder.zlib_decompress(item, slot),
+                DeflateFormat::Gzip => decoder.gzip_decompress(item, slot),
+            }
+            .map_err(|error| match error {
+                DecompressionError::InsufficientSpace => JobError::DstTooShort,
+                DecompressionError::BadData => JobError::Malformed,
+            }),
+        });
+        Ok(())
+    }
+}
+
+/// The longest stream that either encoder makes of `item_len` bytes, in any format: zlib's conservative bound as miniz
+/// states it, which allows for 10 % of growth, plus the longest header and trailer.
+pub fn compressed_bytes_max(item_len: usize) -> usize {
+    let growing = item_len / 10;
+    let stored_blocks = (item_len / (31 * 1024) + 1) * 5;
+    item_len + growing.max(stored_blocks) + 128
+}
+
+/// The name that a parameter gives a format.
+pub fn format_name(format: DeflateFormat) -> &'static str {
+    match format {
+        DeflateFormat::Raw => "raw",
+        DeflateFormat::Zlib => "zlib",
+        DeflateFormat::Gzip => "gzip",
+    }
+}
+
+fn parse_format(value: Option<&str>) -> Result<DeflateFormat, SetupError> {
+    match value {
+        None | Some("raw") => Ok(DeflateFormat::Raw),
+        Some("zlib") => Ok(DeflateFormat::Zlib),
+        Some("gzip") => Ok(DeflateFormat::Gzip),
+        Some(other) => Err(SetupError::Parameter(format!(
+            "format={other}: not raw, zlib or gzip"
+        ))),
+    }
+}
+
+fn admit(path: Path, operator: &str) -> Result<Path, SetupError> {
+    if PATHS.contains(&path) {
+        Ok(path)
+    } else {
+        Err(path.missing(operator, PATHS))
+    }
+}
+
+/// Runs `code` on each item and its slot, and notes each outcome.
+fn each(
+    batch: Batch<'_>,
+    out: BatchOut<'_>,
+    mut code: impl FnMut(&[u8], &mut [u8]) -> Result<usize, JobError>,
+) {
+    for i in 0..batch.len() {
+        let slot = &mut out.dst[i * out.slot..(i + 1) * out.slot];
+        // A slot longer than 4 GiB can hold more than an outcome can say; nothing here makes one.
+        let outcome = code(batch.item(i), slot)
+            .and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong));
+        out.outcomes.push(outcome);
+    }
+}
+
+/// Text, compressed at level 6 into streams of the spec's format: each item decodes to `item_bytes`.
+fn compressed_text(spec: &OpSpec, seed: u64, item_bytes: usize, count: usize) -> Input {
+    let format = match spec {
+        OpSpec::Inflate { format } => *format,
+        _ => DeflateFormat::Raw,
+    };
+    let text = input::text(seed, item_bytes, count);
+    let mut encoder = portable::Encoder::new(6);
+    let mut stream = vec![0; compressed_bytes_max(item_bytes)];
+    let mut bytes = Vec::new();
+    let mut offsets = vec![0];
+    for i in 0..count {
+        let item = &text.bytes[i * item_bytes..(i + 1) * item_bytes];
+        let len = encoder
+            .encode(format, item, &mut stream)
+            .expect("the bound holds");
+        bytes.extend_from_slice(&stream[..len]);
+        offsets.push(u32::try_from(bytes.len()).expect("inputs stay below 4 GiB"));
+    }
+    Input {
+        what: "DEFLATE level 6 of generated text",
+        bytes,
+        items: dpb_core::Items::Offsets(offsets.into()),
+        slot_bytes: Some(item_bytes),
+    }
+}
