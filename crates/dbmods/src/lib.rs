@@ -3,3 +3,4 @@
 pub mod duckdb;
 pub mod pushdown;
 pub mod tpch;
+pub mod tpch_baseline;

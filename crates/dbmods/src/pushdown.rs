@@ -8,6 +8,7 @@
 
 pub mod cache;
 pub mod chunk;
+pub mod client;
 pub mod date;
 pub mod digest;
 pub mod encode;
@@ -15,8 +16,12 @@ pub mod eval;
 pub mod link;
 pub mod pack;
 pub mod query;
+pub mod scan;
 pub mod schema;
+pub mod schemes;
 pub mod segment;
+pub mod selectivity;
+pub mod serve;
 pub mod sql;
 mod text;
 pub mod tpch_predicates;

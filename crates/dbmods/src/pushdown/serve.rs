@@ -16,7 +16,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -92,7 +92,7 @@ pub enum BindError {
     #[error("{0} can be reached from other machines: that needs a token (--token-file FILE)")]
     Exposed(SocketAddr),
     /// A token that is empty or too long.
-    #[error("a token has 1 to {} bytes, this one {0}", wire::TOKEN_BYTES_MAX)]
+    #[error("a token has 1 to {max} bytes, this one {0}", max = wire::TOKEN_BYTES_MAX)]
     Token(usize),
     /// The operating system says so.
     #[error("cannot listen on {address}: {source}")]

@@ -165,7 +165,7 @@ impl Shelf {
             ));
         }
         Ok(match format {
-            FileFormat::Segment => tpch::segment_path(&self.data_dir, sf, table),
+            FileFormat::Segment => self.data_dir.join(format!("tpch/sf{sf}/{table}.dpbseg")),
             FileFormat::DuckDb => tpch_baseline::duckdb_path(&self.data_dir, sf),
             FileFormat::Parquet => tpch_baseline::parquet_path(&self.data_dir, sf),
         })
