@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub mod completions;
+pub mod data;
 pub mod doctor;
 pub mod list;
 pub mod op;

@@ -10,6 +10,7 @@
 mod args;
 mod cmd;
 mod exit;
+mod interrupt;
 mod output;
 
 use std::process::ExitCode;
@@ -61,6 +62,8 @@ enum Verb {
     List(cmd::list::Args),
     /// Measure an operator over sizes, batches, threads and backends
     Op(cmd::op::Args),
+    /// Make, list, check or remove TPC-H data
+    Data(cmd::data::Args),
     /// One HTML file from records
     Report(cmd::report::Args),
     /// The JSON Schema of what dpb writes
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => cmd::doctor::run(args, globals),
         Verb::List(args) => cmd::list::run(args, globals),
         Verb::Op(args) => cmd::op::run(args, globals),
+        Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),
         Verb::Schema(args) => cmd::schema::run(args, globals),
         Verb::Completions(args) => cmd::completions::run(args, globals),

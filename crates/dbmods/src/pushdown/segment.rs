@@ -46,7 +46,8 @@ use super::chunk::{self, Chunk, ChunkError, Encoding, GROUP_ROWS};
 use super::schema::{Column, ColumnType, Schema};
 
 mod writer;
-pub use writer::SegmentWriter;
+pub use writer::{Finished, SegmentWriter};
+pub(crate) use writer::{sync_parent, temporary_name};
 
 /// Format version that this code writes and reads.
 pub const VERSION: u32 = 1;

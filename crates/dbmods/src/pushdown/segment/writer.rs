@@ -1,22 +1,37 @@
 //! Writes a segment under a temporary name and gives it its own when it is whole and on disk.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+
+use crc_fast::{CrcAlgorithm, Digest};
 
 use super::{ChunkMeta, Footer, FooterPlace, GroupMeta, HEADER_BYTES};
 use crate::pushdown::chunk::GROUP_ROWS;
 use crate::pushdown::encode::{self, EncodedChunk, Values};
 use crate::pushdown::schema::Schema;
 
+/// A file that is whole and on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Rows of the table.
+    pub rows: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// CRC-32C of the whole file.
+    pub crc32c: u32,
+}
+
 /// A segment file in the making. Dropped before [`SegmentWriter::finish`], it leaves nothing.
-#[derive(Debug)]
 pub struct SegmentWriter {
     file: File,
     path: PathBuf,
     temporary: Option<PathBuf>,
     at: u64,
     footer: Footer,
+    /// Of all that follows the header.
+    digest: Digest,
 }
 
 impl SegmentWriter {
@@ -41,6 +56,7 @@ impl SegmentWriter {
                 rows: 0,
                 groups: Vec::new(),
             },
+            digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
         })
     }
 
@@ -86,6 +102,7 @@ impl SegmentWriter {
         let mut metas = Vec::with_capacity(chunks.len());
         for chunk in chunks {
             self.file.write_all(&chunk.bytes)?;
+            self.digest.update(&chunk.bytes);
             metas.push(ChunkMeta {
                 offset: self.at,
                 len: chunk.bytes.len() as u32,
@@ -103,20 +120,22 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Ends the file, brings it to disk and gives it its name. Says how many bytes it has.
+    /// Ends the file, brings it to disk and gives it its name.
     ///
     /// # Errors
     /// If any of that fails; nothing is left then.
-    pub fn finish(mut self) -> io::Result<u64> {
+    pub fn finish(mut self) -> io::Result<Finished> {
         let footer = self.footer.to_bytes();
         self.file.write_all(&footer)?;
+        self.digest.update(&footer);
         let place = FooterPlace {
             offset: self.at,
             len: footer.len() as u32,
             crc32c: crc_fast::crc32_iscsi(&footer),
         };
         self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(&place.to_bytes())?;
+        let header = place.to_bytes();
+        self.file.write_all(&header)?;
         self.file.sync_all()?;
         let temporary = self
             .temporary
@@ -125,7 +144,29 @@ impl SegmentWriter {
         fs::rename(temporary, &self.path)?;
         self.temporary = None;
         sync_parent(&self.path)?;
-        Ok(self.at + footer.len() as u64)
+        let bytes = self.at + footer.len() as u64;
+        let (header, rest) = (
+            crc_fast::crc32_iscsi(&header) as u64,
+            self.digest.finalize(),
+        );
+        let rest_bytes = bytes - HEADER_BYTES as u64;
+        let crc = crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, header, rest, rest_bytes);
+        Ok(Finished {
+            rows: self.footer.rows,
+            bytes,
+            crc32c: crc as u32,
+        })
+    }
+}
+
+impl fmt::Debug for SegmentWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "SegmentWriter({}, {} bytes)",
+            self.path.display(),
+            self.at
+        )
     }
 }
 
