@@ -78,11 +78,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn connect(
-        address: &str,
-        token: &[u8],
-        link_bits_per_s: u64,
-    ) -> Result<Self, ClientError> {
+    pub fn connect(address: &str, token: &[u8], link_bits_per_s: u64) -> Result<Self, ClientError> {
         let wrong = |source| wrong(address, source);
         let stream = dial(address)?;
         let mut link = Link::new(stream, link_bits_per_s).map_err(|e| wrong(WireError::Io(e)))?;

@@ -266,9 +266,7 @@ impl Side {
             batch_rows: test.batch_rows,
         };
         let mut tally = Tally::new(consumer);
-        let scanned = self
-            .client
-            .scan(request, &mut |batch| tally.take(batch))?;
+        let scanned = self.client.scan(request, &mut |batch| tally.take(batch))?;
         let mut run = tally.finish()?;
         run.first_batch_s = scanned.first_batch.as_secs_f64();
         run.tuples_scanned = scanned.end.tuples_scanned;

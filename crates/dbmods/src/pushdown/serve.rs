@@ -183,11 +183,12 @@ impl Agent {
         &self.shared.info
     }
 
-    /// Serves until `stop` is set; then ends every connection and waits for their threads.
-    pub fn run(self, stop: &AtomicBool) {
+    /// Serves until `stop` says so, which is asked ten times a second; then ends every connection and waits for their
+    /// threads.
+    pub fn run(self, stop: &dyn Fn() -> bool) {
         let mut threads: Vec<thread::JoinHandle<()>> = Vec::new();
         let mut next_id = 0;
-        while !stop.load(Ordering::Relaxed) {
+        while !stop() {
             let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
             if !matches!(poll(&mut fds, Some(&STOP_LOOK)), Ok(1..)) {
                 continue;
@@ -277,7 +278,10 @@ impl AgentInfo {
             pid: std::process::id(),
             cpus: thread::available_parallelism().map_or(1, |n| n.get() as u32),
             cpu_model: cpu_model.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
             cache_bytes,
             duckdb: Library::find()
                 .map(|library| library.version().to_owned())
@@ -351,10 +355,9 @@ fn handshake(shared: &Shared, link: &mut Link) -> Conversed {
 
 /// Compares in a time that depends on the lengths alone.
 fn same_secret(ours: &[u8], theirs: &[u8]) -> bool {
-    let differing = ours
-        .iter()
-        .zip(theirs)
-        .fold(0, |differing, (a, b)| std::hint::black_box(differing | (a ^ b)));
+    let differing = ours.iter().zip(theirs).fold(0, |differing, (a, b)| {
+        std::hint::black_box(differing | (a ^ b))
+    });
     ours.len() == theirs.len() && differing == 0
 }
 
@@ -446,15 +449,22 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
                         stop: &stop,
                         batch_rows: share.batch_rows,
                     };
-                    scan::scan(&segment, &shared.shelf.cache, &request.query, &options, &sink)
-                        .map(|stats| ours(&stats))
-                        .map_err(|e| scan_refusal(&e))
+                    scan::scan(
+                        &segment,
+                        &shared.shelf.cache,
+                        &request.query,
+                        &options,
+                        &sink,
+                    )
+                    .map(|stats| ours(&stats))
+                    .map_err(|e| scan_refusal(&e))
                 }
-                Engine::DuckDb => duckdb_scan(shared, request, threads, &output, &stop, &sink)
-                    .map(|()| End {
+                Engine::DuckDb => {
+                    duckdb_scan(shared, request, threads, &output, &stop, &sink).map(|()| End {
                         tuples_scanned: segment.rows(),
                         ..End::default()
-                    }),
+                    })
+                }
             }
         });
         let sent = send_batches(shared, link, &output, &outbox, &stop);
@@ -658,5 +668,7 @@ impl Drop for Reserved<'_> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }

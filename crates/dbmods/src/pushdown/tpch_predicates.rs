@@ -66,7 +66,9 @@ pub const PRESETS: [Preset; 4] = [
 
 /// The preset of this name, in any case.
 pub fn preset(name: &str) -> Option<&'static Preset> {
-    PRESETS.iter().find(|preset| preset.name.eq_ignore_ascii_case(name))
+    PRESETS
+        .iter()
+        .find(|preset| preset.name.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -80,7 +82,8 @@ mod tests {
         for preset in &PRESETS {
             parse_predicate(schema, preset.predicate).unwrap_or_else(|error| panic!("{error}"));
             if let Some(aggregate) = preset.aggregate {
-                parse_aggregate(schema, aggregate, preset.group_by).unwrap_or_else(|error| panic!("{error}"));
+                parse_aggregate(schema, aggregate, preset.group_by)
+                    .unwrap_or_else(|error| panic!("{error}"));
             }
         }
         assert_eq!(preset("Q6").map(|preset| preset.name), Some("q6"));

@@ -10,7 +10,8 @@ use crate::duckdb::{Config, Connection, Database, Library};
 use crate::pushdown::cache::Cache;
 use crate::pushdown::segment::{Segment, SegmentError};
 use crate::pushdown::wire::{FileFormat, Refusal, TableInfo, WireError};
-use crate::{tpch, tpch_baseline};
+use crate::tpch::{self, DataError};
+use crate::tpch_baseline;
 
 /// Segments, DuckDB databases and the cache of chunks, under one data directory.
 pub(super) struct Shelf {
@@ -44,11 +45,9 @@ impl Shelf {
     /// All tables of a data set that are here.
     pub(super) fn tables(&self, sf: f64) -> Result<Vec<TableInfo>, WireError> {
         let mut tables = Vec::new();
-        for table in tpch::TABLES {
-            let path = self.path(sf, table, FileFormat::Segment)?;
-            if !path.exists() {
-                continue;
-            }
+        self.path(sf, tpch::TABLES[0], FileFormat::Segment)?;
+        for entry in tpch::find(&self.data_dir, sf).tables {
+            let table = entry.name.as_str();
             let segment = self.segment(sf, table)?;
             let bytes = |format| {
                 let path = self.path(sf, table, format).ok()?;
@@ -73,16 +72,23 @@ impl Shelf {
         if let Some(segment) = segments.get(&name) {
             return Ok(Arc::clone(segment));
         }
-        if !path.exists() {
-            return Err(self.missing(sf, &path));
-        }
-        let segment = Arc::new(Segment::open(&path).map_err(|e| damaged(&e))?);
+        let opened = tpch::find(&self.data_dir, sf).open(table);
+        let segment = Arc::new(opened.map_err(|error| match error {
+            DataError::Missing { .. } => self.missing(sf, &path),
+            DataError::Segment(error) => damaged(&error),
+            other => refuse(Refusal::Unavailable, other.to_string()),
+        })?);
         segments.insert(name, Arc::clone(&segment));
         Ok(segment)
     }
 
     /// A connection to DuckDB over the table's own file.
-    pub(super) fn duckdb(&self, sf: f64, table: &str, threads: usize) -> Result<Connection, WireError> {
+    pub(super) fn duckdb(
+        &self,
+        sf: f64,
+        table: &str,
+        threads: usize,
+    ) -> Result<Connection, WireError> {
         let path = self.path(sf, table, FileFormat::DuckDb)?;
         let library =
             Library::find().map_err(|missing| refuse(Refusal::Unavailable, missing.to_string()))?;
@@ -145,8 +151,12 @@ impl Shelf {
             FileFormat::Parquet => {}
         }
         let (file, _) = self.file(sf, table, format)?;
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-            .map_err(|e| refuse(Refusal::Internal, format!("cannot drop the page cache: {e}")))
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|e| {
+            refuse(
+                Refusal::Internal,
+                format!("cannot drop the page cache: {e}"),
+            )
+        })
     }
 
     fn path(&self, sf: f64, table: &str, format: FileFormat) -> Result<PathBuf, WireError> {
@@ -165,7 +175,9 @@ impl Shelf {
             ));
         }
         Ok(match format {
-            FileFormat::Segment => self.data_dir.join(format!("tpch/sf{sf}/{table}.dpbseg")),
+            FileFormat::Segment => {
+                tpch::set_dir(&self.data_dir, sf).join(format!("{table}.dpbseg"))
+            }
             FileFormat::DuckDb => tpch_baseline::duckdb_path(&self.data_dir, sf),
             FileFormat::Parquet => tpch_baseline::parquet_path(&self.data_dir, sf),
         })
@@ -188,5 +200,7 @@ pub(super) fn damaged(error: &SegmentError) -> WireError {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
