@@ -49,6 +49,9 @@ pub enum ClientError {
         /// Why.
         source: WireError,
     },
+    /// A signal asked to end.
+    #[error("interrupted")]
+    Interrupted,
     /// What was received cannot be written.
     #[error("cannot write what was fetched: {0}")]
     Write(io::Error),
@@ -60,6 +63,7 @@ pub struct Client {
     link: Link,
     address: String,
     welcome: Welcome,
+    interrupted: fn() -> bool,
 }
 
 /// What a scan returned beside its rows.
@@ -98,7 +102,13 @@ impl Client {
             link,
             address: address.to_owned(),
             welcome,
+            interrupted: || false,
         })
+    }
+
+    /// Asks `interrupted` between frames whether to end early; a scan or fetch that it ends leaves this connection useless.
+    pub fn set_interrupted(&mut self, interrupted: fn() -> bool) {
+        self.interrupted = interrupted;
     }
 
     /// Who answers.
@@ -190,8 +200,19 @@ impl Client {
         sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
     ) -> Result<Scanned, ClientError> {
         let address = self.address.clone();
-        self.scan_frames(request, sink)
-            .map_err(|source| wrong(&address, source))
+        let interrupted = self.interrupted;
+        let mut ended = false;
+        let scanned = self.scan_frames(request, &mut |batch| {
+            ended |= interrupted();
+            match ended {
+                true => ControlFlow::Break(()),
+                false => sink(batch),
+            }
+        });
+        match scanned {
+            _ if ended => Err(ClientError::Interrupted),
+            scanned => scanned.map_err(|source| wrong(&address, source)),
+        }
     }
 
     /// Fetches a file whole into `file`, from its start; says how many bytes it has.
@@ -218,6 +239,9 @@ impl Client {
         let mut got = 0;
         let mut buffer = vec![0; 1 << 20];
         loop {
+            if (self.interrupted)() {
+                return Err(ClientError::Interrupted);
+            }
             let header = self.next().map_err(wrong)?;
             match header.tag {
                 Tag::File => {
