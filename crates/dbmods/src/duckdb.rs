@@ -15,10 +15,13 @@ use arrow_schema::SchemaRef;
 
 mod convert;
 mod find;
+mod lineitem;
 mod raw;
+mod source;
 mod sys;
 #[cfg(test)]
 mod tests;
+pub mod tpch_baseline;
 
 pub use convert::BATCH_ROWS;
 pub use find::{Library, Missing, cache_dir};
@@ -69,6 +72,8 @@ pub struct Config {
     pub temp_dir: Option<PathBuf>,
     /// Whether the file is only read; several processes may then share it.
     pub read_only: bool,
+    /// Storage format of a file that is made, such as `v1.0.0`; DuckDB's default if none.
+    pub storage_version: Option<&'static str>,
 }
 
 /// How a query's rows are computed and handed over.
@@ -165,6 +170,9 @@ impl Config {
         if let Some(dir) = &self.temp_dir {
             options.push(("temp_directory", dir.display().to_string()));
         }
+        if let Some(version) = self.storage_version {
+            options.push(("storage_compatibility_version", version.to_owned()));
+        }
         if self.read_only {
             options.push(("access_mode", "READ_ONLY".to_owned()));
         }
@@ -220,6 +228,11 @@ impl Connection {
             done: false,
             _connection: std::marker::PhantomData,
         })
+    }
+
+    /// Makes `source` callable in SQL as `name()`, in this database for as long as it is open.
+    fn register(&mut self, name: &str, source: Box<dyn source::Source>) -> Result<(), Error> {
+        source::register(&self.raw, name, source).map_err(|reason| Error::refused(name, reason))
     }
 
     /// A handle that stops what runs on this connection.
