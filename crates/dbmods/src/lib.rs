@@ -3,4 +3,3 @@
 pub mod duckdb;
 pub mod pushdown;
 pub mod tpch;
-pub mod tpch_baseline;

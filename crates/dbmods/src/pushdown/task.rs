@@ -205,21 +205,18 @@ impl Bench<'_> {
             for turn in 0..contenders.len() {
                 let at = (round + turn) % contenders.len();
                 let scheme = contenders[at].scheme;
+                progress(here + round as u64 * here + turn as u64, self.label(scheme))?;
                 let Ok(side) = &mut contenders[at].side else {
                     continue;
                 };
-                let step = here + (round * contenders.len() + turn) as u64;
-                progress(step, self.label(scheme))?;
                 let watch = Watch::start();
                 let run = side.run(&self.test(), &mut Consumer::Count);
                 interference.add(&watch.stop());
                 match run {
                     Ok(run) if run.rows == rows => findings[at].runs.push(run),
                     Ok(run) => {
-                        let reason = format!(
-                            "a timed run returned {} rows, the check {rows}",
-                            run.rows
-                        );
+                        let reason =
+                            format!("a timed run returned {} rows, the check {rows}", run.rows);
                         findings[at].fail(&reason);
                     }
                     Err(error) if is_interrupt(&error) => {}
@@ -249,7 +246,10 @@ impl Bench<'_> {
         let mut digests: Vec<(usize, Digest)> = Vec::new();
         let mut broke = BTreeMap::new();
         for (at, contender) in contenders.iter_mut().enumerate() {
-            progress(at as u64, format!("checking {}", self.label(contender.scheme)))?;
+            progress(
+                at as u64,
+                format!("checking {}", self.label(contender.scheme)),
+            )?;
             let Ok(side) = &mut contender.side else {
                 continue;
             };
@@ -370,11 +370,11 @@ impl Bench<'_> {
             .with("scheme", contender.scheme.name())
             .with("format", contender.scheme.format_name())
             .with("sf", plan.sf)
-            .with("threads", i64::from(self.threads))
+            .with("threads", u64::from(self.threads))
             .with("query", self.question.name.as_str())
             .with("link_gbps", plan.link_bits_per_s as f64 / 1e9)
             .with("cold", plan.cold)
-            .with("repeat", plan.repeat as i64);
+            .with("repeat", plan.repeat as u64);
         if let Some(asked) = self.question.selectivity_asked {
             record = record.with("selectivity", asked);
         }
@@ -473,7 +473,10 @@ impl Finding {
         }
         record.sample("agent_cpu_s", series(&|run| run.agent_cpu_s));
         record.sample("client_cpu_s", series(&|run| run.client_cpu_s));
-        record.sample("agent_peak_bytes", series(&|run| run.agent_peak_bytes as f64));
+        record.sample(
+            "agent_peak_bytes",
+            series(&|run| run.agent_peak_bytes as f64),
+        );
         record.sample(
             "client_peak_bytes",
             series(&|run| run.client_peak_bytes as f64),
@@ -490,12 +493,7 @@ impl Finding {
         ];
         record.counts = counts.map(|(name, n)| (name.to_owned(), n)).into();
         let rates = series(&|run| run.tuples_scanned as f64 / run.elapsed_s);
-        record.stability = Some(judge(
-            &rates,
-            bench.plan.repeat,
-            bench.threads,
-            around,
-        ));
+        record.stability = Some(judge(&rates, bench.plan.repeat, bench.threads, around));
     }
 }
 

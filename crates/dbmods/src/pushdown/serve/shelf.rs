@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::duckdb::{Config, Connection, Database, Library};
+use crate::duckdb::tpch_baseline::{self, Baseline};
+use crate::duckdb::{self, Config, Connection, Database, Library};
 use crate::pushdown::cache::Cache;
 use crate::pushdown::segment::{Segment, SegmentError};
 use crate::pushdown::wire::{FileFormat, Refusal, TableInfo, WireError};
 use crate::tpch::{self, DataError};
-use crate::tpch_baseline;
 
 /// Segments, DuckDB databases and the cache of chunks, under one data directory.
 pub(super) struct Shelf {
@@ -23,6 +22,9 @@ pub(super) struct Shelf {
 
 /// A table of a data set: the scale factor's bits, and the table.
 type Name = (u64, String);
+
+/// The table that DuckDB's files hold.
+const TABLE: &str = "lineitem";
 
 /// A refusal with its words.
 pub(super) fn refuse(refusal: Refusal, text: impl Into<String>) -> WireError {
@@ -44,21 +46,17 @@ impl Shelf {
 
     /// All tables of a data set that are here.
     pub(super) fn tables(&self, sf: f64) -> Result<Vec<TableInfo>, WireError> {
+        check_sf(sf)?;
         let mut tables = Vec::new();
-        self.path(sf, tpch::TABLES[0], FileFormat::Segment)?;
         for entry in tpch::find(&self.data_dir, sf).tables {
-            let table = entry.name.as_str();
-            let segment = self.segment(sf, table)?;
-            let bytes = |format| {
-                let path = self.path(sf, table, format).ok()?;
-                path.metadata().ok().map(|meta| meta.len())
-            };
+            let segment = self.segment(sf, &entry.name)?;
+            let baseline = self.baseline(sf, &entry.name).ok();
             tables.push(TableInfo {
                 schema: segment.schema().clone(),
                 rows: segment.rows(),
                 segment_bytes: segment.file_bytes(),
-                duckdb_bytes: bytes(FileFormat::DuckDb),
-                parquet_bytes: bytes(FileFormat::Parquet),
+                duckdb_bytes: baseline.as_ref().map(|(_, files)| files.duckdb_bytes),
+                parquet_bytes: baseline.as_ref().map(|(_, files)| files.parquet_bytes),
             });
         }
         Ok(tables)
@@ -66,7 +64,12 @@ impl Shelf {
 
     /// The table's segment.
     pub(super) fn segment(&self, sf: f64, table: &str) -> Result<Arc<Segment>, WireError> {
-        let path = self.path(sf, table, FileFormat::Segment)?;
+        check_sf(sf)?;
+        // The name becomes part of a path: only names that we know.
+        if !tpch::TABLES.contains(&table) {
+            let text = format!("no table `{table}`; there are {}", tpch::TABLES.join(", "));
+            return Err(refuse(Refusal::Usage, text));
+        }
         let name = (sf.to_bits(), table.to_owned());
         let mut segments = lock(&self.segments);
         if let Some(segment) = segments.get(&name) {
@@ -74,7 +77,7 @@ impl Shelf {
         }
         let opened = tpch::find(&self.data_dir, sf).open(table);
         let segment = Arc::new(opened.map_err(|error| match error {
-            DataError::Missing { .. } => self.missing(sf, &path),
+            DataError::Missing { .. } => self.missing(sf, &format!("{table} at scale factor {sf}")),
             DataError::Segment(error) => damaged(&error),
             other => refuse(Refusal::Unavailable, other.to_string()),
         })?);
@@ -89,14 +92,9 @@ impl Shelf {
         table: &str,
         threads: usize,
     ) -> Result<Connection, WireError> {
-        let path = self.path(sf, table, FileFormat::DuckDb)?;
-        let library =
-            Library::find().map_err(|missing| refuse(Refusal::Unavailable, missing.to_string()))?;
-        if !path.exists() {
-            return Err(self.missing(sf, &path));
-        }
+        let (library, files) = self.baseline(sf, table)?;
         let name = (sf.to_bits(), table.to_owned());
-        let broke = |e: crate::duckdb::Error| refuse(Refusal::Internal, e.to_string());
+        let broke = |e: duckdb::Error| refuse(Refusal::Internal, e.to_string());
         let mut databases = lock(&self.databases);
         if !databases.contains_key(&name) {
             let config = Config {
@@ -104,8 +102,10 @@ impl Shelf {
                 memory_bytes_max: Some(self.cache.bytes_max()),
                 temp_dir: Some(self.data_dir.join("tmp")),
                 read_only: true,
+                ..Config::default()
             };
-            let database = Database::open(library, Some(&path), &config).map_err(broke)?;
+            let path = Some(files.duckdb_path.as_path());
+            let database = Database::open(library, path, &config).map_err(broke)?;
             databases.insert(name.clone(), database);
         }
         let mut connection = databases[&name].connect().map_err(broke)?;
@@ -122,15 +122,16 @@ impl Shelf {
         table: &str,
         format: FileFormat,
     ) -> Result<(File, u64), WireError> {
-        let path = self.path(sf, table, format)?;
+        let path = match format {
+            FileFormat::Segment => self.segment(sf, table)?.path().to_owned(),
+            FileFormat::DuckDb => self.baseline(sf, table)?.1.duckdb_path,
+            FileFormat::Parquet => self.baseline(sf, table)?.1.parquet_path,
+        };
         let opened = File::open(&path).and_then(|file| {
             let bytes = file.metadata()?.len();
             Ok((file, bytes))
         });
-        opened.map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => self.missing(sf, &path),
-            _ => refuse(Refusal::Unavailable, format!("{}: {e}", path.display())),
-        })
+        opened.map_err(|e| refuse(Refusal::Unavailable, format!("{}: {e}", path.display())))
     }
 
     /// Drops a file from the page cache and what its engine holds of it.
@@ -140,15 +141,12 @@ impl Shelf {
         table: &str,
         format: FileFormat,
     ) -> Result<(), WireError> {
-        match format {
-            FileFormat::Segment => {
-                let segment = self.segment(sf, table)?;
-                return segment.make_cold(&self.cache).map_err(|e| damaged(&e));
-            }
-            FileFormat::DuckDb => {
-                lock(&self.databases).remove(&(sf.to_bits(), table.to_owned()));
-            }
-            FileFormat::Parquet => {}
+        if format == FileFormat::Segment {
+            let segment = self.segment(sf, table)?;
+            return segment.make_cold(&self.cache).map_err(|e| damaged(&e));
+        }
+        if format == FileFormat::DuckDb {
+            lock(&self.databases).remove(&(sf.to_bits(), table.to_owned()));
         }
         let (file, _) = self.file(sf, table, format)?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|e| {
@@ -159,44 +157,44 @@ impl Shelf {
         })
     }
 
-    fn path(&self, sf: f64, table: &str, format: FileFormat) -> Result<PathBuf, WireError> {
-        // The name becomes part of a path: only names that we know.
-        if !tpch::TABLES.contains(&table) {
-            let known = tpch::TABLES.join(", ");
-            return Err(refuse(
-                Refusal::Usage,
-                format!("no table `{table}`; there are {known}"),
-            ));
+    /// DuckDB, and its files of the table.
+    fn baseline(&self, sf: f64, table: &str) -> Result<(Library, Baseline), WireError> {
+        check_sf(sf)?;
+        let library =
+            Library::find().map_err(|missing| refuse(Refusal::Unavailable, missing.to_string()))?;
+        if table != TABLE {
+            let text = format!("DuckDB's files hold {} only", TABLE);
+            return Err(refuse(Refusal::Usage, text));
         }
-        if !(sf.is_finite() && sf > 0.0) {
-            return Err(refuse(
-                Refusal::Usage,
-                format!("{sf} is no scale factor; it is above 0"),
-            ));
+        match tpch_baseline::find(library, &self.data_dir, sf) {
+            Some(files) => Ok((library, files)),
+            None => Err(self.missing(sf, &format!("DuckDB's file at scale factor {sf}"))),
         }
-        Ok(match format {
-            FileFormat::Segment => {
-                tpch::set_dir(&self.data_dir, sf).join(format!("{table}.dpbseg"))
-            }
-            FileFormat::DuckDb => tpch_baseline::duckdb_path(&self.data_dir, sf),
-            FileFormat::Parquet => tpch_baseline::parquet_path(&self.data_dir, sf),
-        })
     }
 
-    fn missing(&self, sf: f64, path: &Path) -> WireError {
+    fn missing(&self, sf: f64, what: &str) -> WireError {
+        let dir = self.data_dir.display();
         refuse(
             Refusal::Unavailable,
             format!(
-                "the agent has no {}: run `dpb data --sf {sf} --data-dir {}` on its machine",
-                path.display(),
-                self.data_dir.display()
+                "it has no {what} in {dir}: run `dpb pushdown --sf {sf} --data-dir {dir}` on its machine once"
             ),
         )
     }
 }
 
+/// What a damaged file is told as.
 pub(super) fn damaged(error: &SegmentError) -> WireError {
     refuse(Refusal::Damaged, error.to_string())
+}
+
+fn check_sf(sf: f64) -> Result<(), WireError> {
+    if tpch::SCALE_FACTORS.contains(&sf) {
+        return Ok(());
+    }
+    let (least, most) = (tpch::SCALE_FACTORS.start(), tpch::SCALE_FACTORS.end());
+    let text = format!("{sf} is no scale factor; it is {least} to {most}");
+    Err(refuse(Refusal::Usage, text))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
