@@ -16,6 +16,7 @@ pub mod eval;
 pub mod link;
 pub mod pack;
 pub mod query;
+pub mod random;
 pub mod reference;
 pub mod scan;
 pub mod schema;

@@ -80,9 +80,13 @@ mod tests {
     fn all_are_understood() {
         let schema = crate::tpch::schema("lineitem").expect("a table of TPC-H");
         for preset in &PRESETS {
-            parse_predicate(schema, preset.predicate).unwrap_or_else(|error| panic!("{error}"));
+            parse_predicate(&schema, preset.predicate).unwrap_or_else(|error| panic!("{error}"));
             if let Some(aggregate) = preset.aggregate {
+<<<<<<< HEAD
                 parse_aggregate(schema, aggregate, preset.group_by)
+=======
+                parse_aggregate(&schema, aggregate, preset.group_by)
+>>>>>>> scan
                     .unwrap_or_else(|error| panic!("{error}"));
             }
         }

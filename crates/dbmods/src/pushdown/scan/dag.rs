@@ -87,19 +87,6 @@ impl Dag {
         }
     }
 
-    /// Calls `each` with every column that `node` reads.
-    pub(super) fn columns(&self, node: NodeId, each: &mut impl FnMut(usize)) {
-        match self.nodes[node] {
-            Node::Column(column) => each(column),
-            Node::Constant(_) | Node::Double(_) => {}
-            Node::ToDouble(of, _) => self.columns(of, each),
-            Node::Exact(_, left, right) | Node::Float(_, left, right) => {
-                self.columns(left, each);
-                self.columns(right, each);
-            }
-        }
-    }
-
     /// A value of the IR with its type.
     pub(super) fn scalar(&mut self, schema: &Schema, scalar: &Scalar) -> Result<Typed, ScanError> {
         match scalar {

@@ -53,20 +53,28 @@ impl Filter {
         }
     }
 
-    /// Calls `each` with every column that a row's answer depends on.
-    pub(super) fn columns(&self, dag: &Dag, each: &mut impl FnMut(usize)) {
+    /// In a person's words.
+    pub(super) fn describe(&self, schema: &Schema) -> String {
+        let name = |column: usize| schema.columns[column].name.as_str();
         match self {
-            Self::Constant(_) => {}
-            Self::Numbers(column, _) | Self::Text(column, _) => each(*column),
-            Self::CompareText(_, left, right) => {
-                each(*left);
-                each(*right);
+            Self::Constant(value) => value.to_string(),
+            Self::Numbers(column, set) => match set.ranges() {
+                [(lo, hi)] if lo == hi => format!("{} = {lo}", name(*column)),
+                [(i64::MIN, hi)] => format!("{} <= {hi}", name(*column)),
+                [(lo, i64::MAX)] => format!("{} >= {lo}", name(*column)),
+                [(lo, hi)] => format!("{} in {lo}..={hi}", name(*column)),
+                ranges => format!("{} in {} ranges", name(*column), ranges.len()),
+            },
+            Self::Text(column, _) => format!("{} matches", name(*column)),
+            Self::Compare(op, ..) | Self::CompareDouble(op, ..) => format!("expressions {op:?}"),
+            Self::CompareText(op, left, right) => {
+                format!("{} {op:?} {}", name(*left), name(*right))
             }
-            Self::Compare(_, left, right) | Self::CompareDouble(_, left, right) => {
-                dag.columns(*left, each);
-                dag.columns(*right, each);
+            Self::And(all) | Self::Or(all) => {
+                let word = if matches!(self, Self::And(_)) { " and " } else { " or " };
+                let all: Vec<String> = all.iter().map(|one| one.describe(schema)).collect();
+                format!("({})", all.join(word))
             }
-            Self::And(all) | Self::Or(all) => all.iter().for_each(|one| one.columns(dag, each)),
         }
     }
 }

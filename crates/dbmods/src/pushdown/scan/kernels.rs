@@ -271,9 +271,29 @@ impl Mask {
         }
     }
 
+    /// Whether row `row` is in it.
+    pub(super) fn contains(&self, row: usize) -> bool {
+        self.0[row / 64] >> (row % 64) & 1 == 1
+    }
+
     /// Adds row `row`.
     pub(super) fn insert(&mut self, row: usize) {
         self.0[row / 64] |= 1 << (row % 64);
+    }
+
+    /// As [`Mask::for_each`], up to the first error.
+    pub(super) fn try_for_each<E>(
+        &self,
+        mut each: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (i, &word) in self.0.iter().enumerate() {
+            let mut word = word;
+            while word != 0 {
+                each(i * 64 + word.trailing_zeros() as usize)?;
+                word &= word - 1;
+            }
+        }
+        Ok(())
     }
 
     /// Calls `each` with every row, ascending.

@@ -187,7 +187,7 @@ impl<'a> Parser<'a> {
         } else if is_word(follows, "LIKE") {
             Self::like
         } else {
-            return Ok(left);
+            return self.alone(left);
         };
         self.tokens.advance();
         if negated {
@@ -201,6 +201,19 @@ impl<'a> Parser<'a> {
             predicate
         };
         Ok(self.condition_from(start, predicate))
+    }
+
+    /// A term that nothing is compared with: a condition in parentheses, or a value in them.
+    fn alone(&self, term: Term) -> Result<Term> {
+        let token = self.tokens.peek().0;
+        let ends = matches!(token, Token::EOF | Token::RParen)
+            || is_word(token, "AND")
+            || is_word(token, "OR");
+        match term.meaning {
+            Meaning::Condition(_) => Ok(term),
+            _ if ends => Ok(term),
+            _ => Err(self.expected("an operator")),
+        }
     }
 
     fn is_null(&mut self, left: Term) -> Result<Term> {
@@ -993,7 +1006,7 @@ fn nearest<'a>(schema: &'a Schema, name: &str) -> Option<&'a str> {
         .iter()
         .map(|column| (distance(&name, &column.name), &column.name));
     let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
-    (distance * 3 <= nearest.len()).then_some(nearest)
+    (distance * 3 <= nearest.len().max(name.len())).then_some(nearest)
 }
 
 /// Levenshtein's distance.

@@ -1,6 +1,10 @@
 //! Single values out of packed blocks, for rows that are few; and FSST codes to bytes.
 #![allow(unsafe_code)]
 
+use arrow_array::StringArray;
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::ArrowError;
+
 use super::Packed;
 use super::portable::FL_ORDER;
 
@@ -69,9 +73,6 @@ pub(in super::super) struct Symbols {
 /// The code that makes the next byte literal.
 pub(in super::super) const ESCAPE: u8 = 255;
 
-/// Spare bytes that [`Symbols::decode`] needs past the decoded text.
-pub(in super::super) const DECODE_SLACK: usize = 8;
-
 impl Symbols {
     /// From symbols (low byte first) and their lengths, 1 to 8.
     ///
@@ -93,45 +94,50 @@ impl Symbols {
         (self.symbols[code].to_le_bytes(), usize::from(self.lengths[code]))
     }
 
-    /// Decodes `codes` to the front of `out`; says how many bytes. Symbols are written whole, so `out` needs
-    /// [`DECODE_SLACK`] bytes more than the text. What does not fit is not written.
+    /// Appends what `codes` stand for.
     #[inline]
-    pub(in super::super) fn decode(&self, codes: &[u8], out: &mut [u8]) -> usize {
-        let mut written = 0;
-        // With room for the longest text that the codes can mean, nothing needs checking inside the loop.
-        if codes.len() * 8 + DECODE_SLACK <= out.len() {
-            let mut at = 0;
-            while at < codes.len() {
-                let code = codes[at];
+    pub(in super::super) fn decode(&self, codes: &[u8], out: &mut Vec<u8>) {
+        // A code is at most 8 bytes, and every symbol is written whole.
+        out.reserve(codes.len() * 8 + 8);
+        let mut len = out.len();
+        let mut at = 0;
+        while at < codes.len() {
+            let code = codes[at];
+            at += 1;
+            let (symbol, symbol_len) = if code == ESCAPE && at < codes.len() {
                 at += 1;
-                let (symbol, len) = if code == ESCAPE && at < codes.len() {
-                    at += 1;
-                    (u64::from(codes[at - 1]), 1)
-                } else {
-                    let code = usize::from(code);
-                    (self.symbols[code], usize::from(self.lengths[code]))
-                };
-                // SAFETY: each code read so far has advanced `written` by at most 8, so 8 bytes more fit by the check above.
-                unsafe {
-                    out.as_mut_ptr().add(written).cast::<u64>().write_unaligned(symbol.to_le());
-                }
-                written += len;
-            }
-            return written;
-        }
-        let mut codes = codes.iter();
-        while let Some(&code) = codes.next() {
-            let (symbol, len) = match (code, codes.as_slice().first()) {
-                (ESCAPE, Some(&literal)) => {
-                    codes.next();
-                    ([literal, 0, 0, 0, 0, 0, 0, 0], 1)
-                }
-                _ => self.symbol(code),
+                (u64::from(codes[at - 1]), 1)
+            } else {
+                let code = usize::from(code);
+                (self.symbols[code], usize::from(self.lengths[code]))
             };
-            let Some(to) = out.get_mut(written..written + len) else { break };
-            to.copy_from_slice(&symbol[..len]);
-            written += len;
+            // SAFETY: at most 8 bytes for each code before this one, so 8 more fit into what was reserved.
+            unsafe {
+                let to = out.as_mut_ptr().add(len).cast::<u64>();
+                to.write_unaligned(symbol.to_le());
+            }
+            len += symbol_len;
         }
-        written
+        // SAFETY: all bytes below `len` were written above, and `len` is within what was reserved.
+        unsafe { out.set_len(len) }
     }
+}
+
+/// An Arrow array of texts, each of which is a whole text of a verified chunk.
+///
+/// # Errors
+/// If the offsets do not ascend from 0 to the number of bytes.
+pub(in super::super) fn utf8(offsets: Vec<i32>, bytes: Vec<u8>) -> Result<StringArray, ArrowError> {
+    let sound = offsets.first() == Some(&0)
+        && offsets.is_sorted()
+        && offsets.last().is_some_and(|&end| end as usize == bytes.len());
+    if !sound {
+        return Err(ArrowError::InvalidArgumentError("offsets of texts".to_owned()));
+    }
+    // SAFETY: checked just above. UTF-8: each text was decoded from a row of a chunk, and `Chunk::parse` has checked
+    // that every row and every dictionary entry decodes to UTF-8.
+    Ok(unsafe {
+        let offsets = OffsetBuffer::new_unchecked(offsets.into());
+        StringArray::new_unchecked(offsets, bytes.into(), None)
+    })
 }
