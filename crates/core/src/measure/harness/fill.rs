@@ -131,10 +131,15 @@ fn both(first: Stability, second: Stability) -> Stability {
         stable: first.stable && second.stable,
         reasons: first.reasons.into_iter().chain(second.reasons).collect(),
         cv: first.cv,
-        context_switches_involuntary: first
-            .context_switches_involuntary
-            .zip(second.context_switches_involuntary)
-            .map(|(a, b)| a + b),
-        steal_s: first.steal_s.zip(second.steal_s).map(|(a, b)| a + b),
+        core_wait_s: sum(first.core_wait_s, second.core_wait_s),
+        context_switches_involuntary: sum(
+            first.context_switches_involuntary,
+            second.context_switches_involuntary,
+        ),
+        steal_s: sum(first.steal_s, second.steal_s),
     }
+}
+
+fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
+    Some(a? + b?)
 }
