@@ -87,10 +87,10 @@ pub fn make(
     threads: usize,
     globals: &Globals,
 ) -> Result<TableSet, Failure> {
-    interrupt::catch();
+    interrupt::flag();
     let bar = std::sync::Mutex::new((Progress::new(0, globals.quiet), String::new()));
     let report = |step: Step<'_>| {
-        if interrupt::asked() {
+        if interrupt::is_set() {
             return ControlFlow::Break(());
         }
         let Ok(mut bar) = bar.lock() else {
@@ -146,7 +146,7 @@ fn only(mut set: TableSet, tables: &[&str]) -> TableSet {
 
 /// Reads and checks every block.
 fn verify(set: &TableSet, tables: &[&str], globals: &Globals) -> Result<TableSet, Failure> {
-    interrupt::catch();
+    interrupt::flag();
     let set = only(set.clone(), tables);
     if set.tables.is_empty() {
         let path = set.dir.clone();
@@ -157,7 +157,7 @@ fn verify(set: &TableSet, tables: &[&str], globals: &Globals) -> Result<TableSet
         let progress = Progress::new(segment.groups().len() as u64, globals.quiet);
         let started = Instant::now();
         for group in 0..segment.groups().len() {
-            if interrupt::asked() {
+            if interrupt::is_set() {
                 return Err(Failure::interrupted("interrupted"));
             }
             for column in 0..segment.schema().columns.len() {

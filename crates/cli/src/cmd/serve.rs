@@ -58,7 +58,7 @@ static STDIN_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Serves until a signal.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
-    interrupt::catch();
+    interrupt::flag();
     let token = args.token_file.as_deref().map(read_token).transpose()?;
     let agent = Agent::bind(AgentOptions {
         listen: resolve(&args.listen)?,
@@ -80,7 +80,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         std::thread::spawn(watch_stdin);
     }
     announce(&agent, globals.format())?;
-    agent.run(&|| interrupt::asked() || STDIN_CLOSED.load(Ordering::Relaxed));
+    agent.run(&|| interrupt::is_set() || STDIN_CLOSED.load(Ordering::Relaxed));
     Ok(())
 }
 

@@ -597,9 +597,28 @@ fn ours(stats: &scan::ScanStats) -> End {
         bytes_read: stats.bytes_read,
         blocks_scanned: stats.blocks_scanned,
         blocks_skipped: stats.blocks_skipped,
-        explain: stats.explain.clone(),
+        explain: explanation(stats),
         ..End::default()
     }
+}
+
+/// What the scan found out about the predicate's parts, one line each.
+fn explanation(stats: &scan::ScanStats) -> String {
+    let lines = stats.conjuncts.iter().map(|part| {
+        let rows = part.rows_sampled.max(1) as f64;
+        format!(
+            "{}: {:.4} of {} sampled rows pass, {:.3} ns a row",
+            part.text,
+            part.rows_passed as f64 / rows,
+            part.rows_sampled,
+            part.time_ns as f64 / rows
+        )
+    });
+    let zones = format!(
+        "zone maps decided {} of {} rows ({} row groups, {} more blocks left out)",
+        stats.tuples_skipped, stats.tuples_scanned, stats.groups_skipped, stats.blocks_skipped
+    );
+    lines.chain([zones]).collect::<Vec<_>>().join("\n")
 }
 
 fn scan_refusal(error: &ScanError) -> WireError {

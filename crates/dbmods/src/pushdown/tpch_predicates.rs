@@ -82,11 +82,7 @@ mod tests {
         for preset in &PRESETS {
             parse_predicate(&schema, preset.predicate).unwrap_or_else(|error| panic!("{error}"));
             if let Some(aggregate) = preset.aggregate {
-<<<<<<< HEAD
-                parse_aggregate(schema, aggregate, preset.group_by)
-=======
                 parse_aggregate(&schema, aggregate, preset.group_by)
->>>>>>> scan
                     .unwrap_or_else(|error| panic!("{error}"));
             }
         }
