@@ -44,6 +44,15 @@ unsafe impl Send for Buf {}
 // SAFETY: sharing a `Buf` gives `&[u8]` only.
 unsafe impl Sync for Buf {}
 
+impl Heap {
+    /// `len` zeroed bytes that [`Region::release`] takes back.
+    fn carve(len: usize) -> Option<NonNull<u8>> {
+        let layout = std::alloc::Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
+        // SAFETY: the layout's size is not zero.
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
+    }
+}
+
 impl Region for Heap {
     fn domain(&self) -> u32 {
         0
@@ -57,14 +66,51 @@ impl Region for Heap {
     }
 }
 
+/// Heap memory that counts what is out: tells whether a queue gave every buffer back.
+#[cfg(feature = "conformance")]
+#[derive(Debug, Default)]
+pub struct Ledger {
+    outstanding: std::sync::atomic::AtomicUsize,
+}
+
+#[cfg(feature = "conformance")]
+impl Region for Ledger {
+    fn domain(&self) -> u32 {
+        0
+    }
+
+    unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
+        // SAFETY: the caller vouches that this is a carve of ours; ours come from `Heap` with this length.
+        unsafe { Heap.release(ptr, len) }
+        self.outstanding
+            .fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[cfg(feature = "conformance")]
+impl Ledger {
+    /// As [`Buf::zeroed`], and counted.
+    pub fn zeroed(self: &Arc<Self>, len: usize) -> Option<Buf> {
+        let ptr = Heap::carve(len)?;
+        self.outstanding
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let home: Arc<dyn Region> = self.clone();
+        // SAFETY: the heap gave `len` initialised bytes to us alone, and `release` gives them back to it.
+        Some(unsafe { Buf::from_raw_parts(ptr, len, home) })
+    }
+
+    /// Buffers that are not yet home.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding.load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
 impl Buf {
     /// Zeroed heap memory, [`ALIGNMENT`]-aligned. `None` if there is none.
     pub fn zeroed(len: usize) -> Option<Self> {
         static HEAP: std::sync::LazyLock<Arc<Heap>> = std::sync::LazyLock::new(|| Arc::new(Heap));
         let home: Arc<dyn Region> = HEAP.clone();
-        let layout = std::alloc::Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
-        // SAFETY: the layout's size is not zero.
-        let ptr = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
+        let ptr = Heap::carve(len)?;
         Some(Self { ptr, len, home })
     }
 

@@ -63,7 +63,8 @@ pub struct Job {
     pub src: View,
     /// How `src` splits into items.
     pub items: Items,
-    /// Written by the device; unique, so that nobody can see it half written.
+    /// Written by the device; unique, so that nobody can see it half written. Bytes behind the last slot stay as they
+    /// were.
     pub dst: Buf,
     /// For [`OutputShape::Variable`]: cleared and filled with one entry per item. Its capacity is the caller's, at
     /// least the number of items, so that a queue never allocates. Untouched for fixed outputs.
@@ -170,6 +171,29 @@ pub trait Kernel: Send + Sync + 'static {
         out: BatchOut<'_>,
         scratch: &mut Self::Scratch,
     ) -> Result<(), JobError>;
+}
+
+/// So that a choice made at run time can be wrapped like one made at compile time.
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        (**self).clock()
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        (**self).alloc(len)
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        (**self).limits(spec)
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        (**self).prepare(spec)
+    }
 }
 
 impl OutputShape {

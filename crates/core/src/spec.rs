@@ -45,6 +45,23 @@ impl OpSpec {
             Self::Inflate { .. } => "inflate",
         }
     }
+
+    /// The operator that turns outputs back into inputs, where two right implementations may give different outputs:
+    /// an encoder's decoder. Outputs are then checked by way back, not byte by byte.
+    pub fn undone_by(&self) -> Option<Self> {
+        match *self {
+            Self::Deflate { format, .. } => Some(Self::Inflate { format }),
+            Self::Crc32c | Self::Sha256 | Self::Inflate { .. } => None,
+        }
+    }
+
+    /// The operator that makes valid inputs, where not every input is valid: a decoder's encoder.
+    pub fn fed_by(&self) -> Option<Self> {
+        match *self {
+            Self::Inflate { format } => Some(Self::Deflate { level: 6, format }),
+            Self::Crc32c | Self::Sha256 | Self::Deflate { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for OpSpec {

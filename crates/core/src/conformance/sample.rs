@@ -1,0 +1,234 @@
+//! Small, slow, right kernels for tests of whatever wraps a backend: CRC-32C byte by byte, and DEFLATE's stored blocks
+//! (RFC 1951 section 3.2.4) in both directions.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::{
+    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Inline, JobError, Kernel, Limits, OpSpec,
+    Operator, OutputShape, Pooled, SetupError, Unsupported, WallClock,
+};
+
+/// Specs that [`Sample`] supports.
+pub const SPECS: &[OpSpec] = &[
+    OpSpec::Crc32c,
+    OpSpec::Deflate {
+        level: 6,
+        format: DeflateFormat::Raw,
+    },
+    OpSpec::Inflate {
+        format: DeflateFormat::Raw,
+    },
+];
+
+/// The longest item that one stored block holds.
+const STORED_MAX: usize = 0xFFFF;
+
+/// What is right for [`SPECS`], as an [`Oracle`](super::Oracle).
+///
+/// # Errors
+/// [`JobError::Malformed`] for an item that is not one stored block, or for another spec.
+pub fn oracle(spec: &OpSpec, item: &[u8]) -> Result<Vec<u8>, JobError> {
+    match spec {
+        OpSpec::Crc32c => Ok(crc32c(item).to_le_bytes().to_vec()),
+        OpSpec::Deflate { .. } => stored(item),
+        OpSpec::Inflate { .. } => unstored(item).map(<[u8]>::to_vec),
+        _ => Err(JobError::Malformed),
+    }
+}
+
+/// The kernels on the caller's core, or on workers.
+#[derive(Debug)]
+pub struct Sample {
+    name: String,
+    workers: Option<NonZeroU32>,
+    clock: WallClock,
+    limits: Limits,
+}
+
+impl Sample {
+    /// `None` for the caller's core; else this many workers per queue.
+    pub fn new(workers: Option<NonZeroU32>) -> Self {
+        Self {
+            name: match workers {
+                None => "sample/inline".into(),
+                Some(n) => format!("sample/pool/{n}"),
+            },
+            workers,
+            clock: WallClock::default(),
+            limits: Limits {
+                depth_max: NonZeroU32::new(64).expect("not zero"),
+                input_bytes_max: if cfg!(miri) { 1 << 12 } else { 2 << 20 },
+                synchronous: workers.is_none(),
+            },
+        }
+    }
+
+    fn lift<K: Kernel>(&self, kernel: K, spec: &OpSpec) -> Arc<dyn Operator> {
+        match self.workers {
+            None => Arc::new(Inline::new(kernel, spec.clone(), self.limits)),
+            Some(n) => Arc::new(Pooled::new(kernel, spec.clone(), self.limits, n)),
+        }
+    }
+}
+
+impl Backend for Sample {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &self.clock
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        if SPECS.contains(spec) {
+            return Ok(self.limits);
+        }
+        Err(Unsupported {
+            reason: format!("a sample has no {spec}"),
+        })
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        self.limits(spec).map_err(SetupError::Unsupported)?;
+        Ok(match spec {
+            OpSpec::Crc32c => self.lift(Crc, spec),
+            OpSpec::Deflate { .. } => self.lift(Stored { decode: false }, spec),
+            _ => self.lift(Stored { decode: true }, spec),
+        })
+    }
+}
+
+struct Crc;
+
+impl Kernel for Crc {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(4)
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        4
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for (i, slot) in out.dst.chunks_exact_mut(4).enumerate() {
+            slot.copy_from_slice(&crc32c(batch.item(i)).to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+struct Stored {
+    decode: bool,
+}
+
+impl Kernel for Stored {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        if self.decode { item_len } else { item_len + 5 }
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for i in 0..batch.len() {
+            let item = batch.item(i);
+            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let output = if self.decode {
+                unstored(item).map(<[u8]>::to_vec)
+            } else {
+                stored(item)
+            };
+            out.outcomes.push(output.and_then(|bytes| {
+                let room = slot.get_mut(..bytes.len()).ok_or(JobError::DstTooShort)?;
+                room.copy_from_slice(&bytes);
+                Ok(bytes.len() as u32)
+            }));
+        }
+        Ok(())
+    }
+}
+
+/// What each byte adds to a CRC-32C: Castagnoli's polynomial, reflected, bit by bit.
+const CRC_OF_BYTE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg());
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, &byte| {
+        (crc >> 8) ^ CRC_OF_BYTE[(crc as u8 ^ byte) as usize]
+    })
+}
+
+/// One final stored block.
+fn stored(item: &[u8]) -> Result<Vec<u8>, JobError> {
+    if item.len() > STORED_MAX {
+        return Err(JobError::TooLong);
+    }
+    let len = item.len() as u16;
+    let mut block = vec![1];
+    block.extend_from_slice(&len.to_le_bytes());
+    block.extend_from_slice(&(!len).to_le_bytes());
+    block.extend_from_slice(item);
+    Ok(block)
+}
+
+fn unstored(block: &[u8]) -> Result<&[u8], JobError> {
+    let (head, rest) = block.split_first_chunk::<5>().ok_or(JobError::Malformed)?;
+    let len = u16::from_le_bytes([head[1], head[2]]);
+    let inverse = u16::from_le_bytes([head[3], head[4]]);
+    if head[0] != 1 || len != !inverse || rest.len() != len as usize {
+        return Err(JobError::Malformed);
+    }
+    Ok(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc_gives_the_vectors_of_rfc_3720() {
+        assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
+        assert_eq!(crc32c(&[0xFF; 32]), 0x62A8_AB43);
+        assert_eq!(
+            crc32c(&std::array::from_fn::<u8, 32, _>(|i| i as u8)),
+            0x46DD_794E
+        );
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+    }
+
+    #[test]
+    fn stored_blocks_are_zlibs() {
+        // zlib.compressobj(0, wbits=-15) of b"dpb".
+        let block = [0x01, 0x03, 0x00, 0xFC, 0xFF, b'd', b'p', b'b'];
+        assert_eq!(stored(b"dpb").as_deref(), Ok(&block[..]));
+        assert_eq!(unstored(&block), Ok(&b"dpb"[..]));
+    }
+}
