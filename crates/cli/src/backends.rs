@@ -41,3 +41,8 @@ pub fn path(name: &str, spec: &OpSpec) -> Option<String> {
     let cpu = cpu::by_name(name).ok()?;
     cpu.path(spec).ok().map(|path| path.to_string())
 }
+
+/// The path that `cpu/best` takes for `entry` here.
+pub fn best_path(entry: &Entry) -> String {
+    path("cpu/best", &entry.default).unwrap_or_else(|| "nothing".to_owned())
+}
