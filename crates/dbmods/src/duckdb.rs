@@ -1,1 +1,343 @@
 //! DuckDB, the peer: loaded at run time, so that nothing foreign is linked.
+//!
+//! [`Library::find`] → [`Database::open`] → [`Database::connect`] → [`Connection::execute`] and [`Connection::query`], whose
+//! rows come as Arrow batches. Absence is a finding: [`Missing`] says what to do.
+//!
+//! Rows are converted straight from DuckDB's vectors, one copy a column, because DuckDB is what dpb is compared with, and
+//! a slow binding would flatter dpb. [`Delivery`] has the choice that matters for speed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+mod convert;
+mod find;
+mod lineitem;
+mod raw;
+mod source;
+mod sys;
+#[cfg(test)]
+mod tests;
+pub mod tpch_baseline;
+
+pub use convert::BATCH_ROWS;
+pub use find::{Library, Missing, cache_dir};
+
+/// What went wrong in DuckDB, in its own words where it has some.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A database could not be opened or connected to.
+    #[error("DuckDB cannot open {database}: {reason}")]
+    Open {
+        /// Its path, or that it is in memory.
+        database: String,
+        /// DuckDB's text.
+        reason: String,
+    },
+    /// A statement failed, when it started or while its rows were fetched.
+    #[error("DuckDB: {reason} (in: {sql})")]
+    Statement {
+        /// The statement, shortened if it is long.
+        sql: String,
+        /// DuckDB's text.
+        reason: String,
+    },
+    /// A statement was stopped by [`Interrupt::interrupt`].
+    #[error("DuckDB was interrupted (in: {sql})")]
+    Interrupted {
+        /// The statement, shortened if it is long.
+        sql: String,
+    },
+    /// A result does not become the schema that was asked for.
+    #[error("DuckDB's result does not fit: {reason} (in: {sql})")]
+    Shape {
+        /// The statement, shortened if it is long.
+        sql: String,
+        /// Which column, and why.
+        reason: String,
+    },
+}
+
+/// How a database is opened. The default: all cores, DuckDB's own memory limit, for reading and writing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Worker threads, the calling one included.
+    pub threads: Option<usize>,
+    /// Memory that DuckDB may hold, bytes; beyond it, it spills or fails.
+    pub memory_bytes_max: Option<u64>,
+    /// Where it spills. Without one, beside the database's file.
+    pub temp_dir: Option<PathBuf>,
+    /// Whether the file is only read; several processes may then share it.
+    pub read_only: bool,
+    /// Storage format of a file that is made, such as `v1.0.0`; DuckDB's default if none.
+    pub storage_version: Option<&'static str>,
+}
+
+/// How a query's rows are computed and handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// As they are fetched: DuckDB holds about a megabyte of rows back, so memory stays bounded whatever the result's
+    /// size, and the first batch comes early.
+    Streamed,
+    /// All before the first is handed over: memory grows with the result.
+    Materialised,
+}
+
+/// An open database. Connections keep it open.
+#[derive(Clone)]
+pub struct Database {
+    raw: Arc<raw::Database>,
+    name: Arc<str>,
+}
+
+/// A connection: one statement at a time.
+pub struct Connection {
+    raw: Arc<raw::Connection>,
+}
+
+/// Stops what runs on a connection, from any thread.
+#[derive(Clone)]
+pub struct Interrupt {
+    connection: Arc<raw::Connection>,
+}
+
+/// The rows of a query, batch by batch; each batch but the last has at least [`BATCH_ROWS`] rows, none is empty.
+///
+/// Ends after the first error.
+pub struct Rows<'c> {
+    result: raw::QueryResult,
+    assembler: convert::Assembler,
+    schema: SchemaRef,
+    sql: String,
+    done: bool,
+    _connection: std::marker::PhantomData<&'c mut Connection>,
+}
+
+impl Database {
+    /// Opens the database at `path`, made if it is missing and not `read_only`; without a path, a new one in memory.
+    ///
+    /// # Errors
+    /// [`Error::Open`]: not a database, a newer format, locked by another process, no permission.
+    pub fn open(library: Library, path: Option<&Path>, config: &Config) -> Result<Self, Error> {
+        let name: Arc<str> = path.map_or("a database in memory".into(), |path| {
+            path.display().to_string().into()
+        });
+        let refused = |reason| Error::Open {
+            database: name.to_string(),
+            reason,
+        };
+        let path = match path.map(Path::to_str) {
+            Some(None) => return Err(refused("its path is not UTF-8".to_owned())),
+            Some(Some(path)) => Some(path),
+            None => None,
+        };
+        let raw = raw::Database::open(library.api(), path, &config.options()).map_err(refused)?;
+        Ok(Self {
+            raw: Arc::new(raw),
+            name,
+        })
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// [`Error::Open`] if DuckDB gives none.
+    pub fn connect(&self) -> Result<Connection, Error> {
+        let raw = raw::Connection::open(&self.raw).map_err(|reason| Error::Open {
+            database: self.name.to_string(),
+            reason,
+        })?;
+        Ok(Connection { raw: Arc::new(raw) })
+    }
+}
+
+impl Config {
+    /// DuckDB's options. It must not reach for the network on its own, so extensions are never fetched.
+    fn options(&self) -> Vec<(&'static str, String)> {
+        let mut options = vec![
+            ("autoinstall_known_extensions", "false".to_owned()),
+            ("autoload_known_extensions", "false".to_owned()),
+        ];
+        if let Some(threads) = self.threads {
+            options.push(("threads", threads.to_string()));
+        }
+        if let Some(bytes) = self.memory_bytes_max {
+            options.push(("memory_limit", format!("{bytes}B")));
+        }
+        if let Some(dir) = &self.temp_dir {
+            options.push(("temp_directory", dir.display().to_string()));
+        }
+        if let Some(version) = self.storage_version {
+            options.push(("storage_compatibility_version", version.to_owned()));
+        }
+        if self.read_only {
+            options.push(("access_mode", "READ_ONLY".to_owned()));
+        }
+        options
+    }
+}
+
+impl Connection {
+    /// Runs one or more statements and drops their rows; says how many rows the last one changed.
+    ///
+    /// # Errors
+    /// [`Error::Statement`] or [`Error::Interrupted`].
+    pub fn execute(&mut self, sql: &str) -> Result<u64, Error> {
+        let mut result = raw::QueryResult::materialised(&self.raw, sql)
+            .map_err(|reason| Error::refused(sql, reason))?;
+        Ok(result.rows_changed())
+    }
+
+    /// Runs a query whose rows become batches of `schema`, or of the schema that fits DuckDB's types if there is none.
+    ///
+    /// Integers and decimals widen without loss, columns that the schema calls not nullable are checked, and a 128-bit
+    /// value that does not fit the 64 bits asked for is an error.
+    ///
+    /// # Errors
+    /// As [`Connection::execute`], and [`Error::Shape`] if the columns are not what the schema says. A streamed query
+    /// may fail later, while its rows are fetched.
+    pub fn query(
+        &mut self,
+        sql: &str,
+        schema: Option<SchemaRef>,
+        delivery: Delivery,
+    ) -> Result<Rows<'_>, Error> {
+        let mut result = match delivery {
+            Delivery::Streamed => raw::QueryResult::streamed(&self.raw, sql),
+            Delivery::Materialised => raw::QueryResult::materialised(&self.raw, sql),
+        }
+        .map_err(|reason| Error::refused(sql, reason))?;
+        let columns = result.columns();
+        let misfit = |reason| Error::Shape {
+            sql: shortened(sql),
+            reason,
+        };
+        let schema = match schema {
+            Some(schema) => schema,
+            None => Arc::new(convert::inferred(&columns).map_err(misfit)?),
+        };
+        let assembler = convert::Assembler::new(Arc::clone(&schema), &columns).map_err(misfit)?;
+        Ok(Rows {
+            result,
+            assembler,
+            schema,
+            sql: shortened(sql),
+            done: false,
+            _connection: std::marker::PhantomData,
+        })
+    }
+
+    /// Makes `source` callable in SQL as `name()`, in this database for as long as it is open.
+    fn register(&mut self, name: &str, source: Box<dyn source::Source>) -> Result<(), Error> {
+        source::register(&self.raw, name, source).map_err(|reason| Error::refused(name, reason))
+    }
+
+    /// A handle that stops what runs on this connection.
+    pub fn interrupt_handle(&self) -> Interrupt {
+        Interrupt {
+            connection: Arc::clone(&self.raw),
+        }
+    }
+}
+
+impl Interrupt {
+    /// Stops the statement that is running, if one is; it ends with [`Error::Interrupted`].
+    pub fn interrupt(&self) {
+        self.connection.interrupt();
+    }
+}
+
+impl Rows<'_> {
+    /// The batches' schema.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next batch; `None` at the end.
+    fn advance(&mut self) -> Result<Option<RecordBatch>, Error> {
+        let misfit = |sql: &str, reason| Error::Shape {
+            sql: sql.to_owned(),
+            reason,
+        };
+        while self.assembler.rows() < BATCH_ROWS {
+            let Some(chunk) = self.result.fetch() else {
+                if let Some(reason) = self.result.error() {
+                    return Err(Error::refused(&self.sql, reason));
+                }
+                self.done = true;
+                break;
+            };
+            self.assembler
+                .push(&chunk)
+                .map_err(|reason| misfit(&self.sql, reason))?;
+        }
+        if self.assembler.rows() == 0 {
+            return Ok(None);
+        }
+        let batch = self
+            .assembler
+            .finish()
+            .map_err(|reason| misfit(&self.sql, reason))?;
+        Ok(Some(batch))
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<RecordBatch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let item = self.advance().transpose();
+        self.done |= !matches!(item, Some(Ok(_)));
+        item
+    }
+}
+
+impl Error {
+    fn refused(sql: &str, reason: String) -> Self {
+        let sql = shortened(sql);
+        if reason.starts_with("INTERRUPT") {
+            Self::Interrupted { sql }
+        } else {
+            Self::Statement { sql, reason }
+        }
+    }
+}
+
+/// Enough of a statement to recognise it.
+fn shortened(sql: &str) -> String {
+    const CHARS: usize = 200;
+    match sql.char_indices().nth(CHARS) {
+        Some((end, _)) => format!("{}…", &sql[..end]),
+        None => sql.to_owned(),
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Database({})", self.name)
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt")
+    }
+}
+
+impl fmt::Debug for Rows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({})", self.sql)
+    }
+}

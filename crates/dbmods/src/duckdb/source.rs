@@ -1,0 +1,245 @@
+//! Rows from Rust into DuckDB, as a table function: DuckDB's threads call a [`Feed`] each, which writes straight into its
+//! vectors.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use super::raw::{Connection, Element, Physical, Refusal};
+use super::sys::{
+    BindHandle, CallHandle, ChunkHandle, Functions, INLINE_MAX, InitHandle, TableFunctionHandle,
+    Text, TypeHandle, type_id,
+};
+
+/// A table that Rust makes.
+pub(super) trait Source: Send + Sync + 'static {
+    /// Names and types of its columns.
+    fn columns(&self) -> &[(&'static str, Physical)];
+    /// Most threads that may ask for rows at once.
+    fn threads_max(&self) -> usize;
+    /// One thread's share of the rows, which the feeds divide among themselves.
+    fn open(&self) -> Box<dyn Feed>;
+}
+
+/// One thread's lane into a [`Source`].
+pub(super) trait Feed: Send {
+    /// Writes up to [`Page::rows_max`] rows and says how many; zero ends this feed.
+    fn fill(&mut self, page: &mut Page<'_>) -> Result<usize, Refusal>;
+}
+
+/// Empty vectors to write into.
+pub(super) struct Page<'a> {
+    api: &'static Functions,
+    chunk: ChunkHandle,
+    columns: &'a [(&'static str, Physical)],
+    rows_max: usize,
+}
+
+/// What DuckDB keeps for as long as the function is registered.
+struct Registered {
+    source: Box<dyn Source>,
+}
+
+/// What DuckDB keeps for each thread of one query. The registration outlives every query.
+struct Local {
+    registered: *const Registered,
+    feed: Box<dyn Feed>,
+}
+
+/// See [`api`].
+static API: OnceLock<&'static Functions> = OnceLock::new();
+
+/// Makes `source` callable as `SELECT * FROM name()`.
+pub(super) fn register(
+    connection: &Arc<Connection>,
+    name: &str,
+    source: Box<dyn Source>,
+) -> Result<(), Refusal> {
+    let api = connection.api;
+    let name = CString::new(name).map_err(|_| "a zero byte in a function's name".to_owned())?;
+    if !std::ptr::eq(*API.get_or_init(|| api), api) {
+        return Err("another DuckDB library of this process already has sources".to_owned());
+    }
+    let registered = Box::into_raw(Box::new(Registered { source }));
+    // SAFETY: `function` is created and destroyed here; from `set_extra_info` on it owns `registered`, which it frees by
+    // `drop_registered` when the last reference to the function goes; callbacks have the types that `duckdb.h` asks for.
+    let state = unsafe {
+        let mut function: TableFunctionHandle = (api.duckdb_create_table_function)();
+        (api.duckdb_table_function_set_name)(function, name.as_ptr());
+        (api.duckdb_table_function_set_extra_info)(
+            function,
+            registered.cast(),
+            Some(drop_registered),
+        );
+        (api.duckdb_table_function_set_bind)(function, bind);
+        (api.duckdb_table_function_set_init)(function, init);
+        (api.duckdb_table_function_set_local_init)(function, local_init);
+        (api.duckdb_table_function_set_function)(function, call);
+        let state = (api.duckdb_register_table_function)(connection.handle, function);
+        (api.duckdb_destroy_table_function)(&raw mut function);
+        state
+    };
+    if state == 0 {
+        Ok(())
+    } else {
+        Err("DuckDB does not take the table function".to_owned())
+    }
+}
+
+impl Page<'_> {
+    /// How many rows fit.
+    pub(super) fn rows_max(&self) -> usize {
+        self.rows_max
+    }
+
+    /// Column `i`, to be written from the first row on.
+    pub(super) fn elements<T: Element>(&mut self, i: usize) -> &mut [T] {
+        assert!(T::fits(self.columns[i].1), "written as another type");
+        // SAFETY: the chunk is valid while DuckDB's call lasts, which `self` cannot outlive, and has a vector for each
+        // column that `bind` declared.
+        let data = unsafe {
+            let vector = (self.api.duckdb_data_chunk_get_vector)(self.chunk, i as u64);
+            (self.api.duckdb_vector_get_data)(vector)
+        }
+        .cast::<T>();
+        assert!(
+            !data.is_null() && data.is_aligned(),
+            "a vector without data"
+        );
+        // SAFETY: the vector has room for `rows_max` elements of the type that `bind` declared, and every bit pattern is
+        // a `T`; `&mut self` keeps this the only slice.
+        unsafe { std::slice::from_raw_parts_mut(data, self.rows_max) }
+    }
+
+    /// Writes texts into column `i`, from the first row on.
+    pub(super) fn set_texts<'t>(&mut self, i: usize, texts: impl Iterator<Item = &'t str>) {
+        // SAFETY: as in `elements`.
+        let vector = unsafe { (self.api.duckdb_data_chunk_get_vector)(self.chunk, i as u64) };
+        let api = self.api;
+        for (row, (to, text)) in self.elements::<Text>(i).iter_mut().zip(texts).enumerate() {
+            let bytes = text.as_bytes();
+            if bytes.len() <= INLINE_MAX {
+                // The layout of short texts is part of the API; written here, each saves a call.
+                let mut inlined = [0; INLINE_MAX];
+                inlined[..bytes.len()].copy_from_slice(bytes);
+                let len = bytes.len() as u32;
+                *to = Text { len, inlined };
+                continue;
+            }
+            // SAFETY: the vector has such a row; DuckDB copies the bytes. `to` is not used again.
+            unsafe {
+                (api.duckdb_vector_assign_string_element_len)(
+                    vector,
+                    row as u64,
+                    bytes.as_ptr().cast(),
+                    bytes.len() as u64,
+                );
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn drop_registered(data: *mut c_void) {
+    // SAFETY: DuckDB gives back, once, what `register` gave it.
+    drop(unsafe { Box::from_raw(data.cast::<Registered>()) });
+}
+
+unsafe extern "C" fn drop_local(data: *mut c_void) {
+    // SAFETY: DuckDB gives back, once, what `local_init` gave it.
+    drop(unsafe { Box::from_raw(data.cast::<Local>()) });
+}
+
+/// A type as DuckDB creates it.
+fn logical(api: &Functions, physical: Physical) -> TypeHandle {
+    let id = match physical {
+        Physical::I8 => type_id::TINYINT,
+        Physical::I16 => type_id::SMALLINT,
+        Physical::I32 => type_id::INTEGER,
+        Physical::I64 => type_id::BIGINT,
+        Physical::F64 => type_id::DOUBLE,
+        Physical::I128 => type_id::HUGEINT,
+        Physical::Date => type_id::DATE,
+        Physical::Text => type_id::VARCHAR,
+        // SAFETY: takes numbers and gives an object that the caller destroys.
+        Physical::Decimal {
+            precision, scale, ..
+        } => return unsafe { (api.duckdb_create_decimal_type)(precision, scale) },
+        Physical::Other(id) => id,
+    };
+    // SAFETY: as above.
+    unsafe { (api.duckdb_create_logical_type)(id) }
+}
+
+/// The functions of the library whose callbacks run. A callback is given a handle and no function table, so a process can
+/// register sources with one library only.
+fn api() -> &'static Functions {
+    API.get().expect("set before any callback was registered")
+}
+
+unsafe extern "C" fn bind(info: BindHandle) {
+    let api = api();
+    // SAFETY: the extra info is what `register` set and lives as long as the function; types are destroyed once; the
+    // names outlive the calls.
+    unsafe {
+        let registered = &*(api.duckdb_bind_get_extra_info)(info).cast::<Registered>();
+        for &(name, physical) in registered.source.columns() {
+            let name = CString::new(name).expect("column names hold no zero byte");
+            let mut ty = logical(api, physical);
+            (api.duckdb_bind_add_result_column)(info, name.as_ptr(), ty);
+            (api.duckdb_destroy_logical_type)(&raw mut ty);
+        }
+    }
+}
+
+unsafe extern "C" fn init(info: InitHandle) {
+    let api = api();
+    // SAFETY: as in `bind`.
+    unsafe {
+        let registered = &*(api.duckdb_init_get_extra_info)(info).cast::<Registered>();
+        (api.duckdb_init_set_max_threads)(info, registered.source.threads_max() as u64);
+    }
+}
+
+unsafe extern "C" fn local_init(info: InitHandle) {
+    let api = api();
+    // SAFETY: as in `bind`; DuckDB owns the local data from here on and frees it by `drop_local`.
+    unsafe {
+        let registered = (api.duckdb_init_get_extra_info)(info).cast::<Registered>();
+        match catch_unwind(AssertUnwindSafe(|| (*registered).source.open())) {
+            Ok(feed) => {
+                let local = Box::into_raw(Box::new(Local { registered, feed }));
+                (api.duckdb_init_set_init_data)(info, local.cast(), Some(drop_local));
+            }
+            Err(_) => (api.duckdb_init_set_error)(info, c"the source panicked".as_ptr()),
+        }
+    }
+}
+
+unsafe extern "C" fn call(info: CallHandle, chunk: ChunkHandle) {
+    let api = api();
+    // SAFETY: the local data is this thread's own, set by `local_init`; the registration outlives the query; the chunk is
+    // valid while this call lasts.
+    unsafe {
+        let local = &mut *(api.duckdb_function_get_local_init_data)(info).cast::<Local>();
+        let mut page = Page {
+            api,
+            chunk,
+            columns: (*local.registered).source.columns(),
+            rows_max: (api.duckdb_vector_size)() as usize,
+        };
+        // A panic must not unwind into DuckDB.
+        let outcome = catch_unwind(AssertUnwindSafe(|| local.feed.fill(&mut page)))
+            .unwrap_or_else(|_| Err("the source panicked".to_owned()));
+        match outcome {
+            Ok(rows) => {
+                assert!(rows <= page.rows_max, "more rows than fit");
+                (api.duckdb_data_chunk_set_size)(chunk, rows as u64);
+            }
+            Err(why) => {
+                let why = CString::new(why).unwrap_or_default();
+                (api.duckdb_function_set_error)(info, why.as_ptr());
+            }
+        }
+    }
+}
