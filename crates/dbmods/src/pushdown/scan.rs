@@ -163,7 +163,10 @@ pub fn scan(
         }
         shared.work();
     });
-    let end = shared.end.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let end = shared
+        .end
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = end.error {
         return Err(error);
     }
@@ -269,11 +272,7 @@ impl Shared<'_> {
         }
     }
 
-    fn scan_groups(
-        &self,
-        stats: &mut ScanStats,
-        partial: &mut Partial,
-    ) -> Result<(), ScanError> {
+    fn scan_groups(&self, stats: &mut ScanStats, partial: &mut Partial) -> Result<(), ScanError> {
         let mut worker = Worker::new(self.plan, self.segment, self.cache);
         let mut rows = match &self.plan.target {
             Target::Rows(columns) => Some(Rows::new(
