@@ -19,6 +19,7 @@ pub mod random;
 pub mod scan;
 pub mod schema;
 pub mod segment;
+pub mod selectivity;
 pub mod sql;
 mod text;
 pub mod tpch_predicates;
