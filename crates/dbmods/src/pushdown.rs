@@ -9,6 +9,7 @@
 pub mod cache;
 pub mod chunk;
 pub mod date;
+pub mod differential;
 pub mod digest;
 pub mod encode;
 pub mod eval;
