@@ -175,7 +175,10 @@ fn scan_with(
         }
         shared.work();
     });
-    let end = shared.end.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let end = shared
+        .end
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = end.error {
         return Err(error);
     }
@@ -281,11 +284,7 @@ impl Shared<'_> {
         }
     }
 
-    fn scan_groups(
-        &self,
-        stats: &mut ScanStats,
-        partial: &mut Partial,
-    ) -> Result<(), ScanError> {
+    fn scan_groups(&self, stats: &mut ScanStats, partial: &mut Partial) -> Result<(), ScanError> {
         let mut worker = Worker::new(self.plan, self.segment, self.cache);
         let mut rows = match &self.plan.target {
             Target::Rows(columns) => Some(Rows::new(

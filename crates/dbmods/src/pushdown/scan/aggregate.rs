@@ -107,7 +107,9 @@ impl Aggregation {
         aggregate: &Aggregate,
     ) -> Result<Self, ScanError> {
         if aggregate.group_by.len() > 2 {
-            return Err(ScanError::Type("group by takes at most two columns".to_owned()));
+            return Err(ScanError::Type(
+                "group by takes at most two columns".to_owned(),
+            ));
         }
         let mut group_by = Vec::with_capacity(aggregate.group_by.len());
         for &at in &aggregate.group_by {
@@ -258,7 +260,9 @@ impl Aggregation {
             columns.push(function.array(groups.iter().map(|(_, accumulated)| accumulated))?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(groups.len()));
-        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
     }
 }
 
@@ -294,6 +298,54 @@ impl Function {
             Self::Null(ty) => array(ty, groups.map(|_| State::Nothing)),
         }
     }
+}
+
+/// `sum / (count * 10^scale)` as DuckDB computes it: a quotient of 64 significant bits (x87's `long double`), then a double.
+fn average(sum: i128, count: u64, scale: u8) -> f64 {
+    let Some(divisor) = 10u128
+        .checked_pow(u32::from(scale))
+        .and_then(|power| power.checked_mul(u128::from(count)))
+        .filter(|divisor| *divisor < 1 << 64)
+    else {
+        return sum as f64 / (count as f64 * 10f64.powi(i32::from(scale)));
+    };
+    let dividend = sum.unsigned_abs();
+    if dividend == 0 {
+        return 0.0;
+    }
+    // Scaled so that the quotient has 64 bits or one more; what is left over only matters for rounding.
+    let shift =
+        64 + (128 - divisor.leading_zeros() as i32) - (128 - dividend.leading_zeros() as i32);
+    let (mut quotient, mut rest) = (0u128, dividend);
+    if shift > 0 {
+        // Long division, bit by bit past the whole part: the remainder stays below 2^64.
+        quotient = rest / divisor;
+        rest %= divisor;
+        for _ in 0..shift {
+            rest <<= 1;
+            quotient = quotient << 1 | u128::from(rest >= divisor);
+            rest -= if rest >= divisor { divisor } else { 0 };
+        }
+    } else {
+        let scaled = divisor << -shift;
+        quotient += rest / scaled;
+        rest %= scaled;
+    }
+    let mut exponent = -shift;
+    let surplus = 64 - quotient.leading_zeros() as i32;
+    let mut sticky = rest != 0;
+    let mut half = false;
+    for _ in 0..surplus.max(0) {
+        sticky |= half;
+        half = quotient & 1 == 1;
+        quotient >>= 1;
+        exponent += 1;
+    }
+    if half && (sticky || quotient & 1 == 1) {
+        quotient += 1;
+    }
+    let value = quotient as f64 * 2f64.powi(exponent);
+    if sum < 0 { -value } else { value }
 }
 
 /// An array of one state a row.
@@ -431,16 +483,32 @@ impl GroupTable<'_> {
         }
         match *aggregation.group_by {
             [] => self.accumulate(context, block, [0, 0], mask),
-            [column] => self.by_value(context, block, mask, column, &mut |table, context, value, rows| {
-                table.accumulate(context, block, [value, 0], rows)
-            }),
-            [first, second, ..] => {
-                self.by_value(context, block, mask, first, &mut |table, context, left, rows| {
-                    table.by_value(context, block, rows, second, &mut |table, context, right, rows| {
-                        table.accumulate(context, block, [left, right], rows)
-                    })
-                })
-            }
+            [column] => self.by_value(
+                context,
+                block,
+                mask,
+                column,
+                &mut |table, context, value, rows| {
+                    table.accumulate(context, block, [value, 0], rows)
+                },
+            ),
+            [first, second, ..] => self.by_value(
+                context,
+                block,
+                mask,
+                first,
+                &mut |table, context, left, rows| {
+                    table.by_value(
+                        context,
+                        block,
+                        rows,
+                        second,
+                        &mut |table, context, right, rows| {
+                            table.accumulate(context, block, [left, right], rows)
+                        },
+                    )
+                },
+            ),
         }
     }
 
@@ -550,9 +618,9 @@ impl Part {
         reader: &mut Option<TextReader>,
     ) -> Result<State, ScanError> {
         Ok(match *self {
-            Self::Sum(node) if context.fits_sum(node) => {
-                State::Integer(i128::from(context.kernels().sum(context.values(node)?, mask)))
-            }
+            Self::Sum(node) if context.fits_sum(node) => State::Integer(i128::from(
+                context.kernels().sum(context.values(node)?, mask),
+            )),
             Self::Sum(node) => {
                 let mut sum = 0i128;
                 mask.try_for_each(|row| {
@@ -581,7 +649,10 @@ impl Part {
                 let mut best: Option<Vec<u8>> = None;
                 mask.try_for_each(|row| {
                     let text = reader.read(context, block, row)?;
-                    if best.as_ref().is_none_or(|best| side.prefers(text.cmp(best))) {
+                    if best
+                        .as_ref()
+                        .is_none_or(|best| side.prefers(text.cmp(best)))
+                    {
                         best = Some(text.to_vec());
                     }
                     Ok::<_, ScanError>(())

@@ -33,7 +33,10 @@ pub(super) fn data_type(ty: ColumnType) -> DataType {
 
 /// A column of the table.
 pub(super) fn column(schema: &Schema, column: usize) -> Result<&Column, ScanError> {
-    schema.columns.get(column).ok_or(ScanError::NoSuchColumn(column))
+    schema
+        .columns
+        .get(column)
+        .ok_or(ScanError::NoSuchColumn(column))
 }
 
 /// The result's schema: the columns as they are, none nullable.
@@ -185,7 +188,9 @@ impl Builder {
         if positions.len() >= WHOLE_BLOCK_ROWS {
             context.unpack(self.column, block)?;
             let values = context.column(self.column)?;
-            let values = positions.iter().map(|&at| values[usize::from(at) % BLOCK_ROWS]);
+            let values = positions
+                .iter()
+                .map(|&at| values[usize::from(at) % BLOCK_ROWS]);
             match numbers {
                 Values::Narrow(out) => out.extend(values.map(|value| value as i32)),
                 Values::Wide(out) => out.extend(values),
@@ -250,9 +255,9 @@ impl Values {
 
 impl TextSource {
     fn new(group: usize, chunk: &Chunk) -> Self {
-        let symbols = chunk
-            .symbols()
-            .map(|table| Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()]));
+        let symbols = chunk.symbols().map(|table| {
+            Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()])
+        });
         let longest = chunk.dictionary().map_or(0, |dictionary| {
             (0..dictionary.len())
                 .map(|at| dictionary.bytes(at).len())
@@ -326,7 +331,8 @@ impl Texts {
                     if let Some(dictionary) = chunk.dictionary() {
                         for &at in positions {
                             let position = values[usize::from(at) % BLOCK_ROWS];
-                            self.bytes.extend_from_slice(dictionary.bytes(position as usize));
+                            self.bytes
+                                .extend_from_slice(dictionary.bytes(position as usize));
                             self.offsets.push(self.bytes.len() as i32);
                         }
                     }

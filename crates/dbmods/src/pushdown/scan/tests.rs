@@ -397,3 +397,4 @@ fn a_sink_or_the_stop_flag_ends_the_scan() {
     let stats = scan(&table.segment, &cache, &query, &options, &sink).unwrap();
     assert!(stats.stopped && stats.tuples_scanned == 0, "{stats:?}");
 }
+

@@ -174,3 +174,4 @@ proptest! {
         prop_assert_eq!(decoded, expected);
     }
 }
+
