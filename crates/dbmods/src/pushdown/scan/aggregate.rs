@@ -300,54 +300,6 @@ impl Function {
     }
 }
 
-/// `sum / (count * 10^scale)` as DuckDB computes it: a quotient of 64 significant bits (x87's `long double`), then a double.
-fn average(sum: i128, count: u64, scale: u8) -> f64 {
-    let Some(divisor) = 10u128
-        .checked_pow(u32::from(scale))
-        .and_then(|power| power.checked_mul(u128::from(count)))
-        .filter(|divisor| *divisor < 1 << 64)
-    else {
-        return sum as f64 / (count as f64 * 10f64.powi(i32::from(scale)));
-    };
-    let dividend = sum.unsigned_abs();
-    if dividend == 0 {
-        return 0.0;
-    }
-    // Scaled so that the quotient has 64 bits or one more; what is left over only matters for rounding.
-    let shift =
-        64 + (128 - divisor.leading_zeros() as i32) - (128 - dividend.leading_zeros() as i32);
-    let (mut quotient, mut rest) = (0u128, dividend);
-    if shift > 0 {
-        // Long division, bit by bit past the whole part: the remainder stays below 2^64.
-        quotient = rest / divisor;
-        rest %= divisor;
-        for _ in 0..shift {
-            rest <<= 1;
-            quotient = quotient << 1 | u128::from(rest >= divisor);
-            rest -= if rest >= divisor { divisor } else { 0 };
-        }
-    } else {
-        let scaled = divisor << -shift;
-        quotient += rest / scaled;
-        rest %= scaled;
-    }
-    let mut exponent = -shift;
-    let surplus = 64 - quotient.leading_zeros() as i32;
-    let mut sticky = rest != 0;
-    let mut half = false;
-    for _ in 0..surplus.max(0) {
-        sticky |= half;
-        half = quotient & 1 == 1;
-        quotient >>= 1;
-        exponent += 1;
-    }
-    if half && (sticky || quotient & 1 == 1) {
-        quotient += 1;
-    }
-    let value = quotient as f64 * 2f64.powi(exponent);
-    if sum < 0 { -value } else { value }
-}
-
 /// An array of one state a row.
 fn array(ty: &DataType, states: impl Iterator<Item = State>) -> Result<ArrayRef, ScanError> {
     let integer = |state: State| match state {

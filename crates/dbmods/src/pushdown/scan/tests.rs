@@ -16,7 +16,8 @@ use super::*;
 use crate::pushdown::chunk::{Encoding, GROUP_ROWS};
 use crate::pushdown::encode::{Texts, Values};
 use crate::pushdown::query::{
-    Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, Literal, Predicate, Scalar,
+    Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, Literal, Predicate,
+    Scalar,
 };
 use crate::pushdown::random::{ColumnSample, Generator, Random, Samples};
 use crate::pushdown::schema::{Column, ColumnType};
@@ -81,7 +82,13 @@ impl Table {
             ("wide", ColumnType::BigInt),
             ("small", ColumnType::Integer),
             ("fixed", ColumnType::Integer),
-            ("money", ColumnType::Decimal { precision: 18, scale: 4 }),
+            (
+                "money",
+                ColumnType::Decimal {
+                    precision: 18,
+                    scale: 4,
+                },
+            ),
             ("day", ColumnType::Date),
             ("word", ColumnType::Text),
             ("text", ColumnType::Text),
@@ -112,12 +119,15 @@ impl Table {
                 numbers[1].push((bits >> (row / 1024 % 64)) as i64);
                 numbers[2].push(((bits % 40) * 3) as i64);
                 numbers[3].push(7);
-                numbers[4].push((bits % 2_000_000_000_000_000_000) as i64 - 1_000_000_000_000_000_000);
+                numbers[4]
+                    .push((bits % 2_000_000_000_000_000_000) as i64 - 1_000_000_000_000_000_000);
                 numbers[5].push((bits % 30_000) as i64 - 3_000);
                 words.push(["", "a", "b%", "héé", "zz"][random.below(5)]);
                 let mut text = String::new();
                 for _ in 0..random.below(7) {
-                    text.push_str(["special ", "re", "quests ", "ü", "😀_", "%", "\u{7f}x"][random.below(7)]);
+                    text.push_str(
+                        ["special ", "re", "quests ", "ü", "😀_", "%", "\u{7f}x"][random.below(7)],
+                    );
                 }
                 text.push_str(&(bits % 10_000).to_string());
                 texts.push(&text);
@@ -128,17 +138,29 @@ impl Table {
         }
         writer.finish().unwrap();
         let table = Self::open(&path, dir);
-        let encodings: Vec<Encoding> =
-            table.segment.groups()[0].chunks.iter().map(|chunk| chunk.encoding).collect();
+        let encodings: Vec<Encoding> = table.segment.groups()[0]
+            .chunks
+            .iter()
+            .map(|chunk| chunk.encoding)
+            .collect();
         assert_eq!(encodings[6..], [Encoding::Dictionary, Encoding::Text]);
         table
     }
 
     fn samples(&self) -> Samples {
         let sample = |column: usize| {
-            let chunks = self.segment.groups().iter().map(|group| &group.chunks[column]);
+            let chunks = self
+                .segment
+                .groups()
+                .iter()
+                .map(|group| &group.chunks[column]);
             ColumnSample {
-                values: self.rows.iter().step_by(37).map(|row| row[column].clone()).collect(),
+                values: self
+                    .rows
+                    .iter()
+                    .step_by(37)
+                    .map(|row| row[column].clone())
+                    .collect(),
                 bounds: (
                     chunks.clone().map(|chunk| chunk.min).min().unwrap(),
                     chunks.map(|chunk| chunk.max).max().unwrap(),
@@ -146,18 +168,31 @@ impl Table {
             }
         };
         Samples {
-            columns: (0..self.segment.schema().columns.len()).map(sample).collect(),
+            columns: (0..self.segment.schema().columns.len())
+                .map(sample)
+                .collect(),
         }
     }
 
     fn scan(&self, kernels: Kernels, query: &Query, threads: usize) -> (Vec<Row>, ScanStats) {
         let batches = Mutex::new(Vec::new());
         let stop = AtomicBool::new(false);
-        let options = ScanOptions { threads, stop: &stop, batch_rows: 3000 };
-        let stats = scan_with(kernels, &self.segment, &Cache::new(1 << 30), query, &options, &|batch| {
-            batches.lock().unwrap().push(batch);
-            ControlFlow::Continue(())
-        })
+        let options = ScanOptions {
+            threads,
+            stop: &stop,
+            batch_rows: 3000,
+        };
+        let stats = scan_with(
+            kernels,
+            &self.segment,
+            &Cache::new(1 << 30),
+            query,
+            &options,
+            &|batch| {
+                batches.lock().unwrap().push(batch);
+                ControlFlow::Continue(())
+            },
+        )
         .unwrap();
         let batches = batches.into_inner().unwrap();
         let schema = output_schema(self.segment.schema(), query).unwrap();
@@ -182,8 +217,14 @@ impl Table {
             sort(&mut found);
             assert_eq!(found.len(), expected.len(), "{kernels:?} {query:?}");
             for (found, expected) in found.iter().zip(&expected) {
-                let same = found.iter().zip(expected).all(|(found, expected)| is_same(found, expected));
-                assert!(same, "{kernels:?} {query:?}\n   found {found:?}\nexpected {expected:?}");
+                let same = found
+                    .iter()
+                    .zip(expected)
+                    .all(|(found, expected)| is_same(found, expected));
+                assert!(
+                    same,
+                    "{kernels:?} {query:?}\n   found {found:?}\nexpected {expected:?}"
+                );
             }
             assert_eq!(stats.tuples_scanned, self.rows.len() as u64);
             if matches!(query.output, Output::Rows(_)) {
@@ -197,8 +238,14 @@ impl Table {
 fn literal(ty: ColumnType, number: i64) -> Literal {
     match ty {
         ColumnType::Date => Literal::Date(number as i32),
-        ColumnType::Decimal { scale, .. } => Literal::Number { unscaled: number.into(), scale },
-        _ => Literal::Number { unscaled: number.into(), scale: 0 },
+        ColumnType::Decimal { scale, .. } => Literal::Number {
+            unscaled: number.into(),
+            scale,
+        },
+        _ => Literal::Number {
+            unscaled: number.into(),
+            scale: 0,
+        },
     }
 }
 
@@ -213,7 +260,10 @@ fn is_same(found: &Literal, expected: &Literal) -> bool {
 }
 
 fn rows_of(batch: &RecordBatch) -> Vec<Row> {
-    let number = |unscaled: i128, scale: i8| Literal::Number { unscaled, scale: scale as u8 };
+    let number = |unscaled: i128, scale: i8| Literal::Number {
+        unscaled,
+        scale: scale as u8,
+    };
     let value = |column: &dyn Array, row: usize| {
         if column.is_null(row) {
             return Literal::Null;
@@ -221,9 +271,10 @@ fn rows_of(batch: &RecordBatch) -> Vec<Row> {
         match *column.data_type() {
             DataType::Int32 => number(column.as_primitive::<Int32Type>().value(row).into(), 0),
             DataType::Int64 => number(column.as_primitive::<Int64Type>().value(row).into(), 0),
-            DataType::Decimal64(_, scale) => {
-                number(column.as_primitive::<Decimal64Type>().value(row).into(), scale)
-            }
+            DataType::Decimal64(_, scale) => number(
+                column.as_primitive::<Decimal64Type>().value(row).into(),
+                scale,
+            ),
             DataType::Decimal128(_, scale) => {
                 number(column.as_primitive::<Decimal128Type>().value(row), scale)
             }
@@ -234,7 +285,13 @@ fn rows_of(batch: &RecordBatch) -> Vec<Row> {
         }
     };
     (0..batch.num_rows())
-        .map(|row| batch.columns().iter().map(|column| value(column, row)).collect())
+        .map(|row| {
+            batch
+                .columns()
+                .iter()
+                .map(|column| value(column, row))
+                .collect()
+        })
         .collect()
 }
 
@@ -262,10 +319,17 @@ fn random_queries(table: &Table, seed: u64, count: usize, group_by: &[u32]) {
         } else {
             all_columns(table)
         };
-        let query = Query { table: schema.table.clone(), predicate, output };
+        let query = Query {
+            table: schema.table.clone(),
+            predicate,
+            output,
+        };
         selected += usize::from(table.check(&query) > 0);
     }
-    assert!(selected > count / 4, "{selected} of {count} queries found rows");
+    assert!(
+        selected > count / 4,
+        "{selected} of {count} queries found rows"
+    );
 }
 
 #[test]
@@ -288,7 +352,10 @@ fn predicates_that_people_write() {
     for (predicate, some) in [
         ("text LIKE '%special%quests%'", true),
         ("text NOT LIKE '%special%'", true),
-        ("text LIKE '%special %' AND small IN (3, 9, 15, 30, 33, 60, 90)", true),
+        (
+            "text LIKE '%special %' AND small IN (3, 9, 15, 30, 33, 60, 90)",
+            true,
+        ),
         ("text LIKE '_%ü%😀!_%' ESCAPE '!'", true),
         ("text LIKE 'special %1'", true),
         (&format!("text = '{some_text}'"), true),
@@ -298,13 +365,25 @@ fn predicates_that_people_write() {
         ("word LIKE '%é' OR word IN ('a', 'nowhere')", true),
         ("NOT (word = 'a' OR small < 50) AND fixed = 7", true),
         ("fixed <> 7", false),
-        ("big IN (1, 2, 3) OR big = -9223372036854775808 OR big >= 9223372036854775807", true),
-        ("wide BETWEEN 1000 AND 100000 OR wide IN (5, 7, 9, 11)", true),
+        (
+            "big IN (1, 2, 3) OR big = -9223372036854775808 OR big >= 9223372036854775807",
+            true,
+        ),
+        (
+            "wide BETWEEN 1000 AND 100000 OR wide IN (5, 7, 9, 11)",
+            true,
+        ),
         ("big * 2 > wide AND big + big > 100", true),
-        ("small * small > day - DATE '1970-01-01' AND day > DATE '1970-01-05'", true),
+        (
+            "small * small > day - DATE '1970-01-01' AND day > DATE '1970-01-05'",
+            true,
+        ),
         ("money / small > 3e14 OR money = 0.00001", true),
         ("money < 123.45678 AND money >= -5e13", true),
-        ("day + 10 <= DATE '1990-03-01' AND day <> DATE '1980-01-01'", true),
+        (
+            "day + 10 <= DATE '1990-03-01' AND day <> DATE '1980-01-01'",
+            true,
+        ),
         ("small = NULL OR small NOT IN (3, NULL)", false),
     ] {
         let found = table.check(&query(&table, predicate, all_columns(&table)));
@@ -317,14 +396,30 @@ fn aggregates_of_everything() {
     let table = Table::extremes();
     let schema = table.segment.schema();
     for (aggregate, group_by) in [
-        ("count(*), sum(big), min(big), max(big), avg(small), sum(money*small)", None),
-        ("min(text), max(text), min(word), max(day), sum(wide*small)", Some("word")),
-        ("count(*), sum(small), min(day), avg(money)", Some("small, word")),
-        ("max(money * small), sum(fixed), avg(day - DATE '1970-01-01')", Some("fixed")),
+        (
+            "count(*), sum(big), min(big), max(big), avg(small), sum(money*small)",
+            None,
+        ),
+        (
+            "min(text), max(text), min(word), max(day), sum(wide*small)",
+            Some("word"),
+        ),
+        (
+            "count(*), sum(small), min(day), avg(money)",
+            Some("small, word"),
+        ),
+        (
+            "max(money * small), sum(fixed), avg(day - DATE '1970-01-01')",
+            Some("fixed"),
+        ),
     ] {
         let aggregate = sql::parse_aggregate(schema, aggregate, group_by).unwrap();
         for predicate in ["TRUE", "small > 30 AND text LIKE '%re%'", "fixed = 8"] {
-            table.check(&query(&table, predicate, Output::Aggregate(aggregate.clone())));
+            table.check(&query(
+                &table,
+                predicate,
+                Output::Aggregate(aggregate.clone()),
+            ));
         }
     }
 }
@@ -333,22 +428,35 @@ fn aggregates_of_everything() {
 fn an_expression_beyond_64_bits_is_exact_and_beyond_128_an_error() {
     let table = Table::extremes();
     let big = || Box::new(Scalar::Column(0));
-    let product = |left, right| Scalar::Arithmetic { op: ArithmeticOp::Multiply, left, right };
+    let product = |left, right| Scalar::Arithmetic {
+        op: ArithmeticOp::Multiply,
+        left,
+        right,
+    };
     let square = product(big(), big());
     let over = |scalar: Scalar| Query {
         table: String::new(),
         predicate: Predicate::Compare {
             op: CompareOp::Greater,
             left: scalar,
-            right: Scalar::Literal(Literal::Number { unscaled: 1 << 100, scale: 0 }),
+            right: Scalar::Literal(Literal::Number {
+                unscaled: 1 << 100,
+                scale: 0,
+            }),
         },
         output: Output::Rows(vec![0]),
     };
     assert!(table.check(&over(square.clone())) > 1000);
     let (stop, cache) = (AtomicBool::new(false), Cache::new(1 << 30));
-    let options = ScanOptions { threads: 1, stop: &stop, batch_rows: 1024 };
+    let options = ScanOptions {
+        threads: 1,
+        stop: &stop,
+        batch_rows: 1024,
+    };
     let fourth = over(product(Box::new(square.clone()), Box::new(square)));
-    let result = scan(&table.segment, &cache, &fourth, &options, &|_| ControlFlow::Continue(()));
+    let result = scan(&table.segment, &cache, &fourth, &options, &|_| {
+        ControlFlow::Continue(())
+    });
     assert!(matches!(result, Err(ScanError::Overflow)), "{result:?}");
 }
 
@@ -356,14 +464,26 @@ fn an_expression_beyond_64_bits_is_exact_and_beyond_128_an_error() {
 fn more_groups_than_a_result_may_have_is_an_error() {
     let table = Table::extremes();
     let (stop, cache) = (AtomicBool::new(false), Cache::new(1 << 30));
-    let options = ScanOptions { threads: 1, stop: &stop, batch_rows: 1024 };
+    let options = ScanOptions {
+        threads: 1,
+        stop: &stop,
+        batch_rows: 1024,
+    };
     let aggregate = Aggregate {
         group_by: vec![0],
-        functions: vec![AggregateCall { name: "n".to_owned(), function: AggregateFunction::Count }],
+        functions: vec![AggregateCall {
+            name: "n".to_owned(),
+            function: AggregateFunction::Count,
+        }],
     };
     let query = query(&table, "TRUE", Output::Aggregate(aggregate));
-    let result = scan(&table.segment, &cache, &query, &options, &|_| ControlFlow::Continue(()));
-    assert!(matches!(result, Err(ScanError::TooManyGroups(_))), "{result:?}");
+    let result = scan(&table.segment, &cache, &query, &options, &|_| {
+        ControlFlow::Continue(())
+    });
+    assert!(
+        matches!(result, Err(ScanError::TooManyGroups(_))),
+        "{result:?}"
+    );
 }
 
 #[test]
@@ -371,11 +491,18 @@ fn zone_maps_leave_out_what_cannot_qualify() {
     let table = Table::lineitem(0.02);
     let (_, stats) = table.scan(
         Kernels::detect(),
-        &query(&table, "l_orderkey BETWEEN 1000 AND 1100", Output::Rows(vec![0])),
+        &query(
+            &table,
+            "l_orderkey BETWEEN 1000 AND 1100",
+            Output::Rows(vec![0]),
+        ),
         1,
     );
     assert_eq!(stats.groups_skipped, 1);
-    assert!(stats.blocks_scanned <= 2 && stats.blocks_skipped >= 60, "{stats:?}");
+    assert!(
+        stats.blocks_scanned <= 2 && stats.blocks_skipped >= 60,
+        "{stats:?}"
+    );
     assert_eq!(stats.tuples_scanned, table.rows.len() as u64);
 }
 
@@ -385,7 +512,11 @@ fn a_sink_or_the_stop_flag_ends_the_scan() {
     let query = query(&table, "TRUE", all_columns(&table));
     let cache = Cache::new(1 << 30);
     let stop = AtomicBool::new(false);
-    let options = ScanOptions { threads: 2, stop: &stop, batch_rows: 1024 };
+    let options = ScanOptions {
+        threads: 2,
+        stop: &stop,
+        batch_rows: 1024,
+    };
     let batches = AtomicUsize::new(0);
     let sink = |_| {
         batches.fetch_add(1, Ordering::Relaxed);
@@ -397,4 +528,3 @@ fn a_sink_or_the_stop_flag_ends_the_scan() {
     let stats = scan(&table.segment, &cache, &query, &options, &sink).unwrap();
     assert!(stats.stopped && stats.tuples_scanned == 0, "{stats:?}");
 }
-

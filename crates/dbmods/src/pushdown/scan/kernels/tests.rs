@@ -14,7 +14,10 @@ fn pack(lane_bits: u8, width: u8, values: &[u64]) -> Vec<u8> {
             let mut packed = vec![0; 1024 * usize::from(width) / <$lane>::BITS as usize];
             // SAFETY: 1,024 values, and `width` times 1,024 bits.
             unsafe { BitPacking::unchecked_pack(usize::from(width), &values, &mut packed) };
-            packed.iter().flat_map(|value| value.to_le_bytes()).collect()
+            packed
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect()
         }};
     }
     match lane_bits {
@@ -29,14 +32,20 @@ fn values(lanes: &Lanes, lane_bits: u8) -> Vec<u64> {
     match lane_bits {
         8 => lanes.bytes().iter().map(|&value| value.into()).collect(),
         16 => lanes.words().iter().map(|&value| value.into()).collect(),
-        32 => lanes.doublewords().iter().map(|&value| value.into()).collect(),
+        32 => lanes
+            .doublewords()
+            .iter()
+            .map(|&value| value.into())
+            .collect(),
         _ => lanes.quadwords().to_vec(),
     }
 }
 
 fn mask_of(holds: impl Fn(usize) -> bool) -> Mask {
     let mut mask = Mask::NONE;
-    (0..1024).filter(|&row| holds(row)).for_each(|row| mask.insert(row));
+    (0..1024)
+        .filter(|&row| holds(row))
+        .for_each(|row| mask.insert(row));
     mask
 }
 
@@ -44,7 +53,9 @@ fn mask_of(holds: impl Fn(usize) -> bool) -> Mask {
 fn all_widths_of_all_lanes_agree_with_fastlanes() {
     let mut seed = 1u64;
     let mut random = || {
-        seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        seed = seed
+            .wrapping_mul(0x5851_F42D_4C95_7F2D)
+            .wrapping_add(0x1405_7B7E_F767_814F);
         seed ^ seed >> 29
     };
     for lane_bits in [8, 16, 32, 64] {
@@ -63,18 +74,29 @@ fn all_widths_of_all_lanes_agree_with_fastlanes() {
             for kernels in Kernels::available() {
                 let mut lanes = Lanes::new();
                 kernels.unpack(packed, &mut lanes);
-                assert_eq!(values(&lanes, lane_bits), expected, "{kernels:?}: {width} in {lane_bits}");
+                assert_eq!(
+                    values(&lanes, lane_bits),
+                    expected,
+                    "{kernels:?}: {width} in {lane_bits}"
+                );
                 for (min, unit) in [(0, 1), (-5, 7), (i64::MIN, 1), (3, 1 << 40)] {
                     let mut numbers = [0; 1024];
                     kernels.numbers(packed, min, unit, &mut lanes, &mut numbers);
                     let wanted = |value: &u64| min.wrapping_add((*value as i64).wrapping_mul(unit));
-                    assert!(numbers.iter().eq(expected.iter().map(wanted).collect::<Vec<_>>().iter()));
+                    assert!(
+                        numbers
+                            .iter()
+                            .eq(expected.iter().map(wanted).collect::<Vec<_>>().iter())
+                    );
                 }
                 for (lo, hi) in ranges {
                     let mut mask = Mask::NONE;
                     kernels.range(packed, lo, hi - lo, &mut mask);
                     let wanted = mask_of(|row| (lo..=hi).contains(&expected[row]));
-                    assert_eq!(mask, wanted, "{kernels:?}: {width} in {lane_bits}, {lo}..={hi}");
+                    assert_eq!(
+                        mask, wanted,
+                        "{kernels:?}: {width} in {lane_bits}, {lo}..={hi}"
+                    );
                 }
             }
         }
@@ -174,4 +196,3 @@ proptest! {
         prop_assert_eq!(decoded, expected);
     }
 }
-
