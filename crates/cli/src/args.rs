@@ -185,6 +185,32 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A list of rates.
+///
+/// # Errors
+/// A sentence that says which part is wrong.
+pub fn rates(text: &str) -> Result<List<f64>, String> {
+    let values: Result<Vec<f64>, String> = text.split(',').map(|part| rate(part.trim())).collect();
+    values.map(List)
+}
+
+/// A list of numbers from 0, such as cores: `0,2,4`.
+///
+/// # Errors
+/// A sentence that says which part is wrong.
+pub fn numbers(text: &str) -> Result<List<u64>, String> {
+    let parse = |part: &str| {
+        let number = part.trim().parse::<u32>();
+        number
+            .map(u64::from)
+            .map_err(|_| format!("`{part}` is not a number (0, 1, 2 …)"))
+    };
+    text.split(',')
+        .map(parse)
+        .collect::<Result<_, _>>()
+        .map(List)
+}
+
 /// Comma-separated values and doubling ranges of what `parse` reads.
 fn list(text: &str, parse: fn(&str) -> Result<u64, String>) -> Result<List<u64>, String> {
     let mut values = Vec::new();

@@ -8,6 +8,7 @@
 )]
 
 mod args;
+mod backends;
 mod cmd;
 mod exit;
 mod interrupt;

@@ -2,13 +2,16 @@
 //!
 //! METHODOLOGY.md says what is timed and what is not.
 
+pub mod harness;
 pub mod interference;
+pub mod latency;
 pub mod provenance;
 pub mod random;
 pub mod record;
 pub mod statistics;
 pub mod store;
 
+pub use harness::{Mode, Plan};
 pub use interference::{Interference, Watch};
 pub use provenance::{Build, Machine};
 pub use record::{

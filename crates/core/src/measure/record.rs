@@ -230,7 +230,10 @@ pub struct Stability {
     pub reasons: Vec<String>,
     /// Coefficient of variation over the runs.
     pub cv: Option<f64>,
-    /// Involuntary context switches during the timed runs.
+    /// How long the threads were ready to run and waited for a core during the timed runs, summed over them, in seconds.
+    #[serde(default)]
+    pub core_wait_s: Option<f64>,
+    /// Involuntary context switches during the timed runs. Polling threads that offer their core have many, harmless ones.
     pub context_switches_involuntary: Option<u64>,
     /// CPU time that the hypervisor gave to others meanwhile, in seconds.
     pub steal_s: Option<f64>,

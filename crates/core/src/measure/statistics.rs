@@ -20,8 +20,8 @@ const DRIFT_SHARE_MIN: f64 = 0.02;
 const Z_95: f64 = 1.96;
 /// Share of the workers' time that the hypervisor may give away.
 const STEAL_SHARE_MAX: f64 = 0.01;
-/// Involuntary context switches a second and worker: a core of one's own sees a few, a shared one a hundred.
-const SWITCHES_PER_S_MAX: f64 = 20.0;
+/// Share of the workers' time that they may be ready and wait for a core.
+const CORE_WAIT_SHARE_MAX: f64 = 0.02;
 
 /// The median; the mean of the middle two if their number is even. `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -170,6 +170,7 @@ pub fn judge(
         stable: reasons.is_empty(),
         reasons,
         cv,
+        core_wait_s: interference.core_wait_s,
         context_switches_involuntary: interference.context_switches_involuntary,
         steal_s: interference.steal_s,
     }
@@ -184,11 +185,12 @@ fn interference_reasons(workers: u32, interference: &Interference) -> Vec<String
     {
         reasons.push(format!("the hypervisor took {steal_s:.2} s of CPU time"));
     }
-    if let Some(switches) = interference.context_switches_involuntary {
-        let per_s = switches as f64 / worker_s;
-        if per_s > SWITCHES_PER_S_MAX && switches > 10 {
+    if let Some(core_wait_s) = interference.core_wait_s {
+        let share = core_wait_s / worker_s;
+        if share > CORE_WAIT_SHARE_MAX {
             reasons.push(format!(
-                "other work on the cores: {per_s:.0} involuntary context switches a second"
+                "threads waited {:.0} % of the time for a core",
+                share * 100.0
             ));
         }
     }

@@ -60,13 +60,14 @@ fn outliers_and_drift_are_found_and_noise_is_not() {
 fn interference_is_a_reason() {
     let quiet = Interference {
         wall_s: 1.0,
+        core_wait_s: Some(0.01),
         context_switches_involuntary: Some(5),
         steal_s: Some(0.0),
     };
     let runs = [1.0, 1.01, 0.99, 1.0, 1.0];
     assert!(judge(&runs, 5, 1, &quiet).stable);
     let busy = Interference {
-        context_switches_involuntary: Some(200),
+        core_wait_s: Some(0.5),
         steal_s: Some(0.3),
         ..quiet
     };

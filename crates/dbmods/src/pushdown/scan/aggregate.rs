@@ -15,12 +15,10 @@ use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::ScanError;
 use super::bind::TextReader;
-use super::dag::{Dag, NodeId, Typed};
-use super::filter::total_order;
+use super::dag::{Dag, NodeId, Typed, power_of_ten, to_double_by};
 use super::group::{Context, packed};
 use super::kernels::Mask;
 use super::rows::{column, data_type};
-use crate::pushdown::eval::average;
 use crate::pushdown::query::{Aggregate, AggregateFunction, Scalar};
 use crate::pushdown::schema::Schema;
 
@@ -47,7 +45,6 @@ enum Function {
     Extreme(usize, DataType),
     /// Its sum, and the digits after the point of that.
     Average(usize, u8),
-    AverageDouble(usize),
     /// Of NULLs: NULL.
     Null(DataType),
 }
@@ -57,8 +54,6 @@ enum Function {
 enum Part {
     Sum(NodeId),
     Extreme(NodeId, Side),
-    SumDouble(NodeId),
-    ExtremeDouble(NodeId, Side),
     ExtremeText(usize, Side),
 }
 
@@ -112,7 +107,9 @@ impl Aggregation {
         aggregate: &Aggregate,
     ) -> Result<Self, ScanError> {
         if aggregate.group_by.len() > 2 {
-            return Err(ScanError::Type("group by takes at most two columns".to_owned()));
+            return Err(ScanError::Type(
+                "group by takes at most two columns".to_owned(),
+            ));
         }
         let mut group_by = Vec::with_capacity(aggregate.group_by.len());
         for &at in &aggregate.group_by {
@@ -146,9 +143,6 @@ impl Aggregation {
                 Typed::Number { node, scale } => {
                     Function::Sum(self.part(Part::Sum(node)), decimal(scale)?)
                 }
-                Typed::Double(node) => {
-                    Function::Sum(self.part(Part::SumDouble(node)), DataType::Float64)
-                }
                 Typed::Null => Function::Null(decimal(0)?),
                 other => return Err(ScanError::Type(format!("no sum of {}", other.kind()))),
             },
@@ -157,7 +151,6 @@ impl Aggregation {
                     decimal(scale)?;
                     Function::Average(self.part(Part::Sum(node)), scale)
                 }
-                Typed::Double(node) => Function::AverageDouble(self.part(Part::SumDouble(node))),
                 Typed::Null => Function::Null(DataType::Float64),
                 other => return Err(ScanError::Type(format!("no avg of {}", other.kind()))),
             },
@@ -182,9 +175,10 @@ impl Aggregation {
         let (part, ty) = match value {
             Typed::Number { node, scale } => (Part::Extreme(node, side), decimal(scale)?),
             Typed::Date(node) => (Part::Extreme(node, side), DataType::Date32),
-            Typed::Double(node) => (Part::ExtremeDouble(node, side), DataType::Float64),
             Typed::TextColumn(column) => (Part::ExtremeText(column, side), DataType::Utf8),
             Typed::Null => return Ok(Function::Null(decimal(0)?)),
+            // A sum of doubles depends on the order of additions; an extreme of one would be the only inexact result.
+            Typed::Double(_) => return Err(ScanError::Type("no aggregate of a DOUBLE".to_owned())),
             Typed::Text(_) => {
                 return Err(ScanError::Type("min and max of a text constant".to_owned()));
             }
@@ -219,7 +213,7 @@ impl Aggregation {
                 Function::Sum(_, ty) | Function::Extreme(_, ty) | Function::Null(ty) => {
                     (ty.clone(), true)
                 }
-                Function::Average(..) | Function::AverageDouble(_) => (DataType::Float64, true),
+                Function::Average(..) => (DataType::Float64, true),
             };
             fields.push(Field::new(name, ty, nullable));
         }
@@ -266,7 +260,9 @@ impl Aggregation {
             columns.push(function.array(groups.iter().map(|(_, accumulated)| accumulated))?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(groups.len()));
-        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
     }
 }
 
@@ -289,15 +285,12 @@ impl Function {
             ))),
             Self::Sum(at, ty) | Self::Extreme(at, ty) => array(ty, groups.map(state(*at))),
             Self::Average(at, scale) => {
+                // As DuckDB: the exact sum as a DOUBLE, then one division.
+                let power = power_of_ten(*scale)?;
                 let average = |group: &Accumulated| match group.states[*at] {
-                    State::Integer(sum) => State::Double(average(sum, *scale, group.count)),
-                    _ => State::Nothing,
-                };
-                array(&DataType::Float64, groups.map(average))
-            }
-            Self::AverageDouble(at) => {
-                let average = |group: &Accumulated| match group.states[*at] {
-                    State::Double(sum) => State::Double(sum / group.count as f64),
+                    State::Integer(sum) => {
+                        State::Double(to_double_by(sum, power) / group.count as f64)
+                    }
                     _ => State::Nothing,
                 };
                 array(&DataType::Float64, groups.map(average))
@@ -390,14 +383,7 @@ impl State {
                 *self = Self::Integer(a.checked_add(*b).ok_or(ScanError::Overflow)?);
                 false
             }
-            (Self::Double(a), Self::Double(b), Part::SumDouble(_)) => {
-                *self = Self::Double(a + b);
-                false
-            }
             (Self::Integer(a), Self::Integer(b), Part::Extreme(_, side)) => side.prefers(b.cmp(a)),
-            (Self::Double(a), Self::Double(b), Part::ExtremeDouble(_, side)) => {
-                side.prefers(total_order(*b, *a))
-            }
             (Self::Text(a), Self::Text(b), Part::ExtremeText(_, side)) => side.prefers(b.cmp(a)),
             _ => return Err(ScanError::Internal("partial aggregates of two kinds")),
         };
@@ -449,16 +435,32 @@ impl GroupTable<'_> {
         }
         match *aggregation.group_by {
             [] => self.accumulate(context, block, [0, 0], mask),
-            [column] => self.by_value(context, block, mask, column, &mut |table, context, value, rows| {
-                table.accumulate(context, block, [value, 0], rows)
-            }),
-            [first, second, ..] => {
-                self.by_value(context, block, mask, first, &mut |table, context, left, rows| {
-                    table.by_value(context, block, rows, second, &mut |table, context, right, rows| {
-                        table.accumulate(context, block, [left, right], rows)
-                    })
-                })
-            }
+            [column] => self.by_value(
+                context,
+                block,
+                mask,
+                column,
+                &mut |table, context, value, rows| {
+                    table.accumulate(context, block, [value, 0], rows)
+                },
+            ),
+            [first, second, ..] => self.by_value(
+                context,
+                block,
+                mask,
+                first,
+                &mut |table, context, left, rows| {
+                    table.by_value(
+                        context,
+                        block,
+                        rows,
+                        second,
+                        &mut |table, context, right, rows| {
+                            table.accumulate(context, block, [left, right], rows)
+                        },
+                    )
+                },
+            ),
         }
     }
 
@@ -554,10 +556,7 @@ impl Part {
             Self::Sum(node) | Self::Extreme(node, _) if !context.is_narrow(node) => {
                 context.unpack_columns(node, block)
             }
-            Self::Sum(node)
-            | Self::Extreme(node, _)
-            | Self::SumDouble(node)
-            | Self::ExtremeDouble(node, _) => context.evaluate(node, block),
+            Self::Sum(node) | Self::Extreme(node, _) => context.evaluate(node, block),
             Self::ExtremeText(column, _) => context.load(column).map(|_| ()),
         }
     }
@@ -571,9 +570,9 @@ impl Part {
         reader: &mut Option<TextReader>,
     ) -> Result<State, ScanError> {
         Ok(match *self {
-            Self::Sum(node) if context.fits_sum(node) => {
-                State::Integer(i128::from(context.kernels().sum(context.values(node)?, mask)))
-            }
+            Self::Sum(node) if context.fits_sum(node) => State::Integer(i128::from(
+                context.kernels().sum(context.values(node)?, mask),
+            )),
             Self::Sum(node) => {
                 let mut sum = 0i128;
                 mask.try_for_each(|row| {
@@ -594,23 +593,6 @@ impl Part {
                 })?;
                 best.map_or(State::Nothing, State::Integer)
             }
-            Self::SumDouble(node) => {
-                let values = context.values(node)?;
-                let mut sum = 0.0;
-                mask.for_each(|row| sum += f64::from_bits(values[row] as u64));
-                State::Double(sum)
-            }
-            Self::ExtremeDouble(node, side) => {
-                let values = context.values(node)?;
-                let mut best: Option<f64> = None;
-                mask.for_each(|row| {
-                    let value = f64::from_bits(values[row] as u64);
-                    if best.is_none_or(|best| side.prefers(total_order(value, best))) {
-                        best = Some(value);
-                    }
-                });
-                best.map_or(State::Nothing, State::Double)
-            }
             Self::ExtremeText(column, side) => {
                 let reader = match reader {
                     Some(reader) => reader,
@@ -619,7 +601,10 @@ impl Part {
                 let mut best: Option<Vec<u8>> = None;
                 mask.try_for_each(|row| {
                     let text = reader.read(context, block, row)?;
-                    if best.as_ref().is_none_or(|best| side.prefers(text.cmp(best))) {
+                    if best
+                        .as_ref()
+                        .is_none_or(|best| side.prefers(text.cmp(best)))
+                    {
                         best = Some(text.to_vec());
                     }
                     Ok::<_, ScanError>(())

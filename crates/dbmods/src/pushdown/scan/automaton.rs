@@ -278,7 +278,11 @@ fn like_table(tokens: &[Token]) -> Option<Table> {
     let (other_lead, other_continuation) = (other(false), other(true));
     while next.len() < pending.len() {
         let places = pending[next.len()].clone();
-        accepts.push(places.iter().any(|place| usize::from(place.0) == tokens.len()));
+        accepts.push(
+            places
+                .iter()
+                .any(|place| usize::from(place.0) == tokens.len()),
+        );
         let mut step = |byte: u8| -> Option<u16> {
             let mut after = BTreeSet::new();
             for &(at, inside) in &places {
@@ -319,8 +323,13 @@ fn like_table(tokens: &[Token]) -> Option<Table> {
         };
         let lead = other_lead.map_or(Some(0), &mut step)?;
         let continuation = other_continuation.map_or(Some(0), &mut step)?;
-        let mut row: [u16; 256] =
-            std::array::from_fn(|byte| if is_continuation(byte as u8) { continuation } else { lead });
+        let mut row: [u16; 256] = std::array::from_fn(|byte| {
+            if is_continuation(byte as u8) {
+                continuation
+            } else {
+                lead
+            }
+        });
         for &byte in &distinct {
             row[usize::from(byte)] = step(byte)?;
         }

@@ -70,7 +70,9 @@ impl<'a> Bound<'a> {
                 let chunk = context.load(*column)?.clone();
                 match chunk.encoding() {
                     Encoding::Dictionary => dictionary_test(*column, &chunk, automaton)?,
-                    Encoding::Text => Self::Text(*column, Box::new(CodeTest::new(automaton, &chunk)?)),
+                    Encoding::Text => {
+                        Self::Text(*column, Box::new(CodeTest::new(automaton, &chunk)?))
+                    }
                     Encoding::Numbers => return Err(ScanError::Internal("text kept as numbers")),
                 }
             }
@@ -79,7 +81,10 @@ impl<'a> Bound<'a> {
             Filter::CompareText(op, left, right) => {
                 context.load(*left)?;
                 context.load(*right)?;
-                let readers = [TextReader::new(context, *left)?, TextReader::new(context, *right)?];
+                let readers = [
+                    TextReader::new(context, *left)?,
+                    TextReader::new(context, *right)?,
+                ];
                 Self::CompareText(*op, Box::new(readers))
             }
             Filter::And(all) => Self::combine(context, all, true)?,
@@ -136,20 +141,22 @@ impl<'a> Bound<'a> {
                 let meta = context.block(*column, block).ok()?;
                 set.over(meta.min, meta.max)
             }
-            Self::And(all) => all.iter().try_fold(true, |sum, one| {
-                match one.zone(context, block) {
+            Self::And(all) => all
+                .iter()
+                .try_fold(true, |sum, one| match one.zone(context, block) {
                     Some(false) => Err(Some(false)),
                     Some(true) => Ok(sum),
                     None => Err(None),
-                }
-            }).map_or_else(|early| early, Some),
-            Self::Or(all) => all.iter().try_fold(false, |sum, one| {
-                match one.zone(context, block) {
+                })
+                .map_or_else(|early| early, Some),
+            Self::Or(all) => all
+                .iter()
+                .try_fold(false, |sum, one| match one.zone(context, block) {
                     Some(true) => Err(Some(true)),
                     Some(false) => Ok(sum),
                     None => Err(None),
-                }
-            }).map_or_else(|early| early, Some),
+                })
+                .map_or_else(|early| early, Some),
             _ => None,
         }
     }
@@ -185,7 +192,9 @@ impl<'a> Bound<'a> {
                         out.not();
                     }
                     CompareOp::Less => kernels.compare(Relation::Less, left, right, out),
-                    CompareOp::LessOrEqual => kernels.compare(Relation::LessOrEqual, left, right, out),
+                    CompareOp::LessOrEqual => {
+                        kernels.compare(Relation::LessOrEqual, left, right, out)
+                    }
                     CompareOp::Greater => kernels.compare(Relation::Less, right, left, out),
                     CompareOp::GreaterOrEqual => {
                         kernels.compare(Relation::LessOrEqual, right, left, out);
@@ -220,7 +229,9 @@ impl<'a> Bound<'a> {
                 let [left, right] = &mut **readers;
                 *out = Mask::NONE;
                 within.try_for_each(|row| {
-                    let order = left.read(context, block, row)?.cmp(right.read(context, block, row)?);
+                    let order = left
+                        .read(context, block, row)?
+                        .cmp(right.read(context, block, row)?);
                     if holds(*op, order) {
                         out.insert(row);
                     }
@@ -263,9 +274,9 @@ fn dictionary_test<'a>(
     chunk: &Chunk,
     automaton: &Automaton,
 ) -> Result<Bound<'a>, ScanError> {
-    let dictionary = chunk
-        .dictionary()
-        .ok_or(ScanError::Internal("a dictionary chunk without a dictionary"))?;
+    let dictionary = chunk.dictionary().ok_or(ScanError::Internal(
+        "a dictionary chunk without a dictionary",
+    ))?;
     let passing = (0..dictionary.len())
         .filter(|&at| automaton.matches(dictionary.bytes(at)))
         .map(|at| (at as i64, at as i64))
@@ -290,7 +301,11 @@ fn test_packed(
     let meta = &chunk.blocks()[block];
     let ranges = set.meeting(meta.min, meta.max);
     let (Some(packed), None) = (packed(chunk, block), set.over(meta.min, meta.max)) else {
-        *out = if set.contains(meta.min) { *within } else { Mask::NONE };
+        *out = if set.contains(meta.min) {
+            *within
+        } else {
+            Mask::NONE
+        };
         return;
     };
     let left = within.count();
@@ -304,7 +319,9 @@ fn test_packed(
         *out = Mask::NONE;
         let mut rows_left = rows[..count].iter();
         gather::for_each(packed, &rows[..count], |value| {
-            let value = meta.min.wrapping_add((value as i64).wrapping_mul(chunk.unit()));
+            let value = meta
+                .min
+                .wrapping_add((value as i64).wrapping_mul(chunk.unit()));
             if let Some(&row) = rows_left.next()
                 && set.contains(value)
             {
@@ -346,7 +363,10 @@ fn test_packed(
             32 => u64::from(lanes.doublewords()[row]),
             _ => lanes.quadwords()[row],
         };
-        if set.contains(meta.min.wrapping_add((packed as i64).wrapping_mul(chunk.unit()))) {
+        if set.contains(
+            meta.min
+                .wrapping_add((packed as i64).wrapping_mul(chunk.unit())),
+        ) {
             out.insert(row);
         }
     });
@@ -371,9 +391,9 @@ impl TextReader {
     /// Reads `column` of the row group of `context`, whose chunk must be loaded.
     pub(super) fn new(context: &Context<'_>, column: usize) -> Result<Self, ScanError> {
         let chunk = context.chunk(column)?;
-        let symbols = chunk
-            .symbols()
-            .map(|table| Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()]));
+        let symbols = chunk.symbols().map(|table| {
+            Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()])
+        });
         Ok(Self {
             column,
             symbols,
@@ -407,7 +427,10 @@ impl TextReader {
 
 impl Interval {
     fn point(value: i128) -> Self {
-        Self { lo: value, hi: value }
+        Self {
+            lo: value,
+            hi: value,
+        }
     }
 
     /// Whether all of it fits 64 bits.

@@ -128,9 +128,7 @@ impl Dag {
                 scale: *scale,
             },
             Literal::Double(value) => Typed::Double(self.add(Node::Double(value.to_bits()))),
-            Literal::Date(days) => {
-                Typed::Date(self.add(Node::Constant(i128::from(*days))))
-            }
+            Literal::Date(days) => Typed::Date(self.add(Node::Constant(i128::from(*days)))),
             Literal::Text(text) => Typed::Text(text.clone()),
         })
     }
@@ -162,7 +160,11 @@ impl Dag {
             },
             (Add | Subtract, left @ Number { .. }, right @ Number { .. }) => {
                 let (left, right, scale) = self.aligned(left, right)?;
-                let op = if op == Add { Exact::Add } else { Exact::Subtract };
+                let op = if op == Add {
+                    Exact::Add
+                } else {
+                    Exact::Subtract
+                };
                 Number {
                     node: self.exact(op, left, right)?,
                     scale,

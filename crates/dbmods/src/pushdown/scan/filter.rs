@@ -71,7 +71,11 @@ impl Filter {
                 format!("{} {op:?} {}", name(*left), name(*right))
             }
             Self::And(all) | Self::Or(all) => {
-                let word = if matches!(self, Self::And(_)) { " and " } else { " or " };
+                let word = if matches!(self, Self::And(_)) {
+                    " and "
+                } else {
+                    " or "
+                };
                 let all: Vec<String> = all.iter().map(|one| one.describe(schema)).collect();
                 format!("({})", all.join(word))
             }
@@ -132,7 +136,9 @@ impl Compiler<'_> {
         Ok(match (left, right) {
             (Null, _) | (_, Null) => Filter::Constant(false),
             (Date(left), Date(right)) => self.compare_nodes(op, left, right),
-            (left @ Number { .. }, right @ Number { .. }) => self.compare_numbers(op, left, right)?,
+            (left @ Number { .. }, right @ Number { .. }) => {
+                self.compare_numbers(op, left, right)?
+            }
             (left @ (Number { .. } | Double(_)), right @ (Number { .. } | Double(_))) => {
                 self.compare_doubles(op, &left, &right)?
             }
@@ -167,9 +173,10 @@ impl Compiler<'_> {
             (Node::Column(column), Node::Constant(value)) => {
                 simplify(Filter::Numbers(column, relation_set(op, value, true)))
             }
-            (Node::Constant(value), Node::Column(column)) => {
-                simplify(Filter::Numbers(column, relation_set(mirrored(op), value, true)))
-            }
+            (Node::Constant(value), Node::Column(column)) => simplify(Filter::Numbers(
+                column,
+                relation_set(mirrored(op), value, true),
+            )),
             _ => Filter::Compare(op, left, right),
         }
     }
@@ -265,8 +272,14 @@ impl Compiler<'_> {
             return Ok(Filter::Text(column, Arc::new(automaton)));
         }
         // One DOUBLE in the list makes all of it DOUBLE.
-        let double = list.iter().any(|literal| matches!(literal, Literal::Double(_)));
-        let op = if negated { CompareOp::NotEqual } else { CompareOp::Equal };
+        let double = list
+            .iter()
+            .any(|literal| matches!(literal, Literal::Double(_)));
+        let op = if negated {
+            CompareOp::NotEqual
+        } else {
+            CompareOp::Equal
+        };
         let mut all = Vec::with_capacity(list.len());
         for literal in list {
             let literal = self.dag.literal(literal)?;
@@ -293,24 +306,22 @@ fn combine(all: Vec<Filter>, conjunction: bool) -> Filter {
             Filter::Constant(value) => return Filter::Constant(value),
             Filter::And(inner) if conjunction => pending.extend(inner.into_iter().rev()),
             Filter::Or(inner) if !conjunction => pending.extend(inner.into_iter().rev()),
-            Filter::Numbers(column, set) => {
-                match sets.iter().find(|(known, _)| *known == column) {
-                    Some(&(_, at)) => {
-                        if let Filter::Numbers(_, merged) = &mut flat[at] {
-                            let known = std::mem::replace(merged, IntSet::none());
-                            *merged = if conjunction {
-                                known.intersection(&set)
-                            } else {
-                                known.union(set)
-                            };
-                        }
-                    }
-                    None => {
-                        sets.push((column, flat.len()));
-                        flat.push(Filter::Numbers(column, set));
+            Filter::Numbers(column, set) => match sets.iter().find(|(known, _)| *known == column) {
+                Some(&(_, at)) => {
+                    if let Filter::Numbers(_, merged) = &mut flat[at] {
+                        let known = std::mem::replace(merged, IntSet::none());
+                        *merged = if conjunction {
+                            known.intersection(&set)
+                        } else {
+                            known.union(set)
+                        };
                     }
                 }
-            }
+                None => {
+                    sets.push((column, flat.len()));
+                    flat.push(Filter::Numbers(column, set));
+                }
+            },
             other => flat.push(other),
         }
     }
@@ -343,7 +354,11 @@ fn simplify(filter: Filter) -> Filter {
 /// Which integers are `op` a number that is `floor`, or if not `exact` lies between `floor` and the next integer.
 fn relation_set(op: CompareOp, floor: i128, exact: bool) -> IntSet {
     let above = floor.saturating_add(1);
-    let below = if exact { floor.saturating_sub(1) } else { floor };
+    let below = if exact {
+        floor.saturating_sub(1)
+    } else {
+        floor
+    };
     match op {
         CompareOp::Equal if exact => IntSet::range(floor, floor),
         CompareOp::Equal => IntSet::none(),

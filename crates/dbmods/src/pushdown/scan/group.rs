@@ -351,7 +351,8 @@ impl<'a> Context<'a> {
                 let mut out = self.nodes[node].take();
                 let sides = self.values(left)?.iter().zip(self.values(right)?);
                 for (out, (left, right)) in out.iter_mut().zip(sides) {
-                    let (left, right) = (f64::from_bits(*left as u64), f64::from_bits(*right as u64));
+                    let (left, right) =
+                        (f64::from_bits(*left as u64), f64::from_bits(*right as u64));
                     *out = float(op, left, right).to_bits() as i64;
                 }
                 self.nodes[node].put(self.stamp, out);
@@ -404,9 +405,7 @@ impl<'a> Context<'a> {
         match self.plan.dag.nodes()[node] {
             Node::Column(column) => Ok(i128::from(self.column(column)?[row])),
             Node::Constant(value) => Ok(value),
-            Node::Exact(op, left, right) => {
-                op.apply(self.wide(left, row)?, self.wide(right, row)?)
-            }
+            Node::Exact(op, left, right) => op.apply(self.wide(left, row)?, self.wide(right, row)?),
             Node::Double(_) | Node::ToDouble(..) | Node::Float(..) => {
                 Err(ScanError::Internal("a double among exact numbers"))
             }
@@ -440,7 +439,9 @@ impl Vector {
     fn get(&self, stamp: u64) -> Result<&Numbers, ScanError> {
         match &self.values {
             Some(values) if self.stamp == stamp => Ok(values),
-            _ => Err(ScanError::Internal("a vector was used before it was computed")),
+            _ => Err(ScanError::Internal(
+                "a vector was used before it was computed",
+            )),
         }
     }
 }

@@ -149,8 +149,14 @@ mod tests {
     fn ends_of_the_integers_are_no_special_case() {
         assert_eq!(IntSet::all().complement(), IntSet::none());
         assert_eq!(IntSet::none().complement(), IntSet::all());
-        assert_eq!(IntSet::range(i128::MIN, 5).complement().ranges(), [(6, i64::MAX)]);
-        assert_eq!(IntSet::range(0, i128::MAX).union(IntSet::range(i128::MIN, -1)), IntSet::all());
+        assert_eq!(
+            IntSet::range(i128::MIN, 5).complement().ranges(),
+            [(6, i64::MAX)]
+        );
+        assert_eq!(
+            IntSet::range(0, i128::MAX).union(IntSet::range(i128::MIN, -1)),
+            IntSet::all()
+        );
         assert_eq!(IntSet::range(1, 0), IntSet::none());
     }
 }

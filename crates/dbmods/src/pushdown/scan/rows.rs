@@ -33,7 +33,10 @@ pub(super) fn data_type(ty: ColumnType) -> DataType {
 
 /// A column of the table.
 pub(super) fn column(schema: &Schema, column: usize) -> Result<&Column, ScanError> {
-    schema.columns.get(column).ok_or(ScanError::NoSuchColumn(column))
+    schema
+        .columns
+        .get(column)
+        .ok_or(ScanError::NoSuchColumn(column))
 }
 
 /// The result's schema: the columns as they are, none nullable.
@@ -67,7 +70,6 @@ enum Values {
     Text(Texts),
 }
 
-#[derive(Default)]
 struct Texts {
     offsets: Vec<i32>,
     bytes: Vec<u8>,
@@ -99,7 +101,7 @@ impl Rows {
             Builder {
                 column,
                 ty,
-                values: Values::new(ty, capacity, 0),
+                values: Values::new(ty, capacity),
             }
         };
         Self {
@@ -186,7 +188,9 @@ impl Builder {
         if positions.len() >= WHOLE_BLOCK_ROWS {
             context.unpack(self.column, block)?;
             let values = context.column(self.column)?;
-            let values = positions.iter().map(|&at| values[usize::from(at) % BLOCK_ROWS]);
+            let values = positions
+                .iter()
+                .map(|&at| values[usize::from(at) % BLOCK_ROWS]);
             match numbers {
                 Values::Narrow(out) => out.extend(values.map(|value| value as i32)),
                 Values::Wide(out) => out.extend(values),
@@ -212,11 +216,14 @@ impl Builder {
     }
 
     fn finish(&mut self, capacity: usize) -> Result<ArrayRef, ScanError> {
-        let text_bytes = match &self.values {
-            Values::Text(texts) => texts.bytes.len(),
-            Values::Narrow(_) | Values::Wide(_) => 0,
+        let next = match &mut self.values {
+            // The row group goes on in the next batch.
+            Values::Text(texts) => Values::Text(Texts {
+                source: texts.source.take(),
+                ..Texts::new(capacity, texts.bytes.len())
+            }),
+            Values::Narrow(_) | Values::Wide(_) => Values::new(self.ty, capacity),
         };
-        let next = Values::new(self.ty, capacity, text_bytes);
         Ok(match std::mem::replace(&mut self.values, next) {
             Values::Narrow(values) if self.ty == ColumnType::Date => {
                 Arc::new(Date32Array::new(values.into(), None))
@@ -235,30 +242,22 @@ impl Builder {
 }
 
 impl Values {
-    fn new(ty: ColumnType, capacity: usize, text_bytes: usize) -> Self {
+    fn new(ty: ColumnType, capacity: usize) -> Self {
         match ty {
             ColumnType::Integer | ColumnType::Date => Self::Narrow(Vec::with_capacity(capacity)),
             ColumnType::BigInt | ColumnType::Decimal { .. } => {
                 Self::Wide(Vec::with_capacity(capacity))
             }
-            ColumnType::Text => {
-                let mut offsets = Vec::with_capacity(capacity + 1);
-                offsets.push(0);
-                Self::Text(Texts {
-                    offsets,
-                    bytes: Vec::with_capacity(text_bytes + text_bytes / 8),
-                    source: None,
-                })
-            }
+            ColumnType::Text => Self::Text(Texts::new(capacity, 0)),
         }
     }
 }
 
 impl TextSource {
     fn new(group: usize, chunk: &Chunk) -> Self {
-        let symbols = chunk
-            .symbols()
-            .map(|table| Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()]));
+        let symbols = chunk.symbols().map(|table| {
+            Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()])
+        });
         let longest = chunk.dictionary().map_or(0, |dictionary| {
             (0..dictionary.len())
                 .map(|at| dictionary.bytes(at).len())
@@ -274,6 +273,17 @@ impl TextSource {
 }
 
 impl Texts {
+    /// With room for about as much as the last batch had.
+    fn new(capacity: usize, bytes: usize) -> Self {
+        let mut offsets = Vec::with_capacity(capacity + 1);
+        offsets.push(0);
+        Self {
+            offsets,
+            bytes: Vec::with_capacity(bytes + bytes / 8),
+            source: None,
+        }
+    }
+
     /// Makes the chunk ready; says how many bytes the longest text of the block may have.
     fn open(
         &mut self,
@@ -321,7 +331,8 @@ impl Texts {
                     if let Some(dictionary) = chunk.dictionary() {
                         for &at in positions {
                             let position = values[usize::from(at) % BLOCK_ROWS];
-                            self.bytes.extend_from_slice(dictionary.bytes(position as usize));
+                            self.bytes
+                                .extend_from_slice(dictionary.bytes(position as usize));
                             self.offsets.push(self.bytes.len() as i32);
                         }
                     }

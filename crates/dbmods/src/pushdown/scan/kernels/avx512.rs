@@ -59,7 +59,8 @@ macro_rules! lane_kernels {
             for row in 0..BITS {
                 let (word, next, _) = row_bits(row, width, BITS);
                 let value = |half| {
-                    let (low, high) = (half_word(packed, word, half), half_word(packed, next, half));
+                    let (low, high) =
+                        (half_word(packed, word, half), half_word(packed, next, half));
                     let value = _mm512_and_si512($funnel(low, high, shift), mask);
                     $cmple($sub(value, lo), span)
                 };
@@ -84,7 +85,8 @@ macro_rules! lane_kernels {
             for row in 0..BITS {
                 let (word, next, _) = row_bits(row, width, BITS);
                 for half in 0..2 {
-                    let (low, high) = (half_word(packed, word, half), half_word(packed, next, half));
+                    let (low, high) =
+                        (half_word(packed, word, half), half_word(packed, next, half));
                     let value = _mm512_and_si512($funnel(low, high, shift), mask);
                     // SAFETY: a half row is 64 bytes of the 1,024 values; `row_start` is below 1,024 minus a row.
                     unsafe {
@@ -98,20 +100,53 @@ macro_rules! lane_kernels {
     };
 }
 
-lane_kernels!(u16, _mm512_set1_epi16, _mm512_shrdv_epi16, _mm512_add_epi16, _mm512_sub_epi16,
-    _mm512_cmple_epu16_mask, u32, range_u16, unpack_u16);
-lane_kernels!(u32, _mm512_set1_epi32, _mm512_shrdv_epi32, _mm512_add_epi32, _mm512_sub_epi32,
-    _mm512_cmple_epu32_mask, u16, range_u32, unpack_u32);
-lane_kernels!(u64, _mm512_set1_epi64, _mm512_shrdv_epi64, _mm512_add_epi64, _mm512_sub_epi64,
-    _mm512_cmple_epu64_mask, u8, range_u64, unpack_u64);
+lane_kernels!(
+    u16,
+    _mm512_set1_epi16,
+    _mm512_shrdv_epi16,
+    _mm512_add_epi16,
+    _mm512_sub_epi16,
+    _mm512_cmple_epu16_mask,
+    u32,
+    range_u16,
+    unpack_u16
+);
+lane_kernels!(
+    u32,
+    _mm512_set1_epi32,
+    _mm512_shrdv_epi32,
+    _mm512_add_epi32,
+    _mm512_sub_epi32,
+    _mm512_cmple_epu32_mask,
+    u16,
+    range_u32,
+    unpack_u32
+);
+lane_kernels!(
+    u64,
+    _mm512_set1_epi64,
+    _mm512_shrdv_epi64,
+    _mm512_add_epi64,
+    _mm512_sub_epi64,
+    _mm512_cmple_epu64_mask,
+    u8,
+    range_u64,
+    unpack_u64
+);
 
 /// Half `half` of packed row `row`. There is no shift of bytes: words are shifted, and what crossed is cut off.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 fn row_u8(packed: Packed<'_>, row: usize, half: usize, mask: __m512i) -> __m512i {
     let (word, next, shift) = row_bits(row, usize::from(packed.width), 8);
-    let low = _mm512_srl_epi16(half_word(packed, word, half), _mm_cvtsi32_si128(shift as i32));
-    let high = _mm512_sll_epi16(half_word(packed, next, half), _mm_cvtsi32_si128(8 - shift as i32));
+    let low = _mm512_srl_epi16(
+        half_word(packed, word, half),
+        _mm_cvtsi32_si128(shift as i32),
+    );
+    let high = _mm512_sll_epi16(
+        half_word(packed, next, half),
+        _mm_cvtsi32_si128(8 - shift as i32),
+    );
     let from_low = _mm512_set1_epi8((0xFFu8 >> shift) as i8);
     // from_low ? low : high, bit by bit.
     let value = _mm512_ternarylogic_epi64::<0xCA>(from_low, low, high);
@@ -170,11 +205,12 @@ fn unpack(packed: Packed<'_>, out: &mut Lanes) {
 fn compare(relation: Relation, left: &Numbers, right: &Numbers, out: &mut Mask) {
     macro_rules! compare {
         ($op:ident) => {
-            for (word, (left, right)) in out
-                .0
-                .iter_mut()
-                .zip(left.as_chunks::<64>().0.iter().zip(right.as_chunks::<64>().0))
-            {
+            for (word, (left, right)) in out.0.iter_mut().zip(
+                left.as_chunks::<64>()
+                    .0
+                    .iter()
+                    .zip(right.as_chunks::<64>().0),
+            ) {
                 let mut bits = 0;
                 for i in 0..8 {
                     // SAFETY: eight values from `8 * i` of chunks of 64.
@@ -260,7 +296,10 @@ fn sum(values: &Numbers, mask: &Mask) -> i64 {
             sums[i % 4] = _mm512_mask_add_epi64(sums[i % 4], keep, sums[i % 4], eight);
         }
     }
-    let pairs = [_mm512_add_epi64(sums[0], sums[1]), _mm512_add_epi64(sums[2], sums[3])];
+    let pairs = [
+        _mm512_add_epi64(sums[0], sums[1]),
+        _mm512_add_epi64(sums[2], sums[3]),
+    ];
     _mm512_reduce_add_epi64(_mm512_add_epi64(pairs[0], pairs[1]))
 }
 

@@ -79,8 +79,14 @@ impl Symbols {
     /// # Panics
     /// If there are more than 255 symbols, or the lists differ in length.
     pub(in super::super) fn new(symbols: &[u64], lengths: &[u8]) -> Self {
-        assert!(symbols.len() == lengths.len() && symbols.len() < 256, "a code each");
-        let mut table = Self { symbols: [0; 256], lengths: [0; 256] };
+        assert!(
+            symbols.len() == lengths.len() && symbols.len() < 256,
+            "a code each"
+        );
+        let mut table = Self {
+            symbols: [0; 256],
+            lengths: [0; 256],
+        };
         table.symbols[..symbols.len()].copy_from_slice(symbols);
         for (to, from) in table.lengths.iter_mut().zip(lengths) {
             *to = (*from).min(8);
@@ -91,7 +97,10 @@ impl Symbols {
     /// The bytes of `code`'s symbol; empty for the escape and for codes without one.
     pub(in super::super) fn symbol(&self, code: u8) -> ([u8; 8], usize) {
         let code = usize::from(code);
-        (self.symbols[code].to_le_bytes(), usize::from(self.lengths[code]))
+        (
+            self.symbols[code].to_le_bytes(),
+            usize::from(self.lengths[code]),
+        )
     }
 
     /// Appends what `codes` stand for.
@@ -130,9 +139,13 @@ impl Symbols {
 pub(in super::super) fn utf8(offsets: Vec<i32>, bytes: Vec<u8>) -> Result<StringArray, ArrowError> {
     let sound = offsets.first() == Some(&0)
         && offsets.is_sorted()
-        && offsets.last().is_some_and(|&end| end as usize == bytes.len());
+        && offsets
+            .last()
+            .is_some_and(|&end| end as usize == bytes.len());
     if !sound {
-        return Err(ArrowError::InvalidArgumentError("offsets of texts".to_owned()));
+        return Err(ArrowError::InvalidArgumentError(
+            "offsets of texts".to_owned(),
+        ));
     }
     // SAFETY: checked just above. UTF-8: each text was decoded from a row of a chunk, and `Chunk::parse` has checked
     // that every row and every dictionary entry decodes to UTF-8.

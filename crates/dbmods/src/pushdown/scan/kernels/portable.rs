@@ -34,11 +34,7 @@ pub(super) fn row_start(row: usize) -> usize {
 pub(super) fn row_bits(row: usize, width: usize, lane_bits: usize) -> (usize, usize, usize) {
     let word = row * width / lane_bits;
     // The next word is not needed by the last one, and would lie past the end.
-    (
-        word,
-        (word + 1).min(width - 1),
-        row * width % lane_bits,
-    )
+    (word, (word + 1).min(width - 1), row * width % lane_bits)
 }
 
 /// Gathers booleans into bits.
@@ -71,8 +67,12 @@ macro_rules! lane_kernels {
             let mask = packed.max() as $lane;
             for row in 0..BITS {
                 let (word, next, shift) = row_bits(row, width, BITS);
-                let low = packed.bytes[word * 128..][..128].as_chunks::<{ BITS / 8 }>().0;
-                let high = packed.bytes[next * 128..][..128].as_chunks::<{ BITS / 8 }>().0;
+                let low = packed.bytes[word * 128..][..128]
+                    .as_chunks::<{ BITS / 8 }>()
+                    .0;
+                let high = packed.bytes[next * 128..][..128]
+                    .as_chunks::<{ BITS / 8 }>()
+                    .0;
                 let values = &mut out[row_start(row)..][..$lanes];
                 for ((value, low), high) in values.iter_mut().zip(low).zip(high) {
                     let low = $lane::from_le_bytes(*low) >> shift;
@@ -135,7 +135,9 @@ pub(super) fn widen(lanes: &Lanes, lane_bits: u8, min: i64, unit: i64, out: &mut
                 for (out, &value) in out.iter_mut().zip($values) {
                     *out = min.wrapping_add(value as i64);
                 }
-            } else if lane_bits < 64 && let Ok(unit) = u32::try_from(unit) {
+            } else if lane_bits < 64
+                && let Ok(unit) = u32::try_from(unit)
+            {
                 // A 32-bit by 32-bit product is one instruction, a 64-bit one three.
                 for (out, &value) in out.iter_mut().zip($values) {
                     let product = u64::from(value as u32) * u64::from(unit);
