@@ -13,6 +13,7 @@ mod cmd;
 mod exit;
 mod interrupt;
 mod output;
+mod report;
 
 use std::process::ExitCode;
 
