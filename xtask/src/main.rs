@@ -1,4 +1,67 @@
-//! Development commands of dpb, as Rust.
+//! Development commands of dpb, as Rust: `cargo xtask help`.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod bench;
+mod demo;
+mod fuzz;
+mod install;
+mod miri;
+mod setup;
+mod shell;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Development commands of dpb.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Find or fetch what is optional, and say what was done
+    Setup(setup::Options),
+    /// Set up, build, run the pushdown at scale factor 1 and write its report
+    Demo(demo::Args),
+    /// Every test there is, and what was skipped and why
+    Test(test::Args),
+    /// What a change must pass; the same as `test`
+    Ci,
+    /// Rules of the tree that the compiler does not know
+    Tidy,
+    /// Put `dpb` on the PATH
+    Install(install::Args),
+    /// Run the criterion benches
+    Bench(bench::Args),
+    /// Run core's tests under Miri
+    Miri,
+    /// Run the fuzz targets
+    Fuzz(fuzz::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Setup(args) => setup::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Ci => test::run(&test::Args::default()),
+        Command::Tidy => tidy::run(),
+        Command::Install(args) => install::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Miri => miri::run(),
+        Command::Fuzz(args) => fuzz::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,27 @@
-//! dpb accel.
+//! Devices behind the seam: DOCA engines, DPDK devices, RDMA peers.
+//!
+//! Nothing is here yet. This page says what will be, so that it has one place to go.
+//!
+//! Each is a [`Backend`](dpb_core::Backend) in a folder of three files: `mod.rs` implements the seam and is safe, `raw.rs` holds
+//! handles and all `unsafe`, `sys.rs` the declarations, written by hand. No SDK is needed to build, to document or to test;
+//! libraries are found at run time, and one that is missing is an [`Unsupported`](dpb_core::Unsupported) with the remedy.
+//!
+//! | | `doca` | `dpdk` | `rdma` |
+//! |---|---|---|---|
+//! | what it reaches | DEFLATE, SHA, AES-GCM, erasure-coding and DMA engines of BlueField | cryptodev, compressdev, dmadev, ethdev; software devices too | a peer's memory, through verbs |
+//! | how it is found | dlopen `libdoca_*.so`; all of one release | a shim built against the installed headers, because DPDK's hot path is inline C | dlopen `libibverbs.so.1`; the data path calls through `ibv_context` |
+//! | two families | jobs (up to 2.2) and tasks (from 2.5); the presence of `doca_workq_create` tells | one initialisation per process, hence one process per test | |
+//! | [`Backend::alloc`](dpb_core::Backend::alloc) | `doca_mmap` and a buffer inventory | mempool | `ibv_reg_mr` |
+//! | [`Operator`](dpb_core::Operator) | task type and configuration | session, transform | remote region |
+//! | [`Queue`](dpb_core::Queue) | progress engine, context, tasks | queue pair | queue pair and completion queue |
+//! | `submit` | `doca_task_submit`, each | `enqueue_burst` | `ibv_post_send`, chained |
+//! | `poll` | `doca_pe_progress` | `dequeue_burst` | `ibv_poll_cq` |
+//!
+//! What all three must keep:
+//!
+//! * A capability query decides, not a table of device models: BlueField-2 compresses and hashes, BlueField-3 does neither.
+//! * A buffer of another [`domain`](dpb_core::Buf::domain) ends its job in
+//!   [`JobError::ForeignBuffer`](dpb_core::JobError::ForeignBuffer); a copy that is needed is a backend of its own, with its cost in its own row.
+//! * Dropping a queue drains it. If a device does not answer, its buffers are leaked, and that is said: giving them back
+//!   while the device may still write would be unsound.
+//! * A stand-in library written for tests gives `emulated` figures that enter no table of results.

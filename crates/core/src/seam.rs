@@ -173,6 +173,29 @@ pub trait Kernel: Send + Sync + 'static {
     ) -> Result<(), JobError>;
 }
 
+/// So that a choice made at run time can be wrapped like one made at compile time.
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        (**self).clock()
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        (**self).alloc(len)
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        (**self).limits(spec)
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        (**self).prepare(spec)
+    }
+}
+
 impl OutputShape {
     /// Bytes per slot in a `dst` of `dst_bytes` shared by `items` items.
     pub fn slot(self, dst_bytes: usize, items: usize) -> usize {

@@ -10,6 +10,7 @@ pub mod cache;
 pub mod chunk;
 pub mod client;
 pub mod date;
+pub mod differential;
 pub mod digest;
 pub mod encode;
 pub mod eval;

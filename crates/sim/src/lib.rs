@@ -1,1 +1,15 @@
-//! dpb sim.
+//! Devices that do not exist: models on virtual time, and faults on purpose.
+//!
+//! Both wrap any other backend and speak the seam themselves, so whatever runs on a device runs on them:
+//!
+//! * [`Modelled`]: results from the backend inside, time from a [`Model`]. Its figures are `simulated`.
+//! * [`Faulty`]: the backend inside, but some jobs end in an error, come late or out of order, as [`Faults`] says.
+//!
+//! Results are always real; only time and faults are made up. Both are deterministic: the same calls in the same order
+//! give the same times and faults (over a synchronous backend; a pool inside adds its own order).
+
+pub mod faulty;
+pub mod modelled;
+
+pub use faulty::{Faults, Faulty, Injected};
+pub use modelled::{Model, Modelled};

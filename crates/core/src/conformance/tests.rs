@@ -21,6 +21,7 @@ fn inline_conforms() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "three workers do all that one does, and Miri is slow")]
 fn one_worker_conforms() {
     check(&Sample::new(workers(1)), SPECS, &oracle).unwrap_or_else(|f| panic!("{f}"));
 }
@@ -231,6 +232,10 @@ fn every_bug_is_caught() {
         (Bug::LimitsDisagree, "`limits` refuses"),
     ];
     for (bug, expected) in bugs {
+        // Miri would report that very leak.
+        if cfg!(miri) && matches!(bug, Bug::BufferLeaked) {
+            continue;
+        }
         let sample = Sample::new(None);
         let failure = check(&Buggy { sample, bug }, &[OpSpec::Crc32c], &oracle)
             .expect_err(&format!("{bug:?} passed"));

@@ -321,7 +321,9 @@ impl ReadyRing {
     }
 
     fn pop(&self) -> Option<u32> {
-        let mut head = self.head.0.load(Ordering::Relaxed);
+        // Whoever moved `head` here had seen a `tail` beyond it. Acquiring `head` makes that tail the oldest that can be
+        // read below; with a relaxed load an older one would look like a full ring.
+        let mut head = self.head.0.load(Ordering::Acquire);
         loop {
             if head == self.tail.0.load(Ordering::Acquire) {
                 return None;
@@ -333,7 +335,7 @@ impl ReadyRing {
                 head,
                 head + 1,
                 Ordering::AcqRel,
-                Ordering::Relaxed,
+                Ordering::Acquire,
             ) {
                 Ok(_) => return Some(index),
                 Err(now) => head = now,

@@ -205,3 +205,127 @@ impl Drop for Loading<'_> {
         self.cache.loaded.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use dpb_core::Buf;
+
+    use super::*;
+    use crate::pushdown::encode::{Values, encode};
+
+    fn key(group: u32) -> Key {
+        let file = FileId {
+            device: 1,
+            inode: 2,
+            changed_ns: 3,
+            crc32c: 4,
+        };
+        Key {
+            file,
+            group,
+            column: 0,
+        }
+    }
+
+    /// All of the same length.
+    fn chunk(group: u32) -> Chunk {
+        let encoded = encode(0, group, &Values::Numbers((0..1024).collect()));
+        let mut bytes = Buf::zeroed(encoded.bytes.len()).unwrap();
+        bytes.copy_from_slice(&encoded.bytes);
+        Chunk::parse(bytes).unwrap()
+    }
+
+    fn load(cache: &Cache, group: u32) -> Arc<Chunk> {
+        let Ok(found) = cache.load(key(group), || Ok::<_, Infallible>(chunk(group)));
+        assert_eq!(found.group(), group as usize);
+        found
+    }
+
+    #[test]
+    fn the_bound_holds_and_chunks_in_use_stay() {
+        let len = chunk(0).bytes().len() as u64;
+        let cache = Cache::new(4 * len + len / 2);
+        let pinned = load(&cache, 0);
+        for round in 0..40 {
+            for group in 1..12 {
+                load(&cache, group);
+                assert!(
+                    cache.stats().bytes_held <= cache.bytes_max(),
+                    "round {round}"
+                );
+            }
+        }
+        let before = cache.stats();
+        assert!(
+            Arc::ptr_eq(&pinned, &load(&cache, 0)),
+            "a chunk in use is not evicted"
+        );
+        assert_eq!(cache.stats().hits, before.hits + 1);
+        assert!(
+            before.hits > 0,
+            "a scan larger than the cache finds some of it"
+        );
+        assert_eq!(before.bytes_read, before.misses * len);
+    }
+
+    #[test]
+    fn new_chunks_replace_those_that_nobody_asks_for() {
+        let len = chunk(0).bytes().len() as u64;
+        let cache = Cache::new(4 * len);
+        (0..4).for_each(|group| drop(load(&cache, group)));
+        for _ in 0..64 {
+            (10..14).for_each(|group| drop(load(&cache, group)));
+        }
+        let before = cache.stats().hits;
+        (10..14).for_each(|group| drop(load(&cache, group)));
+        assert_eq!(cache.stats().hits, before + 4);
+    }
+
+    #[test]
+    fn a_cache_of_nothing_still_gives_chunks() {
+        let cache = Cache::new(0);
+        load(&cache, 1);
+        load(&cache, 1);
+        assert_eq!(
+            (
+                cache.stats().hits,
+                cache.stats().misses,
+                cache.stats().bytes_held
+            ),
+            (0, 2, 0)
+        );
+    }
+
+    #[test]
+    fn many_threads_read_a_chunk_once() {
+        let cache = Cache::new(1 << 20);
+        let (reads, barrier) = (AtomicUsize::new(0), Barrier::new(8));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    for group in 0..20 {
+                        let read = || {
+                            reads.fetch_add(1, Ordering::Relaxed);
+                            Ok::<_, Infallible>(chunk(group))
+                        };
+                        let Ok(found) = cache.load(key(group), read);
+                        assert_eq!(found.group(), group as usize);
+                    }
+                });
+            }
+        });
+        assert_eq!(reads.into_inner(), 20);
+    }
+
+    #[test]
+    fn a_failed_read_is_tried_again() {
+        let cache = Cache::new(1 << 20);
+        assert_eq!(cache.load(key(1), || Err("no")).unwrap_err(), "no");
+        load(&cache, 1);
+    }
+}

@@ -47,7 +47,7 @@ use std::ops::Range;
 
 use dpb_core::Buf;
 
-use super::encode::EncodedChunk;
+use super::encode::{EncodedChunk, Values};
 use super::pack;
 
 /// Rows of a full block.
@@ -302,6 +302,22 @@ impl Chunk {
         }
     }
 
+    /// Appends all values to a list of the column's kind.
+    ///
+    /// # Panics
+    /// If the list is of the other kind.
+    pub fn decode(&self, out: &mut Values) {
+        for block in 0..self.blocks.len() {
+            match out {
+                Values::Numbers(values) => {
+                    assert_eq!(self.encoding, Encoding::Numbers, "chunk of numbers");
+                    self.decode_numbers(block, values);
+                }
+                Values::Texts(texts) => self.decode_texts(block, |row| texts.push(row)),
+            }
+        }
+    }
+
     /// Checks payloads of packed values. `count`: of a dictionary's entries.
     fn check_numbers(&self, count: Option<usize>) -> Result<(), ChunkError> {
         let first = self.blocks[0].min;
@@ -321,13 +337,10 @@ impl Chunk {
             if count.is_some_and(|count| meta.min < 0 || meta.max as u64 >= count as u64) {
                 return fail("it points outside the dictionary");
             }
-            let mut packed = [0u64; BLOCK_ROWS];
-            pack::unpack(meta.lane_bits, meta.width, self.payload(i), &mut packed);
-            let (rows, padding) = packed.split_at(meta.rows as usize);
-            if rows.iter().min() != Some(&0)
-                || rows.iter().max() != Some(&(span / unit))
-                || padding.iter().any(|&value| value != 0)
-            {
+            let rows = meta.rows as usize;
+            let (min, max, padding) =
+                pack::bounds(meta.lane_bits, meta.width, self.payload(i), rows);
+            if (min, max, padding) != (0, span / unit, 0) {
                 return fail("its values are not those that its smallest and largest value say");
             }
         }
@@ -340,7 +353,7 @@ impl Chunk {
             .symbols
             .iter()
             .all(|symbol| symbol & 0x8080_8080_8080_8080 == 0);
-        let mut bytes = Vec::new();
+        let (mut bytes, mut offsets) = (Vec::new(), Vec::with_capacity(BLOCK_ROWS + 1));
         for (i, meta) in self.blocks.iter().enumerate() {
             let fail = |what: &str| Err(ChunkError::new(Part::Block(i as u32), what));
             let payload = self.payload(i);
@@ -352,15 +365,14 @@ impl Chunk {
                 return fail("it is too short for its offsets");
             }
             let text = TextBlock::new(meta, payload);
-            if text.offset(0) != 0
-                || text.offset(rows) != text.codes.len()
-                || (0..rows).any(|row| text.offset(row) > text.offset(row + 1))
-            {
+            offsets.clear();
+            offsets.extend((0..=rows).map(|row| text.offset(row)));
+            if offsets[0] != 0 || offsets[rows] != text.codes.len() || !offsets.is_sorted() {
                 return fail("its offsets are not in order");
             }
             let (mut sum, mut longest) = (0u64, 0u64);
-            for row in 0..rows {
-                let codes = text.row(row);
+            for bounds in offsets.windows(2) {
+                let codes = &text.codes[bounds[0]..bounds[1]];
                 let Some((len, plain)) = symbols.measure(codes) else {
                     return fail("a code has no symbol");
                 };
@@ -761,6 +773,30 @@ fn checksum(bytes: &[u8], directory_end: usize, side: &Range<usize>) -> u32 {
     digest.finalize() as u32
 }
 
+/// Puts the right checksums into a chunk that is whole but for them. Of bytes that are no chunk it seals what lies inside
+/// them, so that tests and fuzzers can forge.
+pub fn seal(bytes: &mut [u8]) {
+    let len = bytes.len();
+    if len < HEADER_BYTES {
+        return;
+    }
+    let blocks = (u32_at(bytes, 16) as usize).min((len - HEADER_BYTES) / META_BYTES);
+    let directory_end = HEADER_BYTES + META_BYTES * blocks;
+    for at in (HEADER_BYTES..directory_end).step_by(META_BYTES) {
+        let payload = BlockMeta::from_bytes(&bytes[at..at + META_BYTES]).range();
+        if let Some(payload) = bytes.get(payload) {
+            let crc = crc_fast::crc32_iscsi(payload);
+            bytes[at + 24..at + 28].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+    let start = u32_at(bytes, 20) as usize;
+    let side = start..start + u32_at(bytes, 24) as usize;
+    if side.end <= len {
+        let crc = checksum(bytes, directory_end, &side);
+        bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
 /// Puts a chunk together; the other way round than [`Chunk::parse`].
 pub(crate) struct Assembly<'a> {
     pub(crate) column: u16,
@@ -796,7 +832,6 @@ impl Assembly<'_> {
             bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
             meta.offset = bytes.len() as u32;
             meta.len = len as u32;
-            meta.crc32c = crc_fast::crc32_iscsi(payload);
             bytes.extend_from_slice(payload);
         }
         bytes.resize(bytes.len().next_multiple_of(ALIGN) + TAIL_BYTES, 0);
@@ -816,8 +851,7 @@ impl Assembly<'_> {
         put(32, &self.unit.to_le_bytes());
         let len = bytes.len() as u32;
         bytes[28..32].copy_from_slice(&len.to_le_bytes());
-        let crc = checksum(&bytes, directory_end, &side);
-        bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut bytes);
         let (min, max) = zone(self.encoding, &self.blocks);
         EncodedChunk {
             bytes,
@@ -888,3 +922,6 @@ impl fmt::Debug for Chunk {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 
 use super::chunk::{Assembly, BLOCK_ROWS, BlockMeta, Encoding, GROUP_ROWS};
+use super::schema::{Column, ColumnType, Schema};
 use super::{pack, text};
 
 /// A dictionary has at most this many strings.
 pub const DICTIONARY_MAX: usize = 4096;
 
 /// The values of one column of one row group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
     /// All types but text, as a segment stores them: unscaled decimals, days since 1970-01-01.
     Numbers(Vec<i64>),
@@ -21,7 +22,7 @@ pub enum Values {
 }
 
 /// Strings, one after another.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts {
     bytes: String,
     ends: Vec<u32>,
@@ -89,6 +90,23 @@ impl Values {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Forgets all values, keeps the memory.
+    pub fn clear(&mut self) {
+        match self {
+            Self::Numbers(values) => values.clear(),
+            Self::Texts(texts) => texts.clear(),
+        }
+    }
+}
+
+/// An empty list of values for each column of a schema.
+pub fn empty(schema: &Schema) -> Vec<Values> {
+    let empty = |column: &Column| match column.ty {
+        ColumnType::Text => Values::Texts(Texts::default()),
+        _ => Values::Numbers(Vec::new()),
+    };
+    schema.columns.iter().map(empty).collect()
 }
 
 /// A chunk ready to be written.

@@ -6,6 +6,13 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal64Type, Decimal128Type, Float64Type, Int32Type, Int64Type,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+
 use super::query::{
     Aggregate, AggregateFunction, ArithmeticOp, DIGITS_MAX, Literal, Output, Predicate, Query,
     Scalar,
@@ -236,6 +243,38 @@ pub fn run<R: AsRef<[Literal]>>(
     }
 }
 
+/// A batch's rows as plain values; `None` if a column is none that a scan returns.
+pub fn rows(batch: &RecordBatch) -> Option<Vec<Vec<Literal>>> {
+    let mut rows = vec![Vec::with_capacity(batch.num_columns()); batch.num_rows()];
+    for column in batch.columns() {
+        for (i, row) in rows.iter_mut().enumerate() {
+            row.push(cell(column, i)?);
+        }
+    }
+    Some(rows)
+}
+
+fn cell(column: &ArrayRef, row: usize) -> Option<Literal> {
+    if column.is_null(row) {
+        return Some(Literal::Null);
+    }
+    let exact = |unscaled, scale: i8| Literal::Number { unscaled, scale: scale as u8 };
+    Some(match column.data_type() {
+        DataType::Int32 => exact(column.as_primitive::<Int32Type>().value(row).into(), 0),
+        DataType::Int64 => exact(column.as_primitive::<Int64Type>().value(row).into(), 0),
+        DataType::Decimal64(_, scale) => {
+            exact(column.as_primitive::<Decimal64Type>().value(row).into(), *scale)
+        }
+        DataType::Decimal128(_, scale) => {
+            exact(column.as_primitive::<Decimal128Type>().value(row), *scale)
+        }
+        DataType::Date32 => Literal::Date(column.as_primitive::<Date32Type>().value(row)),
+        DataType::Utf8 => Literal::Text(column.as_string::<i32>().value(row).to_owned()),
+        DataType::Float64 => Literal::Double(column.as_primitive::<Float64Type>().value(row)),
+        _ => return None,
+    })
+}
+
 fn fold_logic(
     parts: &[Predicate],
     row: &[Literal],
@@ -403,9 +442,9 @@ fn function(function: &AggregateFunction, rows: &[&[Literal]]) -> Result<Literal
     }
 }
 
-/// The DOUBLE that DuckDB's `avg` gives: the exact sum's digits, divided by count times the power of ten.
+/// The DOUBLE that DuckDB's `avg` gives: the exact sum as a DOUBLE, divided by how many.
 pub fn average(sum: i128, scale: u8, count: u64) -> f64 {
-    sum as f64 / (count as f64 * 10f64.powi(i32::from(scale)))
+    number_to_double(sum, scale) / count as f64
 }
 
 #[cfg(test)]

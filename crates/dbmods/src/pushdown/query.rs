@@ -10,6 +10,8 @@ mod depth;
 
 use serde::{Deserialize, Serialize};
 
+use super::schema::ColumnType;
+
 pub use check::{
     DEPTH_MAX, DIGITS_MAX, GROUP_BY_MAX, NODES_MAX, OUTPUTS_MAX, QueryError, ScalarType,
     TEXT_BYTES_MAX,
@@ -87,6 +89,19 @@ pub enum Literal {
     Date(i32),
     /// Text.
     Text(String),
+}
+
+impl Literal {
+    /// A value of a column other than text, from the form in which a segment stores it.
+    pub fn of_stored(stored: i64, ty: ColumnType) -> Self {
+        match ty {
+            ColumnType::Date => Self::Date(stored as i32),
+            ColumnType::Decimal { scale, .. } => Self::Number { unscaled: stored.into(), scale },
+            ColumnType::Integer | ColumnType::BigInt | ColumnType::Text => {
+                Self::Number { unscaled: stored.into(), scale: 0 }
+            }
+        }
+    }
 }
 
 /// An expression over one row that gives a value. Constant sub-expressions are folded by the parser.

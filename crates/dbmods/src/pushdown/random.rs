@@ -5,6 +5,8 @@
 //! where a value does not fit it. So each expression carries DuckDB's type for it and an interval that its values lie
 //! in, and is kept only if the interval fits the type.
 
+mod samples;
+
 use super::query::{
     Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DIGITS_MAX, Literal,
     Predicate, Scalar,

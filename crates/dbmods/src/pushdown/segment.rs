@@ -538,3 +538,6 @@ impl std::error::Error for SegmentError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

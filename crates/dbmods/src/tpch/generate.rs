@@ -96,7 +96,7 @@ enum Ended {
 impl Job<'_> {
     fn work(&self, progress: RowsWritten<'_>) {
         let _watch = Watch(self);
-        let mut columns = rows::columns(&schema(self.table).expect("a table of TPC-H"));
+        let mut columns = encode::empty(&schema(self.table).expect("a table of TPC-H"));
         while let Some(cut) = self.take() {
             rows::fill(
                 self.table,
@@ -166,3 +166,6 @@ impl Drop for Watch<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,6 @@ use tpchgen::random::RandomBoundedInt;
 
 use crate::pushdown::chunk::GROUP_ROWS;
 use crate::pushdown::encode::{Texts, Values};
-use crate::pushdown::schema::{ColumnType, Schema};
 
 /// What dpb's manifest says of the generator; its rows are those of this version.
 pub const GENERATOR: &str = "tpchgen 4.0.0";
@@ -167,19 +166,6 @@ fn steps(table: &str) -> Steps {
     }
 }
 
-/// Empty columns of a schema.
-pub(super) fn columns(schema: &Schema) -> Vec<Values> {
-    let empty = |ty| match ty {
-        ColumnType::Text => Values::Texts(Texts::default()),
-        _ => Values::Numbers(Vec::new()),
-    };
-    schema
-        .columns
-        .iter()
-        .map(|column| empty(column.ty))
-        .collect()
-}
-
 /// Puts the rows of a row group into `columns`, which lose what they had.
 pub(super) fn fill(
     table: &str,
@@ -188,12 +174,7 @@ pub(super) fn fill(
     cut: Cut,
     columns: &mut [Values],
 ) {
-    for column in columns.iter_mut() {
-        match column {
-            Values::Numbers(values) => values.clear(),
-            Values::Texts(texts) => texts.clear(),
-        }
-    }
+    columns.iter_mut().for_each(Values::clear);
     let (mut part, mut skip) = (cut.part, cut.skip);
     while columns[0].len() < cut.rows {
         let take = cut.rows - columns[0].len();

@@ -138,7 +138,8 @@ pub fn set_dir(data_dir: &Path, scale_factor: f64) -> PathBuf {
     data_dir.join("tpch").join(format!("sf{scale_factor}"))
 }
 
-/// Finds these tables under `data_dir`, and makes those that are not there with so many threads.
+/// Finds these tables under `data_dir`, and makes those that are not there with so many threads, or one a CPU if those are
+/// fewer.
 ///
 /// # Errors
 /// [`DataError`]; nothing half made is left or found later.
@@ -159,13 +160,14 @@ pub fn ensure(
         let path = path.to_owned();
         move |source| DataError::Write { path, source }
     };
+    check_space(&dir, scale_factor, &manifest.missing(&dir, tables))?;
     fs::create_dir_all(&dir).map_err(write(&dir))?;
     let _lock = lock(&dir, progress)?;
     remove_leftovers(&dir).map_err(write(&dir))?;
     // Another process may have made them meanwhile.
     manifest = Manifest::read(&dir, scale_factor);
     let missing = manifest.missing(&dir, tables);
-    check_space(&dir, scale_factor, &missing)?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     for table in missing {
         let started = Instant::now();
         let file = format!("{table}.dpbseg");
@@ -180,7 +182,13 @@ pub fn ensure(
         if report(0).is_break() {
             return Err(DataError::Interrupted);
         }
-        let made = generate::generate(table, scale_factor, &dir.join(&file), threads, &report)?;
+        let made = generate::generate(
+            table,
+            scale_factor,
+            &dir.join(&file),
+            threads.min(cpus),
+            &report,
+        )?;
         let entry = Table {
             name: table.to_owned(),
             file,
@@ -389,12 +397,12 @@ fn check(scale_factor: f64, tables: &[&str], threads: usize) -> Result<(), DataE
 /// Bytes and rows of a table at scale factor 1, measured; small tables are allowed for by a constant.
 fn size_at_1(table: &str) -> (f64, f64) {
     match table {
-        "supplier" => (0.8e6, 10e3),
-        "customer" => (13e6, 150e3),
-        "part" => (8e6, 200e3),
-        "partsupp" => (43e6, 800e3),
-        "orders" => (48e6, 1.5e6),
-        "lineitem" => (160e6, 6.001e6),
+        "supplier" => (0.7e6, 10e3),
+        "customer" => (11e6, 150e3),
+        "part" => (6e6, 200e3),
+        "partsupp" => (37e6, 800e3),
+        "orders" => (44e6, 1.5e6),
+        "lineitem" => (172e6, 6.001e6),
         _ => (0.0, 0.0),
     }
 }
@@ -407,16 +415,23 @@ fn rows_expected(table: &str, scale_factor: f64) -> u64 {
     }
 }
 
+/// Bytes that tables take, about, and a little more.
+fn bytes_needed(scale_factor: f64, tables: &[&str]) -> u64 {
+    let bytes = |table: &&str| 1e5 + size_at_1(table).0 * scale_factor * 1.05;
+    tables.iter().map(bytes).sum::<f64>() as u64
+}
+
 /// Refuses what the disk cannot hold.
 fn check_space(dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<(), DataError> {
-    let needed = tables
-        .iter()
-        .map(|table| 1e5 + size_at_1(table).0 * scale_factor * 1.1)
-        .sum::<f64>() as u64;
-    let space = rustix::fs::statvfs(dir).map_err(|error| DataError::Write {
+    let there = dir
+        .ancestors()
+        .find(|ancestor| ancestor.exists())
+        .unwrap_or(Path::new("."));
+    let space = rustix::fs::statvfs(there).map_err(|error| DataError::Write {
         path: dir.to_owned(),
         source: error.into(),
     })?;
+    let needed = bytes_needed(scale_factor, tables);
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     if needed > free {
         return Err(DataError::Space {
@@ -526,3 +541,6 @@ fn bytes(bytes: u64) -> String {
         _ => format!("{:.0} GB", bytes as f64 / 1e9),
     }
 }
+
+#[cfg(test)]
+mod tests;

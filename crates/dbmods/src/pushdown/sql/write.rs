@@ -178,7 +178,13 @@ impl Writer<'_> {
             }
             AggregateFunction::Min(of) => ("min", self.expression_scale(of)),
             AggregateFunction::Max(of) => ("max", self.expression_scale(of)),
-            AggregateFunction::Avg(_) => ("avg", None),
+            // What DuckDB 2 makes of avg itself; versions before it round an avg differently.
+            AggregateFunction::Avg(of) => {
+                self.sql.push_str("CAST(sum(");
+                self.scalar(of);
+                self.sql.push_str(") AS DOUBLE) / count(*)");
+                return;
+            }
         };
         self.sql.push_str(if cast.is_some() { "CAST(" } else { "" });
         self.push(format_args!("{name}("));

@@ -1,0 +1,240 @@
+//! Any backend, with faults: errors, delays, another order. Never a job lost, never one twice.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dpb_core::{
+    Backend, Buf, Clock, Completion, Job, JobError, Limits, OpSpec, Operator, OutputShape, Queue,
+    SetupError, Unsupported,
+};
+
+/// Which faults, and how often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The same seed and the same calls give the same faults.
+    pub seed: u64,
+    /// Jobs in a million that are not carried out and end in [`Faults::ERROR`].
+    pub errors_ppm: u32,
+    /// Each completion is kept back for up to this many polls.
+    pub delay_polls_max: u32,
+    /// Whether completions come home in random order.
+    pub reorder: bool,
+}
+
+/// A backend with faults.
+#[derive(Debug)]
+pub struct Faulty<B> {
+    inner: B,
+    name: String,
+    faults: Arc<Faults>,
+    injected: Arc<Injected>,
+    /// Queues opened: each draws its own faults.
+    queues: Arc<AtomicU64>,
+}
+
+/// Faults injected so far, over all queues of one backend.
+#[derive(Debug, Default)]
+pub struct Injected {
+    errors: AtomicU64,
+    delays: AtomicU64,
+    swaps: AtomicU64,
+}
+
+impl Faults {
+    /// What a job that is not carried out ends in.
+    pub const ERROR: JobError = JobError::Device(-5);
+}
+
+impl Injected {
+    /// Jobs that ended in [`Faults::ERROR`].
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    /// Completions that were kept back for at least one poll.
+    pub fn delays(&self) -> u64 {
+        self.delays.load(Ordering::Relaxed)
+    }
+
+    /// Completions that came home before an earlier one that was also ready.
+    pub fn swaps(&self) -> u64 {
+        self.swaps.load(Ordering::Relaxed)
+    }
+}
+
+impl<B: Backend> Faulty<B> {
+    /// Named `faulty(INNER)`.
+    pub fn new(faults: Faults, inner: B) -> Self {
+        Self {
+            name: format!("faulty({})", inner.name()),
+            inner,
+            faults: Arc::new(faults),
+            injected: Arc::default(),
+            queues: Arc::default(),
+        }
+    }
+
+    /// What has been injected so far.
+    pub fn injected(&self) -> &Injected {
+        &self.injected
+    }
+}
+
+impl<B: Backend> Backend for Faulty<B> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        self.inner.clock()
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        self.inner.alloc(len)
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        Ok(Limits {
+            synchronous: false,
+            ..self.inner.limits(spec)?
+        })
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        Ok(Arc::new(FaultyOperator {
+            inner: self.inner.prepare(spec)?,
+            faults: self.faults.clone(),
+            injected: self.injected.clone(),
+            queues: self.queues.clone(),
+        }))
+    }
+}
+
+struct FaultyOperator {
+    inner: Arc<dyn Operator>,
+    faults: Arc<Faults>,
+    injected: Arc<Injected>,
+    queues: Arc<AtomicU64>,
+}
+
+impl Operator for FaultyOperator {
+    fn spec(&self) -> &OpSpec {
+        self.inner.spec()
+    }
+
+    fn shape(&self) -> OutputShape {
+        self.inner.shape()
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.inner.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        let deep = depth.get() as usize;
+        let inner = self.inner.clone().open(depth)?;
+        let number = self.queues.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(FaultyQueue {
+            inner,
+            to_inner: VecDeque::with_capacity(deep),
+            from_inner: Vec::with_capacity(deep),
+            held: Vec::with_capacity(deep),
+            random: Random(self.faults.seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93)),
+            depth: deep,
+            in_flight: 0,
+            operator: self,
+        }))
+    }
+}
+
+struct FaultyQueue {
+    operator: Arc<FaultyOperator>,
+    inner: Box<dyn Queue>,
+    to_inner: VecDeque<Job>,
+    from_inner: Vec<Completion>,
+    /// Finished, and the polls that each is still kept back for.
+    held: Vec<(u32, Completion)>,
+    random: Random,
+    depth: usize,
+    in_flight: usize,
+}
+
+impl Queue for FaultyQueue {
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        let taken = ready.len().min(self.depth - self.in_flight);
+        for job in ready.drain(..taken) {
+            if self.random.below(1_000_000) < u64::from(self.operator.faults.errors_ppm) {
+                self.operator
+                    .injected
+                    .errors
+                    .fetch_add(1, Ordering::Relaxed);
+                let result = Err(Faults::ERROR);
+                self.from_inner.push(Completion { job, result });
+            } else {
+                self.to_inner.push_back(job);
+            }
+        }
+        self.in_flight += taken;
+        self.inner.submit(&mut self.to_inner);
+        taken
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        self.inner.submit(&mut self.to_inner);
+        self.inner.poll(&mut self.from_inner);
+        let FaultyOperator {
+            faults, injected, ..
+        } = &*self.operator;
+        for completion in self.from_inner.drain(..) {
+            let polls = self.random.below(u64::from(faults.delay_polls_max) + 1) as u32;
+            injected
+                .delays
+                .fetch_add(u64::from(polls > 0), Ordering::Relaxed);
+            self.held.push((polls, completion));
+        }
+        let before = done.len();
+        let from = |held: &[(u32, Completion)]| held.iter().position(|(polls, _)| *polls == 0);
+        while let Some(first) = from(&self.held) {
+            let due = self.held.iter().filter(|(polls, _)| *polls == 0).count();
+            let chosen = if faults.reorder {
+                self.random.below(due as u64) as usize
+            } else {
+                0
+            };
+            injected
+                .swaps
+                .fetch_add(u64::from(chosen > 0), Ordering::Relaxed);
+            let mut places = (first..self.held.len()).filter(|&i| self.held[i].0 == 0);
+            let place = places.nth(chosen).expect("fewer than are due");
+            done.push(self.held.remove(place).1);
+        }
+        for (polls, _) in &mut self.held {
+            *polls -= 1;
+        }
+        self.in_flight -= done.len() - before;
+        done.len() - before
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    /// Below `bound`, which is not zero; the bias for bounds far below 2^64 does not matter here.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+#[cfg(test)]
+mod tests;

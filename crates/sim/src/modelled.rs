@@ -1,0 +1,366 @@
+//! An engine on virtual time: real results, modelled durations.
+//!
+//! The engine has lanes that serve jobs first come, first served. A job taken at `now` is due at
+//! `max(now, first free lane) + cost`; `poll` moves the virtual clock to the next job that is due. All queues of one backend
+//! share lanes and clock, as they would share a device.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dpb_core::{
+    Backend, Batch, Buf, Clock, Completion, Items, Job, JobError, Limits, OpSpec, Operator,
+    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
+};
+
+/// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// How many jobs are served at a time.
+    pub lanes: NonZeroU32,
+    /// For each job.
+    pub job_ns: u64,
+    /// For each item of a job.
+    pub item_ns: u64,
+    /// For each byte of a job's items, in picoseconds; a job's total is rounded up to a nanosecond.
+    pub byte_ps: u64,
+    /// Host time for each `submit` that takes a job: descriptors, fence, doorbell.
+    pub doorbell_ns: u64,
+    /// Host time for a `poll` that finds nothing; the clock moves by this much, but not beyond the next job due. Zero
+    /// skips to the next job due, which is quick and right for a closed loop. An open loop, whose jobs arrive while others
+    /// are in flight, needs more than zero.
+    pub poll_ns: u64,
+    /// Most jobs that one queue may hold.
+    pub depth_max: NonZeroU32,
+    /// Longest input that one job may carry.
+    pub input_bytes_max: usize,
+}
+
+/// A modelled engine that computes with the backend `B`.
+#[derive(Debug)]
+pub struct Modelled<B> {
+    inner: B,
+    name: String,
+    model: Model,
+    engine: Arc<Engine>,
+}
+
+/// What all queues of one backend share.
+#[derive(Debug)]
+struct Engine {
+    clock: VirtualClock,
+    /// When each lane is free, in nanoseconds; the earliest on top.
+    lanes: Mutex<BinaryHeap<Reverse<u64>>>,
+}
+
+impl Default for Model {
+    /// Four lanes, two microseconds a job, ten gigabytes a second a lane: of the size of today's engines, no one of them.
+    fn default() -> Self {
+        Self {
+            lanes: const { NonZeroU32::new(4).unwrap() },
+            job_ns: 2000,
+            item_ns: 0,
+            byte_ps: 100,
+            doorbell_ns: 100,
+            poll_ns: 0,
+            depth_max: const { NonZeroU32::new(1024).unwrap() },
+            input_bytes_max: 1 << 30,
+        }
+    }
+}
+
+impl Model {
+    /// How long a lane is busy with `job`, in nanoseconds. Items that do not lie inside their input cost nothing: the
+    /// job is refused before they are looked at.
+    pub fn cost_ns(&self, job: &Job) -> u64 {
+        let (items, bytes) = match Batch::new(&job.src, &job.items) {
+            Ok(batch) => (batch.len() as u64, bytes_of(&job.items, job.src.len())),
+            Err(_) => (0, 0),
+        };
+        self.job_ns
+            .saturating_add(items.saturating_mul(self.item_ns))
+            .saturating_add(bytes.saturating_mul(self.byte_ps).div_ceil(1000))
+    }
+}
+
+/// Bytes of all items, which lie inside a source of `src_bytes`.
+fn bytes_of(items: &Items, src_bytes: usize) -> u64 {
+    match items {
+        Items::One => src_bytes as u64,
+        Items::Fixed { len, count } => u64::from(*len) * u64::from(*count),
+        Items::Offsets(offsets) => match (offsets.first(), offsets.last()) {
+            (Some(first), Some(last)) => u64::from(last - first),
+            _ => 0,
+        },
+    }
+}
+
+/// All parameters by name, as [`FromStr`] reads them; part of the backend's name.
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            lanes,
+            job_ns,
+            item_ns,
+            byte_ps,
+            doorbell_ns,
+            poll_ns,
+            depth_max,
+            input_bytes_max,
+        } = self;
+        write!(
+            f,
+            "lanes={lanes},job_ns={job_ns},item_ns={item_ns},byte_ps={byte_ps},doorbell_ns={doorbell_ns},\
+             poll_ns={poll_ns},depth_max={depth_max},input_bytes_max={input_bytes_max}"
+        )
+    }
+}
+
+/// `name=value` pairs with commas between, each a field of [`Model`]; what is not named is as in [`Model::default`].
+impl FromStr for Model {
+    type Err = SetupError;
+
+    fn from_str(text: &str) -> Result<Self, SetupError> {
+        let mut model = Self::default();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let wrong = |why| SetupError::Parameter(format!("model `{text}`: `{pair}` {why}"));
+            let (name, value) = pair
+                .split_once('=')
+                .ok_or_else(|| wrong("is not name=value"))?;
+            let number = value
+                .parse::<u64>()
+                .map_err(|_| wrong("is not a whole number"))?;
+            let count = || {
+                let number = u32::try_from(number).map_err(|_| wrong("is too large"))?;
+                NonZeroU32::new(number).ok_or_else(|| wrong("must not be zero"))
+            };
+            match name {
+                "lanes" => model.lanes = count()?,
+                "job_ns" => model.job_ns = number,
+                "item_ns" => model.item_ns = number,
+                "byte_ps" => model.byte_ps = number,
+                "doorbell_ns" => model.doorbell_ns = number,
+                "poll_ns" => model.poll_ns = number,
+                "depth_max" => model.depth_max = count()?,
+                "input_bytes_max" => {
+                    model.input_bytes_max =
+                        usize::try_from(number).map_err(|_| wrong("is too large"))?;
+                }
+                _ => {
+                    return Err(wrong(
+                        "is no parameter; there are lanes, job_ns, item_ns, byte_ps, doorbell_ns, poll_ns, depth_max, \
+                         input_bytes_max",
+                    ));
+                }
+            }
+        }
+        Ok(model)
+    }
+}
+
+impl<B: Backend> Modelled<B> {
+    /// Named `sim/NAME`, after the model; computes with `inner`.
+    pub fn new(name: &str, model: Model, inner: B) -> Self {
+        let lanes = (0..model.lanes.get()).map(|_| Reverse(0)).collect();
+        Self {
+            inner,
+            name: format!("sim/{name}"),
+            engine: Arc::new(Engine {
+                clock: VirtualClock::default(),
+                lanes: Mutex::new(lanes),
+            }),
+            model,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+}
+
+impl<B: Backend> Backend for Modelled<B> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &self.engine.clock
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        self.inner.alloc(len)
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        let inner = self.inner.limits(spec)?;
+        Ok(Limits {
+            depth_max: self.model.depth_max.min(inner.depth_max),
+            input_bytes_max: self.model.input_bytes_max.min(inner.input_bytes_max),
+            synchronous: false,
+        })
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        Ok(Arc::new(ModelledOperator {
+            limits: self.limits(spec).map_err(SetupError::Unsupported)?,
+            inner: self.inner.prepare(spec)?,
+            model: self.model.clone(),
+            engine: self.engine.clone(),
+        }))
+    }
+}
+
+struct ModelledOperator {
+    inner: Arc<dyn Operator>,
+    limits: Limits,
+    model: Model,
+    engine: Arc<Engine>,
+}
+
+impl Operator for ModelledOperator {
+    fn spec(&self) -> &OpSpec {
+        self.inner.spec()
+    }
+
+    fn shape(&self) -> OutputShape {
+        self.inner.shape()
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.inner.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        if depth > self.limits.depth_max {
+            return Err(SetupError::TooDeep {
+                asked: depth.get(),
+                depth_max: self.limits.depth_max.get(),
+            });
+        }
+        let deep = depth.get() as usize;
+        Ok(Box::new(ModelledQueue {
+            inner: self.inner.clone().open(depth)?,
+            to_inner: VecDeque::with_capacity(deep),
+            from_inner: Vec::with_capacity(deep),
+            flying: (0..deep).map(|_| Flying::default()).collect(),
+            free: (0..deep).rev().collect(),
+            due: BinaryHeap::with_capacity(deep),
+            taken: 0,
+            operator: self,
+        }))
+    }
+}
+
+struct ModelledQueue {
+    operator: Arc<ModelledOperator>,
+    inner: Box<dyn Queue>,
+    to_inner: VecDeque<Job>,
+    from_inner: Vec<Completion>,
+    flying: Vec<Flying>,
+    /// Places in `flying` without a job.
+    free: Vec<usize>,
+    /// When due, the how-manieth job (first come, first home), place in `flying`.
+    due: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    taken: u64,
+}
+
+/// A job in flight. Inside, its tag is its place.
+#[derive(Default)]
+struct Flying {
+    /// The caller's.
+    tag: u64,
+    /// Once the backend inside is done with it.
+    home: Option<Completion>,
+}
+
+impl Queue for ModelledQueue {
+    fn in_flight(&self) -> usize {
+        self.flying.len() - self.free.len()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        let taken = ready.len().min(self.free.len());
+        if taken == 0 {
+            return 0;
+        }
+        let ModelledOperator { model, engine, .. } = &*self.operator;
+        let now_ns = engine.clock.now_ns() + model.doorbell_ns;
+        engine.clock.advance_to(now_ns);
+        for job in ready.drain(..taken) {
+            let due_ns = engine.serve(now_ns, model.cost_ns(&job));
+            let place = self.free.pop().expect("counted above");
+            self.due.push(Reverse((due_ns, self.taken, place)));
+            self.taken += 1;
+            self.flying[place].tag = job.tag;
+            if job.src.len() > self.operator.limits.input_bytes_max {
+                let result = Err(JobError::TooLong);
+                self.flying[place].home = Some(Completion { job, result });
+            } else {
+                self.to_inner.push_back(Job {
+                    tag: place as u64,
+                    ..job
+                });
+            }
+        }
+        self.inner.submit(&mut self.to_inner);
+        taken
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        self.collect();
+        let ModelledOperator { model, engine, .. } = &*self.operator;
+        let now_ns = engine.clock.now_ns();
+        match self.due.peek() {
+            // Not computed yet: virtual time waits for it.
+            Some(&Reverse((_, _, place))) if self.flying[place].home.is_none() => return 0,
+            Some(&Reverse((due_ns, ..))) if model.poll_ns == 0 => engine.clock.advance_to(due_ns),
+            Some(&Reverse((due_ns, ..))) => {
+                engine.clock.advance_to(due_ns.min(now_ns + model.poll_ns));
+            }
+            None => engine.clock.advance_to(now_ns + model.poll_ns),
+        }
+        let now_ns = engine.clock.now_ns();
+        let before = self.free.len();
+        while let Some(&Reverse((due_ns, _, place))) = self.due.peek() {
+            let flying = &mut self.flying[place];
+            let Some(mut completion) = flying.home.take_if(|_| due_ns <= now_ns) else {
+                break;
+            };
+            self.due.pop();
+            completion.job.tag = flying.tag;
+            done.push(completion);
+            self.free.push(place);
+        }
+        self.free.len() - before
+    }
+}
+
+impl ModelledQueue {
+    /// Brings home what the backend inside has finished, and hands it what it had no room for.
+    fn collect(&mut self) {
+        self.inner.submit(&mut self.to_inner);
+        self.inner.poll(&mut self.from_inner);
+        for completion in self.from_inner.drain(..) {
+            let place = completion.job.tag as usize;
+            self.flying[place].home = Some(completion);
+        }
+    }
+}
+
+impl Engine {
+    /// Gives a job that arrives at `now_ns` to the lane that is free first; says when it is due.
+    fn serve(&self, now_ns: u64, cost_ns: u64) -> u64 {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lane = lanes.peek_mut().expect("at least one lane");
+        let due_ns = lane.0.max(now_ns).saturating_add(cost_ns);
+        lane.0 = due_ns;
+        due_ns
+    }
+}
+
+#[cfg(test)]
+mod tests;

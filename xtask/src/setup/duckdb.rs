@@ -1,0 +1,364 @@
+//! DuckDB's library, into dpb's cache: `duckdb/VERSION-ARCH/libduckdb.so`.
+//!
+//! Looked for in `DUCKDB_LIB_DIR`, the cache and the system; then fetched as the official prebuilt library, through the
+//! ordinary client of a package registry (`mvn`, `npm`) or from the project's release page. What a registry gave is
+//! checked against a digest that is written here, before it is put into the cache by a rename.
+
+use std::env::consts::ARCH;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::shell::{self, Scratch};
+use super::{Finding, Options};
+
+const WHAT: &str = "DuckDB";
+const FILE: &str = "libduckdb.so";
+const PAGE: &str = "https://github.com/duckdb/duckdb/releases/download";
+
+/// One way to get the library.
+struct Source {
+    /// The program that fetches it.
+    client: &'static str,
+    /// DuckDB's version.
+    version: &'static str,
+    /// Downloads the archive into a folder and says where it is. The flag: without a network.
+    fetch: fn(&Path, bool) -> Result<PathBuf, String>,
+    /// The archive's SHA-256; none if nobody vouched for one.
+    archive_sha256: fn() -> Option<&'static str>,
+    /// Takes the library out of the archive, into a folder, and says where it is.
+    unpack: fn(&Path, &Path) -> Result<PathBuf, String>,
+}
+
+const SOURCES: [Source; 3] = [
+    Source {
+        client: "mvn",
+        version: "2.0.0",
+        fetch: fetch_with_maven,
+        archive_sha256: || Some("6cb8b0e0fc51b2e45aead2d2c1e1fd09dd10267db2966e69aaab0de67319f826"),
+        unpack: |archive, to| {
+            unzip(
+                archive,
+                to,
+                &format!("libduckdb_java.so_linux_{}", by_arch("amd64", "arm64")),
+            )
+        },
+    },
+    Source {
+        client: "npm",
+        version: "1.5.5",
+        fetch: fetch_with_npm,
+        archive_sha256: || {
+            Some(by_arch(
+                "86d2bda909785550e8a14a57a8a4584827aff0e268d8f1a58c3fd48559f7020e",
+                "3b85f3ea438f7dc3691d7b5e6e4222ffe9127fd17885f96ca72e0c99925c348e",
+            ))
+        },
+        unpack: untar,
+    },
+    Source {
+        client: "curl",
+        version: "2.0.0",
+        fetch: fetch_with_curl,
+        archive_sha256: || None,
+        unpack: |archive, to| unzip(archive, to, FILE),
+    },
+];
+
+/// Finds a library, or fetches one.
+pub(super) fn find_or_fetch(options: &Options) -> Finding {
+    if let Some(dir) = std::env::var_os("DUCKDB_LIB_DIR").filter(|dir| !dir.is_empty()) {
+        let path = Path::new(&dir).join(FILE);
+        return if path.is_file() {
+            Finding::there(WHAT, format!("{} (DUCKDB_LIB_DIR)", path.display()))
+        } else {
+            Finding::missing(
+                WHAT,
+                format!("DUCKDB_LIB_DIR is set, but there is no {}", path.display()),
+            )
+        };
+    }
+    let Some(cache) = super::cache_dir().map(|cache| cache.join("duckdb")) else {
+        return Finding::missing(
+            WHAT,
+            "no cache, because neither XDG_CACHE_HOME nor HOME is set",
+        );
+    };
+    if let Some(path) = cached(&cache) {
+        return Finding::there(WHAT, path.display().to_string());
+    }
+    if let Some(path) = installed() {
+        return Finding::there(WHAT, format!("{path} (the system's)"));
+    }
+    let mut tried = Vec::new();
+    if !matches!(ARCH, "x86_64" | "aarch64") || !cfg!(target_os = "linux") {
+        tried.push(format!("no prebuilt library for {ARCH} is known"));
+    } else {
+        for source in &SOURCES {
+            match source.install(&cache, options.offline) {
+                Ok(note) => return Finding::there(WHAT, note),
+                Err(why) => tried.push(why),
+            }
+        }
+    }
+    Finding::missing(
+        WHAT,
+        format!(
+            "dpb's own scan runs, comparisons with DuckDB do not. Tried: {}. Put a {FILE} into a folder and set \
+             DUCKDB_LIB_DIR to it, or run `cargo xtask setup --bundled`, which compiles DuckDB into dpb (about 25 minutes \
+             on 2 cores)",
+            tried.join("; ")
+        ),
+    )
+}
+
+impl Source {
+    /// Fetches, checks, unpacks and puts into the cache; says what it did.
+    fn install(&self, cache: &Path, offline: bool) -> Result<String, String> {
+        if !shell::has(self.client) {
+            return Err(format!("{} is not installed", self.client));
+        }
+        let at = |path: &Path, why: io::Error| format!("{}: {why}", path.display());
+        fs::create_dir_all(cache).map_err(|why| at(cache, why))?;
+        let scratch = Scratch::under(cache).map_err(|why| at(cache, why))?;
+        println!("fetching {WHAT} {} with {}", self.version, self.client);
+        let archive = (self.fetch)(scratch.path(), offline)?;
+        let digest = (self.archive_sha256)();
+        if let Some(expected) = digest {
+            let found = sha256(&archive).map_err(|why| at(&archive, why))?;
+            if found != expected {
+                return Err(format!(
+                    "{} gave an archive whose SHA-256 is {found}, not {expected}",
+                    self.client
+                ));
+            }
+        }
+        let unpacked = (self.unpack)(&archive, scratch.path())?;
+        let ready = scratch.path().join("ready");
+        let home = cache.join(format!("{}-{ARCH}", self.version));
+        fs::create_dir(&ready).map_err(|why| at(&ready, why))?;
+        fs::rename(&unpacked, ready.join(FILE)).map_err(|why| at(&unpacked, why))?;
+        match fs::rename(&ready, &home) {
+            Ok(()) => {}
+            // Another setup was faster.
+            Err(_) if home.join(FILE).is_file() => {}
+            Err(why) => return Err(at(&home, why)),
+        }
+        let checked = if digest.is_some() {
+            "SHA-256 checked"
+        } else {
+            "no SHA-256 to check against"
+        };
+        Ok(format!(
+            "{} (fetched with {}, {checked})",
+            home.join(FILE).display(),
+            self.client
+        ))
+    }
+}
+
+/// One of two words, by this machine's architecture.
+fn by_arch(x86_64: &'static str, aarch64: &'static str) -> &'static str {
+    if ARCH == "x86_64" { x86_64 } else { aarch64 }
+}
+
+/// The newest library in the cache.
+fn cached(cache: &Path) -> Option<PathBuf> {
+    let suffix = format!("-{ARCH}");
+    let entries = cache.read_dir().ok()?.filter_map(Result::ok);
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().ends_with(&suffix))
+        .map(|entry| entry.path().join(FILE))
+        .filter(|path| path.is_file())
+        .max()
+}
+
+/// The library that the system's loader knows.
+fn installed() -> Option<String> {
+    let program = if shell::has("ldconfig") {
+        "ldconfig"
+    } else {
+        "/sbin/ldconfig"
+    };
+    let mut ldconfig = shell::command(program);
+    ldconfig.arg("-p");
+    let listing = shell::output(ldconfig)?;
+    let line = listing
+        .lines()
+        .find(|line| line.trim_start().starts_with(FILE))?;
+    Some(line.split("=> ").nth(1)?.to_owned())
+}
+
+fn fetch_with_maven(to: &Path, offline: bool) -> Result<PathBuf, String> {
+    let mut mvn = shell::command("mvn");
+    mvn.args(["--batch-mode", "--quiet"]);
+    if offline {
+        mvn.arg("--offline");
+    }
+    mvn.arg("dependency:copy")
+        .arg("-Dartifact=org.duckdb:duckdb_jdbc:2.0.0.1")
+        .arg(format!("-DoutputDirectory={}", to.display()))
+        // No project is wanted, and one in this folder would be taken.
+        .current_dir(to);
+    shell::run(mvn, Duration::from_secs(300))?;
+    Ok(to.join("duckdb_jdbc-2.0.0.1.jar"))
+}
+
+fn fetch_with_npm(to: &Path, offline: bool) -> Result<PathBuf, String> {
+    let arch = by_arch("x64", "arm64");
+    let mut npm = shell::command("npm");
+    npm.args([
+        "pack",
+        "--silent",
+        "--fetch-retries=1",
+        "--fetch-timeout=20000",
+    ]);
+    if offline {
+        npm.arg("--offline");
+    }
+    npm.arg(format!("@duckdb/node-bindings-linux-{arch}@1.5.5-r.5"))
+        .current_dir(to);
+    shell::run(npm, Duration::from_secs(180))?;
+    Ok(to.join(format!("duckdb-node-bindings-linux-{arch}-1.5.5-r.5.tgz")))
+}
+
+fn fetch_with_curl(to: &Path, offline: bool) -> Result<PathBuf, String> {
+    if offline {
+        return Err("curl needs a network".to_owned());
+    }
+    let name = format!("libduckdb-linux-{}.zip", by_arch("amd64", "arm64"));
+    let mut curl = shell::command("curl");
+    curl.args([
+        "--fail",
+        "--silent",
+        "--show-error",
+        "--location",
+        "--proto",
+        "=https",
+    ])
+    .args([
+        "--connect-timeout",
+        "4",
+        "--speed-time",
+        "4",
+        "--speed-limit",
+        "100000",
+    ])
+    .args(["--remote-name", &format!("{PAGE}/v2.0.0/{name}")])
+    .current_dir(to);
+    shell::run(curl, Duration::from_secs(300))?;
+    Ok(to.join(name))
+}
+
+/// Takes one member out of a zip archive with whichever program is there.
+fn unzip(archive: &Path, to: &Path, member: &str) -> Result<PathBuf, String> {
+    let mut unzip = shell::command("unzip");
+    unzip.arg("-q").arg(archive).arg(member);
+    let mut jar = shell::command("jar");
+    jar.arg("xf").arg(archive).arg(member);
+    let mut python = shell::command("python3");
+    python.args(["-m", "zipfile", "-e"]).arg(archive).arg(".");
+    let mut tried = Vec::new();
+    for mut command in [unzip, jar, python] {
+        command.current_dir(to);
+        match shell::run(command, Duration::from_secs(120)) {
+            Ok(()) => return Ok(to.join(member)),
+            Err(why) => tried.push(why),
+        }
+    }
+    Err(format!(
+        "no program could unpack {}: {}",
+        archive.display(),
+        tried.join(", ")
+    ))
+}
+
+fn untar(archive: &Path, to: &Path) -> Result<PathBuf, String> {
+    let member = format!("package/{FILE}");
+    let mut tar = shell::command("tar");
+    tar.arg("xzf").arg(archive).arg(&member).current_dir(to);
+    shell::run(tar, Duration::from_secs(120))?;
+    Ok(to.join(member))
+}
+
+/// In hexadecimal.
+fn sha256(path: &Path) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut file = File::open(path)?;
+    let mut block = vec![0; 1 << 20];
+    loop {
+        match io::Read::read(&mut file, &mut block)? {
+            0 => break,
+            len => hasher.update(&block[..len]),
+        }
+    }
+    Ok(hasher
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIPS 180-4's example of one block, over a file.
+    #[test]
+    fn digest_of_a_file() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path().join("abc");
+        fs::write(&path, "abc").unwrap();
+        assert_eq!(
+            sha256(&path).unwrap(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    fn source(archive_sha256: fn() -> Option<&'static str>) -> Source {
+        Source {
+            client: "sh",
+            version: "9.9.9",
+            fetch: |to, _| {
+                let archive = to.join("archive");
+                fs::write(&archive, "abc").map_err(|why| why.to_string())?;
+                Ok(archive)
+            },
+            archive_sha256,
+            unpack: |archive, to| {
+                let library = to.join("library");
+                fs::copy(archive, &library).map_err(|why| why.to_string())?;
+                Ok(library)
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_not_what_was_pinned_stays_out() {
+        let cache = Scratch::new().unwrap();
+        let wrong = source(|| Some("00"));
+        let refused = wrong.install(cache.path(), true).unwrap_err();
+        assert!(refused.contains("SHA-256"), "{refused}");
+        assert_eq!(cached(cache.path()), None);
+        assert_eq!(
+            cache.path().read_dir().unwrap().count(),
+            0,
+            "something was left behind"
+        );
+    }
+
+    #[test]
+    fn what_was_fetched_is_found_again() {
+        let cache = Scratch::new().unwrap();
+        let right =
+            source(|| Some("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+        for _ in 0..2 {
+            right.install(cache.path(), true).unwrap();
+        }
+        let expected = cache.path().join(format!("9.9.9-{ARCH}")).join(FILE);
+        assert_eq!(cached(cache.path()), Some(expected));
+    }
+}

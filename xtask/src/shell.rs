@@ -1,0 +1,94 @@
+//! Running other programs from the root of the tree.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// The root of the tree.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the root")
+        .to_path_buf()
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// The cargo that runs this, in the root.
+pub(crate) fn cargo() -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    in_root(Command::new(cargo))
+}
+
+/// The nightly cargo, in the root.
+pub(crate) fn cargo_nightly() -> Command {
+    let mut command = in_root(Command::new("rustup"));
+    command.args(["run", "nightly", "cargo"]);
+    command
+}
+
+fn in_root(mut command: Command) -> Command {
+    command.current_dir(root());
+    command
+}
+
+/// Shows the command and runs it; its output goes where ours goes.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    eprintln!("$ {}", shown(command));
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start `{}`", shown(command)))?;
+    ensure!(status.success(), "`{}` failed: {status}", shown(command));
+    Ok(())
+}
+
+/// Runs the command quietly; what it writes to stdout.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(Stdio::piped())
+        .output()
+        .with_context(|| format!("cannot start `{}`", shown(command)))?;
+    ensure!(
+        output.status.success(),
+        "`{}` failed: {}\n{}",
+        shown(command),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).context("output is not UTF-8")
+}
+
+/// Where `program` is on the PATH.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_file())
+}
+
+/// As a person would type it, with the variables that are set for it.
+fn shown(command: &Command) -> String {
+    let variables = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_string_lossy(), value?.to_string_lossy())))
+        .map(|(name, value)| format!("{name}={}", quoted(&value)));
+    let words = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| quoted(&word.to_string_lossy()));
+    variables.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    if word.contains([' ', '"', '\'', '$', '*']) || word.is_empty() {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    } else {
+        word.to_string()
+    }
+}

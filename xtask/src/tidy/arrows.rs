@@ -1,0 +1,139 @@
+//! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, net} ← cli ← benches; xtask alone.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::shell;
+
+/// For each crate, the crates of ours that it may use.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("dpb-core", &[]),
+    ("dpb-operators", &["dpb-core"]),
+    ("dpb-accel", &["dpb-core"]),
+    ("dpb-sim", &["dpb-core"]),
+    ("dpb-dbmods", &["dpb-core"]),
+    ("dpb-net", &["dpb-core"]),
+    (
+        "dpb-cli",
+        &[
+            "dpb-core",
+            "dpb-operators",
+            "dpb-accel",
+            "dpb-sim",
+            "dpb-dbmods",
+            "dpb-net",
+        ],
+    ),
+    (
+        "dpb-benches",
+        &[
+            "dpb-core",
+            "dpb-operators",
+            "dpb-accel",
+            "dpb-sim",
+            "dpb-dbmods",
+            "dpb-net",
+            "dpb-cli",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// What tests of a middle crate may use besides: kernels and models.
+const FOR_TESTS: &[&str] = &["dpb-core", "dpb-operators", "dpb-sim"];
+
+/// One dependency between crates of the workspace, or of core on anything.
+#[derive(Clone, Debug)]
+struct Dependency {
+    on: String,
+    for_tests: bool,
+    optional: bool,
+}
+
+/// What is wrong with the workspace's arrows.
+pub(super) fn check() -> Result<Vec<String>> {
+    let metadata = ["metadata", "--no-deps", "--format-version", "1"];
+    let metadata = shell::output(shell::cargo().args(metadata))?;
+    Ok(judge(&read(&metadata)?))
+}
+
+fn judge(crates: &BTreeMap<String, Vec<Dependency>>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, dependencies) in crates {
+        let Some((_, may)) = ARROWS.iter().find(|(known, _)| known == name) else {
+            wrong.push(format!("{name}: has no place among the arrows of xtask/src/tidy/arrows.rs"));
+            continue;
+        };
+        for dependency in dependencies {
+            let on = dependency.on.as_str();
+            let in_tests = dependency.for_tests && *name != "dpb-core" && *name != "xtask";
+            let ours = crates.contains_key(on);
+            if ours && !may.contains(&on) && !(in_tests && FOR_TESTS.contains(&on)) {
+                wrong.push(format!("{name}: must not depend on {on}"));
+            }
+            if name == "dpb-core" && !dependency.for_tests && !dependency.optional {
+                wrong.push(format!("dpb-core: is the standard library alone, but needs {on}"));
+            }
+        }
+    }
+    wrong
+}
+
+fn read(metadata: &str) -> Result<BTreeMap<String, Vec<Dependency>>> {
+    let metadata: Value = serde_json::from_str(metadata)?;
+    let packages = metadata["packages"].as_array().context("no packages")?;
+    packages
+        .iter()
+        .map(|package| {
+            let name = package["name"].as_str().context("no name")?;
+            let dependencies = package["dependencies"].as_array().context("no dependencies")?;
+            let dependencies = dependencies
+                .iter()
+                .map(|dependency| {
+                    Ok(Dependency {
+                        on: dependency["name"].as_str().context("no name")?.to_string(),
+                        for_tests: dependency["kind"] == "dev",
+                        optional: dependency["optional"] == true,
+                    })
+                })
+                .collect::<Result<_>>()?;
+            Ok((name.to_string(), dependencies))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(name: &str, on: &str, for_tests: bool) -> usize {
+        let mut crates: BTreeMap<_, _> =
+            ARROWS.iter().map(|(name, _)| (name.to_string(), Vec::new())).collect();
+        crates.entry(name.to_string()).or_default().push(Dependency {
+            on: on.to_string(),
+            for_tests,
+            optional: false,
+        });
+        judge(&crates).len()
+    }
+
+    #[test]
+    fn the_arrows_point_one_way() {
+        assert_eq!(check().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn arrows_that_point_the_other_way_are_seen() {
+        assert_eq!(wrong("dpb-cli", "dpb-sim", false), 0);
+        assert_eq!(wrong("dpb-sim", "dpb-operators", true), 0);
+        assert_eq!(wrong("dpb-sim", "dpb-operators", false), 1);
+        assert_eq!(wrong("dpb-net", "dpb-dbmods", false), 1);
+        assert_eq!(wrong("dpb-core", "dpb-sim", true), 1);
+        assert_eq!(wrong("xtask", "dpb-core", false), 1);
+        assert_eq!(wrong("dpb-core", "libc", false), 1);
+        assert_eq!(wrong("dpb-core", "libc", true), 0);
+        assert_eq!(wrong("newcomer", "dpb-core", false), 1);
+    }
+}

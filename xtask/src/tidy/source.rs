@@ -1,0 +1,153 @@
+//! Reading Rust just well enough: without comments, strings and character literals.
+
+/// Whether the first thing in a file, attributes aside, is its `//!`.
+pub(super) fn opens_with_docs(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    lines
+        .find(|line| !line.is_empty() && !line.starts_with("#!"))
+        .is_some_and(|line| line.starts_with("//!"))
+}
+
+/// The first line with the keyword `unsafe` in code.
+pub(super) fn line_of_unsafe(text: &str) -> Option<usize> {
+    let code = code_of(text);
+    let found = code.lines().position(|line| has_word(line, "unsafe"));
+    found.map(|line| line + 1)
+}
+
+/// Whether `word` stands in `line` by itself, not inside a longer name.
+pub(super) fn has_word(line: &str, word: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + word.len()..]);
+        !before.ends_with(is_name) && !after.starts_with(is_name)
+    })
+}
+
+/// `text` with comments and literals blanked; lines stay where they are.
+fn code_of(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let skipped = skipped(rest, code.chars().next_back());
+        if skipped == 0 {
+            code.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else {
+            let gone = &rest[..skipped];
+            code.extend(gone.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+            rest = &rest[skipped..];
+        }
+    }
+    code
+}
+
+/// Bytes of the comment or literal that `rest` begins with; zero if it begins with code.
+fn skipped(rest: &str, before: Option<char>) -> usize {
+    if rest.starts_with("//") {
+        return rest.find('\n').unwrap_or(rest.len());
+    }
+    if rest.starts_with("/*") {
+        return block_comment(rest);
+    }
+    if rest.starts_with('"') {
+        return string(rest);
+    }
+    let in_a_name = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    if rest.starts_with('r') && !in_a_name {
+        return raw_string(rest);
+    }
+    if rest.starts_with('\'') {
+        return character(rest);
+    }
+    0
+}
+
+fn block_comment(rest: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < rest.len() {
+        if rest[at..].starts_with("/*") {
+            (depth, at) = (depth + 1, at + 2);
+        } else if rest[at..].starts_with("*/") {
+            (depth, at) = (depth - 1, at + 2);
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += rest[at..].chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    rest.len()
+}
+
+fn string(rest: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+fn raw_string(rest: &str) -> usize {
+    let hashes = rest[1..].bytes().take_while(|&b| b == b'#').count();
+    if !rest[1 + hashes..].starts_with('"') {
+        return 0;
+    }
+    let end = format!("\"{}", "#".repeat(hashes));
+    let body = 2 + hashes;
+    rest[body..].find(&end).map_or(rest.len(), |at| body + at + end.len())
+}
+
+/// A character literal, and not a lifetime: closed after one character, or after an escape.
+fn character(rest: &str) -> usize {
+    let mut chars = rest.char_indices().skip(1);
+    match (chars.next(), chars.next()) {
+        (Some((_, '\\')), Some((at, c))) => {
+            let escape = at + c.len_utf8();
+            rest[escape..].find('\'').map_or(0, |end| escape + end + 1)
+        }
+        (Some(_), Some((at, '\''))) => at + 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_is_seen_in_code_only() {
+        for code in [
+            "unsafe { x }",
+            "let s = \"a\\\"b\"; unsafe { x }",
+            "/* a /* b */ c */ unsafe fn f() {}",
+            "let c = '\"'; unsafe impl Send for X {}",
+            "let c = '\\''; let l: &'a str = r#\"\"x\"#; pub unsafe fn f() {}",
+        ] {
+            assert_eq!(line_of_unsafe(code), Some(1), "{code}");
+        }
+        for code in [
+            "// unsafe",
+            "#![allow(unsafe_code)]",
+            "\"unsafe\"",
+            "r##\"unsafe \"# still\"##",
+            "/* /* */ unsafe */",
+            "let not_unsafe = 'u'; // unsafe",
+        ] {
+            assert_eq!(line_of_unsafe(code), None, "{code}");
+        }
+        assert_eq!(line_of_unsafe("// unsafe\n\"\n\"\nunsafe"), Some(4));
+    }
+
+    #[test]
+    fn a_file_opens_with_its_docs() {
+        assert!(opens_with_docs("\n#![allow(x)]\n//! What.\n"));
+        assert!(!opens_with_docs("use x;\n//! Late.\n"));
+        assert!(!opens_with_docs(""));
+    }
+}
