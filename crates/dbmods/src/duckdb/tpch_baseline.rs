@@ -377,3 +377,6 @@ fn at(path: &Path, source: io::Error) -> BaselineError {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests;
