@@ -36,6 +36,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     )?;
     println!("report:  {}", report.display());
     println!("records: {}", records.display());
-    println!("again, from any folder, after `cargo xtask install`: dpb pushdown --sf {}", args.sf);
+    println!(
+        "again, from any folder, after `cargo xtask install`: dpb pushdown --sf {}",
+        args.sf
+    );
     Ok(())
 }

@@ -65,10 +65,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn targets() -> Result<Vec<String>> {
     let folder = shell::root().join("fuzz/fuzz_targets");
     let mut names = Vec::new();
-    for entry in folder.read_dir().with_context(|| folder.display().to_string())? {
+    for entry in folder
+        .read_dir()
+        .with_context(|| folder.display().to_string())?
+    {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "rs") {
-            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            names.extend(
+                path.file_stem()
+                    .map(|stem| stem.to_string_lossy().into_owned()),
+            );
         }
     }
     names.sort();
@@ -127,7 +133,9 @@ fn fuzz(name: &str, host: &str, minutes: u64) -> Result<String> {
         bail!("{status} after {inputs} inputs; see {}", log.display());
     }
     let took = Duration::from_secs(start.elapsed().as_secs());
-    Ok(format!("{name}: {inputs} inputs in {took:?}, nothing found"))
+    Ok(format!(
+        "{name}: {inputs} inputs in {took:?}, nothing found"
+    ))
 }
 
 /// How many inputs libFuzzer says it ran.

@@ -53,10 +53,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     part("format", cargo(&["fmt", "--all", "--check"]));
     part("tidy", tidy::run());
-    part("core on the standard library alone", cargo(&["check", "-p", "dpb-core"]));
+    part(
+        "core on the standard library alone",
+        cargo(&["check", "-p", "dpb-core"]),
+    );
     part(
         "lints",
-        cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]),
     );
     let chosen: Vec<&str> = match args.cargo.as_slice() {
         [] => vec!["--workspace"],
@@ -64,15 +74,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     part(
         "tests, and each bench once",
-        cargo(&[&["test", "--no-fail-fast", "--all-targets"], chosen.as_slice()].concat()),
+        cargo(
+            &[
+                &["test", "--no-fail-fast", "--all-targets"],
+                chosen.as_slice(),
+            ]
+            .concat(),
+        ),
     );
     part(
         "examples in the documentation",
         cargo(&[&["test", "--no-fail-fast", "--doc"], chosen.as_slice()].concat()),
     );
     let mut rustdoc = shell::cargo();
-    rustdoc.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
-    part("documentation", shell::run(rustdoc.env("RUSTDOCFLAGS", "-D warnings")));
+    rustdoc.args([
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+    ]);
+    part(
+        "documentation",
+        shell::run(rustdoc.env("RUSTDOCFLAGS", "-D warnings")),
+    );
     match miri::missing() {
         None => part("Miri on core", miri::run()),
         Some(why) => parts.push(Part {
@@ -80,7 +104,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             outcome: Outcome::Skipped(why),
         }),
     }
-    for (name, why) in [("fuzzing", "cargo xtask fuzz"), ("64-bit Arm", "cargo xtask test --target aarch64")] {
+    for (name, why) in [
+        ("fuzzing", "cargo xtask fuzz"),
+        ("64-bit Arm", "cargo xtask test --target aarch64"),
+    ] {
         parts.push(Part {
             name,
             outcome: Outcome::Skipped(format!("takes long; {why}")),
@@ -106,7 +133,9 @@ fn sum_up(parts: &[Part]) -> Result<()> {
             }
         }
     }
-    println!("Tests that need a library or a device that is not here said so above, with what to do.");
+    println!(
+        "Tests that need a library or a device that is not here said so above, with what to do."
+    );
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
@@ -145,7 +174,15 @@ fn cross(args: &Args) -> Result<()> {
     };
     let mut cargo = shell::cargo();
     cargo
-        .args(["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--target", TRIPLE])
+        .args([
+            "test",
+            "--no-fail-fast",
+            "--lib",
+            "--bins",
+            "--tests",
+            "--target",
+            TRIPLE,
+        ])
         // Another compiler, another set of artefacts.
         .arg("--target-dir")
         .arg(shell::target_dir().join("aarch64"))
@@ -163,8 +200,13 @@ fn cross(args: &Args) -> Result<()> {
         some => cargo.args(some),
     };
     shell::run(&mut cargo)?;
-    println!("aarch64 under {qemu} -cpu {}: right or wrong only, its times mean nothing", args.cpu);
-    println!("skipped: documentation, lints, benches and Miri, which `cargo xtask test` runs on this machine");
+    println!(
+        "aarch64 under {qemu} -cpu {}: right or wrong only, its times mean nothing",
+        args.cpu
+    );
+    println!(
+        "skipped: documentation, lints, benches and Miri, which `cargo xtask test` runs on this machine"
+    );
     Ok(())
 }
 
@@ -185,6 +227,10 @@ fn compiler() -> Option<Compiler> {
 fn has_target(rustc: &str) -> bool {
     let sysroot = shell::output(Command::new(rustc).args(["--print", "sysroot"]));
     sysroot.is_ok_and(|path| {
-        Path::new(path.trim()).join("lib/rustlib").join(TRIPLE).join("lib").is_dir()
+        Path::new(path.trim())
+            .join("lib/rustlib")
+            .join(TRIPLE)
+            .join("lib")
+            .is_dir()
     })
 }

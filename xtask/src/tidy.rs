@@ -81,7 +81,9 @@ fn sources(files: &[String]) -> Result<Vec<String>> {
             continue;
         }
         if !source::opens_with_docs(&text) {
-            wrong.push(format!("{path}: does not say what it is for: begin with `//!`"));
+            wrong.push(format!(
+                "{path}: does not say what it is for: begin with `//!`"
+            ));
         }
         let is_allowed = allowed.remove(path.as_str()).is_some();
         match source::line_of_unsafe(&text) {
@@ -103,7 +105,9 @@ fn sources(files: &[String]) -> Result<Vec<String>> {
 /// Lines `path: reason`.
 fn allowed() -> Result<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(absolute(UNSAFE_FILES)).context(UNSAFE_FILES)?;
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| match line.split_once(": ") {
             Some((path, reason)) if !reason.trim().is_empty() => {

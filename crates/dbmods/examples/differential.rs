@@ -55,15 +55,25 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         data_dir: tpch::default_data_dir(),
     };
     while let Some(name) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
+        let value = arguments
+            .next()
+            .ok_or_else(|| format!("{name} needs a value"))?;
         let bad = |_| format!("{name} {value}: not a number");
         match name.as_str() {
             "--count" => options.count = value.parse().map_err(bad)?,
             "--seed" => options.seed = value.parse().map_err(bad)?,
-            "--sf" => options.scale_factor = value.parse().map_err(|_| format!("{name} {value}: not a number"))?,
+            "--sf" => {
+                options.scale_factor = value
+                    .parse()
+                    .map_err(|_| format!("{name} {value}: not a number"))?
+            }
             "--threads" => options.threads = value.parse().map_err(bad)?,
             "--data-dir" => options.data_dir = value.into(),
-            _ => return Err(format!("no option {name}: --count, --seed, --sf, --threads, --data-dir")),
+            _ => {
+                return Err(format!(
+                    "no option {name}: --count, --seed, --sf, --threads, --data-dir"
+                ));
+            }
         }
     }
     if options.threads == 0 {
@@ -73,7 +83,12 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
 }
 
 fn run(library: Library, options: &Options) -> Result<String, Box<dyn std::error::Error>> {
-    let mut bench = Bench::open(library, &options.data_dir, options.scale_factor, options.threads)?;
+    let mut bench = Bench::open(
+        library,
+        &options.data_dir,
+        options.scale_factor,
+        options.threads,
+    )?;
     let started = Instant::now();
     let mut errors = std::io::stderr();
     let shown = errors.is_terminal();

@@ -31,10 +31,15 @@ fn scan_agrees_with_duckdb() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
     let mut bench = Bench::open(library, dir.path(), 0.01, 2).unwrap();
-    let report = bench.run(300, 20_261_121, |_| {}).unwrap_or_else(|failure| panic!("{failure}"));
+    let report = bench
+        .run(300, 20_261_121, |_| {})
+        .unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(report.predicates, 300);
     let (none, all) = report.extremes;
-    assert!(none + all < 150, "most predicates select some rows: {report:?}");
+    assert!(
+        none + all < 150,
+        "most predicates select some rows: {report:?}"
+    );
 }
 
 /// TRUE, FALSE or NULL for every row of a small lineitem.
@@ -43,10 +48,18 @@ fn evaluator_agrees_with_duckdb() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
     let lineitem = Lineitem::open(library, dir.path());
-    let Lineitem { schema, rows, mut connection } = lineitem;
+    let Lineitem {
+        schema,
+        rows,
+        mut connection,
+    } = lineitem;
     let samples = samples(&schema, &rows);
     let mut generator = Generator::new(&schema, &samples, 4);
-    let truth = Arc::new(ArrowSchema::new(vec![Field::new("truth", DataType::Int32, true)]));
+    let truth = Arc::new(ArrowSchema::new(vec![Field::new(
+        "truth",
+        DataType::Int32,
+        true,
+    )]));
     for _ in 0..400 {
         let predicate = generator.predicate();
         let condition = sql::to_sql(&predicate, &schema);
@@ -61,7 +74,8 @@ fn evaluator_agrees_with_duckdb() {
         });
         let mut compared = 0;
         for (row, expected) in rows.iter().zip(expected) {
-            let found = eval::holds(&predicate, row).unwrap_or_else(|error| panic!("{error}: {condition}"));
+            let found =
+                eval::holds(&predicate, row).unwrap_or_else(|error| panic!("{error}: {condition}"));
             assert_eq!(found, expected, "{condition}\n{predicate:?}\n{row:?}");
             compared += 1;
         }
@@ -74,7 +88,11 @@ fn evaluator_agrees_with_duckdb() {
 fn evaluator_aggregates_as_duckdb() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let Lineitem { schema, rows, mut connection } = Lineitem::open(library, dir.path());
+    let Lineitem {
+        schema,
+        rows,
+        mut connection,
+    } = Lineitem::open(library, dir.path());
     let samples = samples(&schema, &rows);
     let mut generator = Generator::new(&schema, &samples, 5);
     for _ in 0..60 {
@@ -89,8 +107,11 @@ fn evaluator_aggregates_as_duckdb() {
         let batches: Vec<RecordBatch> = batches
             .and_then(Iterator::collect)
             .unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let mut expected: Vec<_> =
-            batches.iter().flat_map(|batch| eval::rows(batch).unwrap()).map(|row| format!("{row:?}")).collect();
+        let mut expected: Vec<_> = batches
+            .iter()
+            .flat_map(|batch| eval::rows(batch).unwrap())
+            .map(|row| format!("{row:?}"))
+            .collect();
         let mut found: Vec<_> = eval::run(&query, &rows)
             .unwrap_or_else(|error| panic!("{error}: {text}"))
             .iter()
@@ -106,8 +127,10 @@ fn evaluator_aggregates_as_duckdb() {
 #[test]
 fn constants_fold_as_in_duckdb() {
     let Some(library) = library() else { return };
-    let mut connection =
-        Database::open(library, None, &Config::default()).unwrap().connect().unwrap();
+    let mut connection = Database::open(library, None, &Config::default())
+        .unwrap()
+        .connect()
+        .unwrap();
     let schema = tpch::schema("lineitem").unwrap();
     connection
         .execute("CREATE TABLE lineitem (l_tax DECIMAL(15,2), l_shipdate DATE, l_orderkey BIGINT)")
@@ -128,13 +151,28 @@ fn constants_fold_as_in_duckdb() {
         ("l_shipdate", "DATE '1998-12-01' - 90"),
     ] {
         let predicate = sql::parse_predicate(&schema, &format!("{column} = {constant}")).unwrap();
-        let Predicate::Compare { right, .. } = predicate else { panic!("a comparison") };
-        let folded = sql::to_sql(&Predicate::In { value: right, list: vec![Literal::Null] }, &schema);
+        let Predicate::Compare { right, .. } = predicate else {
+            panic!("a comparison")
+        };
+        let folded = sql::to_sql(
+            &Predicate::In {
+                value: right,
+                list: vec![Literal::Null],
+            },
+            &schema,
+        );
         let folded = folded.strip_suffix(" IN (NULL)").unwrap();
         let query = format!("SELECT CAST({constant} = {folded} AS INTEGER)");
-        let batches: Vec<RecordBatch> =
-            connection.query(&query, None, Delivery::Materialised).unwrap().map(Result::unwrap).collect();
-        assert_eq!(batches[0].column(0).as_primitive::<Int32Type>().value(0), 1, "{constant} is not {folded}");
+        let batches: Vec<RecordBatch> = connection
+            .query(&query, None, Delivery::Materialised)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(
+            batches[0].column(0).as_primitive::<Int32Type>().value(0),
+            1,
+            "{constant} is not {folded}"
+        );
     }
 }
 
@@ -150,7 +188,11 @@ impl Lineitem {
         let schema = tpch::schema("lineitem").unwrap();
         let mut go_on = |_| std::ops::ControlFlow::Continue(());
         let baseline = tpch_baseline::ensure(library, dir, 0.001, 2, &mut go_on).unwrap();
-        let config = Config { threads: Some(1), read_only: true, ..Config::default() };
+        let config = Config {
+            threads: Some(1),
+            read_only: true,
+            ..Config::default()
+        };
         let database = Database::open(library, Some(&baseline.duckdb_path), &config).unwrap();
         let mut connection = database.connect().unwrap();
         let all = Query {
@@ -160,9 +202,17 @@ impl Lineitem {
         };
         let output = scan::output_schema(&schema, &all).unwrap();
         let text = sql::query_to_sql(&all, &schema, "lineitem");
-        let batches = connection.query(&text, Some(output), Delivery::Materialised).unwrap();
-        let rows = batches.flat_map(|batch| eval::rows(&batch.unwrap()).unwrap()).collect();
-        Self { schema, rows, connection }
+        let batches = connection
+            .query(&text, Some(output), Delivery::Materialised)
+            .unwrap();
+        let rows = batches
+            .flat_map(|batch| eval::rows(&batch.unwrap()).unwrap())
+            .collect();
+        Self {
+            schema,
+            rows,
+            connection,
+        }
     }
 }
 
@@ -177,7 +227,12 @@ fn samples(schema: &Schema, rows: &[Vec<Literal>]) -> Samples {
         let low = values.clone().map(stored).min().unwrap();
         let high = values.clone().map(stored).max().unwrap();
         assert!(schema.columns[column].ty != ColumnType::Text || (low, high) == (0, 0));
-        ColumnSample { values: values.step_by(13).cloned().collect(), bounds: (low, high) }
+        ColumnSample {
+            values: values.step_by(13).cloned().collect(),
+            bounds: (low, high),
+        }
     });
-    Samples { columns: columns.collect() }
+    Samples {
+        columns: columns.collect(),
+    }
 }

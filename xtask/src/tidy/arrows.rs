@@ -63,7 +63,9 @@ fn judge(crates: &BTreeMap<String, Vec<Dependency>>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, dependencies) in crates {
         let Some((_, may)) = ARROWS.iter().find(|(known, _)| known == name) else {
-            wrong.push(format!("{name}: has no place among the arrows of xtask/src/tidy/arrows.rs"));
+            wrong.push(format!(
+                "{name}: has no place among the arrows of xtask/src/tidy/arrows.rs"
+            ));
             continue;
         };
         for dependency in dependencies {
@@ -74,7 +76,9 @@ fn judge(crates: &BTreeMap<String, Vec<Dependency>>) -> Vec<String> {
                 wrong.push(format!("{name}: must not depend on {on}"));
             }
             if name == "dpb-core" && !dependency.for_tests && !dependency.optional {
-                wrong.push(format!("dpb-core: is the standard library alone, but needs {on}"));
+                wrong.push(format!(
+                    "dpb-core: is the standard library alone, but needs {on}"
+                ));
             }
         }
     }
@@ -88,7 +92,9 @@ fn read(metadata: &str) -> Result<BTreeMap<String, Vec<Dependency>>> {
         .iter()
         .map(|package| {
             let name = package["name"].as_str().context("no name")?;
-            let dependencies = package["dependencies"].as_array().context("no dependencies")?;
+            let dependencies = package["dependencies"]
+                .as_array()
+                .context("no dependencies")?;
             let dependencies = dependencies
                 .iter()
                 .map(|dependency| {
@@ -109,13 +115,18 @@ mod tests {
     use super::*;
 
     fn wrong(name: &str, on: &str, for_tests: bool) -> usize {
-        let mut crates: BTreeMap<_, _> =
-            ARROWS.iter().map(|(name, _)| (name.to_string(), Vec::new())).collect();
-        crates.entry(name.to_string()).or_default().push(Dependency {
-            on: on.to_string(),
-            for_tests,
-            optional: false,
-        });
+        let mut crates: BTreeMap<_, _> = ARROWS
+            .iter()
+            .map(|(name, _)| (name.to_string(), Vec::new()))
+            .collect();
+        crates
+            .entry(name.to_string())
+            .or_default()
+            .push(Dependency {
+                on: on.to_string(),
+                for_tests,
+                optional: false,
+            });
         judge(&crates).len()
     }
 

@@ -100,7 +100,9 @@ fn raw_string(rest: &str) -> usize {
     }
     let end = format!("\"{}", "#".repeat(hashes));
     let body = 2 + hashes;
-    rest[body..].find(&end).map_or(rest.len(), |at| body + at + end.len())
+    rest[body..]
+        .find(&end)
+        .map_or(rest.len(), |at| body + at + end.len())
 }
 
 /// A character literal, and not a lifetime: closed after one character, or after an escape.

@@ -105,15 +105,23 @@ impl Bench {
             .map_err(|error| setup(&error))?;
         let segment = tables.open(TABLE).map_err(|error| setup(&error))?;
         let mut go_on = |_| ControlFlow::Continue(());
-        let baseline =
-            tpch_baseline::ensure(library, data_dir, scale_factor, threads, &mut go_on)
-                .map_err(|error| setup(&error))?;
-        let config = Config { threads: Some(threads), read_only: true, ..Config::default() };
+        let baseline = tpch_baseline::ensure(library, data_dir, scale_factor, threads, &mut go_on)
+            .map_err(|error| setup(&error))?;
+        let config = Config {
+            threads: Some(threads),
+            read_only: true,
+            ..Config::default()
+        };
         let database = Database::open(library, Some(&baseline.duckdb_path), &config)
             .map_err(|error| setup(&error))?;
         let connection = database.connect().map_err(|error| setup(&error))?;
         let cache = Cache::new(segment.file_bytes());
-        Ok(Self { segment, cache, connection, threads })
+        Ok(Self {
+            segment,
+            cache,
+            connection,
+            threads,
+        })
     }
 
     /// Compares `count` random predicates, all 16 columns of every row that qualifies, and an aggregate over each fourth.
@@ -159,7 +167,11 @@ impl Bench {
     /// If they differ, or one fails.
     pub fn compare(&mut self, query: &Query) -> Result<u64, Failure> {
         let sql = sql::query_to_sql(query, self.segment.schema(), TABLE);
-        let failed = |side, reason: String| Failure::Query { side, reason, sql: sql.clone() };
+        let failed = |side, reason: String| Failure::Query {
+            side,
+            reason,
+            sql: sql.clone(),
+        };
         query
             .check(self.segment.schema())
             .map_err(|error| failed("the check of the query", error.0))?;
@@ -170,14 +182,19 @@ impl Bench {
             .map_err(|reason| failed("DuckDB", reason))?;
         let found = Mutex::new(Digest::default());
         self.scan(query, &|batch| {
-            digest_into(&mut found.lock().unwrap_or_else(PoisonError::into_inner), &batch);
+            digest_into(
+                &mut found.lock().unwrap_or_else(PoisonError::into_inner),
+                &batch,
+            );
         })
         .map_err(|reason| failed("the scan", reason))?;
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         if found == expected {
             return Ok(found.rows);
         }
-        let row = self.name_difference(query, &sql, &schema).map_err(|reason| failed("a second run", reason))?;
+        let row = self
+            .name_difference(query, &sql, &schema)
+            .map_err(|reason| failed("a second run", reason))?;
         Err(Failure::Difference {
             row: format!("DuckDB: {expected}; scan: {found}\n{row}"),
             query: Box::new(query.clone()),
@@ -195,7 +212,10 @@ impl Bench {
         self.peer(sql, schema, |batch| expected.push(batch))?;
         let found = Mutex::new(Vec::new());
         self.scan(query, &|batch| {
-            found.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+            found
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(batch);
         })?;
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let difference = first_difference("DuckDB", &expected, "the scan", &found)
@@ -209,7 +229,9 @@ impl Bench {
         schema: &SchemaRef,
         mut sink: impl FnMut(RecordBatch),
     ) -> Result<(), String> {
-        let rows = self.connection.query(sql, Some(schema.clone()), Delivery::Streamed);
+        let rows = self
+            .connection
+            .query(sql, Some(schema.clone()), Delivery::Streamed);
         for batch in rows.map_err(|error| error.to_string())? {
             sink(batch.map_err(|error| error.to_string())?);
         }
@@ -217,8 +239,11 @@ impl Bench {
     }
 
     fn scan(&self, query: &Query, sink: &(dyn Fn(RecordBatch) + Sync)) -> Result<(), String> {
-        let options =
-            ScanOptions { threads: self.threads, stop: &AtomicBool::new(false), batch_rows: 16_384 };
+        let options = ScanOptions {
+            threads: self.threads,
+            stop: &AtomicBool::new(false),
+            batch_rows: 16_384,
+        };
         let keep_on = |batch| {
             sink(batch);
             ControlFlow::Continue(())

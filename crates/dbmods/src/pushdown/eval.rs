@@ -258,13 +258,17 @@ fn cell(column: &ArrayRef, row: usize) -> Option<Literal> {
     if column.is_null(row) {
         return Some(Literal::Null);
     }
-    let exact = |unscaled, scale: i8| Literal::Number { unscaled, scale: scale as u8 };
+    let exact = |unscaled, scale: i8| Literal::Number {
+        unscaled,
+        scale: scale as u8,
+    };
     Some(match column.data_type() {
         DataType::Int32 => exact(column.as_primitive::<Int32Type>().value(row).into(), 0),
         DataType::Int64 => exact(column.as_primitive::<Int64Type>().value(row).into(), 0),
-        DataType::Decimal64(_, scale) => {
-            exact(column.as_primitive::<Decimal64Type>().value(row).into(), *scale)
-        }
+        DataType::Decimal64(_, scale) => exact(
+            column.as_primitive::<Decimal64Type>().value(row).into(),
+            *scale,
+        ),
         DataType::Decimal128(_, scale) => {
             exact(column.as_primitive::<Decimal128Type>().value(row), *scale)
         }

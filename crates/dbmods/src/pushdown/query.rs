@@ -96,10 +96,14 @@ impl Literal {
     pub fn of_stored(stored: i64, ty: ColumnType) -> Self {
         match ty {
             ColumnType::Date => Self::Date(stored as i32),
-            ColumnType::Decimal { scale, .. } => Self::Number { unscaled: stored.into(), scale },
-            ColumnType::Integer | ColumnType::BigInt | ColumnType::Text => {
-                Self::Number { unscaled: stored.into(), scale: 0 }
-            }
+            ColumnType::Decimal { scale, .. } => Self::Number {
+                unscaled: stored.into(),
+                scale,
+            },
+            ColumnType::Integer | ColumnType::BigInt | ColumnType::Text => Self::Number {
+                unscaled: stored.into(),
+                scale: 0,
+            },
         }
     }
 }

@@ -22,21 +22,31 @@ impl Samples {
     pub fn of_segment(segment: &Segment, cache: &Cache, seed: u64) -> Result<Self, SegmentError> {
         let mut random = Random::new(seed);
         let groups = segment.groups();
-        let columns = segment.schema().columns.iter().enumerate().map(|(column, meta)| {
-            let chunks = groups.iter().map(|group| group.chunks[column]);
-            let low = chunks.clone().map(|chunk| chunk.min).min().unwrap_or(0);
-            let high = chunks.map(|chunk| chunk.max).max().unwrap_or(0);
-            let mut values = Vec::new();
-            for _ in 0..if groups.is_empty() { 0 } else { BLOCKS } {
-                let group = random.below(groups.len());
-                let chunk = segment.chunk(group, column, cache)?;
-                let block = random.below(chunk.blocks().len());
-                let decoded = decode(&chunk, block, meta.ty);
-                values.extend((0..VALUES_A_BLOCK).map(|_| random.of(&decoded).clone()));
-            }
-            Ok(ColumnSample { values, bounds: (low, high) })
-        });
-        Ok(Self { columns: columns.collect::<Result<_, _>>()? })
+        let columns = segment
+            .schema()
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(column, meta)| {
+                let chunks = groups.iter().map(|group| group.chunks[column]);
+                let low = chunks.clone().map(|chunk| chunk.min).min().unwrap_or(0);
+                let high = chunks.map(|chunk| chunk.max).max().unwrap_or(0);
+                let mut values = Vec::new();
+                for _ in 0..if groups.is_empty() { 0 } else { BLOCKS } {
+                    let group = random.below(groups.len());
+                    let chunk = segment.chunk(group, column, cache)?;
+                    let block = random.below(chunk.blocks().len());
+                    let decoded = decode(&chunk, block, meta.ty);
+                    values.extend((0..VALUES_A_BLOCK).map(|_| random.of(&decoded).clone()));
+                }
+                Ok(ColumnSample {
+                    values,
+                    bounds: (low, high),
+                })
+            });
+        Ok(Self {
+            columns: columns.collect::<Result<_, _>>()?,
+        })
     }
 }
 
@@ -49,5 +59,7 @@ fn decode(chunk: &Chunk, block: usize, ty: ColumnType) -> Vec<Literal> {
     }
     let mut numbers = Vec::new();
     chunk.decode_numbers(block, &mut numbers);
-    (numbers.into_iter()).map(|number| Literal::of_stored(number, ty)).collect()
+    (numbers.into_iter())
+        .map(|number| Literal::of_stored(number, ty))
+        .collect()
 }
