@@ -1,3 +1,5 @@
+//! Faults are injected, counted and nothing else goes wrong.
+
 use super::*;
 use crate::{Model, Modelled};
 use dpb_core::Items;

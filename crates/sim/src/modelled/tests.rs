@@ -1,3 +1,5 @@
+//! Exact to the nanosecond, whatever computes inside.
+
 use super::*;
 use dpb_core::conformance::check;
 use dpb_core::conformance::sample::{self, SPECS, Sample};
