@@ -120,7 +120,7 @@ pub enum ScanError {
 /// The Arrow schema of the result, the same for every way of computing it.
 ///
 /// INTEGER Int32, BIGINT Int64, DECIMAL(p,s) Decimal64(p,s), DATE Date32, TEXT Utf8. Aggregates: count Int64, sum
-/// Decimal128(38,s) (of a DOUBLE: Float64), avg Float64, min and max the column's type (of a number that is computed:
+/// Decimal128(38,s), avg Float64, min and max the column's type (of a number that is computed:
 /// Decimal128(38,s)). Only aggregates are nullable: over no rows they are NULL, but for count.
 ///
 /// # Errors
@@ -145,7 +145,19 @@ pub fn scan(
     options: &ScanOptions<'_>,
     sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
 ) -> Result<ScanStats, ScanError> {
-    let plan = Plan::new(segment.schema(), query, Kernels::detect())?;
+    scan_with(Kernels::detect(), segment, cache, query, options, sink)
+}
+
+/// [`scan`] with this instruction set.
+fn scan_with(
+    kernels: Kernels,
+    segment: &Segment,
+    cache: &Cache,
+    query: &Query,
+    options: &ScanOptions<'_>,
+    sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
+) -> Result<ScanStats, ScanError> {
+    let plan = Plan::new(segment.schema(), query, kernels)?;
     let shared = Shared {
         plan: &plan,
         segment,

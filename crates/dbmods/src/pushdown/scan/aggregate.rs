@@ -15,8 +15,7 @@ use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::ScanError;
 use super::bind::TextReader;
-use super::dag::{Dag, NodeId, Typed};
-use super::filter::total_order;
+use super::dag::{Dag, NodeId, Typed, power_of_ten, to_double_by};
 use super::group::{Context, packed};
 use super::kernels::Mask;
 use super::rows::{column, data_type};
@@ -46,7 +45,6 @@ enum Function {
     Extreme(usize, DataType),
     /// Its sum, and the digits after the point of that.
     Average(usize, u8),
-    AverageDouble(usize),
     /// Of NULLs: NULL.
     Null(DataType),
 }
@@ -56,8 +54,6 @@ enum Function {
 enum Part {
     Sum(NodeId),
     Extreme(NodeId, Side),
-    SumDouble(NodeId),
-    ExtremeDouble(NodeId, Side),
     ExtremeText(usize, Side),
 }
 
@@ -147,9 +143,6 @@ impl Aggregation {
                 Typed::Number { node, scale } => {
                     Function::Sum(self.part(Part::Sum(node)), decimal(scale)?)
                 }
-                Typed::Double(node) => {
-                    Function::Sum(self.part(Part::SumDouble(node)), DataType::Float64)
-                }
                 Typed::Null => Function::Null(decimal(0)?),
                 other => return Err(ScanError::Type(format!("no sum of {}", other.kind()))),
             },
@@ -158,7 +151,6 @@ impl Aggregation {
                     decimal(scale)?;
                     Function::Average(self.part(Part::Sum(node)), scale)
                 }
-                Typed::Double(node) => Function::AverageDouble(self.part(Part::SumDouble(node))),
                 Typed::Null => Function::Null(DataType::Float64),
                 other => return Err(ScanError::Type(format!("no avg of {}", other.kind()))),
             },
@@ -183,9 +175,10 @@ impl Aggregation {
         let (part, ty) = match value {
             Typed::Number { node, scale } => (Part::Extreme(node, side), decimal(scale)?),
             Typed::Date(node) => (Part::Extreme(node, side), DataType::Date32),
-            Typed::Double(node) => (Part::ExtremeDouble(node, side), DataType::Float64),
             Typed::TextColumn(column) => (Part::ExtremeText(column, side), DataType::Utf8),
             Typed::Null => return Ok(Function::Null(decimal(0)?)),
+            // A sum of doubles depends on the order of additions; an extreme of one would be the only inexact result.
+            Typed::Double(_) => return Err(ScanError::Type("no aggregate of a DOUBLE".to_owned())),
             Typed::Text(_) => {
                 return Err(ScanError::Type("min and max of a text constant".to_owned()));
             }
@@ -220,7 +213,7 @@ impl Aggregation {
                 Function::Sum(_, ty) | Function::Extreme(_, ty) | Function::Null(ty) => {
                     (ty.clone(), true)
                 }
-                Function::Average(..) | Function::AverageDouble(_) => (DataType::Float64, true),
+                Function::Average(..) => (DataType::Float64, true),
             };
             fields.push(Field::new(name, ty, nullable));
         }
@@ -292,15 +285,12 @@ impl Function {
             ))),
             Self::Sum(at, ty) | Self::Extreme(at, ty) => array(ty, groups.map(state(*at))),
             Self::Average(at, scale) => {
+                // As DuckDB: the exact sum as a DOUBLE, then one division.
+                let power = power_of_ten(*scale)?;
                 let average = |group: &Accumulated| match group.states[*at] {
-                    State::Integer(sum) => State::Double(average(sum, group.count, *scale)),
-                    _ => State::Nothing,
-                };
-                array(&DataType::Float64, groups.map(average))
-            }
-            Self::AverageDouble(at) => {
-                let average = |group: &Accumulated| match group.states[*at] {
-                    State::Double(sum) => State::Double(sum / group.count as f64),
+                    State::Integer(sum) => {
+                        State::Double(to_double_by(sum, power) / group.count as f64)
+                    }
                     _ => State::Nothing,
                 };
                 array(&DataType::Float64, groups.map(average))
@@ -308,54 +298,6 @@ impl Function {
             Self::Null(ty) => array(ty, groups.map(|_| State::Nothing)),
         }
     }
-}
-
-/// `sum / (count * 10^scale)` as DuckDB computes it: a quotient of 64 significant bits (x87's `long double`), then a double.
-fn average(sum: i128, count: u64, scale: u8) -> f64 {
-    let Some(divisor) = 10u128
-        .checked_pow(u32::from(scale))
-        .and_then(|power| power.checked_mul(u128::from(count)))
-        .filter(|divisor| *divisor < 1 << 64)
-    else {
-        return sum as f64 / (count as f64 * 10f64.powi(i32::from(scale)));
-    };
-    let dividend = sum.unsigned_abs();
-    if dividend == 0 {
-        return 0.0;
-    }
-    // Scaled so that the quotient has 64 bits or one more; what is left over only matters for rounding.
-    let shift =
-        64 + (128 - divisor.leading_zeros() as i32) - (128 - dividend.leading_zeros() as i32);
-    let (mut quotient, mut rest) = (0u128, dividend);
-    if shift > 0 {
-        // Long division, bit by bit past the whole part: the remainder stays below 2^64.
-        quotient = rest / divisor;
-        rest %= divisor;
-        for _ in 0..shift {
-            rest <<= 1;
-            quotient = quotient << 1 | u128::from(rest >= divisor);
-            rest -= if rest >= divisor { divisor } else { 0 };
-        }
-    } else {
-        let scaled = divisor << -shift;
-        quotient += rest / scaled;
-        rest %= scaled;
-    }
-    let mut exponent = -shift;
-    let surplus = 64 - quotient.leading_zeros() as i32;
-    let mut sticky = rest != 0;
-    let mut half = false;
-    for _ in 0..surplus.max(0) {
-        sticky |= half;
-        half = quotient & 1 == 1;
-        quotient >>= 1;
-        exponent += 1;
-    }
-    if half && (sticky || quotient & 1 == 1) {
-        quotient += 1;
-    }
-    let value = quotient as f64 * 2f64.powi(exponent);
-    if sum < 0 { -value } else { value }
 }
 
 /// An array of one state a row.
@@ -441,14 +383,7 @@ impl State {
                 *self = Self::Integer(a.checked_add(*b).ok_or(ScanError::Overflow)?);
                 false
             }
-            (Self::Double(a), Self::Double(b), Part::SumDouble(_)) => {
-                *self = Self::Double(a + b);
-                false
-            }
             (Self::Integer(a), Self::Integer(b), Part::Extreme(_, side)) => side.prefers(b.cmp(a)),
-            (Self::Double(a), Self::Double(b), Part::ExtremeDouble(_, side)) => {
-                side.prefers(total_order(*b, *a))
-            }
             (Self::Text(a), Self::Text(b), Part::ExtremeText(_, side)) => side.prefers(b.cmp(a)),
             _ => return Err(ScanError::Internal("partial aggregates of two kinds")),
         };
@@ -621,10 +556,7 @@ impl Part {
             Self::Sum(node) | Self::Extreme(node, _) if !context.is_narrow(node) => {
                 context.unpack_columns(node, block)
             }
-            Self::Sum(node)
-            | Self::Extreme(node, _)
-            | Self::SumDouble(node)
-            | Self::ExtremeDouble(node, _) => context.evaluate(node, block),
+            Self::Sum(node) | Self::Extreme(node, _) => context.evaluate(node, block),
             Self::ExtremeText(column, _) => context.load(column).map(|_| ()),
         }
     }
@@ -660,23 +592,6 @@ impl Part {
                     Ok::<_, ScanError>(())
                 })?;
                 best.map_or(State::Nothing, State::Integer)
-            }
-            Self::SumDouble(node) => {
-                let values = context.values(node)?;
-                let mut sum = 0.0;
-                mask.for_each(|row| sum += f64::from_bits(values[row] as u64));
-                State::Double(sum)
-            }
-            Self::ExtremeDouble(node, side) => {
-                let values = context.values(node)?;
-                let mut best: Option<f64> = None;
-                mask.for_each(|row| {
-                    let value = f64::from_bits(values[row] as u64);
-                    if best.is_none_or(|best| side.prefers(total_order(value, best))) {
-                        best = Some(value);
-                    }
-                });
-                best.map_or(State::Nothing, State::Double)
             }
             Self::ExtremeText(column, side) => {
                 let reader = match reader {

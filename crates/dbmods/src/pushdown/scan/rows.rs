@@ -70,7 +70,6 @@ enum Values {
     Text(Texts),
 }
 
-#[derive(Default)]
 struct Texts {
     offsets: Vec<i32>,
     bytes: Vec<u8>,
@@ -102,7 +101,7 @@ impl Rows {
             Builder {
                 column,
                 ty,
-                values: Values::new(ty, capacity, 0),
+                values: Values::new(ty, capacity),
             }
         };
         Self {
@@ -217,11 +216,14 @@ impl Builder {
     }
 
     fn finish(&mut self, capacity: usize) -> Result<ArrayRef, ScanError> {
-        let text_bytes = match &self.values {
-            Values::Text(texts) => texts.bytes.len(),
-            Values::Narrow(_) | Values::Wide(_) => 0,
+        let next = match &mut self.values {
+            // The row group goes on in the next batch.
+            Values::Text(texts) => Values::Text(Texts {
+                source: texts.source.take(),
+                ..Texts::new(capacity, texts.bytes.len())
+            }),
+            Values::Narrow(_) | Values::Wide(_) => Values::new(self.ty, capacity),
         };
-        let next = Values::new(self.ty, capacity, text_bytes);
         Ok(match std::mem::replace(&mut self.values, next) {
             Values::Narrow(values) if self.ty == ColumnType::Date => {
                 Arc::new(Date32Array::new(values.into(), None))
@@ -240,21 +242,13 @@ impl Builder {
 }
 
 impl Values {
-    fn new(ty: ColumnType, capacity: usize, text_bytes: usize) -> Self {
+    fn new(ty: ColumnType, capacity: usize) -> Self {
         match ty {
             ColumnType::Integer | ColumnType::Date => Self::Narrow(Vec::with_capacity(capacity)),
             ColumnType::BigInt | ColumnType::Decimal { .. } => {
                 Self::Wide(Vec::with_capacity(capacity))
             }
-            ColumnType::Text => {
-                let mut offsets = Vec::with_capacity(capacity + 1);
-                offsets.push(0);
-                Self::Text(Texts {
-                    offsets,
-                    bytes: Vec::with_capacity(text_bytes + text_bytes / 8),
-                    source: None,
-                })
-            }
+            ColumnType::Text => Self::Text(Texts::new(capacity, 0)),
         }
     }
 }
@@ -279,6 +273,17 @@ impl TextSource {
 }
 
 impl Texts {
+    /// With room for about as much as the last batch had.
+    fn new(capacity: usize, bytes: usize) -> Self {
+        let mut offsets = Vec::with_capacity(capacity + 1);
+        offsets.push(0);
+        Self {
+            offsets,
+            bytes: Vec::with_capacity(bytes + bytes / 8),
+            source: None,
+        }
+    }
+
     /// Makes the chunk ready; says how many bytes the longest text of the block may have.
     fn open(
         &mut self,
