@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, requires = "aggregate", value_name = "COLUMNS")]
     group_by: Option<String>,
     /// Pace of the link, both directions, all schemes; 0 for the bare connection
-    #[arg(long, default_value = "0", value_parser = gbps)]
+    #[arg(long, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
     link_gbps: f64,
     /// Read storage anew in each run: drop the file from the page cache and the engines' own caches
     #[arg(long)]
