@@ -6,6 +6,7 @@ mod show;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use dpb_core::measure::{Durability, Record, Store};
@@ -20,7 +21,7 @@ use dpb_dbmods::tpch;
 
 use self::agents::LocalAgent;
 use self::question::Asked;
-use super::{data, serve};
+use super::{data, report, serve};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
@@ -65,7 +66,7 @@ pub struct Args {
     #[arg(long, requires = "aggregate", value_name = "COLUMNS")]
     group_by: Option<String>,
     /// Pace of the link, both directions, all schemes; 0 for the bare connection
-    #[arg(long, default_value = "0", value_parser = gbps)]
+    #[arg(long, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
     link_gbps: f64,
     /// Read storage anew in each run: drop the file from the page cache and the engines' own caches
     #[arg(long)]
@@ -97,6 +98,9 @@ pub struct Args {
     /// Records are appended here [default: records/pushdown.jsonl in the data directory]
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Draw what was found as one HTML page
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Say how the scan went about the condition
     #[arg(long)]
     explain: bool,
@@ -123,7 +127,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         _agents = Vec::new();
         contenders = remote_contenders(&args, server, &schemes)?;
     } else {
-        make_data(&args, &data_dir, &schemes, globals)?;
+        if make_data(&args, &data_dir, &schemes, globals)? {
+            return Err(start_anew());
+        }
         (contenders, _agents) = local_contenders(&args, &data_dir, &schemes, &threads)?;
     }
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
@@ -143,7 +149,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             args.server.clone().unwrap_or_else(|| "loopback".to_owned()),
         )]),
     };
-    sweep(&plan, &mut contenders, &mut store, args.explain, globals)
+    sweep(&plan, &mut contenders, &mut store, &args, globals)
 }
 
 /// Runs the plan, prints and keeps what it finds.
@@ -151,7 +157,7 @@ fn sweep(
     plan: &Plan,
     contenders: &mut [Contender],
     store: &mut Store,
-    explain: bool,
+    args: &Args,
     globals: &Globals,
 ) -> Result<(), Failure> {
     let mut table = show::table();
@@ -190,8 +196,12 @@ fn sweep(
     let ended = task::run(plan, contenders, interrupt::is_set, &mut tell);
     drop(progress);
     output::print_rows(globals.format(), &table, &records)?;
-    if explain {
+    if args.explain {
         output::note(&plans.join("\n"));
+    }
+    if let Some(path) = &args.report {
+        report::write_whole(path, &crate::report::html(&records, &[]))?;
+        output::note(&format!("report: {}", path.display()));
     }
     if globals.format() == Format::Table {
         output::note(&format!("records: {}", store.path().display()));
@@ -254,18 +264,20 @@ fn warn_of_sharing(threads: &[u32]) {
     }
 }
 
-/// Makes what is missing: our segment, and DuckDB's files if there is a DuckDB and a scheme needs them.
+/// Makes what is missing: our segment, and DuckDB's files if there is a DuckDB and a scheme needs them. Says whether
+/// anything was.
 fn make_data(
     args: &Args,
     data_dir: &Path,
     schemes: &[Scheme],
     globals: &Globals,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let threads = cpus() as usize;
+    let was_there = tpch::find(data_dir, args.sf).table(TABLE).is_some();
     data::make(data_dir, args.sf, &[TABLE], threads, globals)?;
     let needed = schemes.iter().any(|&scheme| scheme != Scheme::Dpb);
     let Some(library) = Library::find().ok().filter(|_| needed) else {
-        return Ok(());
+        return Ok(!was_there);
     };
     let bar = Progress::new(0, globals.quiet);
     let mut report = |progress| {
@@ -282,7 +294,7 @@ fn make_data(
         }
     };
     tpch_baseline::ensure(library, data_dir, args.sf, threads, &mut report)
-        .map(|_| ())
+        .map(|baseline| baseline.is_new || !was_there)
         .map_err(|error| match error {
             BaselineError::ScaleFactor(_) => Failure::usage(error.to_string()),
             BaselineError::NoSpace { .. } => Failure::unavailable(format!(
@@ -291,6 +303,20 @@ fn make_data(
             BaselineError::Stopped => Failure::interrupted(error.to_string()),
             _ => Failure::check(error.to_string()),
         })
+}
+
+/// Replaces this process by the same command: making data leaves memory behind that would be counted as the run's.
+/// Returns only if that fails.
+fn start_anew() -> Failure {
+    let failed = |error| Failure::check(format!("cannot start anew after making data: {error}"));
+    match std::env::current_exe() {
+        Ok(program) => failed(
+            std::process::Command::new(program)
+                .args(std::env::args_os().skip(1))
+                .exec(),
+        ),
+        Err(error) => failed(error),
+    }
 }
 
 /// A connection a scheme, all to one agent elsewhere.
