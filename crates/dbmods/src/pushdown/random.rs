@@ -58,7 +58,7 @@ impl Random {
     /// If `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         assert!(n > 0, "one of none");
-        (u128::from(self.bits()) * n as u128 >> 64) as usize
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
     /// True `percent` times in a hundred.
