@@ -1,11 +1,18 @@
 //! SHA-256 (FIPS 180-4): integrity of stored objects, content addresses, signatures' first step.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod lanes;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
 
 use crate::cpu::Path;
 use crate::input;
+use crate::isa;
 use crate::registry::Entry;
 
 /// The registry's line.
@@ -53,11 +60,15 @@ pub struct Sha256(Code);
 #[derive(Clone, Copy, Debug)]
 enum Code {
     Portable,
+    #[cfg(target_arch = "x86_64")]
+    ShaNi(isa::ShaNi),
+    #[cfg(target_arch = "aarch64")]
+    ArmSha2(isa::ArmSha2),
 }
 
 impl Sha256 {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::ShaNi, Path::ArmSha2, Path::Portable];
 
     /// On `path`.
     ///
@@ -66,6 +77,10 @@ impl Sha256 {
     pub fn new(path: Path) -> Result<Self, SetupError> {
         let code = match path {
             Path::Portable => Some(Code::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::ShaNi => isa::ShaNi::detect().map(Code::ShaNi),
+            #[cfg(target_arch = "aarch64")]
+            Path::ArmSha2 => isa::ArmSha2::detect().map(Code::ArmSha2),
             _ => None,
         };
         code.map(Self)
@@ -82,6 +97,10 @@ impl Sha256 {
     pub fn digest(&self, data: &[u8]) -> [u8; 32] {
         match self.0 {
             Code::Portable => portable::sha256(data),
+            #[cfg(target_arch = "x86_64")]
+            Code::ShaNi(proof) => lanes::one(proof, data),
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmSha2(proof) => lanes::one(proof, data),
         }
     }
 }
@@ -107,6 +126,10 @@ impl Kernel for Sha256 {
                     *slot = portable::sha256(batch.item(i));
                 }
             }
+            #[cfg(target_arch = "x86_64")]
+            Code::ShaNi(proof) => lanes::batch::<{ x86_64::LANES }>(proof, batch, slots),
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmSha2(proof) => lanes::batch::<{ aarch64::LANES }>(proof, batch, slots),
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The oracle: one table of 256 entries, built from the polynomial bit by bit, one byte a step (RFC 3720, 12.1).
 
 /// The Castagnoli polynomial 0x1EDC6F41, bits reversed.
-const POLYNOMIAL: u32 = 0x82F6_3B78;
+pub(super) const POLYNOMIAL: u32 = 0x82F6_3B78;
 
 /// CRC-32C of `data`.
 pub(super) fn crc32c(data: &[u8]) -> u32 {
