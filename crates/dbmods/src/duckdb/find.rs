@@ -52,7 +52,7 @@ impl Library {
                 remedy: format!("Set it to a folder that holds {FILE}, or unset it."),
             });
         }
-        for path in cached() {
+        for path in cache_dir().iter().flat_map(|dir| cached(dir)) {
             match Self::open(&path) {
                 Ok(found) => return Ok(found),
                 Err(why) => searched.push(why),
@@ -157,9 +157,9 @@ pub fn cache_dir() -> Option<PathBuf> {
 }
 
 /// The libraries in the cache that are for this architecture, the newest version first.
-fn cached() -> Vec<PathBuf> {
+fn cached(dir: &Path) -> Vec<PathBuf> {
     let suffix = format!("-{}", env::consts::ARCH);
-    let Some(entries) = cache_dir().and_then(|dir| dir.read_dir().ok()) else {
+    let Ok(entries) = dir.read_dir() else {
         return Vec::new();
     };
     let mut found: Vec<(Vec<u32>, PathBuf)> = entries
@@ -181,4 +181,50 @@ fn cached() -> Vec<PathBuf> {
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_first_and_only_this_architecture() {
+        let dir = tempfile::tempdir().unwrap();
+        let arch = env::consts::ARCH;
+        for name in [
+            format!("1.5.9-{arch}"),
+            format!("1.5.10-{arch}"),
+            "9.0.0-vax".into(),
+            format!("x-{arch}"),
+        ] {
+            std::fs::create_dir(dir.path().join(&name)).unwrap();
+            std::fs::write(dir.path().join(&name).join(FILE), "").unwrap();
+        }
+        std::fs::create_dir(dir.path().join(format!("3.0.0-{arch}"))).unwrap();
+        let expected =
+            ["1.5.10", "1.5.9"].map(|v| dir.path().join(format!("{v}-{arch}")).join(FILE));
+        assert_eq!(cached(dir.path()), expected);
+        assert!(cached(&dir.path().join("nothing")).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_duckdb_is_refused_in_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let refusal = Library::open(&path).unwrap_err();
+        assert!(
+            refusal.contains("No such file") && refusal.contains(FILE),
+            "{refusal}"
+        );
+        std::fs::write(&path, "not a library").unwrap();
+        let refusal = Library::open(&path).unwrap_err();
+        assert!(
+            refusal.starts_with(&path.display().to_string()),
+            "{refusal}"
+        );
+        assert!(!refusal.contains('\n'));
+        // A real library that is something else: the C library, which this test runs on.
+        let refusal = Library::open(Path::new("libc.so.6")).unwrap_err();
+        assert!(refusal.contains("has no function duckdb_"), "{refusal}");
+    }
 }

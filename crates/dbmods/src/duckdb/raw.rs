@@ -115,9 +115,13 @@ fn terminated(text: &str) -> Result<CString, Refusal> {
 pub(super) fn load(path: &Path) -> Result<Functions, String> {
     // SAFETY: loading runs the library's initialisers; whoever chose the path (DUCKDB_LIB_DIR, the cache that setup
     // filled after checking a digest, the system's folders) vouches for what lies there.
-    let library = unsafe { libloading::Library::new(path) }.map_err(|why| why.to_string())?;
+    let library = unsafe { libloading::Library::new(path) }.map_err(|why| {
+        // The loader's own text is the error's source.
+        let source = std::error::Error::source(&why).map(ToString::to_string);
+        source.unwrap_or_else(|| why.to_string())
+    })?;
     let functions = Functions::load(&library)
-        .map_err(|name| format!("has no function {name}, so it is no DuckDB 1.2 or later"));
+        .map_err(|name| format!("has no function {name}, so it is no DuckDB of 1.2 or later"));
     // Functions stay good and DuckDB's threads may outlive a handle.
     std::mem::forget(library);
     functions

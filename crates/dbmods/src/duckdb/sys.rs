@@ -14,7 +14,12 @@ macro_rules! handles {
         #[repr(transparent)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) struct $name(pub(super) *mut c_void);
+    )*};
+}
 
+/// Handles that are made or given by a call, and then may be absent.
+macro_rules! nullable {
+    ($($name:ident),*) => {$(
         impl $name {
             /// No object.
             pub(super) const NULL: Self = Self(std::ptr::null_mut());
@@ -48,6 +53,16 @@ handles! {
     /// What a table function's main callback is given.
     CallHandle,
 }
+
+nullable!(
+    DatabaseHandle,
+    ConfigHandle,
+    ConnectionHandle,
+    StatementHandle,
+    PendingHandle,
+    ChunkHandle,
+    VectorHandle
+);
 
 /// `idx_t`.
 pub(super) type Index = u64;
@@ -182,14 +197,11 @@ functions! {
     fn duckdb_column_name(*mut ResultRaw, Index) -> *const c_char;
     fn duckdb_column_logical_type(*mut ResultRaw, Index) -> TypeHandle;
     fn duckdb_fetch_chunk(ResultRaw) -> ChunkHandle;
-    fn duckdb_result_chunk_count(ResultRaw) -> Index;
-    fn duckdb_result_get_chunk(ResultRaw, Index) -> ChunkHandle;
     fn duckdb_destroy_result(*mut ResultRaw);
 
     fn duckdb_destroy_data_chunk(*mut ChunkHandle);
     fn duckdb_data_chunk_get_size(ChunkHandle) -> Index;
     fn duckdb_data_chunk_set_size(ChunkHandle, Index);
-    fn duckdb_data_chunk_get_column_count(ChunkHandle) -> Index;
     fn duckdb_data_chunk_get_vector(ChunkHandle, Index) -> VectorHandle;
     fn duckdb_vector_size() -> Index;
     fn duckdb_vector_get_data(VectorHandle) -> *mut c_void;

@@ -367,3 +367,6 @@ fn at(path: &Path, source: io::Error) -> BaselineError {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests;
