@@ -1,4 +1,100 @@
-//! `dpb`.
+//! `dpb`: measures any Linux machine, host or DPU, with one method.
+//!
+//! Each verb is one file of `cmd/`, with its `Args` and `run(args, &Globals) -> Result<(), Failure>`.
 #![forbid(unsafe_code)]
+#![allow(
+    unreachable_pub,
+    reason = "in a binary, `pub` says: for the other modules"
+)]
 
-fn main() {}
+mod args;
+mod backends;
+mod cmd;
+mod exit;
+mod interrupt;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use exit::Failure;
+use output::Format;
+
+/// Measures any Linux machine, host or DPU, with one binary and one method.
+///
+/// Every timed result was checked, and every number says where it came from.
+#[derive(Debug, Parser)]
+#[command(name = "dpb", version, propagate_version = true, max_term_width = 110)]
+#[command(
+    after_help = "Exit: 0 done; 1 a check failed or a regression was found; 2 wrong usage; \
+                        3 not available here; 130 interrupted.\nExample: dpb doctor"
+)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Flags that every verb takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Globals {
+    /// How results are written to stdout [default: table on a terminal, json to a pipe]
+    #[arg(long, value_enum, global = true)]
+    pub format: Option<Format>,
+    /// No progress on stderr
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+impl Globals {
+    /// The format asked for, or the one that fits stdout.
+    pub fn format(&self) -> Format {
+        Format::choose(self.format)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// What this machine has: CPU, memory, libraries, devices; what is missing and what to do
+    Doctor(cmd::doctor::Args),
+    /// Operators, backends and tasks
+    List(cmd::list::Args),
+    /// Measure an operator over sizes, batches, threads and backends
+    Op(cmd::op::Args),
+    /// Make, list, check or remove TPC-H data
+    Data(cmd::data::Args),
+    /// One HTML file from records
+    Report(cmd::report::Args),
+    /// The JSON Schema of what dpb writes
+    Schema(cmd::schema::Args),
+    /// Completions for a shell
+    Completions(cmd::completions::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let globals = &cli.globals;
+    let ended = match cli.verb {
+        Verb::Doctor(args) => cmd::doctor::run(args, globals),
+        Verb::List(args) => cmd::list::run(args, globals),
+        Verb::Op(args) => cmd::op::run(args, globals),
+        Verb::Data(args) => cmd::data::run(args, globals),
+        Verb::Report(args) => cmd::report::run(args, globals),
+        Verb::Schema(args) => cmd::schema::run(args, globals),
+        Verb::Completions(args) => cmd::completions::run(args, globals),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { exit, message }) => {
+            output::note(&format!("dpb: {message}"));
+            ExitCode::from(exit as u8)
+        }
+    }
+}
+
+/// The whole command line, for completions.
+fn command() -> clap::Command {
+    Cli::command()
+}

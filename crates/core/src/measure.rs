@@ -2,8 +2,20 @@
 //!
 //! METHODOLOGY.md says what is timed and what is not.
 
+pub mod harness;
+pub mod interference;
+pub mod latency;
+pub mod provenance;
+pub mod random;
 pub mod record;
+pub mod statistics;
+pub mod store;
 
+pub use harness::{Mode, Plan};
+pub use interference::{Interference, Watch};
+pub use provenance::{Build, Machine};
 pub use record::{
     Check, Evidence, Outcome, Provenance, Record, Samples, Stability, Summary, Value,
 };
+pub use statistics::Ratio;
+pub use store::{Durability, Reading, Store};

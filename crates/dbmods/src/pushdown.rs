@@ -6,6 +6,19 @@
 //!                          segment file ─ cache ┘
 //! ```
 
+pub mod cache;
 pub mod chunk;
+pub mod date;
+pub mod differential;
+pub mod digest;
+pub mod encode;
+pub mod eval;
+pub mod pack;
 pub mod query;
+pub mod random;
+pub mod scan;
 pub mod schema;
+pub mod segment;
+pub mod sql;
+mod text;
+pub mod tpch_predicates;

@@ -1,1 +1,13 @@
-//! TPC-H: schemas, generation, the queries' predicates.
+//! TPC-H: schemas, and data made once by the generator `tpchgen`, straight into segments.
+
+mod generate;
+mod rows;
+mod schema;
+mod store;
+
+pub use rows::GENERATOR;
+pub use schema::{TABLES, schema};
+pub use store::{
+    DataError, Progress, SCALE_FACTORS, Step, Table, TableSet, default_data_dir, ensure, find,
+    list, remove, set_dir,
+};

@@ -1,9 +1,13 @@
 //! The record: the result of one test, one JSON object, one line of a file.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::statistics;
 
 /// Version of the record's shape. Raised when a field changes meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -37,6 +41,54 @@ pub struct Record {
     pub provenance: Provenance,
 }
 
+impl Record {
+    /// An empty record of a test that starts now: outcome [`Outcome::Done`], everything else to be filled.
+    pub fn new(task: &str, evidence: Evidence, seed: u64) -> Self {
+        let provenance = Provenance::here(seed);
+        // The standard library's own source of randomness: one key a process, one step a call.
+        let random = RandomState::new().hash_one(std::process::id());
+        Self {
+            schema_version: SCHEMA_VERSION,
+            id: format!("{:.6}-{random:016x}", provenance.started_unix_s),
+            task: task.to_owned(),
+            parameters: BTreeMap::new(),
+            evidence,
+            outcome: Outcome::Done,
+            check: None,
+            samples: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            summary: BTreeMap::new(),
+            stability: None,
+            provenance,
+        }
+    }
+
+    /// With this parameter.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.parameters.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// With this outcome in place of the numbers: samples and summaries go.
+    #[must_use]
+    pub fn without_numbers(mut self, outcome: Outcome) -> Self {
+        self.outcome = outcome;
+        self.samples.clear();
+        self.summary.clear();
+        self
+    }
+
+    /// Keeps raw samples and their summary under the same name.
+    pub fn sample(&mut self, name: &str, values: Vec<f64>) {
+        if let Some(summary) = statistics::summarize(&values, self.provenance.seed) {
+            self.summary.insert(name.to_owned(), summary);
+        }
+        let samples = Samples { values, hdr: None };
+        self.samples.insert(name.to_owned(), samples);
+    }
+}
+
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -49,6 +101,48 @@ pub enum Value {
     Float(f64),
     /// Anything else.
     Text(String),
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+/// Beyond `i64` it becomes the nearest ratio.
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Float(value as f64), Self::Int)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => value.fmt(f),
+            Self::Int(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::Text(value) => f.write_str(value),
+        }
+    }
 }
 
 /// Where a number comes from. Kinds never share a ratio, an axis or an average without saying so.
@@ -136,7 +230,10 @@ pub struct Stability {
     pub reasons: Vec<String>,
     /// Coefficient of variation over the runs.
     pub cv: Option<f64>,
-    /// Involuntary context switches during the timed runs.
+    /// How long the threads were ready to run and waited for a core during the timed runs, summed over them, in seconds.
+    #[serde(default)]
+    pub core_wait_s: Option<f64>,
+    /// Involuntary context switches during the timed runs. Polling threads that offer their core have many, harmless ones.
     pub context_switches_involuntary: Option<u64>,
     /// CPU time that the hypervisor gave to others meanwhile, in seconds.
     pub steal_s: Option<f64>,

@@ -22,16 +22,33 @@
 //! | … | | payloads, each at a multiple of 64, the last followed by 64 zero bytes |
 //!
 //! **Numbers** (INTEGER, BIGINT, DECIMAL, DATE): value = min + unit × packed. `packed` is 1,024 unsigned values of `width`
-//! bits in the FastLanes order for lanes of `lane bits` (8, 16, 32, 64, the narrowest that holds `width`), 128 × width bytes; width 0 has no payload.
-//! A short block is padded with zeros to 1,024 values.
+//! bits in the FastLanes order (that of the crate `fastlanes`) for lanes of `lane bits` (8, 16, 32, 64, the narrowest
+//! that holds `width`), 128 × width bytes; width 0 has lanes of 8 bits and no payload. A short block is padded with packed
+//! zeros to 1,024 values. `width` is exactly what (max − min) / unit needs, and `min` and `max` are values that occur.
+//! All values of a chunk are congruent modulo `unit`, so a literal is translated once a chunk.
 //!
 //! **Dictionary**: as numbers; the values are positions in the side table, which holds the chunk's distinct strings in
-//! ascending byte order: count (4), count + 1 offsets (4 each) into the bytes that follow.
+//! strictly ascending byte order: count (4), count + 1 offsets (4 each) into the bytes that follow.
 //!
 //! **Text** (FSST): side table: count *n* of symbols (4, at most 255), *n* lengths (1 each), padding to 8, *n* symbols (8
 //! each, low byte first). Payload: rows + 1 offsets of `lane bits` (16 or 32) each, padding to a multiple of 64, then the rows'
-//! codes one after another. Code 255 makes the next byte literal. In the directory `min` is the number of
+//! codes one after another; offsets count from the first code. Code 255 makes the next byte literal. In the directory `min` is the number of
 //! bytes that the block decodes to, `max` the longest row's, `width` is 0.
+//!
+//! **The layout is canonical**: parts follow one another in the order above with no gap but the zeros that alignment
+//! asks for, so a chunk's bytes are covered by the header's checksum, a payload's, or the rule that they are zero.
+//!
+//! [`Chunk::parse`] trusts nothing. It checks every rule of this page, all checksums, and the content: that no packed value
+//! is above its block's `max`, that every code has a symbol and every row is UTF-8. What a [`Chunk`] says is then a
+//! fact that a kernel may rely on for memory safety.
+
+use std::fmt;
+use std::ops::Range;
+
+use dpb_core::Buf;
+
+use super::encode::{EncodedChunk, Values};
+use super::pack;
 
 /// Rows of a full block.
 pub const BLOCK_ROWS: usize = 1024;
@@ -71,3 +88,840 @@ pub struct BlockMeta {
     /// Rows, 1 to 1,024.
     pub rows: u16,
 }
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 64;
+/// Bytes of a directory entry.
+pub const META_BYTES: usize = 32;
+/// Everything inside a chunk starts at a multiple of this.
+pub const ALIGN: usize = 64;
+/// Zero bytes after the last payload, so that a kernel may load a whole vector at its end.
+pub const TAIL_BYTES: usize = 64;
+/// The code that makes the next byte literal.
+pub const ESCAPE: u8 = 255;
+
+const MAGIC: [u8; 4] = *b"DPBC";
+const CRC_AT: usize = 40;
+
+/// One column of one row group, verified.
+pub struct Chunk {
+    bytes: Buf,
+    encoding: Encoding,
+    column: u16,
+    group: u32,
+    rows: u32,
+    unit: i64,
+    side: Range<usize>,
+    blocks: Vec<BlockMeta>,
+    symbols: Option<Box<SymbolTable>>,
+}
+
+/// Where in a chunk something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The first 64 bytes, or the length as a whole.
+    Header,
+    /// The entries of the blocks.
+    Directory,
+    /// Dictionary or symbols.
+    SideTable,
+    /// This block's payload.
+    Block(u32),
+    /// The zeros at the end.
+    Tail,
+}
+
+/// Why bytes are no chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkError {
+    /// Where.
+    pub part: Part,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// A chunk's distinct strings, in strictly ascending byte order.
+#[derive(Clone, Copy, Debug)]
+pub struct Dictionary<'a> {
+    offsets: &'a [u8],
+    bytes: &'a [u8],
+}
+
+/// A chunk's FSST symbols. Entries at and above [`SymbolTable::len`] are zero.
+#[derive(Clone, Debug)]
+pub struct SymbolTable {
+    len: usize,
+    /// Bytes of each symbol, 1 to 8.
+    pub lengths: [u8; 256],
+    /// Each symbol, its first byte lowest, zero above its length.
+    pub symbols: [u64; 256],
+}
+
+/// One block of a text chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct TextBlock<'a> {
+    rows: usize,
+    wide: bool,
+    offsets: &'a [u8],
+    codes: &'a [u8],
+}
+
+impl Chunk {
+    /// Verifies `bytes`, which become the chunk.
+    ///
+    /// # Errors
+    /// The first part that breaks a rule of this page.
+    pub fn parse(bytes: Buf) -> Result<Self, ChunkError> {
+        let header = Header::parse(&bytes)?;
+        let blocks = parse_directory(&bytes, &header)?;
+        let mut chunk = Self {
+            encoding: header.encoding,
+            column: header.column,
+            group: header.group,
+            rows: header.rows,
+            unit: header.unit,
+            side: header.side.clone(),
+            blocks,
+            symbols: None,
+            bytes,
+        };
+        match chunk.encoding {
+            Encoding::Numbers => chunk.check_numbers(None)?,
+            Encoding::Dictionary => {
+                let count = parse_dictionary(&chunk.bytes[chunk.side.clone()])?;
+                chunk.check_numbers(Some(count))?;
+            }
+            Encoding::Text => {
+                let symbols = Box::new(SymbolTable::parse(&chunk.bytes[chunk.side.clone()])?);
+                chunk.check_texts(&symbols)?;
+                chunk.symbols = Some(symbols);
+            }
+        }
+        Ok(chunk)
+    }
+
+    /// How payloads are read.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Which column of the table.
+    pub fn column(&self) -> usize {
+        self.column as usize
+    }
+
+    /// Which row group of the table.
+    pub fn group(&self) -> usize {
+        self.group as usize
+    }
+
+    /// Rows, 1 to [`GROUP_ROWS`].
+    pub fn rows(&self) -> usize {
+        self.rows as usize
+    }
+
+    /// What a packed value is multiplied by; all values of the chunk are congruent modulo it.
+    pub fn unit(&self) -> i64 {
+        self.unit
+    }
+
+    /// The directory.
+    pub fn blocks(&self) -> &[BlockMeta] {
+        &self.blocks
+    }
+
+    /// The whole chunk as it lies in the file; starts at a multiple of 64, and at least 64 more bytes follow each payload
+    /// inside it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// A block's payload: `128 * width` bytes for numbers and dictionaries.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    pub fn payload(&self, block: usize) -> &[u8] {
+        &self.bytes[self.blocks[block].range()]
+    }
+
+    /// The distinct strings of a dictionary chunk.
+    pub fn dictionary(&self) -> Option<Dictionary<'_>> {
+        (self.encoding == Encoding::Dictionary)
+            .then(|| Dictionary::new(&self.bytes[self.side.clone()]))
+    }
+
+    /// The symbols of a text chunk.
+    pub fn symbols(&self) -> Option<&SymbolTable> {
+        self.symbols.as_deref()
+    }
+
+    /// Offsets and codes of a block of a text chunk.
+    ///
+    /// # Panics
+    /// If there is no such block, or the chunk is not text.
+    pub fn text(&self, block: usize) -> TextBlock<'_> {
+        assert_eq!(self.encoding, Encoding::Text, "chunk of text");
+        TextBlock::new(&self.blocks[block], self.payload(block))
+    }
+
+    /// Decodes a block of numbers (or of dictionary positions), its rows only: simple, not fast.
+    ///
+    /// # Panics
+    /// If there is no such block, or the chunk is text.
+    pub fn decode_numbers(&self, block: usize, out: &mut Vec<i64>) {
+        assert_ne!(self.encoding, Encoding::Text, "chunk of numbers");
+        let meta = &self.blocks[block];
+        let mut packed = [0u64; BLOCK_ROWS];
+        pack::unpack(meta.lane_bits, meta.width, self.payload(block), &mut packed);
+        let value = |packed: &u64| {
+            meta.min
+                .wrapping_add((self.unit as u64).wrapping_mul(*packed) as i64)
+        };
+        out.extend(packed[..meta.rows as usize].iter().map(value));
+    }
+
+    /// Decodes a block of a dictionary or text chunk, row by row: simple, not fast.
+    ///
+    /// # Panics
+    /// If there is no such block, or the chunk is of numbers.
+    pub fn decode_texts(&self, block: usize, mut row: impl FnMut(&str)) {
+        if let Some(dictionary) = self.dictionary() {
+            let mut positions = Vec::new();
+            self.decode_numbers(block, &mut positions);
+            positions
+                .iter()
+                .for_each(|&position| row(dictionary.get(position as usize)));
+        } else {
+            let (text, symbols) = (self.text(block), self.symbols().expect("chunk of text"));
+            let mut bytes = Vec::new();
+            for i in 0..text.rows {
+                bytes.clear();
+                symbols.decode(text.row(i), &mut bytes);
+                row(std::str::from_utf8(&bytes).expect("parse has checked it"));
+            }
+        }
+    }
+
+    /// Appends all values to a list of the column's kind.
+    ///
+    /// # Panics
+    /// If the list is of the other kind.
+    pub fn decode(&self, out: &mut Values) {
+        for block in 0..self.blocks.len() {
+            match out {
+                Values::Numbers(values) => {
+                    assert_eq!(self.encoding, Encoding::Numbers, "chunk of numbers");
+                    self.decode_numbers(block, values);
+                }
+                Values::Texts(texts) => self.decode_texts(block, |row| texts.push(row)),
+            }
+        }
+    }
+
+    /// Checks payloads of packed values. `count`: of a dictionary's entries.
+    fn check_numbers(&self, count: Option<usize>) -> Result<(), ChunkError> {
+        let first = self.blocks[0].min;
+        for (i, meta) in self.blocks.iter().enumerate() {
+            let fail = |what: &str| Err(ChunkError::new(Part::Block(i as u32), what));
+            let unit = self.unit as u64;
+            let span = meta.max.wrapping_sub(meta.min) as u64;
+            if meta.max < meta.min
+                || span % unit != 0
+                || meta.min.abs_diff(first) % unit != 0
+                || pack::width(span / unit) != meta.width
+                || pack::lane_bits(meta.width) != meta.lane_bits
+                || meta.len as usize != 128 * meta.width as usize
+            {
+                return fail("its width does not fit its smallest and largest value");
+            }
+            if count.is_some_and(|count| meta.min < 0 || meta.max as u64 >= count as u64) {
+                return fail("it points outside the dictionary");
+            }
+            let rows = meta.rows as usize;
+            let (min, max, padding) =
+                pack::bounds(meta.lane_bits, meta.width, self.payload(i), rows);
+            if (min, max, padding) != (0, span / unit, 0) {
+                return fail("its values are not those that its smallest and largest value say");
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks payloads of text.
+    fn check_texts(&self, symbols: &SymbolTable) -> Result<(), ChunkError> {
+        let ascii = symbols
+            .symbols
+            .iter()
+            .all(|symbol| symbol & 0x8080_8080_8080_8080 == 0);
+        let (mut bytes, mut offsets) = (Vec::new(), Vec::with_capacity(BLOCK_ROWS + 1));
+        for (i, meta) in self.blocks.iter().enumerate() {
+            let fail = |what: &str| Err(ChunkError::new(Part::Block(i as u32), what));
+            let payload = self.payload(i);
+            let rows = meta.rows as usize;
+            if meta.width != 0 || !matches!(meta.lane_bits, 16 | 32) {
+                return fail("it has no such offsets");
+            }
+            if payload.len() < TextBlock::offset_bytes(rows, meta.lane_bits == 32) {
+                return fail("it is too short for its offsets");
+            }
+            let text = TextBlock::new(meta, payload);
+            offsets.clear();
+            offsets.extend((0..=rows).map(|row| text.offset(row)));
+            if offsets[0] != 0 || offsets[rows] != text.codes.len() || !offsets.is_sorted() {
+                return fail("its offsets are not in order");
+            }
+            let (mut sum, mut longest) = (0u64, 0u64);
+            for bounds in offsets.windows(2) {
+                let codes = &text.codes[bounds[0]..bounds[1]];
+                let Some((len, plain)) = symbols.measure(codes) else {
+                    return fail("a code has no symbol");
+                };
+                if !(ascii && plain) {
+                    bytes.clear();
+                    symbols.decode(codes, &mut bytes);
+                    if std::str::from_utf8(&bytes).is_err() {
+                        return fail("a row is not UTF-8");
+                    }
+                }
+                sum += len as u64;
+                longest = longest.max(len as u64);
+            }
+            if meta.min as u64 != sum || meta.max as u64 != longest {
+                return fail("its rows are not as long as it says");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BlockMeta {
+    /// Where the payload lies in the chunk.
+    pub fn range(&self) -> Range<usize> {
+        self.offset as usize..self.offset as usize + self.len as usize
+    }
+
+    /// As in the file.
+    pub(crate) fn to_bytes(self) -> [u8; META_BYTES] {
+        let mut bytes = [0; META_BYTES];
+        bytes[0..8].copy_from_slice(&self.min.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.max.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.len.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.crc32c.to_le_bytes());
+        bytes[28] = self.lane_bits;
+        bytes[29] = self.width;
+        bytes[30..32].copy_from_slice(&self.rows.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self {
+            min: u64_at(bytes, 0) as i64,
+            max: u64_at(bytes, 8) as i64,
+            offset: u32_at(bytes, 16),
+            len: u32_at(bytes, 20),
+            crc32c: u32_at(bytes, 24),
+            lane_bits: bytes[28],
+            width: bytes[29],
+            rows: u16::from_le_bytes([bytes[30], bytes[31]]),
+        }
+    }
+}
+
+impl<'a> Dictionary<'a> {
+    fn new(side: &'a [u8]) -> Self {
+        let count = u32_at(side, 0) as usize;
+        let (offsets, bytes) = side[4..].split_at(4 * (count + 1));
+        Self { offsets, bytes }
+    }
+
+    /// Distinct strings, at least 1.
+    pub fn len(&self) -> usize {
+        self.offsets.len() / 4 - 1
+    }
+
+    /// Never: a chunk has rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of string `i`.
+    ///
+    /// # Panics
+    /// If there is no such string.
+    pub fn bytes(&self, i: usize) -> &'a [u8] {
+        &self.bytes[u32_at(self.offsets, 4 * i) as usize..u32_at(self.offsets, 4 * i + 4) as usize]
+    }
+
+    /// String `i`.
+    ///
+    /// # Panics
+    /// If there is no such string.
+    pub fn get(&self, i: usize) -> &'a str {
+        std::str::from_utf8(self.bytes(i)).expect("parse has checked it")
+    }
+
+    /// All strings, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a str> + use<'a> {
+        let this = *self;
+        (0..this.len()).map(move |i| this.get(i))
+    }
+}
+
+impl SymbolTable {
+    /// Symbols, at most 255.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether every byte is an escape.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends what `codes` stand for.
+    ///
+    /// # Panics
+    /// If the last code is an escape.
+    pub fn decode(&self, codes: &[u8], out: &mut Vec<u8>) {
+        let mut codes = codes.iter();
+        while let Some(&code) = codes.next() {
+            if code == ESCAPE {
+                out.push(*codes.next().expect("an escape is followed by its byte"));
+            } else {
+                let len = self.lengths[code as usize] as usize;
+                out.extend_from_slice(&self.symbols[code as usize].to_le_bytes()[..len]);
+            }
+        }
+    }
+
+    /// Bytes that `codes` stand for, and whether all its literal bytes are ASCII. `None`: a code has no symbol, or the
+    /// last is an escape.
+    fn measure(&self, codes: &[u8]) -> Option<(usize, bool)> {
+        let (mut len, mut literals) = (0, 0);
+        let mut codes = codes.iter();
+        while let Some(&code) = codes.next() {
+            if code == ESCAPE {
+                literals |= codes.next()?;
+                len += 1;
+            } else {
+                let symbol = self.lengths[code as usize];
+                if symbol == 0 {
+                    return None;
+                }
+                len += symbol as usize;
+            }
+        }
+        Some((len, literals < 0x80))
+    }
+
+    fn parse(side: &[u8]) -> Result<Self, ChunkError> {
+        let fail = |what: &str| Err(ChunkError::new(Part::SideTable, what));
+        if side.len() < 8 {
+            return fail("no symbols");
+        }
+        let len = u32_at(side, 0) as usize;
+        let start = (4 + len.min(256)).next_multiple_of(8);
+        if len > 255 || side.len() != start + 8 * len {
+            return fail("its length is not that of its symbols");
+        }
+        let mut table = Self {
+            len,
+            lengths: [0; 256],
+            symbols: [0; 256],
+        };
+        table.lengths[..len].copy_from_slice(&side[4..4 + len]);
+        if side[4 + len..start].iter().any(|&byte| byte != 0) {
+            return fail("its padding is not zero");
+        }
+        for i in 0..len {
+            let (symbol, bytes) = (u64_at(side, start + 8 * i), table.lengths[i]);
+            if !(1..=8).contains(&bytes) || (bytes < 8 && symbol >> (8 * bytes) != 0) {
+                return fail("a symbol is not as long as it says");
+            }
+            table.symbols[i] = symbol;
+        }
+        Ok(table)
+    }
+}
+
+impl<'a> TextBlock<'a> {
+    fn new(meta: &BlockMeta, payload: &'a [u8]) -> Self {
+        let (rows, wide) = (meta.rows as usize, meta.lane_bits == 32);
+        let (offsets, codes) = payload.split_at(Self::offset_bytes(rows, wide));
+        Self {
+            rows,
+            wide,
+            offsets,
+            codes,
+        }
+    }
+
+    /// Bytes of the offsets with their padding.
+    pub(crate) fn offset_bytes(rows: usize, wide: bool) -> usize {
+        ((rows + 1) * if wide { 4 } else { 2 }).next_multiple_of(ALIGN)
+    }
+
+    /// Rows of the block.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether offsets have 32 bits, not 16.
+    pub fn wide(&self) -> bool {
+        self.wide
+    }
+
+    /// `rows + 1` offsets of 2 or 4 bytes each, and padding; starts at a multiple of 64.
+    pub fn offset_table(&self) -> &'a [u8] {
+        self.offsets
+    }
+
+    /// The codes of all rows, one after another; starts at a multiple of 64.
+    pub fn codes(&self) -> &'a [u8] {
+        self.codes
+    }
+
+    /// Where row `i`'s codes start; at `rows`, where the last row's end.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn offset(&self, i: usize) -> usize {
+        assert!(i <= self.rows, "row {i} of {}", self.rows);
+        if self.wide {
+            u32_at(self.offsets, 4 * i) as usize
+        } else {
+            u16::from_le_bytes([self.offsets[2 * i], self.offsets[2 * i + 1]]) as usize
+        }
+    }
+
+    /// Row `i`'s codes.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, i: usize) -> &'a [u8] {
+        &self.codes[self.offset(i)..self.offset(i + 1)]
+    }
+}
+
+/// What the first 64 bytes say.
+struct Header {
+    encoding: Encoding,
+    column: u16,
+    group: u32,
+    rows: u32,
+    blocks: usize,
+    unit: i64,
+    side: Range<usize>,
+}
+
+impl Header {
+    /// Checks header, directory and side table by their checksum, and that they fit one another.
+    fn parse(bytes: &[u8]) -> Result<Self, ChunkError> {
+        let fail = |what: &str| Err(ChunkError::new(Part::Header, what));
+        if bytes.len() < HEADER_BYTES + META_BYTES + TAIL_BYTES {
+            return fail("too short");
+        }
+        if bytes[..4] != MAGIC {
+            return fail("no chunk starts here");
+        }
+        if u32_at(bytes, 28) as usize != bytes.len() {
+            return fail("another length");
+        }
+        let (rows, blocks) = (u32_at(bytes, 12), u32_at(bytes, 16) as usize);
+        if !(1..=GROUP_ROWS).contains(&(rows as usize))
+            || blocks != (rows as usize).div_ceil(BLOCK_ROWS)
+        {
+            return fail("no such number of rows");
+        }
+        let directory_end = HEADER_BYTES + META_BYTES * blocks;
+        let (side, side_len) = (u32_at(bytes, 20) as usize, u32_at(bytes, 24) as usize);
+        let encoding = match bytes[6] {
+            0 => Encoding::Numbers,
+            1 => Encoding::Dictionary,
+            2 => Encoding::Text,
+            _ => return fail("no such encoding"),
+        };
+        let expected = match encoding {
+            Encoding::Numbers => 0,
+            _ => directory_end.next_multiple_of(ALIGN),
+        };
+        if side != expected
+            || (side == 0) != (side_len == 0)
+            || side
+                .max(directory_end)
+                .checked_add(side_len)
+                .is_none_or(|end| end > bytes.len())
+        {
+            return fail("the side table lies elsewhere");
+        }
+        let side = side..side + side_len;
+        if checksum(bytes, directory_end, &side) != u32_at(bytes, CRC_AT) {
+            return fail("checksum of header, directory and side table");
+        }
+        let unit = u64_at(bytes, 32) as i64;
+        if bytes[7] != 0 || bytes[44..64].iter().any(|&byte| byte != 0) {
+            return fail("not zero where it must be");
+        }
+        if unit < 1 || (encoding != Encoding::Numbers && unit != 1) {
+            return fail("no such unit");
+        }
+        Ok(Self {
+            encoding,
+            column: u16::from_le_bytes([bytes[4], bytes[5]]),
+            group: u32_at(bytes, 8),
+            rows,
+            blocks,
+            unit,
+            side,
+        })
+    }
+}
+
+/// Checks that the payloads follow one another, and each by its checksum.
+fn parse_directory(bytes: &[u8], header: &Header) -> Result<Vec<BlockMeta>, ChunkError> {
+    let directory_end = HEADER_BYTES + META_BYTES * header.blocks;
+    let zero = |range: Range<usize>, part| {
+        if bytes
+            .get(range)
+            .is_some_and(|gap| gap.iter().all(|&byte| byte == 0))
+        {
+            Ok(())
+        } else {
+            Err(ChunkError::new(part, "not zero where it must be"))
+        }
+    };
+    let mut end = directory_end.max(header.side.end);
+    if !header.side.is_empty() {
+        zero(directory_end..header.side.start, Part::Directory)?;
+    }
+    let mut blocks = Vec::with_capacity(header.blocks);
+    for (i, entry) in bytes[HEADER_BYTES..directory_end]
+        .chunks_exact(META_BYTES)
+        .enumerate()
+    {
+        let meta = BlockMeta::from_bytes(entry);
+        let start = end.next_multiple_of(ALIGN);
+        let rows = BLOCK_ROWS.min(header.rows as usize - i * BLOCK_ROWS);
+        if meta.offset as usize != start
+            || meta.rows as usize != rows
+            || meta.len as usize > bytes.len() - TAIL_BYTES
+            || start + meta.len as usize > bytes.len() - TAIL_BYTES
+        {
+            return Err(ChunkError::new(Part::Directory, "a block lies elsewhere"));
+        }
+        zero(
+            end..start,
+            if i == 0 {
+                Part::Directory
+            } else {
+                Part::Block(i as u32 - 1)
+            },
+        )?;
+        if crc_fast::crc32_iscsi(&bytes[meta.range()]) != meta.crc32c {
+            return Err(ChunkError::new(Part::Block(i as u32), "checksum"));
+        }
+        end = start + meta.len as usize;
+        blocks.push(meta);
+    }
+    if end.next_multiple_of(ALIGN) + TAIL_BYTES != bytes.len() {
+        return Err(ChunkError::new(Part::Header, "another length"));
+    }
+    zero(end..bytes.len(), Part::Tail)?;
+    Ok(blocks)
+}
+
+/// Checks a dictionary; says how many strings it has.
+fn parse_dictionary(side: &[u8]) -> Result<usize, ChunkError> {
+    let fail = |what: &str| Err(ChunkError::new(Part::SideTable, what));
+    let count = if side.len() < 12 {
+        0
+    } else {
+        u32_at(side, 0) as usize
+    };
+    if !(1..=GROUP_ROWS).contains(&count) || side.len() < 4 + 4 * (count + 1) {
+        return fail("no such number of strings");
+    }
+    let (offsets, bytes) = side[4..].split_at(4 * (count + 1));
+    let offset = |i: usize| u32_at(offsets, 4 * i) as usize;
+    if offset(0) != 0 || offset(count) != bytes.len() {
+        return fail("its length is not that of its strings");
+    }
+    let mut previous: Option<&[u8]> = None;
+    for i in 0..count {
+        let Some(string) = bytes.get(offset(i)..offset(i + 1)) else {
+            return fail("its offsets are not in order");
+        };
+        if previous.is_some_and(|previous| previous >= string) {
+            return fail("its strings are not in order");
+        }
+        if std::str::from_utf8(string).is_err() {
+            return fail("a string is not UTF-8");
+        }
+        previous = Some(string);
+    }
+    Ok(count)
+}
+
+/// The checksum that the header carries: of the header with that field zero, the directory and the side table.
+fn checksum(bytes: &[u8], directory_end: usize, side: &Range<usize>) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&bytes[..CRC_AT]);
+    digest.update(&[0; 4]);
+    digest.update(&bytes[CRC_AT + 4..directory_end]);
+    digest.update(&bytes[side.clone()]);
+    digest.finalize() as u32
+}
+
+/// Puts the right checksums into a chunk that is whole but for them. Of bytes that are no chunk it seals what lies inside
+/// them, so that tests and fuzzers can forge.
+pub fn seal(bytes: &mut [u8]) {
+    let len = bytes.len();
+    if len < HEADER_BYTES {
+        return;
+    }
+    let blocks = (u32_at(bytes, 16) as usize).min((len - HEADER_BYTES) / META_BYTES);
+    let directory_end = HEADER_BYTES + META_BYTES * blocks;
+    for at in (HEADER_BYTES..directory_end).step_by(META_BYTES) {
+        let payload = BlockMeta::from_bytes(&bytes[at..at + META_BYTES]).range();
+        if let Some(payload) = bytes.get(payload) {
+            let crc = crc_fast::crc32_iscsi(payload);
+            bytes[at + 24..at + 28].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+    let start = u32_at(bytes, 20) as usize;
+    let side = start..start + u32_at(bytes, 24) as usize;
+    if side.end <= len {
+        let crc = checksum(bytes, directory_end, &side);
+        bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Puts a chunk together; the other way round than [`Chunk::parse`].
+pub(crate) struct Assembly<'a> {
+    pub(crate) column: u16,
+    pub(crate) group: u32,
+    pub(crate) rows: usize,
+    pub(crate) encoding: Encoding,
+    pub(crate) unit: i64,
+    /// Empty for numbers.
+    pub(crate) side: &'a [u8],
+    /// Offset, length and checksum are not filled in yet.
+    pub(crate) blocks: Vec<BlockMeta>,
+    /// All payloads, each with its length.
+    pub(crate) payloads: &'a [u8],
+    pub(crate) lengths: &'a [usize],
+}
+
+impl Assembly<'_> {
+    /// The chunk.
+    pub(crate) fn finish(mut self) -> EncodedChunk {
+        let directory_end = HEADER_BYTES + META_BYTES * self.blocks.len();
+        let side_at = directory_end.next_multiple_of(ALIGN);
+        let mut bytes = vec![0; directory_end];
+        let mut side = 0..0;
+        if !self.side.is_empty() {
+            bytes.resize(side_at, 0);
+            bytes.extend_from_slice(self.side);
+            side = side_at..bytes.len();
+        }
+        let mut payloads = self.payloads;
+        for (meta, &len) in self.blocks.iter_mut().zip(self.lengths) {
+            let (payload, rest) = payloads.split_at(len);
+            payloads = rest;
+            bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
+            meta.offset = bytes.len() as u32;
+            meta.len = len as u32;
+            bytes.extend_from_slice(payload);
+        }
+        bytes.resize(bytes.len().next_multiple_of(ALIGN) + TAIL_BYTES, 0);
+        for (i, meta) in self.blocks.iter().enumerate() {
+            let at = HEADER_BYTES + META_BYTES * i;
+            bytes[at..at + META_BYTES].copy_from_slice(&meta.to_bytes());
+        }
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(0, &MAGIC);
+        put(4, &self.column.to_le_bytes());
+        put(6, &[self.encoding as u8]);
+        put(8, &self.group.to_le_bytes());
+        put(12, &(self.rows as u32).to_le_bytes());
+        put(16, &(self.blocks.len() as u32).to_le_bytes());
+        put(20, &(side.start as u32).to_le_bytes());
+        put(24, &(side.len() as u32).to_le_bytes());
+        put(32, &self.unit.to_le_bytes());
+        let len = bytes.len() as u32;
+        bytes[28..32].copy_from_slice(&len.to_le_bytes());
+        seal(&mut bytes);
+        let (min, max) = zone(self.encoding, &self.blocks);
+        EncodedChunk {
+            bytes,
+            rows: self.rows,
+            encoding: self.encoding,
+            min,
+            max,
+        }
+    }
+}
+
+/// A chunk's zone map in a segment's footer: smallest and largest value or position; 0 and the longest row for text.
+pub(crate) fn zone(encoding: Encoding, blocks: &[BlockMeta]) -> (i64, i64) {
+    let max = blocks.iter().map(|block| block.max).max().unwrap_or(0);
+    let min = blocks.iter().map(|block| block.min).min().unwrap_or(0);
+    (if encoding == Encoding::Text { 0 } else { min }, max)
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+impl ChunkError {
+    fn new(part: Part, what: &str) -> Self {
+        Self {
+            part,
+            what: what.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("header"),
+            Self::Directory => f.write_str("directory"),
+            Self::SideTable => f.write_str("side table"),
+            Self::Block(block) => write!(f, "block {block}"),
+            Self::Tail => f.write_str("tail"),
+        }
+    }
+}
+
+impl fmt::Display for ChunkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.part, self.what)
+    }
+}
+
+impl std::error::Error for ChunkError {}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            column,
+            group,
+            rows,
+            encoding,
+            ..
+        } = self;
+        write!(
+            f,
+            "Chunk(column {column}, group {group}, {rows} rows, {encoding:?})"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,22 @@
 //! What a scan is asked: predicate, projection, aggregate. The IR that SQL parses to, and that travels on the wire.
 //!
 //! Semantics are those of SQL as DuckDB implements it: three-valued logic, exact decimals (`+ - *` keep every digit), `/`
-//! gives a DOUBLE, comparisons across numeric types compare values, text compares by bytes.
+//! gives a DOUBLE (by zero: infinite, or NaN), comparisons across numeric types compare values (as DOUBLEs if one is), text
+//! compares by bytes. Where an intermediate type of DuckDB's is too narrow for a value DuckDB fails; here values stay exact up
+//! to 128 bits, and only beyond those an evaluation fails.
+
+mod check;
+mod depth;
 
 use serde::{Deserialize, Serialize};
+
+use super::schema::ColumnType;
+
+pub use check::{
+    DEPTH_MAX, DIGITS_MAX, GROUP_BY_MAX, NODES_MAX, OUTPUTS_MAX, QueryError, ScalarType,
+    TEXT_BYTES_MAX,
+};
+pub(crate) use check::{literal_fits, pattern_fits};
 
 /// One scan of one table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,10 +83,29 @@ pub enum Literal {
         /// Digits after the point.
         scale: u8,
     },
+    /// A DOUBLE, from `/` or from a number with an exponent. All NaNs are equal and above everything else.
+    Double(f64),
     /// Days since 1970-01-01.
     Date(i32),
     /// Text.
     Text(String),
+}
+
+impl Literal {
+    /// A value of a column other than text, from the form in which a segment stores it.
+    pub fn of_stored(stored: i64, ty: ColumnType) -> Self {
+        match ty {
+            ColumnType::Date => Self::Date(stored as i32),
+            ColumnType::Decimal { scale, .. } => Self::Number {
+                unscaled: stored.into(),
+                scale,
+            },
+            ColumnType::Integer | ColumnType::BigInt | ColumnType::Text => Self::Number {
+                unscaled: stored.into(),
+                scale: 0,
+            },
+        }
+    }
 }
 
 /// An expression over one row that gives a value. Constant sub-expressions are folded by the parser.
@@ -88,8 +120,10 @@ pub enum Scalar {
         /// Which.
         op: ArithmeticOp,
         /// Left.
+        #[serde(deserialize_with = "depth::bounded")]
         left: Box<Scalar>,
         /// Right.
+        #[serde(deserialize_with = "depth::bounded")]
         right: Box<Scalar>,
     },
 }
@@ -107,6 +141,18 @@ pub enum ArithmeticOp {
     Divide,
 }
 
+impl ArithmeticOp {
+    /// As SQL writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+        }
+    }
+}
+
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CompareOp {
@@ -122,6 +168,32 @@ pub enum CompareOp {
     Greater,
     /// `>=`
     GreaterOrEqual,
+}
+
+impl CompareOp {
+    /// As SQL writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::NotEqual => "<>",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+
+    /// Whether it holds of two values in this order.
+    pub fn holds(self, order: std::cmp::Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
 }
 
 /// An expression over one row that gives TRUE, FALSE or NULL.
@@ -157,9 +229,9 @@ pub enum Predicate {
     /// `value IS NULL`.
     IsNull(Scalar),
     /// All of them.
-    And(Vec<Predicate>),
+    And(#[serde(deserialize_with = "depth::bounded")] Vec<Predicate>),
     /// Any of them.
-    Or(Vec<Predicate>),
+    Or(#[serde(deserialize_with = "depth::bounded")] Vec<Predicate>),
     /// Not.
-    Not(Box<Predicate>),
+    Not(#[serde(deserialize_with = "depth::bounded")] Box<Predicate>),
 }

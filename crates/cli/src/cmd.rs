@@ -1,0 +1,9 @@
+//! The verbs, one file each.
+
+pub mod completions;
+pub mod data;
+pub mod doctor;
+pub mod list;
+pub mod op;
+pub mod report;
+pub mod schema;

@@ -1,0 +1,356 @@
+//! `dpb data`: TPC-H tables as segment files, made once and kept.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use dpb_dbmods::pushdown::chunk::Encoding;
+use dpb_dbmods::pushdown::date;
+use dpb_dbmods::pushdown::schema::{self, ColumnType};
+use dpb_dbmods::pushdown::segment::Segment;
+use dpb_dbmods::tpch::{self, DataError, Step, TableSet};
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::output::{self, Column, Progress, Table};
+use crate::{Globals, interrupt};
+
+/// Make, list, check or remove TPC-H data.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: dpb data --sf 1 --tables lineitem")]
+pub struct Args {
+    /// TPC-H's scale factor; fractions work
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    sf: f64,
+    /// Which tables: names with commas between, or `all`
+    #[arg(long, default_value = "all", value_delimiter = ',')]
+    tables: Vec<String>,
+    /// Threads that make them [default: one a CPU]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
+    /// One line a column: encodings, bytes, smallest and largest value
+    #[arg(long)]
+    columns: bool,
+    /// List what is there, of every scale factor; make nothing
+    #[arg(long, conflicts_with_all = ["verify", "remove"])]
+    list: bool,
+    /// Read every block of what is there and check it; make nothing
+    #[arg(long, conflicts_with = "remove")]
+    verify: bool,
+    /// Remove these tables
+    #[arg(long)]
+    remove: bool,
+}
+
+/// Makes, lists, checks or removes.
+pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    let tables: Vec<&str> = match args.tables.as_slice() {
+        [all] if all == "all" => tpch::TABLES.to_vec(),
+        names => names.iter().map(String::as_str).collect(),
+    };
+    if args.remove {
+        let freed = tpch::remove(&data_dir, args.sf, &tables).map_err(failure)?;
+        output::note(&format!("removed {}B", output::short(freed as f64)));
+        return Ok(());
+    }
+    let sets = if args.list {
+        tpch::list(&data_dir).map_err(failure)?
+    } else if args.verify {
+        vec![verify(&tpch::find(&data_dir, args.sf), &tables, globals)?]
+    } else {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = args.threads.unwrap_or(cpus);
+        vec![only(
+            make(&data_dir, args.sf, &tables, threads, globals)?,
+            &tables,
+        )]
+    };
+    if args.columns {
+        print_columns(&sets, globals)
+    } else {
+        print_tables(&sets, globals)
+    }
+}
+
+/// Makes what is missing, with progress on stderr.
+///
+/// # Errors
+/// As [`failure`] says.
+pub fn make(
+    data_dir: &std::path::Path,
+    sf: f64,
+    tables: &[&str],
+    threads: usize,
+    globals: &Globals,
+) -> Result<TableSet, Failure> {
+    let bar = std::sync::Mutex::new((Progress::new(0, globals.quiet), String::new()));
+    let report = |step: Step<'_>| {
+        if interrupt::is_set() {
+            return ControlFlow::Break(());
+        }
+        let Ok(mut bar) = bar.lock() else {
+            return ControlFlow::Continue(());
+        };
+        match step {
+            Step::Waiting => bar.0.set(0, "another dpb makes this data; waiting for it"),
+            Step::Making {
+                table,
+                rows,
+                rows_expected,
+            } => {
+                if bar.1 != table {
+                    *bar = (
+                        Progress::new(rows_expected, globals.quiet),
+                        table.to_owned(),
+                    );
+                }
+                bar.0
+                    .set(rows, &format!("rows of {table}, scale factor {sf}"));
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    tpch::ensure(data_dir, sf, tables, threads, &report).map_err(failure)
+}
+
+/// How a failure to have data ends the process.
+pub fn failure(error: DataError) -> Failure {
+    let message = error.to_string();
+    match error {
+        DataError::Usage(_) => Failure::usage(message),
+        DataError::Space { .. } => {
+            Failure::unavailable(format!("{message}; --data-dir chooses another place"))
+        }
+        DataError::Missing { .. } => Failure::unavailable(message),
+        DataError::Write { .. } => {
+            Failure::check(format!("{message}; --data-dir chooses another place"))
+        }
+        DataError::Segment(_) => Failure::check(format!(
+            "{message}; remove the table with `dpb data --remove` and make it again"
+        )),
+        DataError::Interrupted => Failure::interrupted(message),
+    }
+}
+
+/// The set without tables that were not asked for.
+fn only(mut set: TableSet, tables: &[&str]) -> TableSet {
+    set.tables
+        .retain(|table| tables.contains(&table.name.as_str()));
+    set
+}
+
+/// Reads and checks every block.
+fn verify(set: &TableSet, tables: &[&str], globals: &Globals) -> Result<TableSet, Failure> {
+    let set = only(set.clone(), tables);
+    if set.tables.is_empty() {
+        let path = set.dir.clone();
+        return Err(failure(DataError::Missing { path }));
+    }
+    for table in &set.tables {
+        let segment = set.open(&table.name).map_err(failure)?;
+        let progress = Progress::new(segment.groups().len() as u64, globals.quiet);
+        let started = Instant::now();
+        for group in 0..segment.groups().len() {
+            if interrupt::is_set() {
+                return Err(Failure::interrupted("interrupted"));
+            }
+            for column in 0..segment.schema().columns.len() {
+                segment
+                    .read_chunk(group, column)
+                    .map_err(|error| failure(DataError::Segment(error)))?;
+            }
+            progress.set(group as u64 + 1, &format!("row groups of {}", table.name));
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        output::note(&format!(
+            "{}: every block is as it was written ({seconds:.1} s)",
+            table.name
+        ));
+    }
+    Ok(set)
+}
+
+#[derive(Serialize)]
+struct TableRow<'a> {
+    scale_factor: f64,
+    table: &'a str,
+    rows: u64,
+    bytes: u64,
+    crc32c: u32,
+    made_in_s: f64,
+    path: PathBuf,
+}
+
+fn print_tables(sets: &[TableSet], globals: &Globals) -> Result<(), Failure> {
+    let mut table = Table::new([
+        Column::right("sf"),
+        Column::left("table"),
+        Column::right("rows"),
+        Column::right("MB"),
+        Column::right("bytes/row"),
+        Column::right("made in s"),
+        Column::left("file"),
+    ]);
+    let mut rows = Vec::new();
+    for set in sets {
+        for entry in &set.tables {
+            let path = set.path(&entry.name);
+            table.row([
+                set.scale_factor.to_string(),
+                entry.name.clone(),
+                entry.rows.to_string(),
+                format!("{:.1}", entry.bytes as f64 / 1e6),
+                format!("{:.1}", entry.bytes as f64 / entry.rows as f64),
+                format!("{:.1}", entry.made_in_s),
+                path.display().to_string(),
+            ]);
+            rows.push(TableRow {
+                scale_factor: set.scale_factor,
+                table: &entry.name,
+                rows: entry.rows,
+                bytes: entry.bytes,
+                crc32c: entry.crc32c,
+                made_in_s: entry.made_in_s,
+                path,
+            });
+        }
+    }
+    output::print_rows(globals.format(), &table, &rows)
+}
+
+#[derive(Serialize)]
+struct ColumnRow {
+    scale_factor: f64,
+    table: String,
+    column: String,
+    #[serde(rename = "type")]
+    ty: String,
+    /// Encoding → row groups that have it.
+    encodings: BTreeMap<&'static str, usize>,
+    bytes: u64,
+    bytes_per_row: f64,
+    min: Option<String>,
+    max: Option<String>,
+}
+
+fn print_columns(sets: &[TableSet], globals: &Globals) -> Result<(), Failure> {
+    let mut table = Table::new([
+        Column::right("sf"),
+        Column::left("column"),
+        Column::left("type"),
+        Column::left("encoding"),
+        Column::right("MB"),
+        Column::right("bytes/row"),
+        Column::right("min"),
+        Column::right("max"),
+    ]);
+    let mut rows = Vec::new();
+    for set in sets {
+        for entry in &set.tables {
+            let segment = set.open(&entry.name).map_err(failure)?;
+            rows.extend(columns(&segment, set.scale_factor));
+        }
+    }
+    for row in &rows {
+        let encodings: Vec<&str> = row.encodings.keys().copied().collect();
+        table.row([
+            row.scale_factor.to_string(),
+            row.column.clone(),
+            row.ty.clone(),
+            encodings.join("+"),
+            format!("{:.2}", row.bytes as f64 / 1e6),
+            format!("{:.2}", row.bytes_per_row),
+            row.min.clone().unwrap_or_default(),
+            row.max.clone().unwrap_or_default(),
+        ]);
+    }
+    output::print_rows(globals.format(), &table, &rows)
+}
+
+fn columns(segment: &Segment, scale_factor: f64) -> Vec<ColumnRow> {
+    let describe = |(i, column): (usize, &schema::Column)| {
+        let chunks = || segment.groups().iter().map(|group| &group.chunks[i]);
+        let mut encodings = BTreeMap::new();
+        for chunk in chunks() {
+            let name = match chunk.encoding {
+                Encoding::Numbers => "packed",
+                Encoding::Dictionary => "dictionary",
+                Encoding::Text => "fsst",
+            };
+            *encodings.entry(name).or_insert(0) += 1;
+        }
+        let bytes: u64 = chunks().map(|chunk| chunk.len as u64).sum();
+        let min = chunks().map(|chunk| chunk.min).min();
+        let max = chunks().map(|chunk| chunk.max).max();
+        ColumnRow {
+            scale_factor,
+            table: segment.schema().table.clone(),
+            column: column.name.clone(),
+            ty: type_name(column.ty),
+            encodings,
+            bytes,
+            bytes_per_row: bytes as f64 / segment.rows().max(1) as f64,
+            min: min.and_then(|value| shown(column.ty, value)),
+            max: max.and_then(|value| shown(column.ty, value)),
+        }
+    };
+    segment
+        .schema()
+        .columns
+        .iter()
+        .enumerate()
+        .map(describe)
+        .collect()
+}
+
+/// As in SQL.
+fn type_name(ty: ColumnType) -> String {
+    match ty {
+        ColumnType::Integer => "INTEGER".to_owned(),
+        ColumnType::BigInt => "BIGINT".to_owned(),
+        ColumnType::Decimal { precision, scale } => format!("DECIMAL({precision},{scale})"),
+        ColumnType::Date => "DATE".to_owned(),
+        ColumnType::Text => "VARCHAR".to_owned(),
+    }
+}
+
+/// A stored value as SQL shows it; nothing for text, whose zone map has no values.
+fn shown(ty: ColumnType, value: i64) -> Option<String> {
+    match ty {
+        ColumnType::Integer | ColumnType::BigInt => Some(value.to_string()),
+        ColumnType::Decimal { scale: 0, .. } => Some(value.to_string()),
+        ColumnType::Decimal { scale, .. } => {
+            let one = 10u64.pow(scale as u32);
+            let sign = if value < 0 { "-" } else { "" };
+            let (whole, part) = (value.unsigned_abs() / one, value.unsigned_abs() % one);
+            Some(format!(
+                "{sign}{whole}.{part:0width$}",
+                width = scale as usize
+            ))
+        }
+        ColumnType::Date => Some(date::text(value as i32)),
+        ColumnType::Text => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_as_sql_shows_them() {
+        let money = ColumnType::Decimal {
+            precision: 15,
+            scale: 2,
+        };
+        assert_eq!(shown(money, -7).unwrap(), "-0.07");
+        assert_eq!(shown(money, 90100).unwrap(), "901.00");
+        assert_eq!(shown(ColumnType::Date, 10_561).unwrap(), "1998-12-01");
+        assert_eq!(shown(ColumnType::Text, 0), None);
+    }
+}

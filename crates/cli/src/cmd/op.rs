@@ -1,0 +1,415 @@
+//! `dpb op`: any operator over sizes, batches, threads and backends.
+
+mod inputs;
+mod table;
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use dpb_core::measure::harness::{self, Broken, Mode, Oracle, Plan};
+use dpb_core::measure::{Durability, Outcome, Record, Store};
+use dpb_core::{JobError, OpSpec};
+use dpb_operators::registry::{self, Entry};
+
+use crate::args::{self, List};
+use crate::exit::Failure;
+use crate::output::{self, Format, Progress};
+use crate::{Globals, backends, interrupt};
+
+/// What is measured.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  dpb op crc32c --size 64..1024 --batch 256 --threads 1,2\n  \
+                  dpb op deflate --parameters level=9,format=zlib --size 64KiB --input /usr/share/dict/words\n  \
+                  dpb op sha256 --mode open --rate 1e5 --backend cpu/best,pool/2\n  \
+                  dpb op all --seconds 0.1 --out records.jsonl"
+)]
+pub struct Args {
+    /// An operator's name (see `dpb list`), or `all`
+    operator: String,
+    /// The operator's own parameters, key=value with commas between
+    #[arg(long, default_value = "")]
+    parameters: String,
+    /// Bytes of an item; for a decoder what it decodes to
+    #[arg(long, value_parser = args::sizes, default_value = "64,1500,64KiB")]
+    size: List<u64>,
+    /// Items of a job [default: as many as fit 16 KiB, 256 at most]
+    #[arg(long, value_parser = args::counts)]
+    batch: Option<List<u64>>,
+    /// Threads, each with a queue of its own
+    #[arg(long, value_parser = args::counts, default_value = "1")]
+    threads: List<u64>,
+    /// Backends by name (see `dpb list`), or `all`
+    #[arg(long, value_parser = args::words, default_value = "all")]
+    backend: List<String>,
+    /// Jobs in flight on each queue
+    #[arg(long, value_parser = args::counts, default_value = "8")]
+    depth: List<u64>,
+    /// How long one run takes
+    #[arg(long, value_parser = args::duration, default_value = "0.2")]
+    seconds: Duration,
+    /// How long each thread works before the first run
+    #[arg(long, value_parser = args::duration, default_value = "50ms")]
+    warm_up: Duration,
+    /// Runs of each test
+    #[arg(long, value_parser = args::count, default_value = "5")]
+    repeat: u64,
+    /// Of inputs and schedules
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Items are cut from this file instead of generated
+    #[arg(long)]
+    input: Option<PathBuf>,
+    /// Inputs cycle through this much memory
+    #[arg(long, value_parser = args::size, default_value = "1MiB")]
+    working_set: u64,
+    /// Closed: as fast as results come. Open: at the rate given, whatever the backend does
+    #[arg(long, value_enum, default_value = "closed")]
+    mode: Loop,
+    /// Open loop: jobs a second over all threads
+    #[arg(long, value_parser = args::rates, required_if_eq("mode", "open"))]
+    rate: Option<List<f64>>,
+    /// Closed loop: measure each job's time too, in runs of their own
+    #[arg(long)]
+    latency: bool,
+    /// Cores for the threads, in order
+    #[arg(long, value_parser = args::numbers)]
+    pin: Option<List<u64>>,
+    /// Append the records to this file
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Who decides when a job starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Loop {
+    Closed,
+    Open,
+}
+
+/// One test: a value for every parameter.
+struct Test {
+    entry: &'static Entry,
+    spec: OpSpec,
+    size: u64,
+    batch: u64,
+    threads: u64,
+    depth: u64,
+    rate: Option<f64>,
+    backend: String,
+}
+
+/// Runs every combination, prints a line for each.
+pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    let tests = args.tests()?;
+    warn_of_shared_cores(&tests);
+    let mut store = match &args.out {
+        Some(path) => Some(Store::open(path, Durability::Machine).map_err(anyhow::Error::from)?),
+        None => None,
+    };
+    let stop = interrupt::flag();
+    let progress = Progress::new(tests.len() as u64, globals.quiet);
+    let mut records = Vec::new();
+    let mut loads = inputs::Inputs::new(&args)?;
+    for (at, test) in tests.iter().enumerate() {
+        progress.set(at as u64, &test.to_string());
+        let record = args.measure(test, &mut loads, stop)?;
+        if let Some(store) = &mut store {
+            store.append(&record).map_err(anyhow::Error::from)?;
+        }
+        if globals.format() == Format::Json {
+            output::print_json(&record)?;
+        }
+        records.push(record);
+        if interrupt::is_set() {
+            break;
+        }
+    }
+    drop(progress);
+    table::print(&records, globals.format())?;
+    judge(&records, tests.len())
+}
+
+impl Args {
+    /// The cartesian product, backends innermost so that what is compared is measured close together.
+    fn tests(&self) -> Result<Vec<Test>, Failure> {
+        if self.mode == Loop::Closed && self.rate.is_some() {
+            return Err(Failure::usage(
+                "--rate needs --mode open: a closed loop has no rate",
+            ));
+        }
+        if self.mode == Loop::Open && self.latency {
+            return Err(Failure::usage(
+                "--latency is for the closed loop; an open loop always measures it",
+            ));
+        }
+        let rates: Vec<Option<f64>> = match &self.rate {
+            Some(rates) => rates.iter().copied().map(Some).collect(),
+            None => vec![None],
+        };
+        let mut tests = Vec::new();
+        for entry in self.entries()? {
+            let spec = entry
+                .spec(&self.parameters)
+                .map_err(|error| Failure::usage(error.to_string()))?;
+            for &size in &self.size {
+                let usual = List(vec![usual_batch(size)]);
+                for &batch in self.batch.as_ref().unwrap_or(&usual) {
+                    check_job(size, batch)?;
+                    for (&threads, &depth) in product(&self.threads, &self.depth) {
+                        for &rate in &rates {
+                            tests.extend(self.backends(entry).into_iter().map(|backend| Test {
+                                entry,
+                                spec: spec.clone(),
+                                size,
+                                batch,
+                                threads,
+                                depth,
+                                rate,
+                                backend,
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(tests)
+    }
+
+    fn entries(&self) -> Result<Vec<&'static Entry>, Failure> {
+        if self.operator == "all" {
+            return Ok(registry::OPERATORS.iter().collect());
+        }
+        let entry = registry::find(&self.operator).ok_or_else(|| {
+            let known: Vec<&str> = registry::OPERATORS.iter().map(|entry| entry.name).collect();
+            let known = known.join(", ");
+            Failure::usage(format!(
+                "no operator `{}`; there are: {known}, all (see `dpb list`)",
+                self.operator
+            ))
+        })?;
+        Ok(vec![entry])
+    }
+
+    fn backends(&self, entry: &Entry) -> Vec<String> {
+        let all = || backends::all_for(entry);
+        let chosen = self.backend.iter().flat_map(|name| match name.as_str() {
+            "all" => all(),
+            name => vec![name.to_owned()],
+        });
+        let mut names = Vec::new();
+        for name in chosen {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// One test, as one record whatever comes of it.
+    fn measure(
+        &self,
+        test: &Test,
+        loads: &mut inputs::Inputs,
+        stop: &std::sync::atomic::AtomicBool,
+    ) -> Result<Record, Failure> {
+        let mut record = self.record(test);
+        let backend = match backends::by_name(&test.backend) {
+            Ok(backend) => backend,
+            Err(why) => return Err(Failure::usage(why.reason)),
+        };
+        let oracle = ByRegistry {
+            entry: test.entry,
+            spec: &test.spec,
+        };
+        let load = loads.of(test.entry, &test.spec, test.size, test.batch)?;
+        record = record.with("input", load.what.clone());
+        for mode in self.modes(test) {
+            let plan = self.plan(test, mode);
+            let broken =
+                match harness::measure(&*backend, &test.spec, &load.inputs, &oracle, &plan, stop) {
+                    Ok(measured) => {
+                        measured.fill(&mut record);
+                        continue;
+                    }
+                    Err(broken) => broken,
+                };
+            let reason = broken.to_string();
+            return Ok(record.without_numbers(match broken {
+                Broken::Unsupported(_) => Outcome::Unsupported { reason },
+                Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
+            }));
+        }
+        Ok(record)
+    }
+
+    fn modes(&self, test: &Test) -> Vec<Mode> {
+        match test.rate {
+            Some(jobs_per_s) => vec![Mode::Open { jobs_per_s }],
+            None if self.latency => vec![Mode::Throughput, Mode::Latency],
+            None => vec![Mode::Throughput],
+        }
+    }
+
+    fn plan(&self, test: &Test, mode: Mode) -> Plan {
+        let pin = self.pin.iter().flat_map(List::iter);
+        Plan {
+            mode,
+            threads: nonzero(test.threads),
+            depth: nonzero(test.depth),
+            seconds: self.seconds,
+            warm_up: self.warm_up,
+            repeat: self.repeat as u32,
+            pin: pin.map(|&core| core as u32).collect(),
+            seed: self.seed,
+        }
+    }
+
+    fn record(&self, test: &Test) -> Record {
+        let mut record = Record::new("op", backends::evidence(&test.backend), self.seed)
+            .with("operator", test.entry.name)
+            .with("size", test.size)
+            .with("batch", test.batch)
+            .with("threads", test.threads)
+            .with("depth", test.depth)
+            .with("backend", test.backend.as_str())
+            .with(
+                "mode",
+                if test.rate.is_some() {
+                    "open"
+                } else {
+                    "closed"
+                },
+            )
+            .with("seconds", self.seconds.as_secs_f64())
+            .with("repeat", self.repeat)
+            .with("working_set", self.working_set);
+        for (name, value) in spec_parameters(&self.parameters) {
+            record = record.with(name, value);
+        }
+        if let Some(rate) = test.rate {
+            record = record.with("rate", rate);
+        }
+        if let Some(path) = backends::path(&test.backend, &test.spec) {
+            record
+                .provenance
+                .libraries
+                .insert(test.backend.clone(), path);
+        }
+        let pins = self.pin.iter().flat_map(List::iter);
+        record.provenance.pinned = pins.map(|&core| core as u32).collect();
+        record
+    }
+}
+
+impl std::fmt::Display for Test {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            entry,
+            size,
+            batch,
+            threads,
+            backend,
+            ..
+        } = self;
+        write!(
+            f,
+            "{} {size} B x{batch}, {threads} threads, {backend}",
+            entry.name
+        )
+    }
+}
+
+/// The registry's own check.
+struct ByRegistry<'a> {
+    entry: &'a Entry,
+    spec: &'a OpSpec,
+}
+
+impl Oracle for ByRegistry<'_> {
+    fn name(&self) -> &str {
+        match self.entry.is_exact() {
+            true => "cpu/portable",
+            false => "decoded back by cpu/portable",
+        }
+    }
+
+    fn check(
+        &self,
+        item: &[u8],
+        output: Result<&[u8], JobError>,
+        slot_bytes: usize,
+    ) -> Result<(), String> {
+        self.entry.check(self.spec, item, output, slot_bytes)
+    }
+}
+
+/// What is run when nobody says how many items: as many as fit 16 KiB.
+fn usual_batch(size: u64) -> u64 {
+    (16_384 / size.max(1)).clamp(1, 256)
+}
+
+fn check_job(size: u64, batch: u64) -> Result<(), Failure> {
+    match size.checked_mul(batch) {
+        Some(bytes) if bytes <= 1 << 30 => Ok(()),
+        _ => Err(Failure::usage(format!(
+            "--size {size} --batch {batch} makes jobs of more than 1 GiB; lower one of them"
+        ))),
+    }
+}
+
+fn warn_of_shared_cores(tests: &[Test]) {
+    let cores = dpb_core::measure::provenance::allowed_cpus().len().max(1) as u64;
+    let most = tests.iter().map(|test| test.threads).max().unwrap_or(1);
+    if most > cores {
+        output::note(&format!(
+            "{most} threads share {cores} cores: what they reach together is the cores' work, not the threads'"
+        ));
+    }
+}
+
+fn judge(records: &[Record], asked: usize) -> Result<(), Failure> {
+    let failed = records.iter().find_map(|record| match &record.outcome {
+        Outcome::Failed { reason } => Some((record, reason)),
+        _ => None,
+    });
+    if let Some((record, reason)) = failed {
+        let of = |name: &str| record.parameters.get(name).map(ToString::to_string);
+        return Err(Failure::check(format!(
+            "{} on {} is wrong or broke: {reason}; there is no number for it",
+            of("operator").unwrap_or_default(),
+            of("backend").unwrap_or_default(),
+        )));
+    }
+    if interrupt::is_set() {
+        return Err(Failure::interrupted(format!(
+            "interrupted after {} of {asked} tests",
+            records.len()
+        )));
+    }
+    let is_done = |record: &Record| record.outcome == Outcome::Done;
+    match records.iter().any(is_done) {
+        true => Ok(()),
+        false => Err(Failure::unavailable(
+            "nothing that was asked for is available here",
+        )),
+    }
+}
+
+fn product<'a, A, B>(a: &'a List<A>, b: &'a List<B>) -> impl Iterator<Item = (&'a A, &'a B)> {
+    a.iter().flat_map(move |a| b.iter().map(move |b| (a, b)))
+}
+
+fn spec_parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.trim(), value.trim()))
+}
+
+fn nonzero(count: u64) -> NonZeroU32 {
+    u32::try_from(count)
+        .ok()
+        .and_then(NonZeroU32::new)
+        .expect("the parser gives counts from 1 to 2^32 - 1")
+}

@@ -1,0 +1,278 @@
+//! What reaches stdout: a table for a person, JSON lines for a pipe, CSV when asked. And progress on stderr.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::exit::Failure;
+
+/// How results are written to stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns, for a person.
+    Table,
+    /// One JSON object a line.
+    Json,
+    /// A header and one line a row (RFC 4180).
+    Csv,
+}
+
+impl Format {
+    /// What was asked for; else a table on a terminal and JSON lines to a pipe.
+    pub fn choose(asked: Option<Self>) -> Self {
+        asked.unwrap_or(if io::stdout().is_terminal() {
+            Self::Table
+        } else {
+            Self::Json
+        })
+    }
+}
+
+/// One column of a [`Table`].
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    title: &'static str,
+    right: bool,
+}
+
+impl Column {
+    /// A column of words.
+    pub const fn left(title: &'static str) -> Self {
+        Self {
+            title,
+            right: false,
+        }
+    }
+
+    /// A column of numbers.
+    pub const fn right(title: &'static str) -> Self {
+        Self { title, right: true }
+    }
+}
+
+/// Rows under titles, for a person or as CSV.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(columns: impl Into<Vec<Column>>) -> Self {
+        Self {
+            columns: columns.into(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If it has more or fewer cells than there are columns.
+    pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        let row: Vec<String> = cells.into_iter().map(Into::into).collect();
+        assert_eq!(row.len(), self.columns.len(), "one cell a column");
+        self.rows.push(row);
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Aligned text; two spaces between columns, no trailing blanks.
+    pub fn to_text(&self) -> String {
+        let widths: Vec<usize> = (0..self.columns.len())
+            .map(|at| {
+                let cells = self.rows.iter().map(|row| width(&row[at]));
+                cells
+                    .chain([width(self.columns[at].title)])
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
+        let mut text = String::new();
+        for row in std::iter::once(&titles).chain(&self.rows) {
+            let mut line = String::new();
+            for ((cell, column), &wide) in row.iter().zip(&self.columns).zip(&widths) {
+                let blank = " ".repeat(wide - width(cell));
+                match column.right {
+                    true => line.extend([&blank, cell.as_str(), "  "]),
+                    false => line.extend([cell.as_str(), &blank, "  "]),
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// RFC 4180, with `\n` as the end of a line.
+    pub fn to_csv(&self) -> String {
+        let mut text = String::new();
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
+        for row in std::iter::once(&titles).chain(&self.rows) {
+            let cells: Vec<String> = row.iter().map(|cell| csv_cell(cell)).collect();
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Writes to stdout. A reader that went away (`dpb … | head`) is no failure of ours.
+///
+/// # Errors
+/// If stdout cannot be written for another reason, such as a full disk.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::check(format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes one JSON line to stdout.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value)
+        .map_err(|error| Failure::check(format!("cannot write JSON: {error}")))?;
+    print(&(line + "\n"))
+}
+
+/// Writes a finished table: `rows` as JSON lines, or the table as text or CSV.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_rows(format: Format, table: &Table, rows: &[impl Serialize]) -> Result<(), Failure> {
+    match format {
+        Format::Table => print(&table.to_text()),
+        Format::Csv => print(&table.to_csv()),
+        Format::Json => rows.iter().try_for_each(print_json),
+    }
+}
+
+/// A bar on stderr: only on a terminal, and only once the work has taken more than a second.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+    shown: std::cell::Cell<bool>,
+}
+
+impl Progress {
+    /// A bar over `total` steps; `quiet` keeps it hidden.
+    pub fn new(total: u64, quiet: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        bar.set_style(
+            ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")
+                .expect("a literal template"),
+        );
+        Self {
+            bar,
+            started: Instant::now(),
+            shown: std::cell::Cell::new(quiet || !io::stderr().is_terminal()),
+        }
+    }
+
+    /// Says how far the work is, and what it does now.
+    pub fn set(&self, done: u64, what: &str) {
+        if !self.shown.get() && self.started.elapsed() > Duration::from_secs(1) {
+            self.shown.set(true);
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.set_message(what.to_owned());
+        self.bar.set_position(done);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A warning or a note on stderr.
+pub fn note(message: &str) {
+    // A closed stderr is nobody's loss.
+    let _ = writeln!(io::stderr(), "{message}");
+}
+
+/// A figure with three significant digits and a prefix: `1.23 G`, `456 M`.
+pub fn short(value: f64) -> String {
+    const STEPS: [(f64, &str); 4] = [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")];
+    let (scaled, prefix) = STEPS
+        .iter()
+        .find(|(step, _)| value.abs() >= *step * 0.9995)
+        .map_or((value, ""), |(step, prefix)| (value / step, *prefix));
+    let digits = match scaled.abs() {
+        s if s >= 99.95 => 0,
+        s if s >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{scaled:.digits$}{prefix}")
+}
+
+/// Nanoseconds in a unit that reads well.
+pub fn short_ns(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{:.1} us", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.1} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+/// Columns that `text` takes; all that we print is one column a character.
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn csv_cell(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned_and_csv_is_quoted() {
+        let mut table = Table::new([Column::left("name"), Column::right("n")]);
+        table.row(["a", "1"]);
+        table.row(["b, \"c\"", "1000"]);
+        assert_eq!(
+            table.to_text(),
+            "name       n\na          1\nb, \"c\"  1000\n"
+        );
+        assert_eq!(table.to_csv(), "name,n\na,1\n\"b, \"\"c\"\"\",1000\n");
+    }
+
+    #[test]
+    fn figures_keep_three_digits() {
+        for (value, text) in [
+            (0.0, "0.00"),
+            (999.4, "999"),
+            (999.96, "1.00 k"),
+            (12_345.0, "12.3 k"),
+            (1.5e9, "1.50 G"),
+            (-2.0e6, "-2.00 M"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+        assert_eq!(short_ns(1500.0), "1.5 us");
+    }
+}

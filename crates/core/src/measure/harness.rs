@@ -1,0 +1,471 @@
+//! One loop for every backend: closed (throughput, latency) and open (latency at an offered load).
+//!
+//! Each thread has its own queue and works in **segments**. A segment's jobs, each with a destination of its own, lie
+//! ready before its clock starts; the clock stops when the last one is home; then every result is checked and the jobs are
+//! laid ready again, off the clock. So every timed result is checked, no check is timed, and nothing is allocated while
+//! time runs. The price: a segment starts and ends with an empty queue, which costs an engine of *n* lanes up to *n* job times
+//! a segment; segments are therefore at least 64 times as long as the queue is deep, where memory allows.
+//!
+//! Throughput runs read the clock twice a segment. Latency runs read it for every burst, and for synchronous backends
+//! submit one job at a time. Open-loop runs follow a seeded schedule of arrivals that does not wait for the backend,
+//! and count latency from the time at which a job *should* have started; they check each result between arrivals.
+//!
+//! Time is the backend's own: virtual for a model.
+
+mod fill;
+mod lane;
+mod open;
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use super::interference::{Interference, Watch};
+use super::latency::Latencies;
+use crate::{
+    Backend, Clock, Items, JobError, OpSpec, Operator, OutputShape, SetupError, Unsupported, View,
+};
+use lane::Lane;
+
+/// One batch of input; a job reads all of it.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The items' bytes.
+    pub bytes: Vec<u8>,
+    /// How they split.
+    pub items: Items,
+    /// Bytes of an output slot, for a decoder; `None` takes what the operator's `dst_len` says.
+    pub slot_bytes: Option<usize>,
+}
+
+/// Says whether an output is right.
+pub trait Oracle: Sync {
+    /// Who says so: `cpu/portable`, for one.
+    fn name(&self) -> &str;
+    /// Checks what came of one item, in a slot of `slot_bytes`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn check(
+        &self,
+        item: &[u8],
+        output: Result<&[u8], JobError>,
+        slot_bytes: usize,
+    ) -> Result<(), String>;
+}
+
+/// What is run, for how long, by how many.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is timed.
+    pub mode: Mode,
+    /// Threads, each with a queue of its own.
+    pub threads: NonZeroU32,
+    /// Jobs in flight on each queue.
+    pub depth: NonZeroU32,
+    /// How long one run takes, on the wall clock.
+    pub seconds: Duration,
+    /// How long each thread works before the first run.
+    pub warm_up: Duration,
+    /// How many runs.
+    pub repeat: u32,
+    /// Cores for the threads, in order, used again from the start if there are fewer; empty: wherever the kernel likes.
+    pub pin: Vec<u32>,
+    /// Of the schedule.
+    pub seed: u64,
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// As many jobs as the queue takes; two readings of the clock a segment.
+    Throughput,
+    /// The same, and each job's time from submission to completion.
+    Latency,
+    /// Arrivals by a schedule, whatever the backend does; each job's time from its intended start.
+    Open {
+        /// Over all threads; the gaps are exponential.
+        jobs_per_s: f64,
+    },
+}
+
+/// What came of it. Every result behind these numbers was checked.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The mode.
+    pub mode: Mode,
+    /// The runs that finished.
+    pub runs: Vec<Run>,
+    /// How many were asked for.
+    pub runs_asked: u32,
+    /// Threads.
+    pub threads: u32,
+    /// Who vouched for the results.
+    pub oracle: String,
+    /// FNV-1a of the right output of every input, in order, where all right outputs are equal.
+    pub digest: Option<String>,
+    /// Jobs between two readings of the clock.
+    pub segment_jobs: u64,
+    /// What else happened meanwhile.
+    pub interference: Interference,
+    /// Whether it was told to stop before the last run.
+    pub interrupted: bool,
+}
+
+/// One run, over all threads.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// What was handled, counted at each completion.
+    pub counts: Counts,
+    /// Items a second: the sum of the threads' own rates.
+    pub items_per_s: f64,
+    /// Input bytes a second, likewise.
+    pub bytes_per_s: f64,
+    /// Of latency and open-loop runs.
+    pub latencies: Latencies,
+}
+
+/// Counted where it happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Jobs that came home, each checked.
+    pub jobs: u64,
+    /// Items in them.
+    pub items: u64,
+    /// Bytes read.
+    pub bytes_in: u64,
+    /// Bytes written.
+    pub bytes_out: u64,
+    /// Polls that brought nothing.
+    pub polls_empty: u64,
+    /// Open loop: jobs that were due before the end and had not been started.
+    pub arrivals_unserved: u64,
+}
+
+/// Why there is no number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The backend cannot do this here; a finding.
+    Unsupported(Unsupported),
+    /// It could not be set up.
+    Setup(SetupError),
+    /// A result was wrong, or a job failed.
+    Wrong(String),
+}
+
+/// Runs `spec` on `backend` over `inputs`, as `plan` says, until done or `stop` is set.
+///
+/// # Errors
+/// [`Broken`]; then nothing that was timed counts.
+pub fn measure(
+    backend: &dyn Backend,
+    spec: &OpSpec,
+    inputs: &[Input],
+    oracle: &dyn Oracle,
+    plan: &Plan,
+    stop: &AtomicBool,
+) -> Result<Measured, Broken> {
+    let bench = Bench::new(backend, spec, inputs, oracle, plan, stop)?;
+    let team = Team::default();
+    thread::scope(|scope| {
+        let mut lanes = Vec::new();
+        for number in 0..plan.threads.get() {
+            let (order, orders) = channel();
+            let (result, results) = channel();
+            let (bench, team) = (&bench, &team);
+            scope.spawn(move || Lane::serve(number, bench, team, &orders, &result));
+            lanes.push(Post { order, results });
+        }
+        bench.lead(&lanes)
+    })
+}
+
+/// What all threads share; read-only but for what is verified.
+struct Bench<'a> {
+    backend: &'a dyn Backend,
+    operator: Arc<dyn Operator>,
+    shape: OutputShape,
+    oracle: &'a dyn Oracle,
+    plan: &'a Plan,
+    /// Jobs in flight on each queue: one where latency has no meaning beyond.
+    depth: NonZeroU32,
+    stop: &'a AtomicBool,
+    loads: Vec<Load>,
+}
+
+/// An input in memory that the backend can reach, and what is known to be right for it.
+struct Load {
+    view: View,
+    items: Items,
+    dst_bytes: usize,
+    right: OnceLock<Right>,
+}
+
+/// An output that the oracle vouched for.
+struct Right {
+    bytes: Vec<u8>,
+    outcomes: Vec<Result<u32, JobError>>,
+}
+
+/// The start line.
+#[derive(Default)]
+struct Team {
+    arrived: AtomicUsize,
+}
+
+/// The leader's ends of one thread's channels.
+struct Post {
+    order: Sender<Order>,
+    results: Receiver<Result<Report, Broken>>,
+}
+
+/// What a thread is told.
+#[derive(Clone, Copy)]
+enum Order {
+    WarmUp,
+    Run,
+}
+
+/// What a thread says.
+enum Report {
+    /// Its queue is open.
+    Ready,
+    /// Jobs a segment will have.
+    Warm(u64),
+    Ran(Run),
+    /// Told to stop in the middle.
+    Stopped,
+}
+
+impl<'a> Bench<'a> {
+    fn new(
+        backend: &'a dyn Backend,
+        spec: &OpSpec,
+        inputs: &[Input],
+        oracle: &'a dyn Oracle,
+        plan: &'a Plan,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, Broken> {
+        let limits = backend.limits(spec).map_err(Broken::Unsupported)?;
+        let longest = inputs.iter().map(|input| input.bytes.len()).max();
+        let longest = longest.ok_or_else(|| Broken::Wrong("there is no input".into()))?;
+        if longest > limits.input_bytes_max {
+            return Err(unsupported(format!(
+                "a job of {longest} bytes; {} takes {} at most",
+                backend.name(),
+                limits.input_bytes_max
+            )));
+        }
+        if matches!(plan.mode, Mode::Open { .. }) && !runs_by_itself(backend.clock()) {
+            return Err(unsupported(
+                "open loop needs a clock that runs by itself; a model's moves only with its jobs"
+                    .into(),
+            ));
+        }
+        let operator = backend.prepare(spec)?;
+        let depth = match plan.mode {
+            Mode::Throughput => plan.depth,
+            _ if limits.synchronous => NonZeroU32::MIN,
+            _ => plan.depth,
+        };
+        let loads = inputs
+            .iter()
+            .map(|input| Load::new(backend, &*operator, input))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            backend,
+            shape: operator.shape(),
+            operator,
+            oracle,
+            plan,
+            depth,
+            stop,
+            loads,
+        })
+    }
+
+    /// Warm-up, then run after run, all threads together.
+    fn lead(&self, lanes: &[Post]) -> Result<Measured, Broken> {
+        gather(lanes)?;
+        let mut measured = Measured {
+            mode: self.plan.mode,
+            runs: Vec::new(),
+            runs_asked: self.plan.repeat,
+            threads: self.plan.threads.get(),
+            oracle: self.oracle.name().to_owned(),
+            digest: None,
+            segment_jobs: 0,
+            interference: Interference::default(),
+            interrupted: false,
+        };
+        for report in command(lanes, Order::WarmUp)? {
+            match report {
+                Report::Warm(jobs) => measured.segment_jobs = measured.segment_jobs.max(jobs),
+                _ => measured.interrupted = true,
+            }
+        }
+        for _ in 0..self.plan.repeat {
+            if measured.interrupted {
+                break;
+            }
+            let watch = Watch::start();
+            let reports = command(lanes, Order::Run)?;
+            let interference = watch.stop();
+            match reports.into_iter().map(Report::into_run).collect() {
+                Some(parts) => {
+                    measured.runs.push(Run::sum(parts));
+                    measured.interference.add(&interference);
+                }
+                None => measured.interrupted = true,
+            }
+        }
+        measured.digest = self.digest();
+        Ok(measured)
+    }
+
+    /// Of fixed outputs only: an encoder is free in what it writes.
+    fn digest(&self) -> Option<String> {
+        let OutputShape::Fixed(_) = self.shape else {
+            return None;
+        };
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for load in &self.loads {
+            for &byte in &load.right.get()?.bytes {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        Some(format!("fnv1a64:{hash:016x}"))
+    }
+}
+
+impl Load {
+    fn new(backend: &dyn Backend, operator: &dyn Operator, input: &Input) -> Result<Self, Broken> {
+        let mut buf = backend.alloc(input.bytes.len())?;
+        buf.copy_from_slice(&input.bytes);
+        let batch = crate::Batch::new(&input.bytes, &input.items)
+            .map_err(|error| Broken::Wrong(error.to_string()))?;
+        let longest = (0..batch.len()).map(|i| batch.item(i).len()).max();
+        let slot_bytes = match (operator.shape(), input.slot_bytes) {
+            (OutputShape::Fixed(bytes), _) | (OutputShape::Variable, Some(bytes)) => bytes,
+            (OutputShape::Variable, None) => operator.dst_len(longest.unwrap_or(0)),
+        };
+        let dst_bytes = slot_bytes
+            .checked_mul(batch.len())
+            .ok_or(SetupError::OutOfMemory { len: usize::MAX })?;
+        Ok(Self {
+            view: buf.freeze(),
+            items: input.items.clone(),
+            dst_bytes,
+            right: OnceLock::new(),
+        })
+    }
+}
+
+impl Team {
+    /// Waits until all have come: spinning, because a wake-up would start some late.
+    fn line_up(&self, threads: u32, round: usize) {
+        self.arrived.fetch_add(1, Ordering::AcqRel);
+        while self.arrived.load(Ordering::Acquire) < round * threads as usize {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Report {
+    fn into_run(self) -> Option<Run> {
+        match self {
+            Self::Ran(run) => Some(run),
+            _ => None,
+        }
+    }
+}
+
+impl Run {
+    fn sum(parts: Vec<Self>) -> Self {
+        let mut sum = Self::default();
+        for part in parts {
+            sum.counts.add(&part.counts);
+            sum.items_per_s += part.items_per_s;
+            sum.bytes_per_s += part.bytes_per_s;
+            sum.latencies.add(&part.latencies);
+        }
+        sum
+    }
+}
+
+impl Counts {
+    /// Adds another count.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            jobs,
+            items,
+            bytes_in,
+            bytes_out,
+            polls_empty,
+            arrivals_unserved,
+        } = other;
+        self.jobs += jobs;
+        self.items += items;
+        self.bytes_in += bytes_in;
+        self.bytes_out += bytes_out;
+        self.polls_empty += polls_empty;
+        self.arrivals_unserved += arrivals_unserved;
+    }
+}
+
+impl From<SetupError> for Broken {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::Unsupported(why) => Self::Unsupported(why),
+            error => Self::Setup(error),
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported(why) => why.fmt(f),
+            Self::Setup(error) => error.fmt(f),
+            Self::Wrong(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+fn unsupported(reason: String) -> Broken {
+    Broken::Unsupported(Unsupported { reason })
+}
+
+/// Tells all threads, then hears all of them.
+fn command(lanes: &[Post], order: Order) -> Result<Vec<Report>, Broken> {
+    for lane in lanes {
+        // A thread that is gone says why in `gather`.
+        let _ = lane.order.send(order);
+    }
+    gather(lanes)
+}
+
+/// Hears all threads; the first failure counts.
+fn gather(lanes: &[Post]) -> Result<Vec<Report>, Broken> {
+    let heard: Vec<_> = lanes.iter().map(|lane| lane.results.recv()).collect();
+    heard
+        .into_iter()
+        .map(|result| result.unwrap_or_else(|_| Err(Broken::Wrong("a thread panicked".into()))))
+        .collect()
+}
+
+/// Whether time passes while nobody does anything.
+fn runs_by_itself(clock: &dyn Clock) -> bool {
+    let before = clock.now_ns();
+    thread::sleep(Duration::from_micros(50));
+    clock.now_ns() != before
+}
+
+#[cfg(test)]
+mod tests;

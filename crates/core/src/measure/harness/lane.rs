@@ -1,0 +1,372 @@
+//! One thread's side: its queue, its jobs, the timed segment, and the check after it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::{Bench, Broken, Counts, Load, Mode, Order, Report, Right, Run, Team};
+use crate::measure::latency::Latencies;
+use crate::measure::random::SplitMix64;
+use crate::{Completion, Job, JobError, OutputShape, Queue, SetupError};
+
+/// Destinations of all threads together may take this much memory.
+const DST_BYTES_MAX: usize = 256 << 20;
+/// A segment has at least this many jobs for each that the queue holds, if memory and time allow.
+const SEGMENT_DEPTHS: usize = 64;
+/// And at least this many, so that reading the clock costs nothing.
+const SEGMENT_JOBS: usize = 1024;
+/// A segment takes at most this share of a run.
+const SEGMENT_SHARE: u32 = 4;
+/// Empty polls in a row before the core is offered to others.
+const SPINS: u32 = 256;
+
+/// One thread's queue and jobs.
+pub(super) struct Lane<'a> {
+    pub(super) bench: &'a Bench<'a>,
+    pub(super) queue: Box<dyn Queue>,
+    /// Jobs that wait for the next segment.
+    pub(super) idle: VecDeque<Job>,
+    pub(super) done: Vec<Completion>,
+    /// Which input each job has, by its tag.
+    loads: Vec<usize>,
+    next_load: usize,
+    /// Latency runs: when each job was submitted and how long it took, by its tag.
+    submitted_ns: Vec<u64>,
+    took_ns: Vec<u64>,
+    pub(super) counts: Counts,
+    pub(super) latencies: Latencies,
+    pub(super) random: SplitMix64,
+}
+
+impl<'a> Lane<'a> {
+    /// Opens a queue, then does as it is told until nobody tells it anything.
+    pub(super) fn serve(
+        number: u32,
+        bench: &'a Bench<'a>,
+        team: &Team,
+        orders: &Receiver<Order>,
+        results: &Sender<Result<Report, Broken>>,
+    ) {
+        // A leader that stopped listening has heard of another failure; this thread just ends.
+        let mut lane = match Self::open(number, bench) {
+            Ok(lane) => lane,
+            Err(broken) => {
+                let _ = results.send(Err(broken));
+                return;
+            }
+        };
+        let _ = results.send(Ok(Report::Ready));
+        let threads = bench.plan.threads.get();
+        let mut round = 0;
+        while let Ok(order) = orders.recv() {
+            round += 1;
+            team.line_up(threads, round);
+            let report = match (order, bench.plan.mode) {
+                (Order::WarmUp, _) => lane.warm_up(),
+                (Order::Run, Mode::Open { jobs_per_s }) => lane.run_open(jobs_per_s),
+                (Order::Run, Mode::Throughput | Mode::Latency) => lane.run_closed(),
+            };
+            let _ = results.send(report);
+        }
+    }
+
+    fn open(number: u32, bench: &'a Bench<'a>) -> Result<Self, Broken> {
+        let pins = &bench.plan.pin;
+        if !pins.is_empty() {
+            pin(pins[number as usize % pins.len()])?;
+        }
+        let threads = bench.plan.threads.get() as usize;
+        let mut lane = Self {
+            bench,
+            queue: bench.operator.clone().open(bench.depth)?,
+            idle: VecDeque::new(),
+            done: Vec::new(),
+            loads: Vec::new(),
+            next_load: number as usize * bench.loads.len() / threads,
+            submitted_ns: Vec::new(),
+            took_ns: Vec::new(),
+            counts: Counts::default(),
+            latencies: Latencies::default(),
+            random: SplitMix64::new(bench.plan.seed ^ (u64::from(number) << 32)),
+        };
+        lane.grow(bench.depth.get() as usize)?;
+        Ok(lane)
+    }
+
+    /// Allocates jobs until there are `jobs`.
+    fn grow(&mut self, jobs: usize) -> Result<(), Broken> {
+        let loads = &self.bench.loads;
+        let dst_bytes = loads.iter().map(|load| load.dst_bytes).max().unwrap_or(0);
+        let items = loads.iter().map(|load| load.items.count()).max();
+        while self.loads.len() < jobs {
+            let load = self.rotate();
+            let Load {
+                view, items: split, ..
+            } = &self.bench.loads[load];
+            self.idle.push_back(Job {
+                tag: self.loads.len() as u64,
+                src: view.clone(),
+                items: split.clone(),
+                dst: self.bench.backend.alloc(dst_bytes)?,
+                outcomes: match self.bench.shape {
+                    OutputShape::Fixed(_) => Vec::new(),
+                    OutputShape::Variable => Vec::with_capacity(items.unwrap_or(0)),
+                },
+            });
+            self.loads.push(load);
+        }
+        self.done.reserve(jobs);
+        self.submitted_ns.resize(jobs, 0);
+        self.took_ns.resize(jobs, 0);
+        Ok(())
+    }
+
+    /// The input whose turn it is.
+    fn rotate(&mut self) -> usize {
+        let load = self.next_load;
+        self.next_load = (load + 1) % self.bench.loads.len();
+        load
+    }
+
+    /// Works for the time asked for, has every input verified at least once, and finds how long a segment can be.
+    fn warm_up(&mut self) -> Result<Report, Broken> {
+        let started = Instant::now();
+        let mut job_s = self.segment_s()?;
+        let jobs = self.segment_jobs(job_s);
+        self.grow(jobs)?;
+        let mut seen = self.bench.depth.get() as usize;
+        while started.elapsed() < self.bench.plan.warm_up || seen < self.bench.loads.len() {
+            if self.is_stopped() {
+                return Ok(Report::Stopped);
+            }
+            job_s = job_s.min(self.segment_s()?);
+            seen += self.idle.len();
+        }
+        // The first jobs were the slowest; now it is known better.
+        let jobs = self.segment_jobs(job_s);
+        self.grow(jobs)?;
+        Ok(Report::Warm(jobs as u64))
+    }
+
+    /// How many jobs fit a segment, if one takes so long on the wall clock.
+    fn segment_jobs(&self, job_s: f64) -> usize {
+        let depth = self.bench.depth.get() as usize;
+        let dst_bytes = self.bench.loads.iter().map(|load| load.dst_bytes).max();
+        let memory = DST_BYTES_MAX
+            / (dst_bytes.unwrap_or(0).max(64) * self.bench.plan.threads.get() as usize);
+        let time = self.bench.plan.seconds / SEGMENT_SHARE;
+        (SEGMENT_DEPTHS * depth)
+            .max(SEGMENT_JOBS)
+            .min(memory)
+            .min((time.as_secs_f64() / job_s) as usize)
+            .max(depth)
+    }
+
+    /// One segment off the record; seconds of wall clock a job.
+    fn segment_s(&mut self) -> Result<f64, Broken> {
+        let jobs = self.idle.len();
+        let started = Instant::now();
+        self.segment()?;
+        Ok(started.elapsed().max(Duration::from_nanos(1)).as_secs_f64() / jobs as f64)
+    }
+
+    /// Segments until the time is up.
+    fn run_closed(&mut self) -> Result<Report, Broken> {
+        self.counts = Counts::default();
+        self.latencies.clear();
+        let started = Instant::now();
+        let mut timed_ns = 0;
+        while timed_ns == 0 || started.elapsed() < self.bench.plan.seconds {
+            if self.is_stopped() {
+                return Ok(Report::Stopped);
+            }
+            timed_ns += self.segment()?;
+        }
+        Ok(self.report(timed_ns))
+    }
+
+    /// What was counted since the run began, at the rate that `ns` makes of it.
+    pub(super) fn report(&self, ns: u64) -> Report {
+        let per_s = |count: u64| count as f64 * 1e9 / ns.max(1) as f64;
+        Report::Ran(Run {
+            counts: self.counts,
+            items_per_s: per_s(self.counts.items),
+            bytes_per_s: per_s(self.counts.bytes_in),
+            latencies: self.latencies.clone(),
+        })
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.bench.stop.load(Ordering::Relaxed)
+    }
+
+    /// Runs all idle jobs on the clock, then checks them off it; nanoseconds on the clock.
+    fn segment(&mut self) -> Result<u64, Broken> {
+        let ns = match self.bench.plan.mode {
+            Mode::Throughput => self.time_segment(),
+            Mode::Latency | Mode::Open { .. } => self.time_jobs(),
+        };
+        while let Some(completion) = self.done.pop() {
+            if self.bench.plan.mode == Mode::Latency {
+                self.latencies
+                    .record(self.took_ns[completion.job.tag as usize]);
+            }
+            self.check_and_reload(completion)?;
+        }
+        Ok(ns)
+    }
+
+    /// The timed loop of throughput runs.
+    fn time_segment(&mut self) -> u64 {
+        let clock = self.bench.backend.clock();
+        let mut empty = 0;
+        let started_ns = clock.now_ns();
+        while !self.idle.is_empty() || self.queue.in_flight() > 0 {
+            self.queue.submit(&mut self.idle);
+            wait_if_empty(
+                self.queue.poll(&mut self.done),
+                &mut empty,
+                &mut self.counts,
+            );
+        }
+        clock.now_ns() - started_ns
+    }
+
+    /// The timed loop of latency runs: a burst is stamped before it is submitted, and when it comes home.
+    fn time_jobs(&mut self) -> u64 {
+        let clock = self.bench.backend.clock();
+        let depth = self.bench.depth.get() as usize;
+        let mut staged = VecDeque::with_capacity(depth);
+        let mut empty = 0;
+        let started_ns = clock.now_ns();
+        while !self.idle.is_empty() || !staged.is_empty() || self.queue.in_flight() > 0 {
+            let room = depth - self.queue.in_flight() - staged.len();
+            if room > 0 && !self.idle.is_empty() {
+                let now_ns = clock.now_ns();
+                for job in self.idle.drain(..room.min(self.idle.len())) {
+                    self.submitted_ns[job.tag as usize] = now_ns;
+                    staged.push_back(job);
+                }
+            }
+            self.queue.submit(&mut staged);
+            let home = self.queue.poll(&mut self.done);
+            wait_if_empty(home, &mut empty, &mut self.counts);
+            if home > 0 {
+                let now_ns = clock.now_ns();
+                for completion in &self.done[self.done.len() - home..] {
+                    let tag = completion.job.tag as usize;
+                    self.took_ns[tag] = now_ns - self.submitted_ns[tag];
+                }
+            }
+        }
+        clock.now_ns() - started_ns
+    }
+
+    /// Checks what came home, counts it, and lays the job ready with the next input.
+    pub(super) fn check_and_reload(&mut self, completion: Completion) -> Result<(), Broken> {
+        let Completion { mut job, result } = completion;
+        let tag = job.tag as usize;
+        let at = self.loads[tag];
+        let bytes_out = self
+            .check(&job, result)
+            .map_err(|what| Broken::Wrong(format!("input {at}: {what}")))?;
+        self.counts.jobs += 1;
+        self.counts.items += job.items.count() as u64;
+        self.counts.bytes_in += job.src.len() as u64;
+        self.counts.bytes_out += bytes_out;
+        let next = self.rotate();
+        if next != at {
+            let Load { view, items, .. } = &self.bench.loads[next];
+            job.src = view.clone();
+            job.items = items.clone();
+            self.loads[tag] = next;
+        }
+        self.idle.push_back(job);
+        Ok(())
+    }
+
+    /// Whether a result is right; the bytes that were written.
+    fn check(&self, job: &Job, result: Result<(), JobError>) -> Result<u64, String> {
+        result.map_err(|error| format!("the job failed: {error}"))?;
+        let load = &self.bench.loads[self.loads[job.tag as usize]];
+        if let Some(right) = load.right.get()
+            && right.equals(job, self.bench.shape)
+        {
+            return Ok(right.bytes.len() as u64);
+        }
+        // The first of its kind, or an encoder that wrote something else this time, as it may.
+        let found = self.vouch(job)?;
+        let bytes_out = found.bytes.len() as u64;
+        let _ = load.right.set(found);
+        Ok(bytes_out)
+    }
+
+    /// Has the oracle check each item.
+    fn vouch(&self, job: &Job) -> Result<Right, String> {
+        let shape = self.bench.shape;
+        let batch = crate::Batch::new(&job.src, &job.items).map_err(|error| error.to_string())?;
+        let slot_bytes = shape.slot(job.dst.len(), batch.len());
+        let mut right = Right {
+            bytes: Vec::new(),
+            outcomes: job.outcomes.clone(),
+        };
+        for i in 0..batch.len() {
+            let output = job.output(shape, i);
+            self.bench
+                .oracle
+                .check(batch.item(i), output, slot_bytes)
+                .map_err(|what| format!("item {i} ({} bytes): {what}", batch.item(i).len()))?;
+            right.bytes.extend_from_slice(output.unwrap_or_default());
+        }
+        Ok(right)
+    }
+}
+
+impl Right {
+    fn equals(&self, job: &Job, shape: OutputShape) -> bool {
+        match shape {
+            OutputShape::Fixed(_) => job.dst[..self.bytes.len()] == self.bytes,
+            OutputShape::Variable => {
+                let mut rest = self.bytes.as_slice();
+                self.outcomes == job.outcomes
+                    && (0..job.outcomes.len()).all(|i| {
+                        let output = job.output(shape, i).unwrap_or_default();
+                        let (right, after) = rest.split_at(output.len());
+                        rest = after;
+                        output == right
+                    })
+            }
+        }
+    }
+}
+
+/// After many polls that brought nothing, somebody else may need the core more.
+pub(super) fn wait_if_empty(home: usize, empty: &mut u32, counts: &mut Counts) {
+    if home > 0 {
+        *empty = 0;
+        return;
+    }
+    counts.polls_empty += 1;
+    *empty += 1;
+    if *empty > SPINS {
+        thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+/// Keeps this thread on one core.
+fn pin(core: u32) -> Result<(), Broken> {
+    let mut cores = CpuSet::new();
+    if core as usize >= CpuSet::MAX_CPU {
+        return Err(SetupError::Parameter(format!("there is no core {core}")).into());
+    }
+    cores.set(core as usize);
+    sched_setaffinity(None, &cores).map_err(|error| {
+        SetupError::Parameter(format!("cannot pin a thread to core {core}: {error}")).into()
+    })
+}

@@ -1,0 +1,394 @@
+//! On backends whose time and faults are known exactly.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use super::*;
+use crate::lift::{Inline, Pooled};
+use crate::{
+    Batch, BatchOut, Buf, Completion, Job, Kernel, Limits, Queue, VirtualClock, WallClock,
+};
+
+/// The sum of an item's bytes, four bytes, little endian; wrong at the calls listed.
+struct Sum {
+    calls: AtomicU64,
+    wrong_at: u64,
+}
+
+impl Kernel for Sum {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(4)
+    }
+
+    fn dst_len(&self, _: usize) -> usize {
+        4
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        for (i, slot) in out.dst.chunks_exact_mut(4).enumerate() {
+            let sum = sum(batch.item(i)) + u32::from(call == self.wrong_at);
+            slot.copy_from_slice(&sum.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+fn sum(item: &[u8]) -> u32 {
+    item.iter().map(|&byte| u32::from(byte)).sum()
+}
+
+struct SumOracle;
+
+impl Oracle for SumOracle {
+    fn name(&self) -> &str {
+        "sum"
+    }
+
+    fn check(&self, item: &[u8], output: Result<&[u8], JobError>, _: usize) -> Result<(), String> {
+        match output {
+            Ok(output) if output == sum(item).to_le_bytes() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Inline,
+    Pool,
+    /// A hundred virtual nanoseconds a job.
+    Virtual,
+    /// A clock that ticks at each reading, and one job that stalls for ten milliseconds.
+    Stalling,
+}
+
+struct Sums {
+    kind: Kind,
+    wall: WallClock,
+    manual: Arc<VirtualClock>,
+    ticking: Ticking,
+    wrong_at: u64,
+}
+
+/// A microsecond passes at each reading.
+struct Ticking(Arc<VirtualClock>);
+
+impl Clock for Ticking {
+    fn now_ns(&self) -> u64 {
+        let now_ns = self.0.now_ns() + 1000;
+        self.0.advance_to(now_ns);
+        now_ns
+    }
+}
+
+impl Sums {
+    fn new(kind: Kind, wrong_at: u64) -> Self {
+        let manual = Arc::new(VirtualClock::default());
+        Self {
+            kind,
+            wall: WallClock::default(),
+            ticking: Ticking(manual.clone()),
+            manual,
+            wrong_at,
+        }
+    }
+}
+
+impl Backend for Sums {
+    fn name(&self) -> &str {
+        "test"
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        match self.kind {
+            Kind::Inline | Kind::Pool => &self.wall,
+            Kind::Virtual => &*self.manual,
+            Kind::Stalling => &self.ticking,
+        }
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
+    }
+
+    fn limits(&self, _: &OpSpec) -> Result<Limits, Unsupported> {
+        Ok(Limits {
+            depth_max: NonZeroU32::new(64).expect("not zero"),
+            input_bytes_max: 1 << 20,
+            synchronous: !matches!(self.kind, Kind::Pool),
+        })
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        let kernel = Sum {
+            calls: AtomicU64::new(0),
+            wrong_at: self.wrong_at,
+        };
+        let limits = self.limits(spec).map_err(SetupError::Unsupported)?;
+        let inline = || Inline::new(kernel, spec.clone(), limits);
+        Ok(match self.kind {
+            Kind::Inline => Arc::new(inline()),
+            Kind::Pool => {
+                let kernel = Sum {
+                    calls: AtomicU64::new(0),
+                    wrong_at: self.wrong_at,
+                };
+                Arc::new(Pooled::new(kernel, spec.clone(), limits, NonZeroU32::MIN))
+            }
+            Kind::Virtual | Kind::Stalling => Arc::new(Timed {
+                inner: Arc::new(inline()),
+                clock: self.manual.clone(),
+                jobs: Arc::default(),
+                stalls: matches!(self.kind, Kind::Stalling),
+            }),
+        })
+    }
+}
+
+/// Moves a clock as its jobs complete.
+struct Timed {
+    inner: Arc<Inline<Sum>>,
+    clock: Arc<VirtualClock>,
+    jobs: Arc<Mutex<u64>>,
+    stalls: bool,
+}
+
+impl Operator for Timed {
+    fn spec(&self) -> &OpSpec {
+        self.inner.spec()
+    }
+
+    fn shape(&self) -> OutputShape {
+        self.inner.shape()
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.inner.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        Ok(Box::new(TimedQueue {
+            queue: self.inner.clone().open(depth)?,
+            operator: self,
+        }))
+    }
+}
+
+struct TimedQueue {
+    queue: Box<dyn Queue>,
+    operator: Arc<Timed>,
+}
+
+/// The job that stalls, counted from the first: well after the warm-up's.
+const STALLED: u64 = 20_000;
+const STALL_NS: u64 = 10_000_000;
+
+impl Queue for TimedQueue {
+    fn in_flight(&self) -> usize {
+        self.queue.in_flight()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        self.queue.submit(ready)
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        let home = self.queue.poll(done);
+        let mut jobs = self.operator.jobs.lock().expect("nobody panics");
+        for _ in 0..home {
+            *jobs += 1;
+            let takes_ns = match (self.operator.stalls, *jobs) {
+                (true, STALLED) => STALL_NS,
+                (true, _) => 0,
+                (false, _) => 100,
+            };
+            let clock = &self.operator.clock;
+            clock.advance_to(clock.now_ns() + takes_ns);
+        }
+        home
+    }
+}
+
+fn plan(mode: Mode) -> Plan {
+    Plan {
+        mode,
+        threads: NonZeroU32::MIN,
+        depth: NonZeroU32::new(4).expect("not zero"),
+        seconds: Duration::from_millis(20),
+        warm_up: Duration::from_millis(2),
+        repeat: 3,
+        pin: Vec::new(),
+        seed: 1,
+    }
+}
+
+fn inputs() -> Vec<Input> {
+    let input = |first: u8| Input {
+        bytes: (0..160).map(|at| first.wrapping_add(at)).collect(),
+        items: Items::Fixed { len: 16, count: 10 },
+        slot_bytes: None,
+    };
+    (0..7).map(|at| input(at * 31)).collect()
+}
+
+fn run(backend: &Sums, plan: &Plan) -> Result<Measured, Broken> {
+    let never = AtomicBool::new(false);
+    measure(
+        backend,
+        &OpSpec::Crc32c,
+        &inputs(),
+        &SumOracle,
+        plan,
+        &never,
+    )
+}
+
+#[test]
+fn counts_agree_with_each_other_on_every_kind_of_queue() {
+    for (kind, threads) in [(Kind::Inline, 1), (Kind::Inline, 3), (Kind::Pool, 1)] {
+        for mode in [
+            Mode::Throughput,
+            Mode::Latency,
+            Mode::Open { jobs_per_s: 5e4 },
+        ] {
+            let mut plan = plan(mode);
+            plan.threads = NonZeroU32::new(threads).expect("not zero");
+            let measured = run(&Sums::new(kind, u64::MAX), &plan).expect("all is right");
+            assert_eq!(measured.runs.len(), 3);
+            for run in &measured.runs {
+                let counts = run.counts;
+                assert!(counts.jobs > 0);
+                assert_eq!(counts.items, counts.jobs * 10);
+                assert_eq!(counts.bytes_in, counts.jobs * 160);
+                assert_eq!(counts.bytes_out, counts.jobs * 40);
+                let timed_one_by_one = match mode {
+                    Mode::Throughput => 0,
+                    _ => counts.jobs + counts.arrivals_unserved,
+                };
+                assert_eq!(run.latencies.count(), timed_one_by_one);
+                assert!(run.items_per_s > 0.0);
+            }
+            assert!(measured.digest.is_some());
+        }
+    }
+}
+
+#[test]
+fn virtual_time_is_exact() {
+    let measured = run(&Sums::new(Kind::Virtual, u64::MAX), &plan(Mode::Throughput));
+    for run in measured.expect("all is right").runs {
+        // A job of ten items takes 100 ns.
+        assert_eq!(run.items_per_s, 1e8);
+    }
+    let measured = run(&Sums::new(Kind::Virtual, u64::MAX), &plan(Mode::Latency));
+    for run in measured.expect("all is right").runs {
+        assert_eq!(run.latencies.percentile_ns(0.5), 100);
+        assert_eq!(run.latencies.max_ns(), 100);
+    }
+    let open = plan(Mode::Open { jobs_per_s: 1e3 });
+    let refused = run(&Sums::new(Kind::Virtual, u64::MAX), &open);
+    assert!(
+        matches!(refused, Err(Broken::Unsupported(_))),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn one_wrong_result_in_the_timed_region_ends_the_test() {
+    for at in [0, 3, 2000, 5000] {
+        let broken = run(&Sums::new(Kind::Inline, at), &plan(Mode::Throughput));
+        let Err(Broken::Wrong(what)) = broken else {
+            panic!("call {at} was wrong and nobody noticed");
+        };
+        assert!(what.contains("item 0 (16 bytes)"), "{what}");
+    }
+}
+
+#[test]
+fn a_stall_delays_all_who_came_meanwhile() {
+    // Twenty readings' worth of time a job: the queue keeps up but for the stall, during which a hundred arrive.
+    let mut plan = plan(Mode::Open { jobs_per_s: 1e4 });
+    plan.seconds = Duration::from_secs(4);
+    plan.warm_up = Duration::from_nanos(1);
+    plan.repeat = 1;
+    let measured = run(&Sums::new(Kind::Stalling, u64::MAX), &plan).expect("all is right");
+    let run = &measured.runs[0];
+    let share_late = |ns: u64| {
+        let late = (0..10_000).filter(|&at| run.latencies.percentile_ns(f64::from(at) / 1e4) > ns);
+        late.count() as f64 / 1e4 * run.counts.jobs as f64
+    };
+    assert!(
+        (38_000..42_000).contains(&run.counts.jobs),
+        "{:?}",
+        run.counts
+    );
+    assert!(run.latencies.max_ns() > 9_000_000);
+    // About half of those who came during the stall waited for more than half of it.
+    let waited_half = share_late(STALL_NS / 2);
+    assert!((30.0..75.0).contains(&waited_half), "{waited_half}");
+}
+
+#[test]
+fn an_offered_load_beyond_reach_is_not_hidden() {
+    // The clock ticks a microsecond a reading, so a million a second cannot be served.
+    let mut plan = plan(Mode::Open { jobs_per_s: 1e6 });
+    plan.seconds = Duration::from_millis(50);
+    plan.repeat = 1;
+    let measured = run(&Sums::new(Kind::Stalling, u64::MAX), &plan).expect("all is right");
+    let run = &measured.runs[0];
+    assert!(run.counts.arrivals_unserved > 10_000, "{:?}", run.counts);
+    assert!(run.latencies.percentile_ns(0.5) > 10_000_000);
+    let mut record = crate::measure::Record::new("op", crate::measure::Evidence::Measured, 1);
+    measured.fill(&mut record);
+    let verdict = record.stability.expect("judged");
+    assert!(!verdict.stable);
+    assert!(
+        verdict
+            .reasons
+            .iter()
+            .any(|reason| reason.contains("fell behind"))
+    );
+}
+
+#[test]
+fn told_to_stop_it_keeps_the_runs_that_finished() {
+    let stop = AtomicBool::new(false);
+    let mut long = plan(Mode::Throughput);
+    long.repeat = 1000;
+    let measured = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(100));
+            stop.store(true, Ordering::Relaxed);
+        });
+        let backend = Sums::new(Kind::Inline, u64::MAX);
+        measure(
+            &backend,
+            &OpSpec::Crc32c,
+            &inputs(),
+            &SumOracle,
+            &long,
+            &stop,
+        )
+    });
+    let measured = measured.expect("all is right");
+    assert!(measured.interrupted);
+    assert!(measured.runs.len() < 1000);
+}
+
+#[test]
+fn what_cannot_be_run_says_why() {
+    let mut deep = plan(Mode::Throughput);
+    deep.depth = NonZeroU32::new(65).expect("not zero");
+    let broken = run(&Sums::new(Kind::Inline, u64::MAX), &deep).expect_err("64 at most");
+    assert!(matches!(broken, Broken::Setup(SetupError::TooDeep { .. })));
+    let mut pinned = plan(Mode::Throughput);
+    pinned.pin = vec![100_000];
+    let broken = run(&Sums::new(Kind::Inline, u64::MAX), &pinned).expect_err("no such core");
+    assert!(broken.to_string().contains("100000"), "{broken}");
+}

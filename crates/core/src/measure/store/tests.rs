@@ -1,0 +1,123 @@
+//! Torn at every byte, and killed while it writes.
+
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::measure::record::Evidence;
+
+fn record(id: &str) -> Record {
+    Record {
+        id: id.into(),
+        ..Record::new("op", Evidence::Measured, 1).with("note", "a\nb \u{1f980}")
+    }
+}
+
+fn ids(reading: &Reading) -> Vec<&str> {
+    let ids = reading.records.iter().map(|line| line.record.id.as_str());
+    ids.collect()
+}
+
+#[test]
+fn a_file_cut_at_any_byte_keeps_its_whole_lines_and_takes_more() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("deep/records.jsonl");
+    for id in ["a", "b"] {
+        let mut store = Store::open(&path, Durability::Process).expect("opens");
+        store.append(&record(id)).expect("appends");
+    }
+    let whole = std::fs::read(&path).expect("reads");
+    let first = whole
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .expect("two lines");
+    for cut in 0..=whole.len() {
+        std::fs::write(&path, &whole[..cut]).expect("cuts");
+        Store::open(&path, Durability::Process)
+            .and_then(|mut store| store.append(&record("c")))
+            .expect("appends");
+        let reading = Reading::of_file(&path).expect("reads");
+        // A record that lacks nothing but its line feed is whole.
+        let expected: &[&str] = match cut {
+            _ if cut < first => &["c"],
+            _ if cut < whole.len() - 1 => &["a", "c"],
+            _ => &["a", "b", "c"],
+        };
+        assert_eq!(ids(&reading), expected, "cut at {cut}");
+        let torn = ![0, first, first + 1, whole.len() - 1, whole.len()].contains(&cut);
+        assert_eq!(reading.damaged.len(), usize::from(torn), "cut at {cut}");
+        if let Some(damage) = reading.damaged.first() {
+            assert_eq!(damage.number, expected.len(), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn damage_of_any_kind_is_reported_by_line() {
+    let good = serde_json::to_string(&record("a")).expect("JSON");
+    let newer = good.replace("\"schema_version\":1", "\"schema_version\":2");
+    let mut bytes = format!("\n{good}\n{newer}\n{{\"schema_version\":3}}\n[1]\n").into_bytes();
+    bytes.extend(b"\0\0\0\n\xff\xfe\n\r\n");
+    bytes.extend(format!("  {good}\r\n{}", &good[..40]).bytes());
+    let reading = Reading::of_bytes(&bytes);
+    assert_eq!(ids(&reading), ["a", "a"]);
+    let numbers: Vec<usize> = reading.damaged.iter().map(|damage| damage.number).collect();
+    assert_eq!(numbers, [3, 4, 5, 6, 7, 10]);
+    assert!(reading.damaged[0].reason.contains("schema version 2"));
+    assert!(reading.damaged[1].reason.contains("schema version 3"));
+}
+
+/// The child of the next test: appends until it is killed.
+#[test]
+fn child_that_appends() {
+    let Some(path) = std::env::var_os("DPB_TEST_APPEND_TO") else {
+        return;
+    };
+    let mut store = Store::open(Path::new(&path), Durability::Machine).expect("opens");
+    for n in 0.. {
+        store.append(&record(&n.to_string())).expect("appends");
+    }
+}
+
+#[test]
+fn a_writer_killed_thirty_times_loses_nothing_that_it_had_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("records.jsonl");
+    let mut random = crate::measure::random::SplitMix64::new(11);
+    let mut lines_before = 0;
+    for round in 0..30 {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "measure::store::tests::child_that_appends"])
+            .env("DPB_TEST_APPEND_TO", &path)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("starts");
+        // Not before the child is at work; then at no particular moment.
+        let size = || std::fs::metadata(&path).map_or(0, |file| file.len());
+        let at_start = size();
+        while size() == at_start {
+            assert!(
+                child.try_wait().expect("is ours").is_none(),
+                "ended by itself"
+            );
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        std::thread::sleep(std::time::Duration::from_micros(random.below(5000) as u64));
+        child.kill().expect("is ours");
+        child.wait().expect("is ours");
+        let reading = Reading::of_file(&path).expect("reads");
+        assert!(reading.records.len() > lines_before, "round {round}");
+        assert!(
+            reading.damaged.len() <= round + 1,
+            "at most one torn line a kill"
+        );
+        lines_before = reading.records.len();
+    }
+    let reading = Reading::of_file(&path).expect("reads");
+    // Each child counts from zero without a gap: whatever is missing would show.
+    let mut expected = 0u64;
+    for line in &reading.records {
+        let id: u64 = line.record.id.parse().expect("a number");
+        assert!(id == expected || id == 0, "line {}", line.number);
+        expected = id + 1;
+    }
+}

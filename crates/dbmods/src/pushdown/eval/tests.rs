@@ -1,0 +1,1 @@
+//! What the evaluator says, against DuckDB's answers written down.

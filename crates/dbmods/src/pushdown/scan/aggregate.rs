@@ -1,0 +1,616 @@
+//! Aggregates: partial sums block by block in 64 bits where the bounds allow it, totals in 128.
+//!
+//! Grouping by dictionaries and narrow integers costs no hashing: each value of a block's column is a fused compare that
+//! gives its rows' mask, two columns' masks are intersected, and the functions run over the values under each mask.
+//! Per row group the groups are a small table by position; across row groups they merge by value.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, Date32Array, Decimal64Array, Decimal128Array, Float64Array, Int32Array, Int64Array,
+    RecordBatch, RecordBatchOptions, StringArray,
+};
+use arrow_schema::{DataType, Field, SchemaRef};
+
+use super::ScanError;
+use super::bind::TextReader;
+use super::dag::{Dag, NodeId, Typed, power_of_ten, to_double_by};
+use super::group::{Context, packed};
+use super::kernels::Mask;
+use super::rows::{column, data_type};
+use crate::pushdown::query::{Aggregate, AggregateFunction, Scalar};
+use crate::pushdown::schema::Schema;
+
+/// Most groups of a result.
+const GROUPS_MAX: usize = 1 << 16;
+/// Most values of one grouping column in a block that are told apart by compares.
+const COMPARED_VALUES_MAX: i64 = 32;
+
+/// The aggregate of a query, made ready.
+#[derive(Debug)]
+pub(super) struct Aggregation {
+    group_by: Vec<usize>,
+    names: Vec<String>,
+    functions: Vec<Function>,
+    /// What has to be accumulated, each thing once.
+    parts: Vec<Part>,
+}
+
+/// A function of the output, over accumulated parts.
+#[derive(Clone, Debug)]
+enum Function {
+    Count,
+    Sum(usize, DataType),
+    Extreme(usize, DataType),
+    /// Its sum, and the digits after the point of that.
+    Average(usize, u8),
+    /// Of NULLs: NULL.
+    Null(DataType),
+}
+
+/// Something to accumulate.
+#[derive(Clone, Debug, PartialEq)]
+enum Part {
+    Sum(NodeId),
+    Extreme(NodeId, Side),
+    ExtremeText(usize, Side),
+}
+
+/// Which extreme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Least,
+    Greatest,
+}
+
+/// What was accumulated of a [`Part`].
+#[derive(Clone, Debug, PartialEq)]
+enum State {
+    Nothing,
+    Integer(i128),
+    Double(f64),
+    Text(Vec<u8>),
+}
+
+/// One group's accumulated parts.
+#[derive(Clone, Debug, Default)]
+struct Accumulated {
+    count: u64,
+    states: Vec<State>,
+}
+
+/// A grouping column's value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Key {
+    Integer(i64),
+    Text(Vec<u8>),
+}
+
+/// Groups by value.
+#[derive(Debug, Default)]
+pub(super) struct Partial {
+    groups: HashMap<Vec<Key>, Accumulated>,
+}
+
+/// Groups of one row group, by integer or dictionary position.
+pub(super) struct GroupTable<'a> {
+    aggregation: &'a Aggregation,
+    groups: HashMap<[i64; 2], Accumulated>,
+    readers: Vec<Option<TextReader>>,
+}
+
+impl Aggregation {
+    pub(super) fn new(
+        dag: &mut Dag,
+        schema: &Schema,
+        aggregate: &Aggregate,
+    ) -> Result<Self, ScanError> {
+        if aggregate.group_by.len() > 2 {
+            return Err(ScanError::Type(
+                "group by takes at most two columns".to_owned(),
+            ));
+        }
+        let mut group_by = Vec::with_capacity(aggregate.group_by.len());
+        for &at in &aggregate.group_by {
+            column(schema, at as usize)?;
+            group_by.push(at as usize);
+        }
+        let mut new = Self {
+            group_by,
+            names: Vec::new(),
+            functions: Vec::new(),
+            parts: Vec::new(),
+        };
+        for call in &aggregate.functions {
+            let function = new.function(dag, schema, &call.function)?;
+            new.names.push(call.name.clone());
+            new.functions.push(function);
+        }
+        Ok(new)
+    }
+
+    fn function(
+        &mut self,
+        dag: &mut Dag,
+        schema: &Schema,
+        function: &AggregateFunction,
+    ) -> Result<Function, ScanError> {
+        let typed = |dag: &mut Dag, scalar: &Scalar| dag.scalar(schema, scalar);
+        Ok(match function {
+            AggregateFunction::Count => Function::Count,
+            AggregateFunction::Sum(scalar) => match typed(dag, scalar)? {
+                Typed::Number { node, scale } => {
+                    Function::Sum(self.part(Part::Sum(node)), decimal(scale)?)
+                }
+                Typed::Null => Function::Null(decimal(0)?),
+                other => return Err(ScanError::Type(format!("no sum of {}", other.kind()))),
+            },
+            AggregateFunction::Avg(scalar) => match typed(dag, scalar)? {
+                Typed::Number { node, scale } => {
+                    decimal(scale)?;
+                    Function::Average(self.part(Part::Sum(node)), scale)
+                }
+                Typed::Null => Function::Null(DataType::Float64),
+                other => return Err(ScanError::Type(format!("no avg of {}", other.kind()))),
+            },
+            AggregateFunction::Min(scalar) => {
+                let value = typed(dag, scalar)?;
+                self.extreme(schema, scalar, value, Side::Least)?
+            }
+            AggregateFunction::Max(scalar) => {
+                let value = typed(dag, scalar)?;
+                self.extreme(schema, scalar, value, Side::Greatest)?
+            }
+        })
+    }
+
+    fn extreme(
+        &mut self,
+        schema: &Schema,
+        scalar: &Scalar,
+        value: Typed,
+        side: Side,
+    ) -> Result<Function, ScanError> {
+        let (part, ty) = match value {
+            Typed::Number { node, scale } => (Part::Extreme(node, side), decimal(scale)?),
+            Typed::Date(node) => (Part::Extreme(node, side), DataType::Date32),
+            Typed::TextColumn(column) => (Part::ExtremeText(column, side), DataType::Utf8),
+            Typed::Null => return Ok(Function::Null(decimal(0)?)),
+            // A sum of doubles depends on the order of additions; an extreme of one would be the only inexact result.
+            Typed::Double(_) => return Err(ScanError::Type("no aggregate of a DOUBLE".to_owned())),
+            Typed::Text(_) => {
+                return Err(ScanError::Type("min and max of a text constant".to_owned()));
+            }
+        };
+        let ty = match scalar {
+            Scalar::Column(at) => data_type(column(schema, *at as usize)?.ty),
+            _ => ty,
+        };
+        Ok(Function::Extreme(self.part(part), ty))
+    }
+
+    fn part(&mut self, part: Part) -> usize {
+        match self.parts.iter().position(|known| *known == part) {
+            Some(at) => at,
+            None => {
+                self.parts.push(part);
+                self.parts.len() - 1
+            }
+        }
+    }
+
+    /// The result's schema: grouping columns, then functions.
+    pub(super) fn output_schema(&self, schema: &Schema) -> Result<SchemaRef, ScanError> {
+        let mut fields = Vec::new();
+        for &at in &self.group_by {
+            let column = column(schema, at)?;
+            fields.push(Field::new(&column.name, data_type(column.ty), false));
+        }
+        for (name, function) in self.names.iter().zip(&self.functions) {
+            let (ty, nullable) = match function {
+                Function::Count => (DataType::Int64, false),
+                Function::Sum(_, ty) | Function::Extreme(_, ty) | Function::Null(ty) => {
+                    (ty.clone(), true)
+                }
+                Function::Average(..) => (DataType::Float64, true),
+            };
+            fields.push(Field::new(name, ty, nullable));
+        }
+        Ok(Arc::new(arrow_schema::Schema::new(fields)))
+    }
+
+    /// The table of a row group.
+    pub(super) fn open(&self) -> GroupTable<'_> {
+        GroupTable {
+            aggregation: self,
+            groups: HashMap::new(),
+            readers: self.parts.iter().map(|_| None).collect(),
+        }
+    }
+
+    /// Adds one thread's groups to another's.
+    pub(super) fn merge(&self, into: &mut Partial, from: Partial) -> Result<(), ScanError> {
+        for (key, accumulated) in from.groups {
+            into.add(key, accumulated, &self.parts)?;
+        }
+        Ok(())
+    }
+
+    /// The result, groups ascending.
+    pub(super) fn finish(
+        &self,
+        schema: SchemaRef,
+        partial: Partial,
+    ) -> Result<RecordBatch, ScanError> {
+        let mut groups: Vec<(Vec<Key>, Accumulated)> = partial.groups.into_iter().collect();
+        if groups.is_empty() && self.group_by.is_empty() {
+            groups.push((Vec::new(), Accumulated::new(&self.parts)));
+        }
+        groups.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        for (at, field) in schema.fields().iter().take(self.group_by.len()).enumerate() {
+            let states = groups.iter().map(|(key, _)| match &key[at] {
+                Key::Integer(value) => State::Integer(i128::from(*value)),
+                Key::Text(text) => State::Text(text.clone()),
+            });
+            columns.push(array(field.data_type(), states)?);
+        }
+        for function in &self.functions {
+            columns.push(function.array(groups.iter().map(|(_, accumulated)| accumulated))?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(groups.len()));
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
+    }
+}
+
+fn decimal(scale: u8) -> Result<DataType, ScanError> {
+    match i8::try_from(scale) {
+        Ok(scale) if scale <= 38 => Ok(DataType::Decimal128(38, scale)),
+        _ => Err(ScanError::Overflow),
+    }
+}
+
+impl Function {
+    fn array<'a>(
+        &self,
+        groups: impl Iterator<Item = &'a Accumulated>,
+    ) -> Result<ArrayRef, ScanError> {
+        let state = |at: usize| move |group: &Accumulated| group.states[at].clone();
+        match self {
+            Self::Count => Ok(Arc::new(Int64Array::from_iter_values(
+                groups.map(|group| group.count as i64),
+            ))),
+            Self::Sum(at, ty) | Self::Extreme(at, ty) => array(ty, groups.map(state(*at))),
+            Self::Average(at, scale) => {
+                // As DuckDB: the exact sum as a DOUBLE, then one division.
+                let power = power_of_ten(*scale)?;
+                let average = |group: &Accumulated| match group.states[*at] {
+                    State::Integer(sum) => {
+                        State::Double(to_double_by(sum, power) / group.count as f64)
+                    }
+                    _ => State::Nothing,
+                };
+                array(&DataType::Float64, groups.map(average))
+            }
+            Self::Null(ty) => array(ty, groups.map(|_| State::Nothing)),
+        }
+    }
+}
+
+/// An array of one state a row.
+fn array(ty: &DataType, states: impl Iterator<Item = State>) -> Result<ArrayRef, ScanError> {
+    let integer = |state: State| match state {
+        State::Integer(value) => Some(value),
+        _ => None,
+    };
+    Ok(match ty {
+        DataType::Int32 => Arc::new(
+            states
+                .map(|state| integer(state).map(|value| value as i32))
+                .collect::<Int32Array>(),
+        ),
+        DataType::Date32 => Arc::new(
+            states
+                .map(|state| integer(state).map(|value| value as i32))
+                .collect::<Date32Array>(),
+        ),
+        DataType::Int64 => Arc::new(
+            states
+                .map(|state| integer(state).map(|value| value as i64))
+                .collect::<Int64Array>(),
+        ),
+        DataType::Decimal64(precision, scale) => Arc::new(
+            states
+                .map(|state| integer(state).map(|value| value as i64))
+                .collect::<Decimal64Array>()
+                .with_precision_and_scale(*precision, *scale)?,
+        ),
+        DataType::Decimal128(precision, scale) => Arc::new(
+            states
+                .map(integer)
+                .collect::<Decimal128Array>()
+                .with_precision_and_scale(*precision, *scale)?,
+        ),
+        DataType::Float64 => Arc::new(
+            states
+                .map(|state| match state {
+                    State::Double(value) => Some(value),
+                    _ => None,
+                })
+                .collect::<Float64Array>(),
+        ),
+        _ => {
+            let texts: Result<Vec<Option<String>>, ScanError> = states
+                .map(|state| match state {
+                    State::Text(bytes) => String::from_utf8(bytes)
+                        .map(Some)
+                        .map_err(|_| ScanError::Internal("text that is not UTF-8")),
+                    _ => Ok(None),
+                })
+                .collect();
+            Arc::new(StringArray::from(texts?))
+        }
+    })
+}
+
+impl Accumulated {
+    fn new(parts: &[Part]) -> Self {
+        Self {
+            count: 0,
+            states: vec![State::Nothing; parts.len()],
+        }
+    }
+
+    fn merge(&mut self, other: Self, parts: &[Part]) -> Result<(), ScanError> {
+        self.count += other.count;
+        for ((state, other), part) in self.states.iter_mut().zip(other.states).zip(parts) {
+            state.merge(other, part)?;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Takes in another's.
+    fn merge(&mut self, other: Self, part: &Part) -> Result<(), ScanError> {
+        let replaces = match (&*self, &other, part) {
+            (_, Self::Nothing, _) => false,
+            (Self::Nothing, ..) => true,
+            (Self::Integer(a), Self::Integer(b), Part::Sum(_)) => {
+                *self = Self::Integer(a.checked_add(*b).ok_or(ScanError::Overflow)?);
+                false
+            }
+            (Self::Integer(a), Self::Integer(b), Part::Extreme(_, side)) => side.prefers(b.cmp(a)),
+            (Self::Text(a), Self::Text(b), Part::ExtremeText(_, side)) => side.prefers(b.cmp(a)),
+            _ => return Err(ScanError::Internal("partial aggregates of two kinds")),
+        };
+        if replaces {
+            *self = other;
+        }
+        Ok(())
+    }
+}
+
+impl Side {
+    /// Whether a value that compares so with the best so far is better.
+    fn prefers(self, order: std::cmp::Ordering) -> bool {
+        match self {
+            Self::Least => order.is_lt(),
+            Self::Greatest => order.is_gt(),
+        }
+    }
+}
+
+impl Partial {
+    fn add(
+        &mut self,
+        key: Vec<Key>,
+        accumulated: Accumulated,
+        parts: &[Part],
+    ) -> Result<(), ScanError> {
+        if self.groups.len() == GROUPS_MAX && !self.groups.contains_key(&key) {
+            return Err(ScanError::TooManyGroups(GROUPS_MAX));
+        }
+        self.groups
+            .entry(key)
+            .or_insert_with(|| Accumulated::new(parts))
+            .merge(accumulated, parts)
+    }
+}
+
+impl GroupTable<'_> {
+    /// Takes in the rows of `mask`.
+    pub(super) fn update(
+        &mut self,
+        context: &mut Context<'_>,
+        block: usize,
+        mask: &Mask,
+    ) -> Result<(), ScanError> {
+        let aggregation = self.aggregation;
+        for part in &aggregation.parts {
+            part.prepare(context, block)?;
+        }
+        match *aggregation.group_by {
+            [] => self.accumulate(context, block, [0, 0], mask),
+            [column] => self.by_value(
+                context,
+                block,
+                mask,
+                column,
+                &mut |table, context, value, rows| {
+                    table.accumulate(context, block, [value, 0], rows)
+                },
+            ),
+            [first, second, ..] => self.by_value(
+                context,
+                block,
+                mask,
+                first,
+                &mut |table, context, left, rows| {
+                    table.by_value(
+                        context,
+                        block,
+                        rows,
+                        second,
+                        &mut |table, context, right, rows| {
+                            table.accumulate(context, block, [left, right], rows)
+                        },
+                    )
+                },
+            ),
+        }
+    }
+
+    /// Calls `each` with every value that `column` has in the rows of `mask`, and those rows.
+    fn by_value(
+        &mut self,
+        context: &mut Context<'_>,
+        block: usize,
+        mask: &Mask,
+        column: usize,
+        each: &mut dyn FnMut(&mut Self, &mut Context<'_>, i64, &Mask) -> Result<(), ScanError>,
+    ) -> Result<(), ScanError> {
+        let chunk = context.load(column)?.clone();
+        if chunk.symbols().is_some() {
+            return Err(ScanError::Type(
+                "group by needs a column of few values; this one is free text".to_owned(),
+            ));
+        }
+        let (meta, unit) = (chunk.blocks()[block], chunk.unit());
+        let Some(packed) = packed(&chunk, block) else {
+            return each(self, context, meta.min, mask);
+        };
+        let span = (meta.max as u64).wrapping_sub(meta.min as u64) / unit as u64;
+        if span < COMPARED_VALUES_MAX as u64 {
+            let mut rows = Mask::NONE;
+            for value in 0..=span {
+                context.kernels().range(packed, value, 0, &mut rows);
+                rows.and(mask);
+                if !rows.is_empty() {
+                    each(self, context, meta.min + unit * value as i64, &rows)?;
+                }
+            }
+            return Ok(());
+        }
+        context.unpack(column, block)?;
+        let mut masks: HashMap<i64, Mask> = HashMap::new();
+        let values = context.column(column)?;
+        mask.for_each(|row| masks.entry(values[row]).or_insert(Mask::NONE).insert(row));
+        for (value, rows) in masks {
+            each(self, context, value, &rows)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of `mask`, all of one group.
+    fn accumulate(
+        &mut self,
+        context: &Context<'_>,
+        block: usize,
+        key: [i64; 2],
+        mask: &Mask,
+    ) -> Result<(), ScanError> {
+        let parts = &self.aggregation.parts;
+        if self.groups.len() == GROUPS_MAX && !self.groups.contains_key(&key) {
+            return Err(ScanError::TooManyGroups(GROUPS_MAX));
+        }
+        let group = self
+            .groups
+            .entry(key)
+            .or_insert_with(|| Accumulated::new(parts));
+        group.count += mask.count() as u64;
+        for ((part, state), reader) in parts.iter().zip(&mut group.states).zip(&mut self.readers) {
+            let value = part.of_rows(context, block, mask, reader)?;
+            state.merge(value, part)?;
+        }
+        Ok(())
+    }
+
+    /// Merges the row group's groups by value.
+    pub(super) fn close(
+        self,
+        context: &mut Context<'_>,
+        partial: &mut Partial,
+    ) -> Result<(), ScanError> {
+        for (key, accumulated) in self.groups {
+            let mut values = Vec::with_capacity(self.aggregation.group_by.len());
+            for (&column, value) in self.aggregation.group_by.iter().zip(key) {
+                values.push(match context.load(column)?.dictionary() {
+                    Some(dictionary) => Key::Text(dictionary.bytes(value as usize).to_vec()),
+                    None => Key::Integer(value),
+                });
+            }
+            partial.add(values, accumulated, &self.aggregation.parts)?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Makes the block's values present.
+    fn prepare(&self, context: &mut Context<'_>, block: usize) -> Result<(), ScanError> {
+        match *self {
+            Self::Sum(node) | Self::Extreme(node, _) if !context.is_narrow(node) => {
+                context.unpack_columns(node, block)
+            }
+            Self::Sum(node) | Self::Extreme(node, _) => context.evaluate(node, block),
+            Self::ExtremeText(column, _) => context.load(column).map(|_| ()),
+        }
+    }
+
+    /// Of the rows of `mask`, at least one.
+    fn of_rows(
+        &self,
+        context: &Context<'_>,
+        block: usize,
+        mask: &Mask,
+        reader: &mut Option<TextReader>,
+    ) -> Result<State, ScanError> {
+        Ok(match *self {
+            Self::Sum(node) if context.fits_sum(node) => State::Integer(i128::from(
+                context.kernels().sum(context.values(node)?, mask),
+            )),
+            Self::Sum(node) => {
+                let mut sum = 0i128;
+                mask.try_for_each(|row| {
+                    let value = context.exact(node, row)?;
+                    sum = sum.checked_add(value).ok_or(ScanError::Overflow)?;
+                    Ok::<_, ScanError>(())
+                })?;
+                State::Integer(sum)
+            }
+            Self::Extreme(node, side) => {
+                let mut best: Option<i128> = None;
+                mask.try_for_each(|row| {
+                    let value = context.exact(node, row)?;
+                    if best.is_none_or(|best| side.prefers(value.cmp(&best))) {
+                        best = Some(value);
+                    }
+                    Ok::<_, ScanError>(())
+                })?;
+                best.map_or(State::Nothing, State::Integer)
+            }
+            Self::ExtremeText(column, side) => {
+                let reader = match reader {
+                    Some(reader) => reader,
+                    none => none.insert(TextReader::new(context, column)?),
+                };
+                let mut best: Option<Vec<u8>> = None;
+                mask.try_for_each(|row| {
+                    let text = reader.read(context, block, row)?;
+                    if best
+                        .as_ref()
+                        .is_none_or(|best| side.prefers(text.cmp(best)))
+                    {
+                        best = Some(text.to_vec());
+                    }
+                    Ok::<_, ScanError>(())
+                })?;
+                best.map_or(State::Nothing, State::Text)
+            }
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! Single values out of packed blocks, for rows that are few; and FSST codes to bytes.
+#![allow(unsafe_code)]
+
+use arrow_array::StringArray;
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::ArrowError;
+
+use super::Packed;
+use super::portable::FL_ORDER;
+
+/// `FL_ORDER` as nibbles; it is its own inverse.
+const ORDER_NIBBLES: u32 = {
+    let mut nibbles = 0;
+    let mut i = 0;
+    while i < 8 {
+        nibbles |= (FL_ORDER[i] as u32) << (4 * i);
+        i += 1;
+    }
+    nibbles
+};
+
+macro_rules! value_in_lanes {
+    ($name:ident, $lane:ty) => {
+        /// Packed value `at % 1024`.
+        #[inline(always)]
+        fn $name(packed: Packed<'_>, at: u16) -> u64 {
+            const BITS: usize = <$lane>::BITS as usize;
+            const LANES: usize = 1024 / BITS;
+            let (run, within) = (usize::from(at) / 128 % 8, usize::from(at) % 128);
+            let order = ORDER_NIBBLES >> (within / LANES * LANES / 16 * 4) & 7;
+            let row = run + 8 * order as usize;
+            let width = usize::from(packed.width);
+            let bit = row * width;
+            let (word, shift) = (bit / BITS, bit % BITS);
+            let next = (word + 1).min(width - 1);
+            let lane = within % LANES;
+            // SAFETY: row < BITS, so word < width; lane < LANES, so both values lie in the 128 * width bytes that `Packed` holds.
+            let (low, high) = unsafe {
+                let lanes = packed.bytes.as_ptr().cast::<$lane>().add(lane);
+                (
+                    lanes.add(word * LANES).read_unaligned().to_le(),
+                    lanes.add(next * LANES).read_unaligned().to_le(),
+                )
+            };
+            u64::from((low >> shift) | (high << (BITS - 1 - shift) << 1)) & packed.max()
+        }
+    };
+}
+
+value_in_lanes!(value_u8, u8);
+value_in_lanes!(value_u16, u16);
+value_in_lanes!(value_u32, u32);
+value_in_lanes!(value_u64, u64);
+
+/// Calls `each` with the packed value of every position, in order.
+#[inline(always)]
+pub(in super::super) fn for_each(packed: Packed<'_>, positions: &[u16], mut each: impl FnMut(u64)) {
+    match packed.lane_bits {
+        8 => positions.iter().for_each(|&at| each(value_u8(packed, at))),
+        16 => positions.iter().for_each(|&at| each(value_u16(packed, at))),
+        32 => positions.iter().for_each(|&at| each(value_u32(packed, at))),
+        _ => positions.iter().for_each(|&at| each(value_u64(packed, at))),
+    }
+}
+
+/// FSST symbols, by code; a code that stands for none has length 0.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Symbols {
+    symbols: [u64; 256],
+    lengths: [u8; 256],
+}
+
+/// The code that makes the next byte literal.
+pub(in super::super) const ESCAPE: u8 = 255;
+
+impl Symbols {
+    /// From symbols (low byte first) and their lengths, 1 to 8.
+    ///
+    /// # Panics
+    /// If there are more than 255 symbols, or the lists differ in length.
+    pub(in super::super) fn new(symbols: &[u64], lengths: &[u8]) -> Self {
+        assert!(
+            symbols.len() == lengths.len() && symbols.len() < 256,
+            "a code each"
+        );
+        let mut table = Self {
+            symbols: [0; 256],
+            lengths: [0; 256],
+        };
+        table.symbols[..symbols.len()].copy_from_slice(symbols);
+        for (to, from) in table.lengths.iter_mut().zip(lengths) {
+            *to = (*from).min(8);
+        }
+        table
+    }
+
+    /// The bytes of `code`'s symbol; empty for the escape and for codes without one.
+    pub(in super::super) fn symbol(&self, code: u8) -> ([u8; 8], usize) {
+        let code = usize::from(code);
+        (
+            self.symbols[code].to_le_bytes(),
+            usize::from(self.lengths[code]),
+        )
+    }
+
+    /// Appends what `codes` stand for.
+    #[inline]
+    pub(in super::super) fn decode(&self, codes: &[u8], out: &mut Vec<u8>) {
+        // A code is at most 8 bytes, and every symbol is written whole.
+        out.reserve(codes.len() * 8 + 8);
+        let mut len = out.len();
+        let mut at = 0;
+        while at < codes.len() {
+            let code = codes[at];
+            at += 1;
+            let (symbol, symbol_len) = if code == ESCAPE && at < codes.len() {
+                at += 1;
+                (u64::from(codes[at - 1]), 1)
+            } else {
+                let code = usize::from(code);
+                (self.symbols[code], usize::from(self.lengths[code]))
+            };
+            // SAFETY: at most 8 bytes for each code before this one, so 8 more fit into what was reserved.
+            unsafe {
+                let to = out.as_mut_ptr().add(len).cast::<u64>();
+                to.write_unaligned(symbol.to_le());
+            }
+            len += symbol_len;
+        }
+        // SAFETY: all bytes below `len` were written above, and `len` is within what was reserved.
+        unsafe { out.set_len(len) }
+    }
+}
+
+/// An Arrow array of texts, each of which is a whole text of a verified chunk.
+///
+/// # Errors
+/// If the offsets do not ascend from 0 to the number of bytes.
+pub(in super::super) fn utf8(offsets: Vec<i32>, bytes: Vec<u8>) -> Result<StringArray, ArrowError> {
+    let sound = offsets.first() == Some(&0)
+        && offsets.is_sorted()
+        && offsets
+            .last()
+            .is_some_and(|&end| end as usize == bytes.len());
+    if !sound {
+        return Err(ArrowError::InvalidArgumentError(
+            "offsets of texts".to_owned(),
+        ));
+    }
+    // SAFETY: checked just above. UTF-8: each text was decoded from a row of a chunk, and `Chunk::parse` has checked
+    // that every row and every dictionary entry decodes to UTF-8.
+    Ok(unsafe {
+        let offsets = OffsetBuffer::new_unchecked(offsets.into());
+        StringArray::new_unchecked(offsets, bytes.into(), None)
+    })
+}

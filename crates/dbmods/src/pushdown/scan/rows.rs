@@ -1,0 +1,355 @@
+//! Survivors to Arrow: only the rows that qualify, only the columns that were asked for.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, Date32Array, Decimal64Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
+};
+use arrow_schema::{DataType, Field, SchemaRef};
+
+use super::ScanError;
+use super::group::{Context, packed};
+use super::kernels::gather::Symbols;
+use super::kernels::{Mask, Positions, gather};
+use crate::pushdown::chunk::{BLOCK_ROWS, Chunk};
+use crate::pushdown::schema::{Column, ColumnType, Schema};
+
+/// From this many survivors of a block on, it is unpacked whole.
+const WHOLE_BLOCK_ROWS: usize = 160;
+/// Text of a batch is handed over before it grows past this.
+const TEXT_BYTES_MAX: usize = 256 << 20;
+
+/// The Arrow type of a column.
+pub(super) fn data_type(ty: ColumnType) -> DataType {
+    match ty {
+        ColumnType::Integer => DataType::Int32,
+        ColumnType::BigInt => DataType::Int64,
+        ColumnType::Decimal { precision, scale } => DataType::Decimal64(precision, scale as i8),
+        ColumnType::Date => DataType::Date32,
+        ColumnType::Text => DataType::Utf8,
+    }
+}
+
+/// A column of the table.
+pub(super) fn column(schema: &Schema, column: usize) -> Result<&Column, ScanError> {
+    schema
+        .columns
+        .get(column)
+        .ok_or(ScanError::NoSuchColumn(column))
+}
+
+/// The result's schema: the columns as they are, none nullable.
+pub(super) fn output_schema(schema: &Schema, columns: &[u32]) -> Result<SchemaRef, ScanError> {
+    let field = |&at: &u32| {
+        let column = column(schema, at as usize)?;
+        Ok(Field::new(&column.name, data_type(column.ty), false))
+    };
+    let fields: Result<Vec<Field>, ScanError> = columns.iter().map(field).collect();
+    Ok(Arc::new(arrow_schema::Schema::new(fields?)))
+}
+
+/// Collects survivors of one thread into batches.
+pub(super) struct Rows {
+    schema: SchemaRef,
+    capacity: usize,
+    rows: usize,
+    columns: Vec<Builder>,
+    positions: Box<Positions>,
+}
+
+struct Builder {
+    column: usize,
+    ty: ColumnType,
+    values: Values,
+}
+
+enum Values {
+    Narrow(Vec<i32>),
+    Wide(Vec<i64>),
+    Text(Texts),
+}
+
+struct Texts {
+    offsets: Vec<i32>,
+    bytes: Vec<u8>,
+    /// Of the row group that is being read.
+    source: Option<TextSource>,
+}
+
+/// What is derived once from a row group's chunk of text.
+struct TextSource {
+    group: usize,
+    symbols: Option<Symbols>,
+    /// Bytes of the longest entry of a dictionary.
+    longest: usize,
+}
+
+/// Takes a batch, says whether to go on.
+pub(super) type Give<'a> = dyn FnMut(RecordBatch) -> ControlFlow<()> + 'a;
+
+impl Rows {
+    pub(super) fn new(
+        schema: &Schema,
+        columns: &[usize],
+        output: SchemaRef,
+        batch_rows: usize,
+    ) -> Self {
+        let capacity = batch_rows.max(BLOCK_ROWS);
+        let builder = |&column: &usize| {
+            let ty = schema.columns[column].ty;
+            Builder {
+                column,
+                ty,
+                values: Values::new(ty, capacity),
+            }
+        };
+        Self {
+            schema: output,
+            capacity,
+            rows: 0,
+            columns: columns.iter().map(builder).collect(),
+            positions: Box::new([0; BLOCK_ROWS + 64]),
+        }
+    }
+
+    /// Appends the rows of `mask`; gives the batch first if they might not fit it.
+    pub(super) fn append(
+        &mut self,
+        context: &mut Context<'_>,
+        block: usize,
+        mask: &Mask,
+        give: &mut Give<'_>,
+    ) -> Result<ControlFlow<()>, ScanError> {
+        let count = context.kernels().positions(mask, &mut self.positions);
+        let mut longest = 1;
+        for builder in &mut self.columns {
+            if let Values::Text(texts) = &mut builder.values {
+                longest = longest.max(texts.open(context, builder.column, block)?);
+            }
+        }
+        // Texts that could not fit one batch together come in several.
+        let step = (TEXT_BYTES_MAX / longest).clamp(1, count.max(1));
+        for start in (0..count).step_by(step) {
+            let end = (start + step).min(count);
+            let full = self.rows + (end - start) > self.capacity
+                || self.text_bytes() + (end - start) * longest > TEXT_BYTES_MAX;
+            if full && self.rows > 0 && self.flush(give)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            for builder in &mut self.columns {
+                builder.append(context, block, &self.positions[start..end])?;
+            }
+            self.rows += end - start;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Gives what has been collected.
+    pub(super) fn flush(&mut self, give: &mut Give<'_>) -> Result<ControlFlow<()>, ScanError> {
+        if self.rows == 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let capacity = self.capacity;
+        let columns: Result<Vec<ArrayRef>, ScanError> = self
+            .columns
+            .iter_mut()
+            .map(|builder| builder.finish(capacity))
+            .collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns?, &options)?;
+        self.rows = 0;
+        Ok(give(batch))
+    }
+
+    fn text_bytes(&self) -> usize {
+        let bytes = |builder: &Builder| match &builder.values {
+            Values::Text(texts) => texts.bytes.len(),
+            Values::Narrow(_) | Values::Wide(_) => 0,
+        };
+        self.columns.iter().map(bytes).max().unwrap_or(0)
+    }
+}
+
+impl Builder {
+    fn append(
+        &mut self,
+        context: &mut Context<'_>,
+        block: usize,
+        positions: &[u16],
+    ) -> Result<(), ScanError> {
+        let numbers = match &mut self.values {
+            Values::Text(texts) => {
+                return texts.append(context, self.column, block, positions);
+            }
+            numbers => numbers,
+        };
+        context.load(self.column)?;
+        if positions.len() >= WHOLE_BLOCK_ROWS {
+            context.unpack(self.column, block)?;
+            let values = context.column(self.column)?;
+            let values = positions
+                .iter()
+                .map(|&at| values[usize::from(at) % BLOCK_ROWS]);
+            match numbers {
+                Values::Narrow(out) => out.extend(values.map(|value| value as i32)),
+                Values::Wide(out) => out.extend(values),
+                Values::Text(_) => {}
+            }
+            return Ok(());
+        }
+        let chunk = context.chunk(self.column)?;
+        let (min, unit) = (chunk.blocks()[block].min, chunk.unit());
+        let value = |packed: u64| min.wrapping_add((packed as i64).wrapping_mul(unit));
+        match (packed(chunk, block), numbers) {
+            (None, Values::Narrow(out)) => out.resize(out.len() + positions.len(), min as i32),
+            (None, Values::Wide(out)) => out.resize(out.len() + positions.len(), min),
+            (Some(packed), Values::Narrow(out)) => {
+                gather::for_each(packed, positions, |packed| out.push(value(packed) as i32));
+            }
+            (Some(packed), Values::Wide(out)) => {
+                gather::for_each(packed, positions, |packed| out.push(value(packed)));
+            }
+            (_, Values::Text(_)) => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, capacity: usize) -> Result<ArrayRef, ScanError> {
+        let next = match &mut self.values {
+            // The row group goes on in the next batch.
+            Values::Text(texts) => Values::Text(Texts {
+                source: texts.source.take(),
+                ..Texts::new(capacity, texts.bytes.len())
+            }),
+            Values::Narrow(_) | Values::Wide(_) => Values::new(self.ty, capacity),
+        };
+        Ok(match std::mem::replace(&mut self.values, next) {
+            Values::Narrow(values) if self.ty == ColumnType::Date => {
+                Arc::new(Date32Array::new(values.into(), None))
+            }
+            Values::Narrow(values) => Arc::new(Int32Array::new(values.into(), None)),
+            Values::Wide(values) => match self.ty {
+                ColumnType::Decimal { precision, scale } => Arc::new(
+                    Decimal64Array::new(values.into(), None)
+                        .with_precision_and_scale(precision, scale as i8)?,
+                ),
+                _ => Arc::new(Int64Array::new(values.into(), None)),
+            },
+            Values::Text(texts) => Arc::new(gather::utf8(texts.offsets, texts.bytes)?),
+        })
+    }
+}
+
+impl Values {
+    fn new(ty: ColumnType, capacity: usize) -> Self {
+        match ty {
+            ColumnType::Integer | ColumnType::Date => Self::Narrow(Vec::with_capacity(capacity)),
+            ColumnType::BigInt | ColumnType::Decimal { .. } => {
+                Self::Wide(Vec::with_capacity(capacity))
+            }
+            ColumnType::Text => Self::Text(Texts::new(capacity, 0)),
+        }
+    }
+}
+
+impl TextSource {
+    fn new(group: usize, chunk: &Chunk) -> Self {
+        let symbols = chunk.symbols().map(|table| {
+            Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()])
+        });
+        let longest = chunk.dictionary().map_or(0, |dictionary| {
+            (0..dictionary.len())
+                .map(|at| dictionary.bytes(at).len())
+                .max()
+                .unwrap_or(0)
+        });
+        Self {
+            group,
+            symbols,
+            longest,
+        }
+    }
+}
+
+impl Texts {
+    /// With room for about as much as the last batch had.
+    fn new(capacity: usize, bytes: usize) -> Self {
+        let mut offsets = Vec::with_capacity(capacity + 1);
+        offsets.push(0);
+        Self {
+            offsets,
+            bytes: Vec::with_capacity(bytes + bytes / 8),
+            source: None,
+        }
+    }
+
+    /// Makes the chunk ready; says how many bytes the longest text of the block may have.
+    fn open(
+        &mut self,
+        context: &mut Context<'_>,
+        column: usize,
+        block: usize,
+    ) -> Result<usize, ScanError> {
+        let group = context.group();
+        let chunk = context.load(column)?;
+        let source = match &mut self.source {
+            Some(source) if source.group == group => source,
+            stale => stale.insert(TextSource::new(group, chunk)),
+        };
+        Ok(match source.symbols {
+            Some(_) => usize::try_from(chunk.blocks()[block].max).unwrap_or(usize::MAX),
+            None => source.longest,
+        })
+    }
+
+    fn append(
+        &mut self,
+        context: &mut Context<'_>,
+        column: usize,
+        block: usize,
+        positions: &[u16],
+    ) -> Result<(), ScanError> {
+        let chunk = context.chunk(column)?;
+        if let Some(dictionary) = chunk.dictionary() {
+            let mut push = |position: usize| {
+                self.bytes.extend_from_slice(dictionary.bytes(position));
+                self.offsets.push(self.bytes.len() as i32);
+            };
+            let min = chunk.blocks()[block].min;
+            match packed(chunk, block) {
+                None => positions.iter().for_each(|_| push(min as usize)),
+                Some(packed) if positions.len() < WHOLE_BLOCK_ROWS => {
+                    gather::for_each(packed, positions, |position| {
+                        push(min as usize + position as usize);
+                    });
+                }
+                Some(_) => {
+                    context.unpack(column, block)?;
+                    let values = context.column(column)?;
+                    let chunk = context.chunk(column)?;
+                    if let Some(dictionary) = chunk.dictionary() {
+                        for &at in positions {
+                            let position = values[usize::from(at) % BLOCK_ROWS];
+                            self.bytes
+                                .extend_from_slice(dictionary.bytes(position as usize));
+                            self.offsets.push(self.bytes.len() as i32);
+                        }
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let symbols = self
+            .source
+            .as_ref()
+            .and_then(|source| source.symbols.as_ref())
+            .ok_or(ScanError::Internal("text without symbols"))?;
+        let text = chunk.text(block);
+        for &at in positions {
+            symbols.decode(text.row(usize::from(at)), &mut self.bytes);
+            self.offsets.push(self.bytes.len() as i32);
+        }
+        Ok(())
+    }
+}

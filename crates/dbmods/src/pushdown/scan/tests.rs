@@ -1,0 +1,530 @@
+//! The scan against the reference evaluator, row for row, on every instruction set that this CPU runs.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal64Type, Decimal128Type, Float64Type, Int32Type, Int64Type,
+};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+
+use super::*;
+use crate::pushdown::chunk::{Encoding, GROUP_ROWS};
+use crate::pushdown::encode::{Texts, Values};
+use crate::pushdown::query::{
+    Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, Literal, Predicate,
+    Scalar,
+};
+use crate::pushdown::random::{ColumnSample, Generator, Random, Samples};
+use crate::pushdown::schema::{Column, ColumnType};
+use crate::pushdown::segment::SegmentWriter;
+use crate::pushdown::{eval, sql};
+use crate::tpch;
+
+type Row = Vec<Literal>;
+
+/// A segment, and its rows as the segment's own slow decoder reads them.
+struct Table {
+    segment: Segment,
+    rows: Vec<Row>,
+    _dir: tempfile::TempDir,
+}
+
+impl Table {
+    fn open(path: &Path, dir: tempfile::TempDir) -> Self {
+        let segment = Segment::open(path).unwrap();
+        let mut rows: Vec<Row> = vec![Row::new(); segment.rows() as usize];
+        for (column, described) in segment.schema().columns.iter().enumerate() {
+            let mut row = 0;
+            for group in 0..segment.groups().len() {
+                let chunk = segment.read_chunk(group, column).unwrap();
+                for block in 0..chunk.blocks().len() {
+                    if described.ty == ColumnType::Text {
+                        chunk.decode_texts(block, |text| {
+                            rows[row].push(Literal::Text(text.to_owned()));
+                            row += 1;
+                        });
+                    } else {
+                        let mut numbers = Vec::new();
+                        chunk.decode_numbers(block, &mut numbers);
+                        for number in numbers {
+                            rows[row].push(literal(described.ty, number));
+                            row += 1;
+                        }
+                    }
+                }
+            }
+        }
+        Self {
+            segment,
+            rows,
+            _dir: dir,
+        }
+    }
+
+    fn lineitem(scale_factor: f64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let set = tpch::ensure(dir.path(), scale_factor, &["lineitem"], 1, &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        Self::open(&set.path("lineitem"), dir)
+    }
+
+    /// Two row groups of values that lineitem has not: extremes, all widths, wide characters, escapes, constants.
+    fn extremes() -> Self {
+        let types = [
+            ("big", ColumnType::BigInt),
+            ("wide", ColumnType::BigInt),
+            ("small", ColumnType::Integer),
+            ("fixed", ColumnType::Integer),
+            (
+                "money",
+                ColumnType::Decimal {
+                    precision: 18,
+                    scale: 4,
+                },
+            ),
+            ("day", ColumnType::Date),
+            ("word", ColumnType::Text),
+            ("text", ColumnType::Text),
+        ];
+        let columns = types.map(|(name, ty)| Column {
+            name: name.to_owned(),
+            ty,
+        });
+        let schema = Schema {
+            table: "extremes".to_owned(),
+            columns: columns.to_vec(),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("extremes.dpbseg");
+        let mut writer = SegmentWriter::create(&path, schema).unwrap();
+        let mut random = Random::new(3);
+        for rows in [GROUP_ROWS, 2500] {
+            let mut numbers = vec![Vec::new(); 6];
+            let (mut words, mut texts) = (Texts::default(), Texts::default());
+            for row in 0..rows {
+                let bits = random.bits();
+                numbers[0].push(match row % 700 {
+                    0 => i64::MIN,
+                    1 => i64::MAX,
+                    _ => bits as i64,
+                });
+                // A width for each block.
+                numbers[1].push((bits >> (row / 1024 % 64)) as i64);
+                numbers[2].push(((bits % 40) * 3) as i64);
+                numbers[3].push(7);
+                numbers[4]
+                    .push((bits % 2_000_000_000_000_000_000) as i64 - 1_000_000_000_000_000_000);
+                numbers[5].push((bits % 30_000) as i64 - 3_000);
+                words.push(["", "a", "b%", "héé", "zz"][random.below(5)]);
+                let mut text = String::new();
+                for _ in 0..random.below(7) {
+                    text.push_str(
+                        ["special ", "re", "quests ", "ü", "😀_", "%", "\u{7f}x"][random.below(7)],
+                    );
+                }
+                text.push_str(&(bits % 10_000).to_string());
+                texts.push(&text);
+            }
+            let mut values: Vec<Values> = numbers.into_iter().map(Values::Numbers).collect();
+            values.extend([Values::Texts(words), Values::Texts(texts)]);
+            writer.write_group(&values).unwrap();
+        }
+        writer.finish().unwrap();
+        let table = Self::open(&path, dir);
+        let encodings: Vec<Encoding> = table.segment.groups()[0]
+            .chunks
+            .iter()
+            .map(|chunk| chunk.encoding)
+            .collect();
+        assert_eq!(encodings[6..], [Encoding::Dictionary, Encoding::Text]);
+        table
+    }
+
+    fn samples(&self) -> Samples {
+        let sample = |column: usize| {
+            let chunks = self
+                .segment
+                .groups()
+                .iter()
+                .map(|group| &group.chunks[column]);
+            ColumnSample {
+                values: self
+                    .rows
+                    .iter()
+                    .step_by(37)
+                    .map(|row| row[column].clone())
+                    .collect(),
+                bounds: (
+                    chunks.clone().map(|chunk| chunk.min).min().unwrap(),
+                    chunks.map(|chunk| chunk.max).max().unwrap(),
+                ),
+            }
+        };
+        Samples {
+            columns: (0..self.segment.schema().columns.len())
+                .map(sample)
+                .collect(),
+        }
+    }
+
+    fn scan(&self, kernels: Kernels, query: &Query, threads: usize) -> (Vec<Row>, ScanStats) {
+        let batches = Mutex::new(Vec::new());
+        let stop = AtomicBool::new(false);
+        let options = ScanOptions {
+            threads,
+            stop: &stop,
+            batch_rows: 3000,
+        };
+        let stats = scan_with(
+            kernels,
+            &self.segment,
+            &Cache::new(1 << 30),
+            query,
+            &options,
+            &|batch| {
+                batches.lock().unwrap().push(batch);
+                ControlFlow::Continue(())
+            },
+        )
+        .unwrap();
+        let batches = batches.into_inner().unwrap();
+        let schema = output_schema(self.segment.schema(), query).unwrap();
+        for batch in &batches {
+            assert_eq!(batch.schema(), schema);
+            assert!(batch.num_rows() > 0 || matches!(query.output, Output::Aggregate(_)));
+        }
+        (batches.iter().flat_map(rows_of).collect(), stats)
+    }
+
+    /// Asserts that all instruction sets find what the reference evaluator finds.
+    fn check(&self, query: &Query) -> usize {
+        let mut expected = eval::run(query, &self.rows).unwrap();
+        let sort = |rows: &mut Vec<Row>| {
+            if matches!(query.output, Output::Rows(_)) {
+                rows.sort_by_cached_key(|row| format!("{row:?}"));
+            }
+        };
+        sort(&mut expected);
+        for kernels in Kernels::available() {
+            let (mut found, stats) = self.scan(kernels, query, 2);
+            sort(&mut found);
+            assert_eq!(found.len(), expected.len(), "{kernels:?} {query:?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                let same = found
+                    .iter()
+                    .zip(expected)
+                    .all(|(found, expected)| is_same(found, expected));
+                assert!(
+                    same,
+                    "{kernels:?} {query:?}\n   found {found:?}\nexpected {expected:?}"
+                );
+            }
+            assert_eq!(stats.tuples_scanned, self.rows.len() as u64);
+            if matches!(query.output, Output::Rows(_)) {
+                assert_eq!(stats.rows_selected, expected.len() as u64);
+            }
+        }
+        expected.len()
+    }
+}
+
+fn literal(ty: ColumnType, number: i64) -> Literal {
+    match ty {
+        ColumnType::Date => Literal::Date(number as i32),
+        ColumnType::Decimal { scale, .. } => Literal::Number {
+            unscaled: number.into(),
+            scale,
+        },
+        _ => Literal::Number {
+            unscaled: number.into(),
+            scale: 0,
+        },
+    }
+}
+
+/// Doubles may differ by the order of additions.
+fn is_same(found: &Literal, expected: &Literal) -> bool {
+    match (found, expected) {
+        (Literal::Double(a), Literal::Double(b)) => {
+            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-12 * a.abs().max(b.abs())
+        }
+        _ => found == expected,
+    }
+}
+
+fn rows_of(batch: &RecordBatch) -> Vec<Row> {
+    let number = |unscaled: i128, scale: i8| Literal::Number {
+        unscaled,
+        scale: scale as u8,
+    };
+    let value = |column: &dyn Array, row: usize| {
+        if column.is_null(row) {
+            return Literal::Null;
+        }
+        match *column.data_type() {
+            DataType::Int32 => number(column.as_primitive::<Int32Type>().value(row).into(), 0),
+            DataType::Int64 => number(column.as_primitive::<Int64Type>().value(row).into(), 0),
+            DataType::Decimal64(_, scale) => number(
+                column.as_primitive::<Decimal64Type>().value(row).into(),
+                scale,
+            ),
+            DataType::Decimal128(_, scale) => {
+                number(column.as_primitive::<Decimal128Type>().value(row), scale)
+            }
+            DataType::Date32 => Literal::Date(column.as_primitive::<Date32Type>().value(row)),
+            DataType::Float64 => Literal::Double(column.as_primitive::<Float64Type>().value(row)),
+            DataType::Utf8 => Literal::Text(column.as_string::<i32>().value(row).to_owned()),
+            ref other => panic!("a scan returns no {other}"),
+        }
+    };
+    (0..batch.num_rows())
+        .map(|row| {
+            batch
+                .columns()
+                .iter()
+                .map(|column| value(column, row))
+                .collect()
+        })
+        .collect()
+}
+
+fn query(table: &Table, predicate: &str, output: Output) -> Query {
+    let schema = table.segment.schema();
+    Query {
+        table: schema.table.clone(),
+        predicate: sql::parse_predicate(schema, predicate).unwrap(),
+        output,
+    }
+}
+
+fn all_columns(table: &Table) -> Output {
+    Output::Rows((0..table.segment.schema().columns.len() as u32).collect())
+}
+
+fn random_queries(table: &Table, seed: u64, count: usize, group_by: &[u32]) {
+    let (schema, samples) = (table.segment.schema(), table.samples());
+    let mut generator = Generator::new(schema, &samples, seed);
+    let mut selected = 0;
+    for i in 0..count {
+        let predicate = generator.predicate();
+        let output = if i % 4 == 0 {
+            Output::Aggregate(generator.aggregate(group_by))
+        } else {
+            all_columns(table)
+        };
+        let query = Query {
+            table: schema.table.clone(),
+            predicate,
+            output,
+        };
+        selected += usize::from(table.check(&query) > 0);
+    }
+    assert!(
+        selected > count / 4,
+        "{selected} of {count} queries found rows"
+    );
+}
+
+#[test]
+fn random_queries_over_lineitem() {
+    let table = Table::lineitem(0.001);
+    random_queries(&table, 1, 120, &[3, 4, 8, 9, 14]);
+}
+
+#[test]
+fn random_queries_over_extremes() {
+    random_queries(&Table::extremes(), 2, 12, &[2, 3, 6]);
+}
+
+#[test]
+fn predicates_that_people_write() {
+    let table = Table::extremes();
+    let Literal::Text(some_text) = &table.rows[2000][7] else {
+        panic!("column 7 is text");
+    };
+    for (predicate, some) in [
+        ("text LIKE '%special%quests%'", true),
+        ("text NOT LIKE '%special%'", true),
+        (
+            "text LIKE '%special %' AND small IN (3, 9, 15, 30, 33, 60, 90)",
+            true,
+        ),
+        ("text LIKE '_%ü%😀!_%' ESCAPE '!'", true),
+        ("text LIKE 'special %1'", true),
+        (&format!("text = '{some_text}'"), true),
+        (&format!("text IN ('nowhere', '{some_text}', '')"), true),
+        ("text >= 'special ' AND text < 'special 5'", true),
+        ("text > word AND word <> ''", true),
+        ("word LIKE '%é' OR word IN ('a', 'nowhere')", true),
+        ("NOT (word = 'a' OR small < 50) AND fixed = 7", true),
+        ("fixed <> 7", false),
+        (
+            "big IN (1, 2, 3) OR big = -9223372036854775808 OR big >= 9223372036854775807",
+            true,
+        ),
+        (
+            "wide BETWEEN 1000 AND 100000 OR wide IN (5, 7, 9, 11)",
+            true,
+        ),
+        ("big * 2 > wide AND big + big > 100", true),
+        (
+            "small * small > day - DATE '1970-01-01' AND day > DATE '1970-01-05'",
+            true,
+        ),
+        ("money / small > 3e14 OR money = 0.00001", true),
+        ("money < 123.45678 AND money >= -5e13", true),
+        (
+            "day + 10 <= DATE '1990-03-01' AND day <> DATE '1980-01-01'",
+            true,
+        ),
+        ("small = NULL OR small NOT IN (3, NULL)", false),
+    ] {
+        let found = table.check(&query(&table, predicate, all_columns(&table)));
+        assert_eq!(found > 0, some, "{predicate}");
+    }
+}
+
+#[test]
+fn aggregates_of_everything() {
+    let table = Table::extremes();
+    let schema = table.segment.schema();
+    for (aggregate, group_by) in [
+        (
+            "count(*), sum(big), min(big), max(big), avg(small), sum(money*small)",
+            None,
+        ),
+        (
+            "min(text), max(text), min(word), max(day), sum(wide*small)",
+            Some("word"),
+        ),
+        (
+            "count(*), sum(small), min(day), avg(money)",
+            Some("small, word"),
+        ),
+        (
+            "max(money * small), sum(fixed), avg(day - DATE '1970-01-01')",
+            Some("fixed"),
+        ),
+    ] {
+        let aggregate = sql::parse_aggregate(schema, aggregate, group_by).unwrap();
+        for predicate in ["TRUE", "small > 30 AND text LIKE '%re%'", "fixed = 8"] {
+            table.check(&query(
+                &table,
+                predicate,
+                Output::Aggregate(aggregate.clone()),
+            ));
+        }
+    }
+}
+
+#[test]
+fn an_expression_beyond_64_bits_is_exact_and_beyond_128_an_error() {
+    let table = Table::extremes();
+    let big = || Box::new(Scalar::Column(0));
+    let product = |left, right| Scalar::Arithmetic {
+        op: ArithmeticOp::Multiply,
+        left,
+        right,
+    };
+    let square = product(big(), big());
+    let over = |scalar: Scalar| Query {
+        table: String::new(),
+        predicate: Predicate::Compare {
+            op: CompareOp::Greater,
+            left: scalar,
+            right: Scalar::Literal(Literal::Number {
+                unscaled: 1 << 100,
+                scale: 0,
+            }),
+        },
+        output: Output::Rows(vec![0]),
+    };
+    assert!(table.check(&over(square.clone())) > 1000);
+    let (stop, cache) = (AtomicBool::new(false), Cache::new(1 << 30));
+    let options = ScanOptions {
+        threads: 1,
+        stop: &stop,
+        batch_rows: 1024,
+    };
+    let fourth = over(product(Box::new(square.clone()), Box::new(square)));
+    let result = scan(&table.segment, &cache, &fourth, &options, &|_| {
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(result, Err(ScanError::Overflow)), "{result:?}");
+}
+
+#[test]
+fn more_groups_than_a_result_may_have_is_an_error() {
+    let table = Table::extremes();
+    let (stop, cache) = (AtomicBool::new(false), Cache::new(1 << 30));
+    let options = ScanOptions {
+        threads: 1,
+        stop: &stop,
+        batch_rows: 1024,
+    };
+    let aggregate = Aggregate {
+        group_by: vec![0],
+        functions: vec![AggregateCall {
+            name: "n".to_owned(),
+            function: AggregateFunction::Count,
+        }],
+    };
+    let query = query(&table, "TRUE", Output::Aggregate(aggregate));
+    let result = scan(&table.segment, &cache, &query, &options, &|_| {
+        ControlFlow::Continue(())
+    });
+    assert!(
+        matches!(result, Err(ScanError::TooManyGroups(_))),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn zone_maps_leave_out_what_cannot_qualify() {
+    let table = Table::lineitem(0.02);
+    let (_, stats) = table.scan(
+        Kernels::detect(),
+        &query(
+            &table,
+            "l_orderkey BETWEEN 1000 AND 1100",
+            Output::Rows(vec![0]),
+        ),
+        1,
+    );
+    assert_eq!(stats.groups_skipped, 1);
+    assert!(
+        stats.blocks_scanned <= 2 && stats.blocks_skipped >= 60,
+        "{stats:?}"
+    );
+    assert_eq!(stats.tuples_scanned, table.rows.len() as u64);
+}
+
+#[test]
+fn a_sink_or_the_stop_flag_ends_the_scan() {
+    let table = Table::extremes();
+    let query = query(&table, "TRUE", all_columns(&table));
+    let cache = Cache::new(1 << 30);
+    let stop = AtomicBool::new(false);
+    let options = ScanOptions {
+        threads: 2,
+        stop: &stop,
+        batch_rows: 1024,
+    };
+    let batches = AtomicUsize::new(0);
+    let sink = |_| {
+        batches.fetch_add(1, Ordering::Relaxed);
+        ControlFlow::Break(())
+    };
+    let stats = scan(&table.segment, &cache, &query, &options, &sink).unwrap();
+    assert!(stats.stopped && batches.load(Ordering::Relaxed) <= 2);
+    stop.store(true, Ordering::Relaxed);
+    let stats = scan(&table.segment, &cache, &query, &options, &sink).unwrap();
+    assert!(stats.stopped && stats.tuples_scanned == 0, "{stats:?}");
+}

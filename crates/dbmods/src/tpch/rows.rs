@@ -1,0 +1,314 @@
+//! Rows of the generator as columns, and where in the generator's parts a row group begins.
+//!
+//! tpchgen makes any part of a table by itself, but a part of lineitem is so many *orders*. Row groups of exactly 65,536
+//! rows are therefore cut from small parts: [`Cuts`] counts each part's rows (for lineitem from the generator's own stream
+//! of line counts, which costs nanoseconds an order) and says in which part a row group begins and how many of its rows come
+//! before. A group then depends on nothing but its number, so the file is the same whatever the number of threads.
+
+use std::fmt::Display;
+
+use tpchgen::generators::{
+    CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
+    PartSuppGenerator, RegionGenerator, SupplierGenerator,
+};
+use tpchgen::random::RandomBoundedInt;
+
+use crate::pushdown::chunk::GROUP_ROWS;
+use crate::pushdown::encode::{Texts, Values};
+
+/// What dpb's manifest says of the generator; its rows are those of this version.
+pub const GENERATOR: &str = "tpchgen 4.0.0";
+
+/// Rows that a part has, about: small, since a group generates and drops what lies before it in its first part.
+const PART_ROWS: i64 = 1024;
+
+/// How many rows a table has for each step of its generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Steps {
+    /// This many steps at any scale factor, one row each.
+    Fixed(i64),
+    /// This many steps at scale factor 1, so many rows each.
+    Scaled(i32, i64),
+    /// One step an order, 1 to 7 rows each.
+    Lines,
+}
+
+/// Where a row group begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Which row group.
+    pub(super) group: u32,
+    /// Its rows.
+    pub(super) rows: usize,
+    /// The generator's part (from 1) with its first row.
+    part: i32,
+    /// Rows of that part before it.
+    skip: usize,
+}
+
+/// The row groups of a table, in order.
+#[derive(Debug)]
+pub(super) struct Cuts {
+    steps: Steps,
+    total: i64,
+    part_count: i32,
+    line_counts: RandomBoundedInt,
+    group: u32,
+    /// The next row is this part's …
+    part: i32,
+    /// … row after so many …
+    skip: usize,
+    /// … of so many.
+    part_rows: usize,
+}
+
+impl Cuts {
+    /// Of a table of [`super::TABLES`].
+    pub(super) fn new(table: &str, scale_factor: f64) -> Self {
+        let steps = steps(table);
+        let (total, rows_per_step) = match steps {
+            Steps::Fixed(total) => (total, 1),
+            Steps::Scaled(base, rows) => ((base as f64 * scale_factor) as i64, rows),
+            Steps::Lines => ((OrderGenerator::SCALE_BASE as f64 * scale_factor) as i64, 4),
+        };
+        let part_count = match steps {
+            Steps::Fixed(_) => 1,
+            _ => (total * rows_per_step / PART_ROWS).clamp(1, i32::MAX as i64) as i32,
+        };
+        let mut cuts = Self {
+            steps,
+            total,
+            part_count,
+            line_counts: OrderGenerator::create_line_count_random(),
+            group: 0,
+            part: 1,
+            skip: 0,
+            part_rows: 0,
+        };
+        cuts.part_rows = cuts.count_part();
+        cuts
+    }
+
+    /// The number of the row group that comes next.
+    pub(super) fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// How many parts [`fill`] is to ask the generator for.
+    pub(super) fn part_count(&self) -> i32 {
+        self.part_count
+    }
+
+    /// Rows of `self.part`; called once a part, in order.
+    fn count_part(&mut self) -> usize {
+        let count = self.part_count as i64;
+        let last = if self.part as i64 == count {
+            self.total % count
+        } else {
+            0
+        };
+        let steps = self.total / count + last;
+        match self.steps {
+            Steps::Fixed(_) => steps as usize,
+            Steps::Scaled(_, rows) => (steps * rows) as usize,
+            Steps::Lines => {
+                let mut rows = 0;
+                for _ in 0..steps {
+                    rows += self.line_counts.next_value() as usize;
+                    self.line_counts.row_finished();
+                }
+                rows
+            }
+        }
+    }
+}
+
+impl Iterator for Cuts {
+    type Item = Cut;
+
+    fn next(&mut self) -> Option<Cut> {
+        let mut cut = Cut {
+            group: self.group,
+            rows: 0,
+            part: self.part,
+            skip: self.skip,
+        };
+        while cut.rows < GROUP_ROWS && self.part <= self.part_count {
+            let rows = (self.part_rows - self.skip).min(GROUP_ROWS - cut.rows);
+            cut.rows += rows;
+            self.skip += rows;
+            if self.skip == self.part_rows {
+                self.part += 1;
+                self.skip = 0;
+                self.part_rows = if self.part <= self.part_count {
+                    self.count_part()
+                } else {
+                    0
+                };
+            }
+        }
+        self.group += 1;
+        (cut.rows > 0).then_some(cut)
+    }
+}
+
+fn steps(table: &str) -> Steps {
+    match table {
+        "region" => Steps::Fixed(5),
+        "nation" => Steps::Fixed(25),
+        "supplier" => Steps::Scaled(10_000, 1),
+        "customer" => Steps::Scaled(150_000, 1),
+        "part" => Steps::Scaled(200_000, 1),
+        "partsupp" => Steps::Scaled(200_000, 4),
+        "orders" => Steps::Scaled(OrderGenerator::SCALE_BASE, 1),
+        "lineitem" => Steps::Lines,
+        _ => panic!("TPC-H has no table {table}"),
+    }
+}
+
+/// Puts the rows of a row group into `columns`, which lose what they had.
+pub(super) fn fill(
+    table: &str,
+    scale_factor: f64,
+    part_count: i32,
+    cut: Cut,
+    columns: &mut [Values],
+) {
+    columns.iter_mut().for_each(Values::clear);
+    let (mut part, mut skip) = (cut.part, cut.skip);
+    while columns[0].len() < cut.rows {
+        let take = cut.rows - columns[0].len();
+        fill_part(table, scale_factor, part, part_count, skip, take, columns);
+        part += 1;
+        skip = 0;
+    }
+}
+
+/// Appends at most `take` rows of a part, after its first `skip`.
+fn fill_part(
+    table: &str,
+    scale_factor: f64,
+    part: i32,
+    part_count: i32,
+    skip: usize,
+    take: usize,
+    columns: &mut [Values],
+) {
+    macro_rules! rows {
+        ($generator:ident, |$row:ident, $put:ident| $body:block) => {{
+            let generator = $generator::new(scale_factor, part, part_count);
+            for $row in generator.iter().skip(skip).take(take) {
+                let mut $put = Row(columns.iter_mut());
+                $body
+            }
+        }};
+    }
+    match table {
+        "region" => rows!(RegionGenerator, |row, put| {
+            put.number(row.r_regionkey);
+            put.text(row.r_name);
+            put.text(row.r_comment);
+        }),
+        "nation" => rows!(NationGenerator, |row, put| {
+            put.number(row.n_nationkey);
+            put.text(row.n_name);
+            put.number(row.n_regionkey);
+            put.text(row.n_comment);
+        }),
+        "supplier" => rows!(SupplierGenerator, |row, put| {
+            put.number(row.s_suppkey);
+            put.display(row.s_name);
+            put.display(row.s_address);
+            put.number(row.s_nationkey);
+            put.display(row.s_phone);
+            put.number(row.s_acctbal.0);
+            put.text(&row.s_comment);
+        }),
+        "customer" => rows!(CustomerGenerator, |row, put| {
+            put.number(row.c_custkey);
+            put.display(row.c_name);
+            put.display(row.c_address);
+            put.number(row.c_nationkey);
+            put.display(row.c_phone);
+            put.number(row.c_acctbal.0);
+            put.text(row.c_mktsegment);
+            put.text(row.c_comment);
+        }),
+        "part" => rows!(PartGenerator, |row, put| {
+            put.number(row.p_partkey);
+            put.display(row.p_name);
+            put.display(row.p_mfgr);
+            put.display(row.p_brand);
+            put.text(row.p_type);
+            put.number(row.p_size as i64);
+            put.text(row.p_container);
+            put.number(row.p_retailprice.0);
+            put.text(row.p_comment);
+        }),
+        "partsupp" => rows!(PartSuppGenerator, |row, put| {
+            put.number(row.ps_partkey);
+            put.number(row.ps_suppkey);
+            put.number(row.ps_availqty as i64);
+            put.number(row.ps_supplycost.0);
+            put.text(row.ps_comment);
+        }),
+        "orders" => rows!(OrderGenerator, |row, put| {
+            put.number(row.o_orderkey);
+            put.number(row.o_custkey);
+            put.text(row.o_orderstatus.as_str());
+            put.number(row.o_totalprice.0);
+            put.number(row.o_orderdate.to_unix_epoch() as i64);
+            put.text(row.o_orderpriority);
+            put.display(row.o_clerk);
+            put.number(row.o_shippriority as i64);
+            put.text(row.o_comment);
+        }),
+        "lineitem" => rows!(LineItemGenerator, |row, put| {
+            put.number(row.l_orderkey);
+            put.number(row.l_partkey);
+            put.number(row.l_suppkey);
+            put.number(row.l_linenumber as i64);
+            // Whole units; the column is DECIMAL(15,2).
+            put.number(row.l_quantity * 100);
+            put.number(row.l_extendedprice.0);
+            put.number(row.l_discount.0);
+            put.number(row.l_tax.0);
+            put.text(row.l_returnflag);
+            put.text(row.l_linestatus);
+            put.number(row.l_shipdate.to_unix_epoch() as i64);
+            put.number(row.l_commitdate.to_unix_epoch() as i64);
+            put.number(row.l_receiptdate.to_unix_epoch() as i64);
+            put.text(row.l_shipinstruct);
+            put.text(row.l_shipmode);
+            put.text(row.l_comment);
+        }),
+        _ => panic!("TPC-H has no table {table}"),
+    }
+}
+
+/// The next value of each column in turn.
+struct Row<'a>(std::slice::IterMut<'a, Values>);
+
+impl Row<'_> {
+    fn number(&mut self, value: i64) {
+        match self.0.next() {
+            Some(Values::Numbers(values)) => values.push(value),
+            _ => unreachable!("the schema has a number here"),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.texts().push(text);
+    }
+
+    fn display(&mut self, value: impl Display) {
+        self.texts().push_display(value);
+    }
+
+    fn texts(&mut self) -> &mut Texts {
+        match self.0.next() {
+            Some(Values::Texts(texts)) => texts,
+            _ => unreachable!("the schema has a text here"),
+        }
+    }
+}

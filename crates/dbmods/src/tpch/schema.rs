@@ -1,0 +1,105 @@
+//! The eight tables (TPC-H specification 3.0.1, clause 1.4): keys are BIGINT, so that every scale factor fits.
+
+use crate::pushdown::schema::{Column, ColumnType, Schema};
+
+/// The tables' names, small ones first.
+pub const TABLES: [&str; 8] = [
+    "region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem",
+];
+
+const KEY: ColumnType = ColumnType::BigInt;
+const INTEGER: ColumnType = ColumnType::Integer;
+const MONEY: ColumnType = ColumnType::Decimal {
+    precision: 15,
+    scale: 2,
+};
+const DATE: ColumnType = ColumnType::Date;
+const TEXT: ColumnType = ColumnType::Text;
+
+/// The schema of a table of [`TABLES`].
+pub fn schema(table: &str) -> Option<Schema> {
+    let columns: &[(&str, ColumnType)] = match table {
+        "region" => &[("r_regionkey", KEY), ("r_name", TEXT), ("r_comment", TEXT)],
+        "nation" => &[
+            ("n_nationkey", KEY),
+            ("n_name", TEXT),
+            ("n_regionkey", KEY),
+            ("n_comment", TEXT),
+        ],
+        "supplier" => &[
+            ("s_suppkey", KEY),
+            ("s_name", TEXT),
+            ("s_address", TEXT),
+            ("s_nationkey", KEY),
+            ("s_phone", TEXT),
+            ("s_acctbal", MONEY),
+            ("s_comment", TEXT),
+        ],
+        "customer" => &[
+            ("c_custkey", KEY),
+            ("c_name", TEXT),
+            ("c_address", TEXT),
+            ("c_nationkey", KEY),
+            ("c_phone", TEXT),
+            ("c_acctbal", MONEY),
+            ("c_mktsegment", TEXT),
+            ("c_comment", TEXT),
+        ],
+        "part" => &[
+            ("p_partkey", KEY),
+            ("p_name", TEXT),
+            ("p_mfgr", TEXT),
+            ("p_brand", TEXT),
+            ("p_type", TEXT),
+            ("p_size", INTEGER),
+            ("p_container", TEXT),
+            ("p_retailprice", MONEY),
+            ("p_comment", TEXT),
+        ],
+        "partsupp" => &[
+            ("ps_partkey", KEY),
+            ("ps_suppkey", KEY),
+            ("ps_availqty", INTEGER),
+            ("ps_supplycost", MONEY),
+            ("ps_comment", TEXT),
+        ],
+        "orders" => &[
+            ("o_orderkey", KEY),
+            ("o_custkey", KEY),
+            ("o_orderstatus", TEXT),
+            ("o_totalprice", MONEY),
+            ("o_orderdate", DATE),
+            ("o_orderpriority", TEXT),
+            ("o_clerk", TEXT),
+            ("o_shippriority", INTEGER),
+            ("o_comment", TEXT),
+        ],
+        "lineitem" => &[
+            ("l_orderkey", KEY),
+            ("l_partkey", KEY),
+            ("l_suppkey", KEY),
+            ("l_linenumber", INTEGER),
+            ("l_quantity", MONEY),
+            ("l_extendedprice", MONEY),
+            ("l_discount", MONEY),
+            ("l_tax", MONEY),
+            ("l_returnflag", TEXT),
+            ("l_linestatus", TEXT),
+            ("l_shipdate", DATE),
+            ("l_commitdate", DATE),
+            ("l_receiptdate", DATE),
+            ("l_shipinstruct", TEXT),
+            ("l_shipmode", TEXT),
+            ("l_comment", TEXT),
+        ],
+        _ => return None,
+    };
+    let column = |&(name, ty): &(&str, ColumnType)| Column {
+        name: name.to_owned(),
+        ty,
+    };
+    Some(Schema {
+        table: table.to_owned(),
+        columns: columns.iter().map(column).collect(),
+    })
+}
