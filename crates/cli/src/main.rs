@@ -71,6 +71,10 @@ enum Verb {
     Op(cmd::op::Args),
     /// Make, list, check or remove TPC-H data
     Data(cmd::data::Args),
+    /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here
+    Pushdown(cmd::pushdown::Args),
+    /// Serve this machine's tables to `dpb pushdown`
+    Serve(cmd::serve::Args),
     /// One HTML file from records
     Report(cmd::report::Args),
     /// The JSON Schema of what dpb writes
@@ -91,6 +95,8 @@ fn main() -> ExitCode {
         Verb::List(args) => cmd::list::run(args, globals),
         Verb::Op(args) => cmd::op::run(args, globals),
         Verb::Data(args) => cmd::data::run(args, globals),
+        Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
+        Verb::Serve(args) => cmd::serve::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),
         Verb::Schema(args) => cmd::schema::run(args, globals),
         Verb::Completions(args) => cmd::completions::run(args, globals),

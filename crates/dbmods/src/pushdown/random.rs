@@ -7,26 +7,20 @@
 
 mod samples;
 
+use super::eval;
 use super::query::{
     Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DIGITS_MAX, Literal,
     Predicate, Scalar,
 };
 use super::schema::{ColumnType, Schema};
 
-/// Values of each column that constants are drawn from, and bounds of all its values.
+/// Rows that constants are drawn from, and bounds of all values.
 #[derive(Clone, Debug)]
 pub struct Samples {
-    /// In the schema's order.
-    pub columns: Vec<ColumnSample>,
-}
-
-/// What is known of one column.
-#[derive(Clone, Debug)]
-pub struct ColumnSample {
-    /// At least one of its values.
-    pub values: Vec<Literal>,
-    /// Smallest and largest of all its values, as stored (unscaled, days); anything for text.
-    pub bounds: (i64, i64),
+    /// At least one of the table's rows.
+    pub rows: Vec<Vec<Literal>>,
+    /// Of each column, smallest and largest of all its values, as stored (unscaled, days); anything for text.
+    pub bounds: Vec<(i64, i64)>,
 }
 
 /// Draws predicates and aggregates.
@@ -107,20 +101,14 @@ impl<'a> Generator<'a> {
     /// Predicates over `schema`, of values like `samples`.
     ///
     /// # Panics
-    /// If there is not one sample a column, with at least one value each.
+    /// If there is no row, or bounds are not one a column.
     pub fn new(schema: &'a Schema, samples: &'a Samples, seed: u64) -> Self {
         assert_eq!(
             schema.columns.len(),
-            samples.columns.len(),
-            "one sample a column"
+            samples.bounds.len(),
+            "bounds of each column"
         );
-        assert!(
-            samples
-                .columns
-                .iter()
-                .all(|sample| !sample.values.is_empty()),
-            "a value each"
-        );
+        assert!(!samples.rows.is_empty(), "a row at least");
         Self {
             schema,
             samples,
@@ -479,9 +467,7 @@ impl<'a> Generator<'a> {
     }
 
     fn sample(&mut self, column: u32) -> Literal {
-        self.random
-            .of(&self.samples.columns[column as usize].values)
-            .clone()
+        self.random.of(&self.samples.rows)[column as usize].clone()
     }
 
     /// A column whose type is wanted; any column if none is.
@@ -493,7 +479,7 @@ impl<'a> Generator<'a> {
             [] => self.random.below(self.schema.columns.len()),
             some => *self.random.of(some),
         };
-        let (low, high) = self.samples.columns[column].bounds;
+        let (low, high) = self.samples.bounds[column];
         let ty = match self.schema.columns[column].ty {
             ColumnType::Integer => Type::Integer,
             ColumnType::BigInt => Type::BigInt,
@@ -584,14 +570,7 @@ impl<'a> Generator<'a> {
         {
             return self.sample(column);
         }
-        let (low, high) = value.bounds;
-        let span = high.saturating_sub(low).unsigned_abs();
-        let part = u128::from(self.random.bits() >> 32);
-        let within = match span.checked_mul(part) {
-            Some(product) => product >> 32,
-            None => (span >> 32) * part,
-        };
-        let within = low.saturating_add_unsigned(within);
+        let within = self.within(value);
         match value.ty {
             Type::Date => Literal::Date((within + self.random.below(9) as i128 - 4) as i32),
             Type::Text => match self.random.below(4) {
@@ -611,19 +590,52 @@ impl<'a> Generator<'a> {
                 }
             },
             Type::Null => Literal::Null,
-            Type::Double => match self.random.below(4) {
-                0 => Literal::Number {
-                    unscaled: self.random.below(400) as i128 - 100,
-                    scale: 2,
-                },
-                1 => Literal::Number {
-                    unscaled: self.random.below(50) as i128,
-                    scale: 0,
-                },
-                _ => Literal::Double((self.random.below(4000) as f64 - 500.0) / 128.0),
-            },
+            Type::Double => self.double_near(value),
             Type::Integer | Type::BigInt | Type::HugeInt | Type::Decimal { .. } => {
                 self.number_near(within, value)
+            }
+        }
+    }
+
+    /// What the expression is for some row, or about that, or a small number.
+    fn double_near(&mut self, value: &Expression) -> Literal {
+        let samples = self.samples;
+        let row = self.random.of(&samples.rows);
+        match eval::scalar(&value.scalar, row) {
+            Ok(Literal::Double(exact)) if exact.is_finite() && self.random.percent(80) => {
+                match self.random.below(3) {
+                    0 => Literal::Double(exact),
+                    1 => Literal::Double(exact * 1.0625),
+                    _ if exact.abs() < 1e12 => Literal::Number {
+                        unscaled: (exact * 1000.0) as i128,
+                        scale: 3,
+                    },
+                    _ => Literal::Double(exact),
+                }
+            }
+            _ => Literal::Number {
+                unscaled: self.random.below(400) as i128 - 100,
+                scale: 2,
+            },
+        }
+    }
+
+    /// What the expression is for some row, or, seldom, anything in its bounds.
+    fn within(&mut self, value: &Expression) -> i128 {
+        let samples = self.samples;
+        let row = self.random.of(&samples.rows);
+        match eval::scalar(&value.scalar, row) {
+            Ok(Literal::Number { unscaled, .. }) if self.random.percent(85) => unscaled,
+            Ok(Literal::Date(days)) if self.random.percent(85) => days.into(),
+            _ => {
+                let (low, high) = value.bounds;
+                let span = high.saturating_sub(low).unsigned_abs();
+                let part = u128::from(self.random.bits() >> 32);
+                let above = match span.checked_mul(part) {
+                    Some(product) => product >> 32,
+                    None => (span >> 32) * part,
+                };
+                low.saturating_add_unsigned(above)
             }
         }
     }
@@ -644,7 +656,7 @@ impl<'a> Generator<'a> {
                 unscaled: within.saturating_mul(-3),
                 scale,
             },
-            3 => Literal::Double(super::eval::number_to_double(within, scale)),
+            3 => Literal::Double(eval::number_to_double(within, scale)),
             _ => Literal::Number {
                 unscaled: within,
                 scale,
