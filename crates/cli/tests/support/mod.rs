@@ -1,5 +1,5 @@
 //! What the pushdown's end-to-end tests share: data made once, real agents, real runs.
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;

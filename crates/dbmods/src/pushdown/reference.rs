@@ -72,7 +72,12 @@ pub fn compare(side: &mut Side, test: &Test) -> Result<Result<Compared, String>,
     };
     let label = side.scheme().label();
     Ok(
-        match first_difference(label, &theirs, "the reference evaluator", &[ours.clone()])? {
+        match first_difference(
+            label,
+            &theirs,
+            "the reference evaluator",
+            std::slice::from_ref(&ours),
+        )? {
             Some(row) => Err(format!("wrong rows: {row}")),
             None => Ok(Compared {
                 rows: ours.num_rows() as u64,

@@ -4,8 +4,9 @@
 //!
 //! **Memory** is bounded by the cache plus [`OVERHEAD_BYTES_MAX`], whatever the results' size: batches wait in a queue of
 //! [`QUEUE_BATCHES`], a full queue blocks the scan that fills it, and each running scan reserves what it can hold at most
-//! out of [`SCANS_BYTES_MAX`]. Scans that find nothing left wait, and are refused as busy after [`RESERVE_PATIENCE`]. DuckDB, if
-//! it is asked for, holds as much again as the cache for its own buffers.
+//! out of [`SCANS_BYTES_MAX`]: no more than a quarter of what is left, so that many stalled scans leave some for the next one,
+//! which then gets smaller batches. Only when next to nothing is left scans wait, and are refused as busy after
+//! [`RESERVE_PATIENCE`]. DuckDB, if it is asked for, holds as much again as the cache for its own buffers.
 //!
 //! **Peers.** A slow client blocks its own scan only. One that vanishes stops its scan at once: the socket says so while
 //! sending, and is asked every few milliseconds while there is nothing to send. One that is connected but takes nothing for
@@ -49,13 +50,17 @@ pub const OVERHEAD_BYTES_MAX: u64 = 256 << 20;
 pub const SCANS_BYTES_MAX: u64 = 160 << 20;
 /// What one running scan may hold in batches.
 pub const SCAN_BYTES_MAX: u64 = 32 << 20;
+/// What one running scan has at least.
+pub const SCAN_BYTES_MIN: u64 = 1 << 20;
 /// Batches that wait to be sent on one connection, at most.
 pub const QUEUE_BATCHES: usize = 4;
 /// How long a scan waits for memory that others hold.
 pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of a text value, for the estimate of a batch's size.
-const TEXT_BYTES: u64 = 64;
+const TEXT_BYTES: u64 = 32;
+/// Fewest rows of a batch.
+const BATCH_ROWS_MIN: u64 = 64;
 /// How often an idle sender looks at its peer.
 const PEER_LOOK: Duration = Duration::from_millis(10);
 /// How often the agent looks whether it should end.
@@ -432,8 +437,12 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
         return Err(refuse(Refusal::Usage, "a scan needs at least one thread"));
     }
     let threads = request.threads.min(shared.options.threads_max) as usize;
-    let share = Share::of(schema, &request.query, threads, request.batch_rows);
-    let _reserved = shared.budget.reserve(share.bytes)?;
+    // Each thread fills one batch and may hold a full one; the queue; the one that is being sent.
+    let batches = 2 * threads as u64 + QUEUE_BATCHES as u64 + 1;
+    let row_of_batches = row_bytes(schema, &request.query) * batches;
+    let wanted = row_of_batches * u64::from(request.batch_rows).max(BATCH_ROWS_MIN);
+    let reserved = shared.budget.reserve(wanted)?;
+    let batch_rows = (reserved.bytes / row_of_batches).max(BATCH_ROWS_MIN) as usize;
 
     let stop = AtomicBool::new(false);
     let outbox = Outbox::new(QUEUE_BATCHES);
@@ -447,7 +456,7 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
                     let options = ScanOptions {
                         threads,
                         stop: &stop,
-                        batch_rows: share.batch_rows,
+                        batch_rows,
                     };
                     scan::scan(
                         &segment,
@@ -475,7 +484,7 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
     let counted = sent?;
     let end = scanned.unwrap_or_else(|_| Err(refuse(Refusal::Internal, "the scan panicked")));
     let end = match end {
-        Ok(end) => End { ..end },
+        Ok(end) => end,
         Err(_) if counted.stopped => End::default(),
         Err(error) => return Err(error),
     };
@@ -628,42 +637,27 @@ fn scan_refusal(error: &ScanError) -> WireError {
     }
 }
 
-/// What a scan may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Share {
-    batch_rows: usize,
-    bytes: u64,
-}
-
-impl Share {
-    /// The batch's rows such that all batches of one scan (each thread fills one and may hold a full one, the queue, the
-    /// one that is being sent) stay below [`SCAN_BYTES_MAX`].
-    fn of(schema: &Schema, query: &Query, threads: usize, rows_asked: u32) -> Self {
-        let width = |column: u32| match schema.columns[column as usize].ty {
-            ColumnType::Integer | ColumnType::Date => 4,
-            ColumnType::BigInt | ColumnType::Decimal { .. } => 8,
-            ColumnType::Text => 4 + TEXT_BYTES,
-        };
-        let row_bytes: u64 = match &query.output {
-            Output::Rows(columns) => columns.iter().map(|&column| width(column)).sum(),
-            Output::Aggregate(_) => 16,
-        };
-        let batches = 2 * threads as u64 + QUEUE_BATCHES as u64 + 1;
-        let rows_max = (SCAN_BYTES_MAX / batches / row_bytes.max(1)).max(64);
-        let batch_rows = u64::from(rows_asked).clamp(64, rows_max);
-        Self {
-            batch_rows: batch_rows as usize,
-            bytes: (batch_rows * row_bytes * batches).min(SCANS_BYTES_MAX),
-        }
+/// About how many bytes a row of the result takes, at least 1.
+fn row_bytes(schema: &Schema, query: &Query) -> u64 {
+    let width = |column: u32| match schema.columns[column as usize].ty {
+        ColumnType::Integer | ColumnType::Date => 4,
+        ColumnType::BigInt | ColumnType::Decimal { .. } => 8,
+        ColumnType::Text => 4 + TEXT_BYTES,
+    };
+    match &query.output {
+        Output::Rows(columns) => columns.iter().map(|&column| width(column)).sum::<u64>(),
+        Output::Aggregate(_) => 16,
     }
+    .max(1)
 }
 
 impl Budget {
-    /// Takes memory once it is free.
-    fn reserve(&self, bytes: u64) -> Result<Reserved<'_>, WireError> {
+    /// Takes what is wanted, or what one scan may have of what is left, once that is something.
+    fn reserve(&self, wanted: u64) -> Result<Reserved<'_>, WireError> {
+        let least = wanted.min(SCAN_BYTES_MIN);
         let (mut left, waited) = self
             .freed
-            .wait_timeout_while(lock(&self.left), RESERVE_PATIENCE, |left| *left < bytes)
+            .wait_timeout_while(lock(&self.left), RESERVE_PATIENCE, |left| *left < least)
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         if waited.timed_out() {
             return Err(refuse(
@@ -671,6 +665,8 @@ impl Budget {
                 "other scans hold all memory that the agent has for batches; try again later",
             ));
         }
+        let share = (*left / 4).clamp(least, SCAN_BYTES_MAX);
+        let bytes = wanted.min(share);
         *left -= bytes;
         Ok(Reserved {
             budget: self,
