@@ -33,7 +33,11 @@ fn checksums_and_digests() {
 
 #[test]
 fn deflate() {
-    for backend in cpu::backends() {
+    // `cpu/best` is one of the others.
+    for backend in cpu::backends()
+        .into_iter()
+        .filter(|cpu| cpu.name() != "cpu/best")
+    {
         let level = 1;
         let format = DeflateFormat::Raw;
         assert_conforms(&backend, &[OpSpec::Deflate { level, format }]);

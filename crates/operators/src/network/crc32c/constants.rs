@@ -15,6 +15,7 @@ pub(super) const fn shift(bits: u32) -> u64 {
 
 /// The factors that move the low and the high half of 128 bits forward by `bits`. The low half, being earlier in the
 /// message, is 64 bits farther from the end.
+#[cfg(target_arch = "x86_64")]
 pub(super) const fn fold(bits: u32) -> [u64; 2] {
     [shift(bits + 64), shift(bits)]
 }
