@@ -87,12 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         cargo(&[&["test", "--no-fail-fast", "--doc"], chosen.as_slice()].concat()),
     );
     let mut rustdoc = shell::cargo();
-    rustdoc.args([
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--document-private-items",
-    ]);
+    rustdoc.args(["doc", "--workspace", "--no-deps"]);
     part(
         "documentation",
         shell::run(rustdoc.env("RUSTDOCFLAGS", "-D warnings")),
