@@ -87,7 +87,8 @@ fn streams_of_zlib_decode() {
     assert_eq!(streams, 12);
 }
 
-/// RFC 1951: reserved block type; stored length that is not its complement; distance before the start; over-subscribed code.
+/// RFC 1951: reserved block type; stored length that is not its complement; distance before the start;
+/// over-subscribed code.
 #[test]
 fn malformed_streams_are_refused() {
     let streams: [&[u8]; 5] = [

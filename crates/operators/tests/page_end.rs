@@ -1,5 +1,5 @@
-//! No kernel touches a byte beyond its input or its output: both end where a page without access begins, and both begin where
-//! one ends.
+//! No kernel touches a byte beyond its input or its output: both end where a page without access begins, and both
+//! begin where one ends.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

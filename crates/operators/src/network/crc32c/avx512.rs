@@ -1,12 +1,13 @@
 //! x86-64 with AVX-512 and VPCLMULQDQ: 64 bytes a fold, four items reduced together.
 //!
-//! A message is folded into one vector of 64 bytes that has the same remainder (four lanes of 128 bits, the earliest bytes
-//! lowest). Four such vectors are transposed, so that one instruction folds the same lane of four items; the last 128 bits go
-//! through the `crc32` instruction, which another port runs meanwhile. So does a small part of each long message: three chains
-//! beside eight vectors (fusion: corsix/fast-crc32).
+//! A message is folded into one vector of 64 bytes that has the same remainder (four lanes of 128 bits, the earliest
+//! bytes lowest). Four such vectors are transposed, so that one instruction folds the same lane of four items; the
+//! last 128 bits go through the `crc32` instruction, which another port runs meanwhile. So does a small part of each
+//! long message: three chains beside eight vectors (fusion: corsix/fast-crc32).
 //!
-//! Zeros before a message do not change a CRC whose register starts at zero. So the odd bytes are taken first, masked into the
-//! top of a vector, and no tail is left. The register that starts at all ones is all ones XORed onto the first four bytes.
+//! Zeros before a message do not change a CRC whose register starts at zero. So the odd bytes are taken first, masked
+//! into the top of a vector, and no tail is left. The register that starts at all ones is all ones XORed onto the
+//! first four bytes.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -17,7 +18,8 @@ use super::constants::{fold, shift};
 use super::x86_64::{advance as serial, moved, word};
 use crate::isa::Avx512;
 
-/// Items shorter than this go through the `crc32` instruction alone. At least 4: the initial register covers four bytes.
+/// Items shorter than this go through the `crc32` instruction alone. At least 4: the initial register covers four
+/// bytes.
 const FOLDED_BYTES_MIN: usize = 24;
 
 /// Factors that move lanes forward by so many bytes.
