@@ -62,6 +62,7 @@ impl Globals {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Verb {
     /// What this machine has: CPU, memory, libraries, devices; what is missing and what to do
     Doctor(cmd::doctor::Args),
