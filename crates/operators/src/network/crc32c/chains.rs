@@ -8,7 +8,7 @@ use super::constants::shift;
 /// Bytes per chain; a long item goes in strides of three chains.
 pub(super) const CHAIN_BYTES: usize = 128;
 pub(super) const STRIDE_BYTES: usize = 3 * CHAIN_BYTES;
-/// Items from this length on go side by side; for 64 bytes it cost twice the time of one after another.
+/// Items from this length on go side by side; items of 64 bytes were slower so than one after another.
 pub(super) const SIDE_BY_SIDE_BYTES_MIN: usize = 256;
 /// Factors that move a register forward.
 pub(super) const BY_CHAIN: u64 = shift(CHAIN_BYTES as u32 * 8);
