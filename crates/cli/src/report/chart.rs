@@ -46,7 +46,7 @@ pub(super) struct Point {
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 360.0;
-const LEFT: f64 = 70.0;
+const LEFT: f64 = 82.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = 52.0;

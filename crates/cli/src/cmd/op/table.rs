@@ -174,6 +174,9 @@ fn parameter(record: &Record, name: &str) -> String {
 }
 
 fn evidence(record: &Record) -> &'static str {
+    if record.summary.is_empty() {
+        return "-";
+    }
     match record.evidence {
         Evidence::Measured => "measured",
         Evidence::Emulated { .. } => "emulated",
