@@ -11,6 +11,9 @@ use std::fmt::Write;
 
 use dpb_core::measure::{Outcome, Record};
 
+/// So many charts of a task are open at first; the rest is folded.
+const CHARTS_SHOWN: usize = 8;
+
 /// The page. Papers' figures for the same work are drawn beside `records`, as their own kind of evidence; `warnings` (damaged
 /// lines, for one) stand at the top.
 pub fn html(records: &[Record], warnings: &[String]) -> String {
@@ -27,21 +30,25 @@ pub fn html(records: &[Record], warnings: &[String]) -> String {
     }
     let tasks: BTreeSet<&str> = records.iter().map(|record| record.task.as_str()).collect();
     for task in &tasks {
-        let mut all: Vec<&Record> = records
-            .iter()
-            .filter(|record| record.task == *task)
-            .collect();
-        all.extend(figures.iter().filter(|figure| figure.task == *task));
-        let _ = write!(
-            html,
-            "<section><h2>{}</h2><div class=\"charts\">",
-            page::escape(task)
-        );
-        for chart in select::charts(task, records, &figures) {
-            html.push_str(&chart.html());
+        let own: Vec<&Record> = of_task(records, task);
+        let charts = select::charts(task, records, &figures);
+        let _ = write!(html, "<section><h2>{}</h2>", page::escape(task));
+        let (first, more) = charts.split_at(charts.len().min(CHARTS_SHOWN));
+        html.push_str(&grid(first));
+        if !more.is_empty() {
+            let _ = write!(
+                html,
+                "<details class=\"more\"><summary>{} more charts</summary>{}</details>",
+                more.len(),
+                grid(more)
+            );
         }
-        html.push_str("</div>");
-        html.push_str(&page::table(task, &all));
+        html.push_str(&page::table(task, &own));
+        let published = of_task(&figures, task);
+        if !published.is_empty() {
+            html.push_str("<h3 class=\"beside\">Published, for comparison</h3>");
+            html.push_str(&page::table(task, &published));
+        }
         html.push_str("</section>");
     }
     html.push_str("<section><h2>Where it was measured</h2>");
@@ -51,6 +58,18 @@ pub fn html(records: &[Record], warnings: &[String]) -> String {
     html.push_str(&page::records(&all));
     html.push_str("</section>");
     html + page::FOOT
+}
+
+fn of_task<'a>(records: &'a [Record], task: &str) -> Vec<&'a Record> {
+    records
+        .iter()
+        .filter(|record| record.task == task)
+        .collect()
+}
+
+fn grid(charts: &[chart::Chart]) -> String {
+    let charts: String = charts.iter().map(chart::Chart::html).collect();
+    format!("<div class=\"charts\">{charts}</div>")
 }
 
 fn overview(records: &[Record]) -> String {

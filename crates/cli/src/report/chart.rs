@@ -123,6 +123,7 @@ impl Chart {
         let lowest = self.points().map(Point::foot);
         let y = Scale::over(lowest.chain(highest), HEIGHT - BOTTOM, TOP, false);
         let mut svg = self.open(HEIGHT);
+        let mut labels = Labels::default();
         self.grid(&mut svg, &x, &y, xs);
         for (at, series) in self.series.iter().enumerate() {
             let _ = write!(svg, "<g class=\"c{} {}\">", at % 8, series.kind);
@@ -134,11 +135,11 @@ impl Chart {
                 .collect();
             let _ = write!(svg, "<polyline points=\"{}\"/>", path.join(" "));
             for point in points {
-                mark(&mut svg, point, at, &x, &y);
+                mark(&mut svg, point, at, (&x, &y), &mut labels);
             }
             svg.push_str("</g>");
         }
-        svg + "</svg>"
+        svg + &labels.svg + "</svg>"
     }
 
     fn open(&self, height: f64) -> String {
@@ -295,7 +296,13 @@ impl Point {
 }
 
 /// One point with its interval and label; without an x, a line across.
-fn mark(svg: &mut String, point: &Point, series: usize, x: &Scale, y: &Scale) {
+fn mark(
+    svg: &mut String,
+    point: &Point,
+    series: usize,
+    (x, y): (&Scale, &Scale),
+    labels: &mut Labels,
+) {
     let at_y = y.at(point.y);
     let tip = escape(&point.tip);
     let href = escape(&point.href);
@@ -304,10 +311,13 @@ fn mark(svg: &mut String, point: &Point, series: usize, x: &Scale, y: &Scale) {
         let _ = write!(
             svg,
             "<a class=\"pt\" href=\"#{href}\" data-tip=\"{tip}\" aria-label=\"{tip}\">\
-             <line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at_y:.1}\" y2=\"{at_y:.1}\"/></a>\
-             <text class=\"name\" x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+             <line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at_y:.1}\" y2=\"{at_y:.1}\"/></a>"
+        );
+        labels.place(
+            point.label.as_deref().unwrap_or_default(),
+            right,
             at_y - 5.0,
-            escape(point.label.as_deref().unwrap_or_default())
+            true,
         );
         return;
     };
@@ -327,16 +337,42 @@ fn mark(svg: &mut String, point: &Point, series: usize, x: &Scale, y: &Scale) {
     shape(svg, series, at_x, at_y);
     svg.push_str("</a>");
     if let Some(label) = &point.label {
-        let (anchor, shift) = match at_x > WIDTH / 2.0 {
-            true => ("end", -9.0),
-            false => ("start", 9.0),
+        let is_left = at_x > WIDTH / 2.0;
+        let beside = if is_left { at_x - 9.0 } else { at_x + 9.0 };
+        labels.place(label, beside, at_y - 7.0, is_left);
+    }
+}
+
+/// Names beside points, none upon another; drawn last, so that no line crosses them.
+#[derive(Default)]
+struct Labels {
+    svg: String,
+    taken: Vec<(f64, f64, f64)>,
+}
+
+impl Labels {
+    /// Writes `text` from or, if `is_left`, up to `x`, as near below `y` as there is room.
+    fn place(&mut self, text: &str, x: f64, y: f64, is_left: bool) {
+        let wide = text.chars().count() as f64 * 6.2;
+        let (from, to) = if is_left {
+            (x - wide, x)
+        } else {
+            (x, x + wide)
         };
+        let mut y = y;
+        while self
+            .taken
+            .iter()
+            .any(|&(left, right, at)| from < right && left < to && (at - y).abs() < 12.0)
+        {
+            y += 12.0;
+        }
+        self.taken.push((from, to, y));
+        let anchor = if is_left { "end" } else { "start" };
         let _ = write!(
-            svg,
-            "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
-            at_x + shift,
-            at_y + 4.0,
-            escape(label)
+            self.svg,
+            "<text class=\"name\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            escape(text)
         );
     }
 }

@@ -84,40 +84,56 @@ pub(super) fn provenance(records: &[Record]) -> String {
 
 /// One row a record.
 pub(super) fn table(task: &str, records: &[&Record]) -> String {
-    let parameters: BTreeSet<&str> = records
+    let (lead, metrics) = columns(task, records);
+    let given: BTreeSet<&str> = records
         .iter()
         .flat_map(|record| record.parameters.keys())
         .map(String::as_str)
         .filter(|name| !HIDDEN.contains(name))
         .collect();
-    let (lead, metrics) = columns(task, records);
-    let names: Vec<&str> = lead
+    let rest = given.iter().copied().filter(|name| !lead.contains(name));
+    let ordered = lead
         .iter()
         .copied()
-        .filter(|name| parameters.contains(name))
-        .chain(
-            parameters
-                .iter()
-                .copied()
-                .filter(|name| !lead.contains(name)),
-        )
+        .filter(|name| given.contains(name))
+        .chain(rest);
+    let (names, same): (Vec<&str>, Vec<&str>) = ordered.partition(|name| varies(records, name));
+    let mut html = String::new();
+    let same: Vec<String> = same
+        .iter()
+        .filter_map(|name| {
+            Some(format!(
+                "{} {}",
+                name.replace('_', " "),
+                parameter(records.first()?.parameters.get(*name)?)
+            ))
+        })
         .collect();
-    let mut html = String::from("<div class=\"wide\"><table><thead><tr>");
+    if !same.is_empty() {
+        let _ = write!(
+            html,
+            "<p class=\"sub same\">Same in all rows: {}</p>",
+            escape(&same.join(" · "))
+        );
+    }
+    html.push_str("<div class=\"wide\"><table><thead><tr>");
     for name in &names {
         let _ = write!(html, "<th>{}</th>", escape(&name.replace('_', " ")));
     }
     for metric in &metrics {
-        let _ = write!(
-            html,
-            "<th class=\"n\">{}</th>",
-            escape(&metric.replace('_', " "))
-        );
+        let _ = write!(html, "<th class=\"n\">{}</th>", escape(&heading(metric)));
     }
     html.push_str("<th class=\"n\">95 % CI</th><th class=\"n\">against</th><th>evidence</th><th>verdict</th></tr></thead><tbody>");
     for record in records {
         row(&mut html, record, records, &names, &metrics);
     }
     html + "</tbody></table></div>"
+}
+
+fn varies(records: &[&Record], name: &str) -> bool {
+    let mut values = records.iter().map(|record| record.parameters.get(name));
+    let first = values.next().flatten();
+    values.any(|value| value != first)
 }
 
 fn row(html: &mut String, record: &Record, all: &[&Record], names: &[&str], metrics: &[String]) {
@@ -287,6 +303,16 @@ fn parameter(value: &Value) -> String {
     }
 }
 
+/// A metric's name without the unit, which its figures carry.
+fn heading(metric: &str) -> String {
+    let bare = metric.replace("_ns", "");
+    let bare = match bare.strip_suffix("_s") {
+        Some(time) if !bare.ends_with("_per_s") => time,
+        _ => &bare,
+    };
+    bare.replace('_', " ")
+}
+
 /// A figure in the unit that its name ends with.
 fn figure(metric: &str, value: f64) -> String {
     if metric.contains("_ns") {
@@ -305,7 +331,10 @@ pub(super) fn records(records: &[&Record]) -> String {
     let mut html = String::new();
     for record in records {
         let json = serde_json::to_string_pretty(record).unwrap_or_default();
-        let words: Vec<String> = record.parameters.values().map(parameter).collect();
+        let named = record.parameters.iter();
+        let words: Vec<String> = named
+            .map(|(name, value)| format!("{name} {}", parameter(value)))
+            .collect();
         let _ = write!(
             html,
             "<details id=\"{}\"><summary><code>{}</code> {}</summary><pre>{}</pre></details>",

@@ -161,9 +161,6 @@ pub(super) fn charts(task: &str, records: &[Record], figures: &[Record]) -> Vec<
 impl View {
     /// One chart a sweep and a combination of what else varies; one chart of bars if nothing sweeps.
     fn charts_of(&self, metric: &Metric, records: &[&Record], figures: &[Record]) -> Vec<Chart> {
-        let Some(first) = records.first() else {
-            return Vec::new();
-        };
         let varying: Vec<&Sweep> = self
             .sweeps
             .iter()
@@ -183,51 +180,54 @@ impl View {
                 .map(|sweep| sweep.name)
                 .filter(|&name| name != x.name && !determines(records, x.name, name))
                 .collect();
-            for (held, facet) in split(records, &others) {
+            for facet in split(records, &others) {
                 if distinct(&facet, x.name).len() > 1 {
-                    let notes = self.notes(first, &others, &held);
-                    charts.push(self.chart(metric, Some(x), &facet, figures, notes));
+                    charts.push(self.chart(metric, Some(x), &facet, figures));
                 }
             }
         }
         if charts.is_empty() {
             let names: Vec<&str> = varying.iter().map(|sweep| sweep.name).collect();
-            for (held, facet) in split(records, &names) {
-                let notes = self.notes(first, &names, &held);
-                charts.push(self.chart(metric, None, &facet, figures, notes));
+            for facet in split(records, &names) {
+                charts.push(self.chart(metric, None, &facet, figures));
             }
         }
         charts
     }
 
-    fn notes(&self, first: &Record, others: &[&str], held: &[String]) -> Vec<String> {
-        let once = self.sweeps.iter().map(|sweep| sweep.name);
-        let said = self
-            .fixed
+    /// What is the same for every point of a chart.
+    fn held(&self, x: Option<&Sweep>, records: &[&Record]) -> String {
+        let mut parts = Vec::new();
+        for sweep in self
+            .sweeps
             .iter()
-            .copied()
-            .filter(|name| *name != "operator");
-        let mut parts: Vec<String> = others
-            .iter()
-            .zip(held)
-            .map(|(name, value)| format!("{} {value}", name.replace('_', " ")))
-            .collect();
-        for name in said.chain(once).filter(|name| !others.contains(name)) {
-            if let (Some(value), true) = (first.parameters.get(name), self.fixed.contains(&name)) {
-                parts.push(format!("{} {value}", name.replace('_', " ")));
+            .filter(|sweep| x.is_none_or(|x| x.name != sweep.name))
+        {
+            let value = records
+                .first()
+                .and_then(|record| record.parameters.get(sweep.name))
+                .and_then(as_number);
+            if let (Some(value), 1) = (value, distinct(records, sweep.name).len()) {
+                parts.push(format!("{} {}", sweep.label, (sweep.text)(value)));
             }
         }
-        vec![parts.join(" · ")]
+        let said = self.fixed.iter().filter(|name| **name != "operator");
+        for (name, value) in
+            said.filter_map(|name| Some((name, records.first()?.parameters.get(*name)?)))
+        {
+            parts.push(format!("{} {value}", name.replace('_', " ")));
+        }
+        parts.join(" · ")
     }
 
     fn chart(
         &self,
         metric: &Metric,
-        x: Option<&&Sweep>,
+        x: Option<&Sweep>,
         records: &[&Record],
         figures: &[Record],
-        mut notes: Vec<String>,
     ) -> Chart {
+        let mut notes = vec![self.held(x, records)];
         let mut series: Vec<Series> = Vec::new();
         for record in records {
             add(
@@ -247,9 +247,11 @@ impl View {
             let label = figure.parameters.get("platform").map(ToString::to_string);
             add(&mut series, "dpBento".into(), x, metric, figure, label);
         }
-        if let Some(Evidence::Published { source }) = beside.first().map(|figure| &figure.evidence)
-        {
-            notes.push(format!("Published: {source}."));
+        if !beside.is_empty() {
+            notes.push(
+                "Published: dpBento, scale factor 10, 1 %, 100 Gbit/s; quoted in its records below."
+                    .into(),
+            );
         }
         let subject = records
             .first()
@@ -278,7 +280,7 @@ impl View {
 fn add(
     series: &mut Vec<Series>,
     name: String,
-    x: Option<&&Sweep>,
+    x: Option<&Sweep>,
     metric: &Metric,
     record: &Record,
     label: Option<String>,
@@ -332,7 +334,7 @@ fn figure_text(number: &Summary, text: fn(f64) -> String) -> String {
 }
 
 /// A figure of 1 % belongs beside records of 1 %, or on an axis of selectivities.
-fn is_comparable(figure: &Record, records: &[&Record], x: Option<&&Sweep>) -> bool {
+fn is_comparable(figure: &Record, records: &[&Record], x: Option<&Sweep>) -> bool {
     let is_axis = |name: &str| x.is_some_and(|x| x.name == name);
     if is_axis("link_gbps") {
         return false;
@@ -363,7 +365,6 @@ fn values(record: &Record, names: &[&str]) -> Vec<String> {
     given.map(ToString::to_string).collect()
 }
 
-/// A value in an order that holds for numbers and words alike.
 fn text_of(record: &Record, name: &str) -> String {
     record
         .parameters
@@ -387,8 +388,8 @@ fn determines(records: &[&Record], by: &str, name: &str) -> bool {
     })
 }
 
-/// By the values of `names`, numbers in their order.
-fn split<'a>(records: &[&'a Record], names: &[&str]) -> Vec<(Vec<String>, Vec<&'a Record>)> {
+/// By the values of `names`, in the order in which they came.
+fn split<'a>(records: &[&'a Record], names: &[&str]) -> Vec<Vec<&'a Record>> {
     let mut facets: Vec<(Vec<String>, Vec<&Record>)> = Vec::new();
     for record in records {
         let held: Vec<String> = names.iter().map(|name| text_of(record, name)).collect();
@@ -397,7 +398,7 @@ fn split<'a>(records: &[&'a Record], names: &[&str]) -> Vec<(Vec<String>, Vec<&'
             None => facets.push((held, vec![record])),
         }
     }
-    facets
+    facets.into_iter().map(|(_, facet)| facet).collect()
 }
 
 fn as_number(value: &Value) -> Option<f64> {

@@ -1,3 +1,5 @@
+//! Files written are read again; what is damaged is reported and not read.
+
 use std::fs;
 
 use super::*;

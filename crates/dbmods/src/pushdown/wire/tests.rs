@@ -1,3 +1,5 @@
+//! Messages survive the wire; what is malformed is refused.
+
 use proptest::prelude::*;
 
 use super::super::query::{Output, Predicate};
