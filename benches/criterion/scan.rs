@@ -53,7 +53,12 @@ fn works() -> Vec<Work> {
         work("one_column_count", "l_partkey < 20000", Wanted::Count, 10.0),
         work("all_columns_1pct", "l_partkey % 100 = 7", Wanted::All, 8.0),
         work("all_columns_10pct", "l_partkey % 10 = 7", Wanted::All, 4.0),
-        work("like_count", "l_comment LIKE '%special%requests%'", Wanted::Count, 4.0),
+        work(
+            "like_count",
+            "l_comment LIKE '%special%requests%'",
+            Wanted::Count,
+            4.0,
+        ),
         work("q1_aggregate", preset("q1"), Wanted::Preset("q1"), 2.0),
     ]
 }
@@ -81,7 +86,12 @@ fn main() {
         .collect();
     if let Some(peer) = &mut peer {
         for (work, query) in &queries {
-            assert_eq!(peer.digest(query), ours.digest(query), "{} differs", work.name);
+            assert_eq!(
+                peer.digest(query),
+                ours.digest(query),
+                "{} differs",
+                work.name
+            );
         }
         if !test {
             table(&ours, peer, &queries);
@@ -91,7 +101,9 @@ fn main() {
     for (work, query) in &queries {
         let mut group = criterion.benchmark_group(format!("scan/{}", work.name));
         group.throughput(Throughput::Elements(ours.segment.rows()));
-        group.measurement_time(Duration::from_secs(2)).sample_size(10);
+        group
+            .measurement_time(Duration::from_secs(2))
+            .sample_size(10);
         group.bench_function(BenchmarkId::from_parameter("dpb"), |bencher| {
             bencher.iter(|| ours.run(query));
         });
@@ -107,7 +119,10 @@ fn main() {
 
 /// Prints each work's median speeds and their ratio.
 fn table(ours: &Ours, peer: &mut Peer, queries: &[(Work, Query)]) {
-    println!("{:<20} {:>12} {:>12} {:>8} {:>8}", "work", "dpb M/s", "duckdb M/s", "ratio", "wanted");
+    println!(
+        "{:<20} {:>12} {:>12} {:>8} {:>8}",
+        "work", "dpb M/s", "duckdb M/s", "ratio", "wanted"
+    );
     for (work, query) in queries {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
@@ -119,7 +134,12 @@ fn table(ours: &Ours, peer: &mut Peer, queries: &[(Work, Query)]) {
             ours.segment.rows() as f64 / times[times.len() / 2] / 1e6
         };
         let (a, b) = (speed(a), speed(b));
-        println!("{:<20} {a:>12.1} {b:>12.1} {:>7.1}x {:>7.1}x", work.name, a / b, work.ratio_wanted);
+        println!(
+            "{:<20} {a:>12.1} {b:>12.1} {:>7.1}x {:>7.1}x",
+            work.name,
+            a / b,
+            work.ratio_wanted
+        );
     }
 }
 
@@ -138,7 +158,9 @@ impl Work {
             _ => self.predicate.to_owned(),
         };
         let aggregate = |functions: &str, group_by: Option<&str>| {
-            Output::Aggregate(sql::parse_aggregate(schema, functions, group_by).expect("an aggregate"))
+            Output::Aggregate(
+                sql::parse_aggregate(schema, functions, group_by).expect("an aggregate"),
+            )
         };
         Query {
             table: schema.table.clone(),
@@ -199,7 +221,11 @@ impl Ours {
     fn digest(&self, query: &Query) -> Digest {
         let digest = Mutex::new(Digest::default());
         self.scan(query, &|batch| {
-            digest.lock().expect("no panic").update(&batch).expect("types of a scan");
+            digest
+                .lock()
+                .expect("no panic")
+                .update(&batch)
+                .expect("types of a scan");
         });
         digest.into_inner().expect("no panic")
     }
@@ -228,7 +254,8 @@ impl Peer {
             read_only: true,
             ..Config::default()
         };
-        let database = Database::open(library, Some(&baseline.duckdb_path), &config).expect("a database");
+        let database =
+            Database::open(library, Some(&baseline.duckdb_path), &config).expect("a database");
         Some(Self {
             connection: database.connect().expect("a connection"),
             schema: tpch::schema("lineitem").expect("a schema"),
@@ -255,7 +282,9 @@ impl Peer {
 
     fn digest(&mut self, query: &Query) -> Digest {
         let mut digest = Digest::default();
-        self.batches(query, |batch| digest.update(&batch).expect("types of a scan"));
+        self.batches(query, |batch| {
+            digest.update(&batch).expect("types of a scan")
+        });
         digest
     }
 }

@@ -521,7 +521,7 @@ impl GroupTable<'_> {
             .groups
             .entry(key)
             .or_insert_with(|| Accumulated::new(parts));
-        group.count += mask.count() as u64;
+        group.count += context.kernels().count(mask) as u64;
         for ((part, state), reader) in parts.iter().zip(&mut group.states).zip(&mut self.readers) {
             let value = part.of_rows(context, block, mask, reader)?;
             state.merge(value, part)?;

@@ -23,6 +23,7 @@ pub(super) fn detect() -> Option<Kernels> {
         unpack,
         widen,
         compare,
+        count,
         positions,
         bytes_in_set,
         sum,
@@ -304,15 +305,16 @@ fn sum(values: &Numbers, mask: &Mask) -> i64 {
 }
 
 macro_rules! compiled_for_avx512 {
-    ($($name:ident($($arg:ident: $ty:ty),*) = $portable:path;)*) => {
-        $(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-        fn $name($($arg: $ty),*) {
+    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $portable:path;)*) => {
+        $(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+        fn $name($($arg: $ty),*) $(-> $ret)? {
             $portable($($arg),*)
         })*
     };
 }
 
 compiled_for_avx512! {
+    count(mask: &Mask) -> usize = portable::count;
     widen(lanes: &Lanes, lane_bits: u8, min: i64, unit: i64, out: &mut Numbers) = portable::widen;
     add(left: &Numbers, right: &Numbers, out: &mut Numbers) = portable::add;
     subtract(left: &Numbers, right: &Numbers, out: &mut Numbers) = portable::subtract;
