@@ -133,16 +133,6 @@ impl<'a> Bound<'a> {
         })
     }
 
-    /// Asks for what [`Bound::test`] will read of a block first.
-    pub(super) fn prefetch(&self, context: &Context<'_>, block: usize) {
-        if let Self::Packed(column, _) = self
-            && let Ok(chunk) = context.chunk(*column)
-            && block < chunk.blocks().len()
-        {
-            gather::prefetch_all(chunk.payload(block));
-        }
-    }
-
     /// What zone maps say about a whole block, if it is the same for all its rows.
     pub(super) fn zone(&self, context: &Context<'_>, block: usize) -> Option<bool> {
         match self {

@@ -152,9 +152,6 @@ impl<'a> Worker<'a> {
         stats: &mut ScanStats,
     ) -> Result<(), ScanError> {
         let mut passed = Mask::NONE;
-        for (_, bound) in &*bounds {
-            bound.prefetch(&self.context, block + 1);
-        }
         self.blocks_seen += 1;
         let sampled = bounds.len() > 1
             && (self.blocks_seen <= SAMPLE_FIRST || self.blocks_seen.is_multiple_of(SAMPLE_EVERY));

@@ -34,14 +34,6 @@ pub(in super::super) fn prefetch(bytes: &[u8], at: usize) {
     let _ = (bytes, at);
 }
 
-/// Asks for all lines of `bytes`.
-#[inline]
-pub(in super::super) fn prefetch_all(bytes: &[u8]) {
-    for at in (0..bytes.len()).step_by(64) {
-        prefetch(bytes, at);
-    }
-}
-
 /// Asks for the lines that hold the packed values of these positions.
 ///
 /// A block's survivors lie in many columns, each in lines and pages of its own: asked for together, their
