@@ -27,6 +27,7 @@ fn everything(sf: f64) -> ScanRequest {
         },
         threads: 2,
         batch_rows: 16_384,
+        rows_expected: None,
     }
 }
 

@@ -33,13 +33,14 @@ use super::link::{Interrupted, Link, stalled};
 use super::query::{Output, Query};
 use super::scan::{self, ScanError, ScanOptions};
 use super::schema::{ColumnType, Schema};
+use super::schemes::duckdb_delivery;
 use super::wire::batch::Encoder;
 use super::wire::{
     self, AgentInfo, CAPABILITY_DUCKDB, CAPABILITY_FETCH, End, Engine, FileFormat, Hello, Refusal,
     Reply, Request, ScanRequest, Tag, Welcome, WireError,
 };
 use super::{selectivity, sql, usage};
-use crate::duckdb::{Delivery, Library};
+use crate::duckdb::Library;
 
 mod outbox;
 mod shelf;
@@ -589,8 +590,14 @@ fn duckdb_scan(
         .duckdb(request.sf, &request.query.table, threads)?;
     let text = sql::query_to_sql(&request.query, segment.schema(), &request.query.table);
     let broke = |e: crate::duckdb::Error| refuse(Refusal::Internal, e.to_string());
+    // A finished result lies in DuckDB's own memory, which has its own bound.
+    let fits = request.rows_expected.filter(|rows| {
+        rows.saturating_mul(row_bytes(segment.schema(), &request.query))
+            <= shared.shelf.cache.bytes_max() / 2
+    });
+    let delivery = duckdb_delivery(fits, segment.rows());
     let rows = connection
-        .query(&text, Some(Arc::clone(output)), Delivery::Streamed)
+        .query(&text, Some(Arc::clone(output)), delivery)
         .map_err(broke)?;
     for batch in rows {
         if stop.load(Ordering::Relaxed) || sink(batch.map_err(broke)?).is_break() {

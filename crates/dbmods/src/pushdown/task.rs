@@ -200,6 +200,10 @@ impl Bench<'_> {
                 return Ok(findings);
             }
         };
+        let test = Test {
+            rows_expected: Some(rows),
+            ..self.test()
+        };
         let mut interference = Interference::default();
         for round in 0..self.plan.repeat {
             for turn in 0..contenders.len() {
@@ -210,7 +214,7 @@ impl Bench<'_> {
                     continue;
                 };
                 let watch = Watch::start();
-                let run = side.run(&self.test(), &mut Consumer::Count);
+                let run = side.run(&test, &mut Consumer::Count);
                 interference.add(&watch.stop());
                 match run {
                     Ok(run) if run.rows == rows => findings[at].runs.push(run),
@@ -345,6 +349,7 @@ impl Bench<'_> {
             threads: self.threads,
             batch_rows: self.plan.batch_rows,
             cold: self.plan.cold,
+            rows_expected: None,
         }
     }
 

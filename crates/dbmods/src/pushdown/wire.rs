@@ -354,6 +354,8 @@ pub struct ScanRequest {
     pub threads: u32,
     /// Rows per batch that the client would like; the agent bounds it.
     pub batch_rows: u32,
+    /// Rows that the client expects, if it has asked before; DuckDB is faster when it may finish a small result first.
+    pub rows_expected: Option<u64>,
 }
 
 /// Who scans at the agent.

@@ -139,3 +139,35 @@ fn out_of_range() {
     );
     assert_eq!(compare(&last, &ten), Err(EvalError::Type));
 }
+
+#[test]
+fn doubles_are_the_nearest() {
+    let mut random = crate::pushdown::random::Random::new(9);
+    for _ in 0..20_000 {
+        let bits = random.below(126);
+        let wide = u128::from(random.bits()) << 64 | u128::from(random.bits());
+        let unscaled = (wide >> (127 - bits)) as i128;
+        let scale = 1 + random.below(38) as u8;
+        for unscaled in [unscaled, -unscaled] {
+            // The standard library reads decimal text as the nearest double.
+            let nearest: f64 = format!("{unscaled}e-{scale}").parse().unwrap();
+            assert_eq!(
+                number_to_double(unscaled, scale),
+                nearest,
+                "{unscaled}e-{scale}"
+            );
+        }
+    }
+    // Answers of DuckDB 2.0.0.
+    for (unscaled, scale, double) in [
+        (440_935_886_933_076_203_665, 4, 4.409_358_869_330_762_4e16),
+        (-1_708_962_327_150_268_529, 2, -1.708_962_327_150_268_6e16),
+        (
+            -31_738_064_456_178_890_494_404,
+            6,
+            -3.173_806_445_617_889_2e16,
+        ),
+    ] {
+        assert_eq!(number_to_double(unscaled, scale), double);
+    }
+}

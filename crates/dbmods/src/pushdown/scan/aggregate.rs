@@ -24,6 +24,8 @@ use crate::pushdown::schema::Schema;
 
 /// Most groups of a result.
 const GROUPS_MAX: usize = 1 << 16;
+/// Up to so many groups of a row group are found by looking at each.
+const GROUPS_LOOKED_THROUGH: usize = 8;
 /// Most values of one grouping column in a block that are told apart by compares.
 const COMPARED_VALUES_MAX: i64 = 32;
 
@@ -96,7 +98,9 @@ pub(super) struct Partial {
 /// Groups of one row group, by integer or dictionary position.
 pub(super) struct GroupTable<'a> {
     aggregation: &'a Aggregation,
-    groups: HashMap<[i64; 2], Accumulated>,
+    groups: Vec<([i64; 2], Accumulated)>,
+    /// Where each group is, once they are too many to look through.
+    places: HashMap<[i64; 2], usize>,
     readers: Vec<Option<TextReader>>,
 }
 
@@ -224,7 +228,8 @@ impl Aggregation {
     pub(super) fn open(&self) -> GroupTable<'_> {
         GroupTable {
             aggregation: self,
-            groups: HashMap::new(),
+            groups: Vec::new(),
+            places: HashMap::new(),
             readers: self.parts.iter().map(|_| None).collect(),
         }
     }
@@ -505,6 +510,26 @@ impl GroupTable<'_> {
         Ok(())
     }
 
+    /// Where a group is, new or known.
+    fn place(&mut self, key: [i64; 2]) -> Result<usize, ScanError> {
+        let known = if self.groups.len() <= GROUPS_LOOKED_THROUGH {
+            self.groups.iter().position(|(of, _)| *of == key)
+        } else {
+            self.places.get(&key).copied()
+        };
+        if let Some(at) = known {
+            return Ok(at);
+        }
+        let at = self.groups.len();
+        if at == GROUPS_MAX {
+            return Err(ScanError::TooManyGroups(GROUPS_MAX));
+        }
+        self.groups
+            .push((key, Accumulated::new(&self.aggregation.parts)));
+        self.places.insert(key, at);
+        Ok(at)
+    }
+
     /// Adds the rows of `mask`, all of one group.
     fn accumulate(
         &mut self,
@@ -514,14 +539,9 @@ impl GroupTable<'_> {
         mask: &Mask,
     ) -> Result<(), ScanError> {
         let parts = &self.aggregation.parts;
-        if self.groups.len() == GROUPS_MAX && !self.groups.contains_key(&key) {
-            return Err(ScanError::TooManyGroups(GROUPS_MAX));
-        }
-        let group = self
-            .groups
-            .entry(key)
-            .or_insert_with(|| Accumulated::new(parts));
-        group.count += mask.count() as u64;
+        let at = self.place(key)?;
+        let (_, group) = &mut self.groups[at];
+        group.count += context.kernels().count(mask) as u64;
         for ((part, state), reader) in parts.iter().zip(&mut group.states).zip(&mut self.readers) {
             let value = part.of_rows(context, block, mask, reader)?;
             state.merge(value, part)?;

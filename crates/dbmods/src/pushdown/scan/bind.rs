@@ -308,7 +308,7 @@ fn test_packed(
         };
         return;
     };
-    let left = within.count();
+    let left = kernels.count(within);
     if left <= SINGLE_ROWS_MAX {
         let mut rows = [0; SINGLE_ROWS_MAX];
         let mut count = 0;

@@ -13,8 +13,8 @@ pub(super) struct CodeTest<'a> {
     symbols: Symbols,
     /// Row-major by state; filled when first needed, as most (state, code) pairs never are.
     next: Vec<u16>,
-    /// A row passes only if one of these codes is in it.
-    required: Option<ByteSet>,
+    /// A row passes only if of each of these sets a code is in it.
+    required: Vec<ByteSet>,
     found: Vec<u64>,
     decoded: Vec<u8>,
 }
@@ -27,6 +27,8 @@ const LITERAL: u16 = u16::MAX - 1;
 const FILTER_ROWS_MIN: usize = 48;
 /// A filter that lets more than this share of the codes through is not worth its time.
 const HITS_PER_ROW_MAX: f64 = 0.5;
+/// With fewer candidates than this share of the rows, the automaton costs less than another filter.
+const HITS_PER_ROW_FEW: f64 = 0.03;
 /// Codes that frequencies are estimated from.
 const SAMPLE_CODES: usize = 8192;
 
@@ -64,30 +66,49 @@ impl<'a> CodeTest<'a> {
         out: &mut Mask,
     ) {
         *out = Mask::NONE;
-        let few = within.count() < FILTER_ROWS_MIN;
-        match self.required {
-            Some(required) if !few => {
-                let mut found = std::mem::take(&mut self.found);
-                found.resize(text.codes().len().div_ceil(64), 0);
-                kernels.bytes_in_set(text.codes(), &required, &mut found);
-                for_each_row_hit(text, &found, |row, codes| {
-                    if within.contains(row) && self.passes(codes) {
-                        out.insert(row);
-                    }
-                });
-                self.found = found;
-            }
-            _ => within.for_each(|row| {
-                if self.passes(text.row(row)) {
-                    out.insert(row);
-                }
-            }),
+        if text.wide() {
+            let offsets = text.offset_table().as_chunks::<4>().0;
+            self.rows(kernels, text, within, out, |i| {
+                u32::from_le_bytes(offsets[i]) as usize
+            });
+        } else {
+            let offsets = text.offset_table().as_chunks::<2>().0;
+            self.rows(kernels, text, within, out, |i| {
+                usize::from(u16::from_le_bytes(offsets[i]))
+            });
         }
         if self.automaton.is_negated() {
             let matched = *out;
             *out = *within;
             out.and_not(&matched);
         }
+    }
+
+    /// Adds the rows of `within` that pass, before any negation; `offset` gives where a row's codes start.
+    #[inline(always)]
+    fn rows(
+        &mut self,
+        kernels: &Kernels,
+        text: TextBlock<'_>,
+        within: &Mask,
+        out: &mut Mask,
+        offset: impl Fn(usize) -> usize,
+    ) {
+        let codes = text.codes();
+        let mut candidates = *within;
+        if !self.required.is_empty() && kernels.count(within) >= FILTER_ROWS_MIN {
+            self.found.resize(codes.len().div_ceil(64), 0);
+            for required in &self.required {
+                kernels.bytes_in_set(codes, required, &mut self.found);
+                let hits = rows_hit(&self.found, text.rows(), &offset);
+                candidates.and(&hits);
+            }
+        }
+        candidates.for_each(|row| {
+            if self.passes(&codes[offset(row)..offset(row + 1)]) {
+                out.insert(row);
+            }
+        });
     }
 
     /// Whether a row passes, before any negation.
@@ -129,67 +150,70 @@ impl<'a> CodeTest<'a> {
     }
 }
 
-/// Calls `each` once for every row with a bit of `found` among its codes, ascending.
-fn for_each_row_hit(text: TextBlock<'_>, found: &[u64], mut each: impl FnMut(usize, &[u8])) {
-    let rows = text.rows();
-    // The row whose codes start at or before the hit, and where they end.
-    let (mut row, mut end) = (0, text.offset(1.min(rows)));
-    let mut skip_to = 0;
+/// Rows with a bit of `found` among their codes.
+#[inline(always)]
+fn rows_hit(found: &[u64], rows: usize, offset: &impl Fn(usize) -> usize) -> Mask {
+    let mut hit = Mask::NONE;
+    // The row whose codes start at or before the bit, and where they end.
+    let (mut row, mut end) = (0, offset(1));
     for (i, &word) in found.iter().enumerate() {
         let mut word = word;
-        if skip_to > i * 64 {
-            word &= u64::MAX.checked_shl((skip_to - i * 64) as u32).unwrap_or(0);
-        }
         while word != 0 {
             let at = i * 64 + word.trailing_zeros() as usize;
+            word &= word - 1;
             if at >= end {
                 // Gallop: hits are a few rows apart.
-                let mut step = 4;
-                while row + step < rows && text.offset(row + step) <= at {
+                let mut step = 8;
+                while row + step < rows && offset(row + step) <= at {
                     row += step;
                 }
-                while step > 0 {
-                    if row + step < rows && text.offset(row + step) <= at {
+                while step > 1 {
+                    step /= 2;
+                    if row + step < rows && offset(row + step) <= at {
                         row += step;
                     }
-                    step /= 2;
                 }
-                end = text.offset(row + 1);
+                end = offset(row + 1);
             }
-            each(row, text.row(row));
-            skip_to = end;
-            let rest = end.saturating_sub(i * 64);
-            word &= u64::MAX.checked_shl(rest as u32).unwrap_or(0);
+            hit.insert(row);
         }
     }
+    hit
 }
 
-/// Codes of which each row that holds all `needles` has at least one: for the rarest position of any needle, the symbols that
-/// can cover it there, and the escape. `None` if even these are too common to help.
-fn required_codes(
-    needles: &[Vec<u8>],
-    symbols: &Symbols,
-    sample: TextBlock<'_>,
-) -> Option<ByteSet> {
+/// Sets of codes of each of which every row that holds all `needles` has one: for a needle's rarest position, the symbols that
+/// can cover it there, and the escape. The rarest sets first, none too common to help, and no more than pay.
+fn required_codes(needles: &[Vec<u8>], symbols: &Symbols, sample: TextBlock<'_>) -> Vec<ByteSet> {
     let codes = &sample.codes()[..sample.codes().len().min(SAMPLE_CODES)];
     let mut frequency = [0u32; 256];
     for code in codes {
         frequency[usize::from(*code)] += 1;
     }
-    let (best, hits) = needles
-        .iter()
-        .flat_map(|needle| covering_codes(needle, symbols))
-        .map(|set| {
-            let hits: u32 = (0..=255u8)
-                .filter(|code| set.contains(*code))
-                .map(|code| frequency[usize::from(code)])
-                .sum();
-            (set, hits)
-        })
-        .min_by_key(|(_, hits)| *hits)?;
+    let hits = |set: &ByteSet| -> u32 {
+        (0..=255u8)
+            .filter(|code| set.contains(*code))
+            .map(|code| frequency[usize::from(code)])
+            .sum()
+    };
     let codes_per_row = sample.codes().len() as f64 / sample.rows() as f64;
-    let hits_per_row = f64::from(hits) / codes.len().max(1) as f64 * codes_per_row;
-    (hits_per_row <= HITS_PER_ROW_MAX).then_some(best)
+    let per_row = |hits: u32| f64::from(hits) / codes.len().max(1) as f64 * codes_per_row;
+    let mut best: Vec<(u32, ByteSet)> = needles
+        .iter()
+        .filter_map(|needle| {
+            covering_codes(needle, symbols)
+                .into_iter()
+                .map(|set| (hits(&set), set))
+                .min_by_key(|(hits, _)| *hits)
+        })
+        .filter(|(hits, _)| per_row(*hits) <= HITS_PER_ROW_MAX)
+        .collect();
+    best.sort_by_key(|(hits, _)| *hits);
+    // A second set is worth its pass if the first leaves many rows.
+    let sets = match best.first() {
+        Some((hits, _)) if per_row(*hits) > HITS_PER_ROW_FEW => 2,
+        _ => 1,
+    };
+    best.into_iter().take(sets).map(|(_, set)| set).collect()
 }
 
 /// For each position of `needle`: the codes that can stand over it in an occurrence.

@@ -133,7 +133,7 @@ impl<'a> Worker<'a> {
             if mask.is_empty() {
                 continue;
             }
-            stats.rows_selected += mask.count() as u64;
+            stats.rows_selected += plan.kernels.count(&mask) as u64;
             if each(&mut self.context, block, &mask)?.is_break() {
                 break;
             }
@@ -157,17 +157,20 @@ impl<'a> Worker<'a> {
             && (self.blocks_seen <= SAMPLE_FIRST || self.blocks_seen.is_multiple_of(SAMPLE_EVERY));
         if sampled {
             let all = *mask;
+            let kernels = self.context.plan.kernels;
+            let rows = kernels.count(&all);
             for (at, bound) in bounds {
                 let start = Instant::now();
                 bound.test(&mut self.context, block, &all, &mut passed)?;
                 let time_ns = start.elapsed().as_nanos() as u64;
                 passed.and(&all);
                 mask.and(&passed);
-                self.costs[*at].add(all.count(), passed.count(), time_ns);
+                let rows_passed = kernels.count(&passed);
+                self.costs[*at].add(rows, rows_passed, time_ns);
                 let conjunct = &mut stats.conjuncts[*at];
                 conjunct.blocks_sampled += 1;
-                conjunct.rows_sampled += all.count() as u64;
-                conjunct.rows_passed += passed.count() as u64;
+                conjunct.rows_sampled += rows as u64;
+                conjunct.rows_passed += rows_passed as u64;
                 conjunct.time_ns += time_ns;
             }
             return Ok(());

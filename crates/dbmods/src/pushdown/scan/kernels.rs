@@ -71,6 +71,7 @@ pub(super) struct Kernels {
     unpack: unsafe fn(Packed<'_>, &mut Lanes),
     widen: unsafe fn(&Lanes, u8, i64, i64, &mut Numbers),
     compare: unsafe fn(Relation, &Numbers, &Numbers, &mut Mask),
+    count: unsafe fn(&Mask) -> usize,
     positions: unsafe fn(&Mask, &mut Positions) -> usize,
     bytes_in_set: unsafe fn(&[u8], &ByteSet, &mut [u64]),
     sum: unsafe fn(&Numbers, &Mask) -> i64,
@@ -104,11 +105,6 @@ impl Kernels {
         #[cfg(target_arch = "aarch64")]
         sets.push(neon::KERNELS);
         sets
-    }
-
-    /// The set's name.
-    pub(super) fn name(&self) -> &'static str {
-        self.name
     }
 
     /// Which packed values lie in `lo..=lo + span`. All 1,024 are compared, padding too.
@@ -149,6 +145,12 @@ impl Kernels {
     ) {
         // SAFETY: as in `range`.
         unsafe { (self.compare)(relation, left, right, out) }
+    }
+
+    /// How many rows are set.
+    pub(super) fn count(&self, mask: &Mask) -> usize {
+        // SAFETY: as in `range`.
+        unsafe { (self.count)(mask) }
     }
 
     /// Writes the set rows' numbers, ascending; says how many.
@@ -233,11 +235,6 @@ impl Mask {
         Self(words)
     }
 
-    /// How many rows.
-    pub(super) fn count(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
-    }
-
     /// Whether there is no row.
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().fold(0, |all, word| all | word) == 0
@@ -269,11 +266,6 @@ impl Mask {
         for word in &mut self.0 {
             *word = !*word;
         }
-    }
-
-    /// Whether row `row` is in it.
-    pub(super) fn contains(&self, row: usize) -> bool {
-        self.0[row / 64] >> (row % 64) & 1 == 1
     }
 
     /// Adds row `row`.

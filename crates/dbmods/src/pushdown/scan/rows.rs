@@ -10,13 +10,13 @@ use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::ScanError;
 use super::group::{Context, packed};
-use super::kernels::gather::Symbols;
-use super::kernels::{Mask, Positions, gather};
+use super::kernels::gather::{ShortText, Symbols};
+use super::kernels::{Kernels, Lanes, Mask, Packed, Positions, gather};
 use crate::pushdown::chunk::{BLOCK_ROWS, Chunk};
 use crate::pushdown::schema::{Column, ColumnType, Schema};
 
 /// From this many survivors of a block on, it is unpacked whole.
-const WHOLE_BLOCK_ROWS: usize = 160;
+const WHOLE_BLOCK_ROWS: usize = 40;
 /// Text of a batch is handed over before it grows past this.
 const TEXT_BYTES_MAX: usize = 256 << 20;
 
@@ -81,6 +81,8 @@ struct Texts {
 struct TextSource {
     group: usize,
     symbols: Option<Symbols>,
+    /// A dictionary's entries, if all are short.
+    short: Vec<ShortText>,
     /// Bytes of the longest entry of a dictionary.
     longest: usize,
 }
@@ -123,6 +125,9 @@ impl Rows {
     ) -> Result<ControlFlow<()>, ScanError> {
         let count = context.kernels().positions(mask, &mut self.positions);
         let mut longest = 1;
+        for builder in &self.columns {
+            builder.prefetch(context, block, &self.positions[..count])?;
+        }
         for builder in &mut self.columns {
             if let Values::Text(texts) = &mut builder.values {
                 longest = longest.max(texts.open(context, builder.column, block)?);
@@ -171,7 +176,54 @@ impl Rows {
     }
 }
 
+/// Calls `each` with the packed value of every position, in order: fetched one by one if they are few, else from the
+/// block unpacked.
+#[inline(always)]
+fn for_each_value(
+    kernels: &Kernels,
+    packed: Packed<'_>,
+    lanes: &mut Lanes,
+    positions: &[u16],
+    mut each: impl FnMut(u64),
+) {
+    if positions.len() < WHOLE_BLOCK_ROWS {
+        gather::for_each(packed, positions, each);
+        return;
+    }
+    kernels.unpack(packed, lanes);
+    let rows = positions.iter().map(|&at| usize::from(at) % BLOCK_ROWS);
+    match packed.lane_bits() {
+        8 => rows.for_each(|row| each(lanes.bytes()[row].into())),
+        16 => rows.for_each(|row| each(lanes.words()[row].into())),
+        32 => rows.for_each(|row| each(lanes.doublewords()[row].into())),
+        _ => rows.for_each(|row| each(lanes.quadwords()[row])),
+    }
+}
+
 impl Builder {
+    /// Asks for what [`Builder::append`] will read of a block.
+    fn prefetch(
+        &self,
+        context: &mut Context<'_>,
+        block: usize,
+        positions: &[u16],
+    ) -> Result<(), ScanError> {
+        let chunk = context.load(self.column)?;
+        if positions.len() >= WHOLE_BLOCK_ROWS {
+            return Ok(());
+        }
+        if chunk.symbols().is_some() {
+            let text = chunk.text(block);
+            let bytes = if text.wide() { 4 } else { 2 };
+            for &at in positions {
+                gather::prefetch(text.offset_table(), usize::from(at) * bytes);
+            }
+        } else if let Some(packed) = packed(chunk, block) {
+            gather::prefetch_values(packed, positions);
+        }
+        Ok(())
+    }
+
     fn append(
         &mut self,
         context: &mut Context<'_>,
@@ -184,31 +236,22 @@ impl Builder {
             }
             numbers => numbers,
         };
-        context.load(self.column)?;
-        if positions.len() >= WHOLE_BLOCK_ROWS {
-            context.unpack(self.column, block)?;
-            let values = context.column(self.column)?;
-            let values = positions
-                .iter()
-                .map(|&at| values[usize::from(at) % BLOCK_ROWS]);
-            match numbers {
-                Values::Narrow(out) => out.extend(values.map(|value| value as i32)),
-                Values::Wide(out) => out.extend(values),
-                Values::Text(_) => {}
-            }
-            return Ok(());
-        }
-        let chunk = context.chunk(self.column)?;
+        let kernels = context.kernels();
+        let (chunk, lanes) = context.chunk_and_lanes(self.column)?;
         let (min, unit) = (chunk.blocks()[block].min, chunk.unit());
         let value = |packed: u64| min.wrapping_add((packed as i64).wrapping_mul(unit));
         match (packed(chunk, block), numbers) {
             (None, Values::Narrow(out)) => out.resize(out.len() + positions.len(), min as i32),
             (None, Values::Wide(out)) => out.resize(out.len() + positions.len(), min),
             (Some(packed), Values::Narrow(out)) => {
-                gather::for_each(packed, positions, |packed| out.push(value(packed) as i32));
+                for_each_value(kernels, packed, lanes, positions, |packed| {
+                    out.push(value(packed) as i32);
+                });
             }
             (Some(packed), Values::Wide(out)) => {
-                gather::for_each(packed, positions, |packed| out.push(value(packed)));
+                for_each_value(kernels, packed, lanes, positions, |packed| {
+                    out.push(value(packed));
+                });
             }
             (_, Values::Text(_)) => {}
         }
@@ -264,9 +307,15 @@ impl TextSource {
                 .max()
                 .unwrap_or(0)
         });
+        let short = chunk.dictionary().and_then(|dictionary| {
+            (0..dictionary.len())
+                .map(|at| ShortText::new(dictionary.bytes(at)))
+                .collect()
+        });
         Self {
             group,
             symbols,
+            short: short.unwrap_or_default(),
             longest,
         }
     }
@@ -310,45 +359,38 @@ impl Texts {
         block: usize,
         positions: &[u16],
     ) -> Result<(), ScanError> {
-        let chunk = context.chunk(column)?;
-        if let Some(dictionary) = chunk.dictionary() {
-            let mut push = |position: usize| {
-                self.bytes.extend_from_slice(dictionary.bytes(position));
-                self.offsets.push(self.bytes.len() as i32);
-            };
-            let min = chunk.blocks()[block].min;
-            match packed(chunk, block) {
-                None => positions.iter().for_each(|_| push(min as usize)),
-                Some(packed) if positions.len() < WHOLE_BLOCK_ROWS => {
-                    gather::for_each(packed, positions, |position| {
-                        push(min as usize + position as usize);
-                    });
-                }
-                Some(_) => {
-                    context.unpack(column, block)?;
-                    let values = context.column(column)?;
-                    let chunk = context.chunk(column)?;
-                    if let Some(dictionary) = chunk.dictionary() {
-                        for &at in positions {
-                            let position = values[usize::from(at) % BLOCK_ROWS];
-                            self.bytes
-                                .extend_from_slice(dictionary.bytes(position as usize));
-                            self.offsets.push(self.bytes.len() as i32);
-                        }
-                    }
-                }
+        let source = self.source.as_ref().ok_or(ScanError::Internal(
+            "texts were appended before they were opened",
+        ))?;
+        let (bytes, offsets) = (&mut self.bytes, &mut self.offsets);
+        let kernels = context.kernels();
+        let (chunk, lanes) = context.chunk_and_lanes(column)?;
+        if let Some(symbols) = &source.symbols {
+            let text = chunk.text(block);
+            for &at in positions {
+                gather::prefetch(text.codes(), text.offset(usize::from(at)));
+            }
+            for &at in positions {
+                symbols.decode(text.row(usize::from(at)), bytes);
+                offsets.push(bytes.len() as i32);
             }
             return Ok(());
         }
-        let symbols = self
-            .source
-            .as_ref()
-            .and_then(|source| source.symbols.as_ref())
-            .ok_or(ScanError::Internal("text without symbols"))?;
-        let text = chunk.text(block);
-        for &at in positions {
-            symbols.decode(text.row(usize::from(at)), &mut self.bytes);
-            self.offsets.push(self.bytes.len() as i32);
+        let dictionary = chunk
+            .dictionary()
+            .ok_or(ScanError::Internal("text kept as numbers"))?;
+        let min = chunk.blocks()[block].min as usize;
+        let mut push = |packed: u64| {
+            let at = min + packed as usize;
+            match source.short.get(at) {
+                Some(short) => short.push(bytes),
+                None => bytes.extend_from_slice(dictionary.bytes(at)),
+            }
+            offsets.push(bytes.len() as i32);
+        };
+        match packed(chunk, block) {
+            Some(packed) => for_each_value(kernels, packed, lanes, positions, push),
+            None => positions.iter().for_each(|_| push(0)),
         }
         Ok(())
     }

@@ -160,6 +160,7 @@ fn a_predicate_nested_without_bound_is_an_error_and_not_a_stack_overflow() {
         },
         threads: 1,
         batch_rows: 1,
+        rows_expected: None,
     });
     let shallow = encode(&scan);
     let table_ends = 1 + 8 + 1 + 1;

@@ -18,6 +18,7 @@ pub(super) fn detect() -> Option<Kernels> {
         unpack,
         widen,
         compare,
+        count,
         positions,
         bytes_in_set,
         sum,
@@ -59,6 +60,7 @@ compiled_for_avx2! {
     unpack(packed: Packed<'_>, out: &mut Lanes) = portable::unpack;
     widen(lanes: &Lanes, lane_bits: u8, min: i64, unit: i64, out: &mut Numbers) = portable::widen;
     compare(relation: Relation, left: &Numbers, right: &Numbers, out: &mut Mask) = portable::compare::<MoveMask>;
+    count(mask: &Mask) -> usize = portable::count;
     positions(mask: &Mask, out: &mut Positions) -> usize = portable::positions;
     bytes_in_set(bytes: &[u8], set: &ByteSet, out: &mut [u64]) = portable::bytes_in_set::<MoveMask>;
     sum(values: &Numbers, mask: &Mask) -> i64 = portable::sum;

@@ -23,6 +23,7 @@ pub(super) fn detect() -> Option<Kernels> {
         unpack,
         widen,
         compare,
+        count,
         positions,
         bytes_in_set,
         sum,
@@ -39,6 +40,21 @@ fn half_word(packed: Packed<'_>, word: usize, half: usize) -> __m512i {
     debug_assert!(word < usize::from(packed.width) && half < 2);
     // SAFETY: `Packed` holds 128 bytes for each of `width` words, `row_bits` gives words below `width`, halves are 64 bytes.
     unsafe { _mm512_loadu_si512(packed.bytes.as_ptr().add(word * 128 + half * 64).cast()) }
+}
+
+/// How far ahead a compare asks for packed values: the block after the next, as a rule in the page after.
+const AHEAD_BYTES: usize = 4096;
+
+/// Asks for what lies [`AHEAD_BYTES`] after half `half` of packed word `word`: as payloads lie one after another, that is a
+/// later block of the column, or of another. The hardware's own prefetch ends with the page.
+#[inline(always)]
+fn ask_ahead(packed: Packed<'_>, word: usize, half: usize) {
+    let at = packed
+        .bytes
+        .as_ptr()
+        .wrapping_add(word * 128 + half * 64 + AHEAD_BYTES);
+    // SAFETY: a prefetch accesses nothing that the program sees, wherever it points, and SSE is part of x86-64.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
 }
 
 /// Defines a lane's fused compare and its unpack. `$funnel` is its
@@ -59,6 +75,7 @@ macro_rules! lane_kernels {
             for row in 0..BITS {
                 let (word, next, _) = row_bits(row, width, BITS);
                 let value = |half| {
+                    ask_ahead(packed, word, half);
                     let (low, high) =
                         (half_word(packed, word, half), half_word(packed, next, half));
                     let value = _mm512_and_si512($funnel(low, high, shift), mask);
@@ -159,6 +176,9 @@ fn range_u8(packed: Packed<'_>, lo: u64, span: u64, out: &mut Mask) {
     let (lo, span) = (_mm512_set1_epi8(lo as i8), _mm512_set1_epi8(span as i8));
     for row in 0..8 {
         for half in 0..2 {
+            if row < usize::from(packed.width) {
+                ask_ahead(packed, row, half);
+            }
             let value = _mm512_sub_epi8(row_u8(packed, row, half, mask), lo);
             out.0[row * 2 + half] = _mm512_cmple_epu8_mask(value, span);
         }
@@ -304,15 +324,16 @@ fn sum(values: &Numbers, mask: &Mask) -> i64 {
 }
 
 macro_rules! compiled_for_avx512 {
-    ($($name:ident($($arg:ident: $ty:ty),*) = $portable:path;)*) => {
-        $(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-        fn $name($($arg: $ty),*) {
+    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $portable:path;)*) => {
+        $(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+        fn $name($($arg: $ty),*) $(-> $ret)? {
             $portable($($arg),*)
         })*
     };
 }
 
 compiled_for_avx512! {
+    count(mask: &Mask) -> usize = portable::count;
     widen(lanes: &Lanes, lane_bits: u8, min: i64, unit: i64, out: &mut Numbers) = portable::widen;
     add(left: &Numbers, right: &Numbers, out: &mut Numbers) = portable::add;
     subtract(left: &Numbers, right: &Numbers, out: &mut Numbers) = portable::subtract;

@@ -19,6 +19,41 @@ const ORDER_NIBBLES: u32 = {
     nibbles
 };
 
+/// Asks for the cache line at `bytes[at]`, if it is there, ahead of its use.
+#[inline(always)]
+pub(in super::super) fn prefetch(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if at < bytes.len() {
+        // SAFETY: the address lies in `bytes`; a prefetch reads nothing that the program sees, and SSE is part of x86-64.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(at).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, at);
+}
+
+/// Asks for the lines that hold the packed values of these positions.
+///
+/// A block's survivors lie in many columns, each in lines and pages of its own: asked for together, their
+/// misses overlap.
+pub(in super::super) fn prefetch_values(packed: Packed<'_>, positions: &[u16]) {
+    let bits = usize::from(packed.lane_bits);
+    let (lanes, width) = (1024 / bits, usize::from(packed.width));
+    for &at in positions {
+        let (run, within) = (usize::from(at) / 128 % 8, usize::from(at) % 128);
+        let order = ORDER_NIBBLES >> (within / lanes * lanes / 16 * 4) & 7;
+        let bit = (run + 8 * order as usize) * width;
+        let word = bit / bits;
+        let byte = word * 128 + within % lanes * (bits / 8);
+        prefetch(packed.bytes, byte);
+        if bit % bits + width > bits {
+            prefetch(packed.bytes, byte + 128);
+        }
+    }
+}
+
 macro_rules! value_in_lanes {
     ($name:ident, $lane:ty) => {
         /// Packed value `at % 1024`.
@@ -129,6 +164,40 @@ impl Symbols {
         }
         // SAFETY: all bytes below `len` were written above, and `len` is within what was reserved.
         unsafe { out.set_len(len) }
+    }
+}
+
+/// A text of at most 32 bytes, copied whole whatever its length.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct ShortText {
+    bytes: [u8; 32],
+    len: u8,
+}
+
+impl ShortText {
+    /// `None` if `text` is longer.
+    pub(in super::super) fn new(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 32];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Self {
+            bytes,
+            len: text.len() as u8,
+        })
+    }
+
+    /// Appends the text.
+    #[inline]
+    pub(in super::super) fn push(&self, out: &mut Vec<u8>) {
+        out.reserve(32);
+        let len = out.len();
+        // SAFETY: 32 bytes were reserved past `len`; all bytes below the new length are written, as `self.len` is at most 32.
+        unsafe {
+            out.as_mut_ptr()
+                .add(len)
+                .cast::<[u8; 32]>()
+                .write(self.bytes);
+            out.set_len(len + usize::from(self.len));
+        }
     }
 }
 

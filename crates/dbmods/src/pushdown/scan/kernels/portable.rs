@@ -12,6 +12,7 @@ pub(super) const KERNELS: Kernels = Kernels {
     unpack,
     widen,
     compare: compare::<Multiply>,
+    count,
     positions,
     bytes_in_set: bytes_in_set::<Multiply>,
     sum,
@@ -183,6 +184,12 @@ pub(super) fn compare<P: PackBits>(
         Relation::Less => compare!(<),
         Relation::LessOrEqual => compare!(<=),
     }
+}
+
+/// See [`Kernels::count`].
+#[inline(always)]
+pub(super) fn count(mask: &Mask) -> usize {
+    mask.0.iter().map(|word| word.count_ones() as usize).sum()
 }
 
 /// See [`Kernels::positions`].
