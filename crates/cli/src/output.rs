@@ -7,6 +7,8 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use dpb_core::measure::{Outcome, Record};
+
 use crate::exit::Failure;
 
 /// How results are written to stdout.
@@ -36,6 +38,7 @@ impl Format {
 pub struct Column {
     title: &'static str,
     right: bool,
+    noted: bool,
 }
 
 impl Column {
@@ -44,12 +47,24 @@ impl Column {
         Self {
             title,
             right: false,
+            noted: false,
+        }
+    }
+
+    /// A column of a word and maybe a detail, `word: detail`. A person reads the details under the table.
+    pub const fn noted(title: &'static str) -> Self {
+        Self {
+            noted: true,
+            ..Self::left(title)
         }
     }
 
     /// A column of numbers.
     pub const fn right(title: &'static str) -> Self {
-        Self { title, right: true }
+        Self {
+            right: true,
+            ..Self::left(title)
+        }
     }
 }
 
@@ -81,9 +96,10 @@ impl Table {
 
     /// Aligned text; two spaces between columns, no trailing blanks.
     pub fn to_text(&self) -> String {
+        let (rows, notes) = self.with_notes();
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|at| {
-                let cells = self.rows.iter().map(|row| width(&row[at]));
+                let cells = rows.iter().map(|row| width(&row[at]));
                 cells
                     .chain([width(self.columns[at].title)])
                     .max()
@@ -92,7 +108,7 @@ impl Table {
             .collect();
         let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
         let mut text = String::new();
-        for row in std::iter::once(&titles).chain(&self.rows) {
+        for row in std::iter::once(&titles).chain(&rows) {
             let mut line = String::new();
             for ((cell, column), &wide) in row.iter().zip(&self.columns).zip(&widths) {
                 let blank = " ".repeat(wide - width(cell));
@@ -104,7 +120,32 @@ impl Table {
             text.push_str(line.trim_end());
             text.push('\n');
         }
+        for (number, note) in (1..).zip(notes) {
+            text.push_str(&format!("[{number}] {note}\n"));
+        }
         text
+    }
+
+    /// The rows, with the details of [`Column::noted`] cells replaced by numbers, and these details.
+    fn with_notes(&self) -> (Vec<Vec<String>>, Vec<String>) {
+        let mut notes: Vec<String> = Vec::new();
+        let mut rows = self.rows.clone();
+        for row in &mut rows {
+            for (cell, _) in row.iter_mut().zip(&self.columns).filter(|(_, c)| c.noted) {
+                let Some((word, detail)) = cell.split_once(": ") else {
+                    continue;
+                };
+                let number = notes
+                    .iter()
+                    .position(|note| note == detail)
+                    .unwrap_or_else(|| {
+                        notes.push(detail.to_owned());
+                        notes.len() - 1
+                    });
+                *cell = format!("{word} [{}]", number + 1);
+            }
+        }
+        (rows, notes)
     }
 
     /// RFC 4180, with `\n` as the end of a line.
@@ -193,6 +234,20 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// In a few words whether a record's numbers can be trusted; after a colon, why not.
+pub fn verdict(record: &Record) -> String {
+    match &record.outcome {
+        Outcome::Failed { reason } => format!("failed: {reason}"),
+        Outcome::Unsupported { reason } => format!("unsupported: {reason}"),
+        Outcome::Interrupted => "interrupted".into(),
+        Outcome::Done => match &record.stability {
+            Some(stability) if stability.stable => "stable".into(),
+            Some(stability) => format!("unstable: {}", stability.reasons.join("; ")),
+            None => "-".into(),
+        },
     }
 }
 

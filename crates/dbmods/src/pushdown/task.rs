@@ -71,7 +71,7 @@ pub struct Finding {
     pub scheme: Scheme,
     /// The test's threads.
     pub threads: u32,
-    /// The share of rows that qualify, as counted; `None` without a run.
+    /// The share of rows that qualify, as counted; `None` without a run, and for aggregates.
     pub selectivity: Option<f64>,
     /// Timed runs, in order.
     pub runs: Vec<Run>,
@@ -454,13 +454,11 @@ impl Finding {
         let Some(last) = self.runs.last() else {
             return;
         };
-        self.selectivity = Some(rows as f64 / last.tuples_scanned.max(1) as f64);
+        // The rows of an aggregate say nothing of the rows that qualified.
+        self.selectivity = matches!(bench.question.query.output, Output::Rows(_))
+            .then(|| rows as f64 / last.tuples_scanned.max(1) as f64);
         // What was asked for stays; without a wish it is what was found.
-        if let (None, Some(found), Output::Rows(_)) = (
-            bench.question.selectivity_asked,
-            self.selectivity,
-            &bench.question.query.output,
-        ) {
+        if let (None, Some(found)) = (bench.question.selectivity_asked, self.selectivity) {
             let record = &mut self.record;
             record.parameters.insert("selectivity".into(), found.into());
         }

@@ -1,9 +1,9 @@
 //! The table of `dpb op`: one row a record.
 
-use dpb_core::measure::{Evidence, Outcome, Ratio, Record, Summary};
+use dpb_core::measure::{Evidence, Ratio, Record, Summary};
 
 use crate::exit::Failure;
-use crate::output::{self, Column, Format, Table, short, short_ns};
+use crate::output::{self, Column, Format, Table, short, short_ns, verdict};
 
 /// The oracle, and the backend that others are compared with.
 const PORTABLE: &str = "cpu/portable";
@@ -44,7 +44,7 @@ fn for_people(records: &[Record]) -> Table {
     if has_latency {
         columns.extend(["p50", "p99", "p99.9", "max"].map(Column::right));
     }
-    columns.extend([Column::left("evidence"), Column::left("verdict")]);
+    columns.extend([Column::left("evidence"), Column::noted("verdict")]);
     let mut table = Table::new(columns);
     for record in records {
         let mut row = ["operator", "size", "batch", "threads", "backend"]
@@ -182,18 +182,5 @@ fn evidence(record: &Record) -> &'static str {
         Evidence::Emulated { .. } => "emulated",
         Evidence::Simulated { .. } => "simulated",
         Evidence::Published { .. } => "published",
-    }
-}
-
-fn verdict(record: &Record) -> String {
-    match &record.outcome {
-        Outcome::Failed { reason } => format!("failed: {reason}"),
-        Outcome::Unsupported { reason } => format!("unsupported: {reason}"),
-        Outcome::Interrupted => "interrupted".into(),
-        Outcome::Done => match &record.stability {
-            Some(stability) if stability.stable => "stable".into(),
-            Some(stability) => format!("unstable: {}", stability.reasons.join("; ")),
-            None => "-".into(),
-        },
     }
 }

@@ -1,10 +1,10 @@
 //! What a person sees of a sweep: one row a scheme and test.
 
-use dpb_core::measure::{Outcome, Ratio};
+use dpb_core::measure::Ratio;
 use dpb_dbmods::pushdown::schemes::{Run, Scheme};
 use dpb_dbmods::pushdown::task::Finding;
 
-use crate::output::{Column, Table, short, short_ns};
+use crate::output::{Column, Table, short, short_ns, verdict};
 
 /// The table's columns.
 pub fn table() -> Table {
@@ -23,7 +23,7 @@ pub fn table() -> Table {
         Column::right("client"),
         Column::right("peak MB agent"),
         Column::right("client"),
-        Column::left("verdict"),
+        Column::noted("verdict"),
     ])
 }
 
@@ -38,7 +38,7 @@ pub fn add(table: &mut Table, findings: &[Finding], query: &str, seed: u64) {
                 finding.threads.to_string(),
             ];
             cells.extend(std::iter::repeat_n(String::new(), 11));
-            cells.push(verdict(finding));
+            cells.push(verdict(&finding.record));
             table.row(cells);
             continue;
         };
@@ -52,7 +52,7 @@ pub fn add(table: &mut Table, findings: &[Finding], query: &str, seed: u64) {
             query.to_owned(),
             finding.scheme.label().to_owned(),
             finding.threads.to_string(),
-            finding.selectivity.map_or_else(String::new, percent),
+            finding.selectivity.map_or_else(|| "-".to_owned(), percent),
             short(median("tuples_per_s")),
             interval.unwrap_or_default(),
             versus(finding, fetch, seed),
@@ -63,7 +63,7 @@ pub fn add(table: &mut Table, findings: &[Finding], query: &str, seed: u64) {
             format!("{:.3}", median("client_cpu_s")),
             format!("{:.0}", median("agent_peak_bytes") / 1e6),
             format!("{:.0}", median("client_peak_bytes") / 1e6),
-            verdict(finding),
+            verdict(&finding.record),
         ]);
     }
 }
@@ -102,18 +102,4 @@ fn wire_mb(run: &Run) -> f64 {
 
 fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
-}
-
-/// In a few words whether the numbers can be trusted.
-fn verdict(finding: &Finding) -> String {
-    match &finding.record.outcome {
-        Outcome::Done => match &finding.record.stability {
-            Some(stability) if stability.stable => "stable".to_owned(),
-            Some(stability) => format!("unstable: {}", stability.reasons.join("; ")),
-            None => String::new(),
-        },
-        Outcome::Failed { reason } => format!("FAILED: {reason}"),
-        Outcome::Unsupported { reason } => format!("unsupported: {reason}"),
-        Outcome::Interrupted => "interrupted".to_owned(),
-    }
 }
