@@ -1,8 +1,8 @@
 //! The CPU kernels against the implementations that an expert would use instead: same data, same run, one core.
 //!
 //! Sizes: 64 bytes in batches of 256, 1500 bytes in batches of 64, one item of 64 KiB. Each contender's output is
-//! compared with the portable path's before it is timed, and again after. A peer has no batch call, so it is called once per
-//! item.
+//! compared with the portable path's before it is timed, and again after. A peer has no batch call, so it is called
+//! once per item.
 //!
 //! `cargo bench -p dpb-benches --bench operators -- crc32c` runs one operator.
 

@@ -87,12 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         cargo(&[&["test", "--no-fail-fast", "--doc"], chosen.as_slice()].concat()),
     );
     let mut rustdoc = shell::cargo();
-    rustdoc.args([
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--document-private-items",
-    ]);
+    rustdoc.args(["doc", "--workspace", "--no-deps"]);
     part(
         "documentation",
         shell::run(rustdoc.env("RUSTDOCFLAGS", "-D warnings")),
@@ -189,7 +184,12 @@ fn cross(args: &Args) -> Result<()> {
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER)
         .env(
             "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
-            format!("{qemu} -cpu {} -L {SYSROOT}", args.cpu),
+            // The library path too: where the distribution's own arm64 C library is installed as well, the loader of one
+            // would load the other, and the first thread that is started spins for ever.
+            format!(
+                "{qemu} -cpu {} -L {SYSROOT} -E LD_LIBRARY_PATH={SYSROOT}/lib",
+                args.cpu
+            ),
         )
         .env("DPB_QEMU", "1");
     if let Compiler::Distribution(path) = rustc {

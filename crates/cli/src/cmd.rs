@@ -5,5 +5,7 @@ pub mod data;
 pub mod doctor;
 pub mod list;
 pub mod op;
+pub mod pushdown;
 pub mod report;
 pub mod schema;
+pub mod serve;

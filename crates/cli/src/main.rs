@@ -13,19 +13,25 @@ mod cmd;
 mod exit;
 mod interrupt;
 mod output;
+mod report;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use dpb_core::measure::Build;
+use dpb_core::measure::provenance::describe_build;
 use exit::Failure;
 use output::Format;
+
+/// The version and, if it was built in a checkout, its revision.
+const VERSION: &str = env!("DPB_VERSION");
 
 /// Measures any Linux machine, host or DPU, with one binary and one method.
 ///
 /// Every timed result was checked, and every number says where it came from.
 #[derive(Debug, Parser)]
-#[command(name = "dpb", version, propagate_version = true, max_term_width = 110)]
+#[command(name = "dpb", version = VERSION, propagate_version = true, max_term_width = 110)]
 #[command(
     after_help = "Exit: 0 done; 1 a check failed or a regression was found; 2 wrong usage; \
                         3 not available here; 130 interrupted.\nExample: dpb doctor"
@@ -56,6 +62,7 @@ impl Globals {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Verb {
     /// What this machine has: CPU, memory, libraries, devices; what is missing and what to do
     Doctor(cmd::doctor::Args),
@@ -65,6 +72,10 @@ enum Verb {
     Op(cmd::op::Args),
     /// Make, list, check or remove TPC-H data
     Data(cmd::data::Args),
+    /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here
+    Pushdown(cmd::pushdown::Args),
+    /// Serve this machine's tables to `dpb pushdown`
+    Serve(cmd::serve::Args),
     /// One HTML file from records
     Report(cmd::report::Args),
     /// The JSON Schema of what dpb writes
@@ -74,6 +85,10 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    describe_build(Build {
+        version: VERSION.to_owned(),
+        toolchain: env!("DPB_TOOLCHAIN").to_owned(),
+    });
     let cli = Cli::parse();
     let globals = &cli.globals;
     let ended = match cli.verb {
@@ -81,6 +96,8 @@ fn main() -> ExitCode {
         Verb::List(args) => cmd::list::run(args, globals),
         Verb::Op(args) => cmd::op::run(args, globals),
         Verb::Data(args) => cmd::data::run(args, globals),
+        Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
+        Verb::Serve(args) => cmd::serve::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),
         Verb::Schema(args) => cmd::schema::run(args, globals),
         Verb::Completions(args) => cmd::completions::run(args, globals),

@@ -79,11 +79,6 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// Aligned text; two spaces between columns, no trailing blanks.
     pub fn to_text(&self) -> String {
         let widths: Vec<usize> = (0..self.columns.len())

@@ -1,6 +1,6 @@
 //! From a synchronous [`Kernel`] to an [`Operator`]: [`Inline`] runs it on the caller's core, [`Pooled`] on workers.
 //!
-//! Both check each job once, in [`carry_out`], before the kernel sees it; both send it home whatever happens.
+//! Both check each job once, in `carry_out`, before the kernel sees it; both send it home whatever happens.
 
 mod pool;
 

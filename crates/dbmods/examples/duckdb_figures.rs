@@ -55,6 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = Config {
         threads: Some(threads),
         read_only: true,
+        any_order: true,
         ..Config::default()
     };
     let database = Database::open(library, Some(&data.duckdb_path), &config)?;

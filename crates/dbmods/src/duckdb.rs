@@ -72,11 +72,18 @@ pub struct Config {
     pub temp_dir: Option<PathBuf>,
     /// Whether the file is only read; several processes may then share it.
     pub read_only: bool,
+    /// Whether rows may come in any order: DuckDB's threads then need not wait for each other, and streaming on two
+    /// threads took a quarter less CPU (16 columns at 10 %). Leave it false where the order of rows counts.
+    pub any_order: bool,
     /// Storage format of a file that is made, such as `v1.0.0`; DuckDB's default if none.
     pub storage_version: Option<&'static str>,
 }
 
 /// How a query's rows are computed and handed over.
+///
+/// Neither is always the faster. DuckDB 2.0.0, `lineitem` at scale factor 1, all 16 columns of 1 %, 10 %, 100 % of the rows, CPU
+/// milliseconds: streamed 134, 218, 812, materialised 101, 202, 1000 on one thread; streamed 173, 269, 1074, materialised
+/// 117, 229, 1097 on two with `any_order`. For what a person would compare with, take the faster that fits the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// As they are fetched: DuckDB holds about a megabyte of rows back, so memory stays bounded whatever the result's
@@ -172,6 +179,9 @@ impl Config {
         }
         if let Some(version) = self.storage_version {
             options.push(("storage_compatibility_version", version.to_owned()));
+        }
+        if self.any_order {
+            options.push(("preserve_insertion_order", "false".to_owned()));
         }
         if self.read_only {
             options.push(("access_mode", "READ_ONLY".to_owned()));

@@ -11,8 +11,8 @@ use arrow_schema::{DataType, Field, Schema as ArrowSchema};
 use dpb_dbmods::duckdb::{Config, Connection, Database, Delivery, Library, tpch_baseline};
 use dpb_dbmods::pushdown::differential::Bench;
 use dpb_dbmods::pushdown::query::{Literal, Output, Predicate, Query};
-use dpb_dbmods::pushdown::random::{ColumnSample, Generator, Samples};
-use dpb_dbmods::pushdown::schema::{ColumnType, Schema};
+use dpb_dbmods::pushdown::random::{Generator, Samples};
+use dpb_dbmods::pushdown::schema::Schema;
 use dpb_dbmods::pushdown::{eval, scan, sql};
 use dpb_dbmods::tpch;
 
@@ -217,22 +217,17 @@ impl Lineitem {
 }
 
 fn samples(schema: &Schema, rows: &[Vec<Literal>]) -> Samples {
-    let columns = (0..schema.columns.len()).map(|column| {
-        let stored = |literal: &Literal| match *literal {
+    let bounds = (0..schema.columns.len()).map(|column| {
+        let stored = |row: &Vec<Literal>| match row[column] {
             Literal::Number { unscaled, .. } => unscaled as i64,
             Literal::Date(days) => days.into(),
             _ => 0,
         };
-        let values = rows.iter().map(|row| &row[column]);
-        let low = values.clone().map(stored).min().unwrap();
-        let high = values.clone().map(stored).max().unwrap();
-        assert!(schema.columns[column].ty != ColumnType::Text || (low, high) == (0, 0));
-        ColumnSample {
-            values: values.step_by(13).cloned().collect(),
-            bounds: (low, high),
-        }
+        let values = rows.iter().map(stored);
+        (values.clone().min().unwrap(), values.max().unwrap())
     });
     Samples {
-        columns: columns.collect(),
+        bounds: bounds.collect(),
+        rows: rows.iter().step_by(13).cloned().collect(),
     }
 }

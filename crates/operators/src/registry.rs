@@ -42,11 +42,18 @@ pub struct Entry {
     /// The spec without any parameter.
     pub default: OpSpec,
     pub(crate) parse: fn(&Values<'_>) -> Result<OpSpec, SetupError>,
-    pub(crate) prepare: fn(&OpSpec, Path, Lift) -> Result<Arc<dyn Operator>, SetupError>,
+    pub(crate) prepare: Prepare,
     pub(crate) input: fn(&OpSpec, u64, usize, usize) -> Input,
-    pub(crate) oracle: fn(&OpSpec, &[u8], usize) -> Result<Vec<u8>, JobError>,
-    pub(crate) verify: Option<fn(&OpSpec, &[u8], &[u8]) -> Result<(), String>>,
+    pub(crate) oracle: Oracle,
+    pub(crate) verify: Option<Verify>,
 }
+
+/// Lifts a path's kernel to an operator.
+type Prepare = fn(&OpSpec, Path, Lift) -> Result<Arc<dyn Operator>, SetupError>;
+/// What is right for an item, in a slot of so many bytes.
+type Oracle = fn(&OpSpec, &[u8], usize) -> Result<Vec<u8>, JobError>;
+/// Says whether an output is right for an item, where more than one is.
+type Verify = fn(&OpSpec, &[u8], &[u8]) -> Result<(), String>;
 
 /// A parameter of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

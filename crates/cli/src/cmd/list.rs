@@ -1,13 +1,171 @@
-//! `dpb list`.
+//! `dpb list`: operators, backends and tasks.
 
-use crate::Globals;
+use dpb_core::measure::provenance::allowed_cpus;
+use dpb_operators::cpu::Path;
+use dpb_operators::registry::{self, Entry};
+use serde::Serialize;
+
 use crate::exit::Failure;
+use crate::output::{self, Column, Format, Table};
+use crate::{Globals, backends};
 
-/// Takes nothing yet.
+/// Of what.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = "Examples:\n  dpb list\n  dpb list operators --format json")]
+pub struct Args {
+    /// Only these
+    #[arg(value_enum)]
+    what: Option<What>,
+}
 
-/// Says so.
-pub fn run(_args: Args, _globals: &Globals) -> Result<(), Failure> {
-    Err(Failure::unavailable("`list` is not in this build"))
+/// What there are lists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// What can be computed
+    Operators,
+    /// Where, and how
+    Backends,
+    /// What can be measured
+    Tasks,
+}
+
+/// One line of any list; what does not apply is empty.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    kind: &'static str,
+    name: String,
+    here: String,
+    summary: String,
+    details: String,
+}
+
+/// Prints the lists.
+pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    let wanted = |what| args.what.is_none_or(|only| only == what);
+    let mut lists = Vec::new();
+    if wanted(What::Operators) {
+        lists.push(registry::OPERATORS.iter().map(operator).collect());
+    }
+    if wanted(What::Backends) {
+        lists.push(all_backends());
+    }
+    if wanted(What::Tasks) {
+        lists.push(tasks());
+    }
+    match globals.format() {
+        Format::Json => lists.iter().flatten().try_for_each(output::print_json),
+        Format::Csv => output::print(&table(&lists.concat()).to_csv()),
+        Format::Table => {
+            let texts: Vec<String> = lists.iter().map(|rows| table(rows).to_text()).collect();
+            output::print(&texts.join("\n"))
+        }
+    }
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new(["kind", "name", "here", "summary", "details"].map(Column::left));
+    for Row {
+        kind,
+        name,
+        here,
+        summary,
+        details,
+    } in rows
+    {
+        table.row([kind, name.as_str(), here, summary, details]);
+    }
+    table
+}
+
+fn operator(entry: &Entry) -> Row {
+    let parameters: Vec<String> = entry
+        .parameters
+        .iter()
+        .map(|parameter| {
+            format!(
+                "{}={} (default {})",
+                parameter.name, parameter.values, parameter.default
+            )
+        })
+        .collect();
+    let mut details = format!("{}; peers: {}", entry.source, entry.peers.join(", "));
+    if !parameters.is_empty() {
+        details = format!("{}; {details}", parameters.join(", "));
+    }
+    Row {
+        kind: "operator",
+        name: entry.name.to_owned(),
+        here: format!("on {}", backends::best_path(entry)),
+        summary: format!("{} ({})", entry.summary, entry.scenario),
+        details,
+    }
+}
+
+fn all_backends() -> Vec<Row> {
+    let mut rows: Vec<Row> = Path::ALL
+        .into_iter()
+        .map(|path| {
+            let operators = registry::OPERATORS
+                .iter()
+                .filter(|entry| entry.paths.contains(&path));
+            let operators: Vec<&str> = operators.map(|entry| entry.name).collect();
+            Row {
+                kind: "backend",
+                name: format!("cpu/{path}"),
+                here: if path.is_available() && !operators.is_empty() {
+                    "yes"
+                } else {
+                    "no"
+                }
+                .to_owned(),
+                summary: match operators.as_slice() {
+                    [] => "for another architecture".to_owned(),
+                    names => names.join(", "),
+                },
+                details: format!("needs {}", path.needs()),
+            }
+        })
+        .collect();
+    let any = |name: String, summary: &str, details: String| Row {
+        kind: "backend",
+        name,
+        here: "yes".to_owned(),
+        summary: summary.to_owned(),
+        details,
+    };
+    rows.push(any(
+        "cpu/best".into(),
+        "the best path for each operator",
+        "on the caller's thread".into(),
+    ));
+    let cores = allowed_cpus().len().max(1);
+    rows.push(any(
+        "pool/N".into(),
+        "the best path on N worker threads a queue",
+        format!("{cores} cores here"),
+    ));
+    rows
+}
+
+fn tasks() -> Vec<Row> {
+    [
+        (
+            "op",
+            "operators over sizes, batches, threads and backends",
+            "dpb op crc32c",
+        ),
+        (
+            "pushdown",
+            "predicate pushdown to a storage server with a DPU",
+            "dpb pushdown --sf 1",
+        ),
+    ]
+    .map(|(name, summary, example)| Row {
+        kind: "task",
+        name: name.to_owned(),
+        here: "yes".to_owned(),
+        summary: summary.to_owned(),
+        details: example.to_owned(),
+    })
+    .into()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Oracle, Plan};
 use dpb_core::measure::{Durability, Outcome, Record, Store};
-use dpb_core::{JobError, OpSpec};
+use dpb_core::{JobError, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
 
 use crate::args::{self, List};
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_parser = args::counts, default_value = "1")]
     threads: List<u64>,
     /// Backends by name (see `dpb list`), or `all`
-    #[arg(long, value_parser = args::words, default_value = "all")]
+    #[arg(long, value_parser = backends::names, default_value = "all")]
     backend: List<String>,
     /// Jobs in flight on each queue
     #[arg(long, value_parser = args::counts, default_value = "8")]
@@ -238,7 +238,10 @@ impl Args {
                 };
             let reason = broken.to_string();
             return Ok(record.without_numbers(match broken {
-                Broken::Unsupported(_) => Outcome::Unsupported { reason },
+                Broken::Unsupported(_) | Broken::Setup(SetupError::TooDeep { .. }) => {
+                    Outcome::Unsupported { reason }
+                }
+                Broken::Setup(SetupError::Parameter(what)) => return Err(Failure::usage(what)),
                 Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
             }));
         }

@@ -94,9 +94,15 @@ impl Store {
     /// Appends one record; when this returns, it outlives what the store's [`Durability`] says.
     ///
     /// # Errors
-    /// What the system says, with the path: a full disk, for one. A line torn by the error hurts no other.
+    /// What the system says, with the path: a full disk, for one. A line torn by the error hurts no other. A record that
+    /// JSON cannot hold (a rate that is no number) is refused, and nothing is written.
     pub fn append(&mut self, record: &Record) -> io::Result<()> {
         let json = serde_json::to_vec(record).map_err(io::Error::other)?;
+        // JSON writes NaN as null, and the reader would find damage where a record was meant to be.
+        if let Some(Err(reason)) = parse(&json) {
+            let what = format!("record {} cannot be read back: {reason}", record.id);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
         self.append_line(&json).map_err(|error| {
             io::Error::new(
                 error.kind(),

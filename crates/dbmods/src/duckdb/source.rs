@@ -150,7 +150,7 @@ unsafe extern "C" fn drop_local(data: *mut c_void) {
     drop(unsafe { Box::from_raw(data.cast::<Local>()) });
 }
 
-/// A type as DuckDB creates it.
+/// A type as DuckDB creates it; the caller destroys it.
 fn logical(api: &Functions, physical: Physical) -> TypeHandle {
     let id = match physical {
         Physical::I8 => type_id::TINYINT,
@@ -161,14 +161,18 @@ fn logical(api: &Functions, physical: Physical) -> TypeHandle {
         Physical::I128 => type_id::HUGEINT,
         Physical::Date => type_id::DATE,
         Physical::Text => type_id::VARCHAR,
-        // SAFETY: takes numbers and gives an object that the caller destroys.
-        Physical::Decimal {
-            precision, scale, ..
-        } => return unsafe { (api.duckdb_create_decimal_type)(precision, scale) },
+        Physical::Decimal { .. } => type_id::DECIMAL,
         Physical::Other(id) => id,
     };
-    // SAFETY: as above.
-    unsafe { (api.duckdb_create_logical_type)(id) }
+    // SAFETY: both take numbers only and give an object that is ours.
+    unsafe {
+        match physical {
+            Physical::Decimal {
+                precision, scale, ..
+            } => (api.duckdb_create_decimal_type)(precision, scale),
+            _ => (api.duckdb_create_logical_type)(id),
+        }
+    }
 }
 
 /// The functions of the library whose callbacks run. A callback is given a handle and no function table, so a process can

@@ -360,6 +360,7 @@ fn a_file_is_kept_and_read_only_is_kept_too() {
     drop(database);
     let config = Config {
         read_only: true,
+        any_order: true,
         memory_bytes_max: Some(100 << 20),
         temp_dir: Some(dir.path().join("spill")),
         ..threads(1)
@@ -379,7 +380,8 @@ fn a_file_is_kept_and_read_only_is_kept_too() {
     let settings = one(
         &mut connection,
         "SELECT current_setting('threads')::BIGINT, current_setting('memory_limit'),
-                current_setting('autoinstall_known_extensions')::VARCHAR",
+                current_setting('autoinstall_known_extensions')::VARCHAR,
+                current_setting('preserve_insertion_order')::VARCHAR",
         Delivery::Materialised,
     );
     assert_eq!(
@@ -388,6 +390,7 @@ fn a_file_is_kept_and_read_only_is_kept_too() {
     );
     assert_eq!(settings.column(1).as_string::<i32>().value(0), "100.0 MiB");
     assert_eq!(settings.column(2).as_string::<i32>().value(0), "false");
+    assert_eq!(settings.column(3).as_string::<i32>().value(0), "false");
 }
 
 #[test]

@@ -185,6 +185,16 @@ pub fn ensure(
     }
 }
 
+/// Finds the files for `scale_factor` under `dir`, if this version of DuckDB has made them; makes nothing.
+pub fn find(library: Library, dir: &Path, scale_factor: f64) -> Option<Baseline> {
+    let parent = dir.join(format!("duckdb-{}", library.version()));
+    open(
+        &parent.join(format!("sf{scale_factor}")),
+        library,
+        scale_factor,
+    )
+}
+
 /// The files in `home`, if its manifest describes them.
 fn open(home: &Path, library: Library, scale_factor: f64) -> Option<Baseline> {
     let text = fs::read_to_string(home.join("manifest.json")).ok()?;

@@ -374,3 +374,6 @@ fn cell_text(column: &ArrayRef, row: usize) -> String {
         other => format!("a {other}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

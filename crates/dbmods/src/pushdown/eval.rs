@@ -143,8 +143,7 @@ pub fn compare(left: &Literal, right: &Literal) -> Result<Option<Ordering>, Eval
     }))
 }
 
-/// A number as a DOUBLE, rounded as DuckDB does: in one division where the digits fit a DOUBLE, else whole and fractional
-/// part apart.
+/// A number as a DOUBLE, rounded as DuckDB does.
 ///
 /// # Errors
 /// If it is no number.
@@ -158,13 +157,49 @@ pub fn double(value: &Literal) -> Result<f64, EvalError> {
 
 /// [`double`] of `unscaled / 10^scale`.
 pub fn number_to_double(unscaled: i128, scale: u8) -> f64 {
+    exact_to_double(unscaled, 10i128.pow(u32::from(scale.min(DIGITS_MAX))))
+}
+
+/// `value / power` as DuckDB 2 casts a DECIMAL: the nearest DOUBLE. Integers beyond 64 bits (HUGEINT) are
+/// added up from two rounded halves, as there. `power` is a power of ten, from 1 to 10^38.
+#[inline]
+pub fn exact_to_double(value: i128, power: i128) -> f64 {
     const EXACT: u128 = 1 << f64::MANTISSA_DIGITS;
-    let power = 10i128.pow(u32::from(scale.min(DIGITS_MAX)));
-    if scale == 0 || unscaled.unsigned_abs() <= EXACT {
-        unscaled as f64 / power as f64
+    const EXACT_POWER: i128 = 10i128.pow(22);
+    if value.unsigned_abs() <= EXACT && power <= EXACT_POWER {
+        value as f64 / power as f64
+    } else if power == 1 {
+        integer_to_double(value)
     } else {
-        (unscaled / power) as f64 + (unscaled % power) as f64 / power as f64
+        nearest_quotient(value, power)
     }
+}
+
+fn integer_to_double(value: i128) -> f64 {
+    const HALF: f64 = 18_446_744_073_709_551_616.0;
+    match i64::try_from(value) {
+        Ok(narrow) => narrow as f64,
+        Err(_) if (value >> 64) == -1 => -(!(value as u64) as f64) - 1.0,
+        Err(_) => value as u64 as f64 + (value >> 64) as f64 * HALF,
+    }
+}
+
+/// Binary digits of the quotient until there are more than a DOUBLE keeps; what is left only says which way to round.
+#[cold]
+fn nearest_quotient(value: i128, power: i128) -> f64 {
+    const ENOUGH: u128 = 1 << 60;
+    let (dividend, divisor) = (value.unsigned_abs(), power.unsigned_abs());
+    let (mut quotient, mut rest) = (dividend / divisor, dividend % divisor);
+    let mut digits = 0;
+    while quotient < ENOUGH && dividend != 0 {
+        rest <<= 1;
+        let digit = u128::from(rest >= divisor);
+        rest -= digit * divisor;
+        quotient = quotient << 1 | digit;
+        digits += 1;
+    }
+    let magnitude = (quotient | u128::from(rest != 0)) as f64 * 2f64.powi(-digits);
+    if value < 0 { -magnitude } else { magnitude }
 }
 
 /// DuckDB's order of DOUBLEs: all NaNs are equal, and above everything else; both zeros are equal.

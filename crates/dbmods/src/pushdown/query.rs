@@ -235,3 +235,6 @@ pub enum Predicate {
     /// Not.
     Not(#[serde(deserialize_with = "depth::bounded")] Box<Predicate>),
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,27 +6,25 @@
 //! in, and is kept only if the interval fits the type.
 
 mod samples;
+mod types;
 
+use self::types::{
+    Expression, Type, combine, comparable, is_exact, is_literal, number_type, scale_of,
+};
+use super::eval;
 use super::query::{
-    Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DIGITS_MAX, Literal,
-    Predicate, Scalar,
+    Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, Literal, Predicate,
+    Scalar,
 };
 use super::schema::{ColumnType, Schema};
 
-/// Values of each column that constants are drawn from, and bounds of all its values.
+/// Rows that constants are drawn from, and bounds of all values.
 #[derive(Clone, Debug)]
 pub struct Samples {
-    /// In the schema's order.
-    pub columns: Vec<ColumnSample>,
-}
-
-/// What is known of one column.
-#[derive(Clone, Debug)]
-pub struct ColumnSample {
-    /// At least one of its values.
-    pub values: Vec<Literal>,
-    /// Smallest and largest of all its values, as stored (unscaled, days); anything for text.
-    pub bounds: (i64, i64),
+    /// At least one of the table's rows.
+    pub rows: Vec<Vec<Literal>>,
+    /// Of each column, smallest and largest of all its values, as stored (unscaled, days); anything for text.
+    pub bounds: Vec<(i64, i64)>,
 }
 
 /// Draws predicates and aggregates.
@@ -64,7 +62,7 @@ impl Random {
     /// If `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         assert!(n > 0, "one of none");
-        (u128::from(self.bits()) * n as u128 >> 64) as usize
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
     /// True `percent` times in a hundred.
@@ -81,46 +79,18 @@ impl Random {
     }
 }
 
-/// DuckDB's type of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
-    Integer,
-    BigInt,
-    HugeInt,
-    Decimal { width: u8, scale: u8 },
-    Double,
-    Date,
-    Text,
-    Null,
-}
-
-/// An expression that DuckDB evaluates without failing.
-#[derive(Clone, Debug)]
-struct Expression {
-    scalar: Scalar,
-    ty: Type,
-    /// Of exact numbers (unscaled) and dates.
-    bounds: (i128, i128),
-}
-
 impl<'a> Generator<'a> {
     /// Predicates over `schema`, of values like `samples`.
     ///
     /// # Panics
-    /// If there is not one sample a column, with at least one value each.
+    /// If there is no row, or bounds are not one a column.
     pub fn new(schema: &'a Schema, samples: &'a Samples, seed: u64) -> Self {
         assert_eq!(
             schema.columns.len(),
-            samples.columns.len(),
-            "one sample a column"
+            samples.bounds.len(),
+            "bounds of each column"
         );
-        assert!(
-            samples
-                .columns
-                .iter()
-                .all(|sample| !sample.values.is_empty()),
-            "a value each"
-        );
+        assert!(!samples.rows.is_empty(), "a row at least");
         Self {
             schema,
             samples,
@@ -479,9 +449,7 @@ impl<'a> Generator<'a> {
     }
 
     fn sample(&mut self, column: u32) -> Literal {
-        self.random
-            .of(&self.samples.columns[column as usize].values)
-            .clone()
+        self.random.of(&self.samples.rows)[column as usize].clone()
     }
 
     /// A column whose type is wanted; any column if none is.
@@ -493,7 +461,7 @@ impl<'a> Generator<'a> {
             [] => self.random.below(self.schema.columns.len()),
             some => *self.random.of(some),
         };
-        let (low, high) = self.samples.columns[column].bounds;
+        let (low, high) = self.samples.bounds[column];
         let ty = match self.schema.columns[column].ty {
             ColumnType::Integer => Type::Integer,
             ColumnType::BigInt => Type::BigInt,
@@ -584,14 +552,7 @@ impl<'a> Generator<'a> {
         {
             return self.sample(column);
         }
-        let (low, high) = value.bounds;
-        let span = high.saturating_sub(low).unsigned_abs();
-        let part = u128::from(self.random.bits() >> 32);
-        let within = match span.checked_mul(part) {
-            Some(product) => product >> 32,
-            None => (span >> 32) * part,
-        };
-        let within = low.saturating_add_unsigned(within);
+        let within = self.within(value);
         match value.ty {
             Type::Date => Literal::Date((within + self.random.below(9) as i128 - 4) as i32),
             Type::Text => match self.random.below(4) {
@@ -611,19 +572,52 @@ impl<'a> Generator<'a> {
                 }
             },
             Type::Null => Literal::Null,
-            Type::Double => match self.random.below(4) {
-                0 => Literal::Number {
-                    unscaled: self.random.below(400) as i128 - 100,
-                    scale: 2,
-                },
-                1 => Literal::Number {
-                    unscaled: self.random.below(50) as i128,
-                    scale: 0,
-                },
-                _ => Literal::Double((self.random.below(4000) as f64 - 500.0) / 128.0),
-            },
+            Type::Double => self.double_near(value),
             Type::Integer | Type::BigInt | Type::HugeInt | Type::Decimal { .. } => {
                 self.number_near(within, value)
+            }
+        }
+    }
+
+    /// What the expression is for some row, or about that, or a small number.
+    fn double_near(&mut self, value: &Expression) -> Literal {
+        let samples = self.samples;
+        let row = self.random.of(&samples.rows);
+        match eval::scalar(&value.scalar, row) {
+            Ok(Literal::Double(exact)) if exact.is_finite() && self.random.percent(80) => {
+                match self.random.below(3) {
+                    0 => Literal::Double(exact),
+                    1 => Literal::Double(exact * 1.0625),
+                    _ if exact.abs() < 1e12 => Literal::Number {
+                        unscaled: (exact * 1000.0) as i128,
+                        scale: 3,
+                    },
+                    _ => Literal::Double(exact),
+                }
+            }
+            _ => Literal::Number {
+                unscaled: self.random.below(400) as i128 - 100,
+                scale: 2,
+            },
+        }
+    }
+
+    /// What the expression is for some row, or, seldom, anything in its bounds.
+    fn within(&mut self, value: &Expression) -> i128 {
+        let samples = self.samples;
+        let row = self.random.of(&samples.rows);
+        match eval::scalar(&value.scalar, row) {
+            Ok(Literal::Number { unscaled, .. }) if self.random.percent(85) => unscaled,
+            Ok(Literal::Date(days)) if self.random.percent(85) => days.into(),
+            _ => {
+                let (low, high) = value.bounds;
+                let span = high.saturating_sub(low).unsigned_abs();
+                let part = u128::from(self.random.bits() >> 32);
+                let above = match span.checked_mul(part) {
+                    Some(product) => product >> 32,
+                    None => (span >> 32) * part,
+                };
+                low.saturating_add_unsigned(above)
             }
         }
     }
@@ -644,7 +638,7 @@ impl<'a> Generator<'a> {
                 unscaled: within.saturating_mul(-3),
                 scale,
             },
-            3 => Literal::Double(super::eval::number_to_double(within, scale)),
+            3 => Literal::Double(eval::number_to_double(within, scale)),
             _ => Literal::Number {
                 unscaled: within,
                 scale,
@@ -664,177 +658,6 @@ impl<'a> Generator<'a> {
 
 fn is_number(ty: ColumnType) -> bool {
     !matches!(ty, ColumnType::Date | ColumnType::Text)
-}
-
-fn is_literal(scalar: &Scalar) -> bool {
-    matches!(scalar, Scalar::Literal(_))
-}
-
-fn is_exact(ty: Type) -> bool {
-    matches!(
-        ty,
-        Type::Integer | Type::BigInt | Type::HugeInt | Type::Decimal { .. }
-    )
-}
-
-fn scale_of(ty: Type) -> u8 {
-    match ty {
-        Type::Decimal { scale, .. } => scale,
-        _ => 0,
-    }
-}
-
-/// Digits of an exact type, when DuckDB reads it as a DECIMAL.
-fn width_of(ty: Type) -> u8 {
-    match ty {
-        Type::Integer => 10,
-        Type::BigInt => 19,
-        Type::Decimal { width, .. } => width,
-        _ => DIGITS_MAX,
-    }
-}
-
-fn number_type(unscaled: i128, scale: u8) -> Type {
-    if scale > 0 {
-        let digits = unscaled.unsigned_abs().to_string().len() as u8;
-        return Type::Decimal {
-            width: digits.max(scale + 1).min(DIGITS_MAX),
-            scale,
-        };
-    }
-    match unscaled {
-        value if i32::try_from(value).is_ok() => Type::Integer,
-        value if i64::try_from(value).is_ok() => Type::BigInt,
-        _ => Type::HugeInt,
-    }
-}
-
-/// `left op right` with DuckDB's type for it, unless DuckDB could fail on some row.
-fn combine(op: ArithmeticOp, left: &Expression, right: &Expression) -> Option<Expression> {
-    if is_literal(&left.scalar) && is_literal(&right.scalar) {
-        return None;
-    }
-    let (ty, bounds) = combined_type(op, left, right)?;
-    let scalar = Scalar::Arithmetic {
-        op,
-        left: Box::new(left.scalar.clone()),
-        right: Box::new(right.scalar.clone()),
-    };
-    Some(Expression { scalar, ty, bounds })
-}
-
-fn combined_type(
-    op: ArithmeticOp,
-    left: &Expression,
-    right: &Expression,
-) -> Option<(Type, (i128, i128))> {
-    let days = match (left.ty, right.ty) {
-        (Type::Date, Type::Integer) => matches!(op, ArithmeticOp::Add | ArithmeticOp::Subtract),
-        (Type::Integer, Type::Date) => op == ArithmeticOp::Add,
-        _ => false,
-    };
-    if days {
-        return Some((Type::Date, interval(op, left.bounds, right.bounds)?));
-    }
-    let number = |ty| is_exact(ty) || ty == Type::Double;
-    if !number(left.ty) || !number(right.ty) {
-        return None;
-    }
-    if op == ArithmeticOp::Divide || left.ty == Type::Double || right.ty == Type::Double {
-        return Some((Type::Double, (0, 0)));
-    }
-    let ty = exact_type(op, left.ty, right.ty)?;
-    let scale = scale_of(ty);
-    let (a, b) = match op {
-        ArithmeticOp::Multiply => (left.bounds, right.bounds),
-        _ => (rescaled(left, scale)?, rescaled(right, scale)?),
-    };
-    let bounds = interval(op, a, b)?;
-    // Operands of sums are cast to the sum's type first.
-    let all = match op {
-        ArithmeticOp::Multiply => vec![bounds],
-        _ => vec![a, b, bounds],
-    };
-    all.into_iter()
-        .all(|bounds| holds(ty, bounds))
-        .then_some((ty, bounds))
-}
-
-/// DuckDB's result types of exact arithmetic: widths are capped at 18 digits while both operands have no more.
-fn exact_type(op: ArithmeticOp, left: Type, right: Type) -> Option<Type> {
-    const NARROW: u8 = 18;
-    if !matches!(left, Type::Decimal { .. }) && !matches!(right, Type::Decimal { .. }) {
-        let widest = [Type::HugeInt, Type::BigInt, Type::Integer];
-        return widest.into_iter().find(|&ty| left == ty || right == ty);
-    }
-    let (a, b) = (width_of(left), width_of(right));
-    let (s, t) = (scale_of(left), scale_of(right));
-    let (width, scale) = match op {
-        ArithmeticOp::Multiply => (a + b, s + t),
-        _ => ((a - s).max(b - t) + s.max(t) + 1, s.max(t)),
-    };
-    if scale > DIGITS_MAX {
-        return None;
-    }
-    let width = match width {
-        wide if wide > NARROW && a.max(b) <= NARROW && scale < NARROW => NARROW,
-        wide => wide.min(DIGITS_MAX),
-    };
-    Some(Type::Decimal { width, scale })
-}
-
-fn rescaled(value: &Expression, scale: u8) -> Option<(i128, i128)> {
-    let factor = 10i128.checked_pow(u32::from(scale.checked_sub(scale_of(value.ty))?))?;
-    Some((
-        value.bounds.0.checked_mul(factor)?,
-        value.bounds.1.checked_mul(factor)?,
-    ))
-}
-
-fn interval(op: ArithmeticOp, a: (i128, i128), b: (i128, i128)) -> Option<(i128, i128)> {
-    match op {
-        ArithmeticOp::Add => Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?)),
-        ArithmeticOp::Subtract => Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?)),
-        _ => {
-            let products = [
-                a.0.checked_mul(b.0)?,
-                a.0.checked_mul(b.1)?,
-                a.1.checked_mul(b.0)?,
-                a.1.checked_mul(b.1)?,
-            ];
-            Some((*products.iter().min()?, *products.iter().max()?))
-        }
-    }
-}
-
-fn holds(ty: Type, (low, high): (i128, i128)) -> bool {
-    let (least, most) = match ty {
-        Type::Integer => (i128::from(i32::MIN), i128::from(i32::MAX)),
-        Type::BigInt => (i128::from(i64::MIN), i128::from(i64::MAX)),
-        Type::Decimal { width, .. } => {
-            let limit = 10i128.pow(u32::from(width)) - 1;
-            (-limit, limit)
-        }
-        _ => (i128::MIN, i128::MAX),
-    };
-    least <= low && high <= most
-}
-
-/// Whether DuckDB compares them without failing: exact numbers are cast to the DECIMAL that holds both types' digits.
-fn comparable(left: &Expression, right: &Expression) -> bool {
-    if !is_exact(left.ty) || !is_exact(right.ty) {
-        return true;
-    }
-    let decimal = |ty| matches!(ty, Type::Decimal { .. });
-    if !decimal(left.ty) && !decimal(right.ty) {
-        return true;
-    }
-    let scale = scale_of(left.ty).max(scale_of(right.ty));
-    let whole = |ty| width_of(ty) - scale_of(ty);
-    let width = (whole(left.ty).max(whole(right.ty)) + scale).min(DIGITS_MAX);
-    [left, right].into_iter().all(|side| {
-        rescaled(side, scale).is_some_and(|bounds| holds(Type::Decimal { width, scale }, bounds))
-    })
 }
 
 #[cfg(test)]

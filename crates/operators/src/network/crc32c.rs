@@ -1,7 +1,11 @@
 //! CRC-32C (Castagnoli): the checksum of iSCSI, NVMe over TCP, SCTP, ext4, Btrfs and many storage formats.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod chains;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod constants;
 mod portable;
@@ -49,11 +53,13 @@ enum Code {
     Sse42(isa::Sse42),
     #[cfg(target_arch = "x86_64")]
     Avx512(isa::Avx512),
+    #[cfg(target_arch = "aarch64")]
+    ArmCrc(isa::ArmCrc),
 }
 
 impl Crc32c {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Sse42, Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Sse42, Path::ArmCrc, Path::Portable];
 
     /// On `path`.
     ///
@@ -66,6 +72,8 @@ impl Crc32c {
             Path::Sse42 => isa::Sse42::detect().map(Code::Sse42),
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Path::ArmCrc => isa::ArmCrc::detect().map(Code::ArmCrc),
             _ => None,
         };
         code.map(Self)
@@ -83,9 +91,11 @@ impl Crc32c {
         match self.0 {
             Code::Portable => portable::crc32c(data),
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => x86_64::crc32c(proof, data),
+            Code::Sse42(proof) => x86_64::one(proof, data),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) => avx512::crc32c(proof, data),
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmCrc(proof) => aarch64::one(proof, data),
         }
     }
 }
@@ -115,6 +125,8 @@ impl Kernel for Crc32c {
             Code::Sse42(proof) => x86_64::batch(proof, batch, slots),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) => avx512::batch(proof, batch, slots),
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmCrc(proof) => aarch64::batch(proof, batch, slots),
         }
         Ok(())
     }

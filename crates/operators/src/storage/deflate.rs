@@ -36,10 +36,10 @@ pub(crate) const DEFLATE: Entry = Entry {
     },
     parse: |parameters| {
         let level = parameters.value("level").unwrap_or("6");
+        let number = level.parse().ok().filter(|level| (1..=9).contains(level));
         Ok(OpSpec::Deflate {
-            level: level.parse().map_err(|_| {
-                SetupError::Parameter(format!("level={level}: not a number from 1 to 9"))
-            })?,
+            level: number
+                .ok_or_else(|| SetupError::Parameter(format!("level={level}: not from 1 to 9")))?,
             format: parse_format(parameters.value("format"))?,
         })
     },

@@ -24,17 +24,23 @@ fn for_people(records: &[Record]) -> Table {
             .any(|record| record.summary.contains_key(name))
     };
     let has_latency = has("latency_ns_p50");
+    let has_rate = has("offered_jobs_per_s");
     let mut columns = vec![
         Column::left("operator"),
         Column::right("size"),
         Column::right("batch"),
         Column::right("threads"),
         Column::left("backend"),
+    ];
+    if has_rate {
+        columns.push(Column::right("offered jobs/s"));
+    }
+    columns.extend([
         Column::right("items/s"),
         Column::right("bytes/s"),
         Column::right("95 % CI"),
         Column::right("vs portable"),
-    ];
+    ]);
     if has_latency {
         columns.extend(["p50", "p99", "p99.9", "max"].map(Column::right));
     }
@@ -45,6 +51,9 @@ fn for_people(records: &[Record]) -> Table {
             .map(|name| parameter(record, name))
             .to_vec();
         row[0].push_str(&spec_of(record));
+        if has_rate {
+            row.push(parameter(record, "rate"));
+        }
         let rate = record.summary.get("items_per_s");
         row.push(rate.map_or("-".into(), |rate| short(rate.median)));
         let bytes = record.summary.get("bytes_per_s");
@@ -165,6 +174,9 @@ fn parameter(record: &Record, name: &str) -> String {
 }
 
 fn evidence(record: &Record) -> &'static str {
+    if record.summary.is_empty() {
+        return "-";
+    }
     match record.evidence {
         Evidence::Measured => "measured",
         Evidence::Emulated { .. } => "emulated",

@@ -8,6 +8,9 @@ use crate::measure::statistics;
 /// A name ending and the share of jobs that it stands for.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
+/// One arrival in so many may go unserved before a backend counts as too slow for the rate.
+const UNSERVED_SHARE: u64 = 100;
+
 impl Measured {
     /// Adds samples, counts, summaries, check and verdict to `record`. Throughput and latency of one test go into one
     /// record, each in its turn.
@@ -105,7 +108,8 @@ impl Measured {
         };
         let asked = self.runs_asked as usize;
         let mut verdict = statistics::judge(&series, asked, self.threads, &self.interference);
-        if total.arrivals_unserved > 0 {
+        // A few are due in the last moment of every run.
+        if total.arrivals_unserved * UNSERVED_SHARE > total.jobs {
             verdict.stable = false;
             verdict.reasons.push(format!(
                 "fell behind: {} of {} arrivals not served, latencies are lower bounds",

@@ -191,13 +191,13 @@ impl<'a> Lane<'a> {
 
     /// What was counted since the run began, at the rate that `ns` makes of it.
     pub(super) fn report(&self, ns: u64) -> Report {
-        let per_s = |count: u64| count as f64 * 1e9 / ns.max(1) as f64;
-        Report::Ran(Run {
+        let mut run = Run {
             counts: self.counts,
-            items_per_s: per_s(self.counts.items),
-            bytes_per_s: per_s(self.counts.bytes_in),
             latencies: self.latencies.clone(),
-        })
+            ..Run::default()
+        };
+        run.rate_over(ns);
+        Report::Ran(run)
     }
 
     pub(super) fn is_stopped(&self) -> bool {

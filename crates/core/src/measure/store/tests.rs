@@ -66,6 +66,20 @@ fn damage_of_any_kind_is_reported_by_line() {
     assert!(reading.damaged[1].reason.contains("schema version 3"));
 }
 
+#[test]
+fn a_record_that_could_not_be_read_back_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("records.jsonl");
+    let mut store = Store::open(&path, Durability::Process).expect("opens");
+    let mut hollow = record("hollow");
+    hollow.sample("items_per_s", vec![f64::NAN]);
+    let refused = store.append(&hollow).expect_err("no number");
+    assert!(refused.to_string().contains("hollow"), "{refused}");
+    store.append(&record("a")).expect("appends");
+    let reading = Reading::of_file(&path).expect("reads");
+    assert_eq!((ids(&reading), reading.damaged.len()), (vec!["a"], 0));
+}
+
 /// The child of the next test: appends until it is killed.
 #[test]
 fn child_that_appends() {

@@ -1,3 +1,5 @@
+//! Every encoding and width survives the way to a chunk and back.
+
 use dpb_core::Buf;
 use proptest::prelude::*;
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::ScanError;
+use crate::pushdown::eval::exact_to_double;
 use crate::pushdown::query::{ArithmeticOp, Literal, Scalar};
 use crate::pushdown::schema::{ColumnType, Schema};
 
@@ -255,8 +256,7 @@ impl Typed {
     }
 }
 
-/// `value / 10^scale` as DuckDB casts a DECIMAL to DOUBLE: one division if the digits are a double, else whole and
-/// fraction apart.
+/// `value / 10^scale` as DuckDB casts a DECIMAL to DOUBLE.
 pub(super) fn to_double(value: i128, scale: u8) -> Result<f64, ScanError> {
     let power = power_of_ten(scale)?;
     Ok(to_double_by(value, power))
@@ -264,11 +264,7 @@ pub(super) fn to_double(value: i128, scale: u8) -> Result<f64, ScanError> {
 
 /// As [`to_double`], with 10^scale at hand.
 pub(super) fn to_double_by(value: i128, power: i128) -> f64 {
-    if value.unsigned_abs() <= 1 << 53 || power == 1 {
-        value as f64 / power as f64
-    } else {
-        (value / power) as f64 + (value % power) as f64 / power as f64
-    }
+    exact_to_double(value, power)
 }
 
 /// `left op right` in doubles.

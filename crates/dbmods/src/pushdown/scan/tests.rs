@@ -19,7 +19,7 @@ use crate::pushdown::query::{
     Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, Literal, Predicate,
     Scalar,
 };
-use crate::pushdown::random::{ColumnSample, Generator, Random, Samples};
+use crate::pushdown::random::{Generator, Random, Samples};
 use crate::pushdown::schema::{Column, ColumnType};
 use crate::pushdown::segment::SegmentWriter;
 use crate::pushdown::{eval, sql};
@@ -148,30 +148,7 @@ impl Table {
     }
 
     fn samples(&self) -> Samples {
-        let sample = |column: usize| {
-            let chunks = self
-                .segment
-                .groups()
-                .iter()
-                .map(|group| &group.chunks[column]);
-            ColumnSample {
-                values: self
-                    .rows
-                    .iter()
-                    .step_by(37)
-                    .map(|row| row[column].clone())
-                    .collect(),
-                bounds: (
-                    chunks.clone().map(|chunk| chunk.min).min().unwrap(),
-                    chunks.map(|chunk| chunk.max).max().unwrap(),
-                ),
-            }
-        };
-        Samples {
-            columns: (0..self.segment.schema().columns.len())
-                .map(sample)
-                .collect(),
-        }
+        Samples::of_segment(&self.segment, &Cache::new(1 << 30), 1).unwrap()
     }
 
     fn scan(&self, kernels: Kernels, query: &Query, threads: usize) -> (Vec<Row>, ScanStats) {

@@ -1,3 +1,5 @@
+//! Files written are read again; what is damaged is reported and not read.
+
 use std::fs;
 
 use super::*;
@@ -237,4 +239,39 @@ fn a_cold_file_is_read_again() {
     segment.make_cold(&cache).unwrap();
     assert_eq!(cache.stats().bytes_held, 0);
     assert_eq!(read().misses, 2);
+}
+
+#[test]
+fn forged_footers_are_refused_or_change_nothing_but_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(dir.path());
+    let good = fs::read(&path).unwrap();
+    let footer = chunk::u64_at(&good, 16) as usize;
+    let mut accepted = 0;
+    for at in footer..good.len() {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            seal(&mut bytes, footer);
+            fs::write(&path, &bytes).unwrap();
+            let Ok(rows) = read(&path) else {
+                continue;
+            };
+            // Names and types are the footer's own; rows are the chunks'.
+            accepted += 1;
+            assert_eq!(rows, values(), "byte {at} = {value:#x}");
+        }
+    }
+    // At the least each byte's own value, where it is among those tried.
+    assert!(accepted > 0);
+    for cut in footer..good.len() {
+        let mut bytes = good[..cut].to_vec();
+        seal(&mut bytes, footer);
+        fs::write(&path, &bytes).unwrap();
+        assert!(
+            Segment::open(&path).is_err(),
+            "footer of {} bytes",
+            cut - footer
+        );
+    }
 }

@@ -1,15 +1,19 @@
 //! The parser: precedence climbing over tokens; each term is bound, typed and folded as it is read, so that every error has
 //! its token.
 
+mod constants;
+mod lists;
+
 use std::ops::Range;
 
 use sqlparser::tokenizer::Token;
 
+use self::constants::number;
 use super::token::{Tokens, is_word};
 use super::{NESTING_MAX, SqlError};
 use crate::pushdown::query::{
-    Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DEPTH_MAX, DIGITS_MAX,
-    GROUP_BY_MAX, Literal, Predicate, QueryError, Scalar, ScalarType, literal_fits, pattern_fits,
+    Aggregate, ArithmeticOp, CompareOp, DEPTH_MAX, GROUP_BY_MAX, Literal, Predicate, QueryError,
+    Scalar, ScalarType, literal_fits, pattern_fits,
 };
 use crate::pushdown::schema::Schema;
 use crate::pushdown::{date, eval};
@@ -529,110 +533,6 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `INTERVAL '3' month`, `INTERVAL 3 month`, `INTERVAL '3 months'`.
-    fn interval(&mut self) -> Result<Term> {
-        let start = self.tokens.advance().start;
-        let negative = self.tokens.take(&Token::Minus);
-        let (token, at) = self.tokens.peek();
-        let (count, unit) = match token {
-            Token::SingleQuotedString(text) => {
-                let mut words = text.split_ascii_whitespace();
-                (
-                    words.next().unwrap_or("").to_owned(),
-                    words.collect::<Vec<_>>().join(" "),
-                )
-            }
-            Token::Number(digits, false) => (digits.clone(), String::new()),
-            _ => return Err(self.expected("a number, for example INTERVAL '3' month")),
-        };
-        let Ok(count) = count.parse::<i32>() else {
-            return Err(self.error(
-                at,
-                "an interval takes an integer, for example INTERVAL '3' month",
-            ));
-        };
-        self.tokens.advance();
-        let (unit, unit_at) = if unit.is_empty() {
-            let (token, at) = self.tokens.peek();
-            let Token::Word(word) = token else {
-                return Err(self.expected("day, week, month or year"));
-            };
-            let word = word.value.clone();
-            self.tokens.advance();
-            (word, at)
-        } else {
-            (unit, at.clone())
-        };
-        let (days, months) = match unit.to_ascii_lowercase().as_str() {
-            "day" | "days" => (1, 0),
-            "week" | "weeks" => (7, 0),
-            "month" | "months" => (0, 1),
-            "year" | "years" => (0, 12),
-            _ => return Err(self.error(unit_at, "an interval is in day, week, month or year")),
-        };
-        let count = if negative {
-            count.checked_neg()
-        } else {
-            Some(count)
-        };
-        let scaled =
-            count.and_then(|count| Some((count.checked_mul(days)?, count.checked_mul(months)?)));
-        let Some((days, months)) = scaled else {
-            return Err(self.error(at, "the interval is out of range"));
-        };
-        Ok(Term {
-            meaning: Meaning::Interval { days, months },
-            at: start..self.tokens.last_end(),
-        })
-    }
-
-    /// `CAST('…' AS DATE)`, `CAST('…' AS DOUBLE)`.
-    fn cast(&mut self) -> Result<Term> {
-        let start = self.tokens.advance().start;
-        self.tokens.advance();
-        let at = self.tokens.peek().1;
-        let text = self.string("a constant in quotes: columns are not cast")?;
-        if !self.tokens.take_word("AS") {
-            return Err(self.expected("AS"));
-        }
-        let literal = self.cast_to(&text, at)?;
-        if !self.tokens.take(&Token::RParen) {
-            return Err(self.expected("the ) of CAST"));
-        }
-        Ok(self.literal(literal, start..self.tokens.last_end()))
-    }
-
-    /// `'…'::DATE`, `'…'::DOUBLE`.
-    fn cast_suffix(&mut self, term: Term) -> Result<Term> {
-        if *self.tokens.peek().0 != Token::DoubleColon {
-            return Ok(term);
-        }
-        let Meaning::Value {
-            scalar: Scalar::Literal(Literal::Text(text)),
-            ..
-        } = &term.meaning
-        else {
-            let at = self.tokens.peek().1;
-            return Err(self.error(at, "only a constant in quotes is cast"));
-        };
-        self.tokens.advance();
-        let literal = self.cast_to(text, term.at.clone())?;
-        Ok(self.literal(literal, term.at.start..self.tokens.last_end()))
-    }
-
-    fn cast_to(&mut self, text: &str, at: Range<usize>) -> Result<Literal> {
-        if self.tokens.take_word("DATE") {
-            return self.date(text, at);
-        }
-        if !self.tokens.take_word("DOUBLE") {
-            return Err(self.expected("DATE or DOUBLE"));
-        }
-        match text.trim().parse::<f64>() {
-            Ok(value) => Ok(Literal::Double(value)),
-            Err(_) => Err(self.error(at, "this is no DOUBLE")),
-        }
-    }
-
     fn arithmetic(
         &self,
         op: ArithmeticOp,
@@ -731,105 +631,6 @@ impl<'a> Parser<'a> {
         }
     }
 
-    // Lists
-
-    fn column_list(&mut self) -> Result<Vec<u32>> {
-        let mut columns = vec![self.column()?];
-        while self.tokens.take(&Token::Comma) {
-            columns.push(self.column()?);
-        }
-        Ok(columns)
-    }
-
-    /// A column, alone or after the table's name and a point.
-    fn column(&mut self) -> Result<u32> {
-        let (token, mut at) = self.tokens.peek();
-        let Token::Word(word) = token else {
-            return Err(self.expected("a column"));
-        };
-        let mut name = word.value.clone();
-        self.tokens.advance();
-        if *self.tokens.peek().0 == Token::Period && name.eq_ignore_ascii_case(&self.schema.table) {
-            self.tokens.advance();
-            let (token, column_at) = self.tokens.peek();
-            let Token::Word(word) = token else {
-                return Err(self.expected("a column"));
-            };
-            (name, at) = (word.value.clone(), column_at);
-            self.tokens.advance();
-        }
-        if let Some(column) = self.schema.position(&name) {
-            return Ok(column as u32);
-        }
-        let shown = self.snippet(&at);
-        if *self.tokens.peek().0 == Token::LParen {
-            return Err(self.error(at, format!("there is no function `{shown}` here")));
-        }
-        let hint = match nearest(self.schema, &name) {
-            Some(nearest) => format!("; did you mean `{nearest}`?"),
-            None => String::new(),
-        };
-        Err(self.error(
-            at,
-            format!("no column `{shown}` in {}{hint}", self.schema.table),
-        ))
-    }
-
-    fn aggregate_call(&mut self) -> Result<AggregateCall> {
-        const FUNCTIONS: &str = "count, sum, min, max or avg";
-        let (token, at) = self.tokens.peek();
-        let name = match token {
-            Token::Word(word) if *self.tokens.peek_second() == Token::LParen => {
-                word.value.to_ascii_lowercase()
-            }
-            _ => return Err(self.expected(FUNCTIONS)),
-        };
-        let build: fn(Scalar) -> AggregateFunction = match name.as_str() {
-            "count" => |_| AggregateFunction::Count,
-            "sum" => AggregateFunction::Sum,
-            "min" => AggregateFunction::Min,
-            "max" => AggregateFunction::Max,
-            "avg" => AggregateFunction::Avg,
-            _ => return Err(self.expected(FUNCTIONS)),
-        };
-        self.tokens.advance();
-        self.tokens.advance();
-        let function = if name == "count" {
-            if !self.tokens.take(&Token::Mul) {
-                self.column()?;
-            }
-            AggregateFunction::Count
-        } else {
-            let argument = self.sum()?;
-            let argument = self.value_of(argument)?;
-            let function = build(argument.scalar);
-            function
-                .accepts(argument.ty)
-                .map_err(|error| self.error(argument.at, error.0))?;
-            function
-        };
-        if !self.tokens.take(&Token::RParen) {
-            return Err(self.expected(&format!("an operator or the ) of {name}")));
-        }
-        let written = self.text[at.start..self.tokens.last_end()].to_owned();
-        let name = if self.tokens.take_word("AS") {
-            self.alias()?
-        } else {
-            written
-        };
-        literal_fits(&Literal::Text(name.clone())).map_err(|error| self.error(at, error.0))?;
-        Ok(AggregateCall { name, function })
-    }
-
-    fn alias(&mut self) -> Result<String> {
-        let name = match self.tokens.peek().0 {
-            Token::Word(word) if !word.value.is_empty() => word.value.clone(),
-            _ => return Err(self.expected("a name")),
-        };
-        self.tokens.advance();
-        Ok(name)
-    }
-
     // Parts
 
     /// One level deeper.
@@ -850,12 +651,6 @@ impl<'a> Parser<'a> {
         let text = text.clone();
         self.tokens.advance();
         Ok(text)
-    }
-
-    fn date(&self, text: &str, at: Range<usize>) -> Result<Literal> {
-        let days = date::parse(text);
-        days.map(Literal::Date)
-            .ok_or_else(|| self.error(at, "this is no date: dates are written 'YYYY-MM-DD'"))
     }
 
     fn literal(&self, literal: Literal, at: Range<usize>) -> Term {
@@ -965,25 +760,6 @@ fn compare_op(token: &Token) -> Option<CompareOp> {
     })
 }
 
-/// An exact number, or a DOUBLE if it has an exponent.
-fn number(digits: &str) -> std::result::Result<Literal, String> {
-    if digits.contains(['e', 'E']) {
-        return digits
-            .parse()
-            .map(Literal::Double)
-            .map_err(|_| "this is no number".into());
-    }
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let unscaled: String = [whole, fraction].concat();
-    let too_long = || format!("exact numbers have at most {DIGITS_MAX} digits");
-    let literal = Literal::Number {
-        unscaled: unscaled.parse().map_err(|_| too_long())?,
-        scale: u8::try_from(fraction.len()).map_err(|_| too_long())?,
-    };
-    literal_fits(&literal).map_err(|_| too_long())?;
-    Ok(literal)
-}
-
 /// Whether DuckDB's type for a folded constant holds it.
 fn fits(value: &Literal, ty: ScalarType) -> bool {
     let in_type = match (value, ty) {
@@ -992,34 +768,4 @@ fn fits(value: &Literal, ty: ScalarType) -> bool {
         _ => true,
     };
     in_type && literal_fits(value).is_ok()
-}
-
-/// The column whose name differs least, if by no more than a third of its letters.
-fn nearest<'a>(schema: &'a Schema, name: &str) -> Option<&'a str> {
-    const LONGEST: usize = 64;
-    if name.len() > LONGEST {
-        return None;
-    }
-    let name: Vec<char> = name.to_lowercase().chars().collect();
-    let distances = schema
-        .columns
-        .iter()
-        .map(|column| (distance(&name, &column.name), &column.name));
-    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
-    (distance * 3 <= nearest.len().max(name.len())).then_some(nearest)
-}
-
-/// Levenshtein's distance.
-fn distance(a: &[char], b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=a.len()).collect();
-    for (i, y) in b.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, x) in a.iter().enumerate() {
-            let replaced = diagonal + usize::from(*x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[a.len()]
 }

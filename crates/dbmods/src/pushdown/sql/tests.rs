@@ -6,7 +6,7 @@ use super::*;
 use crate::pushdown::query::{
     AggregateFunction, ArithmeticOp, CompareOp, Literal, Output, Query, Scalar,
 };
-use crate::pushdown::random::{ColumnSample, Generator, Samples};
+use crate::pushdown::random::{Generator, Samples};
 use crate::tpch;
 
 fn lineitem() -> Schema {
@@ -471,34 +471,30 @@ fn result_types_are_cast() {
     );
 }
 
-/// A handful of values a column is enough where nothing is run.
+/// A few rows are enough where nothing is run.
 fn samples(schema: &Schema) -> Samples {
-    let columns = (schema.columns.iter()).map(|column| match column.ty {
-        ColumnType::Text => ColumnSample {
-            values: ["carefully final", "N", "it's", "50%_é\\!"]
-                .map(|text| Literal::Text(text.into()))
-                .into(),
-            bounds: (0, 0),
-        },
-        ColumnType::Date => ColumnSample {
-            values: [8035, 9000, 10_590].map(Literal::Date).into(),
-            bounds: (8035, 10_590),
-        },
-        ColumnType::Decimal { scale, .. } => ColumnSample {
-            values: [0, 4, 900_01]
-                .map(|unscaled| Literal::Number { unscaled, scale })
-                .into(),
-            bounds: (0, 10_494_950),
-        },
-        ColumnType::Integer | ColumnType::BigInt => ColumnSample {
-            values: [1, 7]
-                .map(|unscaled| Literal::Number { unscaled, scale: 0 })
-                .into(),
-            bounds: (1, 7),
-        },
+    let texts = ["carefully final", "N", "it's", "50%_é\\!"];
+    let row = |i: usize| {
+        let value = |ty| match ty {
+            ColumnType::Text => Literal::Text(texts[i].into()),
+            ColumnType::Date => Literal::Date([8035, 9000, 10_590, 9500][i]),
+            ColumnType::Decimal { .. } => Literal::of_stored([0, 4, 90_001, 1][i], ty),
+            ColumnType::Integer | ColumnType::BigInt => Literal::of_stored([1, 7, 3, 5][i], ty),
+        };
+        schema
+            .columns
+            .iter()
+            .map(|column| value(column.ty))
+            .collect()
+    };
+    let bounds = (schema.columns.iter()).map(|column| match column.ty {
+        ColumnType::Date => (8035, 10_590),
+        ColumnType::Decimal { .. } => (0, 10_494_950),
+        _ => (1, 7),
     });
     Samples {
-        columns: columns.collect(),
+        rows: (0..texts.len()).map(row).collect(),
+        bounds: bounds.collect(),
     }
 }
 

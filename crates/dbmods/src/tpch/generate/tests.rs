@@ -1,3 +1,5 @@
+//! Tables hold the generator's rows, whatever the number of threads.
+
 use std::fmt::Display;
 
 use tpchgen::generators::*;

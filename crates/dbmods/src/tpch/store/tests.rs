@@ -1,3 +1,5 @@
+//! Tables are made once, kept, and made again when damaged or foreign.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;

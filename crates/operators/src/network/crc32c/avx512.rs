@@ -1,15 +1,13 @@
 //! x86-64 with AVX-512 and VPCLMULQDQ: 64 bytes a fold, four items reduced together.
 //!
-//! A message is folded into one vector of 64 bytes that has the same remainder (four lanes of 128 bits, the earliest bytes
-//! lowest). Four such vectors are transposed, so that one instruction folds the same lane of four items; the last 128 bits go
-//! through the `crc32` instruction, whose port is idle meanwhile.
+//! A message is folded into one vector of 64 bytes that has the same remainder (four lanes of 128 bits, the earliest
+//! bytes lowest). Four such vectors are transposed, so that one instruction folds the same lane of four items; the
+//! last 128 bits go through the `crc32` instruction, which another port runs meanwhile. So does a small part of each
+//! long message: three chains beside eight vectors (fusion: corsix/fast-crc32).
 //!
-//! The `crc32` instruction runs on a port that folding leaves idle, so part of each longer message goes through it at the same
-//! time (Corsix, fast-crc32, 2023, calls this fusion): the last fifth of a middling one, three chains beside eight vectors
-//! in a long one. The split suits CPUs that fold 32 bytes a cycle; one that folds 16, such as Zen 4, would take a third.
-//!
-//! Zeros before a message do not change a CRC whose register starts at zero. So the odd bytes are taken first, masked into the
-//! top of a vector, and no tail is left. The register that starts at all ones is all ones XORed onto the first four bytes.
+//! Zeros before a message do not change a CRC whose register starts at zero. So the odd bytes are taken first, masked
+//! into the top of a vector, and no tail is left. The register that starts at all ones is all ones XORed onto the
+//! first four bytes.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -17,10 +15,11 @@ use std::arch::x86_64::*;
 use dpb_core::{Batch, Items};
 
 use super::constants::{fold, shift};
-use super::x86_64::serial;
+use super::x86_64::{advance as serial, moved, word};
 use crate::isa::Avx512;
 
-/// Items shorter than this go through the `crc32` instruction alone. At least 4: the initial register covers four bytes.
+/// Items shorter than this go through the `crc32` instruction alone. At least 4: the initial register covers four
+/// bytes.
 const FOLDED_BYTES_MIN: usize = 24;
 
 /// Factors that move lanes forward by so many bytes.
@@ -281,7 +280,7 @@ fn long(data: &[u8]) -> u32 {
         let (words0, words) = words.split_at(STEPS);
         let (words1, words2) = words.split_at(STEPS);
         let words = words0.iter().zip(words1).zip(words2);
-        let mut chains = [0u64; 3];
+        let mut chains = [0; 3];
         let mut factors = by(BY_STEP_AND_CHAINS);
         for (step, ((words0, words1), words2)) in steps.iter().zip(words) {
             let (blocks, _) = step.as_chunks::<64>();
@@ -290,16 +289,16 @@ fn long(data: &[u8]) -> u32 {
             }
             factors = by(BY_512);
             for i in 0..STEP_CHAIN_WORDS {
-                chains[0] = _mm_crc32_u64(chains[0], u64::from_le_bytes(words0[i]));
-                chains[1] = _mm_crc32_u64(chains[1], u64::from_le_bytes(words1[i]));
-                chains[2] = _mm_crc32_u64(chains[2], u64::from_le_bytes(words2[i]));
+                chains[0] = word(chains[0], u64::from_le_bytes(words0[i]));
+                chains[1] = word(chains[1], u64::from_le_bytes(words1[i]));
+                chains[2] = word(chains[2], u64::from_le_bytes(words2[i]));
             }
         }
-        let [chain0, chain1, chain2] = chains.map(|chain| chain as u32);
+        let [chain0, chain1, chain2] = chains;
         let carried = moved(register, REGISTER_BY_STRIDE)
             ^ moved(chain0, REGISTER_BY_2_CHAINS)
             ^ moved(chain1, REGISTER_BY_CHAIN);
-        register = chain2 ^ _mm_crc32_u64(0, carried) as u32;
+        register = chain2 ^ word(0, carried);
     }
     let [a, b, c, d, e, f, g, h] = vectors;
     let ab = folded(a, by(BY_64), b);
@@ -313,17 +312,8 @@ fn long(data: &[u8]) -> u32 {
     );
     let before_chains = reduce([all; 4])[0];
     let carried = moved(before_chains, REGISTER_BY_3_CHAINS);
-    register ^= _mm_crc32_u64(0, carried) as u32;
+    register ^= word(0, carried);
     !advance(register, tail)
-}
-
-/// The word whose CRC from a register of zero is `register` moved forward by what `factor` says.
-#[inline]
-#[target_feature(enable = "pclmulqdq")]
-fn moved(register: u32, factor: u64) -> u64 {
-    let register = _mm_cvtsi64_si128(i64::from(register));
-    let factor = _mm_cvtsi64_si128(factor.cast_signed());
-    _mm_cvtsi128_si64(_mm_clmulepi64_si128::<0x00>(register, factor)).cast_unsigned()
 }
 
 /// One block.

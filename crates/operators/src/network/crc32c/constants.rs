@@ -1,9 +1,9 @@
 //! Powers of *x* modulo the Castagnoli polynomial, in the reflected form that carry-less multiplication wants.
 //!
-//! Bit *i* of a reflected 64-bit word is the coefficient of x^(63-i), so the product of two such words, taken as a reflected
-//! 128-bit word, is their product times x. A constant *k* of 32 bits in the low half of a word stands for k times x^32.
-//! Together: multiplying by [`shift`]`(n)` multiplies by x^n, for n of at least 33
-//! (Gopal et al., Fast CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel 2009).
+//! Bit *i* of a reflected 64-bit word is the coefficient of x^(63-i), so the product of two such words, taken as a
+//! reflected 128-bit word, is their product times x. A constant *k* of 32 bits in the low half of a word stands for k
+//! times x^32. Together: multiplying by [`shift`]`(n)` multiplies by x^n, for n of at least 33 (Gopal et al., Fast
+//! CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel 2009).
 
 /// The polynomial without its highest term, bits reversed.
 const POLYNOMIAL: u32 = super::portable::POLYNOMIAL;
@@ -15,6 +15,7 @@ pub(super) const fn shift(bits: u32) -> u64 {
 
 /// The factors that move the low and the high half of 128 bits forward by `bits`. The low half, being earlier in the
 /// message, is 64 bits farther from the end.
+#[cfg(target_arch = "x86_64")]
 pub(super) const fn fold(bits: u32) -> [u64; 2] {
     [shift(bits + 64), shift(bits)]
 }

@@ -1,0 +1,463 @@
+//! `dpb pushdown`: one table across a link, three ways, compared.
+
+mod agents;
+mod question;
+mod show;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+use dpb_core::measure::{Durability, Record, Store};
+use dpb_dbmods::duckdb::Library;
+use dpb_dbmods::duckdb::tpch_baseline::{self, BaselineError};
+use dpb_dbmods::pushdown::client::{Client, ClientError};
+use dpb_dbmods::pushdown::schema::Schema;
+use dpb_dbmods::pushdown::schemes::{Scheme, Side};
+use dpb_dbmods::pushdown::task::{self, Contender, Ended, Event, Plan};
+use dpb_dbmods::pushdown::wire::{Refusal, TableInfo};
+use dpb_dbmods::tpch;
+
+use self::agents::LocalAgent;
+use self::question::Asked;
+use super::{data, report, serve};
+use crate::args::{self, List};
+use crate::exit::Failure;
+use crate::output::{self, Format, Progress};
+use crate::{Globals, interrupt};
+
+/// The table that is scanned.
+const TABLE: &str = "lineitem";
+
+/// Scan a table across a link: ours, DuckDB at the storage, DuckDB here.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Schemes: fetch (the table's file crosses the link, DuckDB filters here), duckdb-at-dpu (DuckDB filters \
+                  at the storage), dpb (our scan at the storage). All rows are compared before any time counts.\n\
+                  Examples:\n  dpb pushdown --sf 10 --threads 16\n  \
+                  dpb pushdown --selectivity 0.001,0.01,0.1 --threads 1,2 --link-gbps 10\n  \
+                  dpb pushdown --where \"l_shipmode IN ('AIR', 'RAIL') AND l_comment LIKE '%special%requests%'\" \
+                  --aggregate \"count(*)\"\n  dpb pushdown --server dpu:7400 --token-file ~/dpb.token"
+)]
+pub struct Args {
+    /// TPC-H's scale factor; fractions work
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    sf: f64,
+    /// Threads that scan, at the agent or here, whoever filters [default: one a CPU]
+    #[arg(long, value_parser = args::counts)]
+    threads: Option<List<u64>>,
+    /// A condition in SQL over lineitem's columns
+    #[arg(long = "where", value_name = "SQL", conflicts_with_all = ["query", "selectivity"])]
+    condition: Option<String>,
+    /// The share of rows that qualify; dpb finds a condition for it
+    #[arg(long, value_parser = args::fractions, default_value = "0.01", conflicts_with = "query")]
+    selectivity: List<f64>,
+    /// A TPC-H query's condition on lineitem: q1, q6, q14 or q19
+    #[arg(long)]
+    query: Option<String>,
+    /// Columns that come back
+    #[arg(long, default_value = "*", conflicts_with = "aggregate")]
+    columns: String,
+    /// Send back aggregates instead of rows: sum, min, max, count, avg; or q1, q6 for that query's own
+    #[arg(long, value_name = "SQL")]
+    aggregate: Option<String>,
+    /// Group the aggregates by up to two columns of few values
+    #[arg(long, requires = "aggregate", value_name = "COLUMNS")]
+    group_by: Option<String>,
+    /// Pace of the link, both directions, all schemes; 0 for the bare connection
+    #[arg(long, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
+    link_gbps: f64,
+    /// Read storage anew in each run: drop the file from the page cache and the engines' own caches
+    #[arg(long)]
+    cold: bool,
+    /// An agent elsewhere, host:port [default: agents of our own on loopback]
+    #[arg(long)]
+    server: Option<String>,
+    /// A file with the token that the agent asks for
+    #[arg(long, requires = "server")]
+    token_file: Option<PathBuf>,
+    /// Which schemes take part
+    #[arg(long, value_parser = args::words, default_value = "fetch,duckdb-at-dpu,dpb")]
+    schemes: List<String>,
+    /// Timed runs of each scheme
+    #[arg(long, value_parser = args::count, default_value = "5")]
+    repeat: u64,
+    /// Rows of a batch, about
+    #[arg(long, value_parser = args::count, default_value = "16384")]
+    batch_rows: u64,
+    /// Memory for verified chunks at our own agents
+    #[arg(long, default_value = "4GiB", value_parser = args::size)]
+    cache: u64,
+    /// Of the statistics
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
+    /// Records are appended here [default: records/pushdown.jsonl in the data directory]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Draw what was found as one HTML page
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Say how the scan went about the condition
+    #[arg(long)]
+    explain: bool,
+}
+
+/// Runs the sweep.
+pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    interrupt::flag();
+    let schema = tpch::schema(TABLE).expect("TPC-H has it");
+    let asked = Asked::parse(&args, &schema)?;
+    let schemes = schemes(&args.schemes)?;
+    let threads = threads(&args);
+    warn_of_sharing(&threads);
+    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| data_dir.join("records").join("pushdown.jsonl"));
+
+    // Lives as long as the connections to it.
+    let _agents;
+    let mut contenders;
+    if let Some(server) = &args.server {
+        _agents = Vec::new();
+        contenders = remote_contenders(&args, server, &schemes)?;
+    } else {
+        if make_data(&args, &data_dir, &schemes, globals)? {
+            return Err(start_anew());
+        }
+        (contenders, _agents) = local_contenders(&args, &data_dir, &schemes, &threads)?;
+    }
+    let questions = ask(asked, &mut contenders, &schema, args.sf)?;
+    let mut store = Store::open(&out, Durability::Process)
+        .map_err(|error| Failure::check(error.to_string()))?;
+    let plan = Plan {
+        sf: args.sf,
+        questions,
+        threads,
+        repeat: args.repeat as usize,
+        batch_rows: args.batch_rows as u32,
+        cold: args.cold,
+        link_bits_per_s: (args.link_gbps * 1e9) as u64,
+        seed: args.seed,
+        parameters: BTreeMap::from([(
+            "server".to_owned(),
+            args.server.clone().unwrap_or_else(|| "loopback".to_owned()),
+        )]),
+    };
+    sweep(&plan, &mut contenders, &mut store, &args, globals)
+}
+
+/// Runs the plan, prints and keeps what it finds.
+fn sweep(
+    plan: &Plan,
+    contenders: &mut [Contender],
+    store: &mut Store,
+    args: &Args,
+    globals: &Globals,
+) -> Result<(), Failure> {
+    let mut table = show::table();
+    let mut records: Vec<Record> = Vec::new();
+    let mut plans: Vec<String> = Vec::new();
+    let mut failures: Vec<String> = Vec::new();
+    let mut progress: Option<Progress> = None;
+    let mut tell = |event: Event<'_>| -> Result<(), Failure> {
+        match event {
+            Event::Running(done, all, what) => progress
+                .get_or_insert_with(|| Progress::new(all, globals.quiet))
+                .set(done, &what),
+            Event::Tested(findings) => {
+                let name = findings
+                    .first()
+                    .map_or_else(String::new, |finding| question_name(&finding.record));
+                show::add(&mut table, findings, &name, plan.seed);
+                for finding in findings {
+                    store
+                        .append(&finding.record)
+                        .map_err(|error| Failure::check(error.to_string()))?;
+                    if let dpb_core::measure::Outcome::Failed { reason } = &finding.record.outcome
+                        && !failures.contains(reason)
+                    {
+                        failures.push(reason.clone());
+                    }
+                    if let (Scheme::Dpb, Some(run)) = (finding.scheme, finding.runs.last()) {
+                        plans.push(format!("{name}:\n{}", run.explain));
+                    }
+                    records.push(finding.record.clone());
+                }
+            }
+        }
+        Ok(())
+    };
+    let ended = task::run(plan, contenders, interrupt::is_set, &mut tell);
+    drop(progress);
+    output::print_rows(globals.format(), &table, &records)?;
+    if args.explain {
+        output::note(&plans.join("\n"));
+    }
+    if let Some(path) = &args.report {
+        report::write_whole(path, &crate::report::html(&records, &[]))?;
+        output::note(&format!("report: {}", path.display()));
+    }
+    if globals.format() == Format::Table {
+        output::note(&format!("records: {}", store.path().display()));
+    }
+    match ended? {
+        Ended::Done { failed: 0 } => Ok(()),
+        Ended::Done { failed } => Err(Failure::check(format!(
+            "{failed} tests failed, and give no numbers: {}",
+            failures.join("; ")
+        ))),
+        Ended::Interrupted => Err(Failure::interrupted(
+            "interrupted; what was finished is in the records",
+        )),
+    }
+}
+
+/// What a test asks, short enough for a table.
+fn question_name(record: &Record) -> String {
+    match record.parameters.get("query") {
+        Some(dpb_core::measure::Value::Text(name)) => name.clone(),
+        _ => String::new(),
+    }
+}
+
+fn schemes(words: &List<String>) -> Result<Vec<Scheme>, Failure> {
+    let mut schemes = Vec::new();
+    for word in words {
+        let named: Vec<Scheme> = Scheme::ALL
+            .into_iter()
+            .filter(|scheme| scheme.name() == word)
+            .collect();
+        if named.is_empty() {
+            return Err(Failure::usage(format!(
+                "--schemes {word}: there is no such scheme; there are fetch, duckdb-at-dpu, dpb"
+            )));
+        }
+        schemes.extend(named);
+    }
+    schemes.sort();
+    schemes.dedup();
+    Ok(schemes)
+}
+
+fn threads(args: &Args) -> Vec<u32> {
+    match &args.threads {
+        Some(list) => list.iter().map(|&n| n as u32).collect(),
+        None => vec![cpus()],
+    }
+}
+
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}
+
+/// Says before the run that threads outnumber cores.
+fn warn_of_sharing(threads: &[u32]) {
+    let most = threads.iter().copied().max().unwrap_or(1);
+    if most > cpus() {
+        output::note(&format!("{most} threads share {} cores", cpus()));
+    }
+}
+
+/// Makes what is missing: our segment, and DuckDB's files if there is a DuckDB and a scheme needs them. Says whether
+/// anything was.
+fn make_data(
+    args: &Args,
+    data_dir: &Path,
+    schemes: &[Scheme],
+    globals: &Globals,
+) -> Result<bool, Failure> {
+    let threads = cpus() as usize;
+    let was_there = tpch::find(data_dir, args.sf).table(TABLE).is_some();
+    data::make(data_dir, args.sf, &[TABLE], threads, globals)?;
+    let needed = schemes.iter().any(|&scheme| scheme != Scheme::Dpb);
+    let Some(library) = Library::find().ok().filter(|_| needed) else {
+        return Ok(!was_there);
+    };
+    let bar = Progress::new(0, globals.quiet);
+    let mut report = |progress| {
+        match progress {
+            tpch_baseline::Progress::Waiting => bar.set(0, "another dpb makes DuckDB's files"),
+            tpch_baseline::Progress::Loading { rows, .. } => {
+                bar.set(rows, "rows into DuckDB's file")
+            }
+            tpch_baseline::Progress::WritingParquet => bar.set(0, "writing the Parquet file"),
+        }
+        match interrupt::is_set() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    tpch_baseline::ensure(library, data_dir, args.sf, threads, &mut report)
+        .map(|baseline| baseline.is_new || !was_there)
+        .map_err(|error| match error {
+            BaselineError::ScaleFactor(_) => Failure::usage(error.to_string()),
+            BaselineError::NoSpace { .. } => Failure::unavailable(format!(
+                "{error}; choose another place with --data-dir, or run --schemes dpb alone"
+            )),
+            BaselineError::Stopped => Failure::interrupted(error.to_string()),
+            _ => Failure::check(error.to_string()),
+        })
+}
+
+/// Replaces this process by the same command: making data leaves memory behind that would be counted as the run's.
+/// Returns only if that fails.
+fn start_anew() -> Failure {
+    let failed = |error| Failure::check(format!("cannot start anew after making data: {error}"));
+    match std::env::current_exe() {
+        Ok(program) => failed(
+            std::process::Command::new(program)
+                .args(std::env::args_os().skip(1))
+                .exec(),
+        ),
+        Err(error) => failed(error),
+    }
+}
+
+/// A connection a scheme, all to one agent elsewhere.
+fn remote_contenders(
+    args: &Args,
+    server: &str,
+    schemes: &[Scheme],
+) -> Result<Vec<Contender>, Failure> {
+    let token = match &args.token_file {
+        Some(path) => serve::read_token(path)?,
+        None => Vec::new(),
+    };
+    schemes
+        .iter()
+        .map(|&scheme| contender(args, scheme, server, &token))
+        .collect()
+}
+
+/// An agent and a connection a scheme.
+fn local_contenders(
+    args: &Args,
+    data_dir: &Path,
+    schemes: &[Scheme],
+    threads: &[u32],
+) -> Result<(Vec<Contender>, Vec<LocalAgent>), Failure> {
+    let threads_max = threads.iter().copied().max().unwrap_or(1);
+    let (mut contenders, mut agents) = (Vec::new(), Vec::new());
+    for &scheme in schemes {
+        let agent = LocalAgent::start(data_dir, args.cache, threads_max)?;
+        let address = agent.ready.listening.to_string();
+        contenders.push(contender(args, scheme, &address, &[])?);
+        agents.push(agent);
+    }
+    Ok((contenders, agents))
+}
+
+/// One scheme's connection, or why it cannot take part.
+fn contender(
+    args: &Args,
+    scheme: Scheme,
+    address: &str,
+    token: &[u8],
+) -> Result<Contender, Failure> {
+    let bits_per_s = (args.link_gbps * 1e9) as u64;
+    let mut client = Client::connect(address, token, bits_per_s).map_err(client_failure)?;
+    client.set_interrupted(interrupt::is_set);
+    let table = describe(&mut client, args.sf)?;
+    let missing = unsupported(scheme, &client, &table);
+    let side = match missing {
+        Some(reason) => Err(reason),
+        None => Ok(Side::new(scheme, client, table)),
+    };
+    Ok(Contender { scheme, side })
+}
+
+fn describe(client: &mut Client, sf: f64) -> Result<TableInfo, Failure> {
+    let tables = client.describe(sf).map_err(client_failure)?;
+    let table = tables.into_iter().find(|info| info.schema.table == TABLE);
+    table.ok_or_else(|| {
+        Failure::unavailable(format!(
+            "the agent has no {TABLE} at scale factor {sf}: run `dpb data --sf {sf}` on its machine"
+        ))
+    })
+}
+
+/// Why a scheme cannot run here, and what to do.
+fn unsupported(scheme: Scheme, client: &Client, table: &TableInfo) -> Option<String> {
+    if scheme == Scheme::Dpb {
+        return None;
+    }
+    if scheme.needs_duckdb_here()
+        && let Err(missing) = Library::find()
+    {
+        return Some(missing.to_string());
+    }
+    if let Err(missing) = &client.agent().duckdb {
+        return Some(format!("at the agent: {missing}"));
+    }
+    let file = match scheme {
+        Scheme::FetchParquet => table.parquet_bytes,
+        _ => table.duckdb_bytes,
+    };
+    match file {
+        Some(_) => None,
+        None => Some(
+            "the agent has no file of DuckDB's at this scale factor: run `dpb pushdown` on its machine once"
+                .to_owned(),
+        ),
+    }
+}
+
+fn ask(
+    asked: Asked,
+    contenders: &mut [Contender],
+    schema: &Schema,
+    sf: f64,
+) -> Result<Vec<task::Question>, Failure> {
+    let side = contenders
+        .iter_mut()
+        .find_map(|contender| contender.side.as_mut().ok());
+    match side {
+        Some(side) => asked.questions(side.client(), schema, sf),
+        None => {
+            let reasons = contenders.iter().filter_map(|c| c.side.as_ref().err());
+            let reasons: Vec<&str> = reasons.map(String::as_str).collect();
+            Err(Failure::unavailable(format!(
+                "no scheme can run here: {}",
+                reasons.join("; ")
+            )))
+        }
+    }
+}
+
+/// How a failure between us and an agent ends the process.
+fn client_failure(error: ClientError) -> Failure {
+    let message = error.to_string();
+    match error {
+        ClientError::Unreachable { .. } => Failure::unavailable(message),
+        ClientError::Interrupted => Failure::interrupted(message),
+        ClientError::Refused { refusal, .. } => match refusal {
+            Refusal::Usage | Refusal::Token => Failure::usage(message),
+            Refusal::Unavailable | Refusal::Busy | Refusal::Version => {
+                Failure::unavailable(message)
+            }
+            Refusal::Protocol | Refusal::Damaged | Refusal::Internal => Failure::check(message),
+        },
+        ClientError::Wire { source, .. } => match source {
+            dpb_dbmods::pushdown::wire::WireError::Version { .. }
+            | dpb_dbmods::pushdown::wire::WireError::Foreign => Failure::unavailable(message),
+            _ => Failure::check(message),
+        },
+        ClientError::Write(_) => Failure::check(message),
+    }
+}
+
+/// A link's pace.
+fn gbps(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(0.0) => Ok(0.0),
+        Ok(value) if (0.001..=10_000.0).contains(&value) => Ok(value),
+        Ok(_) => Err(format!("{text} is not 0 or between 0.001 and 10000")),
+        Err(_) => Err(format!("`{text}` is not a number")),
+    }
+}

@@ -1,0 +1,119 @@
+//! What a person sees of a sweep: one row a scheme and test.
+
+use dpb_core::measure::{Outcome, Ratio};
+use dpb_dbmods::pushdown::schemes::{Run, Scheme};
+use dpb_dbmods::pushdown::task::Finding;
+
+use crate::output::{Column, Table, short, short_ns};
+
+/// The table's columns.
+pub fn table() -> Table {
+    Table::new([
+        Column::left("query"),
+        Column::left("scheme"),
+        Column::right("threads"),
+        Column::right("selected"),
+        Column::right("tuples/s"),
+        Column::right("95 % CI"),
+        Column::right("vs fetch"),
+        Column::right("rows"),
+        Column::right("MB on wire"),
+        Column::right("first batch"),
+        Column::right("CPU s agent"),
+        Column::right("client"),
+        Column::right("peak MB agent"),
+        Column::right("client"),
+        Column::left("verdict"),
+    ])
+}
+
+/// Adds the rows of one test.
+pub fn add(table: &mut Table, findings: &[Finding], query: &str, seed: u64) {
+    let fetch = fastest_fetch(findings);
+    for finding in findings {
+        let Some(last) = finding.runs.last() else {
+            let mut cells = vec![
+                query.to_owned(),
+                finding.scheme.label().to_owned(),
+                finding.threads.to_string(),
+            ];
+            cells.extend(std::iter::repeat_n(String::new(), 11));
+            cells.push(verdict(finding));
+            table.row(cells);
+            continue;
+        };
+        let median = |name: &str| finding.record.summary.get(name).map_or(0.0, |s| s.median);
+        let interval = finding
+            .record
+            .summary
+            .get("tuples_per_s")
+            .and_then(|s| Some(format!("{}..{}", short(s.ci95_low?), short(s.ci95_high?))));
+        table.row([
+            query.to_owned(),
+            finding.scheme.label().to_owned(),
+            finding.threads.to_string(),
+            finding.selectivity.map_or_else(String::new, percent),
+            short(median("tuples_per_s")),
+            interval.unwrap_or_default(),
+            versus(finding, fetch, seed),
+            last.rows.to_string(),
+            format!("{:.2}", wire_mb(last)),
+            short_ns(median("first_batch_s") * 1e9),
+            format!("{:.3}", median("agent_cpu_s")),
+            format!("{:.3}", median("client_cpu_s")),
+            format!("{:.0}", median("agent_peak_bytes") / 1e6),
+            format!("{:.0}", median("client_peak_bytes") / 1e6),
+            verdict(finding),
+        ]);
+    }
+}
+
+/// Of the two kinds of fetch, the one that counts.
+fn fastest_fetch(findings: &[Finding]) -> Option<&Finding> {
+    findings
+        .iter()
+        .filter(|finding| finding.scheme.name() == Scheme::FetchDuckDb.name())
+        .filter(|finding| finding.tuples_per_s().is_some())
+        .max_by(|a, b| {
+            a.tuples_per_s()
+                .partial_cmp(&b.tuples_per_s())
+                .expect("no NaN")
+        })
+}
+
+fn versus(finding: &Finding, fetch: Option<&Finding>, seed: u64) -> String {
+    let Some(ratio) = fetch.and_then(|fetch| Ratio::of(&finding.rates(), &fetch.rates(), seed))
+    else {
+        return String::new();
+    };
+    let unsure = match (
+        fetch.map(|fetch| fetch.scheme) == Some(finding.scheme),
+        ratio.ci95,
+    ) {
+        (false, Some(_)) if !ratio.is_decided() => " ?",
+        _ => "",
+    };
+    format!("{:.2}x{unsure}", ratio.median)
+}
+
+fn wire_mb(run: &Run) -> f64 {
+    (run.wire_bytes.0 + run.wire_bytes.1) as f64 / 1e6
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.3} %", share * 100.0)
+}
+
+/// In a few words whether the numbers can be trusted.
+fn verdict(finding: &Finding) -> String {
+    match &finding.record.outcome {
+        Outcome::Done => match &finding.record.stability {
+            Some(stability) if stability.stable => "stable".to_owned(),
+            Some(stability) => format!("unstable: {}", stability.reasons.join("; ")),
+            None => String::new(),
+        },
+        Outcome::Failed { reason } => format!("FAILED: {reason}"),
+        Outcome::Unsupported { reason } => format!("unsupported: {reason}"),
+        Outcome::Interrupted => "interrupted".to_owned(),
+    }
+}

@@ -1,0 +1,348 @@
+//! The page around the charts: style, tables, records, and the little script.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use dpb_core::measure::{Outcome, Ratio, Record, Value};
+
+use super::anchor;
+use super::select::kind;
+use crate::output::{short, short_ns};
+
+/// Everything before the content.
+pub(super) const HEAD: &str = concat!(
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>",
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
+    "<title>dpb report</title><style>",
+    include_str!("style.css"),
+    "</style></head><body><main>"
+);
+
+/// Everything after it.
+pub(super) const FOOT: &str = concat!(
+    "</main><div id=\"tip\" role=\"status\" hidden=\"hidden\"></div><script>",
+    include_str!("page.js"),
+    "</script></body></html>\n"
+);
+
+/// Parameters that are shown elsewhere or say nothing in a table.
+const HIDDEN: [&str; 4] = ["seconds", "repeat", "where", "output"];
+
+/// Text as it may stand in an element or in a quoted attribute.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Which machines, builds and commands the records come from.
+pub(super) fn provenance(records: &[Record]) -> String {
+    let mut machines = BTreeSet::new();
+    let mut builds = BTreeSet::new();
+    let mut commands = BTreeSet::new();
+    for record in records {
+        let here = &record.provenance;
+        let governor = here.governor.as_ref();
+        machines.insert(format!(
+            "{}: {}, {} CPUs, {:.1} GiB, Linux {}{}",
+            here.host,
+            here.cpu_model,
+            here.cpus,
+            here.memory_bytes as f64 / f64::from(1 << 30),
+            here.kernel,
+            governor.map_or(String::new(), |governor| format!(", governor {governor}"))
+        ));
+        builds.insert(format!("dpb {}, {}", here.dpb_version, here.toolchain));
+        commands.insert(here.command.join(" "));
+    }
+    let mut html = String::from("<dl class=\"provenance\">");
+    for (term, values, code) in [
+        ("Machine", machines, false),
+        ("Build", builds, false),
+        ("Command", commands, true),
+    ] {
+        let _ = write!(html, "<dt>{term}</dt>");
+        for value in values {
+            let value = escape(&value);
+            let _ = match code {
+                true => write!(html, "<dd><code>{value}</code></dd>"),
+                false => write!(html, "<dd>{value}</dd>"),
+            };
+        }
+    }
+    html + "</dl>"
+}
+
+/// One row a record.
+pub(super) fn table(task: &str, records: &[&Record]) -> String {
+    let (lead, metrics) = columns(task, records);
+    let given: BTreeSet<&str> = records
+        .iter()
+        .flat_map(|record| record.parameters.keys())
+        .map(String::as_str)
+        .filter(|name| !HIDDEN.contains(name))
+        .collect();
+    let rest = given.iter().copied().filter(|name| !lead.contains(name));
+    let ordered = lead
+        .iter()
+        .copied()
+        .filter(|name| given.contains(name))
+        .chain(rest);
+    let (names, same): (Vec<&str>, Vec<&str>) = ordered.partition(|name| varies(records, name));
+    let mut html = String::new();
+    let same: Vec<String> = same
+        .iter()
+        .filter_map(|name| {
+            Some(format!(
+                "{} {}",
+                name.replace('_', " "),
+                parameter(records.first()?.parameters.get(*name)?)
+            ))
+        })
+        .collect();
+    if !same.is_empty() {
+        let _ = write!(
+            html,
+            "<p class=\"sub same\">Same in all rows: {}</p>",
+            escape(&same.join(" · "))
+        );
+    }
+    html.push_str("<div class=\"wide\"><table><thead><tr>");
+    for name in &names {
+        let _ = write!(html, "<th>{}</th>", escape(&name.replace('_', " ")));
+    }
+    for metric in &metrics {
+        let _ = write!(html, "<th class=\"n\">{}</th>", escape(&heading(metric)));
+    }
+    html.push_str("<th class=\"n\">95 % CI</th><th class=\"n\">against</th><th>evidence</th><th>verdict</th></tr></thead><tbody>");
+    for record in records {
+        row(&mut html, record, records, &names, &metrics);
+    }
+    html + "</tbody></table></div>"
+}
+
+fn varies(records: &[&Record], name: &str) -> bool {
+    let mut values = records.iter().map(|record| record.parameters.get(name));
+    let first = values.next().flatten();
+    values.any(|value| value != first)
+}
+
+fn row(html: &mut String, record: &Record, all: &[&Record], names: &[&str], metrics: &[String]) {
+    html.push_str("<tr>");
+    for name in names {
+        let value = record.parameters.get(*name);
+        let class = if matches!(value, Some(Value::Int(_) | Value::Float(_))) {
+            " class=\"n\""
+        } else {
+            ""
+        };
+        let value = value.map_or(String::new(), parameter);
+        let _ = write!(html, "<td{class}>{}</td>", escape(&value));
+    }
+    let href = escape(&anchor(record));
+    for metric in metrics {
+        let number = record
+            .summary
+            .get(metric)
+            .map(|number| figure(metric, number.median));
+        let number = number.unwrap_or_else(|| "–".to_owned());
+        let _ = write!(
+            html,
+            "<td class=\"n\"><a href=\"#{href}\">{}</a></td>",
+            escape(&number)
+        );
+    }
+    let first = metrics
+        .first()
+        .and_then(|metric| Some((metric, record.summary.get(metric)?)));
+    let interval = first.and_then(|(metric, number)| {
+        let (low, high) = number.ci95_low.zip(number.ci95_high)?;
+        Some(format!(
+            "{} … {}",
+            figure(metric, low),
+            figure(metric, high)
+        ))
+    });
+    let _ = write!(
+        html,
+        "<td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"{kind}\">{kind}</td><td><a href=\"#{href}\">{}</a></td></tr>",
+        escape(&interval.unwrap_or_default()),
+        escape(&against(record, all).unwrap_or_default()),
+        escape(&verdict(record)),
+        kind = kind(&record.evidence),
+    );
+}
+
+/// The parameters that lead a row, and the summaries that it shows.
+fn columns(task: &str, records: &[&Record]) -> (&'static [&'static str], Vec<String>) {
+    let (lead, wanted): (&[&str], &[&str]) = match task {
+        "op" => (
+            &[
+                "operator", "level", "format", "backend", "size", "batch", "threads", "depth",
+                "mode", "rate",
+            ],
+            &[
+                "bytes_per_s",
+                "items_per_s",
+                "latency_ns_p50",
+                "latency_ns_p99",
+                "latency_ns_p999",
+            ],
+        ),
+        "pushdown" => (
+            &[
+                "scheme",
+                "format",
+                "platform",
+                "sf",
+                "threads",
+                "query",
+                "selectivity",
+                "link_gbps",
+                "cold",
+            ],
+            &[
+                "tuples_per_s",
+                "run_s",
+                "first_batch_s",
+                "agent_cpu_s",
+                "client_cpu_s",
+                "agent_peak_bytes",
+                "client_peak_bytes",
+            ],
+        ),
+        _ => (&[], &[]),
+    };
+    let has = |name: &str| {
+        records
+            .iter()
+            .any(|record| record.summary.contains_key(name))
+    };
+    if wanted.is_empty() {
+        let all: BTreeSet<&String> = records
+            .iter()
+            .flat_map(|record| record.summary.keys())
+            .collect();
+        return (lead, all.into_iter().cloned().collect());
+    }
+    let shown = wanted.iter().filter(|name| has(name));
+    (lead, shown.map(|name| (*name).to_owned()).collect())
+}
+
+/// Against the side that the task compares with, at the same parameters and of the same evidence.
+fn against(record: &Record, all: &[&Record]) -> Option<String> {
+    let (side, base, metric) = match record.task.as_str() {
+        "op" => ("backend", "cpu/portable", "items_per_s"),
+        "pushdown" => ("scheme", "fetch", "tuples_per_s"),
+        _ => return None,
+    };
+    let own = |record: &Record| {
+        let mut parameters = record.parameters.clone();
+        for name in [side, "where", "output"] {
+            parameters.remove(name);
+        }
+        if record.task == "pushdown" {
+            parameters.remove("format");
+        }
+        parameters
+    };
+    let is = |record: &Record, name: &str| record.parameters.get(side) == Some(&Value::from(name));
+    if is(record, base) || kind(&record.evidence) == "published" {
+        return None;
+    }
+    let parameters = own(record);
+    let bases = all.iter().filter(|other| {
+        is(other, base) && other.evidence == record.evidence && own(other) == parameters
+    });
+    // Where a side was run in several ways, its fastest counts.
+    let median = |record: &Record| record.summary.get(metric).map(|number| number.median);
+    let best = bases
+        .filter(|other| median(other).is_some())
+        .max_by(|a, b| {
+            median(a)
+                .unwrap_or(0.0)
+                .total_cmp(&median(b).unwrap_or(0.0))
+        })?;
+    let series = |record: &Record| Some(record.samples.get(metric)?.values.clone());
+    let ratio = Ratio::of(&series(record)?, &series(best)?, record.provenance.seed)?;
+    let doubt = if ratio.is_decided() {
+        ""
+    } else {
+        " (too close to call)"
+    };
+    Some(format!("{:.2}× {base}{doubt}", ratio.median))
+}
+
+fn verdict(record: &Record) -> String {
+    match &record.outcome {
+        Outcome::Failed { reason } => format!("failed: {reason}"),
+        Outcome::Unsupported { reason } => format!("unsupported: {reason}"),
+        Outcome::Interrupted => "interrupted".to_owned(),
+        Outcome::Done => match &record.stability {
+            Some(stability) if stability.stable => "stable".to_owned(),
+            Some(stability) => format!("unstable: {}", stability.reasons.join("; ")),
+            None => "record".to_owned(),
+        },
+    }
+}
+
+fn parameter(value: &Value) -> String {
+    match value {
+        // Not 0.019138 of a predicate that hits what it hits.
+        Value::Float(value) => format!("{}", (value * 1e6).round() / 1e6),
+        value => value.to_string(),
+    }
+}
+
+/// A metric's name without the unit, which its figures carry.
+fn heading(metric: &str) -> String {
+    let bare = metric.replace("_ns", "");
+    let bare = match bare.strip_suffix("_s") {
+        Some(time) if !bare.ends_with("_per_s") => time,
+        _ => &bare,
+    };
+    bare.replace('_', " ")
+}
+
+/// A figure in the unit that its name ends with.
+fn figure(metric: &str, value: f64) -> String {
+    if metric.contains("_ns") {
+        short_ns(value)
+    } else if metric.ends_with("_per_s") || metric.contains("bytes") {
+        short(value)
+    } else if metric.ends_with("_s") {
+        short_ns(value * 1e9)
+    } else {
+        short(value)
+    }
+}
+
+/// Every record whole, folded.
+pub(super) fn records(records: &[&Record]) -> String {
+    let mut html = String::new();
+    for record in records {
+        let json = serde_json::to_string_pretty(record).unwrap_or_default();
+        let named = record.parameters.iter();
+        let words: Vec<String> = named
+            .map(|(name, value)| format!("{name} {}", parameter(value)))
+            .collect();
+        let _ = write!(
+            html,
+            "<details id=\"{}\"><summary><code>{}</code> {}</summary><pre>{}</pre></details>",
+            escape(&anchor(record)),
+            escape(&record.id),
+            escape(&words.join(" · ")),
+            escape(&json)
+        );
+    }
+    html
+}

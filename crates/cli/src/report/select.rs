@@ -1,0 +1,428 @@
+//! From records to charts: what belongs on one chart, what sweeps, what is held fixed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dpb_core::measure::{Evidence, Record, Summary, Value};
+
+use super::chart::{Chart, Point, Series};
+use super::{anchor, published};
+use crate::output::{short, short_ns};
+
+/// What a task's charts show.
+struct View {
+    task: &'static str,
+    /// Parameters whose values are curves.
+    series: &'static [&'static str],
+    /// Parameters that can sweep an axis; an earlier one is preferred.
+    sweeps: &'static [Sweep],
+    metrics: &'static [Metric],
+    /// What makes records comparable: charts never mix different values of these.
+    fixed: &'static [&'static str],
+    /// Figures that papers published for the same work.
+    published: Option<fn() -> Vec<Record>>,
+}
+
+struct Sweep {
+    name: &'static str,
+    label: &'static str,
+    text: fn(f64) -> String,
+}
+
+struct Metric {
+    name: &'static str,
+    label: &'static str,
+    text: fn(f64) -> String,
+}
+
+const VIEWS: &[View] = &[
+    View {
+        task: "pushdown",
+        series: &["scheme", "format"],
+        sweeps: &[
+            Sweep {
+                name: "threads",
+                label: "threads",
+                text: number,
+            },
+            Sweep {
+                name: "selectivity",
+                label: "selectivity",
+                text: percent,
+            },
+            Sweep {
+                name: "link_gbps",
+                label: "link, Gbit/s (0: bare loopback)",
+                text: number,
+            },
+        ],
+        metrics: &[Metric {
+            name: "tuples_per_s",
+            label: "tuples scanned per second",
+            text: short,
+        }],
+        fixed: &["sf", "query", "output", "cold"],
+        published: Some(published::pushdown),
+    },
+    View {
+        task: "op",
+        series: &["backend"],
+        sweeps: &[
+            Sweep {
+                name: "size",
+                label: "bytes per item",
+                text: bytes,
+            },
+            Sweep {
+                name: "threads",
+                label: "threads",
+                text: number,
+            },
+            Sweep {
+                name: "batch",
+                label: "items per job",
+                text: number,
+            },
+            Sweep {
+                name: "depth",
+                label: "jobs in flight",
+                text: number,
+            },
+            Sweep {
+                name: "rate",
+                label: "jobs offered per second",
+                text: short,
+            },
+        ],
+        metrics: &[
+            Metric {
+                name: "bytes_per_s",
+                label: "input bytes per second",
+                text: short,
+            },
+            Metric {
+                name: "latency_ns_p50",
+                label: "latency, median",
+                text: short_ns,
+            },
+            Metric {
+                name: "latency_ns_p99",
+                label: "latency, 99th percentile",
+                text: short_ns,
+            },
+        ],
+        fixed: &[
+            "operator",
+            "level",
+            "format",
+            "mode",
+            "input",
+            "working_set",
+        ],
+        published: None,
+    },
+];
+
+/// The published figures that belong beside `records`.
+pub(super) fn published_for(records: &[Record]) -> Vec<Record> {
+    let has = |task: &str| records.iter().any(|record| record.task == task);
+    let views = VIEWS.iter().filter(|view| has(view.task));
+    views
+        .filter_map(|view| view.published)
+        .flat_map(|figures| figures())
+        .collect()
+}
+
+/// All charts of one task.
+pub(super) fn charts(task: &str, records: &[Record], figures: &[Record]) -> Vec<Chart> {
+    let Some(view) = VIEWS.iter().find(|view| view.task == task) else {
+        return Vec::new();
+    };
+    let mut groups: BTreeMap<Vec<String>, Vec<&Record>> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.task == task) {
+        groups
+            .entry(values(record, view.fixed))
+            .or_default()
+            .push(record);
+    }
+    let mut charts = Vec::new();
+    for group in groups.values() {
+        for metric in view.metrics {
+            let with: Vec<&Record> = group
+                .iter()
+                .copied()
+                .filter(|record| record.summary.contains_key(metric.name))
+                .collect();
+            charts.extend(view.charts_of(metric, &with, figures));
+        }
+    }
+    charts
+}
+
+impl View {
+    /// One chart a sweep and a combination of what else varies; one chart of bars if nothing sweeps.
+    fn charts_of(&self, metric: &Metric, records: &[&Record], figures: &[Record]) -> Vec<Chart> {
+        let varying: Vec<&Sweep> = self
+            .sweeps
+            .iter()
+            .filter(|sweep| distinct(records, sweep.name).len() > 1)
+            .collect();
+        let mut charts = Vec::new();
+        for (at, x) in varying.iter().enumerate() {
+            // The batch that follows from the size is no sweep of its own.
+            if varying[..at]
+                .iter()
+                .any(|before| determines(records, before.name, x.name))
+            {
+                continue;
+            }
+            let others: Vec<&str> = varying
+                .iter()
+                .map(|sweep| sweep.name)
+                .filter(|&name| name != x.name && !determines(records, x.name, name))
+                .collect();
+            for facet in split(records, &others) {
+                if distinct(&facet, x.name).len() > 1 {
+                    charts.push(self.chart(metric, Some(x), &facet, figures));
+                }
+            }
+        }
+        if charts.is_empty() {
+            let names: Vec<&str> = varying.iter().map(|sweep| sweep.name).collect();
+            for facet in split(records, &names) {
+                charts.push(self.chart(metric, None, &facet, figures));
+            }
+        }
+        charts
+    }
+
+    /// What is the same for every point of a chart.
+    fn held(&self, x: Option<&Sweep>, records: &[&Record]) -> String {
+        let mut parts = Vec::new();
+        for sweep in self
+            .sweeps
+            .iter()
+            .filter(|sweep| x.is_none_or(|x| x.name != sweep.name))
+        {
+            let value = records
+                .first()
+                .and_then(|record| record.parameters.get(sweep.name))
+                .and_then(as_number);
+            if let (Some(value), 1) = (value, distinct(records, sweep.name).len()) {
+                parts.push(format!("{} {}", sweep.label, (sweep.text)(value)));
+            }
+        }
+        let said = self.fixed.iter().filter(|name| **name != "operator");
+        for (name, value) in
+            said.filter_map(|name| Some((name, records.first()?.parameters.get(*name)?)))
+        {
+            parts.push(format!("{} {value}", name.replace('_', " ")));
+        }
+        parts.join(" · ")
+    }
+
+    fn chart(
+        &self,
+        metric: &Metric,
+        x: Option<&Sweep>,
+        records: &[&Record],
+        figures: &[Record],
+    ) -> Chart {
+        let mut notes = vec![self.held(x, records)];
+        let mut series: Vec<Series> = Vec::new();
+        for record in records {
+            add(
+                &mut series,
+                self.series_name(record),
+                x,
+                metric,
+                record,
+                None,
+            );
+        }
+        let beside: Vec<&Record> = figures
+            .iter()
+            .filter(|figure| figure.task == self.task && is_comparable(figure, records, x))
+            .collect();
+        for figure in &beside {
+            let label = figure.parameters.get("platform").map(ToString::to_string);
+            add(&mut series, "dpBento".into(), x, metric, figure, label);
+        }
+        if !beside.is_empty() {
+            notes.push(
+                "Published: dpBento, scale factor 10, 1 %, 100 Gbit/s; quoted in its records below."
+                    .into(),
+            );
+        }
+        let subject = records
+            .first()
+            .and_then(|record| record.parameters.get("operator"));
+        let subject = subject.map_or_else(|| self.task.to_owned(), ToString::to_string);
+        Chart {
+            title: match x {
+                Some(x) => format!("{subject}: {} against {}", metric.label, x.label),
+                None => format!("{subject}: {}", metric.label),
+            },
+            notes,
+            x_label: x.map_or(String::new(), |x| x.label.to_owned()),
+            y_label: metric.label.to_owned(),
+            series,
+            x_text: x.map(|x| x.text),
+            y_text: Some(metric.text),
+        }
+    }
+
+    fn series_name(&self, record: &Record) -> String {
+        values(record, self.series).join(", ")
+    }
+}
+
+/// Adds a record's number to its curve, one curve a name and kind of evidence.
+fn add(
+    series: &mut Vec<Series>,
+    name: String,
+    x: Option<&Sweep>,
+    metric: &Metric,
+    record: &Record,
+    label: Option<String>,
+) {
+    let Some(number) = record.summary.get(metric.name) else {
+        return;
+    };
+    let kind = kind(&record.evidence);
+    let at = x.and_then(|x| record.parameters.get(x.name).and_then(as_number));
+    let who = label.clone().unwrap_or_else(|| name.clone());
+    let place = x
+        .zip(at)
+        .map(|(x, at)| format!(", {} {}", x.label, (x.text)(at)));
+    let point = Point {
+        x: at,
+        y: number.median,
+        interval: number.ci95_low.zip(number.ci95_high),
+        label,
+        tip: format!(
+            "{who}{}: {}, {kind}",
+            place.unwrap_or_default(),
+            figure_text(number, metric.text)
+        ),
+        href: anchor(record),
+    };
+    match series
+        .iter_mut()
+        .find(|series| series.name == name && series.kind == kind)
+    {
+        Some(series) => series.points.push(point),
+        None => series.push(Series {
+            name,
+            kind,
+            points: vec![point],
+        }),
+    }
+}
+
+fn figure_text(number: &Summary, text: fn(f64) -> String) -> String {
+    match (number.ci95_low, number.ci95_high) {
+        (Some(low), Some(high)) => {
+            format!(
+                "{} (95 % CI {} to {})",
+                text(number.median),
+                text(low),
+                text(high)
+            )
+        }
+        _ => text(number.median),
+    }
+}
+
+/// A figure of 1 % belongs beside records of 1 %, or on an axis of selectivities.
+fn is_comparable(figure: &Record, records: &[&Record], x: Option<&Sweep>) -> bool {
+    let is_axis = |name: &str| x.is_some_and(|x| x.name == name);
+    if is_axis("link_gbps") {
+        return false;
+    }
+    if is_axis("selectivity") {
+        return true;
+    }
+    let share = |record: &Record| record.parameters.get("selectivity").and_then(as_number);
+    let is_same = |record: &&&Record| match (share(record), share(figure)) {
+        (Some(here), Some(there)) => (here / there - 1.0).abs() < 0.2,
+        _ => false,
+    };
+    records.iter().all(|record| is_same(&record))
+}
+
+/// The kind of evidence, in one word.
+pub(super) fn kind(evidence: &Evidence) -> &'static str {
+    match evidence {
+        Evidence::Measured => "measured",
+        Evidence::Emulated { .. } => "emulated",
+        Evidence::Simulated { .. } => "simulated",
+        Evidence::Published { .. } => "published",
+    }
+}
+
+fn values(record: &Record, names: &[&str]) -> Vec<String> {
+    let given = names.iter().filter_map(|name| record.parameters.get(*name));
+    given.map(ToString::to_string).collect()
+}
+
+fn text_of(record: &Record, name: &str) -> String {
+    record
+        .parameters
+        .get(name)
+        .map_or(String::new(), ToString::to_string)
+}
+
+fn distinct(records: &[&Record], name: &str) -> BTreeSet<String> {
+    records.iter().map(|record| text_of(record, name)).collect()
+}
+
+/// Whether `name` has one value for each value of `by`.
+fn determines(records: &[&Record], by: &str, name: &str) -> bool {
+    let mut seen = BTreeMap::new();
+    records.iter().all(|record| {
+        let value = text_of(record, name);
+        *seen
+            .entry(text_of(record, by))
+            .or_insert_with(|| value.clone())
+            == value
+    })
+}
+
+/// By the values of `names`, in the order in which they came.
+fn split<'a>(records: &[&'a Record], names: &[&str]) -> Vec<Vec<&'a Record>> {
+    let mut facets: Vec<(Vec<String>, Vec<&Record>)> = Vec::new();
+    for record in records {
+        let held: Vec<String> = names.iter().map(|name| text_of(record, name)).collect();
+        match facets.iter_mut().find(|(known, _)| *known == held) {
+            Some((_, facet)) => facet.push(record),
+            None => facets.push((held, vec![record])),
+        }
+    }
+    facets.into_iter().map(|(_, facet)| facet).collect()
+}
+
+fn as_number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        Value::Bool(_) | Value::Text(_) => None,
+    }
+}
+
+fn number(value: f64) -> String {
+    value.to_string()
+}
+
+fn percent(value: f64) -> String {
+    format!("{} %", (value * 1e5).round() / 1e3)
+}
+
+fn bytes(value: f64) -> String {
+    match value {
+        value if value >= 1024.0 * 1024.0 && value % (1024.0 * 1024.0) == 0.0 => {
+            format!("{} Mi", value / (1024.0 * 1024.0))
+        }
+        value if value >= 1024.0 && value % 1024.0 == 0.0 => format!("{} Ki", value / 1024.0),
+        value => value.to_string(),
+    }
+}

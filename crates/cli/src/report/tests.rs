@@ -1,0 +1,162 @@
+//! The page refers to nothing outside, is well formed, and says which number is of which kind.
+
+use dpb_core::measure::{Evidence, Outcome};
+
+use super::*;
+
+fn pushdown(scheme: &str, threads: u64, selectivity: f64, rates: &[f64]) -> Record {
+    let mut record = Record::new("pushdown", Evidence::of_this_cpu(), 1)
+        .with("scheme", scheme)
+        .with("sf", 1.0)
+        .with("threads", threads)
+        .with("selectivity", selectivity)
+        .with("where", "l_comment LIKE '%<script>&\"%'");
+    record.id = format!("{scheme}-{threads}-{selectivity}");
+    record.sample("tuples_per_s", rates.to_vec());
+    record
+}
+
+fn sweep() -> Vec<Record> {
+    let mut records = Vec::new();
+    for threads in [1, 2] {
+        for selectivity in [0.01, 0.1] {
+            let scale = threads as f64;
+            records.push(pushdown("fetch", threads, selectivity, &[9e6 * scale; 5]));
+            records.push(pushdown("dpb", threads, selectivity, &[4e8 * scale; 5]));
+        }
+    }
+    records
+}
+
+/// Every element closed, in order; what HTML leaves open is written closed.
+fn assert_well_formed(html: &str) {
+    let body = html
+        .strip_prefix("<!DOCTYPE html>\n")
+        .expect("a document type");
+    let mut open = Vec::new();
+    let mut rest = body;
+    while let Some(at) = rest.find('<') {
+        let end = at + rest[at..].find('>').expect("a tag ends");
+        let tag = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        let name = tag.split([' ', '/']).next().unwrap_or_default();
+        if let Some(closed) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(closed), "near {:.60}", rest);
+        } else if !tag.ends_with('/') {
+            open.push(name);
+            // Style and script are no markup inside.
+            if ["style", "script"].contains(&name) {
+                rest = &rest[rest.find(&format!("</{name}>")).expect("it ends")..];
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn the_page_is_whole_and_refers_to_nothing_outside() {
+    let html = html(&sweep(), &["Skipped records.jsonl:7: not a record".into()]);
+    assert_well_formed(&html);
+    for outside in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert!(html.contains("records.jsonl:7"));
+    // What a predicate says stays text.
+    assert!(!html.contains("<script>&"));
+    assert!(html.contains("&lt;script&gt;&amp;"));
+}
+
+#[test]
+fn every_number_leads_to_its_record() {
+    let records = sweep();
+    let html = html(&records, &[]);
+    for record in records.iter().chain(&select::published_for(&records)) {
+        let anchor = anchor(record);
+        assert_eq!(
+            html.matches(&format!("<details id=\"{anchor}\"")).count(),
+            1,
+            "{anchor}"
+        );
+        assert!(
+            html.matches(&format!("href=\"#{anchor}\"")).count() >= 2,
+            "{anchor}"
+        );
+    }
+    assert_eq!(html.matches("<details id=").count(), 8 + 5);
+}
+
+#[test]
+fn published_figures_stand_beside_and_say_what_they_are() {
+    let records = sweep();
+    let figures = select::published_for(&records);
+    let charts = select::charts("pushdown", &records, &figures);
+    // Threads at 1 % and at 10 %, selectivity with one thread and with two.
+    assert_eq!(charts.len(), 4);
+    let is_mixed =
+        |chart: &chart::Chart| chart.series.iter().any(|series| series.kind == "published");
+    let mixed: Vec<bool> = charts.iter().map(is_mixed).collect();
+    assert_eq!(
+        mixed,
+        [true, false, true, true],
+        "figures of 1 % do not belong beside 10 %"
+    );
+    let shown = charts[0].html();
+    assert!(shown.contains("Two kinds of evidence on one axis"));
+    assert!(shown.contains("class=\"c2 published\""));
+    assert!(!charts[1].html().contains("Two kinds of evidence"));
+    // 33 M, and what the text gives as multiples of it.
+    let mut medians: Vec<f64> = figures
+        .iter()
+        .map(|figure| figure.summary["tuples_per_s"].median)
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    assert_eq!(medians, [33e6, 59.4e6, 150e6, 150e6, 396e6]);
+}
+
+#[test]
+fn a_batch_that_follows_from_the_size_is_no_sweep_of_its_own() {
+    let mut records = Vec::new();
+    for (size, batch) in [(64u64, 256u64), (1500, 10), (65536, 1)] {
+        for backend in ["cpu/portable", "cpu/best", "sim/default"] {
+            let evidence = match backend {
+                "sim/default" => Evidence::Simulated {
+                    model: "default".into(),
+                },
+                _ => Evidence::Measured,
+            };
+            let mut record = Record::new("op", evidence, 1)
+                .with("operator", "crc32c")
+                .with("size", size)
+                .with("batch", batch)
+                .with("backend", backend);
+            record.sample("bytes_per_s", vec![1e9, 1.1e9, 1.2e9]);
+            record.sample("items_per_s", vec![1e6, 1.1e6, 1.2e6]);
+            records.push(record);
+        }
+    }
+    let charts = select::charts("op", &records, &[]);
+    assert_eq!(charts.len(), 1);
+    assert_eq!(charts[0].series.len(), 3);
+    assert!(charts[0].html().contains("simulated"));
+    // A ratio never crosses kinds of evidence.
+    let rows: Vec<&Record> = records.iter().collect();
+    let table = page::table("op", &rows);
+    assert_eq!(table.matches("× cpu/portable").count(), 3);
+}
+
+#[test]
+fn records_without_numbers_are_rows_with_reasons() {
+    let reason = "needs <AVX-512>".to_owned();
+    let records = [
+        pushdown("dpb", 1, 0.01, &[]).without_numbers(Outcome::Unsupported {
+            reason: reason.clone(),
+        }),
+        pushdown("fetch", 1, 0.01, &[]).without_numbers(Outcome::Failed { reason }),
+        Record::new("something new", Evidence::Measured, 1),
+    ];
+    let html = html(&records, &[]);
+    assert_well_formed(&html);
+    assert!(html.contains("unsupported: needs &lt;AVX-512&gt;"));
+    assert!(html.contains("1 done, 1 failed, 1 unsupported"));
+    assert!(html.contains("something new"));
+}

@@ -1,0 +1,349 @@
+//! The real program: exit codes, formats, records that match their schema, and Ctrl-C.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use dpb_core::measure::{Outcome, Reading};
+use serde_json::Value;
+
+fn dpb(args: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_dpb")).args(args).output();
+    output.expect("dpb starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+const QUICK: [&str; 8] = [
+    "--seconds",
+    "2ms",
+    "--warm-up",
+    "1ms",
+    "--repeat",
+    "3",
+    "--size",
+    "64,1KiB",
+];
+
+fn quick(args: &[&str]) -> Output {
+    dpb(&[args, &QUICK].concat())
+}
+
+/// Checks `value` against the part of JSON Schema that ours uses; where it does not fit.
+fn misfit(value: &Value, schema: &Value, root: &Value) -> Option<String> {
+    if let Some(path) = schema["$ref"].as_str() {
+        return misfit(value, root.pointer(&path[1..]).expect("a definition"), root);
+    }
+    for choice in ["oneOf", "anyOf"] {
+        if let Some(choices) = schema[choice].as_array() {
+            let misfits: Option<Vec<String>> = choices
+                .iter()
+                .map(|choice| misfit(value, choice, root))
+                .collect();
+            if let Some(misfits) = misfits {
+                return Some(misfits.join(" and "));
+            }
+        }
+    }
+    if !schema["const"].is_null() && schema["const"] != *value {
+        return Some(format!("{value} is not {}", schema["const"]));
+    }
+    let names: Vec<&str> = match &schema["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let fits = |name: &&str| match *name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        other => panic!("the schema has a type {other}"),
+    };
+    if !names.is_empty() && !names.iter().any(fits) {
+        return Some(format!("{value} is no {names:?}"));
+    }
+    if value.is_null() {
+        return None;
+    }
+    let required = schema["required"].as_array().into_iter().flatten();
+    for name in required.filter_map(Value::as_str) {
+        if value.get(name).is_none() {
+            return Some(format!("{name} is missing"));
+        }
+    }
+    for (name, member) in value.as_object().into_iter().flatten() {
+        let part = [&schema["properties"][name], &schema["additionalProperties"]];
+        if let Some(part) = part.into_iter().find(|part| part.is_object())
+            && let Some(why) = misfit(member, part, root)
+        {
+            return Some(format!("{name}: {why}"));
+        }
+    }
+    let items = value.as_array().into_iter().flatten();
+    items
+        .filter(|_| schema["items"].is_object())
+        .find_map(|item| misfit(item, &schema["items"], root))
+}
+
+#[test]
+fn records_match_the_schema_on_stdout_and_in_the_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("records.jsonl");
+    let out = file.to_str().expect("UTF-8");
+    let output = quick(&[
+        "op",
+        "all",
+        "--backend",
+        "cpu/portable,cpu/best,sim/default",
+        "--latency",
+        "--out",
+        out,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let schema: Value = serde_json::from_slice(&dpb(&["schema", "record"]).stdout).expect("JSON");
+    let lines: Vec<&str> = text(&output.stdout).lines().collect();
+    assert_eq!(lines.len(), 4 * 2 * 3);
+    for line in &lines {
+        let record: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(misfit(&record, &schema, &schema), None);
+        assert_eq!(record["outcome"]["status"], "done", "{record}");
+        let rate = &record["summary"]["items_per_s"];
+        assert_eq!(rate["samples"], 3);
+        assert!(rate["median"].as_f64().expect("a number") > 0.0);
+        assert!(
+            record["summary"]["latency_ns_p99"]["median"]
+                .as_f64()
+                .expect("a number")
+                > 0.0
+        );
+        assert!(record["check"]["compared"].as_u64() >= record["counts"]["items"].as_u64());
+        let simulated = record["parameters"]["backend"] == "sim/default";
+        let kind = &record["evidence"]["kind"];
+        assert_eq!(*kind == "simulated", simulated, "{kind}");
+    }
+    // A record that lacks something does not match: the check above can fail.
+    let mut broken: Value = serde_json::from_str(lines[0]).expect("JSON");
+    broken["check"]["compared"] = Value::from("many");
+    assert!(misfit(&broken, &schema, &schema).is_some());
+    let reading = Reading::of_file(&file).expect("reads");
+    assert_eq!(reading.records.len(), lines.len());
+    assert!(reading.damaged.is_empty());
+    // Equal outputs have equal digests, whoever computed them.
+    let digest =
+        |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["check"]["digest"].clone();
+    assert!(digest(lines[0]).is_string());
+    assert_eq!(digest(lines[0]), digest(lines[1]));
+    assert_eq!(digest(lines[0]), digest(lines[2]));
+    assert_ne!(digest(lines[0]), digest(lines[3]));
+}
+
+#[test]
+fn a_table_and_csv_have_a_row_for_each_test() {
+    let table = quick(&[
+        "op",
+        "crc32c",
+        "--format",
+        "table",
+        "--backend",
+        "cpu/portable,cpu/best",
+    ]);
+    assert_eq!(text(&table.stdout).lines().count(), 1 + 2 * 2);
+    assert!(text(&table.stdout).contains("vs portable"));
+    let csv = quick(&[
+        "op",
+        "crc32c",
+        "--format",
+        "csv",
+        "--backend",
+        "cpu/portable,cpu/best",
+    ]);
+    assert_eq!(text(&csv.stdout).lines().count(), 1 + 2 * 2);
+    assert!(csv.stderr.is_empty(), "{}", text(&csv.stderr));
+}
+
+#[test]
+fn inputs_come_from_a_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("words");
+    std::fs::write(&file, "the quick brown fox ".repeat(200)).expect("writes");
+    let path = file.to_str().expect("UTF-8");
+    for operator in ["deflate", "inflate", "sha256"] {
+        let output = quick(&["op", operator, "--backend", "cpu/best", "--input", path]);
+        assert!(
+            output.status.success(),
+            "{operator}: {}",
+            text(&output.stderr)
+        );
+    }
+    std::fs::write(&file, "short").expect("writes");
+    let output = quick(&["op", "crc32c", "--input", path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("5 bytes"));
+}
+
+#[test]
+fn wrong_usage_is_two_and_absence_is_three() {
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["op", "crc33"], 2, "there are: crc32c"),
+        (&["op", "crc32c", "--threads", "0"], 2, "at least 1"),
+        (&["op", "crc32c", "--size", "4K"], 2, "4KiB"),
+        (&["op", "crc32c", "--backend", "gpu/best"], 2, "cpu/best"),
+        (&["op", "crc32c", "--mode", "open"], 2, "--rate"),
+        (&["op", "crc32c", "--rate", "5"], 2, "--mode open"),
+        (&["op", "deflate", "--parameters", "level=10"], 2, "level"),
+        (
+            &["op", "crc32c", "--backend", "cpu/libdeflate"],
+            3,
+            "nothing that was asked for",
+        ),
+        (
+            &["report", "/nonexistent/records.jsonl"],
+            2,
+            "/nonexistent/records.jsonl",
+        ),
+    ];
+    for (args, code, message) in cases {
+        let output = dpb(args);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains(message),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn more_threads_than_cores_is_said_before_the_run() {
+    let cores = std::thread::available_parallelism()
+        .expect("Linux knows")
+        .get();
+    let threads = (cores + 1).to_string();
+    let output = quick(&[
+        "op",
+        "crc32c",
+        "--backend",
+        "cpu/best",
+        "--threads",
+        &threads,
+    ]);
+    let said = format!("{threads} threads share {cores} cores");
+    assert!(
+        text(&output.stderr).contains(&said),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn every_verb_has_an_example() {
+    for verb in ["doctor", "list", "op", "report", "schema", "completions"] {
+        let help = dpb(&[verb, "--help"]);
+        assert!(
+            text(&help.stdout).contains(&format!("dpb {verb}")),
+            "{verb}"
+        );
+        assert!(text(&help.stdout).contains("Example"), "{verb}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            text(&dpb(&["completions", shell]).stdout).contains("doctor"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn doctor_and_list_say_what_there_is() {
+    let findings: Vec<Value> = text(&dpb(&["doctor", "--format", "json"]).stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    for what in [
+        "CPU",
+        "DuckDB",
+        "DOCA",
+        "DPDK",
+        "RDMA verbs",
+        "io_uring",
+        "hardware counters",
+    ] {
+        let found = findings
+            .iter()
+            .find(|finding| finding["what"] == what)
+            .expect(what);
+        if found["state"] == "missing" {
+            assert!(
+                !found["remedy"].as_str().expect("text").is_empty(),
+                "{what}"
+            );
+        }
+    }
+    let operators = dpb(&["list", "operators", "--format", "csv"]);
+    assert_eq!(text(&operators.stdout).lines().count(), 1 + 4);
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupted_it_leaves_whole_records() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("records.jsonl");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dpb"))
+        .args([
+            "op",
+            "crc32c",
+            "--backend",
+            "cpu/best",
+            "--seconds",
+            "0.1",
+            "--repeat",
+            "100000",
+            "--out",
+        ])
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(Duration::from_millis(700));
+    interrupt(child.id());
+    let asked = Instant::now();
+    while child.try_wait().expect("is ours").is_none() {
+        assert!(asked.elapsed() < Duration::from_secs(20), "does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert_one_interrupted(&file);
+}
+
+fn assert_one_interrupted(file: &Path) {
+    let reading = Reading::of_file(file).expect("reads");
+    assert!(reading.damaged.is_empty());
+    let last = &reading.records.last().expect("one record").record;
+    assert_eq!(last.outcome, Outcome::Interrupted);
+    let runs = last.samples["items_per_s"].values.len();
+    assert!(runs < 100_000);
+    assert!(
+        last.stability
+            .as_ref()
+            .is_some_and(|stability| !stability.stable)
+    );
+}
+
+fn interrupt(id: u32) {
+    let id =
+        rustix::process::Pid::from_raw(i32::try_from(id).expect("a process id")).expect("not zero");
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("is ours");
+}

@@ -1,0 +1,424 @@
+//! `dpb pushdown` and `dpb serve` as real processes: what they give, and what they say when it cannot be had.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use dpb_core::measure::{Outcome, Store, Value};
+use support::{Agent, data_dir, dpb, finish, make_data, records, text};
+
+/// Runs that succeeded or had no DuckDB to run.
+fn done_or_unsupported(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done | Outcome::Unsupported { .. })
+}
+
+#[test]
+fn every_scheme_agrees_and_leaves_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("sweep.jsonl");
+    let out_text = out.to_str().unwrap();
+    let ran = finish(&[
+        "pushdown",
+        "--sf",
+        "0.01",
+        "--threads",
+        "1,2",
+        "--selectivity",
+        "0.01,0.2",
+        "--repeat",
+        "2",
+        "--format",
+        "json",
+        "--out",
+        out_text,
+    ]);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let records = records(&ran);
+    assert_eq!(records.len(), 2 * 2 * 4);
+    for record in &records {
+        assert!(done_or_unsupported(&record.outcome), "{:?}", record.outcome);
+        if record.outcome == Outcome::Done {
+            let rows = record.check.as_ref().unwrap().compared;
+            assert!(rows > 0);
+            assert_eq!(record.counts["tuples"], 2 * 60_175);
+            assert!(record.counts["wire_bytes_from_agent"] > 0);
+            assert!(record.summary["tuples_per_s"].median > 0.0);
+        }
+    }
+    let ours = records
+        .iter()
+        .filter(|r| r.parameters["scheme"] == Value::Text("dpb".into()));
+    assert!(ours.clone().count() == 4 && ours.clone().all(|r| r.outcome == Outcome::Done));
+    // A fifth of the rows, and a hundredth: the condition does what it was picked for.
+    let rows: Vec<u64> = ours.map(|r| r.counts["rows"] / 2).collect();
+    assert!(
+        rows.iter()
+            .all(|&n| n == rows[0] || (rows[0]..60_175).contains(&n))
+    );
+    assert!(
+        rows.contains(&rows[0]) && (500..800).contains(&rows[0]),
+        "{rows:?}"
+    );
+    let kept = dpb_core::measure::Reading::of_file(&out).unwrap();
+    assert_eq!(kept.records.len(), records.len());
+    assert!(kept.damaged.is_empty());
+    // The file can be appended to again.
+    Store::open(&out, dpb_core::measure::Durability::Process).unwrap();
+}
+
+#[test]
+fn conditions_columns_and_aggregates_agree() {
+    let cases: &[&[&str]] = &[
+        &["--query", "q6", "--aggregate", "q6"],
+        &["--query", "q1", "--aggregate", "q1"],
+        &["--query", "q19", "--columns", "l_orderkey, l_shipmode"],
+        &[
+            "--where",
+            "l_comment LIKE '%special%' AND l_commitdate < l_receiptdate OR l_tax * 2 = l_discount",
+            "--columns",
+            "l_comment, l_tax",
+        ],
+        &["--where", "l_quantity > 1000", "--cold"],
+        &["--query", "q14", "--link-gbps", "1"],
+    ];
+    for case in cases {
+        let mut args = vec![
+            "pushdown",
+            "--sf",
+            "0.01",
+            "--threads",
+            "1",
+            "--repeat",
+            "1",
+            "--format",
+            "json",
+            "--out",
+            "/dev/null",
+        ];
+        args.extend(*case);
+        let ran = finish(&args);
+        assert!(ran.status.success(), "{case:?}: {}", text(&ran.stderr));
+        for record in records(&ran) {
+            assert!(
+                done_or_unsupported(&record.outcome),
+                "{case:?}: {:?}",
+                record.outcome
+            );
+        }
+    }
+}
+
+#[test]
+fn without_duckdb_ours_is_checked_by_the_reference_evaluator() {
+    make_data("0.01");
+    let nowhere = tempfile::tempdir().unwrap();
+    let ran = dpb(&[
+        "pushdown",
+        "--sf",
+        "0.01",
+        "--threads",
+        "1",
+        "--repeat",
+        "1",
+        "--format",
+        "json",
+        "--out",
+        "/dev/null",
+    ])
+    .env("DUCKDB_LIB_DIR", nowhere.path())
+    .output()
+    .unwrap();
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let records = records(&ran);
+    assert_eq!(records.len(), 4);
+    for record in &records[..3] {
+        let Outcome::Unsupported { reason } = &record.outcome else {
+            panic!("{:?}", record.outcome);
+        };
+        assert!(reason.contains("DUCKDB_LIB_DIR"), "{reason}");
+        assert!(record.summary.is_empty());
+    }
+    assert_eq!(records[3].outcome, Outcome::Done);
+    let check = records[3].check.as_ref().unwrap();
+    assert!(check.against.contains("reference evaluator"), "{check:?}");
+}
+
+#[test]
+fn the_table_and_csv_have_a_row_a_scheme() {
+    for (format, separator) in [("table", "  "), ("csv", ",")] {
+        let ran = finish(&[
+            "pushdown",
+            "--sf",
+            "0.01",
+            "--threads",
+            "1",
+            "--repeat",
+            "1",
+            "--format",
+            format,
+            "--out",
+            "/dev/null",
+            "--explain",
+        ]);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let shown = text(&ran.stdout);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), 5, "{shown}");
+        assert!(lines[0].contains(&format!(
+            "scheme{}",
+            if format == "csv" { "," } else { " " }
+        )));
+        assert!(lines[4].contains(separator) && lines[4].contains("dpb"));
+        assert!(text(&ran.stderr).contains("sampled rows pass"));
+    }
+}
+
+#[test]
+fn an_agent_elsewhere_wants_its_token() {
+    make_data("0.01");
+    let folder = tempfile::tempdir().unwrap();
+    let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
+    std::fs::write(&right, "correct horse battery staple\n").unwrap();
+    std::fs::write(&wrong, "correct horse battery stapler\n").unwrap();
+    let (right, wrong) = (right.to_str().unwrap(), wrong.to_str().unwrap());
+    let agent = Agent::start(&["--token-file", right]);
+    let ask = |extra: &[&str]| {
+        let mut args = vec![
+            "pushdown",
+            "--sf",
+            "0.01",
+            "--threads",
+            "1",
+            "--repeat",
+            "1",
+            "--format",
+            "json",
+            "--schemes",
+            "dpb",
+            "--out",
+            "/dev/null",
+            "--server",
+            &agent.address,
+        ];
+        args.extend(extra);
+        finish(&args)
+    };
+    let ran = ask(&["--token-file", right]);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    assert_eq!(
+        records(&ran)[0].parameters["server"],
+        Value::Text(agent.address.clone())
+    );
+    for extra in [&["--token-file", wrong][..], &[]] {
+        let refused = ask(extra);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(
+            text(&refused.stderr).contains("token"),
+            "{}",
+            text(&refused.stderr)
+        );
+        assert!(refused.stdout.is_empty());
+    }
+    assert!(ask(&["--token-file", right]).status.success());
+}
+
+#[test]
+fn wrong_usage_is_refused_before_anything_runs() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--threads", "0"], "0 is too few"),
+        (&["--sf", "-1"], "scale factor"),
+        (&["--sf", "NaN"], "scale factor"),
+        (&["--selectivity", "1.5"], "above 0 and at most 1"),
+        (
+            &["--schemes", "carrier-pigeon"],
+            "there are fetch, duckdb-at-dpu, dpb",
+        ),
+        (&["--query", "q7"], "q1, q6, q14, q19"),
+        (&["--where", "l_shipdat < DATE '1995-01-01'"], "l_shipdate"),
+        (&["--where", "l_tax < 0.05 AND"], "--where"),
+        (&["--columns", "l_tax, l_nothing"], "l_nothing"),
+        (&["--aggregate", "median(l_tax)"], "--aggregate"),
+        (&["--link-gbps", "-3"], "--link-gbps"),
+        (&["--where", "true", "--query", "q1"], "cannot be used with"),
+    ];
+    for (case, words) in cases {
+        let mut args = vec!["pushdown", "--out", "/dev/null"];
+        args.extend(*case);
+        let refused = finish(&args);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{case:?}: {said}");
+        assert!(said.contains(words), "{case:?}: {said}");
+        assert!(refused.stdout.is_empty());
+    }
+}
+
+#[test]
+fn an_unknown_column_is_pointed_at() {
+    let refused = finish(&["pushdown", "--where", "l_tax < 0.05 AND l_shipdat IS NULL"]);
+    let said = text(&refused.stderr);
+    let lines: Vec<&str> = said.lines().collect();
+    let at = lines
+        .iter()
+        .position(|line| line.contains("AND l_shipdat"))
+        .expect(&said);
+    let column = lines[at].find("l_shipdat").unwrap();
+    assert_eq!(lines[at + 1].find('^'), Some(column), "{said}");
+}
+
+#[test]
+fn too_little_disk_is_found_out_before_the_run() {
+    let refused = finish(&["pushdown", "--sf", "10000", "--out", "/dev/null"]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("needs") && said.contains("free"), "{said}");
+}
+
+#[test]
+fn a_full_disk_under_the_records_is_said() {
+    let ran = finish(&[
+        "pushdown",
+        "--sf",
+        "0.01",
+        "--threads",
+        "1",
+        "--repeat",
+        "1",
+        "--schemes",
+        "dpb",
+        "--format",
+        "json",
+        "--out",
+        "/dev/full",
+    ]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("/dev/full"), "{said}");
+}
+
+#[test]
+fn more_threads_than_cores_is_said() {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let many = (cpus * 4).to_string();
+    let ran = finish(&[
+        "pushdown",
+        "--sf",
+        "0.01",
+        "--threads",
+        &many,
+        "--repeat",
+        "1",
+        "--format",
+        "json",
+        "--out",
+        "/dev/null",
+    ]);
+    let said = text(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
+    assert!(
+        said.contains(&format!("{many} threads share {cpus} cores")),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_address_that_is_taken_or_open_to_all_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (listen, code, words) in [
+        (address.as_str(), 3, "--listen"),
+        ("0.0.0.0:0", 2, "--token-file"),
+        ("[::]:0", 2, "--token-file"),
+        ("nonsense", 2, "127.0.0.1:7400"),
+    ] {
+        let refused = finish(&["serve", "--listen", listen]);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(code), "{listen}: {said}");
+        assert!(said.contains(words), "{listen}: {said}");
+    }
+}
+
+#[test]
+fn an_agent_that_is_not_there_or_not_ours_is_named() {
+    let ask = |address: &str| {
+        let refused = finish(&["pushdown", "--server", address, "--out", "/dev/null"]);
+        (refused.status.code(), text(&refused.stderr))
+    };
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let (code, said) = ask(&address);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains(&address) && said.contains("dpb serve"),
+        "{said}"
+    );
+
+    let welcome_of_version_9 = [131 - 2, 0, 0, 0, 16, 0, 0, 0]
+        .into_iter()
+        .chain(*b"DPBW\x09\0\0\0")
+        .chain([0; 8])
+        .collect::<Vec<u8>>();
+    for (answer, words) in [
+        (welcome_of_version_9, "version 9"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "tag"),
+        (vec![], "closed"),
+    ] {
+        let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = stranger.local_addr().unwrap().to_string();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = stranger.accept().unwrap();
+            let mut hello = [0; 32];
+            stream.read_exact(&mut hello).unwrap();
+            stream.write_all(&answer).unwrap();
+        });
+        let (code, said) = ask(&address);
+        answering.join().unwrap();
+        assert!(matches!(code, Some(1 | 3)), "{said}");
+        assert!(said.contains(words) && said.contains(&address), "{said}");
+    }
+}
+
+#[test]
+fn an_agent_without_the_data_says_what_to_do() {
+    let empty = tempfile::tempdir().unwrap();
+    let agent = Agent::start(&["--data-dir", empty.path().to_str().unwrap()]);
+    let ran = finish(&["pushdown", "--server", &agent.address, "--out", "/dev/null"]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(3), "{said}");
+    assert!(said.contains("dpb data"), "{said}");
+}
+
+#[test]
+fn a_data_folder_without_permission_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
+    let path = folder.path().to_str().unwrap();
+    if std::fs::write(folder.path().join("probe"), "").is_ok() {
+        eprintln!("skipped: permissions do not bind this user");
+        return;
+    }
+    let ran = finish(&["pushdown", "--sf", "0.01", "--data-dir", path]);
+    let said = text(&ran.stderr);
+    assert!(matches!(ran.status.code(), Some(1 | 3)), "{said}");
+    assert!(said.contains(path), "{said}");
+}
+
+#[test]
+fn an_agent_ends_on_a_signal_and_with_its_standard_input() {
+    let mut agent = Agent::start(&[]);
+    let pid = rustix::process::Pid::from_raw(agent.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(agent.child.wait().unwrap().success());
+
+    let mut child = dpb(&["serve", "--listen", "127.0.0.1:0", "--until-stdin-closes"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert!(data_dir().is_absolute());
+}

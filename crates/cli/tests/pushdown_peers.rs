@@ -1,0 +1,435 @@
+//! Agents among peers that misbehave, and processes that are killed: nothing is lost, nothing is left.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::ops::ControlFlow;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use dpb_core::measure::Reading;
+use dpb_dbmods::pushdown::client::{Client, ClientError};
+use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
+use dpb_dbmods::pushdown::wire::{self, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag};
+use support::{
+    Agent, children, data_dir, dpb, finish, has_half_files, make_data, runs, text, wait_until,
+};
+
+fn everything(sf: f64) -> ScanRequest {
+    ScanRequest {
+        sf,
+        engine: Engine::Dpb,
+        query: Query {
+            table: "lineitem".to_owned(),
+            predicate: Predicate::Constant(Some(true)),
+            output: Output::Rows((0..16).collect()),
+        },
+        threads: 2,
+        batch_rows: 16_384,
+        rows_expected: None,
+    }
+}
+
+fn frame(tag: Tag, body: &[u8]) -> Vec<u8> {
+    let header = Header {
+        tag,
+        len: body.len(),
+    };
+    [&header.to_bytes()[..], body].concat()
+}
+
+fn hello() -> Vec<u8> {
+    let hello = Hello {
+        version: wire::VERSION,
+        capabilities: 0,
+        link_bits_per_s: 0,
+        token: Vec::new(),
+    };
+    frame(Tag::Hello, &hello.to_bytes())
+}
+
+/// Reads frames until the peer closes; the last error frame, if there was one.
+fn last_words(stream: &mut TcpStream) -> Option<(Refusal, String)> {
+    let mut words = None;
+    while let Ok(Some(header)) = Header::read(stream) {
+        let mut body = vec![0; header.len];
+        stream.read_exact(&mut body).ok()?;
+        if let (Tag::Error, wire::WireError::Refused { refusal, text }) =
+            (header.tag, wire::parse_refusal(&body))
+        {
+            words = Some((refusal, text));
+        }
+    }
+    words
+}
+
+#[test]
+fn garbage_ends_its_own_connection_only() {
+    make_data("0.01");
+    let agent = Agent::start(&[]);
+    let idle_threads = agent.threads();
+    let mut survivor = Client::connect(&agent.address, &[], 0).unwrap();
+    let mut older = hello();
+    older[8 + 4] = 9;
+    let huge = [2, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f];
+    let mut trailing = wire::encode(&Request::Usage { reset_peak: false });
+    trailing.push(0);
+    let noise: Vec<u8> = (0..5000u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let cases: Vec<(&str, Vec<u8>, Refusal)> = vec![
+        (
+            "HTTP",
+            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+            Refusal::Protocol,
+        ),
+        ("noise", noise, Refusal::Protocol),
+        (
+            "a request first",
+            frame(Tag::Request, &[0]),
+            Refusal::Protocol,
+        ),
+        ("another version", older, Refusal::Version),
+        (
+            "a huge length",
+            [hello(), huge.to_vec()].concat(),
+            Refusal::Protocol,
+        ),
+        (
+            "an unknown tag",
+            [hello(), vec![77, 0, 0, 0, 0, 0, 0, 0]].concat(),
+            Refusal::Protocol,
+        ),
+        (
+            "bytes after the end",
+            [hello(), frame(Tag::Request, &trailing)].concat(),
+            Refusal::Protocol,
+        ),
+        (
+            "a request that is none",
+            [hello(), frame(Tag::Request, &[250; 100])].concat(),
+            Refusal::Protocol,
+        ),
+        (
+            "a second hello",
+            [hello(), hello()].concat(),
+            Refusal::Protocol,
+        ),
+    ];
+    for (name, bytes, refusal) in cases {
+        let mut stream = agent.dial();
+        stream.write_all(&bytes).unwrap();
+        let words = last_words(&mut stream);
+        assert_eq!(
+            words.as_ref().map(|w| w.0),
+            Some(refusal),
+            "{name}: {words:?}"
+        );
+    }
+    for (name, bytes) in [
+        ("nothing", vec![]),
+        ("half a header", hello()[..5].to_vec()),
+        ("half a hello", hello()[..20].to_vec()),
+        (
+            "half a request",
+            [&hello()[..], &frame(Tag::Request, &[1; 50])[..30]].concat(),
+        ),
+    ] {
+        let mut stream = agent.dial();
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        last_words(&mut stream);
+        let mut rest = [0];
+        assert!(
+            matches!(stream.read(&mut rest), Ok(0)),
+            "{name}: the agent closes"
+        );
+    }
+    assert_eq!(survivor.describe(0.01).unwrap()[0].rows, 60_175);
+    assert!(wait_until(Duration::from_secs(5), || agent.threads()
+        <= idle_threads + 1));
+}
+
+#[test]
+fn a_request_that_cannot_be_carried_out_leaves_the_connection() {
+    make_data("0.01");
+    let agent = Agent::start(&[]);
+    let mut client = Client::connect(&agent.address, &[], 0).unwrap();
+    let mut refusals = Vec::new();
+    for change in [
+        |scan: &mut ScanRequest| scan.query.table = "../../etc/passwd".to_owned(),
+        |scan: &mut ScanRequest| scan.query.output = Output::Rows(vec![99]),
+        |scan: &mut ScanRequest| scan.sf = f64::NAN,
+        |scan: &mut ScanRequest| scan.sf = 7.0,
+        |scan: &mut ScanRequest| scan.threads = 0,
+    ] {
+        let mut scan = everything(0.01);
+        change(&mut scan);
+        match client.scan(scan, &mut |_| ControlFlow::Continue(())) {
+            Err(ClientError::Refused { refusal, .. }) => refusals.push(refusal),
+            other => panic!("{other:?}"),
+        }
+    }
+    use Refusal::{Unavailable, Usage};
+    assert_eq!(refusals, [Usage, Usage, Usage, Unavailable, Usage]);
+    let mut rows = 0;
+    let mut count = |batch: &arrow_array::RecordBatch| {
+        rows += batch.num_rows();
+        ControlFlow::Continue(())
+    };
+    let scanned = client.scan(everything(0.01), &mut count).unwrap();
+    assert_eq!((rows, scanned.end.tuples_scanned), (60_175, 60_175));
+}
+
+#[test]
+fn a_scan_that_is_stopped_ends_early_and_the_connection_goes_on() {
+    make_data("0.1");
+    let agent = Agent::start(&[]);
+    let mut client = Client::connect(&agent.address, &[], 0).unwrap();
+    let mut batches = 0;
+    let stopped = client
+        .scan(everything(0.1), &mut |_| {
+            batches += 1;
+            ControlFlow::Break(())
+        })
+        .unwrap();
+    assert_eq!(batches, 1);
+    assert!(stopped.end.stopped);
+    assert!(stopped.end.rows < 600_572);
+    assert_eq!(client.describe(0.1).unwrap()[0].rows, 600_572);
+}
+
+#[test]
+fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
+    make_data("0.1");
+    let cache: u64 = 16 << 20;
+    let agent = Agent::start(&["--cache", "16MiB"]);
+    let idle_threads = agent.threads();
+    // 82 MB a result, ten of them: three times what the agent may hold.
+    let stalled: Vec<TcpStream> = (0..10)
+        .map(|_| {
+            let mut stream = agent.dial();
+            let scan = wire::encode(&Request::Scan(everything(0.1)));
+            stream
+                .write_all(&[hello(), frame(Tag::Request, &scan)].concat())
+                .unwrap();
+            stream
+        })
+        .collect();
+    let mut peak = 0;
+    let mut reader = Client::connect(&agent.address, &[], 0).unwrap();
+    let mut small = everything(0.1);
+    small.threads = 1;
+    small.batch_rows = 1024;
+    small.query.output = Output::Rows(vec![0]);
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut scans = 0;
+    while Instant::now() < until || scans == 0 {
+        let mut rows = 0;
+        reader
+            .scan(small.clone(), &mut |batch| {
+                rows += batch.num_rows();
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!(rows, 600_572);
+        scans += 1;
+        peak = peak.max(agent.resident_bytes());
+    }
+    assert!(
+        agent.threads() >= idle_threads + 10,
+        "the stalled scans wait"
+    );
+    assert!(peak < cache + (256 << 20), "{peak} bytes");
+    // They vanish, and so do their scans.
+    drop(stalled);
+    assert!(wait_until(Duration::from_secs(10), || agent.threads()
+        <= idle_threads + 1));
+    assert_eq!(reader.describe(0.1).unwrap().len(), 1);
+}
+
+#[test]
+fn a_client_that_vanishes_stops_its_scan() {
+    make_data("0.1");
+    let agent = Agent::start(&[]);
+    let idle_threads = agent.threads();
+    for wait_ms in [0, 1, 5, 20] {
+        let mut stream = agent.dial();
+        // A condition that nothing meets, so that there is nothing to send while it runs; and one that sends much.
+        let mut scan = everything(0.1);
+        if wait_ms % 2 == 0 {
+            scan.query.predicate = Predicate::Like {
+                column: 15,
+                pattern: "%no%such%comment%".to_owned(),
+                escape: None,
+            };
+        }
+        let scan = wire::encode(&Request::Scan(scan));
+        stream
+            .write_all(&[hello(), frame(Tag::Request, &scan)].concat())
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        drop(stream);
+        assert!(wait_until(Duration::from_secs(5), || agent.threads() <= idle_threads));
+    }
+    let mut client = Client::connect(&agent.address, &[], 0).unwrap();
+    assert_eq!(client.describe(0.1).unwrap().len(), 1);
+}
+
+#[test]
+fn too_many_connections_are_told_so() {
+    let agent = Agent::start(&["--max-connections", "2"]);
+    let first = Client::connect(&agent.address, &[], 0).unwrap();
+    let _second = Client::connect(&agent.address, &[], 0).unwrap();
+    let third = Client::connect(&agent.address, &[], 0);
+    assert!(
+        matches!(
+            third,
+            Err(ClientError::Refused {
+                refusal: Refusal::Busy,
+                ..
+            })
+        ),
+        "{third:?}"
+    );
+    drop(first);
+    assert!(wait_until(Duration::from_secs(5), || {
+        Client::connect(&agent.address, &[], 0).is_ok()
+    }));
+}
+
+/// Numbers that look random, the same in every run.
+fn moments(count: u64, most_ms: u64) -> impl Iterator<Item = Duration> {
+    (0..count).map(move |i| {
+        let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        Duration::from_millis(mixed % most_ms)
+    })
+}
+
+const SWEEP: [&str; 12] = [
+    "pushdown",
+    "--sf",
+    "0.01",
+    "--threads",
+    "1",
+    "--repeat",
+    "3",
+    "--format",
+    "json",
+    "--quiet",
+    "--link-gbps",
+    "1",
+];
+
+#[test]
+fn a_client_killed_at_any_moment_leaves_no_agent_and_no_half_file() {
+    make_data("0.01");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("records.jsonl");
+    let out_text = out.to_str().unwrap();
+    for after in moments(30, 400) {
+        let mut client = dpb(&SWEEP)
+            .args(["--out", out_text])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(after);
+        let agents = children(client.id());
+        client.kill().unwrap();
+        client.wait().unwrap();
+        assert!(
+            wait_until(Duration::from_secs(5), || agents
+                .iter()
+                .all(|&pid| !runs(pid))),
+            "agents outlive their client, killed after {after:?}"
+        );
+        assert!(!has_half_files(&data_dir().join("records")));
+    }
+    let last = finish(&[&SWEEP[..], &["--out", out_text]].concat());
+    assert!(last.status.success(), "{}", text(&last.stderr));
+    let reading = Reading::of_file(&out).unwrap();
+    assert!(reading.records.len() >= 4);
+    assert!(reading.damaged.len() <= 30);
+}
+
+#[test]
+fn an_agent_killed_at_any_moment_ends_the_run_with_a_word() {
+    make_data("0.01");
+    // DuckDB's files too, so that all agents are started.
+    assert!(
+        finish(&[&SWEEP[..], &["--out", "/dev/null"]].concat())
+            .status
+            .success()
+    );
+    let mut ended_early = 0;
+    for after in moments(20, 300) {
+        let client = dpb(&SWEEP)
+            .args(["--out", "/dev/null"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = client.id();
+        wait_until(Duration::from_secs(5), || {
+            !children(pid).is_empty() || !runs(pid)
+        });
+        std::thread::sleep(after);
+        let agents = children(pid);
+        if let Some(&victim) = agents.last() {
+            let victim = rustix::process::Pid::from_raw(victim as i32).unwrap();
+            // It may have ended by itself meanwhile.
+            let _ = rustix::process::kill_process(victim, rustix::process::Signal::KILL);
+        }
+        let ended = client.wait_with_output().unwrap();
+        let said = text(&ended.stderr);
+        match ended.status.code() {
+            Some(0) => {}
+            Some(1 | 3) => {
+                ended_early += 1;
+                assert!(said.contains("agent"), "{said}");
+            }
+            other => panic!("{other:?}: {said}"),
+        }
+        assert!(wait_until(Duration::from_secs(5), || agents
+            .iter()
+            .all(|&pid| !runs(pid))));
+    }
+    assert!(ended_early > 0, "no kill hit a run");
+    let last = finish(&[&SWEEP[..], &["--out", "/dev/null"]].concat());
+    assert!(last.status.success(), "{}", text(&last.stderr));
+}
+
+#[test]
+fn an_interrupt_leaves_complete_records_and_no_agent() {
+    make_data("0.01");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("records.jsonl");
+    let client = dpb(&[
+        "pushdown",
+        "--sf",
+        "0.01",
+        "--threads",
+        "1",
+        "--repeat",
+        "100000",
+    ])
+    .args(["--format", "json", "--out", out.to_str().unwrap()])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let pid = client.id();
+    wait_until(Duration::from_secs(10), || children(pid).len() >= 4);
+    std::thread::sleep(Duration::from_millis(700));
+    let agents = children(pid);
+    let signalled = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(signalled, rustix::process::Signal::INT).unwrap();
+    let ended = client.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", text(&ended.stderr));
+    assert!(agents.iter().all(|&pid| !runs(pid)));
+    let reading = Reading::of_file(&out).unwrap();
+    assert!(reading.damaged.is_empty());
+    assert!(!reading.records.is_empty());
+}

@@ -1,0 +1,153 @@
+//! What the pushdown's end-to-end tests share: data made once, real agents, real runs.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use dpb_core::measure::Record;
+
+/// The program under test.
+pub const DPB: &str = env!("CARGO_BIN_EXE_dpb");
+
+/// Where the tests' data is; kept between runs.
+pub fn data_dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pushdown-data")
+}
+
+/// `dpb` over the tests' data, started from a folder that is nobody's.
+pub fn dpb(args: &[&str]) -> Command {
+    let mut command = Command::new(DPB);
+    command
+        .args(args)
+        .env("DPB_DATA_DIR", data_dir())
+        .current_dir(std::env::temp_dir())
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn finish(args: &[&str]) -> Output {
+    dpb(args).output().expect("dpb starts")
+}
+
+/// Makes lineitem at this scale factor, unless it is there.
+pub fn make_data(sf: &str) {
+    let made = finish(&[
+        "data", "--sf", sf, "--tables", "lineitem", "--format", "json",
+    ]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The records on a run's stdout.
+pub fn records(output: &Output) -> Vec<Record> {
+    text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a record"))
+        .collect()
+}
+
+/// An agent of a test; killed with it.
+pub struct Agent {
+    pub child: Child,
+    pub address: String,
+}
+
+impl Agent {
+    pub fn start(args: &[&str]) -> Self {
+        let mut child = dpb(&["--format", "json", "serve", "--listen", "127.0.0.1:0"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("dpb starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("was piped");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let address = ready["listening"].as_str().expect("an address").to_owned();
+        Self { child, address }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn dial(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).expect("it listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a socket");
+        stream
+    }
+
+    pub fn threads(&self) -> usize {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
+        tasks.map_or(0, Iterator::count)
+    }
+
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
+            .expect("the agent lives");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1));
+        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("VmRSS") * 1024
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The processes whose parent is `pid`.
+pub fn children(pid: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|&child| parent_and_state(child).is_some_and(|(parent, _)| parent == pid))
+        .collect()
+}
+
+/// Whether a process runs; one that has ended and waits to be reaped does not.
+pub fn runs(pid: u32) -> bool {
+    parent_and_state(pid).is_some_and(|(_, state)| state != "Z" && state != "X")
+}
+
+fn parent_and_state(pid: u32) -> Option<(u32, String)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything; what follows its last bracket is plain.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.to_owned();
+    Some((fields.next()?.parse().ok()?, state))
+}
+
+/// Waits until `what` holds.
+pub fn wait_until(patience: Duration, what: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + patience;
+    while Instant::now() < until {
+        if what() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    what()
+}
+
+/// Whether the folder holds a file that something was being written to.
+pub fn has_half_files(dir: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return false;
+    };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.contains(".partial") || name.contains(".tmp") || has_half_files(&entry.path())
+    })
+}

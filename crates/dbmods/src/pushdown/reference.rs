@@ -1,0 +1,272 @@
+//! The check of a scheme that has no peer: the reference evaluator, row by row, over the table's rows.
+//!
+//! The table's rows come over the wire by a scan of all columns without a condition, so what is checked is the evaluation
+//! of the query, not the decoding of the segment (which has checksums, and its own tests against the generator). Large
+//! tables are checked on a sample: the rows up to a value of the table's first column, on both sides.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    Date32Builder, Decimal64Builder, Decimal128Builder, Float64Builder, Int32Builder, Int64Builder,
+    StringBuilder,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Date32Type, Decimal64Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+
+use super::digest::first_difference;
+use super::eval;
+use super::query::{CompareOp, Literal, Output, Predicate, Query, Scalar};
+use super::scan;
+use super::schemes::{Consumer, SchemeError, Side, Test};
+
+/// Rows of a table that is checked whole, and about the rows of a sample.
+const ROWS_MAX: u64 = 100_000;
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// Rows of the result.
+    pub rows: u64,
+    /// The sample's bound on the first column; `None` if all rows were compared.
+    pub first_column_max: Option<i64>,
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.first_column_max {
+            None => f.write_str("the reference evaluator, all rows"),
+            Some(max) => write!(
+                f,
+                "the reference evaluator, rows whose first column is at most {max}"
+            ),
+        }
+    }
+}
+
+/// Compares a scheme's rows with the reference evaluator's; the inner error names the first row that differs.
+///
+/// # Errors
+/// If the scheme itself fails, or the evaluator has no answer.
+pub fn compare(side: &mut Side, test: &Test) -> Result<Result<Compared, String>, SchemeError> {
+    let schema = side.table().schema.clone();
+    let all_columns = Output::Rows((0..schema.columns.len() as u32).collect());
+    let first_column_max = sample_bound(side, test)?;
+    let mut sampled = test.clone();
+    let mut everything = test.clone();
+    everything.query.output = all_columns;
+    everything.query.predicate = Predicate::Constant(Some(true));
+    if let Some(max) = first_column_max {
+        everything.query.predicate = up_to(max);
+        let asked = sampled.query.predicate.clone();
+        sampled.query.predicate = Predicate::And(vec![up_to(max), asked]);
+    }
+    let rows = keep(side, &everything)?;
+    let theirs = keep(side, &sampled)?;
+    let output = scan::output_schema(&schema, &test.query)?;
+    let ours = match evaluate(&sampled.query, &rows, &output) {
+        Ok(ours) => ours,
+        Err(reason) => return Ok(Err(format!("the reference evaluator failed: {reason}"))),
+    };
+    let label = side.scheme().label();
+    Ok(
+        match first_difference(
+            label,
+            &theirs,
+            "the reference evaluator",
+            std::slice::from_ref(&ours),
+        )? {
+            Some(row) => Err(format!("wrong rows: {row}")),
+            None => Ok(Compared {
+                rows: ours.num_rows() as u64,
+                first_column_max,
+            }),
+        },
+    )
+}
+
+/// The value of the first column that about [`ROWS_MAX`] rows do not exceed, if the table is larger and starts with an
+/// integer key.
+fn sample_bound(side: &mut Side, test: &Test) -> Result<Option<i64>, SchemeError> {
+    let rows = side.table().rows;
+    if rows <= ROWS_MAX {
+        return Ok(None);
+    }
+    let share = ROWS_MAX as f64 / rows as f64;
+    let table = test.query.table.clone();
+    let mut largest = test.clone();
+    let function = super::query::AggregateFunction::Max(Scalar::Column(0));
+    largest.query = Query {
+        table,
+        predicate: Predicate::Constant(Some(true)),
+        output: Output::Aggregate(super::query::Aggregate {
+            group_by: Vec::new(),
+            functions: vec![super::query::AggregateCall {
+                name: "max".to_owned(),
+                function,
+            }],
+        }),
+    };
+    let batches = keep(side, &largest)?;
+    let largest = batches
+        .first()
+        .and_then(|batch| batch.column(0).as_primitive_opt::<Int64Type>())
+        .filter(|column| column.len() == 1)
+        .map(|column| column.value(0));
+    Ok(largest.map(|max| (max as f64 * share) as i64))
+}
+
+fn up_to(max: i64) -> Predicate {
+    Predicate::Compare {
+        op: CompareOp::LessOrEqual,
+        left: Scalar::Column(0),
+        right: Scalar::Literal(Literal::Number {
+            unscaled: i128::from(max),
+            scale: 0,
+        }),
+    }
+}
+
+fn keep(side: &mut Side, test: &Test) -> Result<Vec<RecordBatch>, SchemeError> {
+    let mut consumer = Consumer::Keep(Vec::new());
+    side.run(test, &mut consumer)?;
+    match consumer {
+        Consumer::Keep(batches) => Ok(batches),
+        _ => unreachable!("a consumer keeps its kind"),
+    }
+}
+
+/// The query's result over the rows of `table`, evaluated row by row.
+fn evaluate(
+    query: &Query,
+    table: &[RecordBatch],
+    output: &SchemaRef,
+) -> Result<RecordBatch, String> {
+    let rows = table.iter().flat_map(|batch| {
+        (0..batch.num_rows()).map(move |row| {
+            let columns = batch.columns().iter();
+            columns.map(|column| cell(column, row)).collect::<Vec<_>>()
+        })
+    });
+    let result = eval::run(query, rows).map_err(|e| e.to_string())?;
+    let columns = output.fields().iter().enumerate().map(|(at, field)| {
+        let values = result.iter().map(|row| &row[at]);
+        column(field.data_type(), values).map_err(|e| e.to_string())
+    });
+    let columns = columns.collect::<Result<Vec<_>, String>>()?;
+    RecordBatch::try_new(Arc::clone(output), columns).map_err(|e| e.to_string())
+}
+
+/// A value of a table's column; tables hold these types only.
+fn cell(column: &ArrayRef, row: usize) -> Literal {
+    let number = |unscaled: i64, scale: i8| Literal::Number {
+        unscaled: i128::from(unscaled),
+        scale: scale as u8,
+    };
+    match column.data_type() {
+        DataType::Int32 => number(column.as_primitive::<Int32Type>().value(row).into(), 0),
+        DataType::Int64 => number(column.as_primitive::<Int64Type>().value(row), 0),
+        DataType::Decimal64(_, scale) => {
+            number(column.as_primitive::<Decimal64Type>().value(row), *scale)
+        }
+        DataType::Date32 => Literal::Date(column.as_primitive::<Date32Type>().value(row)),
+        DataType::Utf8 => Literal::Text(column.as_string::<i32>().value(row).to_owned()),
+        _ => Literal::Null,
+    }
+}
+
+/// An array of the evaluator's values, brought to the scale of its type.
+fn column<'a>(
+    ty: &DataType,
+    values: impl Iterator<Item = &'a Literal>,
+) -> Result<ArrayRef, ArrowError> {
+    let misfit = || ArrowError::CastError(format!("a value that is no {ty}"));
+    let number = |value: &Literal, to: i8| match value {
+        Literal::Null => Ok(None),
+        Literal::Number { unscaled, scale } => {
+            let up = u32::try_from(i32::from(to) - i32::from(*scale)).map_err(|_| misfit())?;
+            let scaled = 10i128.checked_pow(up).and_then(|f| unscaled.checked_mul(f));
+            scaled.map(Some).ok_or_else(misfit)
+        }
+        _ => Err(misfit()),
+    };
+    let narrow = |value: Option<i128>| match value.map(i64::try_from) {
+        None => Ok(None),
+        Some(Ok(value)) => Ok(Some(value)),
+        Some(Err(_)) => Err(misfit()),
+    };
+    Ok(match ty {
+        DataType::Int32 => {
+            let mut column = Int32Builder::new();
+            for value in values {
+                let value = narrow(number(value, 0)?)?;
+                column.append_option(value.map(|v| v as i32));
+            }
+            Arc::new(column.finish())
+        }
+        DataType::Int64 => {
+            let mut column = Int64Builder::new();
+            for value in values {
+                column.append_option(narrow(number(value, 0)?)?);
+            }
+            Arc::new(column.finish())
+        }
+        DataType::Decimal64(precision, scale) => {
+            let mut column = Decimal64Builder::new();
+            for value in values {
+                column.append_option(narrow(number(value, *scale)?)?);
+            }
+            Arc::new(
+                column
+                    .finish()
+                    .with_precision_and_scale(*precision, *scale)?,
+            )
+        }
+        DataType::Decimal128(precision, scale) => {
+            let mut column = Decimal128Builder::new();
+            for value in values {
+                column.append_option(number(value, *scale)?);
+            }
+            Arc::new(
+                column
+                    .finish()
+                    .with_precision_and_scale(*precision, *scale)?,
+            )
+        }
+        DataType::Date32 => {
+            let mut column = Date32Builder::new();
+            for value in values {
+                match value {
+                    Literal::Date(days) => column.append_value(*days),
+                    Literal::Null => column.append_null(),
+                    _ => return Err(misfit()),
+                }
+            }
+            Arc::new(column.finish())
+        }
+        DataType::Float64 => {
+            let mut column = Float64Builder::new();
+            for value in values {
+                match value {
+                    Literal::Null => column.append_null(),
+                    value => column.append_value(eval::double(value).map_err(|_| misfit())?),
+                }
+            }
+            Arc::new(column.finish())
+        }
+        DataType::Utf8 => {
+            let mut column = StringBuilder::new();
+            for value in values {
+                match value {
+                    Literal::Text(text) => column.append_value(text),
+                    Literal::Null => column.append_null(),
+                    _ => return Err(misfit()),
+                }
+            }
+            Arc::new(column.finish())
+        }
+        _ => return Err(misfit()),
+    })
+}

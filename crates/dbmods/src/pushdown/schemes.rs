@@ -1,0 +1,440 @@
+//! The three ways to answer one query from another machine's table, each run once and counted.
+//!
+//! | scheme | what crosses the link | who filters |
+//! |---|---|---|
+//! | `fetch` | the table's file, whole (DuckDB's own, or Parquet) | DuckDB on this side |
+//! | `duckdb-at-dpu` | rows that qualify | DuckDB in the agent |
+//! | `dpb` | rows that qualify | our scan in the agent |
+//!
+//! A run's time starts with the request and ends when the last row is here as an Arrow batch. For `fetch` that includes
+//! opening the file, since the table must cross first; the file lands in memory (never on this side's disk), in pages that
+//! earlier runs have touched already. `duckdb-at-dpu` finds its database attached and its threads started. DuckDB hands its
+//! rows over in the way that is faster for their number, see [`duckdb_delivery`].
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::ControlFlow;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use rustix::fs::MemfdFlags;
+
+use super::client::{Client, ClientError};
+use super::digest::{Digest, UnknownType};
+use super::query::Query;
+use super::scan::{self, ScanError};
+use super::wire::{Engine, FileFormat, ScanRequest, TableInfo};
+use super::{sql, usage};
+use crate::duckdb::{self, Config, Database, Delivery, Library};
+
+/// Most rows that DuckDB finishes before it hands over the first: about 1.4 GB of lineitem.
+const MATERIALISED_ROWS_MAX: u64 = 10_000_000;
+
+/// A way to answer a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// The paper's baseline, with DuckDB's own file.
+    FetchDuckDb,
+    /// The same with a Parquet file.
+    FetchParquet,
+    /// dpBento's pushdown.
+    DuckDbAtDpu,
+    /// Ours.
+    Dpb,
+}
+
+impl Scheme {
+    /// All of them, baseline first.
+    pub const ALL: [Self; 4] = [
+        Self::FetchDuckDb,
+        Self::FetchParquet,
+        Self::DuckDbAtDpu,
+        Self::Dpb,
+    ];
+
+    /// The scheme's name on the command line and in records; both kinds of fetch are `fetch`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FetchDuckDb | Self::FetchParquet => "fetch",
+            Self::DuckDbAtDpu => "duckdb-at-dpu",
+            Self::Dpb => "dpb",
+        }
+    }
+
+    /// The file that it reads.
+    pub fn format(self) -> FileFormat {
+        match self {
+            Self::FetchDuckDb | Self::DuckDbAtDpu => FileFormat::DuckDb,
+            Self::FetchParquet => FileFormat::Parquet,
+            Self::Dpb => FileFormat::Segment,
+        }
+    }
+
+    /// The file's name in records.
+    pub fn format_name(self) -> &'static str {
+        match self.format() {
+            FileFormat::DuckDb => "duckdb",
+            FileFormat::Parquet => "parquet",
+            FileFormat::Segment => "segment",
+        }
+    }
+
+    /// The name in tables, different for all four.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::FetchDuckDb => "fetch (duckdb file)",
+            Self::FetchParquet => "fetch (parquet file)",
+            other => other.name(),
+        }
+    }
+
+    /// Whether it needs DuckDB on this side.
+    pub fn needs_duckdb_here(self) -> bool {
+        matches!(self, Self::FetchDuckDb | Self::FetchParquet)
+    }
+}
+
+/// One test: the same for all schemes.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// Scale factor.
+    pub sf: f64,
+    /// What is asked.
+    pub query: Query,
+    /// Threads that scan, on whichever side.
+    pub threads: u32,
+    /// Rows per batch.
+    pub batch_rows: u32,
+    /// Whether the file is dropped from the agent's page cache before the run.
+    pub cold: bool,
+    /// Rows that an earlier run returned, if there was one.
+    pub rows_expected: Option<u64>,
+}
+
+/// What one run took.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Rows that were looked at.
+    pub tuples_scanned: u64,
+    /// Rows that came back.
+    pub rows: u64,
+    /// Bytes of Arrow buffers that came back.
+    pub result_bytes: u64,
+    /// From the request to the last row, seconds.
+    pub elapsed_s: f64,
+    /// From the request to the first batch, seconds.
+    pub first_batch_s: f64,
+    /// For `fetch`: until the file was here, seconds.
+    pub transfer_s: Option<f64>,
+    /// Bytes to the agent and from it, counted at this side's socket.
+    pub wire_bytes: (u64, u64),
+    /// CPU time of the agent's process, seconds.
+    pub agent_cpu_s: f64,
+    /// CPU time of this process, seconds.
+    pub client_cpu_s: f64,
+    /// Most resident memory of the agent's process, bytes.
+    pub agent_peak_bytes: u64,
+    /// Most resident memory of this process, bytes.
+    pub client_peak_bytes: u64,
+    /// Blocks scanned and skipped, where the engine says.
+    pub blocks: (u64, u64),
+    /// The engine's plan, where it says.
+    pub explain: String,
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemeError {
+    /// The agent, or the way to it.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// DuckDB on this side.
+    #[error(transparent)]
+    DuckDb(#[from] duckdb::Error),
+    /// No DuckDB on this side.
+    #[error(transparent)]
+    NoDuckDb(#[from] duckdb::Missing),
+    /// The query makes no sense.
+    #[error(transparent)]
+    Query(#[from] ScanError),
+    /// The rows' types.
+    #[error(transparent)]
+    Digest(#[from] UnknownType),
+    /// The fetched file has no place here.
+    #[error("no place for a fetched file: {0}")]
+    Scratch(io::Error),
+}
+
+/// What happens to the rows that come back.
+#[derive(Debug)]
+pub enum Consumer {
+    /// They are counted.
+    Count,
+    /// They are digested.
+    Digest(Digest),
+    /// They are kept.
+    Keep(Vec<RecordBatch>),
+}
+
+impl Consumer {
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), UnknownType> {
+        match self {
+            Self::Count => Ok(()),
+            Self::Digest(digest) => digest.update(batch),
+            Self::Keep(batches) => {
+                batches.push(batch.clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// This side of one scheme: its connection, and for `fetch` the place where the file lands.
+#[derive(Debug)]
+pub struct Side {
+    scheme: Scheme,
+    client: Client,
+    table: TableInfo,
+    scratch: Option<Scratch>,
+}
+
+impl Side {
+    /// Takes a connection over for `scheme`.
+    pub fn new(scheme: Scheme, client: Client, table: TableInfo) -> Self {
+        Self {
+            scheme,
+            client,
+            table,
+            scratch: None,
+        }
+    }
+
+    /// Its scheme.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// Its connection.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// The table.
+    pub fn table(&self) -> &TableInfo {
+        &self.table
+    }
+
+    /// Runs the test once.
+    ///
+    /// # Errors
+    /// [`SchemeError`].
+    pub fn run(&mut self, test: &Test, consumer: &mut Consumer) -> Result<Run, SchemeError> {
+        if test.cold {
+            self.client
+                .make_cold(test.sf, &test.query.table, self.scheme.format())?;
+        }
+        self.client.usage(true)?;
+        // The reply above tells of the time before the reset; this one is the start.
+        let agent_before = self.client.usage(false)?;
+        let here_before = usage::of_this_process(true);
+        let wire_before = self.client.bytes();
+        let mut run = match self.scheme {
+            Scheme::FetchDuckDb | Scheme::FetchParquet => self.fetch(test, consumer)?,
+            Scheme::DuckDbAtDpu => self.scan(Engine::DuckDb, test, consumer)?,
+            Scheme::Dpb => self.scan(Engine::Dpb, test, consumer)?,
+        };
+        let wire = self.client.bytes();
+        let here = usage::of_this_process(false);
+        let agent = self.client.usage(false)?;
+        run.wire_bytes = (wire.0 - wire_before.0, wire.1 - wire_before.1);
+        run.agent_cpu_s = agent.cpu_s - agent_before.cpu_s;
+        run.client_cpu_s = here.cpu_s - here_before.cpu_s;
+        run.agent_peak_bytes = agent.peak_bytes;
+        run.client_peak_bytes = here.peak_bytes;
+        Ok(run)
+    }
+
+    fn scan(
+        &mut self,
+        engine: Engine,
+        test: &Test,
+        consumer: &mut Consumer,
+    ) -> Result<Run, SchemeError> {
+        let request = ScanRequest {
+            sf: test.sf,
+            engine,
+            query: test.query.clone(),
+            threads: test.threads,
+            batch_rows: test.batch_rows,
+            rows_expected: test.rows_expected,
+        };
+        let mut tally = Tally::new(consumer);
+        let scanned = self.client.scan(request, &mut |batch| tally.take(batch))?;
+        let mut run = tally.finish()?;
+        run.first_batch_s = scanned.first_batch.as_secs_f64();
+        run.tuples_scanned = scanned.end.tuples_scanned;
+        run.blocks = (scanned.end.blocks_scanned, scanned.end.blocks_skipped);
+        run.explain = scanned.end.explain;
+        Ok(run)
+    }
+
+    fn fetch(&mut self, test: &Test, consumer: &mut Consumer) -> Result<Run, SchemeError> {
+        let library = Library::find()?;
+        let schema = scan::output_schema(&self.table.schema, &test.query)?;
+        let mut scratch = match self.scratch.take() {
+            Some(scratch) => scratch,
+            None => Scratch::new().map_err(SchemeError::Scratch)?,
+        };
+        let mut tally = Tally::new(consumer);
+        let file = scratch.rewound().map_err(SchemeError::Scratch)?;
+        let table = &test.query.table;
+        let bytes = self
+            .client
+            .fetch(test.sf, table, self.scheme.format(), file)?;
+        scratch.cut(bytes).map_err(SchemeError::Scratch)?;
+        let transfer_s = tally.started.elapsed().as_secs_f64();
+        self.filter_here(library, test, &scratch, &schema, &mut tally)?;
+        self.scratch = Some(scratch);
+        let mut run = tally.finish()?;
+        run.transfer_s = Some(transfer_s);
+        run.tuples_scanned = self.table.rows;
+        Ok(run)
+    }
+
+    /// DuckDB over the file that was fetched.
+    fn filter_here(
+        &self,
+        library: Library,
+        test: &Test,
+        scratch: &Scratch,
+        schema: &SchemaRef,
+        tally: &mut Tally<'_>,
+    ) -> Result<(), SchemeError> {
+        let path = scratch.path();
+        let mut config = Config {
+            threads: Some(test.threads as usize),
+            ..Config::default()
+        };
+        let (database, from) = match self.scheme.format() {
+            FileFormat::Parquet => {
+                let from = format!("read_parquet('{}')", path.display());
+                (Database::open(library, None, &config)?, from)
+            }
+            _ => {
+                config.read_only = true;
+                let database = Database::open(library, Some(&path), &config)?;
+                (database, test.query.table.clone())
+            }
+        };
+        let text = sql::query_to_sql(&test.query, &self.table.schema, &from);
+        let mut connection = database.connect()?;
+        let delivery = duckdb_delivery(test.rows_expected, self.table.rows);
+        let rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
+        for batch in rows {
+            if tally.take(&batch?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How DuckDB hands over a result of so many rows, if that is known, from a table of `table_rows`: the faster way, on
+/// either side.
+///
+/// With 1 % and 10 % of lineitem's rows (all columns, scale factor 1, DuckDB 2.0.0, a busy machine) a result that is
+/// finished first took 15 to 20 % less time than a streamed one on one thread, and 35 to 48 % less on two, because
+/// streaming keeps DuckDB's threads from working ahead. Of all rows, streaming took a third less on one thread, and its
+/// memory is bounded.
+pub fn duckdb_delivery(rows_expected: Option<u64>, table_rows: u64) -> Delivery {
+    match rows_expected {
+        Some(rows) if rows <= (table_rows / 4).min(MATERIALISED_ROWS_MAX) => Delivery::Materialised,
+        _ => Delivery::Streamed,
+    }
+}
+
+/// Counts what comes back.
+struct Tally<'a> {
+    started: Instant,
+    run: Run,
+    consumer: &'a mut Consumer,
+    failed: Option<UnknownType>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(consumer: &'a mut Consumer) -> Self {
+        Self {
+            started: Instant::now(),
+            run: Run::default(),
+            consumer,
+            failed: None,
+        }
+    }
+
+    fn take(&mut self, batch: &RecordBatch) -> ControlFlow<()> {
+        if self.run.rows == 0 {
+            self.run.first_batch_s = self.started.elapsed().as_secs_f64();
+        }
+        self.run.rows += batch.num_rows() as u64;
+        self.run.result_bytes += batch_bytes(batch);
+        match self.consumer.take(batch) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<Run, UnknownType> {
+        self.run.elapsed_s = self.started.elapsed().as_secs_f64();
+        if self.run.rows == 0 {
+            self.run.first_batch_s = self.run.elapsed_s;
+        }
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(self.run),
+        }
+    }
+}
+
+/// Bytes that a batch's values take, whoever holds them.
+fn batch_bytes(batch: &RecordBatch) -> u64 {
+    let columns = batch.columns().iter();
+    columns
+        .map(|column| column.to_data().get_slice_memory_size().unwrap_or(0) as u64)
+        .sum()
+}
+
+/// Where a fetched file lands: a file in memory without a name, gone with this process however it ends. It is written
+/// over and over, so that its pages are there from the second run on.
+#[derive(Debug)]
+struct Scratch {
+    file: File,
+}
+
+impl Scratch {
+    fn new() -> io::Result<Self> {
+        let fd: OwnedFd = rustix::fs::memfd_create("dpb-fetch", MemfdFlags::CLOEXEC)?;
+        Ok(Self { file: fd.into() })
+    }
+
+    fn rewound(&mut self) -> io::Result<&mut File> {
+        self.file.seek(SeekFrom::Start(0))?;
+        Ok(&mut self.file)
+    }
+
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.set_len(bytes)
+    }
+
+    /// A path that this process can open it by.
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+}

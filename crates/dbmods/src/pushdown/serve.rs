@@ -1,0 +1,696 @@
+//! The agent: owns the data, scans it for whoever may ask, sends what qualifies.
+//!
+//! One thread a connection, one request at a time on each; a scan's own threads live as long as the scan.
+//!
+//! **Memory** is bounded by the cache plus [`OVERHEAD_BYTES_MAX`], whatever the results' size: batches wait in a queue of
+//! [`QUEUE_BATCHES`], a full queue blocks the scan that fills it, and each running scan reserves what it can hold at most
+//! out of [`SCANS_BYTES_MAX`]: no more than a quarter of what is left, so that many stalled scans leave some for the next one,
+//! which then gets smaller batches. Only when next to nothing is left scans wait, and are refused as busy after
+//! [`RESERVE_PATIENCE`]. DuckDB, if it is asked for, holds as much again as the cache for its own buffers.
+//!
+//! **Peers.** A slow client blocks its own scan only. One that vanishes stops its scan at once: the socket says so while
+//! sending, and is asked every few milliseconds while there is nothing to send. One that is connected but takes nothing for
+//! a minute is given up.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_schema::SchemaRef;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::outbox::{Outbox, Taken};
+use self::shelf::{Shelf, damaged, refuse};
+use super::link::{Interrupted, Link, stalled};
+use super::query::{Output, Query};
+use super::scan::{self, ScanError, ScanOptions};
+use super::schema::{ColumnType, Schema};
+use super::schemes::duckdb_delivery;
+use super::wire::batch::Encoder;
+use super::wire::{
+    self, AgentInfo, CAPABILITY_DUCKDB, CAPABILITY_FETCH, End, Engine, FileFormat, Hello, Refusal,
+    Reply, Request, ScanRequest, Tag, Welcome, WireError,
+};
+use super::{selectivity, sql, usage};
+use crate::duckdb::Library;
+
+mod outbox;
+mod shelf;
+
+/// Memory beside the cache, at most.
+pub const OVERHEAD_BYTES_MAX: u64 = 256 << 20;
+/// What all running scans together may hold in batches.
+pub const SCANS_BYTES_MAX: u64 = 160 << 20;
+/// What one running scan may hold in batches.
+pub const SCAN_BYTES_MAX: u64 = 32 << 20;
+/// What one running scan has at least.
+pub const SCAN_BYTES_MIN: u64 = 1 << 20;
+/// Batches that wait to be sent on one connection, at most.
+pub const QUEUE_BATCHES: usize = 4;
+/// How long a scan waits for memory that others hold.
+pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of a text value, for the estimate of a batch's size.
+const TEXT_BYTES: u64 = 32;
+/// Fewest rows of a batch.
+const BATCH_ROWS_MIN: u64 = 64;
+/// How often an idle sender looks at its peer.
+const PEER_LOOK: Duration = Duration::from_millis(10);
+/// How often the agent looks whether it should end.
+const STOP_LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// How an agent runs.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// Where it listens; port 0 for any that is free.
+    pub listen: SocketAddr,
+    /// Where its data is.
+    pub data_dir: PathBuf,
+    /// Most bytes of chunks that it keeps.
+    pub cache_bytes: u64,
+    /// What clients must show. Required unless `listen` is loopback.
+    pub token: Option<Vec<u8>>,
+    /// Most threads that one scan gets.
+    pub threads_max: u32,
+    /// Most connections at once.
+    pub connections_max: u32,
+    /// How long a client may take for its hello.
+    pub handshake_patience: Duration,
+    /// How long a connection may be idle between requests.
+    pub idle_patience: Duration,
+}
+
+/// Why an agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// An address that others can reach, and no token.
+    #[error("{0} can be reached from other machines: that needs a token (--token-file FILE)")]
+    Exposed(SocketAddr),
+    /// A token that is empty or too long.
+    #[error("a token has 1 to {max} bytes, this one {0}", max = wire::TOKEN_BYTES_MAX)]
+    Token(usize),
+    /// The operating system says so.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+/// An agent that listens.
+pub struct Agent {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+/// What all connections of an agent share.
+struct Shared {
+    options: AgentOptions,
+    shelf: Shelf,
+    info: AgentInfo,
+    stop: AtomicBool,
+    budget: Budget,
+    connections: Mutex<HashMap<u64, TcpStream>>,
+}
+
+/// Memory for batches, handed out to scans.
+struct Budget {
+    left: Mutex<u64>,
+    freed: Condvar,
+}
+
+/// A scan's share of the budget; given back when dropped.
+struct Reserved<'a> {
+    budget: &'a Budget,
+    bytes: u64,
+}
+
+/// What one conversation does next.
+type Conversed = Result<(), WireError>;
+
+impl Agent {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind(options: AgentOptions) -> Result<Self, BindError> {
+        let address = options.listen;
+        match &options.token {
+            None if !address.ip().is_loopback() => return Err(BindError::Exposed(address)),
+            Some(token) if token.is_empty() || token.len() > wire::TOKEN_BYTES_MAX => {
+                return Err(BindError::Token(token.len()));
+            }
+            _ => {}
+        }
+        let refused = |source| BindError::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let info = AgentInfo::of_this_process(options.cache_bytes);
+        let shared = Arc::new(Shared {
+            shelf: Shelf::new(options.data_dir.clone(), options.cache_bytes),
+            options,
+            info,
+            stop: AtomicBool::new(false),
+            budget: Budget {
+                left: Mutex::new(SCANS_BYTES_MAX),
+                freed: Condvar::new(),
+            },
+            connections: Mutex::default(),
+        });
+        Ok(Self {
+            listener,
+            address,
+            shared,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Who it is, as its clients are told.
+    pub fn info(&self) -> &AgentInfo {
+        &self.shared.info
+    }
+
+    /// Serves until `stop` says so, which is asked ten times a second; then ends every connection and waits for their
+    /// threads.
+    pub fn run(self, stop: &dyn Fn() -> bool) {
+        let mut threads: Vec<thread::JoinHandle<()>> = Vec::new();
+        let mut next_id = 0;
+        while !stop() {
+            let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
+            if !matches!(poll(&mut fds, Some(&STOP_LOOK)), Ok(1..)) {
+                continue;
+            }
+            threads.retain(|thread| !thread.is_finished());
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    next_id += 1;
+                    threads.extend(self.welcome(stream, next_id));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                // Out of file descriptors, or a client gone already: let others finish.
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for stream in lock(&self.shared.connections).values() {
+            // Whoever has gone already needs no shutdown.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        for thread in threads {
+            // A connection's panic has ended that connection.
+            let _ = thread.join();
+        }
+    }
+
+    /// Gives a connection its thread, or refuses it.
+    fn welcome(&self, stream: TcpStream, id: u64) -> Option<thread::JoinHandle<()>> {
+        let shared = Arc::clone(&self.shared);
+        stream.set_nonblocking(false).ok()?;
+        let kept = stream.try_clone().ok()?;
+        let mut link = Link::new(stream, 0).ok()?;
+        {
+            let mut connections = lock(&shared.connections);
+            if connections.len() >= shared.options.connections_max as usize {
+                let text = format!("all {} connections are taken", connections.len());
+                // The client may be gone; then nobody is refused.
+                let _ = link.send(Tag::Error, &wire::refusal_bytes(Refusal::Busy, &text));
+                return None;
+            }
+            connections.insert(id, kept);
+        }
+        let spawned = thread::Builder::new()
+            .name(format!("connection {id}"))
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || {
+                    let _slot = Slot {
+                        shared: &shared,
+                        id,
+                    };
+                    if let Err(error) = converse(&shared, &mut link) {
+                        say_goodbye(&mut link, &error);
+                    }
+                }
+            });
+        if spawned.is_err() {
+            lock(&shared.connections).remove(&id);
+        }
+        spawned.ok()
+    }
+}
+
+/// A connection's place; freed when its thread ends, also by a panic.
+struct Slot<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.connections).remove(&self.id);
+    }
+}
+
+impl AgentInfo {
+    /// What this process says of itself.
+    pub fn of_this_process(cache_bytes: u64) -> Self {
+        let cpu_model = std::fs::read_to_string("/proc/cpuinfo")
+            .ok()
+            .and_then(|text| {
+                let line = text.lines().find(|line| line.starts_with("model name"))?;
+                Some(line.split_once(':')?.1.trim().to_owned())
+            });
+        Self {
+            dpb_version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            cpus: thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            cpu_model: cpu_model.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            cache_bytes,
+            duckdb: Library::find()
+                .map(|library| library.version().to_owned())
+                .map_err(|missing| missing.to_string()),
+        }
+    }
+}
+
+/// Tells a client why its connection ends, if it is still there to hear it.
+fn say_goodbye(link: &mut Link, error: &WireError) {
+    if let Some(refusal) = error.refusal() {
+        let body = wire::refusal_bytes(refusal, &error.to_string());
+        let _ = link.send(Tag::Error, &body);
+        // Closing with unread bytes would reset the connection and take the words along.
+        let _ = link.stream().shutdown(std::net::Shutdown::Write);
+        link.drain(Duration::from_millis(200));
+    }
+}
+
+/// Handshake, then requests until the client leaves.
+fn converse(shared: &Shared, link: &mut Link) -> Conversed {
+    handshake(shared, link)?;
+    loop {
+        link.set_deadline(Some(Instant::now() + shared.options.idle_patience));
+        let Some(header) = link.receive_header()? else {
+            return Ok(());
+        };
+        match header.tag {
+            Tag::Request => {}
+            // It came too late for the scan that it meant.
+            Tag::Stop => continue,
+            tag => return Err(WireError::OutOfPlace(tag)),
+        }
+        link.set_deadline(Some(Instant::now() + shared.options.handshake_patience));
+        let request = wire::decode(&link.receive_body(header)?)?;
+        match answer(shared, link, request) {
+            // A request that could not be carried out leaves the connection usable.
+            Err(WireError::Refused { refusal, text }) => {
+                link.send(Tag::Error, &wire::refusal_bytes(refusal, &text))?;
+            }
+            other => other?,
+        }
+    }
+}
+
+fn handshake(shared: &Shared, link: &mut Link) -> Conversed {
+    link.set_deadline(Some(Instant::now() + shared.options.handshake_patience));
+    let Some(header) = link.receive_header()? else {
+        return Err(WireError::Closed);
+    };
+    if header.tag != Tag::Hello {
+        return Err(WireError::OutOfPlace(header.tag));
+    }
+    let hello = Hello::parse(&link.receive_body(header)?)?;
+    if let Some(token) = &shared.options.token
+        && !same_secret(token, &hello.token)
+    {
+        return Err(refuse(
+            Refusal::Token,
+            "the token is wrong or missing: give the agent's with --token-file FILE",
+        ));
+    }
+    link.set_pace(hello.link_bits_per_s);
+    let duckdb = shared.info.duckdb.as_ref().map_or(0, |_| CAPABILITY_DUCKDB);
+    let welcome = Welcome {
+        capabilities: CAPABILITY_FETCH | duckdb,
+        agent: shared.info.clone(),
+    };
+    link.send(Tag::Welcome, &welcome.to_bytes())
+}
+
+/// Compares in a time that depends on the lengths alone.
+fn same_secret(ours: &[u8], theirs: &[u8]) -> bool {
+    let differing = ours.iter().zip(theirs).fold(0, |differing, (a, b)| {
+        std::hint::black_box(differing | (a ^ b))
+    });
+    ours.len() == theirs.len() && differing == 0
+}
+
+fn answer(shared: &Shared, link: &mut Link, request: Request) -> Conversed {
+    let reply = match request {
+        Request::Describe { sf } => Reply::Tables(shared.shelf.tables(sf)?),
+        Request::Pick {
+            sf,
+            table,
+            selectivity,
+        } => pick(shared, sf, &table, selectivity)?,
+        Request::Cold { sf, table, format } => {
+            shared.shelf.make_cold(sf, &table, format)?;
+            Reply::Dropped
+        }
+        Request::Usage { reset_peak } => Reply::Usage(usage::of_this_process(reset_peak)),
+        Request::Scan(request) => return scan_and_send(shared, link, &request),
+        Request::Fetch { sf, table, format } => return send_file(shared, link, sf, &table, format),
+    };
+    link.send(Tag::Reply, &wire::encode(&reply))
+}
+
+fn pick(shared: &Shared, sf: f64, table: &str, share: f64) -> Result<Reply, WireError> {
+    if !(share > 0.0 && share <= 1.0) {
+        let text = format!("{share} is no selectivity; it is above 0 and at most 1");
+        return Err(refuse(Refusal::Usage, text));
+    }
+    let segment = shared.shelf.segment(sf, table)?;
+    let (predicate, selectivity) = selectivity::predicate(&segment, &shared.shelf.cache, share)
+        .map_err(|e| refuse(Refusal::Usage, e.to_string()))?;
+    Ok(Reply::Predicate {
+        predicate,
+        selectivity,
+    })
+}
+
+fn send_file(
+    shared: &Shared,
+    link: &mut Link,
+    sf: f64,
+    table: &str,
+    format: FileFormat,
+) -> Conversed {
+    let (file, bytes) = shared.shelf.file(sf, table, format)?;
+    link.send(Tag::Reply, &wire::encode(&Reply::File { bytes }))?;
+    let mut end = End::default();
+    let mut at = 0;
+    while at < bytes {
+        let len = (bytes - at).min(Tag::File.body_bytes_max() as u64) as usize;
+        let stop = || shared.stop.load(Ordering::Relaxed);
+        match link.send_file_frame(&file, at, len, &stop)? {
+            None => {}
+            Some(Interrupted::Peer) => return Err(WireError::Closed),
+            Some(Interrupted::Stalled) => return Err(stalled()),
+        }
+        at += len as u64;
+        end.batches += 1;
+    }
+    end.bytes_read = bytes;
+    link.settle();
+    link.send(Tag::End, &wire::encode(&end))
+}
+
+/// Runs a scan and sends its batches as they come.
+fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Conversed {
+    let segment = shared.shelf.segment(request.sf, &request.query.table)?;
+    let schema = segment.schema();
+    let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
+    request.query.check(schema).map_err(|e| usage(&e))?;
+    let output = scan::output_schema(schema, &request.query).map_err(|e| usage(&e))?;
+    if request.threads == 0 {
+        return Err(refuse(Refusal::Usage, "a scan needs at least one thread"));
+    }
+    let threads = request.threads.min(shared.options.threads_max) as usize;
+    // Each thread fills one batch and may hold a full one; the queue; the one that is being sent.
+    let batches = 2 * threads as u64 + QUEUE_BATCHES as u64 + 1;
+    let row_of_batches = row_bytes(schema, &request.query) * batches;
+    let wanted = row_of_batches * u64::from(request.batch_rows).max(BATCH_ROWS_MIN);
+    let reserved = shared.budget.reserve(wanted)?;
+    let batch_rows = (reserved.bytes / row_of_batches).max(BATCH_ROWS_MIN) as usize;
+
+    let stop = AtomicBool::new(false);
+    let outbox = Outbox::new(QUEUE_BATCHES);
+    let (sent, scanned) = thread::scope(|scope| {
+        let scanner = scope.spawn(|| {
+            // Also when the scan panics: the sender must not wait for ever.
+            let _finish = Finish(&outbox);
+            let sink = |batch| outbox.put(batch);
+            match request.engine {
+                Engine::Dpb => {
+                    let options = ScanOptions {
+                        threads,
+                        stop: &stop,
+                        batch_rows,
+                    };
+                    scan::scan(
+                        &segment,
+                        &shared.shelf.cache,
+                        &request.query,
+                        &options,
+                        &sink,
+                    )
+                    .map(|stats| ours(&stats))
+                    .map_err(|e| scan_refusal(&e))
+                }
+                Engine::DuckDb => {
+                    duckdb_scan(shared, request, threads, &output, &stop, &sink).map(|()| End {
+                        tuples_scanned: segment.rows(),
+                        ..End::default()
+                    })
+                }
+            }
+        });
+        let sent = send_batches(shared, link, &output, &outbox, &stop);
+        stop.store(true, Ordering::Relaxed);
+        outbox.close();
+        (sent, scanner.join())
+    });
+    let counted = sent?;
+    let end = scanned.unwrap_or_else(|_| Err(refuse(Refusal::Internal, "the scan panicked")));
+    let end = match end {
+        Ok(end) => end,
+        Err(_) if counted.stopped => End::default(),
+        Err(error) => return Err(error),
+    };
+    let end = End {
+        rows: counted.rows,
+        batches: counted.batches,
+        stopped: counted.stopped,
+        ..end
+    };
+    link.settle();
+    link.send(Tag::End, &wire::encode(&end))
+}
+
+/// Says to the outbox that nothing more comes, however the scan ended.
+struct Finish<'a, T>(&'a Outbox<T>);
+
+impl<T> Drop for Finish<'_, T> {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// What a sender counted.
+#[derive(Default)]
+struct Sent {
+    rows: u64,
+    batches: u64,
+    stopped: bool,
+}
+
+/// Sends the schema, then batches until the outbox has finished, the client asks to stop, or it is gone.
+fn send_batches(
+    shared: &Shared,
+    link: &mut Link,
+    schema: &SchemaRef,
+    outbox: &Outbox<RecordBatch>,
+    stop: &AtomicBool,
+) -> Result<Sent, WireError> {
+    let broke =
+        |e: arrow_schema::ArrowError| refuse(Refusal::Internal, format!("cannot encode: {e}"));
+    let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
+    let ending = || shared.stop.load(Ordering::Relaxed);
+    let mut sent = Sent::default();
+    send_parts(link, Tag::Schema, &[&schema], schema.len(), &ending)?;
+    loop {
+        let taken = outbox.take(PEER_LOOK);
+        if link.peer_stirs() {
+            let Some(header) = link.receive_header()? else {
+                return Err(WireError::Closed);
+            };
+            if header.tag != Tag::Stop {
+                return Err(WireError::OutOfPlace(header.tag));
+            }
+            stop.store(true, Ordering::Relaxed);
+            outbox.close();
+            sent.stopped = true;
+        }
+        match taken {
+            Taken::Item(batch) if !sent.stopped => {
+                let encoded = encoder.encode(&batch).map_err(broke)?;
+                let parts: Vec<&[u8]> = encoded.parts.iter().map(Buffer::as_slice).collect();
+                send_parts(link, Tag::Batch, &parts, encoded.len, &ending)?;
+                sent.rows += batch.num_rows() as u64;
+                sent.batches += 1;
+            }
+            Taken::Item(_) | Taken::Nothing => {
+                if ending() {
+                    return Err(refuse(Refusal::Unavailable, "the agent is ending"));
+                }
+            }
+            Taken::Finished => return Ok(sent),
+        }
+    }
+}
+
+fn send_parts(
+    link: &mut Link,
+    tag: Tag,
+    parts: &[&[u8]],
+    len: usize,
+    stop: &dyn Fn() -> bool,
+) -> Conversed {
+    match link.send_frame(tag, parts, len, stop)? {
+        None => Ok(()),
+        Some(Interrupted::Peer) => Err(WireError::Closed),
+        Some(Interrupted::Stalled) => Err(stalled()),
+    }
+}
+
+/// DuckDB's rows of the same query, in the same schema.
+fn duckdb_scan(
+    shared: &Shared,
+    request: &ScanRequest,
+    threads: usize,
+    output: &SchemaRef,
+    stop: &AtomicBool,
+    sink: &dyn Fn(RecordBatch) -> ControlFlow<()>,
+) -> Conversed {
+    let segment = shared.shelf.segment(request.sf, &request.query.table)?;
+    let mut connection = shared
+        .shelf
+        .duckdb(request.sf, &request.query.table, threads)?;
+    let text = sql::query_to_sql(&request.query, segment.schema(), &request.query.table);
+    let broke = |e: crate::duckdb::Error| refuse(Refusal::Internal, e.to_string());
+    // A finished result lies in DuckDB's own memory, which has its own bound.
+    let fits = request.rows_expected.filter(|rows| {
+        rows.saturating_mul(row_bytes(segment.schema(), &request.query))
+            <= shared.shelf.cache.bytes_max() / 2
+    });
+    let delivery = duckdb_delivery(fits, segment.rows());
+    let rows = connection
+        .query(&text, Some(Arc::clone(output)), delivery)
+        .map_err(broke)?;
+    for batch in rows {
+        if stop.load(Ordering::Relaxed) || sink(batch.map_err(broke)?).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn ours(stats: &scan::ScanStats) -> End {
+    End {
+        tuples_scanned: stats.tuples_scanned,
+        bytes_read: stats.bytes_read,
+        blocks_scanned: stats.blocks_scanned,
+        blocks_skipped: stats.blocks_skipped,
+        explain: explanation(stats),
+        ..End::default()
+    }
+}
+
+/// What the scan found out about the predicate's parts, one line each.
+fn explanation(stats: &scan::ScanStats) -> String {
+    let lines = stats.conjuncts.iter().map(|part| {
+        let rows = part.rows_sampled.max(1) as f64;
+        format!(
+            "{}: {:.4} of {} sampled rows pass, {:.3} ns a row",
+            part.text,
+            part.rows_passed as f64 / rows,
+            part.rows_sampled,
+            part.time_ns as f64 / rows
+        )
+    });
+    let zones = format!(
+        "zone maps decided {} of {} rows ({} row groups, {} more blocks left out)",
+        stats.tuples_skipped, stats.tuples_scanned, stats.groups_skipped, stats.blocks_skipped
+    );
+    lines.chain([zones]).collect::<Vec<_>>().join("\n")
+}
+
+fn scan_refusal(error: &ScanError) -> WireError {
+    match error {
+        ScanError::Segment(source) => damaged(source),
+        other => refuse(Refusal::Usage, other.to_string()),
+    }
+}
+
+/// About how many bytes a row of the result takes, at least 1.
+fn row_bytes(schema: &Schema, query: &Query) -> u64 {
+    let width = |column: u32| match schema.columns[column as usize].ty {
+        ColumnType::Integer | ColumnType::Date => 4,
+        ColumnType::BigInt | ColumnType::Decimal { .. } => 8,
+        ColumnType::Text => 4 + TEXT_BYTES,
+    };
+    match &query.output {
+        Output::Rows(columns) => columns.iter().map(|&column| width(column)).sum::<u64>(),
+        Output::Aggregate(_) => 16,
+    }
+    .max(1)
+}
+
+impl Budget {
+    /// Takes what is wanted, or what one scan may have of what is left, once that is something.
+    fn reserve(&self, wanted: u64) -> Result<Reserved<'_>, WireError> {
+        let least = wanted.min(SCAN_BYTES_MIN);
+        let (mut left, waited) = self
+            .freed
+            .wait_timeout_while(lock(&self.left), RESERVE_PATIENCE, |left| *left < least)
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        if waited.timed_out() {
+            return Err(refuse(
+                Refusal::Busy,
+                "other scans hold all memory that the agent has for batches; try again later",
+            ));
+        }
+        let share = (*left / 4).clamp(least, SCAN_BYTES_MAX);
+        let bytes = wanted.min(share);
+        *left -= bytes;
+        Ok(Reserved {
+            budget: self,
+            bytes,
+        })
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        *lock(&self.budget.left) += self.bytes;
+        self.budget.freed.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}

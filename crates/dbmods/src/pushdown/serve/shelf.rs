@@ -1,0 +1,204 @@
+//! The tables that an agent has: opened once, shared by its connections.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::duckdb::tpch_baseline::{self, Baseline};
+use crate::duckdb::{self, Config, Connection, Database, Library};
+use crate::pushdown::cache::Cache;
+use crate::pushdown::segment::{Segment, SegmentError};
+use crate::pushdown::wire::{FileFormat, Refusal, TableInfo, WireError};
+use crate::tpch::{self, DataError};
+
+/// Segments, DuckDB databases and the cache of chunks, under one data directory.
+pub(super) struct Shelf {
+    data_dir: PathBuf,
+    pub(super) cache: Cache,
+    segments: Mutex<HashMap<Name, Arc<Segment>>>,
+    databases: Mutex<HashMap<Name, Database>>,
+}
+
+/// A table of a data set: the scale factor's bits, and the table.
+type Name = (u64, String);
+
+/// The table that DuckDB's files hold.
+const TABLE: &str = "lineitem";
+
+/// A refusal with its words.
+pub(super) fn refuse(refusal: Refusal, text: impl Into<String>) -> WireError {
+    WireError::Refused {
+        refusal,
+        text: text.into(),
+    }
+}
+
+impl Shelf {
+    pub(super) fn new(data_dir: PathBuf, cache_bytes: u64) -> Self {
+        Self {
+            data_dir,
+            cache: Cache::new(cache_bytes),
+            segments: Mutex::default(),
+            databases: Mutex::default(),
+        }
+    }
+
+    /// All tables of a data set that are here.
+    pub(super) fn tables(&self, sf: f64) -> Result<Vec<TableInfo>, WireError> {
+        check_sf(sf)?;
+        let mut tables = Vec::new();
+        for entry in tpch::find(&self.data_dir, sf).tables {
+            let segment = self.segment(sf, &entry.name)?;
+            let baseline = self.baseline(sf, &entry.name).ok();
+            tables.push(TableInfo {
+                schema: segment.schema().clone(),
+                rows: segment.rows(),
+                segment_bytes: segment.file_bytes(),
+                duckdb_bytes: baseline.as_ref().map(|(_, files)| files.duckdb_bytes),
+                parquet_bytes: baseline.as_ref().map(|(_, files)| files.parquet_bytes),
+            });
+        }
+        Ok(tables)
+    }
+
+    /// The table's segment.
+    pub(super) fn segment(&self, sf: f64, table: &str) -> Result<Arc<Segment>, WireError> {
+        check_sf(sf)?;
+        // The name becomes part of a path: only names that we know.
+        if !tpch::TABLES.contains(&table) {
+            let text = format!("no table `{table}`; there are {}", tpch::TABLES.join(", "));
+            return Err(refuse(Refusal::Usage, text));
+        }
+        let name = (sf.to_bits(), table.to_owned());
+        let mut segments = lock(&self.segments);
+        if let Some(segment) = segments.get(&name) {
+            return Ok(Arc::clone(segment));
+        }
+        let opened = tpch::find(&self.data_dir, sf).open(table);
+        let segment = Arc::new(opened.map_err(|error| match error {
+            DataError::Missing { .. } => self.missing(sf, &format!("{table} at scale factor {sf}")),
+            DataError::Segment(error) => damaged(&error),
+            other => refuse(Refusal::Unavailable, other.to_string()),
+        })?);
+        segments.insert(name, Arc::clone(&segment));
+        Ok(segment)
+    }
+
+    /// A connection to DuckDB over the table's own file.
+    pub(super) fn duckdb(
+        &self,
+        sf: f64,
+        table: &str,
+        threads: usize,
+    ) -> Result<Connection, WireError> {
+        let (library, files) = self.baseline(sf, table)?;
+        let name = (sf.to_bits(), table.to_owned());
+        let broke = |e: duckdb::Error| refuse(Refusal::Internal, e.to_string());
+        let mut databases = lock(&self.databases);
+        if !databases.contains_key(&name) {
+            let config = Config {
+                threads: Some(threads),
+                memory_bytes_max: Some(self.cache.bytes_max()),
+                temp_dir: Some(self.data_dir.join("tmp")),
+                read_only: true,
+                ..Config::default()
+            };
+            let path = Some(files.duckdb_path.as_path());
+            let database = Database::open(library, path, &config).map_err(broke)?;
+            databases.insert(name.clone(), database);
+        }
+        let mut connection = databases[&name].connect().map_err(broke)?;
+        connection
+            .execute(&format!("SET threads = {threads}"))
+            .map_err(broke)?;
+        Ok(connection)
+    }
+
+    /// One of the table's files, to be sent whole.
+    pub(super) fn file(
+        &self,
+        sf: f64,
+        table: &str,
+        format: FileFormat,
+    ) -> Result<(File, u64), WireError> {
+        let path = match format {
+            FileFormat::Segment => self.segment(sf, table)?.path().to_owned(),
+            FileFormat::DuckDb => self.baseline(sf, table)?.1.duckdb_path,
+            FileFormat::Parquet => self.baseline(sf, table)?.1.parquet_path,
+        };
+        let opened = File::open(&path).and_then(|file| {
+            let bytes = file.metadata()?.len();
+            Ok((file, bytes))
+        });
+        opened.map_err(|e| refuse(Refusal::Unavailable, format!("{}: {e}", path.display())))
+    }
+
+    /// Drops a file from the page cache and what its engine holds of it.
+    pub(super) fn make_cold(
+        &self,
+        sf: f64,
+        table: &str,
+        format: FileFormat,
+    ) -> Result<(), WireError> {
+        if format == FileFormat::Segment {
+            let segment = self.segment(sf, table)?;
+            return segment.make_cold(&self.cache).map_err(|e| damaged(&e));
+        }
+        if format == FileFormat::DuckDb {
+            lock(&self.databases).remove(&(sf.to_bits(), table.to_owned()));
+        }
+        let (file, _) = self.file(sf, table, format)?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|e| {
+            refuse(
+                Refusal::Internal,
+                format!("cannot drop the page cache: {e}"),
+            )
+        })
+    }
+
+    /// DuckDB, and its files of the table.
+    fn baseline(&self, sf: f64, table: &str) -> Result<(Library, Baseline), WireError> {
+        check_sf(sf)?;
+        let library =
+            Library::find().map_err(|missing| refuse(Refusal::Unavailable, missing.to_string()))?;
+        if table != TABLE {
+            let text = format!("DuckDB's files hold {} only", TABLE);
+            return Err(refuse(Refusal::Usage, text));
+        }
+        match tpch_baseline::find(library, &self.data_dir, sf) {
+            Some(files) => Ok((library, files)),
+            None => Err(self.missing(sf, &format!("DuckDB's file at scale factor {sf}"))),
+        }
+    }
+
+    fn missing(&self, sf: f64, what: &str) -> WireError {
+        let dir = self.data_dir.display();
+        refuse(
+            Refusal::Unavailable,
+            format!(
+                "it has no {what} in {dir}: run `dpb pushdown --sf {sf} --data-dir {dir}` on its machine once"
+            ),
+        )
+    }
+}
+
+/// What a damaged file is told as.
+pub(super) fn damaged(error: &SegmentError) -> WireError {
+    refuse(Refusal::Damaged, error.to_string())
+}
+
+fn check_sf(sf: f64) -> Result<(), WireError> {
+    if tpch::SCALE_FACTORS.contains(&sf) {
+        return Ok(());
+    }
+    let (least, most) = (tpch::SCALE_FACTORS.start(), tpch::SCALE_FACTORS.end());
+    let text = format!("{sf} is no scale factor; it is {least} to {most}");
+    Err(refuse(Refusal::Usage, text))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,38 @@
+//! Any bytes as a records file: no panic, every line is accounted for, and a good record behind them is not lost.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use dpb_core::measure::{Evidence, Reading, Record};
+use libfuzzer_sys::fuzz_target;
+
+static GOOD: LazyLock<(String, Vec<u8>)> = LazyLock::new(|| {
+    let record = Record::new("fuzz", Evidence::Measured, 1);
+    let line = serde_json::to_vec(&record).expect("a record is JSON");
+    (record.id, line)
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let (id, good) = &*GOOD;
+    let alone = Reading::of_bytes(bytes);
+    let lines = bytes.split(|&byte| byte == b'\n');
+    let filled = lines.filter(|line| !line.trim_ascii().is_empty()).count();
+    assert_eq!(alone.records.len() + alone.damaged.len(), filled);
+    // As the store appends: after a line feed of its own if the last line is torn.
+    let mut file = bytes.to_vec();
+    if file.last().is_some_and(|&last| last != b'\n') {
+        file.push(b'\n');
+    }
+    file.extend_from_slice(good);
+    file.push(b'\n');
+    let after = Reading::of_bytes(&file);
+    assert_eq!(after.records.len(), alone.records.len() + 1);
+    assert_eq!(after.damaged, alone.damaged);
+    assert_eq!(after.records.last().map(|line| &line.record.id), Some(id));
+    // What was read can be written and read again.
+    for line in &alone.records {
+        let json = serde_json::to_vec(&line.record).expect("a record is JSON");
+        let again = Reading::of_bytes(&json);
+        assert_eq!(again.records.len(), 1, "{}", String::from_utf8_lossy(&json));
+    }
+});
