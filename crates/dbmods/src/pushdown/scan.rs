@@ -302,12 +302,18 @@ impl Shared<'_> {
             }
             worker.open(group);
             match (&mut rows, &self.plan.target) {
-                (Some(rows), _) => worker.scan(stats, &mut |context, block, mask| {
-                    if self.is_stopped() {
-                        return Ok(ControlFlow::Break(()));
+                (Some(rows), _) => {
+                    worker.scan(stats, &mut |context, block, mask| {
+                        if self.is_stopped() {
+                            return Ok(ControlFlow::Break(()));
+                        }
+                        rows.append(context, block, mask, &mut |batch| self.give(batch))
+                    })?;
+                    if !self.is_stopped() {
+                        let _flow =
+                            rows.end_group(worker.context(), &mut |batch| self.give(batch))?;
                     }
-                    rows.append(context, block, mask, &mut |batch| self.give(batch))
-                })?,
+                }
                 (None, Target::Aggregate(aggregation)) => {
                     let mut group = aggregation.open();
                     worker.scan(stats, &mut |context, block, mask| {

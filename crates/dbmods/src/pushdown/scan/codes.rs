@@ -3,6 +3,7 @@
 use super::ScanError;
 use super::automaton::{Automaton, Table};
 use super::kernels::gather::{ESCAPE, Symbols};
+use super::kernels::portable::rows_hit_by;
 use super::kernels::{ByteSet, Kernels, Mask};
 use crate::pushdown::chunk::{Chunk, TextBlock};
 
@@ -66,14 +67,28 @@ impl<'a> CodeTest<'a> {
         out: &mut Mask,
     ) {
         *out = Mask::NONE;
+        let filtered = !self.required.is_empty() && kernels.count(within) >= FILTER_ROWS_MIN;
+        if filtered {
+            self.found.resize(text.codes().len().div_ceil(64), 0);
+            kernels.bytes_in_set(text.codes(), &self.required[0], &mut self.found);
+        }
+        let mut candidates = *within;
+        let mut hits = *within;
         if text.wide() {
-            let offsets = text.offset_table().as_chunks::<4>().0;
-            self.rows(kernels, text, within, out, |i| {
-                u32::from_le_bytes(offsets[i]) as usize
-            });
+            let offsets = &text.offset_table().as_chunks::<4>().0[..=text.rows()];
+            let offset = |i: usize| u32::from_le_bytes(offsets[i]) as usize;
+            if filtered {
+                rows_hit_by(&self.found, text.rows(), &mut hits, offset);
+            }
+            candidates.and(&hits);
+            self.rows(kernels, text.codes(), filtered, &candidates, out, offset);
         } else {
-            let offsets = text.offset_table().as_chunks::<2>().0;
-            self.rows(kernels, text, within, out, |i| {
+            let offsets = &text.offset_table().as_chunks::<2>().0[..=text.rows()];
+            if filtered {
+                kernels.rows_hit(&self.found, offsets, &mut hits);
+            }
+            candidates.and(&hits);
+            self.rows(kernels, text.codes(), filtered, &candidates, out, |i| {
                 usize::from(u16::from_le_bytes(offsets[i]))
             });
         }
@@ -84,28 +99,30 @@ impl<'a> CodeTest<'a> {
         }
     }
 
-    /// Adds the rows of `within` that pass, before any negation; `offset` gives where a row's codes start.
+    /// Adds the `candidates` that pass, before any negation; `offset` gives where a row's codes start.
     #[inline(always)]
     fn rows(
         &mut self,
         kernels: &Kernels,
-        text: TextBlock<'_>,
-        within: &Mask,
+        codes: &[u8],
+        filtered: bool,
+        candidates: &Mask,
         out: &mut Mask,
         offset: impl Fn(usize) -> usize,
     ) {
-        let codes = text.codes();
-        let mut candidates = *within;
-        if !self.required.is_empty() && kernels.count(within) >= FILTER_ROWS_MIN {
-            self.found.resize(codes.len().div_ceil(64), 0);
-            for required in &self.required {
-                kernels.bytes_in_set(codes, required, &mut self.found);
-                let hits = rows_hit(&self.found, text.rows(), &offset);
-                candidates.and(&hits);
-            }
+        let second = if filtered {
+            self.required.get(1).copied()
+        } else {
+            None
+        };
+        if let Some(second) = second {
+            kernels.bytes_in_set(codes, &second, &mut self.found);
         }
         candidates.for_each(|row| {
-            if self.passes(&codes[offset(row)..offset(row + 1)]) {
+            let (start, end) = (offset(row), offset(row + 1));
+            if (second.is_none() || any_bit(&self.found, start, end))
+                && self.passes(&codes[start..end])
+            {
                 out.insert(row);
             }
         });
@@ -150,35 +167,21 @@ impl<'a> CodeTest<'a> {
     }
 }
 
-/// Rows with a bit of `found` among their codes.
+/// Whether one of the bits `start..end` is set.
 #[inline(always)]
-fn rows_hit(found: &[u64], rows: usize, offset: &impl Fn(usize) -> usize) -> Mask {
-    let mut hit = Mask::NONE;
-    // The row whose codes start at or before the bit, and where they end.
-    let (mut row, mut end) = (0, offset(1));
-    for (i, &word) in found.iter().enumerate() {
-        let mut word = word;
-        while word != 0 {
-            let at = i * 64 + word.trailing_zeros() as usize;
-            word &= word - 1;
-            if at >= end {
-                // Gallop: hits are a few rows apart.
-                let mut step = 8;
-                while row + step < rows && offset(row + step) <= at {
-                    row += step;
-                }
-                while step > 1 {
-                    step /= 2;
-                    if row + step < rows && offset(row + step) <= at {
-                        row += step;
-                    }
-                }
-                end = offset(row + 1);
-            }
-            hit.insert(row);
-        }
+fn any_bit(bits: &[u64], start: usize, end: usize) -> bool {
+    if start == end {
+        return false;
     }
-    hit
+    let (first, last) = (start / 64, (end - 1) / 64);
+    let from = u64::MAX << (start % 64);
+    let to = u64::MAX >> (63 - (end - 1) % 64);
+    if first == last {
+        return bits[first] & from & to != 0;
+    }
+    bits[first] & from != 0
+        || bits[last] & to != 0
+        || bits[first + 1..last].iter().any(|&word| word != 0)
 }
 
 /// Sets of codes of each of which every row that holds all `needles` has one: for a needle's rarest position, the symbols that

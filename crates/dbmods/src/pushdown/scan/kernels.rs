@@ -21,7 +21,7 @@ mod avx512;
 pub(super) mod gather;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-mod portable;
+pub(super) mod portable;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +74,7 @@ pub(super) struct Kernels {
     count: unsafe fn(&Mask) -> usize,
     positions: unsafe fn(&Mask, &mut Positions) -> usize,
     bytes_in_set: unsafe fn(&[u8], &ByteSet, &mut [u64]),
+    rows_hit: unsafe fn(&[u64], &[[u8; 2]], &mut Mask),
     sum: unsafe fn(&Numbers, &Mask) -> i64,
     add: unsafe fn(&Numbers, &Numbers, &mut Numbers),
     subtract: unsafe fn(&Numbers, &Numbers, &mut Numbers),
@@ -167,6 +168,16 @@ impl Kernels {
         assert_eq!(out.len(), bytes.len().div_ceil(64), "a bit a byte");
         // SAFETY: as in `range`; `out` has a bit for each byte.
         unsafe { (self.bytes_in_set)(bytes, set, out) }
+    }
+
+    /// The rows that a bit of `found` falls into: row `i` is at `offsets[i]..offsets[i + 1]`, little endian.
+    ///
+    /// # Panics
+    /// If there are more than 1,024 rows, or none.
+    pub(super) fn rows_hit(&self, found: &[u64], offsets: &[[u8; 2]], out: &mut Mask) {
+        assert!((2..=1025).contains(&offsets.len()), "rows of a block");
+        // SAFETY: as in `range`.
+        unsafe { (self.rows_hit)(found, offsets, out) }
     }
 
     /// The sum of the set rows, modulo 2^64.

@@ -50,11 +50,24 @@ pub(super) fn output_schema(schema: &Schema, columns: &[u32]) -> Result<SchemaRe
 }
 
 /// Collects survivors of one thread into batches.
+///
+/// A block's survivors are appended one block late: what they read is asked for when they are known, and arrives while the
+/// block before is appended and the next one is tested.
 pub(super) struct Rows {
     schema: SchemaRef,
     capacity: usize,
     rows: usize,
     columns: Vec<Builder>,
+    /// The last block's, asked for; between calls the only ones there are.
+    asked: Survivors,
+    /// Those before, to be appended.
+    due: Survivors,
+}
+
+/// Rows of one block.
+struct Survivors {
+    block: usize,
+    count: usize,
     positions: Box<Positions>,
 }
 
@@ -111,11 +124,12 @@ impl Rows {
             capacity,
             rows: 0,
             columns: columns.iter().map(builder).collect(),
-            positions: Box::new([0; BLOCK_ROWS + 64]),
+            asked: Survivors::none(),
+            due: Survivors::none(),
         }
     }
 
-    /// Appends the rows of `mask`; gives the batch first if they might not fit it.
+    /// Takes the rows of `mask`; gives a batch first if they might not fit it.
     pub(super) fn append(
         &mut self,
         context: &mut Context<'_>,
@@ -123,11 +137,35 @@ impl Rows {
         mask: &Mask,
         give: &mut Give<'_>,
     ) -> Result<ControlFlow<()>, ScanError> {
-        let count = context.kernels().positions(mask, &mut self.positions);
-        let mut longest = 1;
+        std::mem::swap(&mut self.asked, &mut self.due);
+        self.asked.block = block;
+        self.asked.count = context.kernels().positions(mask, &mut self.asked.positions);
         for builder in &self.columns {
-            builder.prefetch(context, block, &self.positions[..count])?;
+            builder.prefetch(context, block, self.asked.positions())?;
         }
+        self.append_due(context, give)
+    }
+
+    /// Appends what is left of the row group. To be called before the next one is opened.
+    pub(super) fn end_group(
+        &mut self,
+        context: &mut Context<'_>,
+        give: &mut Give<'_>,
+    ) -> Result<ControlFlow<()>, ScanError> {
+        std::mem::swap(&mut self.asked, &mut self.due);
+        self.append_due(context, give)
+    }
+
+    fn append_due(
+        &mut self,
+        context: &mut Context<'_>,
+        give: &mut Give<'_>,
+    ) -> Result<ControlFlow<()>, ScanError> {
+        let (block, count) = (self.due.block, std::mem::take(&mut self.due.count));
+        if count == 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let mut longest = 1;
         for builder in &mut self.columns {
             if let Values::Text(texts) = &mut builder.values {
                 longest = longest.max(texts.open(context, builder.column, block)?);
@@ -142,8 +180,11 @@ impl Rows {
             if full && self.rows > 0 && self.flush(give)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
+            for builder in &self.columns {
+                builder.prefetch_codes(context, block, &self.due.positions[start..end])?;
+            }
             for builder in &mut self.columns {
-                builder.append(context, block, &self.positions[start..end])?;
+                builder.append(context, block, &self.due.positions[start..end])?;
             }
             self.rows += end - start;
         }
@@ -200,6 +241,20 @@ fn for_each_value(
     }
 }
 
+impl Survivors {
+    fn none() -> Self {
+        Self {
+            block: 0,
+            count: 0,
+            positions: Box::new([0; BLOCK_ROWS + 64]),
+        }
+    }
+
+    fn positions(&self) -> &[u16] {
+        &self.positions[..self.count]
+    }
+}
+
 impl Builder {
     /// Asks for what [`Builder::append`] will read of a block.
     fn prefetch(
@@ -220,6 +275,23 @@ impl Builder {
             }
         } else if let Some(packed) = packed(chunk, block) {
             gather::prefetch_values(packed, positions);
+        }
+        Ok(())
+    }
+
+    /// Asks for the codes of texts, once the offsets that [`Builder::prefetch`] asked for are there.
+    fn prefetch_codes(
+        &self,
+        context: &Context<'_>,
+        block: usize,
+        positions: &[u16],
+    ) -> Result<(), ScanError> {
+        let chunk = context.chunk(self.column)?;
+        if chunk.symbols().is_some() && positions.len() < WHOLE_BLOCK_ROWS {
+            let text = chunk.text(block);
+            for &at in positions {
+                gather::prefetch(text.codes(), text.offset(usize::from(at)));
+            }
         }
         Ok(())
     }
@@ -367,9 +439,6 @@ impl Texts {
         let (chunk, lanes) = context.chunk_and_lanes(column)?;
         if let Some(symbols) = &source.symbols {
             let text = chunk.text(block);
-            for &at in positions {
-                gather::prefetch(text.codes(), text.offset(usize::from(at)));
-            }
             for &at in positions {
                 symbols.decode(text.row(usize::from(at)), bytes);
                 offsets.push(bytes.len() as i32);

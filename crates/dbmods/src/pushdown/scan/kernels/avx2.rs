@@ -21,6 +21,7 @@ pub(super) fn detect() -> Option<Kernels> {
         count,
         positions,
         bytes_in_set,
+        rows_hit,
         sum,
         add,
         subtract,
@@ -63,6 +64,7 @@ compiled_for_avx2! {
     count(mask: &Mask) -> usize = portable::count;
     positions(mask: &Mask, out: &mut Positions) -> usize = portable::positions;
     bytes_in_set(bytes: &[u8], set: &ByteSet, out: &mut [u64]) = portable::bytes_in_set::<MoveMask>;
+    rows_hit(found: &[u64], offsets: &[[u8; 2]], out: &mut Mask) = portable::rows_hit;
     sum(values: &Numbers, mask: &Mask) -> i64 = portable::sum;
     add(left: &Numbers, right: &Numbers, out: &mut Numbers) = portable::add;
     subtract(left: &Numbers, right: &Numbers, out: &mut Numbers) = portable::subtract;

@@ -26,6 +26,7 @@ pub(super) fn detect() -> Option<Kernels> {
         count,
         positions,
         bytes_in_set,
+        rows_hit,
         sum,
         add,
         subtract,
@@ -301,6 +302,39 @@ fn bytes_in_set(bytes: &[u8], set: &ByteSet, out: &mut [u64]) {
         // SAFETY: the masked load touches only the bytes of `rest`.
         let last = unsafe { _mm512_maskz_loadu_epi8(valid, rest.as_ptr().cast()) };
         out[chunks.len()] = find(last) & valid;
+    }
+}
+
+/// See [`Kernels::rows_hit`]: 32 offsets a compare, as hits are a few rows apart.
+#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
+fn rows_hit(found: &[u64], offsets: &[[u8; 2]], out: &mut Mask) {
+    *out = Mask::NONE;
+    let start = |row: usize| u32::from(u16::from_le_bytes(offsets[row]));
+    // The row that starts at or before the bit, and where it ends.
+    let (mut row, mut end) = (0, start(1));
+    for (i, &word) in found.iter().enumerate() {
+        let mut word = word;
+        while word != 0 {
+            let at = (i * 64) as u32 + word.trailing_zeros();
+            word &= word - 1;
+            if at >= end {
+                loop {
+                    let later = &offsets[row + 1..offsets.len() - 1];
+                    let valid = u32::MAX >> (32 - later.len().min(32)).min(31);
+                    let valid = if later.is_empty() { 0 } else { valid };
+                    // SAFETY: the masked load touches only the offsets of `later`.
+                    let starts = unsafe { _mm512_maskz_loadu_epi16(valid, later.as_ptr().cast()) };
+                    let at = _mm512_set1_epi16(at as i16);
+                    let before = _mm512_mask_cmple_epu16_mask(valid, starts, at).count_ones();
+                    row += before as usize;
+                    if before < 32 {
+                        break;
+                    }
+                }
+                end = start(row + 1);
+            }
+            out.insert(row);
+        }
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) const KERNELS: Kernels = Kernels {
     count,
     positions,
     bytes_in_set: bytes_in_set::<Multiply>,
+    rows_hit,
     sum,
     add,
     subtract,
@@ -220,6 +221,49 @@ pub(super) fn bytes_in_set<P: PackBits>(bytes: &[u8], set: &ByteSet, out: &mut [
             *found = table[usize::from(*byte)];
         }
         out[chunks.len()] = P::pack(&found);
+    }
+}
+
+/// See [`Kernels::rows_hit`].
+#[inline(always)]
+pub(super) fn rows_hit(found: &[u64], offsets: &[[u8; 2]], out: &mut Mask) {
+    rows_hit_by(found, offsets.len() - 1, out, |i| {
+        usize::from(u16::from_le_bytes(offsets[i]))
+    });
+}
+
+/// [`rows_hit`] for any kind of offsets.
+#[inline(always)]
+pub(in super::super) fn rows_hit_by(
+    found: &[u64],
+    rows: usize,
+    out: &mut Mask,
+    offset: impl Fn(usize) -> usize,
+) {
+    *out = Mask::NONE;
+    // The row that starts at or before the bit, and where it ends.
+    let (mut row, mut end) = (0, offset(1));
+    for (i, &word) in found.iter().enumerate() {
+        let mut word = word;
+        while word != 0 {
+            let at = i * 64 + word.trailing_zeros() as usize;
+            word &= word - 1;
+            if at >= end {
+                // Gallop: hits are a few rows apart.
+                let mut step = 8;
+                while row + step < rows && offset(row + step) <= at {
+                    row += step;
+                }
+                while step > 1 {
+                    step /= 2;
+                    if row + step < rows && offset(row + step) <= at {
+                        row += step;
+                    }
+                }
+                end = offset(row + 1);
+            }
+            out.insert(row);
+        }
     }
 }
 

@@ -147,6 +147,32 @@ proptest! {
     }
 
     #[test]
+    fn bits_fall_into_the_rows_that_hold_them(
+        lengths in prop::collection::vec(0usize..40, 1..=1024),
+        thinning in 1u32..200,
+        seed: u64,
+    ) {
+        let mut offsets = vec![0];
+        for len in &lengths {
+            offsets.push(offsets.last().unwrap() + len);
+        }
+        let bytes = *offsets.last().unwrap();
+        let hit = |at: usize| {
+            ((at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32
+                < (u64::from(u32::MAX) / u64::from(thinning))
+        };
+        let mut found = vec![0u64; bytes.div_ceil(64)];
+        (0..bytes).filter(|&at| hit(at)).for_each(|at| found[at / 64] |= 1 << (at % 64));
+        let wanted = mask_of(|row| row < lengths.len() && (offsets[row]..offsets[row + 1]).any(hit));
+        let offsets: Vec<[u8; 2]> = offsets.iter().map(|&at| (at as u16).to_le_bytes()).collect();
+        for kernels in Kernels::available() {
+            let mut out = Mask::NONE;
+            kernels.rows_hit(&found, &offsets, &mut out);
+            prop_assert_eq!(out, wanted);
+        }
+    }
+
+    #[test]
     fn vectors_agree_with_scalars(
         seed: [i64; 32],
         words: [u64; 16],
