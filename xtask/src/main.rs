@@ -3,6 +3,7 @@
 
 mod bench;
 mod demo;
+mod differential;
 mod fuzz;
 mod install;
 mod miri;
@@ -41,6 +42,8 @@ enum Command {
     Bench(bench::Args),
     /// Run core's tests under Miri
     Miri,
+    /// Compare the scan with DuckDB on random queries, row for row
+    Differential(differential::Args),
     /// Run the fuzz targets
     Fuzz(fuzz::Args),
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Install(args) => install::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Miri => miri::run(),
+        Command::Differential(args) => differential::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
     };
     match outcome {

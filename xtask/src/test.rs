@@ -100,6 +100,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }),
     }
     for (name, why) in [
+        (
+            "10,000 random queries against DuckDB",
+            "cargo xtask differential",
+        ),
         ("fuzzing", "cargo xtask fuzz"),
         ("64-bit Arm", "cargo xtask test --target aarch64"),
     ] {

@@ -1,0 +1,30 @@
+//! `cargo xtask differential`: random queries, the scan against DuckDB, row for row.
+
+use anyhow::Result;
+
+use crate::{setup, shell};
+
+/// How many, of what.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Random predicates; a quarter as many random aggregates come on top
+    #[arg(long, default_value = "10000")]
+    count: u64,
+    /// Of the generator
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Scale factor of the TPC-H data
+    #[arg(long, default_value = "0.01")]
+    sf: String,
+}
+
+/// Builds the comparison and runs it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    setup::run(&setup::Options::default())?;
+    let mut cargo = shell::cargo();
+    cargo.args(["run", "--release", "--package", "dpb-dbmods"]);
+    cargo.args(["--example", "differential", "--", "--sf", &args.sf]);
+    cargo.args(["--count", &args.count.to_string()]);
+    cargo.args(["--seed", &args.seed.to_string()]);
+    shell::run(&mut cargo)
+}
