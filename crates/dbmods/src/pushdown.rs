@@ -6,6 +6,7 @@
 //!                          segment file ─ cache ┘
 //! ```
 
+pub mod arena;
 pub mod cache;
 pub mod chunk;
 pub mod client;

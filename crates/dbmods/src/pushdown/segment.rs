@@ -39,8 +39,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dpb_core::Buf;
-
+use super::arena;
 use super::cache::{Cache, FileId, Key};
 use super::chunk::{self, Chunk, ChunkError, Encoding, GROUP_ROWS};
 use super::schema::{Column, ColumnType, Schema};
@@ -243,7 +242,7 @@ impl Segment {
             path: self.path.clone(),
             source,
         };
-        let mut bytes = Buf::zeroed(meta.len as usize)
+        let mut bytes = arena::buffer(meta.len as usize)
             .ok_or_else(|| io(io::Error::from(io::ErrorKind::OutOfMemory)))?;
         self.file
             .read_exact_at(&mut bytes, meta.offset)
