@@ -200,7 +200,7 @@ struct Ours {
 
 impl Ours {
     fn new(data_dir: &Path, scale_factor: f64) -> Self {
-        let set = tpch::ensure(data_dir, scale_factor, &["lineitem"], 2, &mut |_| {
+        let set = tpch::ensure(data_dir, scale_factor, &["lineitem"], 2, &|_| {
             ControlFlow::Continue(())
         })
         .expect("TPC-H data");
