@@ -104,6 +104,10 @@ pub(super) struct GroupTable<'a> {
     readers: Vec<Option<TextReader>>,
 }
 
+/// Takes a table, a value of a grouping column, and the rows that have it.
+type EachValue<'f, T> =
+    dyn FnMut(&mut T, &mut Context<'_>, i64, &Mask) -> Result<(), ScanError> + 'f;
+
 impl Aggregation {
     pub(super) fn new(
         dag: &mut Dag,
@@ -476,7 +480,7 @@ impl GroupTable<'_> {
         block: usize,
         mask: &Mask,
         column: usize,
-        each: &mut dyn FnMut(&mut Self, &mut Context<'_>, i64, &Mask) -> Result<(), ScanError>,
+        each: &mut EachValue<'_, Self>,
     ) -> Result<(), ScanError> {
         let chunk = context.load(column)?.clone();
         if chunk.symbols().is_some() {

@@ -308,8 +308,7 @@ fn test_packed(
         };
         return;
     };
-    let left = kernels.count(within);
-    if left <= SINGLE_ROWS_MAX {
+    if !within.has_more_than(SINGLE_ROWS_MAX) {
         let mut rows = [0; SINGLE_ROWS_MAX];
         let mut count = 0;
         within.for_each(|row| {

@@ -174,7 +174,7 @@ impl Dag {
             (Divide, left @ Number { .. }, right @ Number { .. })
             | (_, left @ Double(_), right @ (Number { .. } | Double(_)))
             | (_, left @ Number { .. }, right @ Double(_)) => {
-                let (left, right) = (self.to_double(&left)?, self.to_double(&right)?);
+                let (left, right) = (self.as_double(&left)?, self.as_double(&right)?);
                 Double(self.add(Node::Float(op, left, right)))
             }
             (op, left, right) => {
@@ -219,7 +219,7 @@ impl Dag {
     }
 
     /// The value as a double.
-    pub(super) fn to_double(&mut self, value: &Typed) -> Result<NodeId, ScanError> {
+    pub(super) fn as_double(&mut self, value: &Typed) -> Result<NodeId, ScanError> {
         match *value {
             Typed::Double(node) => Ok(node),
             Typed::Number { node, scale } => Ok(match self.constant(node) {

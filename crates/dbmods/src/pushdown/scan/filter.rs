@@ -223,7 +223,7 @@ impl Compiler<'_> {
         right: &Typed,
     ) -> Result<Filter, ScanError> {
         use super::dag::Node;
-        let (left, right) = (self.dag.to_double(left)?, self.dag.to_double(right)?);
+        let (left, right) = (self.dag.as_double(left)?, self.dag.as_double(right)?);
         let nodes = self.dag.nodes();
         let (op, column, value) = match (nodes[left], nodes[right]) {
             (Node::Double(left), Node::Double(right)) => {

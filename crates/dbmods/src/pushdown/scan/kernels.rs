@@ -235,6 +235,9 @@ impl Mask {
 
     /// The first `rows` rows, at most 1,024.
     pub(super) fn first(rows: usize) -> Self {
+        if rows >= 1024 {
+            return Self([u64::MAX; 16]);
+        }
         let mut words = [0; 16];
         for (i, word) in words.iter_mut().enumerate() {
             *word = match rows.saturating_sub(i * 64) {
@@ -249,6 +252,15 @@ impl Mask {
     /// Whether there is no row.
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().fold(0, |all, word| all | word) == 0
+    }
+
+    /// Whether there are more than `few` rows; quick if there are many.
+    pub(super) fn has_more_than(&self, few: usize) -> bool {
+        let mut count = 0;
+        self.0.iter().any(|word| {
+            count += word.count_ones() as usize;
+            count > few
+        })
     }
 
     /// Keeps the rows that are also in `other`.

@@ -80,7 +80,7 @@ struct Builder {
 enum Values {
     Narrow(Vec<i32>),
     Wide(Vec<i64>),
-    Text(Texts),
+    Text(Box<Texts>),
 }
 
 struct Texts {
@@ -333,10 +333,10 @@ impl Builder {
     fn finish(&mut self, capacity: usize) -> Result<ArrayRef, ScanError> {
         let next = match &mut self.values {
             // The row group goes on in the next batch.
-            Values::Text(texts) => Values::Text(Texts {
+            Values::Text(texts) => Values::Text(Box::new(Texts {
                 source: texts.source.take(),
                 ..Texts::new(capacity, texts.bytes.len())
-            }),
+            })),
             Values::Narrow(_) | Values::Wide(_) => Values::new(self.ty, capacity),
         };
         Ok(match std::mem::replace(&mut self.values, next) {
@@ -363,7 +363,7 @@ impl Values {
             ColumnType::BigInt | ColumnType::Decimal { .. } => {
                 Self::Wide(Vec::with_capacity(capacity))
             }
-            ColumnType::Text => Self::Text(Texts::new(capacity, 0)),
+            ColumnType::Text => Self::Text(Box::new(Texts::new(capacity, 0))),
         }
     }
 }

@@ -68,7 +68,7 @@ impl Table {
 
     fn lineitem(scale_factor: f64) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let set = tpch::ensure(dir.path(), scale_factor, &["lineitem"], 1, &mut |_| {
+        let set = tpch::ensure(dir.path(), scale_factor, &["lineitem"], 1, &|_| {
             ControlFlow::Continue(())
         })
         .unwrap();

@@ -1,4 +1,4 @@
-//! AVX-512 with VBMI2 (Ice Lake, Zen 4 and later): funnel shifts by run-time counts, compares straight to masks.
+//! AVX-512 with VBMI2 and VPOPCNTDQ (Ice Lake, Zen 4 and later): funnel shifts by run-time counts, compares straight to masks.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -14,6 +14,7 @@ pub(super) fn detect() -> Option<Kernels> {
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512vbmi")
         && is_x86_feature_detected!("avx512vbmi2")
+        && is_x86_feature_detected!("avx512vpopcntdq")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
         && is_x86_feature_detected!("popcnt"))
@@ -254,6 +255,20 @@ fn compare(relation: Relation, left: &Numbers, right: &Numbers, out: &mut Mask) 
     }
 }
 
+/// See [`Kernels::count`].
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn count(mask: &Mask) -> usize {
+    // SAFETY: a mask is 128 bytes.
+    let (low, high) = unsafe {
+        (
+            _mm512_loadu_si512(mask.0.as_ptr().cast()),
+            _mm512_loadu_si512(mask.0.as_ptr().add(8).cast()),
+        )
+    };
+    let counts = _mm512_add_epi64(_mm512_popcnt_epi64(low), _mm512_popcnt_epi64(high));
+    _mm512_reduce_add_epi64(counts) as usize
+}
+
 /// See [`Kernels::positions`]: compressed in a register, as a compressing store is slow on Zen 4.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
 fn positions(mask: &Mask, out: &mut Positions) -> usize {
@@ -367,7 +382,6 @@ macro_rules! compiled_for_avx512 {
 }
 
 compiled_for_avx512! {
-    count(mask: &Mask) -> usize = portable::count;
     widen(lanes: &Lanes, lane_bits: u8, min: i64, unit: i64, out: &mut Numbers) = portable::widen;
     add(left: &Numbers, right: &Numbers, out: &mut Numbers) = portable::add;
     subtract(left: &Numbers, right: &Numbers, out: &mut Numbers) = portable::subtract;

@@ -67,9 +67,10 @@ macro_rules! value_in_lanes {
             let width = usize::from(packed.width);
             let bit = row * width;
             let (word, shift) = (bit / BITS, bit % BITS);
-            let next = (word + 1).min(width - 1);
+            // Only a value that goes on in the next word touches it: it may be on a line of its own.
+            let next = word + usize::from(shift + width > BITS);
             let lane = within % LANES;
-            // SAFETY: row < BITS, so word < width; lane < LANES, so both values lie in the 128 * width bytes that `Packed` holds.
+            // SAFETY: row < BITS, so the value's last bit lies in a word below width, which `next` is; lane < LANES, so both values lie in the 128 * width bytes that `Packed` holds.
             let (low, high) = unsafe {
                 let lanes = packed.bytes.as_ptr().cast::<$lane>().add(lane);
                 (
