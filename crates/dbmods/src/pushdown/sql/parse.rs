@@ -6,10 +6,8 @@ mod lists;
 
 use std::ops::Range;
 
-use sqlparser::tokenizer::Token;
-
 use self::constants::number;
-use super::token::{Tokens, is_word};
+use super::token::{Token, Tokens, is_symbol, is_word};
 use super::{NESTING_MAX, SqlError};
 use crate::pushdown::query::{
     Aggregate, ArithmeticOp, CompareOp, DEPTH_MAX, GROUP_BY_MAX, Literal, Predicate, QueryError,
@@ -33,7 +31,7 @@ pub(super) fn predicate(schema: &Schema, text: &str) -> Result<Predicate> {
 
 pub(super) fn columns(schema: &Schema, text: &str) -> Result<Vec<u32>> {
     let mut parser = Parser::new(schema, text)?;
-    let columns = if parser.tokens.take(&Token::Mul) {
+    let columns = if parser.tokens.take("*") {
         (0..schema.columns.len() as u32).collect()
     } else {
         parser.column_list()?
@@ -61,7 +59,7 @@ pub(super) fn aggregate(schema: &Schema, text: &str, group_by: Option<&str>) -> 
     };
     let mut parser = Parser::new(schema, text)?;
     let mut functions = vec![parser.aggregate_call()?];
-    while parser.tokens.take(&Token::Comma) {
+    while parser.tokens.take(",") {
         functions.push(parser.aggregate_call()?);
     }
     parser.end("a comma, AS or the end")?;
@@ -210,7 +208,7 @@ impl<'a> Parser<'a> {
     /// A term that nothing is compared with: a condition in parentheses, or a value in them.
     fn alone(&self, term: Term) -> Result<Term> {
         let token = self.tokens.peek().0;
-        let ends = matches!(token, Token::EOF | Token::RParen)
+        let ends = matches!(token, Token::End | Token::Symbol(")"))
             || is_word(token, "AND")
             || is_word(token, "OR");
         match term.meaning {
@@ -256,7 +254,7 @@ impl<'a> Parser<'a> {
     }
 
     fn in_list(&mut self, value: Value) -> Result<Predicate> {
-        if !self.tokens.take(&Token::LParen) {
+        if !self.tokens.take("(") {
             return Err(self.expected("a list in parentheses after IN"));
         }
         let mut list = Vec::new();
@@ -269,11 +267,11 @@ impl<'a> Parser<'a> {
             };
             self.comparable(&value.at, value.ty, &item.at, item.ty)?;
             list.push(literal);
-            if !self.tokens.take(&Token::Comma) {
+            if !self.tokens.take(",") {
                 break;
             }
         }
-        if !self.tokens.take(&Token::RParen) {
+        if !self.tokens.take(")") {
             return Err(self.expected("a comma or the ) of IN"));
         }
         Ok(Predicate::In {
@@ -369,15 +367,15 @@ impl<'a> Parser<'a> {
     fn sum(&mut self) -> Result<Term> {
         self.operators(
             |token| match token {
-                Token::Plus => Some(ArithmeticOp::Add),
-                Token::Minus => Some(ArithmeticOp::Subtract),
+                Token::Symbol("+") => Some(ArithmeticOp::Add),
+                Token::Symbol("-") => Some(ArithmeticOp::Subtract),
                 _ => None,
             },
             |parser| {
                 parser.operators(
                     |token| match token {
-                        Token::Mul => Some(ArithmeticOp::Multiply),
-                        Token::Div => Some(ArithmeticOp::Divide),
+                        Token::Symbol("*") => Some(ArithmeticOp::Multiply),
+                        Token::Symbol("/") => Some(ArithmeticOp::Divide),
                         _ => None,
                     },
                     Self::signed,
@@ -402,8 +400,8 @@ impl<'a> Parser<'a> {
 
     fn signed(&mut self) -> Result<Term> {
         let negative = match self.tokens.peek().0 {
-            Token::Minus => true,
-            Token::Plus => false,
+            Token::Symbol("-") => true,
+            Token::Symbol("+") => false,
             _ => return self.primary(),
         };
         let at = self.tokens.advance();
@@ -461,31 +459,28 @@ impl<'a> Parser<'a> {
     fn primary(&mut self) -> Result<Term> {
         let (token, at) = self.tokens.peek();
         let term = match token {
-            Token::LParen => {
+            Token::Symbol("(") => {
                 self.tokens.advance();
                 let mut inner = self.nested(at.clone(), Self::condition)?;
-                if !self.tokens.take(&Token::RParen) {
+                if !self.tokens.take(")") {
                     return Err(self.expected("an operator or )"));
                 }
                 inner.at = at.start..self.tokens.last_end();
                 inner
             }
-            Token::Number(digits, false) => {
+            Token::Number(digits) => {
                 let literal = number(digits).map_err(|why| self.error(at.clone(), why))?;
                 self.tokens.advance();
                 self.literal(literal, at)
             }
-            Token::SingleQuotedString(text) => {
+            Token::Text(text) => {
                 let literal = Literal::Text(text.clone());
                 literal_fits(&literal).map_err(|error| self.error(at.clone(), error.0))?;
                 self.tokens.advance();
                 self.literal(literal, at)
             }
-            Token::Word(word) => {
-                let keyword = word
-                    .quote_style
-                    .is_none()
-                    .then(|| word.value.to_ascii_uppercase());
+            Token::Word { value, quoted } => {
+                let keyword = (!quoted).then(|| value.to_ascii_uppercase());
                 self.word(keyword.as_deref().unwrap_or(""), at)?
             }
             _ => return Err(self.expected("a column or a constant")),
@@ -495,7 +490,7 @@ impl<'a> Parser<'a> {
 
     /// A term that begins with a word: a keyword (upper case) or a column.
     fn word(&mut self, keyword: &str, at: Range<usize>) -> Result<Term> {
-        let follows_string = matches!(self.tokens.peek_second(), Token::SingleQuotedString(_));
+        let follows_string = matches!(self.tokens.peek_second(), Token::Text(_));
         match keyword {
             "TRUE" | "FALSE" => {
                 self.tokens.advance();
@@ -513,7 +508,7 @@ impl<'a> Parser<'a> {
                 Ok(self.literal(literal, at.start..self.tokens.last_end()))
             }
             "INTERVAL" => self.interval(),
-            "CAST" if *self.tokens.peek_second() == Token::LParen => self.cast(),
+            "CAST" if is_symbol(self.tokens.peek_second(), "(") => self.cast(),
             "AND" | "OR" | "NOT" | "BETWEEN" | "IN" | "LIKE" | "IS" | "ESCAPE" | "AS" => {
                 Err(self.expected("a column or a constant"))
             }
@@ -645,7 +640,7 @@ impl<'a> Parser<'a> {
     }
 
     fn string(&mut self, what: &str) -> Result<String> {
-        let Token::SingleQuotedString(text) = self.tokens.peek().0 else {
+        let Token::Text(text) = self.tokens.peek().0 else {
             return Err(self.expected(what));
         };
         let text = text.clone();
@@ -713,7 +708,7 @@ impl<'a> Parser<'a> {
     }
 
     fn end(&mut self, expected: &str) -> Result<()> {
-        if *self.tokens.peek().0 == Token::EOF {
+        if *self.tokens.peek().0 == Token::End {
             return Ok(());
         }
         Err(self.expected(expected))
@@ -722,7 +717,7 @@ impl<'a> Parser<'a> {
     fn expected(&self, what: &str) -> SqlError {
         let (token, at) = self.tokens.peek();
         let message = match token {
-            Token::EOF => format!("expected {what}, found the end"),
+            Token::End => format!("expected {what}, found the end"),
             _ => format!("expected {what}, found `{}`", self.snippet(&at)),
         };
         self.error(at, message)
@@ -750,12 +745,12 @@ impl<'a> Parser<'a> {
 
 fn compare_op(token: &Token) -> Option<CompareOp> {
     Some(match token {
-        Token::Eq | Token::DoubleEq => CompareOp::Equal,
-        Token::Neq => CompareOp::NotEqual,
-        Token::Lt => CompareOp::Less,
-        Token::LtEq => CompareOp::LessOrEqual,
-        Token::Gt => CompareOp::Greater,
-        Token::GtEq => CompareOp::GreaterOrEqual,
+        Token::Symbol("=") | Token::Symbol("==") => CompareOp::Equal,
+        Token::Symbol("<>" | "!=") => CompareOp::NotEqual,
+        Token::Symbol("<") => CompareOp::Less,
+        Token::Symbol("<=") => CompareOp::LessOrEqual,
+        Token::Symbol(">") => CompareOp::Greater,
+        Token::Symbol(">=") => CompareOp::GreaterOrEqual,
         _ => return None,
     })
 }

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use sqlparser::tokenizer::Token;
-
+use super::super::token::{Token, is_symbol};
 use super::{Meaning, Parser, Result, Term};
 use crate::pushdown::date;
 use crate::pushdown::query::{DIGITS_MAX, Literal, Scalar, literal_fits};
@@ -12,17 +11,17 @@ impl Parser<'_> {
     /// `INTERVAL '3' month`, `INTERVAL 3 month`, `INTERVAL '3 months'`.
     pub(super) fn interval(&mut self) -> Result<Term> {
         let start = self.tokens.advance().start;
-        let negative = self.tokens.take(&Token::Minus);
+        let negative = self.tokens.take("-");
         let (token, at) = self.tokens.peek();
         let (count, unit) = match token {
-            Token::SingleQuotedString(text) => {
+            Token::Text(text) => {
                 let mut words = text.split_ascii_whitespace();
                 (
                     words.next().unwrap_or("").to_owned(),
                     words.collect::<Vec<_>>().join(" "),
                 )
             }
-            Token::Number(digits, false) => (digits.clone(), String::new()),
+            Token::Number(digits) => (digits.clone(), String::new()),
             _ => return Err(self.expected("a number, for example INTERVAL '3' month")),
         };
         let Ok(count) = count.parse::<i32>() else {
@@ -34,10 +33,10 @@ impl Parser<'_> {
         self.tokens.advance();
         let (unit, unit_at) = if unit.is_empty() {
             let (token, at) = self.tokens.peek();
-            let Token::Word(word) = token else {
+            let Token::Word { value, .. } = token else {
                 return Err(self.expected("day, week, month or year"));
             };
-            let word = word.value.clone();
+            let word = value.clone();
             self.tokens.advance();
             (word, at)
         } else {
@@ -76,7 +75,7 @@ impl Parser<'_> {
             return Err(self.expected("AS"));
         }
         let literal = self.cast_to(&text, at)?;
-        if !self.tokens.take(&Token::RParen) {
+        if !self.tokens.take(")") {
             return Err(self.expected("the ) of CAST"));
         }
         Ok(self.literal(literal, start..self.tokens.last_end()))
@@ -84,7 +83,7 @@ impl Parser<'_> {
 
     /// `'…'::DATE`, `'…'::DOUBLE`.
     pub(super) fn cast_suffix(&mut self, term: Term) -> Result<Term> {
-        if *self.tokens.peek().0 != Token::DoubleColon {
+        if !is_symbol(self.tokens.peek().0, "::") {
             return Ok(term);
         }
         let Meaning::Value {

@@ -1,7 +1,6 @@
 //! Columns, and calls of aggregate functions.
 
-use sqlparser::tokenizer::Token;
-
+use super::super::token::{Token, is_symbol};
 use super::{Parser, Result};
 use crate::pushdown::query::{AggregateCall, AggregateFunction, Literal, Scalar, literal_fits};
 use crate::pushdown::schema::Schema;
@@ -9,7 +8,7 @@ use crate::pushdown::schema::Schema;
 impl Parser<'_> {
     pub(super) fn column_list(&mut self) -> Result<Vec<u32>> {
         let mut columns = vec![self.column()?];
-        while self.tokens.take(&Token::Comma) {
+        while self.tokens.take(",") {
             columns.push(self.column()?);
         }
         Ok(columns)
@@ -18,25 +17,25 @@ impl Parser<'_> {
     /// A column, alone or after the table's name and a point.
     pub(super) fn column(&mut self) -> Result<u32> {
         let (token, mut at) = self.tokens.peek();
-        let Token::Word(word) = token else {
+        let Token::Word { value, .. } = token else {
             return Err(self.expected("a column"));
         };
-        let mut name = word.value.clone();
+        let mut name = value.clone();
         self.tokens.advance();
-        if *self.tokens.peek().0 == Token::Period && name.eq_ignore_ascii_case(&self.schema.table) {
+        if is_symbol(self.tokens.peek().0, ".") && name.eq_ignore_ascii_case(&self.schema.table) {
             self.tokens.advance();
             let (token, column_at) = self.tokens.peek();
-            let Token::Word(word) = token else {
+            let Token::Word { value, .. } = token else {
                 return Err(self.expected("a column"));
             };
-            (name, at) = (word.value.clone(), column_at);
+            (name, at) = (value.clone(), column_at);
             self.tokens.advance();
         }
         if let Some(column) = self.schema.position(&name) {
             return Ok(column as u32);
         }
         let shown = self.snippet(&at);
-        if *self.tokens.peek().0 == Token::LParen {
+        if is_symbol(self.tokens.peek().0, "(") {
             return Err(self.error(at, format!("there is no function `{shown}` here")));
         }
         let hint = match nearest(self.schema, &name) {
@@ -53,8 +52,8 @@ impl Parser<'_> {
         const FUNCTIONS: &str = "count, sum, min, max or avg";
         let (token, at) = self.tokens.peek();
         let name = match token {
-            Token::Word(word) if *self.tokens.peek_second() == Token::LParen => {
-                word.value.to_ascii_lowercase()
+            Token::Word { value, .. } if is_symbol(self.tokens.peek_second(), "(") => {
+                value.to_ascii_lowercase()
             }
             _ => return Err(self.expected(FUNCTIONS)),
         };
@@ -69,7 +68,7 @@ impl Parser<'_> {
         self.tokens.advance();
         self.tokens.advance();
         let function = if name == "count" {
-            if !self.tokens.take(&Token::Mul) {
+            if !self.tokens.take("*") {
                 self.column()?;
             }
             AggregateFunction::Count
@@ -82,7 +81,7 @@ impl Parser<'_> {
                 .map_err(|error| self.error(argument.at, error.0))?;
             function
         };
-        if !self.tokens.take(&Token::RParen) {
+        if !self.tokens.take(")") {
             return Err(self.expected(&format!("an operator or the ) of {name}")));
         }
         let written = self.text[at.start..self.tokens.last_end()].to_owned();
@@ -97,7 +96,7 @@ impl Parser<'_> {
 
     fn alias(&mut self) -> Result<String> {
         let name = match self.tokens.peek().0 {
-            Token::Word(word) if !word.value.is_empty() => word.value.clone(),
+            Token::Word { value, .. } if !value.is_empty() => value.clone(),
             _ => return Err(self.expected("a name")),
         };
         self.tokens.advance();
