@@ -442,6 +442,35 @@ fn an_expression_beyond_64_bits_is_exact_and_beyond_128_an_error() {
 }
 
 #[test]
+fn only_rows_that_all_else_passes_can_overflow() {
+    let table = Table::extremes();
+    let product = |left| Scalar::Arithmetic {
+        op: ArithmeticOp::Multiply,
+        left: Box::new(left),
+        right: Box::new(Scalar::Column(0)),
+    };
+    let cube = product(product(Scalar::Column(0)));
+    let compare = |op, left, unscaled| Predicate::Compare {
+        op,
+        left,
+        right: Scalar::Literal(Literal::Number { unscaled, scale: 0 }),
+    };
+    // Every cube of a number beyond 43 bits overflows; rows that pass have none.
+    let small = [
+        compare(CompareOp::Less, Scalar::Column(0), 1 << 40),
+        compare(CompareOp::Greater, Scalar::Column(0), -(1 << 40)),
+    ];
+    let mut all = vec![compare(CompareOp::NotEqual, cube, 8)];
+    all.extend(small);
+    let query = Query {
+        table: String::new(),
+        predicate: Predicate::And(all),
+        output: Output::Rows(vec![0]),
+    };
+    table.result(&query).unwrap();
+}
+
+#[test]
 fn an_aggregate_that_its_type_cannot_hold_is_an_error() {
     let table = Table::extremes();
     let plus = |column, unscaled| Scalar::Arithmetic {
