@@ -509,7 +509,9 @@ impl GroupTable<'_> {
                 context.kernels().range(packed, value, 0, &mut rows);
                 rows.and(mask);
                 if !rows.is_empty() {
-                    each(self, context, meta.min + unit * value as i64, &rows)?;
+                    // The product may leave 64 bits where the sum comes back.
+                    let value = meta.min.wrapping_add(unit.wrapping_mul(value as i64));
+                    each(self, context, value, &rows)?;
                 }
             }
             return Ok(());
