@@ -189,7 +189,11 @@ fn scan_with(
     let threads = options.threads.clamp(1, segment.groups().len().max(1));
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(|| shared.work());
+            let worker = std::thread::Builder::new().spawn_scoped(scope, || shared.work());
+            // Row groups come from a counter: with fewer threads than asked for, the others take them all.
+            if worker.is_err() {
+                break;
+            }
         }
         shared.work();
     });

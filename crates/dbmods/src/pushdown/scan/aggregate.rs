@@ -309,40 +309,32 @@ impl Function {
     }
 }
 
-/// An array of one state a row.
+/// An array of one state a row; an integer that its type cannot hold is an overflow.
 fn array(ty: &DataType, states: impl Iterator<Item = State>) -> Result<ArrayRef, ScanError> {
-    let integer = |state: State| match state {
-        State::Integer(value) => Some(value),
-        _ => None,
-    };
     Ok(match ty {
-        DataType::Int32 => Arc::new(
-            states
-                .map(|state| integer(state).map(|value| value as i32))
-                .collect::<Int32Array>(),
-        ),
-        DataType::Date32 => Arc::new(
-            states
-                .map(|state| integer(state).map(|value| value as i32))
-                .collect::<Date32Array>(),
-        ),
-        DataType::Int64 => Arc::new(
-            states
-                .map(|state| integer(state).map(|value| value as i64))
-                .collect::<Int64Array>(),
-        ),
+        DataType::Int32 => Arc::new(integers(states, narrowed)?.collect::<Int32Array>()),
+        DataType::Date32 => Arc::new(integers(states, narrowed)?.collect::<Date32Array>()),
+        DataType::Int64 => Arc::new(integers(states, narrowed)?.collect::<Int64Array>()),
         DataType::Decimal64(precision, scale) => Arc::new(
-            states
-                .map(|state| integer(state).map(|value| value as i64))
+            integers(states, narrowed)?
                 .collect::<Decimal64Array>()
                 .with_precision_and_scale(*precision, *scale)?,
         ),
-        DataType::Decimal128(precision, scale) => Arc::new(
-            states
-                .map(integer)
-                .collect::<Decimal128Array>()
-                .with_precision_and_scale(*precision, *scale)?,
-        ),
+        DataType::Decimal128(precision, scale) => {
+            let bound = power_of_ten(*precision)?.unsigned_abs();
+            let within = |value: i128| {
+                if value.unsigned_abs() < bound {
+                    Ok(value)
+                } else {
+                    Err(ScanError::Overflow)
+                }
+            };
+            Arc::new(
+                integers(states, within)?
+                    .collect::<Decimal128Array>()
+                    .with_precision_and_scale(*precision, *scale)?,
+            )
+        }
         DataType::Float64 => Arc::new(
             states
                 .map(|state| match state {
@@ -363,6 +355,24 @@ fn array(ty: &DataType, states: impl Iterator<Item = State>) -> Result<ArrayRef,
             Arc::new(StringArray::from(texts?))
         }
     })
+}
+
+/// The integers of states, each brought to its type; other states are NULL.
+fn integers<T>(
+    states: impl Iterator<Item = State>,
+    convert: impl Fn(i128) -> Result<T, ScanError>,
+) -> Result<std::vec::IntoIter<Option<T>>, ScanError> {
+    let values: Result<Vec<Option<T>>, ScanError> = states
+        .map(|state| match state {
+            State::Integer(value) => convert(value).map(Some),
+            _ => Ok(None),
+        })
+        .collect();
+    Ok(values?.into_iter())
+}
+
+fn narrowed<T: TryFrom<i128>>(value: i128) -> Result<T, ScanError> {
+    T::try_from(value).map_err(|_| ScanError::Overflow)
 }
 
 impl Accumulated {
@@ -499,7 +509,9 @@ impl GroupTable<'_> {
                 context.kernels().range(packed, value, 0, &mut rows);
                 rows.and(mask);
                 if !rows.is_empty() {
-                    each(self, context, meta.min + unit * value as i64, &rows)?;
+                    // The product may leave 64 bits where the sum comes back.
+                    let value = meta.min.wrapping_add(unit.wrapping_mul(value as i64));
+                    each(self, context, value, &rows)?;
                 }
             }
             return Ok(());

@@ -133,6 +133,17 @@ impl<'a> Bound<'a> {
         })
     }
 
+    /// Whether a test can fail for the values of the row group.
+    pub(super) fn may_overflow(&self, context: &Context<'_>) -> bool {
+        match self {
+            Self::CompareWide(_, left, right) | Self::CompareDouble(_, left, right) => {
+                context.may_overflow(*left) || context.may_overflow(*right)
+            }
+            Self::And(all) | Self::Or(all) => all.iter().any(|one| one.may_overflow(context)),
+            _ => false,
+        }
+    }
+
     /// What zone maps say about a whole block, if it is the same for all its rows.
     pub(super) fn zone(&self, context: &Context<'_>, block: usize) -> Option<bool> {
         match self {

@@ -115,6 +115,14 @@ impl<'a> Worker<'a> {
                 bound => bounds.push((at, bound)),
             }
         }
+        // A conjunct that may fail sees only rows that all others pass, whatever times were measured: else it would depend
+        // on them whether the scan fails.
+        let (mut bounds, mut fallible): (Vec<_>, Vec<_>) = bounds
+            .into_iter()
+            .partition(|(_, bound)| !bound.may_overflow(&self.context));
+        fallible.sort_by_key(|(at, _)| *at);
+        let infallible = bounds.len();
+        bounds.append(&mut fallible);
         for block in 0..rows.div_ceil(BLOCK_ROWS) {
             let block_rows = (rows - block * BLOCK_ROWS).min(BLOCK_ROWS);
             self.context.stamp += 1;
@@ -127,7 +135,7 @@ impl<'a> Worker<'a> {
                     continue;
                 }
                 Some(true) => stats.tuples_skipped += block_rows as u64,
-                None => self.filter(&mut bounds, block, &mut mask, stats)?,
+                None => self.filter(&mut bounds, infallible, block, &mut mask, stats)?,
             }
             stats.blocks_scanned += 1;
             if mask.is_empty() {
@@ -143,23 +151,27 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Narrows `mask` to the rows that pass all conjuncts.
+    /// Narrows `mask` to the rows that pass all conjuncts, of which the first `infallible` can come in any order.
     fn filter(
         &mut self,
         bounds: &mut [(usize, Bound<'a>)],
+        infallible: usize,
         block: usize,
         mask: &mut Mask,
         stats: &mut ScanStats,
     ) -> Result<(), ScanError> {
         let mut passed = Mask::NONE;
         self.blocks_seen += 1;
-        let sampled = bounds.len() > 1
+        let mut rest = bounds;
+        let sampled = infallible > 1
             && (self.blocks_seen <= SAMPLE_FIRST || self.blocks_seen.is_multiple_of(SAMPLE_EVERY));
         if sampled {
             let all = *mask;
             let kernels = self.context.plan.kernels;
             let rows = kernels.count(&all);
-            for (at, bound) in bounds {
+            let (timed, untimed) = rest.split_at_mut(infallible);
+            rest = untimed;
+            for (at, bound) in timed {
                 let start = Instant::now();
                 bound.test(&mut self.context, block, &all, &mut passed)?;
                 let time_ns = start.elapsed().as_nanos() as u64;
@@ -173,14 +185,13 @@ impl<'a> Worker<'a> {
                 conjunct.rows_passed += rows_passed as u64;
                 conjunct.time_ns += time_ns;
             }
-            return Ok(());
         }
-        for (_, bound) in bounds {
-            bound.test(&mut self.context, block, mask, &mut passed)?;
-            mask.and(&passed);
+        for (_, bound) in rest {
             if mask.is_empty() {
                 break;
             }
+            bound.test(&mut self.context, block, mask, &mut passed)?;
+            mask.and(&passed);
         }
         Ok(())
     }
@@ -375,6 +386,16 @@ impl<'a> Context<'a> {
     /// Whether every value of the node fits 64 bits in this row group, so that arithmetic modulo 2^64 gives it.
     pub(super) fn is_narrow(&self, node: NodeId) -> bool {
         self.intervals[node].is_some_and(|interval| interval.is_narrow())
+    }
+
+    /// Whether computing the node can overflow in this row group.
+    pub(super) fn may_overflow(&self, node: NodeId) -> bool {
+        match self.plan.dag.nodes()[node] {
+            Node::Column(_) | Node::Constant(_) | Node::Double(_) => false,
+            Node::Exact(..) => self.intervals[node].is_none(),
+            Node::ToDouble(of, _) => self.may_overflow(of),
+            Node::Float(_, left, right) => self.may_overflow(left) || self.may_overflow(right),
+        }
     }
 
     /// Whether the sum of a block's values fits 64 bits too.

@@ -180,6 +180,19 @@ impl Table {
         (batches.iter().flat_map(rows_of).collect(), stats)
     }
 
+    /// How a scan on one thread ends.
+    fn result(&self, query: &Query) -> Result<ScanStats, ScanError> {
+        let options = ScanOptions {
+            threads: 1,
+            stop: &AtomicBool::new(false),
+            batch_rows: 1024,
+        };
+        let cache = Cache::new(1 << 30);
+        scan(&self.segment, &cache, query, &options, &|_| {
+            ControlFlow::Continue(())
+        })
+    }
+
     /// Asserts that all instruction sets find what the reference evaluator finds.
     fn check(&self, query: &Query) -> usize {
         let mut expected = eval::run(query, &self.rows).unwrap();
@@ -424,28 +437,67 @@ fn an_expression_beyond_64_bits_is_exact_and_beyond_128_an_error() {
         output: Output::Rows(vec![0]),
     };
     assert!(table.check(&over(square.clone())) > 1000);
-    let (stop, cache) = (AtomicBool::new(false), Cache::new(1 << 30));
-    let options = ScanOptions {
-        threads: 1,
-        stop: &stop,
-        batch_rows: 1024,
-    };
-    let fourth = over(product(Box::new(square.clone()), Box::new(square)));
-    let result = scan(&table.segment, &cache, &fourth, &options, &|_| {
-        ControlFlow::Continue(())
-    });
+    let result = table.result(&over(product(Box::new(square.clone()), Box::new(square))));
     assert!(matches!(result, Err(ScanError::Overflow)), "{result:?}");
+}
+
+#[test]
+fn only_rows_that_all_else_passes_can_overflow() {
+    let table = Table::extremes();
+    let product = |left| Scalar::Arithmetic {
+        op: ArithmeticOp::Multiply,
+        left: Box::new(left),
+        right: Box::new(Scalar::Column(0)),
+    };
+    let cube = product(product(Scalar::Column(0)));
+    let compare = |op, left, unscaled| Predicate::Compare {
+        op,
+        left,
+        right: Scalar::Literal(Literal::Number { unscaled, scale: 0 }),
+    };
+    // Every cube of a number beyond 43 bits overflows; rows that pass have none.
+    let small = [
+        compare(CompareOp::Less, Scalar::Column(0), 1 << 40),
+        compare(CompareOp::Greater, Scalar::Column(0), -(1 << 40)),
+    ];
+    let mut all = vec![compare(CompareOp::NotEqual, cube, 8)];
+    all.extend(small);
+    let query = Query {
+        table: String::new(),
+        predicate: Predicate::And(all),
+        output: Output::Rows(vec![0]),
+    };
+    table.result(&query).unwrap();
+}
+
+#[test]
+fn an_aggregate_that_its_type_cannot_hold_is_an_error() {
+    let table = Table::extremes();
+    let plus = |column, unscaled| Scalar::Arithmetic {
+        op: ArithmeticOp::Add,
+        left: Box::new(Scalar::Column(column)),
+        right: Box::new(Scalar::Literal(Literal::Number { unscaled, scale: 0 })),
+    };
+    for function in [
+        AggregateFunction::Max(plus(5, i32::MAX.into())),
+        // 10^38 is the first number of 39 digits.
+        AggregateFunction::Min(plus(3, 10i128.pow(38) - 1)),
+    ] {
+        let aggregate = Aggregate {
+            group_by: Vec::new(),
+            functions: vec![AggregateCall {
+                name: "x".to_owned(),
+                function,
+            }],
+        };
+        let result = table.result(&query(&table, "TRUE", Output::Aggregate(aggregate)));
+        assert!(matches!(result, Err(ScanError::Overflow)), "{result:?}");
+    }
 }
 
 #[test]
 fn more_groups_than_a_result_may_have_is_an_error() {
     let table = Table::extremes();
-    let (stop, cache) = (AtomicBool::new(false), Cache::new(1 << 30));
-    let options = ScanOptions {
-        threads: 1,
-        stop: &stop,
-        batch_rows: 1024,
-    };
     let aggregate = Aggregate {
         group_by: vec![0],
         functions: vec![AggregateCall {
@@ -453,10 +505,7 @@ fn more_groups_than_a_result_may_have_is_an_error() {
             function: AggregateFunction::Count,
         }],
     };
-    let query = query(&table, "TRUE", Output::Aggregate(aggregate));
-    let result = scan(&table.segment, &cache, &query, &options, &|_| {
-        ControlFlow::Continue(())
-    });
+    let result = table.result(&query(&table, "TRUE", Output::Aggregate(aggregate)));
     assert!(
         matches!(result, Err(ScanError::TooManyGroups(_))),
         "{result:?}"

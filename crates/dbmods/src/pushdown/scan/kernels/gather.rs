@@ -202,11 +202,17 @@ impl ShortText {
     }
 }
 
-/// An Arrow array of texts, each of which is a whole text of a verified chunk.
+/// An Arrow array of texts.
 ///
 /// # Errors
 /// If the offsets do not ascend from 0 to the number of bytes.
-pub(in super::super) fn utf8(offsets: Vec<i32>, bytes: Vec<u8>) -> Result<StringArray, ArrowError> {
+///
+/// # Safety
+/// The bytes between each two offsets are UTF-8.
+pub(in super::super) unsafe fn utf8(
+    offsets: Vec<i32>,
+    bytes: Vec<u8>,
+) -> Result<StringArray, ArrowError> {
     let sound = offsets.first() == Some(&0)
         && offsets.is_sorted()
         && offsets
@@ -217,8 +223,7 @@ pub(in super::super) fn utf8(offsets: Vec<i32>, bytes: Vec<u8>) -> Result<String
             "offsets of texts".to_owned(),
         ));
     }
-    // SAFETY: checked just above. UTF-8: each text was decoded from a row of a chunk, and `Chunk::parse` has checked
-    // that every row and every dictionary entry decodes to UTF-8.
+    // SAFETY: offsets were checked just above; that each text is UTF-8 the caller promises.
     Ok(unsafe {
         let offsets = OffsetBuffer::new_unchecked(offsets.into());
         StringArray::new_unchecked(offsets, bytes.into(), None)
