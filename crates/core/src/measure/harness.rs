@@ -6,6 +6,10 @@
 //! time runs. The price: a segment starts and ends with an empty queue, which costs an engine of *n* lanes up to *n* job times
 //! a segment; segments are therefore at least 64 times as long as the queue is deep, where memory allows.
 //!
+//! Threads start a segment together, and it ends for all when the first of them has handed in its last job. The rate
+//! is what all of them did in the time from the first start to the last end, so it cannot exceed what they did at once:
+//! a thread that checks lends its share of the engine to nobody whose clock runs.
+//!
 //! Throughput runs read the clock twice a segment. Latency runs read it for every burst, and for synchronous backends
 //! submit one job at a time. Open-loop runs follow a seeded schedule of arrivals that does not wait for the backend,
 //! and count latency from the time at which a job *should* have started; they check each result between arrivals.
@@ -15,10 +19,12 @@
 mod fill;
 mod lane;
 mod open;
+mod team;
 
+use std::any::Any;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -30,6 +36,7 @@ use crate::{
     Backend, Clock, Items, JobError, OpSpec, Operator, OutputShape, SetupError, Unsupported, View,
 };
 use lane::Lane;
+use team::{Span, Team};
 
 /// One batch of input; a job reads all of it.
 #[derive(Clone, Debug)]
@@ -121,7 +128,7 @@ pub struct Measured {
 pub struct Run {
     /// What was handled, counted at each completion.
     pub counts: Counts,
-    /// Items a second: the sum of the threads' own rates.
+    /// Items a second: what all threads did in the time that they were timed together.
     pub items_per_s: f64,
     /// Input bytes a second, likewise.
     pub bytes_per_s: f64,
@@ -170,17 +177,27 @@ pub fn measure(
     stop: &AtomicBool,
 ) -> Result<Measured, Broken> {
     let bench = Bench::new(backend, spec, inputs, oracle, plan, stop)?;
-    let team = Team::default();
+    let team = Team::new(plan.threads);
     thread::scope(|scope| {
-        let mut lanes = Vec::new();
+        let (mut lanes, mut threads) = (Vec::new(), Vec::new());
         for number in 0..plan.threads.get() {
             let (order, orders) = channel();
             let (result, results) = channel();
             let (bench, team) = (&bench, &team);
-            scope.spawn(move || Lane::serve(number, bench, team, &orders, &result));
+            threads.push(scope.spawn(move || Lane::serve(number, bench, team, &orders, &result)));
             lanes.push(Post { order, results });
         }
-        bench.lead(&lanes)
+        let measured = bench.lead(&lanes, &team);
+        // Without orders the threads end. Joined by hand, for a scope passes a panic on.
+        drop(lanes);
+        let panicked = threads.into_iter().filter_map(|thread| thread.join().err());
+        match panicked.last() {
+            Some(payload) => Err(Broken::Wrong(format!(
+                "a thread panicked: {}",
+                said(&*payload)
+            ))),
+            None => measured,
+        }
     })
 }
 
@@ -195,8 +212,7 @@ struct Bench<'a> {
     depth: NonZeroU32,
     stop: &'a AtomicBool,
     loads: Vec<Load>,
-    /// Whether the clock stands still while results are checked. Then all threads share its time, and the rate is what all
-    /// did in it; a wall clock runs on, and the rate is the sum of what each did in its own segments.
+    /// Whether the clock stands still while nobody works.
     is_virtual: bool,
 }
 
@@ -212,12 +228,6 @@ struct Load {
 struct Right {
     bytes: Vec<u8>,
     outcomes: Vec<Result<u32, JobError>>,
-}
-
-/// The start line.
-#[derive(Default)]
-struct Team {
-    arrived: AtomicUsize,
 }
 
 /// The leader's ends of one thread's channels.
@@ -239,8 +249,9 @@ enum Report {
     Ready,
     /// Jobs a segment will have.
     Warm(u64),
-    Ran(Run),
-    /// Told to stop in the middle.
+    /// What it counted, and when it was timed: a span a segment, none for a segment in which it did nothing.
+    Ran(Run, Vec<Option<Span>>),
+    /// Told to stop in the middle, or another thread is gone.
     Stopped,
 }
 
@@ -294,7 +305,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Warm-up, then run after run, all threads together.
-    fn lead(&self, lanes: &[Post]) -> Result<Measured, Broken> {
+    fn lead(&self, lanes: &[Post], team: &Team) -> Result<Measured, Broken> {
         gather(lanes)?;
         let mut measured = Measured {
             mode: self.plan.mode,
@@ -317,21 +328,17 @@ impl<'a> Bench<'a> {
             if measured.interrupted {
                 break;
             }
+            team.call_on();
             let watch = Watch::start();
-            let started_ns = self.backend.clock().now_ns();
             let reports = command(lanes, Order::Run)?;
-            let elapsed_ns = self.backend.clock().now_ns() - started_ns;
             let interference = watch.stop();
             match reports.into_iter().map(Report::into_run).collect() {
                 Some(parts) => {
-                    let mut run = Run::sum(parts);
-                    if self.is_virtual {
-                        // Nobody can steal virtual time.
-                        run.rate_over(elapsed_ns);
-                    } else {
+                    // Nobody can steal virtual time.
+                    if !self.is_virtual {
                         measured.interference.add(&interference);
                     }
-                    measured.runs.push(run);
+                    measured.runs.push(Run::sum(parts));
                 }
                 None => measured.interrupted = true,
             }
@@ -378,42 +385,30 @@ impl Load {
     }
 }
 
-impl Team {
-    /// Waits until all have come: spinning, because a wake-up would start some late.
-    fn line_up(&self, threads: u32, round: usize) {
-        self.arrived.fetch_add(1, Ordering::AcqRel);
-        while self.arrived.load(Ordering::Acquire) < round * threads as usize {
-            thread::yield_now();
-        }
-    }
-}
-
 impl Report {
-    fn into_run(self) -> Option<Run> {
+    fn into_run(self) -> Option<(Run, Vec<Option<Span>>)> {
         match self {
-            Self::Ran(run) => Some(run),
+            Self::Ran(run, spans) => Some((run, spans)),
             _ => None,
         }
     }
 }
 
 impl Run {
-    fn sum(parts: Vec<Self>) -> Self {
+    /// All threads' counts, at the rate that their common time makes of them.
+    fn sum(parts: Vec<(Self, Vec<Option<Span>>)>) -> Self {
         let mut sum = Self::default();
-        for part in parts {
+        let mut spans = Vec::new();
+        for (part, timed) in parts {
             sum.counts.add(&part.counts);
-            sum.items_per_s += part.items_per_s;
-            sum.bytes_per_s += part.bytes_per_s;
             sum.latencies.add(&part.latencies);
+            spans.push(timed);
         }
+        let ns = team::common_ns(&spans).max(1);
+        let per_s = |count: u64| count as f64 * 1e9 / ns as f64;
+        sum.items_per_s = per_s(sum.counts.items);
+        sum.bytes_per_s = per_s(sum.counts.bytes_in);
         sum
-    }
-
-    /// Everything counted, in so many nanoseconds.
-    fn rate_over(&mut self, ns: u64) {
-        let per_s = |count: u64| count as f64 * 1e9 / ns.max(1) as f64;
-        self.items_per_s = per_s(self.counts.items);
-        self.bytes_per_s = per_s(self.counts.bytes_in);
     }
 }
 
@@ -478,6 +473,13 @@ fn gather(lanes: &[Post]) -> Result<Vec<Report>, Broken> {
         .into_iter()
         .map(|result| result.unwrap_or_else(|_| Err(Broken::Wrong("a thread panicked".into()))))
         .collect()
+}
+
+/// What a panic said.
+fn said(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("it did not say why")
 }
 
 /// Whether time passes while nobody does anything.

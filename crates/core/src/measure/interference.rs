@@ -155,12 +155,15 @@ mod tests {
             seen
         });
         assert!(watched.wall_s >= 0.2);
-        // Each has half a core at best: together they waited about as long as was watched.
-        if let (Some(switches), Some(core_wait_s)) =
-            (watched.context_switches_involuntary, watched.core_wait_s)
-        {
-            assert!(switches > 2 && core_wait_s > 0.1, "{watched:?}");
+        if let Err(missing) = fs::read_to_string("/proc/thread-self/schedstat") {
+            assert_eq!(watched.core_wait_s, None);
+            println!("skipped: this kernel does not count waits for a core: {missing}");
+            return;
         }
+        // Each has half a core at best: together they waited about as long as was watched.
+        let switches = watched.context_switches_involuntary.expect("counted");
+        let core_wait_s = watched.core_wait_s.expect("counted");
+        assert!(switches > 2 && core_wait_s > 0.1, "{watched:?}");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! One thread's side: its queue, its jobs, the timed segment, and the check after it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::{Bench, Broken, Counts, Load, Mode, Order, Report, Right, Run, Team};
+use super::team::{Finish, Member, Span, Team};
+use super::{Bench, Broken, Counts, Load, Mode, Order, Report, Right, Run};
 use crate::measure::latency::Latencies;
 use crate::measure::random::SplitMix64;
 use crate::{Completion, Job, JobError, OutputShape, Queue, SetupError};
@@ -51,6 +52,7 @@ impl<'a> Lane<'a> {
         orders: &Receiver<Order>,
         results: &Sender<Result<Report, Broken>>,
     ) {
+        let _member = Member(team);
         // A leader that stopped listening has heard of another failure; this thread just ends.
         let mut lane = match Self::open(number, bench) {
             Ok(lane) => lane,
@@ -60,17 +62,20 @@ impl<'a> Lane<'a> {
             }
         };
         let _ = results.send(Ok(Report::Ready));
-        let threads = bench.plan.threads.get();
         let mut round = 0;
         while let Ok(order) = orders.recv() {
             round += 1;
-            team.line_up(threads, round);
             let report = match (order, bench.plan.mode) {
+                _ if !team.line_up(round) => Ok(Report::Stopped),
                 (Order::WarmUp, _) => lane.warm_up(),
                 (Order::Run, Mode::Open { jobs_per_s }) => lane.run_open(jobs_per_s),
-                (Order::Run, Mode::Throughput | Mode::Latency) => lane.run_closed(),
+                (Order::Run, Mode::Throughput | Mode::Latency) => lane.run_closed(team, &mut round),
             };
+            let is_broken = report.is_err();
             let _ = results.send(report);
+            if is_broken {
+                return;
+            }
         }
     }
 
@@ -170,46 +175,59 @@ impl<'a> Lane<'a> {
     fn segment_s(&mut self) -> Result<f64, Broken> {
         let jobs = self.idle.len();
         let started = Instant::now();
-        self.segment()?;
+        // Alone: nobody else ends it.
+        self.segment(Finish::new(1, &AtomicUsize::new(0)))?;
         Ok(started.elapsed().max(Duration::from_nanos(1)).as_secs_f64() / jobs as f64)
     }
 
-    /// Segments until the time is up.
-    fn run_closed(&mut self) -> Result<Report, Broken> {
+    /// Segments, each together with the other threads, until the time is up for one of them.
+    fn run_closed(&mut self, team: &Team, round: &mut usize) -> Result<Report, Broken> {
         self.counts = Counts::default();
         self.latencies.clear();
+        let mut spans = Vec::new();
         let started = Instant::now();
-        let mut timed_ns = 0;
-        while timed_ns == 0 || started.elapsed() < self.bench.plan.seconds {
-            if self.is_stopped() {
+        loop {
+            *round += 1;
+            let is_done = !spans.is_empty() && started.elapsed() >= self.bench.plan.seconds;
+            if is_done || self.is_stopped() {
+                team.call_off(*round);
+            }
+            if !team.line_up(*round) {
                 return Ok(Report::Stopped);
             }
-            timed_ns += self.segment()?;
+            if team.is_off(*round) {
+                break;
+            }
+            spans.push(self.segment(team.finish(*round))?);
         }
-        Ok(self.report(timed_ns))
+        if self.is_stopped() {
+            return Ok(Report::Stopped);
+        }
+        Ok(self.report(spans))
     }
 
-    /// What was counted since the run began, at the rate that `ns` makes of it.
-    pub(super) fn report(&self, ns: u64) -> Report {
-        let mut run = Run {
+    /// What was counted since the run began, in these spans.
+    pub(super) fn report(&self, spans: Vec<Option<Span>>) -> Report {
+        let run = Run {
             counts: self.counts,
             latencies: self.latencies.clone(),
             ..Run::default()
         };
-        run.rate_over(ns);
-        Report::Ran(run)
+        Report::Ran(run, spans)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         self.bench.stop.load(Ordering::Relaxed)
     }
 
-    /// Runs all idle jobs on the clock, then checks them off it; nanoseconds on the clock.
-    fn segment(&mut self) -> Result<u64, Broken> {
-        let ns = match self.bench.plan.mode {
-            Mode::Throughput => self.time_segment(),
-            Mode::Latency | Mode::Open { .. } => self.time_jobs(),
+    /// Runs idle jobs on the clock until `finish`, which it calls when there are no more, then checks them off it;
+    /// when it was timed, if it did anything.
+    fn segment(&mut self, finish: Finish<'_>) -> Result<Option<Span>, Broken> {
+        let span = match self.bench.plan.mode {
+            Mode::Throughput => self.time_segment(finish),
+            Mode::Latency | Mode::Open { .. } => self.time_jobs(finish),
         };
+        let has_worked = !self.done.is_empty();
         while let Some(completion) = self.done.pop() {
             if self.bench.plan.mode == Mode::Latency {
                 self.latencies
@@ -217,39 +235,50 @@ impl<'a> Lane<'a> {
             }
             self.check_and_reload(completion)?;
         }
-        Ok(ns)
+        Ok(has_worked.then_some(span))
     }
 
     /// The timed loop of throughput runs.
-    fn time_segment(&mut self) -> u64 {
+    fn time_segment(&mut self, finish: Finish<'_>) -> Span {
         let clock = self.bench.backend.clock();
         let mut empty = 0;
-        let started_ns = clock.now_ns();
-        while !self.idle.is_empty() || self.queue.in_flight() > 0 {
-            self.queue.submit(&mut self.idle);
+        let start_ns = clock.now_ns();
+        loop {
+            if !finish.is_called() {
+                self.queue.submit(&mut self.idle);
+                if self.idle.is_empty() {
+                    finish.call();
+                }
+            } else if self.queue.in_flight() == 0 {
+                break;
+            }
             wait_if_empty(
                 self.queue.poll(&mut self.done),
                 &mut empty,
                 &mut self.counts,
             );
         }
-        clock.now_ns() - started_ns
+        let end_ns = clock.now_ns();
+        Span { start_ns, end_ns }
     }
 
     /// The timed loop of latency runs: a burst is stamped before it is submitted, and when it comes home.
-    fn time_jobs(&mut self) -> u64 {
+    fn time_jobs(&mut self, finish: Finish<'_>) -> Span {
         let clock = self.bench.backend.clock();
         let depth = self.bench.depth.get() as usize;
         let mut staged = VecDeque::with_capacity(depth);
         let mut empty = 0;
-        let started_ns = clock.now_ns();
-        while !self.idle.is_empty() || !staged.is_empty() || self.queue.in_flight() > 0 {
+        let start_ns = clock.now_ns();
+        while !finish.is_called() || !staged.is_empty() || self.queue.in_flight() > 0 {
             let room = depth - self.queue.in_flight() - staged.len();
-            if room > 0 && !self.idle.is_empty() {
+            if room > 0 && !finish.is_called() {
                 let now_ns = clock.now_ns();
                 for job in self.idle.drain(..room.min(self.idle.len())) {
                     self.submitted_ns[job.tag as usize] = now_ns;
                     staged.push_back(job);
+                }
+                if self.idle.is_empty() {
+                    finish.call();
                 }
             }
             self.queue.submit(&mut staged);
@@ -263,7 +292,8 @@ impl<'a> Lane<'a> {
                 }
             }
         }
-        clock.now_ns() - started_ns
+        let end_ns = clock.now_ns();
+        Span { start_ns, end_ns }
     }
 
     /// Checks what came home, counts it, and lays the job ready with the next input.

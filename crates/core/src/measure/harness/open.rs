@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::lane::{Lane, wait_if_empty};
+use super::team::Span;
 use super::{Broken, Counts, Report};
 use crate::Job;
 
@@ -63,6 +64,10 @@ impl Lane<'_> {
             self.latencies.record(ended_ns - due_ns as u64);
             due_ns += self.random.exponential(gap_ns);
         }
-        Ok(self.report(ended_ns))
+        let span = Span {
+            start_ns: started_ns,
+            end_ns: started_ns + ended_ns,
+        };
+        Ok(self.report(vec![Some(span)]))
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::*;
 use crate::lift::{Inline, Pooled};
@@ -391,4 +392,210 @@ fn what_cannot_be_run_says_why() {
     pinned.pin = vec![100_000];
     let broken = run(&Sums::new(Kind::Inline, u64::MAX), &pinned).expect_err("no such core");
     assert!(broken.to_string().contains("100000"), "{broken}");
+}
+
+/// One engine behind all queues: a job has it to itself for [`ENGINE_NS`], and its output was never seen before.
+struct Engine(Mutex<u64>);
+
+const ENGINE_NS: u64 = 20_000;
+
+impl Kernel for Engine {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(8)
+    }
+
+    fn dst_len(&self, _: usize) -> usize {
+        8
+    }
+
+    fn run(&self, _: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        let mut jobs = self.0.lock().expect("nobody panics");
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_nanos(ENGINE_NS) {
+            std::hint::spin_loop();
+        }
+        *jobs += 1;
+        out.dst.copy_from_slice(&jobs.to_le_bytes());
+        Ok(())
+    }
+}
+
+/// Takes any output, and as long as several jobs.
+struct SlowOracle;
+
+impl Oracle for SlowOracle {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn check(&self, _: &[u8], output: Result<&[u8], JobError>, _: usize) -> Result<(), String> {
+        thread::sleep(Duration::from_nanos(3 * ENGINE_NS));
+        output.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+/// How a queue ends a test.
+#[derive(Clone, Copy)]
+enum Panics {
+    Never,
+    WhenOpened,
+    WhenPolled(u64),
+}
+
+/// A backend with one operator.
+struct Only {
+    wall: WallClock,
+    operator: Arc<dyn Operator>,
+}
+
+impl Backend for Only {
+    fn name(&self) -> &str {
+        "only"
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &self.wall
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
+    }
+
+    fn limits(&self, _: &OpSpec) -> Result<Limits, Unsupported> {
+        Ok(LIMITS)
+    }
+
+    fn prepare(&self, _: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        Ok(self.operator.clone())
+    }
+}
+
+const LIMITS: Limits = Limits {
+    depth_max: NonZeroU32::MAX,
+    input_bytes_max: usize::MAX,
+    synchronous: true,
+};
+
+/// An operator whose second queue panics.
+struct Fragile {
+    inner: Arc<Inline<Engine>>,
+    opened: AtomicU64,
+    panics: Panics,
+}
+
+struct FragileQueue {
+    inner: Box<dyn Queue>,
+    polls_left: u64,
+}
+
+impl Operator for Fragile {
+    fn spec(&self) -> &OpSpec {
+        self.inner.spec()
+    }
+
+    fn shape(&self) -> OutputShape {
+        self.inner.shape()
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.inner.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        let is_second = self.opened.fetch_add(1, Ordering::Relaxed) == 1;
+        let polls_left = match self.panics {
+            Panics::WhenOpened if is_second => panic!("cannot be opened"),
+            Panics::WhenPolled(polls) if is_second => polls,
+            _ => u64::MAX,
+        };
+        let inner = self.inner.clone().open(depth)?;
+        Ok(Box::new(FragileQueue { inner, polls_left }))
+    }
+}
+
+impl Queue for FragileQueue {
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        self.inner.submit(ready)
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        assert!(self.polls_left > 0, "cannot be polled");
+        self.polls_left -= 1;
+        self.inner.poll(done)
+    }
+}
+
+fn run_engine(panics: Panics, mode: Mode) -> Result<Measured, Broken> {
+    let engine = Inline::new(Engine(Mutex::new(0)), OpSpec::Crc32c, LIMITS);
+    let backend = Only {
+        wall: WallClock::default(),
+        operator: Arc::new(Fragile {
+            inner: Arc::new(engine),
+            opened: AtomicU64::new(0),
+            panics,
+        }),
+    };
+    let input = Input {
+        bytes: vec![7; 16],
+        items: Items::One,
+        slot_bytes: None,
+    };
+    let mut plan = plan(mode);
+    plan.threads = NonZeroU32::new(2).expect("not zero");
+    if !matches!(panics, Panics::Never) {
+        // Until it does.
+        plan.repeat = u32::MAX;
+    }
+    let never = AtomicBool::new(false);
+    measure(
+        &backend,
+        &OpSpec::Crc32c,
+        &[input],
+        &SlowOracle,
+        &plan,
+        &never,
+    )
+}
+
+#[test]
+fn threads_that_take_turns_are_not_counted_as_if_at_once() {
+    for mode in [Mode::Throughput, Mode::Latency] {
+        let measured = run_engine(Panics::Never, mode).expect("all is right");
+        for run in &measured.runs {
+            // A bound by construction, however busy the machine is: the engine never does more.
+            assert!(run.items_per_s > 0.0);
+            assert!(run.items_per_s <= 1e9 / ENGINE_NS as f64, "{run:?}");
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_a_thread_is_a_failure_and_not_the_end() {
+    for (panics, says) in [
+        (Panics::WhenOpened, "cannot be opened"),
+        // In the warm-up, and long after.
+        (Panics::WhenPolled(2), "cannot be polled"),
+        (Panics::WhenPolled(300), "cannot be polled"),
+    ] {
+        let broken = run_engine(panics, Mode::Throughput).expect_err("it panicked");
+        assert_eq!(broken, Broken::Wrong(format!("a thread panicked: {says}")));
+    }
+}
+
+#[test]
+fn common_time_counts_gaps_within_a_round_and_none_between() {
+    let span = |start_ns, end_ns| Some(Span { start_ns, end_ns });
+    let threads = [
+        vec![span(0, 10), span(100, 120), None],
+        vec![span(15, 20), None, None],
+    ];
+    assert_eq!(team::common_ns(&threads), 20 + 20);
 }
