@@ -9,7 +9,7 @@
 //! A run's time starts with the request and ends when the last row is here as an Arrow batch. For `fetch` that includes
 //! opening the file, since the table must cross first; the file lands in memory (never on this side's disk), in pages that
 //! earlier runs have touched already. `duckdb-at-dpu` finds its database attached and its threads started. DuckDB hands its
-//! rows over in the way that is faster for their number, see [`duckdb_delivery`].
+//! rows over in the way that is faster for their number, see [`duckdb_delivery`], and in any order, as our scan does.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -317,6 +317,7 @@ impl Side {
         let path = scratch.path();
         let mut config = Config {
             threads: Some(test.threads as usize),
+            any_order: true,
             ..Config::default()
         };
         let (database, from) = match self.scheme.format() {
