@@ -274,6 +274,7 @@ impl Side {
         };
         let mut tally = Tally::new(consumer);
         let scanned = self.client.scan(request, &mut |batch| tally.take(batch))?;
+        tally.rows_ended();
         let mut run = tally.finish()?;
         run.first_batch_s = scanned.first_batch.as_secs_f64();
         run.tuples_scanned = scanned.end.tuples_scanned;
@@ -334,12 +335,14 @@ impl Side {
         let text = sql::query_to_sql(&test.query, &self.table.schema, &from);
         let mut connection = database.connect()?;
         let delivery = duckdb_delivery(test.rows_expected, self.table.rows);
-        let rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
-        for batch in rows {
+        let mut rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
+        for batch in &mut rows {
             if tally.take(&batch?).is_break() {
                 break;
             }
         }
+        // Before DuckDB tidies up: its result, connection and database live until this function ends.
+        tally.rows_ended();
         Ok(())
     }
 }
@@ -391,8 +394,13 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn finish(mut self) -> Result<Run, UnknownType> {
+    /// Stops the clock.
+    fn rows_ended(&mut self) {
         self.run.elapsed_s = self.started.elapsed().as_secs_f64();
+    }
+
+    /// What was counted, once the clock has been stopped.
+    fn finish(mut self) -> Result<Run, UnknownType> {
         if self.run.rows == 0 {
             self.run.first_batch_s = self.run.elapsed_s;
         }
