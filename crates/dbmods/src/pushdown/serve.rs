@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::outbox::{Outbox, Taken};
 use self::shelf::{Shelf, damaged, refuse};
-use super::link::{Interrupted, Link, stalled};
+use super::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, stalled};
 use super::query::{Output, Query};
 use super::scan::{self, ScanError, ScanOptions};
 use super::schema::{ColumnType, Schema};
@@ -350,6 +350,13 @@ fn handshake(shared: &Shared, link: &mut Link) -> Conversed {
             "the token is wrong or missing: give the agent's with --token-file FILE",
         ));
     }
+    if (1..PACE_BITS_PER_S_MIN).contains(&hello.link_bits_per_s) {
+        let text = format!(
+            "{} bits a second are no pace; it is 0 for none, or at least {PACE_BITS_PER_S_MIN}",
+            hello.link_bits_per_s
+        );
+        return Err(refuse(Refusal::Usage, text));
+    }
     link.set_pace(hello.link_bits_per_s);
     let duckdb = shared.info.duckdb.as_ref().map_or(0, |_| CAPABILITY_DUCKDB);
     let welcome = Welcome {
@@ -423,7 +430,12 @@ fn send_file(
         end.batches += 1;
     }
     end.bytes_read = bytes;
-    link.settle();
+    if link
+        .settle(&|| shared.stop.load(Ordering::Relaxed))
+        .is_some()
+    {
+        return Err(WireError::Closed);
+    }
     link.send(Tag::End, &wire::encode(&end))
 }
 
@@ -491,7 +503,7 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
         let ended = match sent {
             Ok(sent) => {
                 let end = lock(&outcome).take();
-                send_end(link, sent, end)
+                send_end(link, sent, end, &|| shared.stop.load(Ordering::Relaxed))
             }
             Err(error) => Err(error),
         };
@@ -507,7 +519,12 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
 }
 
 /// Tells how the scan ended, once all its rows are sent.
-fn send_end(link: &mut Link, sent: Sent, end: Option<Result<End, WireError>>) -> Conversed {
+fn send_end(
+    link: &mut Link,
+    sent: Sent,
+    end: Option<Result<End, WireError>>,
+    stop: &dyn Fn() -> bool,
+) -> Conversed {
     let end = end.unwrap_or_else(|| Err(refuse(Refusal::Internal, "the scan panicked")));
     let end = match end {
         Ok(end) => end,
@@ -520,7 +537,9 @@ fn send_end(link: &mut Link, sent: Sent, end: Option<Result<End, WireError>>) ->
         stopped: sent.stopped,
         ..end
     };
-    link.settle();
+    if link.settle(stop).is_some() {
+        return Err(WireError::Closed);
+    }
     link.send(Tag::End, &wire::encode(&end))
 }
 
@@ -666,7 +685,7 @@ fn ours(stats: &scan::ScanStats) -> End {
         bytes_read: stats.bytes_read,
         blocks_scanned: stats.blocks_scanned,
         blocks_skipped: stats.blocks_skipped,
-        explain: explanation(stats),
+        explain: wire::cut(&explanation(stats), wire::EXPLAIN_BYTES_MAX).to_owned(),
         ..End::default()
     }
 }
