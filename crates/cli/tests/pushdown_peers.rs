@@ -183,6 +183,49 @@ fn a_request_that_cannot_be_carried_out_leaves_the_connection() {
 }
 
 #[test]
+fn a_condition_whose_plan_is_long_still_returns_its_rows() {
+    make_data("0.01");
+    let agent = Agent::start(&[]);
+    let mut client = Client::connect(&agent.address, &[], 0).unwrap();
+    let values: Vec<String> = (2..4002).map(|i| i.to_string()).collect();
+    let condition = format!("l_orderkey + 1 IN ({})", values.join(", "));
+    let schema = dpb_dbmods::tpch::schema("lineitem").unwrap();
+    let mut scan = everything(0.01);
+    scan.query.predicate = dpb_dbmods::pushdown::sql::parse_predicate(&schema, &condition).unwrap();
+    let mut rows = 0;
+    let mut count = |batch: &arrow_array::RecordBatch| {
+        rows += batch.num_rows() as u64;
+        ControlFlow::Continue(())
+    };
+    let scanned = client.scan(scan, &mut count).unwrap();
+    assert_eq!(rows, scanned.end.rows);
+    assert!(rows > 1000);
+    assert!(scanned.end.explain.len() <= wire::EXPLAIN_BYTES_MAX);
+}
+
+#[test]
+fn a_pace_that_would_put_the_agent_to_sleep_is_refused() {
+    let agent = Agent::start(&[]);
+    match Client::connect(&agent.address, &[], 1_000) {
+        Err(ClientError::Wire { .. } | ClientError::Refused { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let hello = Hello {
+        version: wire::VERSION,
+        capabilities: 0,
+        link_bits_per_s: 1,
+        token: Vec::new(),
+    };
+    let mut stream = TcpStream::connect(&agent.address).unwrap();
+    stream
+        .write_all(&frame(Tag::Hello, &hello.to_bytes()))
+        .unwrap();
+    let (refusal, words) = last_words(&mut stream).expect("the agent says why");
+    assert_eq!(refusal, Refusal::Usage);
+    assert!(words.contains("pace"), "{words}");
+}
+
+#[test]
 fn a_scan_that_is_stopped_ends_early_and_the_connection_goes_on() {
     make_data("0.1");
     let agent = Agent::start(&[]);

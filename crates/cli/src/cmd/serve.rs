@@ -34,9 +34,9 @@ pub struct Args {
     /// A file with the token that clients must show
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// Most threads that one scan gets
-    #[arg(long, default_value = "256", value_parser = args::count)]
-    threads: u64,
+    /// Most threads that one scan gets [default: four a CPU, at least 64]
+    #[arg(long, value_parser = args::count)]
+    threads: Option<u64>,
     /// Most connections at once
     #[arg(long, default_value = "64", value_parser = args::count)]
     max_connections: u64,
@@ -65,7 +65,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         data_dir: args.data_dir.unwrap_or_else(tpch::default_data_dir),
         cache_bytes: args.cache,
         token,
-        threads_max: args.threads as u32,
+        threads_max: args
+            .threads
+            .map_or_else(threads_max, |threads| threads as u32),
         connections_max: args.max_connections as u32,
         handshake_patience: Duration::from_secs(5),
         idle_patience: Duration::from_secs(600),
@@ -82,6 +84,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     announce(&agent, globals.format())?;
     agent.run(&|| interrupt::is_set() || STDIN_CLOSED.load(Ordering::Relaxed));
     Ok(())
+}
+
+/// Most threads of a scan, unless told: peers ask for threads, and many peers may ask.
+fn threads_max() -> u32 {
+    std::thread::available_parallelism().map_or(64, |cpus| (4 * cpus.get() as u32).max(64))
 }
 
 /// Reads a token: the file's first line.

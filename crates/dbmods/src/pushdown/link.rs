@@ -23,6 +23,10 @@ const PACED_BYTES: usize = 128 << 10;
 const SENDFILE_BYTES: usize = 4 << 20;
 /// How often a blocked sender looks around.
 const SEND_LOOK: Duration = Duration::from_millis(200);
+/// The slowest pace, bits per second: a peer chooses ours, and must not choose how long we sleep.
+pub const PACE_BITS_PER_S_MIN: u64 = 1_000_000;
+/// How often a sender that waits for its pace looks around.
+const PACE_LOOK: Duration = Duration::from_millis(100);
 
 /// Spreads sending over time.
 #[derive(Debug)]
@@ -48,25 +52,21 @@ impl Pacer {
         }
     }
 
+    /// Counts what was sent.
     fn sent(&mut self, bytes: usize) {
-        if self.bits_per_s == 0 {
-            return;
-        }
-        let now = Instant::now();
-        let earliest = now.checked_sub(BURST).unwrap_or(now);
-        let takes = Duration::from_secs_f64(bytes as f64 * 8.0 / self.bits_per_s as f64);
-        self.free_at = self.free_at.max(earliest) + takes;
-        if self.free_at > now + BURST {
-            std::thread::sleep(self.free_at - now);
+        if self.bits_per_s != 0 {
+            let now = Instant::now();
+            let earliest = now.checked_sub(BURST).unwrap_or(now);
+            let takes = Duration::from_secs_f64(bytes as f64 * 8.0 / self.bits_per_s as f64);
+            self.free_at = self.free_at.max(earliest) + takes;
         }
     }
 
-    fn settle(&self) {
-        if self.bits_per_s != 0 {
-            let ahead = self.free_at.saturating_duration_since(Instant::now());
-            if !ahead.is_zero() {
-                std::thread::sleep(ahead);
-            }
+    /// How long until the link will have carried everything sent so far.
+    fn ahead(&self) -> Duration {
+        match self.bits_per_s {
+            0 => Duration::ZERO,
+            _ => self.free_at.saturating_duration_since(Instant::now()),
         }
     }
 }
@@ -143,9 +143,26 @@ impl Link {
         &self.stream
     }
 
-    /// Waits until the link would have carried everything sent so far.
-    pub fn settle(&self) {
-        self.pacer.settle();
+    /// Waits until the link would have carried everything sent so far; asks `stop` and looks at the peer now and then.
+    pub fn settle(&self, stop: &dyn Fn() -> bool) -> Option<Interrupted> {
+        self.wait_for_pace(Duration::ZERO, stop)
+    }
+
+    /// Waits until the link is ahead of its pace by no more than `slack`.
+    fn wait_for_pace(&self, slack: Duration, stop: &dyn Fn() -> bool) -> Option<Interrupted> {
+        let mut ahead = self.pacer.ahead();
+        if ahead <= slack {
+            return None;
+        }
+        while ahead > PACE_LOOK {
+            if stop() || self.peer_gone() {
+                return Some(Interrupted::Peer);
+            }
+            std::thread::sleep(PACE_LOOK);
+            ahead = self.pacer.ahead();
+        }
+        std::thread::sleep(ahead);
+        None
     }
 
     /// Whether the peer has sent something or is gone.
@@ -166,26 +183,20 @@ impl Link {
     /// Sends a small frame whole and settles.
     ///
     /// # Errors
-    /// Those of the socket; a peer that takes nothing.
+    /// Those of the socket; a peer that takes nothing; a body beyond the tag's bound, of which nothing is sent.
     pub fn send(&mut self, tag: Tag, body: &[u8]) -> Result<(), WireError> {
-        let header = Header {
-            tag,
-            len: body.len(),
-        }
-        .to_bytes();
-        match self.send_slices(&[&header, body], &|| false)? {
-            None => {
-                self.settle();
-                Ok(())
-            }
-            Some(_) => Err(stalled()),
+        let header = Header::checked(tag, body.len())?.to_bytes();
+        let going = || false;
+        match self.send_slices(&[&header, body], &going)? {
+            None if self.settle(&going).is_none() => Ok(()),
+            _ => Err(stalled()),
         }
     }
 
     /// Sends a frame of many slices without copying them. While the peer takes nothing, `stop` is asked now and then.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Those of the socket; a length beyond the tag's bound, and then nothing is sent.
     pub fn send_frame(
         &mut self,
         tag: Tag,
@@ -193,7 +204,7 @@ impl Link {
         len: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, WireError> {
-        let header = Header { tag, len }.to_bytes();
+        let header = Header::checked(tag, len)?.to_bytes();
         let mut slices = Vec::with_capacity(1 + parts.len());
         slices.push(&header[..]);
         slices.extend_from_slice(parts);
@@ -232,7 +243,9 @@ impl Link {
                     )));
                 }
                 Ok(n) => {
-                    self.sent(n);
+                    if let Some(ended) = self.sent(n, stop) {
+                        return Ok(Some(ended));
+                    }
                     idle_since = Instant::now();
                 }
                 Err(e) => {
@@ -337,7 +350,9 @@ impl Link {
             match (&self.stream).write_vectored(&rest[..count]) {
                 Ok(0) => return Err(WireError::Closed),
                 Ok(n) => {
-                    self.sent(n);
+                    if let Some(ended) = self.sent(n, stop) {
+                        return Ok(Some(ended));
+                    }
                     idle_since = Instant::now();
                     IoSlice::advance_slices(&mut rest, n);
                 }
@@ -369,9 +384,11 @@ impl Link {
         fitting.max(1)
     }
 
-    fn sent(&mut self, bytes: usize) {
+    /// Counts what was sent and keeps the pace.
+    fn sent(&mut self, bytes: usize, stop: &dyn Fn() -> bool) -> Option<Interrupted> {
         self.sent_bytes += bytes as u64;
         self.pacer.sent(bytes);
+        self.wait_for_pace(BURST, stop)
     }
 
     /// A write that did not go through: waits on, or says why it is over.
@@ -460,7 +477,7 @@ mod tests {
         let ended = near
             .send_frame(Tag::Batch, &slices, body.len(), &|| false)
             .unwrap();
-        near.settle();
+        assert_eq!(near.settle(&|| false), None);
         let least = Duration::from_secs_f64((body.len() + 8) as f64 * 8.0 / bits_per_s as f64);
         assert!(started.elapsed() + BURST >= least);
         assert_eq!(ended, None);
@@ -485,6 +502,28 @@ mod tests {
             near.send_file_frame(&file, 1000, len, &|| false).unwrap();
             assert!(receiver.join().unwrap() == bytes[1000..]);
         }
+    }
+
+    #[test]
+    fn a_slow_pace_does_not_hold_back_a_stop_or_hide_a_peer_that_left() {
+        // Each frame would take 80,000 seconds.
+        let (mut near, far) = pair(1);
+        let stopped = near.send_frame(Tag::Batch, &[&[0; 10_000]], 10_000, &|| true);
+        assert_eq!(stopped.unwrap(), Some(Interrupted::Peer));
+        assert_eq!(near.settle(&|| true), Some(Interrupted::Peer));
+        drop(far);
+        assert_eq!(near.settle(&|| false), Some(Interrupted::Peer));
+    }
+
+    #[test]
+    fn a_body_beyond_its_bound_is_an_error_and_nothing_of_it_is_sent() {
+        let (mut near, _far) = pair(0);
+        let body = vec![0; Tag::End.body_bytes_max() + 1];
+        assert!(matches!(
+            near.send(Tag::End, &body),
+            Err(WireError::TooLong { tag: Tag::End, .. })
+        ));
+        assert_eq!(near.bytes().0, 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! A run's time starts with the request and ends when the last row is here as an Arrow batch. For `fetch` that includes
 //! opening the file, since the table must cross first; the file lands in memory (never on this side's disk), in pages that
 //! earlier runs have touched already. `duckdb-at-dpu` finds its database attached and its threads started. DuckDB hands its
-//! rows over in the way that is faster for their number, see [`duckdb_delivery`].
+//! rows over in the way that is faster for their number, see [`duckdb_delivery`], and in any order, as our scan does.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -274,6 +274,7 @@ impl Side {
         };
         let mut tally = Tally::new(consumer);
         let scanned = self.client.scan(request, &mut |batch| tally.take(batch))?;
+        tally.rows_ended();
         let mut run = tally.finish()?;
         run.first_batch_s = scanned.first_batch.as_secs_f64();
         run.tuples_scanned = scanned.end.tuples_scanned;
@@ -317,6 +318,7 @@ impl Side {
         let path = scratch.path();
         let mut config = Config {
             threads: Some(test.threads as usize),
+            any_order: true,
             ..Config::default()
         };
         let (database, from) = match self.scheme.format() {
@@ -333,12 +335,14 @@ impl Side {
         let text = sql::query_to_sql(&test.query, &self.table.schema, &from);
         let mut connection = database.connect()?;
         let delivery = duckdb_delivery(test.rows_expected, self.table.rows);
-        let rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
-        for batch in rows {
+        let mut rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
+        for batch in &mut rows {
             if tally.take(&batch?).is_break() {
                 break;
             }
         }
+        // Before DuckDB tidies up: its result, connection and database live until this function ends.
+        tally.rows_ended();
         Ok(())
     }
 }
@@ -390,8 +394,13 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn finish(mut self) -> Result<Run, UnknownType> {
+    /// Stops the clock.
+    fn rows_ended(&mut self) {
         self.run.elapsed_s = self.started.elapsed().as_secs_f64();
+    }
+
+    /// What was counted, once the clock has been stopped.
+    fn finish(mut self) -> Result<Run, UnknownType> {
         if self.run.rows == 0 {
             self.run.first_batch_s = self.run.elapsed_s;
         }

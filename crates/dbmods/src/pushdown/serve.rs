@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::outbox::{Outbox, Taken};
 use self::shelf::{Shelf, damaged, refuse};
-use super::link::{Interrupted, Link, stalled};
+use super::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, stalled};
 use super::query::{Output, Query};
 use super::scan::{self, ScanError, ScanOptions};
 use super::schema::{ColumnType, Schema};
@@ -40,7 +40,7 @@ use super::wire::{
     Reply, Request, ScanRequest, Tag, Welcome, WireError,
 };
 use super::{selectivity, sql, usage};
-use crate::duckdb::Library;
+use crate::duckdb::{Interrupt, Library};
 
 mod outbox;
 mod shelf;
@@ -350,6 +350,13 @@ fn handshake(shared: &Shared, link: &mut Link) -> Conversed {
             "the token is wrong or missing: give the agent's with --token-file FILE",
         ));
     }
+    if (1..PACE_BITS_PER_S_MIN).contains(&hello.link_bits_per_s) {
+        let text = format!(
+            "{} bits a second are no pace; it is 0 for none, or at least {PACE_BITS_PER_S_MIN}",
+            hello.link_bits_per_s
+        );
+        return Err(refuse(Refusal::Usage, text));
+    }
     link.set_pace(hello.link_bits_per_s);
     let duckdb = shared.info.duckdb.as_ref().map_or(0, |_| CAPABILITY_DUCKDB);
     let welcome = Welcome {
@@ -423,7 +430,12 @@ fn send_file(
         end.batches += 1;
     }
     end.bytes_read = bytes;
-    link.settle();
+    if link
+        .settle(&|| shared.stop.load(Ordering::Relaxed))
+        .is_some()
+    {
+        return Err(WireError::Closed);
+    }
     link.send(Tag::End, &wire::encode(&end))
 }
 
@@ -445,9 +457,15 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
     let reserved = shared.budget.reserve(wanted)?;
     let batch_rows = (reserved.bytes / row_of_batches).max(BATCH_ROWS_MIN) as usize;
 
-    let stop = AtomicBool::new(false);
+    let halt = Halt::default();
     let outbox = Outbox::new(QUEUE_BATCHES);
-    let (sent, scanned) = thread::scope(|scope| {
+    let outcome = Mutex::new(None);
+    // Called before the engine tidies up, which is nobody's waiting time.
+    let ended = |end: Result<End, WireError>| {
+        *lock(&outcome) = Some(end);
+        outbox.finish();
+    };
+    thread::scope(|scope| {
         let scanner = scope.spawn(|| {
             // Also when the scan panics: the sender must not wait for ever.
             let _finish = Finish(&outbox);
@@ -456,47 +474,95 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
                 Engine::Dpb => {
                     let options = ScanOptions {
                         threads,
-                        stop: &stop,
+                        stop: &halt.stop,
                         batch_rows,
                     };
-                    scan::scan(
-                        &segment,
-                        &shared.shelf.cache,
-                        &request.query,
-                        &options,
-                        &sink,
-                    )
-                    .map(|stats| ours(&stats))
-                    .map_err(|e| scan_refusal(&e))
+                    let cache = &shared.shelf.cache;
+                    let scanned = scan::scan(&segment, cache, &request.query, &options, &sink);
+                    ended(match scanned {
+                        Ok(stats) => Ok(ours(&stats)),
+                        Err(error) => Err(scan_refusal(&error)),
+                    });
                 }
                 Engine::DuckDb => {
-                    duckdb_scan(shared, request, threads, &output, &stop, &sink).map(|()| End {
-                        tuples_scanned: segment.rows(),
-                        ..End::default()
-                    })
+                    let rows_ended = || {
+                        ended(Ok(End {
+                            tuples_scanned: segment.rows(),
+                            ..End::default()
+                        }));
+                    };
+                    let scanned =
+                        duckdb_scan(shared, request, threads, &output, &halt, &sink, &rows_ended);
+                    if let Err(error) = scanned {
+                        ended(Err(error));
+                    }
                 }
             }
         });
-        let sent = send_batches(shared, link, &output, &outbox, &stop);
-        stop.store(true, Ordering::Relaxed);
+        let sent = send_batches(shared, link, &output, &outbox, &halt);
+        let ended = match sent {
+            Ok(sent) => {
+                let end = lock(&outcome).take();
+                send_end(link, sent, end, &|| shared.stop.load(Ordering::Relaxed))
+            }
+            Err(error) => Err(error),
+        };
         outbox.close();
-        (sent, scanner.join())
-    });
-    let counted = sent?;
-    let end = scanned.unwrap_or_else(|_| Err(refuse(Refusal::Internal, "the scan panicked")));
+        while ended.is_err() && !scanner.is_finished() {
+            halt.now();
+            thread::sleep(PEER_LOOK);
+        }
+        // A scan's panic was told by the missing outcome.
+        let _ = scanner.join();
+        ended
+    })
+}
+
+/// Tells how the scan ended, once all its rows are sent.
+fn send_end(
+    link: &mut Link,
+    sent: Sent,
+    end: Option<Result<End, WireError>>,
+    stop: &dyn Fn() -> bool,
+) -> Conversed {
+    let end = end.unwrap_or_else(|| Err(refuse(Refusal::Internal, "the scan panicked")));
     let end = match end {
         Ok(end) => end,
-        Err(_) if counted.stopped => End::default(),
+        Err(_) if sent.stopped => End::default(),
         Err(error) => return Err(error),
     };
     let end = End {
-        rows: counted.rows,
-        batches: counted.batches,
-        stopped: counted.stopped,
+        rows: sent.rows,
+        batches: sent.batches,
+        stopped: sent.stopped,
         ..end
     };
-    link.settle();
+    if link.settle(stop).is_some() {
+        return Err(WireError::Closed);
+    }
     link.send(Tag::End, &wire::encode(&end))
+}
+
+/// Stops a scan, whichever engine runs it.
+#[derive(Default)]
+struct Halt {
+    stop: AtomicBool,
+    /// Where DuckDB runs, once it does.
+    duckdb: Mutex<Option<Interrupt>>,
+}
+
+impl Halt {
+    /// May be called again: DuckDB forgets an interrupt that comes before its statement.
+    fn now(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(running) = &*lock(&self.duckdb) {
+            running.interrupt();
+        }
+    }
+
+    fn is_set(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// Says to the outbox that nothing more comes, however the scan ended.
@@ -522,7 +588,7 @@ fn send_batches(
     link: &mut Link,
     schema: &SchemaRef,
     outbox: &Outbox<RecordBatch>,
-    stop: &AtomicBool,
+    halt: &Halt,
 ) -> Result<Sent, WireError> {
     let broke =
         |e: arrow_schema::ArrowError| refuse(Refusal::Internal, format!("cannot encode: {e}"));
@@ -539,9 +605,11 @@ fn send_batches(
             if header.tag != Tag::Stop {
                 return Err(WireError::OutOfPlace(header.tag));
             }
-            stop.store(true, Ordering::Relaxed);
             outbox.close();
             sent.stopped = true;
+        }
+        if sent.stopped {
+            halt.now();
         }
         match taken {
             Taken::Item(batch) if !sent.stopped => {
@@ -575,19 +643,21 @@ fn send_parts(
     }
 }
 
-/// DuckDB's rows of the same query, in the same schema.
+/// DuckDB's rows of the same query, in the same schema. Says when they have ended, which is before DuckDB has tidied up.
 fn duckdb_scan(
     shared: &Shared,
     request: &ScanRequest,
     threads: usize,
     output: &SchemaRef,
-    stop: &AtomicBool,
+    halt: &Halt,
     sink: &dyn Fn(RecordBatch) -> ControlFlow<()>,
+    rows_ended: &dyn Fn(),
 ) -> Conversed {
     let segment = shared.shelf.segment(request.sf, &request.query.table)?;
     let mut connection = shared
         .shelf
         .duckdb(request.sf, &request.query.table, threads)?;
+    *lock(&halt.duckdb) = Some(connection.interrupt_handle());
     let text = sql::query_to_sql(&request.query, segment.schema(), &request.query.table);
     let broke = |e: crate::duckdb::Error| refuse(Refusal::Internal, e.to_string());
     // A finished result lies in DuckDB's own memory, which has its own bound.
@@ -596,14 +666,16 @@ fn duckdb_scan(
             <= shared.shelf.cache.bytes_max() / 2
     });
     let delivery = duckdb_delivery(fits, segment.rows());
-    let rows = connection
+    let mut rows = connection
         .query(&text, Some(Arc::clone(output)), delivery)
         .map_err(broke)?;
-    for batch in rows {
-        if stop.load(Ordering::Relaxed) || sink(batch.map_err(broke)?).is_break() {
+    for batch in &mut rows {
+        if halt.is_set() || sink(batch.map_err(broke)?).is_break() {
             break;
         }
     }
+    // The result is dropped after this.
+    rows_ended();
     Ok(())
 }
 
@@ -613,7 +685,7 @@ fn ours(stats: &scan::ScanStats) -> End {
         bytes_read: stats.bytes_read,
         blocks_scanned: stats.blocks_scanned,
         blocks_skipped: stats.blocks_skipped,
-        explain: explanation(stats),
+        explain: wire::cut(&explanation(stats), wire::EXPLAIN_BYTES_MAX).to_owned(),
         ..End::default()
     }
 }

@@ -209,6 +209,9 @@ impl Bench<'_> {
             for turn in 0..contenders.len() {
                 let at = (round + turn) % contenders.len();
                 let scheme = contenders[at].scheme;
+                if findings[at].has_no_numbers() {
+                    continue;
+                }
                 progress(here + round as u64 * here + turn as u64, self.label(scheme))?;
                 let Ok(side) = &mut contenders[at].side else {
                     continue;
@@ -410,13 +413,16 @@ impl Bench<'_> {
 }
 
 impl Finding {
-    /// Median tuples per second over the timed runs.
+    /// Median tuples per second over the timed runs; `None` without any, and for a scheme that failed.
     pub fn tuples_per_s(&self) -> Option<f64> {
         median(&self.rates())
     }
 
-    /// Tuples per second of each timed run.
+    /// Tuples per second of each timed run; none for a scheme that failed.
     pub fn rates(&self) -> Vec<f64> {
+        if self.has_no_numbers() {
+            return Vec::new();
+        }
         self.runs
             .iter()
             .map(|run| run.tuples_scanned as f64 / run.elapsed_s)
@@ -519,5 +525,33 @@ fn output_text(query: &Query, schema: &Schema) -> String {
             }
             text
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_that_failed_has_no_rates_whatever_ran() {
+        let run = Run {
+            tuples_scanned: 600,
+            elapsed_s: 2.0,
+            ..Run::default()
+        };
+        let mut finding = Finding {
+            scheme: Scheme::FetchDuckDb,
+            threads: 1,
+            selectivity: None,
+            runs: vec![run.clone()],
+            record: Record::new(TASK, Evidence::Measured, 1),
+        };
+        assert_eq!(finding.rates(), [300.0]);
+        assert_eq!(finding.tuples_per_s(), Some(300.0));
+        finding.fail("it returned other rows");
+        assert!(finding.runs.is_empty());
+        finding.runs.push(run);
+        assert!(finding.rates().is_empty());
+        assert_eq!(finding.tuples_per_s(), None);
     }
 }

@@ -54,6 +54,8 @@ pub const MAGIC: [u8; 4] = *b"DPBW";
 pub const VERSION: u16 = 1;
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
+/// Most bytes of a scan's plan in words.
+pub const EXPLAIN_BYTES_MAX: usize = 16 << 10;
 /// Most bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
@@ -130,7 +132,19 @@ pub struct Header {
 }
 
 impl Header {
-    /// The bytes on the wire. `len` must keep the tag's bound; the sender sees to that by cutting.
+    /// The header of a body of `len` bytes.
+    ///
+    /// # Errors
+    /// A length beyond the tag's bound.
+    pub fn checked(tag: Tag, len: usize) -> Result<Self, WireError> {
+        let max = tag.body_bytes_max();
+        if len > max {
+            return Err(WireError::TooLong { tag, len, max });
+        }
+        Ok(Self { tag, len })
+    }
+
+    /// The bytes on the wire. `len` must keep the tag's bound, as [`Header::checked`] sees to.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         debug_assert!(self.len <= self.tag.body_bytes_max());
         let mut bytes = [0; HEADER_BYTES];
@@ -149,14 +163,7 @@ impl Header {
             return Err(WireError::Malformed("a header byte that must be zero"));
         }
         let len = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
-        if len > tag.body_bytes_max() {
-            return Err(WireError::TooLong {
-                tag,
-                len,
-                max: tag.body_bytes_max(),
-            });
-        }
-        Ok(Self { tag, len })
+        Self::checked(tag, len)
     }
 
     /// Reads a header from a stream. `None` if the stream ended cleanly before its first byte.
@@ -438,7 +445,7 @@ pub struct End {
     pub rows: u64,
     /// Batches, or pieces of a file, that were sent.
     pub batches: u64,
-    /// Bytes read from storage (not from the cache).
+    /// For our scan the bytes of all chunks that it used, from storage or from the cache; for a file its length; 0 for DuckDB.
     pub bytes_read: u64,
     /// Blocks whose rows were looked at.
     pub blocks_scanned: u64,
@@ -446,7 +453,7 @@ pub struct End {
     pub blocks_skipped: u64,
     /// Whether a stop ended it early.
     pub stopped: bool,
-    /// The plan, for `--explain`.
+    /// The plan, for `--explain`; cut to [`EXPLAIN_BYTES_MAX`].
     pub explain: String,
 }
 
@@ -489,13 +496,15 @@ impl Refusal {
 
 /// The body of an error frame: the code, then the text, cut to the frame's bound.
 pub fn refusal_bytes(refusal: Refusal, text: &str) -> Vec<u8> {
-    let mut cut = text.len().min(Tag::Error.body_bytes_max() - 2);
-    while !text.is_char_boundary(cut) {
-        cut -= 1;
-    }
+    let text = cut(text, Tag::Error.body_bytes_max() - 2);
     let mut body = (refusal as u16).to_le_bytes().to_vec();
-    body.extend_from_slice(&text.as_bytes()[..cut]);
+    body.extend_from_slice(text.as_bytes());
     body
+}
+
+/// As much of a text as fits into so many bytes.
+pub fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 /// Reads the body of an error frame.

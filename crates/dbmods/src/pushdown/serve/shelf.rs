@@ -102,6 +102,8 @@ impl Shelf {
                 memory_bytes_max: Some(self.cache.bytes_max()),
                 temp_dir: Some(self.data_dir.join("tmp")),
                 read_only: true,
+                // As our own scan: rows come as they are found.
+                any_order: true,
                 ..Config::default()
             };
             let path = Some(files.duckdb_path.as_path());
