@@ -171,17 +171,58 @@ fn cross(args: &Args) -> Result<()> {
     let (Some(rustc), Some(qemu)) = (rustc, qemu.filter(|_| missing.is_empty())) else {
         bail!("cannot test for aarch64 here:\n  {}", missing.join("\n  "));
     };
+    let emulated = |chosen: &[&str]| -> Result<()> {
+        let mut cargo = emulated_cargo(&rustc, qemu, &args.cpu);
+        shell::run(cargo.args(chosen))
+    };
+    let mut parts = Vec::new();
+    let mut part = |name, result: Result<()>| {
+        let outcome = match result {
+            Ok(()) => Outcome::Passed,
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        };
+        parts.push(Part { name, outcome });
+    };
+    if args.cargo.is_empty() {
+        let libraries = ["--workspace", "--exclude", "dpb-cli"];
+        part(
+            "the libraries",
+            emulated(&[&libraries[..], &["--lib", "--bins", "--tests"]].concat()),
+        );
+        part(
+            "the program's own modules",
+            emulated(&["-p", "dpb-cli", "--bins"]),
+        );
+        parts.push(Part {
+            name: "the program from outside",
+            outcome: Outcome::Skipped(
+                "its tests start it, and this kernel starts no other machine's programs".into(),
+            ),
+        });
+    } else {
+        let chosen = args.cargo.iter().map(String::as_str);
+        let chosen: Vec<&str> = ["--lib", "--bins", "--tests"]
+            .into_iter()
+            .chain(chosen)
+            .collect();
+        part("what was chosen", emulated(&chosen));
+    }
+    parts.push(Part {
+        name: "documentation, lints, benches and Miri",
+        outcome: Outcome::Skipped("cargo xtask test".into()),
+    });
+    println!(
+        "\naarch64 under {qemu} -cpu {}: right or wrong only, its times mean nothing",
+        args.cpu
+    );
+    sum_up(&parts)
+}
+
+/// `cargo test` for the other machine, without a choice of tests.
+fn emulated_cargo(rustc: &Compiler, qemu: &str, cpu: &str) -> Command {
     let mut cargo = shell::cargo();
     cargo
-        .args([
-            "test",
-            "--no-fail-fast",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--target",
-            TRIPLE,
-        ])
+        .args(["test", "--no-fail-fast", "--target", TRIPLE])
         // Another compiler, another set of artefacts.
         .arg("--target-dir")
         .arg(shell::target_dir().join("aarch64"))
@@ -190,28 +231,13 @@ fn cross(args: &Args) -> Result<()> {
             "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
             // The library path too: where the distribution's own arm64 C library is installed as well, the loader of one
             // would load the other, and the first thread that is started spins for ever.
-            format!(
-                "{qemu} -cpu {} -L {SYSROOT} -E LD_LIBRARY_PATH={SYSROOT}/lib",
-                args.cpu
-            ),
+            format!("{qemu} -cpu {cpu} -L {SYSROOT} -E LD_LIBRARY_PATH={SYSROOT}/lib"),
         )
         .env("DPB_QEMU", "1");
     if let Compiler::Distribution(path) = rustc {
         cargo.env("RUSTC", path);
     }
-    match args.cargo.as_slice() {
-        [] => cargo.arg("--workspace"),
-        some => cargo.args(some),
-    };
-    shell::run(&mut cargo)?;
-    println!(
-        "aarch64 under {qemu} -cpu {}: right or wrong only, its times mean nothing",
-        args.cpu
-    );
-    println!(
-        "skipped: documentation, lints, benches and Miri, which `cargo xtask test` runs on this machine"
-    );
-    Ok(())
+    cargo
 }
 
 /// Whose standard library for aarch64 there is.

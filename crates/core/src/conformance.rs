@@ -82,6 +82,8 @@ const BATCHES: &[usize] = if cfg!(miri) { &[1, 3] } else { &[1, 3, 256] };
 const DEPTHS: &[u32] = if cfg!(miri) { &[1, 3] } else { &[1, 2, 7, 64] };
 /// Input that one case may push through one queue; bounds the suite's time with slow operators.
 const BYTES_PER_RUN: usize = if cfg!(miri) { 256 } else { 1 << 20 };
+/// The same where `DPB_QEMU` says that instructions are emulated.
+const BYTES_PER_RUN_EMULATED: usize = 1 << 16;
 /// Longest input that is allocated only to see it refused.
 const BYTES_TOO_LONG: usize = 64 << 20;
 
@@ -255,7 +257,11 @@ impl Bench<'_> {
         let shape = self.operator.shape();
         let mut course = Course::open(&self.operator, depth)?;
         let most = 2 * depth as usize + 1;
-        let jobs = (BYTES_PER_RUN / longest.max(1)).clamp(3, most.max(3));
+        let bytes_per_run = match std::env::var_os("DPB_QEMU") {
+            Some(_) => BYTES_PER_RUN_EMULATED.min(BYTES_PER_RUN),
+            None => BYTES_PER_RUN,
+        };
+        let jobs = (bytes_per_run / longest.max(1)).clamp(3, most.max(3));
         let sources = [self.source(&inputs[0])?, self.source(&inputs[1])?];
         for tag in 0..jobs {
             let input = &inputs[tag % 2];

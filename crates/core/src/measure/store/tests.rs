@@ -94,6 +94,10 @@ fn child_that_appends() {
 
 #[test]
 fn a_writer_killed_thirty_times_loses_nothing_that_it_had_written() {
+    if std::env::var_os("DPB_QEMU").is_some() {
+        println!("skipped: it starts itself, and this kernel starts no other machine's programs");
+        return;
+    }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("records.jsonl");
     let mut random = crate::measure::random::SplitMix64::new(11);
