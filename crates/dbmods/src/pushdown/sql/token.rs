@@ -238,7 +238,7 @@ impl Reader<'_> {
             self.at += 1;
             self.run(digits);
         }
-        let rest = self.text[self.at..].as_bytes();
+        let rest = &self.text.as_bytes()[self.at..];
         let exponent = match rest {
             [b'e' | b'E', b'+' | b'-', b'0'..=b'9', ..] => 2,
             [b'e' | b'E', b'0'..=b'9', ..] => 1,
