@@ -17,7 +17,9 @@ pub(super) struct Shelf {
     data_dir: PathBuf,
     pub(super) cache: Cache,
     segments: Mutex<HashMap<Name, Arc<Segment>>>,
-    databases: Mutex<HashMap<Name, Database>>,
+    /// With their number of threads. A database has one number for all its connections, so who asks for another gets
+    /// another database; the old one lives until its last statement ends.
+    databases: Mutex<HashMap<Name, (usize, Database)>>,
 }
 
 /// A table of a data set: the scale factor's bits, and the table.
@@ -96,24 +98,25 @@ impl Shelf {
         let name = (sf.to_bits(), table.to_owned());
         let broke = |e: duckdb::Error| refuse(Refusal::Internal, e.to_string());
         let mut databases = lock(&self.databases);
-        if !databases.contains_key(&name) {
-            let config = Config {
-                threads: Some(threads),
-                memory_bytes_max: Some(self.cache.bytes_max()),
-                temp_dir: Some(self.data_dir.join("tmp")),
-                read_only: true,
-                // As our own scan: rows come as they are found.
-                any_order: true,
-                ..Config::default()
-            };
-            let path = Some(files.duckdb_path.as_path());
-            let database = Database::open(library, path, &config).map_err(broke)?;
-            databases.insert(name.clone(), database);
+        if let Some((of, database)) = databases.get(&name)
+            && *of == threads
+        {
+            return database.connect().map_err(broke);
         }
-        let mut connection = databases[&name].connect().map_err(broke)?;
-        connection
-            .execute(&format!("SET threads = {threads}"))
-            .map_err(broke)?;
+        let config = Config {
+            threads: Some(threads),
+            memory_bytes_max: Some(self.cache.bytes_max()),
+            temp_dir: Some(self.data_dir.join("tmp")),
+            read_only: true,
+            // As our own scan: rows come as they are found.
+            any_order: true,
+            ..Config::default()
+        };
+        databases.remove(&name);
+        let path = Some(files.duckdb_path.as_path());
+        let database = Database::open(library, path, &config).map_err(broke)?;
+        let connection = database.connect().map_err(broke)?;
+        databases.insert(name, (threads, database));
         Ok(connection)
     }
 
@@ -148,7 +151,14 @@ impl Shelf {
             return segment.make_cold(&self.cache).map_err(|e| damaged(&e));
         }
         if format == FileFormat::DuckDb {
-            lock(&self.databases).remove(&(sf.to_bits(), table.to_owned()));
+            let name = (sf.to_bits(), table.to_owned());
+            let threads = lock(&self.databases)
+                .remove(&name)
+                .map(|(threads, _)| threads);
+            // Open again, as our segment is: the next run pays for reading, not for opening.
+            if let Some(threads) = threads {
+                self.duckdb(sf, table, threads)?;
+            }
         }
         let (file, _) = self.file(sf, table, format)?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|e| {
