@@ -178,7 +178,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes one JSON line to stdout.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(value)
         .map_err(|error| Failure::check(format!("cannot write JSON: {error}")))?;
@@ -188,7 +188,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 /// Writes a finished table: `rows` as JSON lines, or the table as text or CSV.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_rows(format: Format, table: &Table, rows: &[impl Serialize]) -> Result<(), Failure> {
     match format {
         Format::Table => print(&table.to_text()),
