@@ -154,7 +154,7 @@ fn a_table_and_csv_have_a_row_for_each_test() {
         "cpu/portable,cpu/best",
     ]);
     let rows = |shown: &str| shown.lines().filter(|line| !line.starts_with('[')).count();
-    assert_eq!(rows(&text(&table.stdout)), 1 + 2 * 2);
+    assert_eq!(rows(text(&table.stdout)), 1 + 2 * 2);
     assert!(text(&table.stdout).contains("vs portable"));
     let csv = quick(&[
         "op",
