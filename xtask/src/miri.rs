@@ -11,7 +11,10 @@ pub(crate) fn run() -> Result<()> {
     if let Some(why) = missing() {
         bail!("{why}");
     }
-    shell::run(shell::cargo_nightly().args([
+    let mut cargo = shell::cargo_nightly();
+    // Its own, in this checkout: from a target directory that checkouts share, Miri has run another checkout's tests.
+    cargo.env("CARGO_TARGET_DIR", shell::root().join("target/miri"));
+    shell::run(cargo.args([
         "miri",
         "test",
         "--package",
