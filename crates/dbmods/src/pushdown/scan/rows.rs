@@ -18,8 +18,12 @@ use crate::pushdown::schema::{Column, ColumnType, Schema};
 
 /// From this many survivors of a block on, it is unpacked whole.
 const WHOLE_BLOCK_ROWS: usize = 40;
-/// Text of a batch is handed over before it grows past this.
-const TEXT_BYTES_MAX: usize = 256 << 20;
+/// What a thread has beside its batches, bytes: positions of survivors.
+pub(super) const THREAD_BYTES: usize = 2 * size_of::<Positions>();
+/// And for each column of text: its row group's symbols or short dictionary entries.
+pub(super) const TEXT_THREAD_BYTES: usize = 64 << 10;
+/// Arrow's offsets into a batch's text have 31 bits.
+const TEXT_BYTES_MAX: usize = 1 << 30;
 
 /// The Arrow type of a column.
 pub(super) fn data_type(ty: ColumnType) -> DataType {
@@ -29,6 +33,15 @@ pub(super) fn data_type(ty: ColumnType) -> DataType {
         ColumnType::Decimal { precision, scale } => DataType::Decimal64(precision, scale as i8),
         ColumnType::Date => DataType::Date32,
         ColumnType::Text => DataType::Utf8,
+    }
+}
+
+/// Bytes that a column takes in each row of a batch, texts themselves aside; and how many texts that is.
+pub(super) fn row_bytes(ty: ColumnType) -> (usize, usize) {
+    match ty {
+        ColumnType::Integer | ColumnType::Date => (4, 0),
+        ColumnType::BigInt | ColumnType::Decimal { .. } => (8, 0),
+        ColumnType::Text => (size_of::<i32>(), 1),
     }
 }
 
@@ -56,7 +69,12 @@ pub(super) fn output_schema(schema: &Schema, columns: &[u32]) -> Result<SchemaRe
 /// block before is appended and the next one is tested.
 pub(super) struct Rows {
     schema: SchemaRef,
+    /// Most rows of a batch.
     capacity: usize,
+    /// Most bytes of a batch, if it has more than one row.
+    bytes_max: usize,
+    /// Bytes of a row, texts themselves aside.
+    row_bytes: usize,
     rows: usize,
     columns: Vec<Builder>,
     /// The last block's, asked for; between calls the only ones there are.
@@ -110,8 +128,14 @@ impl Rows {
         columns: &[usize],
         output: SchemaRef,
         batch_rows: usize,
+        batch_bytes: usize,
     ) -> Self {
-        let capacity = batch_rows.max(BLOCK_ROWS);
+        let bytes_max = batch_bytes.min(TEXT_BYTES_MAX);
+        let row_bytes: usize = columns
+            .iter()
+            .map(|&column| row_bytes(schema.columns[column].ty).0)
+            .sum();
+        let capacity = batch_rows.min(bytes_max / row_bytes.max(1)).max(1);
         let builder = |&column: &usize| {
             let ty = schema.columns[column].ty;
             Builder {
@@ -123,6 +147,8 @@ impl Rows {
         Self {
             schema: output,
             capacity,
+            bytes_max,
+            row_bytes,
             rows: 0,
             columns: columns.iter().map(builder).collect(),
             asked: Survivors::none(),
@@ -166,21 +192,19 @@ impl Rows {
         if count == 0 {
             return Ok(ControlFlow::Continue(()));
         }
-        let mut longest = 1;
+        let mut longest = self.row_bytes.max(1);
         for builder in &mut self.columns {
             if let Values::Text(texts) = &mut builder.values {
-                longest = longest.max(texts.open(context, builder.column, block)?);
+                longest += texts.open(context, builder.column, block)?;
             }
         }
-        // Texts that could not fit one batch together come in several.
-        let step = (TEXT_BYTES_MAX / longest).clamp(1, count.max(1));
-        for start in (0..count).step_by(step) {
-            let end = (start + step).min(count);
-            let full = self.rows + (end - start) > self.capacity
-                || self.text_bytes() + (end - start) * longest > TEXT_BYTES_MAX;
-            if full && self.rows > 0 && self.flush(give)?.is_break() {
+        let mut start = 0;
+        while start < count {
+            // A batch that cannot take the rest of the block goes; what not even a new one can take comes in several.
+            if self.room(longest) < count - start && self.rows > 0 && self.flush(give)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
+            let end = count.min(start + self.room(longest).max(1));
             for builder in &self.columns {
                 builder.prefetch_codes(context, block, &self.due.positions[start..end])?;
             }
@@ -188,6 +212,7 @@ impl Rows {
                 builder.append(context, block, &self.due.positions[start..end])?;
             }
             self.rows += end - start;
+            start = end;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -209,12 +234,15 @@ impl Rows {
         Ok(give(batch))
     }
 
-    fn text_bytes(&self) -> usize {
-        let bytes = |builder: &Builder| match &builder.values {
+    /// How many more rows of at most `longest` bytes surely fit the batch.
+    fn room(&self, longest: usize) -> usize {
+        let texts = |builder: &Builder| match &builder.values {
             Values::Text(texts) => texts.bytes.len(),
             Values::Narrow(_) | Values::Wide(_) => 0,
         };
-        self.columns.iter().map(bytes).max().unwrap_or(0)
+        let taken = self.rows * self.row_bytes + self.columns.iter().map(texts).sum::<usize>();
+        let left = self.bytes_max.saturating_sub(taken) / longest;
+        left.min(self.capacity - self.rows)
     }
 }
 
