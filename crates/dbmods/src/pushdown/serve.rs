@@ -507,14 +507,14 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
                         }));
                     };
                     let scanned =
-                        duckdb_scan(shared, request, threads, &output, &halt, &sink, &rows_ended);
+                        duckdb_scan(shared, request, threads, output, &halt, &sink, &rows_ended);
                     if let Err(error) = scanned {
                         ended(Err(error));
                     }
                 }
             }
         });
-        let sent = send_batches(shared, link, &output, &outbox, &halt);
+        let sent = send_batches(shared, link, output, &outbox, &halt);
         let ended = match sent {
             Ok(sent) => {
                 let end = lock(&outcome).take();
