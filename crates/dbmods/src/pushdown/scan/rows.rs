@@ -21,6 +21,8 @@ use crate::pushdown::schema::{Column, ColumnType, Schema};
 pub(super) const THREAD_BYTES: usize = 2 * size_of::<Positions>();
 /// And for each column of text: its row group's symbols or short dictionary entries.
 pub(super) const TEXT_THREAD_BYTES: usize = 64 << 10;
+/// Up to so many survivors of a block, their texts are asked for one by one.
+const SINGLE_TEXTS_MAX: usize = 400;
 /// Rows that kernels write past the last one.
 const OVERHANG: usize = 32;
 /// Arrow's offsets into a batch's text have 31 bits.
@@ -299,7 +301,7 @@ impl Builder {
         positions: &[u16],
     ) -> Result<(), ScanError> {
         let chunk = context.chunk(self.column)?;
-        if chunk.symbols().is_some() && positions.len() < WHOLE_BLOCK_ROWS {
+        if chunk.symbols().is_some() && positions.len() <= SINGLE_TEXTS_MAX {
             let text = chunk.text(block);
             for &at in positions {
                 gather::prefetch(text.codes(), text.offset(usize::from(at)));
