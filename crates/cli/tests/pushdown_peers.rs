@@ -3,9 +3,10 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dpb_core::measure::Reading;
@@ -13,7 +14,8 @@ use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
 use dpb_dbmods::pushdown::wire::{self, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag};
 use support::{
-    Agent, children, data_dir, dpb, finish, has_half_files, make_data, runs, text, wait_until,
+    Agent, children, data_dir, dpb, finish, has_half_files, make_data, records, runs, text,
+    wait_until,
 };
 
 fn everything(sf: f64) -> ScanRequest {
@@ -201,6 +203,147 @@ fn a_condition_whose_plan_is_long_still_returns_its_rows() {
     assert_eq!(rows, scanned.end.rows);
     assert!(rows > 1000);
     assert!(scanned.end.explain.len() <= wire::EXPLAIN_BYTES_MAX);
+}
+
+/// Stands between clients and an agent: notes every scan that is asked for, and spoils one of them.
+struct Between {
+    address: String,
+    scans: Arc<Mutex<Vec<ScanRequest>>>,
+}
+
+impl Between {
+    /// In the reply to the scan with this number, counted from 1, a count of all rows becomes one more. Its threads end
+    /// with their connections, the first one with the test program.
+    fn start(agent: &str, spoiled: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let scans = Arc::new(Mutex::new(Vec::new()));
+        let (agent, noted) = (agent.to_owned(), Arc::clone(&scans));
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, noted) = (client.unwrap(), Arc::clone(&noted));
+                let agent = TcpStream::connect(&agent).unwrap();
+                let (from_client, from_agent) =
+                    (client.try_clone().unwrap(), agent.try_clone().unwrap());
+                let asked = Arc::clone(&noted);
+                std::thread::spawn(move || {
+                    pass(from_client, agent, |tag, body| {
+                        if tag == Tag::Request
+                            && let Ok(Request::Scan(scan)) = wire::decode(body)
+                        {
+                            asked.lock().unwrap().push(scan);
+                        }
+                    })
+                });
+                std::thread::spawn(move || {
+                    pass(from_agent, client, |tag, body| {
+                        if tag == Tag::Batch && noted.lock().unwrap().len() == spoiled {
+                            let count = 60_175u64.to_le_bytes();
+                            let at = body.windows(8).rposition(|bytes| bytes == count);
+                            body[at.expect("a count of all rows")] += 1;
+                        }
+                    })
+                });
+            }
+        });
+        Self { address, scans }
+    }
+}
+
+/// Passes frames on until a side closes; `change` may change a body's bytes.
+fn pass(mut from: TcpStream, mut to: TcpStream, change: impl Fn(Tag, &mut [u8])) {
+    while let Ok(Some(header)) = Header::read(&mut from) {
+        let mut body = vec![0; header.len];
+        if from.read_exact(&mut body).is_err() {
+            break;
+        }
+        change(header.tag, &mut body);
+        if to.write_all(&frame(header.tag, &body)).is_err() {
+            break;
+        }
+    }
+    // Whoever has gone already needs no shutdown.
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_value_that_changes_in_a_timed_run_fails_the_test() {
+    make_data("0.01");
+    let agent = Agent::start(&[]);
+    let count = |spoiled| {
+        let between = Between::start(&agent.address, spoiled);
+        let ran = finish(&[
+            "pushdown",
+            "--server",
+            &between.address,
+            "--sf",
+            "0.01",
+            "--schemes",
+            "dpb",
+            "--where",
+            "true",
+            "--aggregate",
+            "count(*)",
+            "--threads",
+            "1",
+            "--repeat",
+            "2",
+            "--format",
+            "json",
+            "--out",
+            "/dev/null",
+        ]);
+        (ran, between.scans.lock().unwrap().len())
+    };
+    let (ran, scans) = count(0);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    assert!(scans >= 3, "a check and two timed runs");
+    // The last scan is a timed run.
+    let (ran, _) = count(scans);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("a timed run returned other values than the check"),
+        "{said}"
+    );
+    let records = records(&ran);
+    assert!(records[0].summary.is_empty(), "no number");
+}
+
+#[test]
+fn duckdb_is_checked_with_the_delivery_that_is_timed() {
+    // Makes DuckDB's files too, where there is a DuckDB.
+    let sweep = [&SWEEP[..], &["--out", "/dev/null"]].concat();
+    assert!(finish(&sweep).status.success());
+    let agent = Agent::start(&[]);
+    if !Client::connect(&agent.address, &[], 0).is_ok_and(|client| client.agent().duckdb.is_ok()) {
+        println!("skipped: no DuckDB");
+        return;
+    }
+    // Ours counts the rows first; without ours it takes a run that is not checked.
+    for (schemes, counting) in [("duckdb-at-dpu,dpb", 0), ("duckdb-at-dpu", 1)] {
+        let between = Between::start(&agent.address, 0);
+        let ran = finish(
+            &[
+                &sweep[..],
+                &["--server", &between.address, "--schemes", schemes],
+            ]
+            .concat(),
+        );
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let rows = records(&ran)[0].check.as_ref().unwrap().compared;
+        let scans = between.scans.lock().unwrap();
+        let told: Vec<_> = scans
+            .iter()
+            .filter(|scan| scan.engine == Engine::DuckDb)
+            .map(|scan| scan.rows_expected)
+            .collect();
+        // Then at least the check and three timed runs.
+        assert!(told.len() >= counting + 4, "{schemes}: {told:?}");
+        let (first, rest) = told.split_at(counting);
+        assert!(first.iter().all(|told| told.is_none()), "{told:?}");
+        assert!(rest.iter().all(|told| *told == Some(rows)), "{told:?}");
+    }
 }
 
 #[test]
