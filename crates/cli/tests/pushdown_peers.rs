@@ -369,6 +369,28 @@ fn a_pace_that_would_put_the_agent_to_sleep_is_refused() {
 }
 
 #[test]
+fn the_agent_tells_what_threads_waited_that_have_ended() {
+    make_data("0.1");
+    let agent = Agent::start(&["--threads", "8"]);
+    let mut client = Client::connect(&agent.address, &[], 0).unwrap();
+    let before = client.usage(false).unwrap().core_wait_s;
+    let mut scan = everything(0.1);
+    scan.threads = 8;
+    client
+        .scan(scan, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    // The scan's threads end before the next answer.
+    let while_alive = agent.core_wait_s();
+    let told = client.usage(false).unwrap().core_wait_s;
+    let (Some(before), Some(while_alive), Some(told)) = (before, while_alive, told) else {
+        assert_eq!((before, while_alive, told), (None, None, None));
+        println!("skipped: this kernel does not count waits for a core");
+        return;
+    };
+    assert!(told > before && told > while_alive, "{told} {while_alive}");
+}
+
+#[test]
 fn a_scan_that_is_stopped_ends_early_and_the_connection_goes_on() {
     make_data("0.1");
     let agent = Agent::start(&[]);

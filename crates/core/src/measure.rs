@@ -12,7 +12,7 @@ pub mod statistics;
 pub mod store;
 
 pub use harness::{Mode, Plan};
-pub use interference::{Interference, Watch};
+pub use interference::{CoreWaits, Interference, Watch};
 pub use provenance::{Build, Machine};
 pub use record::{
     Check, Evidence, Outcome, Provenance, Record, Samples, Stability, Summary, Value,

@@ -91,6 +91,17 @@ impl Agent {
         tasks.map_or(0, Iterator::count)
     }
 
+    /// How long the threads that live now have waited for a core; `None` where the kernel does not say.
+    pub fn core_wait_s(&self) -> Option<f64> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?;
+        let wait_ns = |task: std::fs::DirEntry| {
+            let schedstat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            schedstat.split_whitespace().nth(1)?.parse::<u64>().ok()
+        };
+        let waits: Vec<u64> = tasks.flatten().filter_map(wait_ns).collect();
+        (!waits.is_empty()).then(|| waits.iter().sum::<u64>() as f64 / 1e9)
+    }
+
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
             .expect("the agent lives");

@@ -21,6 +21,47 @@ pub struct Interference {
     pub steal_s: Option<f64>,
 }
 
+/// How long this process's threads have waited for a core, those that have ended with them.
+///
+/// The kernel forgets what a thread waited when it ends (`/proc/self/schedstat` is of the first thread alone), so whoever
+/// has threads that end looks now and then while they run. What a thread waits after the last look at it is missed.
+#[derive(Debug, Default)]
+pub struct CoreWaits {
+    ended_ns: u64,
+    /// What the threads that lived at the last look had waited then.
+    alive_ns: BTreeMap<String, u64>,
+}
+
+impl CoreWaits {
+    /// Of no thread yet.
+    pub const fn new() -> Self {
+        Self {
+            ended_ns: 0,
+            alive_ns: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at all threads that live; their wait and that of all ended ones, in seconds. It never falls. `None` where the
+    /// kernel does not say.
+    pub fn look(&mut self) -> Option<f64> {
+        let now: BTreeMap<String, u64> = tasks()
+            .filter_map(|task| Some((name_of(&task), core_wait_ns(&task)?)))
+            .collect();
+        if now.is_empty() {
+            return None;
+        }
+        // A name that has waited less than before is another thread's.
+        let ended = self.alive_ns.iter().filter(|&(name, before)| {
+            let lives = now.get(name).is_some_and(|now| now >= before);
+            !lives
+        });
+        self.ended_ns += ended.map(|(_, wait_ns)| wait_ns).sum::<u64>();
+        let alive_ns = now.values().sum::<u64>();
+        self.alive_ns = now;
+        Some((self.ended_ns + alive_ns) as f64 / 1e9)
+    }
+}
+
 /// The kernel's counters at one moment.
 #[derive(Debug)]
 pub struct Watch {
@@ -91,23 +132,32 @@ fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
 
 /// Threads that end while they are read are left out. Empty where there is no `/proc`, or no `schedstat`.
 fn threads() -> BTreeMap<String, Thread> {
-    let Ok(entries) = fs::read_dir("/proc/self/task") else {
-        return BTreeMap::new();
-    };
-    let read = |entry: fs::DirEntry| {
-        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+    let read = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
         let (_, after) = status.split_once("nonvoluntary_ctxt_switches:")?;
-        let switches = after.lines().next()?.trim().parse().ok()?;
-        // Time on a core, time waiting for one, time slices.
-        let schedstat = fs::read_to_string(entry.path().join("schedstat")).ok()?;
-        let core_wait_ns = schedstat.split_whitespace().nth(1)?.parse().ok()?;
         let thread = Thread {
-            switches,
-            core_wait_ns,
+            switches: after.lines().next()?.trim().parse().ok()?,
+            core_wait_ns: core_wait_ns(&task)?,
         };
-        Some((entry.file_name().to_string_lossy().into_owned(), thread))
+        Some((name_of(&task), thread))
     };
-    entries.flatten().filter_map(read).collect()
+    tasks().filter_map(read).collect()
+}
+
+/// This process's threads; none where there is no `/proc`.
+fn tasks() -> impl Iterator<Item = fs::DirEntry> {
+    let entries = fs::read_dir("/proc/self/task");
+    entries.into_iter().flatten().flatten()
+}
+
+fn name_of(task: &fs::DirEntry) -> String {
+    task.file_name().to_string_lossy().into_owned()
+}
+
+/// The second number of `schedstat`, after the time on a core and before the time slices.
+fn core_wait_ns(task: &fs::DirEntry) -> Option<u64> {
+    let schedstat = fs::read_to_string(task.path().join("schedstat")).ok()?;
+    schedstat.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The eighth number of the first line of `/proc/stat`, in ticks of 10 ms (USER_HZ is 100 on every Linux).
@@ -164,6 +214,42 @@ mod tests {
         let switches = watched.context_switches_involuntary.expect("counted");
         let core_wait_s = watched.core_wait_s.expect("counted");
         assert!(switches > 2 && core_wait_s > 0.1, "{watched:?}");
+    }
+
+    #[test]
+    fn what_a_thread_waited_stays_when_it_has_ended() {
+        let mut waits = CoreWaits::new();
+        let Some(before) = waits.look() else {
+            println!("skipped: this kernel does not count waits for a core");
+            return;
+        };
+        // More threads than cores, so that some must wait; they tell what the kernel says of each.
+        let threads = 2 * std::thread::available_parallelism().map_or(1, |n| n.get());
+        let (told, looked) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
+        let spin_and_tell = || {
+            let until = Instant::now() + Duration::from_millis(50);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            let schedstat = fs::read_to_string("/proc/thread-self/schedstat").expect("was there");
+            told.wait();
+            looked.wait();
+            let wait_ns = schedstat.split_whitespace().nth(1).expect("three numbers");
+            wait_ns.parse::<f64>().expect("a number") / 1e9
+        };
+        let (waited_s, while_alive) = std::thread::scope(|scope| {
+            let spinning: Vec<_> = (0..threads).map(|_| scope.spawn(spin_and_tell)).collect();
+            told.wait();
+            let while_alive = waits.look().expect("still there");
+            looked.wait();
+            let ended = spinning.into_iter().map(|thread| thread.join());
+            let waited_s: f64 = ended.map(|wait_s| wait_s.expect("no panic")).sum();
+            (waited_s, while_alive)
+        });
+        assert!(waited_s > 0.0);
+        // A microsecond for the rounding of sums.
+        assert!(while_alive + 1e-6 >= before + waited_s);
+        assert!(waits.look().expect("still there") >= while_alive);
     }
 
     #[test]

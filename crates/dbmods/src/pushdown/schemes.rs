@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use dpb_core::measure::{Interference, Watch};
 use rustix::fs::MemfdFlags;
 
 use super::client::{Client, ClientError};
@@ -140,6 +141,8 @@ pub struct Run {
     pub agent_peak_bytes: u64,
     /// Most resident memory of this process, bytes.
     pub client_peak_bytes: u64,
+    /// What disturbed this process while the time ran, and how long the agent's threads waited for a core.
+    pub interference: Interference,
     /// Blocks scanned and skipped, where the engine says.
     pub blocks: (u64, u64),
     /// The engine's plan, where it says.
@@ -252,6 +255,13 @@ impl Side {
         let agent = self.client.usage(false)?;
         run.wire_bytes = (wire.0 - wire_before.0, wire.1 - wire_before.1);
         run.agent_cpu_s = agent.cpu_s - agent_before.cpu_s;
+        let agent_wait_s = agent.core_wait_s.zip(agent_before.core_wait_s);
+        // A side that does not say leaves the sum unknown.
+        run.interference.core_wait_s = run
+            .interference
+            .core_wait_s
+            .zip(agent_wait_s)
+            .map(|(here_s, (after_s, before_s))| here_s + after_s - before_s);
         run.client_cpu_s = here.cpu_s - here_before.cpu_s;
         run.agent_peak_bytes = agent.peak_bytes;
         run.client_peak_bytes = here.peak_bytes;
@@ -363,6 +373,7 @@ pub fn duckdb_delivery(rows_expected: Option<u64>, table_rows: u64) -> Delivery 
 
 /// Counts what comes back.
 struct Tally<'a> {
+    watch: Watch,
     started: Instant,
     run: Run,
     consumer: &'a mut Consumer,
@@ -372,6 +383,7 @@ struct Tally<'a> {
 impl<'a> Tally<'a> {
     fn new(consumer: &'a mut Consumer) -> Self {
         Self {
+            watch: Watch::start(),
             started: Instant::now(),
             run: Run::default(),
             consumer,
@@ -394,9 +406,10 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Stops the clock.
+    /// Stops the clock, then the watch: while the threads that worked for these rows are still there to be asked.
     fn rows_ended(&mut self) {
         self.run.elapsed_s = self.started.elapsed().as_secs_f64();
+        self.run.interference = self.watch.stop();
     }
 
     /// What was counted, once the clock has been stopped.

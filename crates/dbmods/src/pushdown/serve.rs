@@ -66,6 +66,9 @@ const VECTOR_ROWS: u64 = 2048;
 const BATCH_ROWS_MIN: u32 = 64;
 /// How often an idle sender looks at its peer.
 const PEER_LOOK: Duration = Duration::from_millis(10);
+/// How often, between two batches that are sent, the agent looks at how long a scan's threads wait for a core: the kernel
+/// forgets it when they end. A look takes 3 us a thread.
+pub const CORE_WAIT_LOOK: Duration = Duration::from_millis(10);
 /// How often the agent looks whether it should end.
 const STOP_LOOK: Timespec = Timespec {
     tv_sec: 0,
@@ -513,6 +516,8 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
                     }
                 }
             }
+            // This thread ends here, and its wait is known until then.
+            usage::core_wait_s();
         });
         let sent = send_batches(shared, link, output, &outbox, &halt);
         let ended = match sent {
@@ -610,9 +615,14 @@ fn send_batches(
     let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
     let ending = || shared.stop.load(Ordering::Relaxed);
     let mut sent = Sent::default();
+    let mut looked = Instant::now();
     send_parts(link, Tag::Schema, &[&schema], schema.len(), &ending)?;
     loop {
         let taken = outbox.take(PEER_LOOK);
+        if looked.elapsed() >= CORE_WAIT_LOOK {
+            usage::core_wait_s();
+            looked = Instant::now();
+        }
         if link.peer_stirs() {
             let Some(header) = link.receive_header()? else {
                 return Err(WireError::Closed);

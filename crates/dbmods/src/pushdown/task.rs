@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use dpb_core::measure::interference::{Interference, Watch};
+use dpb_core::measure::interference::Interference;
 use dpb_core::measure::statistics::{judge, median};
 use dpb_core::measure::{Check, Evidence, Outcome, Record};
 
@@ -205,7 +205,6 @@ impl Bench<'_> {
         };
         let rows = agreed.rows;
         let test = self.test(Some(rows));
-        let mut interference = Interference::default();
         for round in 0..self.plan.repeat {
             for turn in 0..contenders.len() {
                 let at = (round + turn) % contenders.len();
@@ -217,13 +216,11 @@ impl Bench<'_> {
                 let Ok(side) = &mut contenders[at].side else {
                     continue;
                 };
-                let watch = Watch::start();
                 let mut consumer = match rows <= KEPT_ROWS_MAX {
                     true => Consumer::Keep(Vec::new()),
                     false => Consumer::Count,
                 };
                 let run = side.run(&test, &mut consumer);
-                interference.add(&watch.stop());
                 match run {
                     Ok(run) => match differs(&run, &consumer, &agreed) {
                         None => findings[at].runs.push(run),
@@ -235,14 +232,14 @@ impl Bench<'_> {
                 if (self.interrupted)() {
                     for finding in &mut findings {
                         finding.interrupt();
-                        finding.finish(self, &check, rows, &interference);
+                        finding.finish(self, &check, rows);
                     }
                     return Ok(findings);
                 }
             }
         }
         for finding in &mut findings {
-            finding.finish(self, &check, rows, &interference);
+            finding.finish(self, &check, rows);
         }
         Ok(findings)
     }
@@ -470,7 +467,7 @@ impl Finding {
     }
 
     /// Fills the record from the timed runs.
-    fn finish(&mut self, bench: &Bench<'_>, check: &Check, rows: u64, around: &Interference) {
+    fn finish(&mut self, bench: &Bench<'_>, check: &Check, rows: u64) {
         if self.has_no_numbers() {
             return;
         }
@@ -520,7 +517,9 @@ impl Finding {
         ];
         record.counts = counts.map(|(name, n)| (name.to_owned(), n)).into();
         let rates = series(&|run| run.tuples_scanned as f64 / run.elapsed_s);
-        record.stability = Some(judge(&rates, bench.plan.repeat, bench.threads, around));
+        let mut around = Interference::default();
+        runs.iter().for_each(|run| around.add(&run.interference));
+        record.stability = Some(judge(&rates, bench.plan.repeat, bench.threads, &around));
     }
 }
 

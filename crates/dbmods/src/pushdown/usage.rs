@@ -1,6 +1,9 @@
-//! What this process has used: CPU time, resident memory and its peak.
+//! What this process has used: CPU time, resident memory and its peak; and how long its threads waited for a core.
 
 use std::fs;
+use std::sync::{Mutex, PoisonError};
+
+use dpb_core::measure::CoreWaits;
 
 use super::wire::Usage;
 
@@ -13,10 +16,19 @@ pub fn of_this_process(reset_peak: bool) -> Usage {
     let peak_was_reset = reset_peak && fs::write("/proc/self/clear_refs", "5").is_ok();
     Usage {
         cpu_s: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
+        core_wait_s: core_wait_s(),
         peak_bytes,
         resident_bytes,
         peak_was_reset,
     }
+}
+
+/// How long the threads of this process have waited for a core, those that have ended as far as the last call of this saw
+/// them; `None` where the kernel does not say.
+pub fn core_wait_s() -> Option<f64> {
+    static WAITS: Mutex<CoreWaits> = Mutex::new(CoreWaits::new());
+    let mut waits = WAITS.lock().unwrap_or_else(PoisonError::into_inner);
+    waits.look()
 }
 
 /// Peak and present resident memory, bytes; 0 where `/proc` is missing.

@@ -51,7 +51,7 @@ pub mod batch;
 /// First bytes of hello and welcome.
 pub const MAGIC: [u8; 4] = *b"DPBW";
 /// Version of this protocol.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
 /// Most bytes of a scan's plan in words.
@@ -428,6 +428,9 @@ pub struct TableInfo {
 pub struct Usage {
     /// CPU time of all its threads, user and system, seconds.
     pub cpu_s: f64,
+    /// How long its threads were ready and waited for a core, seconds; `None` where the kernel does not say. Of a scan's
+    /// thread that has ended, what came after the last look is missing, see [`super::serve::CORE_WAIT_LOOK`].
+    pub core_wait_s: Option<f64>,
     /// Most memory that was resident at once since the last reset, bytes.
     pub peak_bytes: u64,
     /// Memory that is resident now, bytes.
