@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-use dpb_core::measure::{Durability, Record, Store};
+use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline::{self, BaselineError};
 use dpb_dbmods::pushdown::client::{Client, ClientError};
@@ -179,7 +179,7 @@ fn sweep(
                     store
                         .append(&finding.record)
                         .map_err(|error| Failure::check(error.to_string()))?;
-                    if let dpb_core::measure::Outcome::Failed { reason } = &finding.record.outcome
+                    if let Outcome::Failed { reason } = &finding.record.outcome
                         && !failures.contains(reason)
                     {
                         failures.push(reason.clone());
@@ -207,7 +207,10 @@ fn sweep(
         output::note(&format!("records: {}", store.path().display()));
     }
     match ended? {
-        Ended::Done { failed: 0 } => Ok(()),
+        Ended::Done { failed: 0 } => match nothing_ran(&records) {
+            Some(reasons) => Err(Failure::unavailable(reasons)),
+            None => Ok(()),
+        },
         Ended::Done { failed } => Err(Failure::check(format!(
             "{failed} tests failed, and give no numbers: {}",
             failures.join("; ")
@@ -216,6 +219,17 @@ fn sweep(
             "interrupted; what was finished is in the records",
         )),
     }
+}
+
+/// Why, if no scheme of any test could run.
+fn nothing_ran(records: &[Record]) -> Option<String> {
+    let reasons = records.iter().map(|record| match &record.outcome {
+        Outcome::Unsupported { reason } => Some(reason.as_str()),
+        _ => None,
+    });
+    let mut reasons = reasons.collect::<Option<Vec<&str>>>()?;
+    reasons.dedup();
+    Some(format!("no scheme can run here: {}", reasons.join("; ")))
 }
 
 /// What a test asks, short enough for a table.

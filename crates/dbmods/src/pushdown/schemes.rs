@@ -28,7 +28,7 @@ use super::client::{Client, ClientError};
 use super::digest::{Digest, UnknownType};
 use super::query::Query;
 use super::scan::{self, ScanError};
-use super::wire::{Engine, FileFormat, ScanRequest, TableInfo};
+use super::wire::{Engine, FileFormat, Refusal, ScanRequest, TableInfo};
 use super::{sql, usage};
 use crate::duckdb::{self, Config, Database, Delivery, Library};
 
@@ -167,6 +167,9 @@ pub enum SchemeError {
     /// The rows' types.
     #[error(transparent)]
     Digest(#[from] UnknownType),
+    /// The agent cannot make its file cold.
+    #[error("the agent cannot read its file anew: {0}")]
+    NotCold(String),
     /// The fetched file has no place here.
     #[error("no place for a fetched file: {0}")]
     Scratch(io::Error),
@@ -237,8 +240,15 @@ impl Side {
     /// [`SchemeError`].
     pub fn run(&mut self, test: &Test, consumer: &mut Consumer) -> Result<Run, SchemeError> {
         if test.cold {
-            self.client
-                .make_cold(test.sf, &test.query.table, self.scheme.format())?;
+            let (table, format) = (&test.query.table, self.scheme.format());
+            match self.client.make_cold(test.sf, table, format) {
+                Err(ClientError::Refused {
+                    refusal: Refusal::Unavailable,
+                    text,
+                    ..
+                }) => return Err(SchemeError::NotCold(text)),
+                told => told?,
+            }
         }
         self.client.usage(true)?;
         // The reply above tells of the time before the reset; this one is the start.

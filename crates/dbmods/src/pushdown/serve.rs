@@ -43,6 +43,7 @@ use super::{selectivity, sql, usage};
 use crate::duckdb::{Interrupt, Library};
 
 mod outbox;
+mod residency;
 mod shelf;
 
 /// Memory beside the cache, at most.

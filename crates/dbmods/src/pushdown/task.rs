@@ -180,7 +180,7 @@ impl Bench<'_> {
             .map(|contender| self.finding(contender))
             .collect();
         let here = contenders.len() as u64;
-        let verified = self.verify(contenders, progress)?;
+        let verified = self.verify(contenders, &mut findings, progress)?;
         let (check, agreed) = match verified {
             Verified::Agreed { check, digest } => (check, digest),
             Verified::Differs(reason) => {
@@ -226,6 +226,9 @@ impl Bench<'_> {
                         None => findings[at].runs.push(run),
                         Some(reason) => findings[at].fail(&reason),
                     },
+                    Err(error @ SchemeError::NotCold(_)) => {
+                        findings[at].cannot(&error.to_string());
+                    }
                     Err(error) if is_interrupt(&error) => {}
                     Err(error) => findings[at].fail(&error.to_string()),
                 }
@@ -244,10 +247,11 @@ impl Bench<'_> {
         Ok(findings)
     }
 
-    /// Every contender's rows, compared.
+    /// Every contender's rows, compared. Who cannot run this test says so in its finding.
     fn verify<E>(
         &self,
         contenders: &mut [Contender],
+        findings: &mut [Finding],
         progress: &mut dyn FnMut(u64, String) -> Result<(), E>,
     ) -> Result<Verified, E> {
         let mut digests: Vec<(usize, Digest)> = Vec::new();
@@ -272,6 +276,9 @@ impl Bench<'_> {
             let run = expected.and_then(|rows| side.run(&self.test(rows), &mut consumer));
             match (run, consumer) {
                 (Ok(_), Consumer::Digest(digest)) => digests.push((at, digest)),
+                (Err(error @ SchemeError::NotCold(_)), _) => {
+                    findings[at].cannot(&error.to_string());
+                }
                 (Err(error), _) if is_interrupt(&error) => return Ok(Verified::Interrupted),
                 (Err(error), _) => {
                     broke.insert(contender.scheme, error.to_string());
@@ -458,6 +465,13 @@ impl Finding {
                 reason: reason.to_owned(),
             };
         }
+    }
+
+    fn cannot(&mut self, reason: &str) {
+        self.runs.clear();
+        self.record.outcome = Outcome::Unsupported {
+            reason: reason.to_owned(),
+        };
     }
 
     fn interrupt(&mut self) {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::residency::Pages;
 use crate::duckdb::tpch_baseline::{self, Baseline};
 use crate::duckdb::{self, Config, Connection, Database, Library};
 use crate::pushdown::cache::Cache;
@@ -25,6 +26,8 @@ pub(super) struct Shelf {
 /// A table of a data set: the scale factor's bits, and the table.
 type Name = (u64, String);
 
+/// A run is not cold if more than one of so many pages stays in the page cache.
+const PAGES_KEPT_SHARE: u64 = 100;
 /// The table that DuckDB's files hold.
 const TABLE: &str = "lineitem";
 
@@ -139,7 +142,7 @@ impl Shelf {
         opened.map_err(|e| refuse(Refusal::Unavailable, format!("{}: {e}", path.display())))
     }
 
-    /// Drops a file from the page cache and what its engine holds of it.
+    /// Drops a file from the page cache and what its engine holds of it; refuses if much of it stays in the page cache.
     pub(super) fn make_cold(
         &self,
         sf: f64,
@@ -148,7 +151,7 @@ impl Shelf {
     ) -> Result<(), WireError> {
         if format == FileFormat::Segment {
             let segment = self.segment(sf, table)?;
-            return segment.make_cold(&self.cache).map_err(|e| damaged(&e));
+            segment.make_cold(&self.cache).map_err(|e| damaged(&e))?;
         }
         if format == FileFormat::DuckDb {
             let name = (sf.to_bits(), table.to_owned());
@@ -161,12 +164,25 @@ impl Shelf {
             }
         }
         let (file, _) = self.file(sf, table, format)?;
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|e| {
-            refuse(
-                Refusal::Internal,
-                format!("cannot drop the page cache: {e}"),
-            )
-        })
+        // Pages that are not written yet cannot be dropped. If they cannot be written, they are counted below.
+        let _unwritten = file.sync_data();
+        let broke = |e: std::io::Error| {
+            let text = format!("cannot drop the page cache: {e}");
+            refuse(Refusal::Internal, text)
+        };
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|e| broke(e.into()))?;
+        let Pages { all, cached } = Pages::of(&file).map_err(broke)?;
+        if cached * PAGES_KEPT_SHARE > all {
+            let dir = self.data_dir.display();
+            let text = format!(
+                "{cached} of {all} pages of its {table} file stay in memory, so no run can be cold: {dir} may be in memory \
+                 itself (tmpfs), another process may use the file, or it may belong to another user; choose another \
+                 --data-dir, or run without --cold"
+            );
+            return Err(refuse(Refusal::Unavailable, text));
+        }
+        Ok(())
     }
 
     /// DuckDB, and its files of the table.
