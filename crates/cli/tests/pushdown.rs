@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::process::Stdio;
 
 use dpb_core::measure::{Outcome, Store, Value};
-use support::{Agent, data_dir, dpb, finish, make_data, records, text};
+use support::{Agent, csv, data_dir, dpb, finish, make_data, records, text};
 
 /// Runs that succeeded or had no DuckDB to run.
 fn done_or_unsupported(outcome: &Outcome) -> bool {
@@ -219,6 +219,73 @@ fn the_table_and_csv_have_a_row_a_scheme() {
         )));
         assert!(lines[4].contains(separator) && lines[4].contains("dpb"));
         assert!(text(&ran.stderr).contains("sampled rows pass"));
+    }
+}
+
+#[test]
+fn csv_says_what_the_records_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("records.jsonl");
+    let ran = finish(&[
+        "pushdown",
+        "--sf",
+        "0.01",
+        "--threads",
+        "1,2",
+        "--repeat",
+        "2",
+        "--format",
+        "csv",
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let rows = csv(&text(&ran.stdout));
+    let (titles, rows) = rows.split_first().unwrap();
+    let unique: std::collections::BTreeSet<&String> = titles.iter().collect();
+    assert_eq!(
+        unique.len(),
+        titles.len(),
+        "each column has a name of its own"
+    );
+    let records = dpb_core::measure::Reading::of_file(&out).unwrap().records;
+    assert_eq!((rows.len(), records.len()), (8, 8));
+    for (row, line) in rows.iter().zip(&records) {
+        let record = &line.record;
+        assert_eq!(row.len(), titles.len());
+        let cell = |title: &str| {
+            let at = titles.iter().position(|name| name == title);
+            row[at.expect(title)].as_str()
+        };
+        let Value::Text(scheme) = &record.parameters["scheme"] else {
+            panic!("{record:?}");
+        };
+        assert!(cell("scheme").starts_with(scheme.as_str()));
+        assert_eq!(
+            Value::Int(cell("threads").parse().unwrap()),
+            record.parameters["threads"]
+        );
+        if let Outcome::Unsupported { reason } = &record.outcome {
+            assert!(cell("verdict").contains(reason.as_str()), "{row:?}");
+            assert_eq!((cell("rows"), cell("tuples/s")), ("", ""));
+            continue;
+        }
+        assert_eq!(
+            cell("rows").parse::<u64>().unwrap() * 2,
+            record.counts["rows"]
+        );
+        let cpu_s: f64 = cell("CPU s client").parse().unwrap();
+        assert!((cpu_s - record.summary["client_cpu_s"].median).abs() <= 0.0005);
+        let mb: f64 = cell("MB on wire").parse().unwrap();
+        let bytes = record.counts["wire_bytes_from_agent"] + record.counts["wire_bytes_to_agent"];
+        assert!((mb - bytes as f64 / 2e6).abs() <= 0.01, "{mb} {bytes}");
+        let stability = record.stability.as_ref().unwrap();
+        assert!(
+            stability
+                .reasons
+                .iter()
+                .all(|reason| cell("verdict").contains(reason.as_str()))
+        );
     }
 }
 

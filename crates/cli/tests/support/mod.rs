@@ -1,10 +1,13 @@
 //! What the pushdown's end-to-end tests share: data made once, real agents, real runs.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
+pub mod schema;
+
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dpb_core::measure::Record;
@@ -45,12 +48,43 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The records on a run's stdout.
+/// The records on a run's stdout, each of which matches the schema that `dpb schema record` gives.
 pub fn records(output: &Output) -> Vec<Record> {
-    text(&output.stdout)
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a record"))
-        .collect()
+    static SCHEMA: OnceLock<serde_json::Value> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| {
+        let told = finish(&["schema", "record"]);
+        serde_json::from_slice(&told.stdout).expect("JSON")
+    });
+    let record = |line: &str| {
+        let value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(schema::misfit(&value, schema, schema), None);
+        serde_json::from_value(value).expect("a record")
+    };
+    text(&output.stdout).lines().map(record).collect()
+}
+
+/// The cells of CSV text, by RFC 4180.
+pub fn csv(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut cell) = (Vec::new(), Vec::new(), String::new());
+    let mut quoted = false;
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' if quoted && characters.peek() == Some(&'"') => cell.extend(characters.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut cell)),
+            '\n' if !quoted => {
+                row.push(std::mem::take(&mut cell));
+                rows.push(std::mem::take(&mut row));
+            }
+            character => cell.push(character),
+        }
+    }
+    assert!(
+        !quoted && cell.is_empty() && row.is_empty(),
+        "a whole last line"
+    );
+    rows
 }
 
 /// An agent of a test; killed with it.

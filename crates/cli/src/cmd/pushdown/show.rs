@@ -20,9 +20,9 @@ pub fn table() -> Table {
         Column::right("MB on wire"),
         Column::right("first batch"),
         Column::right("CPU s agent"),
-        Column::right("client"),
+        Column::right("CPU s client"),
         Column::right("peak MB agent"),
-        Column::right("client"),
+        Column::right("peak MB client"),
         Column::noted("verdict"),
     ])
 }
