@@ -226,6 +226,8 @@ impl Ours {
             threads: THREADS,
             stop: &stop,
             batch_rows: 16 << 10,
+            memory_bytes: 64 << 20,
+            sink_batches: 0,
         };
         scan(&self.segment, &self.cache, query, &options, &|batch| {
             sink(batch);

@@ -243,6 +243,8 @@ impl Bench {
             threads: self.threads,
             stop: &AtomicBool::new(false),
             batch_rows: 16_384,
+            memory_bytes: 256 << 20,
+            sink_batches: 0,
         };
         let keep_on = |batch| {
             sink(batch);

@@ -52,7 +52,7 @@ use self::aggregate::{Aggregation, Partial};
 use self::dag::Dag;
 use self::filter::Filter;
 use self::group::Worker;
-use self::kernels::Kernels;
+use self::kernels::{Kernels, Lanes};
 use self::rows::Rows;
 use super::cache::Cache;
 use super::query::{Output, Query};
@@ -66,8 +66,13 @@ pub struct ScanOptions<'a> {
     pub threads: usize,
     /// Set from outside to end the scan at the next block.
     pub stop: &'a AtomicBool,
-    /// Rows of a batch, about: a batch is handed over when the next block might not fit.
+    /// Rows of a batch, at most.
     pub batch_rows: usize,
+    /// What the scan may take beside the cache, bytes: what its threads compute with, the batches that they fill or wait to
+    /// hand over, [`ScanOptions::sink_batches`], groups. It runs with fewer threads and smaller batches to keep to it.
+    pub memory_bytes: usize,
+    /// Batches that the sink keeps after it has returned, at most.
+    pub sink_batches: usize,
 }
 
 /// What a scan did, counted where it was done.
@@ -124,6 +129,9 @@ pub enum ScanError {
     /// An exact number has more digits than can be computed with.
     #[error("a number is out of range")]
     Overflow,
+    /// It would take more memory than [`ScanOptions::memory_bytes`].
+    #[error("the scan needs more than the {0} bytes of memory that it may take")]
+    Memory(usize),
     /// More groups than an aggregate may have.
     #[error("more than {0} groups; group by columns of few values")]
     TooManyGroups(usize),
@@ -175,54 +183,24 @@ fn scan_with(
     options: &ScanOptions<'_>,
     sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
 ) -> Result<ScanStats, ScanError> {
-    let plan = Plan::new(segment.schema(), query, kernels)?;
-    let shared = Shared {
-        plan: &plan,
-        segment,
-        cache,
-        options,
-        sink,
-        next_group: AtomicUsize::new(0),
-        done: AtomicBool::new(false),
-        end: Mutex::new(End::default()),
-    };
-    let threads = options.threads.clamp(1, segment.groups().len().max(1));
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            let worker = std::thread::Builder::new().spawn_scoped(scope, || shared.work());
-            // Row groups come from a counter: with fewer threads than asked for, the others take them all.
-            if worker.is_err() {
-                break;
-            }
-        }
-        shared.work();
-    });
-    let end = shared
-        .end
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    if let Some(error) = end.error {
-        return Err(error);
-    }
-    let mut stats = end.stats;
-    if let Target::Aggregate(aggregation) = &plan.target
-        && !stats.stopped
-    {
-        let batch = aggregation.finish(plan.output.clone(), end.partial)?;
-        stats.stopped = sink(batch).is_break();
-    }
-    Ok(stats)
+    Plan::with_kernels(kernels, segment.schema(), query)?.scan(segment, cache, options, sink)
 }
 
-/// A query made ready for any row group.
+/// A query made ready for any row group of a table.
 #[derive(Debug)]
-struct Plan {
+pub struct Plan {
     kernels: Kernels,
     output: SchemaRef,
     dag: Dag,
     conjuncts: Vec<Filter>,
     names: Vec<String>,
     target: Target,
+    /// What each thread computes with.
+    thread_bytes: usize,
+    /// What a row of a batch takes without its texts.
+    row_bytes: usize,
+    /// Texts of a row.
+    row_texts: usize,
 }
 
 #[derive(Debug)]
@@ -231,8 +209,149 @@ enum Target {
     Aggregate(Aggregation),
 }
 
+/// How a scan divides the memory that it has.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    threads: usize,
+    /// Most bytes of a batch.
+    batch_bytes: usize,
+    /// For groups.
+    group_bytes: usize,
+}
+
+/// Rows of a batch below which a scan rather has fewer threads.
+const BATCH_ROWS_MIN: usize = 64;
+/// Bytes of a text, in estimates.
+const TEXT_BYTES: usize = 32;
+/// A batch's buffers grow by doubling.
+const BUFFER_SLACK: usize = 2;
+/// The result of an aggregate takes as much as the groups of one thread.
+const RESULT: usize = 1;
+/// Groups below which a scan rather has fewer threads.
+const GROUPS_MIN: usize = 64;
+
 impl Plan {
-    fn new(schema: &Schema, query: &Query, kernels: Kernels) -> Result<Self, ScanError> {
+    /// Compiles `query` for tables of `schema`.
+    ///
+    /// # Errors
+    /// If the query does not fit the table.
+    pub fn new(schema: &Schema, query: &Query) -> Result<Self, ScanError> {
+        Self::with_kernels(Kernels::detect(), schema, query)
+    }
+
+    /// The result's schema, as [`output_schema`] gives it.
+    pub fn output_schema(&self) -> &SchemaRef {
+        &self.output
+    }
+
+    /// What a scan takes at least, with one thread, small batches and few groups: with less
+    /// [`ScanOptions::memory_bytes`] it fails.
+    pub fn memory_bytes_min(&self, sink_batches: usize) -> usize {
+        self.memory_bytes(1, BATCH_ROWS_MIN, GROUPS_MIN, sink_batches)
+    }
+
+    /// What a scan can make use of at most, with so many threads and batches of so many rows.
+    pub fn memory_bytes_max(
+        &self,
+        threads: usize,
+        batch_rows: usize,
+        sink_batches: usize,
+    ) -> usize {
+        self.memory_bytes(threads, batch_rows, aggregate::GROUPS_MAX, sink_batches)
+    }
+
+    fn memory_bytes(
+        &self,
+        threads: usize,
+        batch_rows: usize,
+        groups: usize,
+        sink_batches: usize,
+    ) -> usize {
+        let vectors = threads.saturating_mul(self.thread_bytes);
+        vectors.saturating_add(match &self.target {
+            Target::Rows(_) => {
+                let row_bytes = self.row_bytes + self.row_texts * TEXT_BYTES;
+                let batches = Self::batches(threads, sink_batches) * BUFFER_SLACK;
+                row_bytes.saturating_mul(batch_rows).saturating_mul(batches)
+            }
+            Target::Aggregate(aggregation) => aggregation
+                .groups_bytes(groups)
+                .saturating_mul(threads + RESULT),
+        })
+    }
+
+    /// Each thread fills one batch and may wait to hand over another.
+    fn batches(threads: usize, sink_batches: usize) -> usize {
+        2 * threads + sink_batches
+    }
+
+    fn shares(&self, threads: usize, options: &ScanOptions<'_>) -> Result<Shares, ScanError> {
+        let (memory, sink) = (options.memory_bytes, options.sink_batches);
+        let threads = (1..=threads)
+            .rev()
+            .find(|&threads| self.memory_bytes(threads, BATCH_ROWS_MIN, GROUPS_MIN, sink) <= memory)
+            .ok_or(ScanError::Memory(memory))?;
+        let left = memory - threads * self.thread_bytes;
+        Ok(Shares {
+            threads,
+            batch_bytes: left / (Self::batches(threads, sink) * BUFFER_SLACK),
+            group_bytes: left / (threads + RESULT) * threads,
+        })
+    }
+
+    /// Scans a segment of the plan's table; gives batches to `sink`, from several threads, in no order.
+    ///
+    /// # Errors
+    /// If the segment is damaged or memory does not suffice: then rows of other row groups may have been given.
+    pub fn scan(
+        &self,
+        segment: &Segment,
+        cache: &Cache,
+        options: &ScanOptions<'_>,
+        sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
+    ) -> Result<ScanStats, ScanError> {
+        let threads = options.threads.clamp(1, segment.groups().len().max(1));
+        let shares = self.shares(threads, options)?;
+        let shared = Shared {
+            plan: self,
+            segment,
+            cache,
+            options,
+            batch_bytes: shares.batch_bytes,
+            group_memory: Memory::new(shares.group_bytes),
+            sink,
+            next_group: AtomicUsize::new(0),
+            done: AtomicBool::new(false),
+            end: Mutex::new(End::default()),
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..shares.threads {
+                let worker = std::thread::Builder::new().spawn_scoped(scope, || shared.work());
+                // Row groups come from a counter: with fewer threads than asked for, the others take them all.
+                if worker.is_err() {
+                    break;
+                }
+            }
+            shared.work();
+        });
+        let end = shared
+            .end
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = end.error {
+            return Err(error);
+        }
+        let mut stats = end.stats;
+        if let Target::Aggregate(aggregation) = &self.target
+            && !stats.stopped
+        {
+            let batch = aggregation.finish(self.output.clone(), end.partial)?;
+            stats.stopped = sink(batch).is_break();
+        }
+        Ok(stats)
+    }
+
+    fn with_kernels(kernels: Kernels, schema: &Schema, query: &Query) -> Result<Self, ScanError> {
         let mut dag = Dag::default();
         let filter = Filter::new(&mut dag, schema, &query.predicate)?;
         let (target, output) = match &query.output {
@@ -247,9 +366,27 @@ impl Plan {
             }
         };
         let conjuncts = filter.into_conjuncts();
+        let vectors = (schema.columns.len() + dag.nodes().len()) * size_of::<kernels::Numbers>();
+        let tests: usize = conjuncts.iter().map(Filter::thread_bytes).sum();
+        let mut thread_bytes = vectors + tests + size_of::<Lanes>();
+        let (mut row_bytes, mut row_texts) = (0, 0);
+        match &target {
+            Target::Rows(columns) => {
+                for &column in columns {
+                    let (bytes, texts) = rows::row_bytes(schema.columns[column].ty);
+                    row_bytes += bytes;
+                    row_texts += texts;
+                }
+                thread_bytes += rows::THREAD_BYTES + row_texts * rows::TEXT_THREAD_BYTES;
+            }
+            Target::Aggregate(aggregation) => thread_bytes += aggregation.thread_bytes(),
+        }
         Ok(Self {
             kernels,
             output,
+            thread_bytes,
+            row_bytes,
+            row_texts,
             names: conjuncts.iter().map(|one| one.describe(schema)).collect(),
             dag,
             conjuncts,
@@ -264,10 +401,40 @@ struct Shared<'a> {
     segment: &'a Segment,
     cache: &'a Cache,
     options: &'a ScanOptions<'a>,
+    batch_bytes: usize,
+    group_memory: Memory,
     sink: &'a (dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
     next_group: AtomicUsize,
     done: AtomicBool,
     end: Mutex<End>,
+}
+
+/// Memory that threads take from in small pieces.
+struct Memory {
+    bytes: usize,
+    left: AtomicUsize,
+}
+
+impl Memory {
+    fn new(bytes: usize) -> Self {
+        Self {
+            bytes,
+            left: AtomicUsize::new(bytes),
+        }
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), ScanError> {
+        self.left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(bytes)
+            })
+            .map(|_| ())
+            .map_err(|_| ScanError::Memory(self.bytes))
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.left.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 /// What threads leave when they end.
@@ -297,7 +464,9 @@ impl Shared<'_> {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         end.stats.add(stats);
         let result = result.and_then(|()| match &self.plan.target {
-            Target::Aggregate(aggregation) => aggregation.merge(&mut end.partial, partial),
+            Target::Aggregate(aggregation) => {
+                aggregation.merge(&mut end.partial, partial, &self.group_memory)
+            }
             Target::Rows(_) => Ok(()),
         });
         if let Err(error) = result {
@@ -314,6 +483,7 @@ impl Shared<'_> {
                 columns,
                 self.plan.output.clone(),
                 self.options.batch_rows,
+                self.batch_bytes,
             )),
             Target::Aggregate(_) => None,
         };
@@ -337,7 +507,7 @@ impl Shared<'_> {
                     }
                 }
                 (None, Target::Aggregate(aggregation)) => {
-                    let mut group = aggregation.open();
+                    let mut group = aggregation.open(&self.group_memory);
                     worker.scan(stats, &mut |context, block, mask| {
                         if self.is_stopped() {
                             return Ok(ControlFlow::Break(()));

@@ -31,7 +31,7 @@ use self::outbox::{Outbox, Taken};
 use self::shelf::{Shelf, damaged, refuse};
 use super::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, stalled};
 use super::query::{Output, Query};
-use super::scan::{self, ScanError, ScanOptions};
+use super::scan::{self, Plan, ScanError, ScanOptions};
 use super::schema::{ColumnType, Schema};
 use super::schemes::duckdb_delivery;
 use super::wire::batch::Encoder;
@@ -60,8 +60,10 @@ pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of a text value, for the estimate of a batch's size.
 const TEXT_BYTES: u64 = 32;
+/// Rows that DuckDB gives at once.
+const VECTOR_ROWS: u64 = 2048;
 /// Fewest rows of a batch.
-const BATCH_ROWS_MIN: u64 = 64;
+const BATCH_ROWS_MIN: u32 = 64;
 /// How often an idle sender looks at its peer.
 const PEER_LOOK: Duration = Duration::from_millis(10);
 /// How often the agent looks whether it should end.
@@ -445,17 +447,28 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
     let schema = segment.schema();
     let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
     request.query.check(schema).map_err(|e| usage(&e))?;
-    let output = scan::output_schema(schema, &request.query).map_err(|e| usage(&e))?;
+    let plan = Plan::new(schema, &request.query).map_err(|e| usage(&e))?;
+    let output = plan.output_schema();
     if request.threads == 0 {
         return Err(refuse(Refusal::Usage, "a scan needs at least one thread"));
     }
     let threads = request.threads.min(shared.options.threads_max) as usize;
-    // Each thread fills one batch and may hold a full one; the queue; the one that is being sent.
-    let batches = 2 * threads as u64 + QUEUE_BATCHES as u64 + 1;
-    let row_of_batches = row_bytes(schema, &request.query) * batches;
-    let wanted = row_of_batches * u64::from(request.batch_rows).max(BATCH_ROWS_MIN);
-    let reserved = shared.budget.reserve(wanted)?;
-    let batch_rows = (reserved.bytes / row_of_batches).max(BATCH_ROWS_MIN) as usize;
+    let batch_rows = request.batch_rows.max(BATCH_ROWS_MIN) as usize;
+    // The queue and the one that is being sent.
+    let kept_batches = QUEUE_BATCHES + 1;
+    let (least, wanted) = match request.engine {
+        Engine::Dpb => (
+            plan.memory_bytes_min(kept_batches) as u64,
+            plan.memory_bytes_max(threads, batch_rows, kept_batches) as u64,
+        ),
+        // It gives a vector at a time, and one waits to be queued.
+        Engine::DuckDb => {
+            let row_bytes = row_bytes(schema, &request.query);
+            let batches = row_bytes * VECTOR_ROWS * (kept_batches as u64 + 1);
+            (batches, batches)
+        }
+    };
+    let reserved = shared.budget.reserve(least, wanted)?;
 
     let halt = Halt::default();
     let outbox = Outbox::new(QUEUE_BATCHES);
@@ -476,9 +489,11 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
                         threads,
                         stop: &halt.stop,
                         batch_rows,
+                        memory_bytes: reserved.bytes as usize,
+                        sink_batches: kept_batches,
                     };
                     let cache = &shared.shelf.cache;
-                    let scanned = scan::scan(&segment, cache, &request.query, &options, &sink);
+                    let scanned = plan.scan(&segment, cache, &options, &sink);
                     ended(match scanned {
                         Ok(stats) => Ok(ours(&stats)),
                         Err(error) => Err(scan_refusal(&error)),
@@ -492,14 +507,14 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
                         }));
                     };
                     let scanned =
-                        duckdb_scan(shared, request, threads, &output, &halt, &sink, &rows_ended);
+                        duckdb_scan(shared, request, threads, output, &halt, &sink, &rows_ended);
                     if let Err(error) = scanned {
                         ended(Err(error));
                     }
                 }
             }
         });
-        let sent = send_batches(shared, link, &output, &outbox, &halt);
+        let sent = send_batches(shared, link, output, &outbox, &halt);
         let ended = match sent {
             Ok(sent) => {
                 let end = lock(&outcome).take();
@@ -731,9 +746,15 @@ fn row_bytes(schema: &Schema, query: &Query) -> u64 {
 }
 
 impl Budget {
-    /// Takes what is wanted, or what one scan may have of what is left, once that is something.
-    fn reserve(&self, wanted: u64) -> Result<Reserved<'_>, WireError> {
-        let least = wanted.min(SCAN_BYTES_MIN);
+    /// Takes what is wanted, or what one scan may have of what is left, once that is something and at least `least`.
+    fn reserve(&self, least: u64, wanted: u64) -> Result<Reserved<'_>, WireError> {
+        if least > SCAN_BYTES_MAX {
+            let text = format!(
+                "the scan would take {least} bytes of memory; the agent gives one {SCAN_BYTES_MAX} at most"
+            );
+            return Err(refuse(Refusal::Usage, text));
+        }
+        let least = wanted.min(SCAN_BYTES_MIN).max(least);
         let (mut left, waited) = self
             .freed
             .wait_timeout_while(lock(&self.left), RESERVE_PATIENCE, |left| *left < least)

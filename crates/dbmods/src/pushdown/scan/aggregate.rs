@@ -5,6 +5,7 @@
 //! Per row group the groups are a small table by position; across row groups they merge by value.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -13,19 +14,22 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, SchemaRef};
 
-use super::ScanError;
 use super::bind::TextReader;
 use super::dag::{Dag, NodeId, Typed, power_of_ten, to_double_by};
 use super::group::{Context, packed};
 use super::kernels::Mask;
 use super::rows::{column, data_type};
+use super::{Memory, ScanError};
+use crate::pushdown::chunk::BLOCK_ROWS;
 use crate::pushdown::query::{Aggregate, AggregateFunction, Scalar};
 use crate::pushdown::schema::Schema;
 
 /// Most groups of a result.
-const GROUPS_MAX: usize = 1 << 16;
+pub(super) const GROUPS_MAX: usize = 1 << 16;
 /// Up to so many groups of a row group are found by looking at each.
 const GROUPS_LOOKED_THROUGH: usize = 8;
+/// Bytes of a text that is kept for a group, in estimates.
+const TEXT_BYTES: usize = 64;
 /// Most values of one grouping column in a block that are told apart by compares.
 const COMPARED_VALUES_MAX: i64 = 32;
 
@@ -98,6 +102,7 @@ pub(super) struct Partial {
 /// Groups of one row group, by integer or dictionary position.
 pub(super) struct GroupTable<'a> {
     aggregation: &'a Aggregation,
+    memory: &'a Memory,
     groups: Vec<([i64; 2], Accumulated)>,
     /// Where each group is, once they are too many to look through.
     places: HashMap<[i64; 2], usize>,
@@ -228,10 +233,38 @@ impl Aggregation {
         Ok(Arc::new(arrow_schema::Schema::new(fields)))
     }
 
-    /// The table of a row group.
-    pub(super) fn open(&self) -> GroupTable<'_> {
+    /// What a thread computes with, groups aside.
+    pub(super) fn thread_bytes(&self) -> usize {
+        // Readers of text; for each grouping column, the masks of a block's values.
+        let masks = BLOCK_ROWS * (size_of::<(i64, Mask)>() + 1) * 2;
+        self.parts.len() * (4 << 10) + self.group_by.len() * masks
+    }
+
+    /// About what so many groups take in a thread; there is only one without grouping columns.
+    pub(super) fn groups_bytes(&self, groups: usize) -> usize {
+        let groups = if self.group_by.is_empty() { 1 } else { groups };
+        groups * (self.table_bytes() + self.partial_bytes())
+    }
+
+    /// About what a group takes in a row group's table.
+    fn table_bytes(&self) -> usize {
+        size_of::<([i64; 2], Accumulated)>() * 2
+            + self.parts.len() * size_of::<State>()
+            + size_of::<([i64; 2], usize)>() * 2
+    }
+
+    /// About what a group takes in a thread's [`Partial`].
+    fn partial_bytes(&self) -> usize {
+        size_of::<(Vec<Key>, Accumulated)>() * 2
+            + self.parts.len() * (size_of::<State>() + TEXT_BYTES)
+            + self.group_by.len() * (size_of::<Key>() + TEXT_BYTES)
+    }
+
+    /// The table of a row group; its groups take from `memory`.
+    pub(super) fn open<'a>(&'a self, memory: &'a Memory) -> GroupTable<'a> {
         GroupTable {
             aggregation: self,
+            memory,
             groups: Vec::new(),
             places: HashMap::new(),
             readers: self.parts.iter().map(|_| None).collect(),
@@ -239,9 +272,19 @@ impl Aggregation {
     }
 
     /// Adds one thread's groups to another's.
-    pub(super) fn merge(&self, into: &mut Partial, from: Partial) -> Result<(), ScanError> {
+    pub(super) fn merge(
+        &self,
+        into: &mut Partial,
+        from: Partial,
+        memory: &Memory,
+    ) -> Result<(), ScanError> {
+        if into.groups.is_empty() {
+            *into = from;
+            return Ok(());
+        }
         for (key, accumulated) in from.groups {
-            into.add(key, accumulated, &self.parts)?;
+            memory.give_back(self.partial_bytes());
+            into.add(key, accumulated, self, memory)?;
         }
         Ok(())
     }
@@ -428,15 +471,19 @@ impl Partial {
         &mut self,
         key: Vec<Key>,
         accumulated: Accumulated,
-        parts: &[Part],
+        aggregation: &Aggregation,
+        memory: &Memory,
     ) -> Result<(), ScanError> {
-        if self.groups.len() == GROUPS_MAX && !self.groups.contains_key(&key) {
-            return Err(ScanError::TooManyGroups(GROUPS_MAX));
+        let groups = self.groups.len();
+        match self.groups.entry(key) {
+            Entry::Occupied(known) => known.into_mut().merge(accumulated, &aggregation.parts),
+            Entry::Vacant(_) if groups == GROUPS_MAX => Err(ScanError::TooManyGroups(GROUPS_MAX)),
+            Entry::Vacant(new) => {
+                memory.take(aggregation.partial_bytes())?;
+                new.insert(accumulated);
+                Ok(())
+            }
         }
-        self.groups
-            .entry(key)
-            .or_insert_with(|| Accumulated::new(parts))
-            .merge(accumulated, parts)
     }
 }
 
@@ -540,6 +587,7 @@ impl GroupTable<'_> {
         if at == GROUPS_MAX {
             return Err(ScanError::TooManyGroups(GROUPS_MAX));
         }
+        self.memory.take(self.aggregation.table_bytes())?;
         self.groups
             .push((key, Accumulated::new(&self.aggregation.parts)));
         self.places.insert(key, at);
@@ -572,6 +620,7 @@ impl GroupTable<'_> {
         partial: &mut Partial,
     ) -> Result<(), ScanError> {
         for (key, accumulated) in self.groups {
+            self.memory.give_back(self.aggregation.table_bytes());
             let mut values = Vec::with_capacity(self.aggregation.group_by.len());
             for (&column, value) in self.aggregation.group_by.iter().zip(key) {
                 values.push(match context.load(column)?.dictionary() {
@@ -579,7 +628,7 @@ impl GroupTable<'_> {
                     None => Key::Integer(value),
                 });
             }
-            partial.add(values, accumulated, &self.aggregation.parts)?;
+            partial.add(values, accumulated, self.aggregation, self.memory)?;
         }
         Ok(())
     }

@@ -45,6 +45,41 @@ pub(super) struct Table {
     absorbing: u16,
 }
 
+/// What all tables of a plan may take; a test for which too little is left does without one.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// States; 512 bytes each, and as much in each thread.
+    states: usize,
+    /// Places looked at by subset constructions, whether they end in a table or not.
+    places: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            states: 1 << 12,
+            places: 1 << 22,
+        }
+    }
+}
+
+impl Budget {
+    /// Most states that the next table may have.
+    fn states(&self) -> usize {
+        self.states.min(STATES_MAX)
+    }
+
+    /// A table, or its states back.
+    fn pay(&mut self, make: impl FnOnce(&mut Self) -> Option<Table>) -> Option<Table> {
+        let states = self.states;
+        let table = make(self);
+        if table.is_none() {
+            self.states = states;
+        }
+        table
+    }
+}
+
 /// More states than this are not tabulated.
 const STATES_MAX: usize = 2048;
 /// Longest pattern or constant.
@@ -52,10 +87,14 @@ const TEXT_BYTES_MAX: usize = 1 << 16;
 
 impl Automaton {
     /// `text LIKE pattern ESCAPE escape`.
-    pub(super) fn like(pattern: &str, escape: Option<char>) -> Result<Self, ScanError> {
+    pub(super) fn like(
+        pattern: &str,
+        escape: Option<char>,
+        budget: &mut Budget,
+    ) -> Result<Self, ScanError> {
         check_len(pattern.len())?;
         let tokens = tokens(pattern, escape)?;
-        let table = like_table(&tokens);
+        let table = budget.pay(|budget| like_table(&tokens, budget));
         Ok(Self {
             test: Test::Like(tokens),
             table,
@@ -64,26 +103,30 @@ impl Automaton {
     }
 
     /// `text op constant`, by bytes.
-    pub(super) fn compare(op: CompareOp, constant: &[u8]) -> Result<Self, ScanError> {
+    pub(super) fn compare(
+        op: CompareOp,
+        constant: &[u8],
+        budget: &mut Budget,
+    ) -> Result<Self, ScanError> {
         check_len(constant.len())?;
         if op == CompareOp::NotEqual {
-            return Ok(Self::compare(CompareOp::Equal, constant)?.negated(true));
+            return Ok(Self::compare(CompareOp::Equal, constant, budget)?.negated(true));
         }
         Ok(Self {
             test: Test::Compare(op, constant.to_vec()),
-            table: compare_table(op, constant),
+            table: budget.pay(|budget| compare_table(op, constant, budget)),
             negated: false,
         })
     }
 
     /// `text IN (texts)`.
-    pub(super) fn any_of(texts: &[&[u8]]) -> Result<Self, ScanError> {
+    pub(super) fn any_of(texts: &[&[u8]], budget: &mut Budget) -> Result<Self, ScanError> {
         check_len(texts.iter().map(|text| text.len()).max().unwrap_or(0))?;
         if let [text] = texts {
-            return Self::compare(CompareOp::Equal, text);
+            return Self::compare(CompareOp::Equal, text, budget);
         }
         let texts: BTreeSet<Vec<u8>> = texts.iter().map(|text| text.to_vec()).collect();
-        let table = any_of_table(&texts);
+        let table = budget.pay(|budget| any_of_table(&texts, budget));
         Ok(Self {
             test: Test::AnyOf(texts),
             table,
@@ -254,7 +297,8 @@ fn reach(tokens: &[Token], places: &mut BTreeSet<Place>, place: Place) {
 }
 
 /// The subset construction. Once a `%` is reached, nothing before it matters: whatever it could lead to, the `%` can too.
-fn like_table(tokens: &[Token]) -> Option<Table> {
+fn like_table(tokens: &[Token], budget: &mut Budget) -> Option<Table> {
+    let states_max = budget.states();
     let mut start = BTreeSet::new();
     reach(tokens, &mut start, (0, false));
     let mut known = HashMap::from([(start.clone(), 0u16)]);
@@ -283,7 +327,9 @@ fn like_table(tokens: &[Token]) -> Option<Table> {
                 .iter()
                 .any(|place| usize::from(place.0) == tokens.len()),
         );
+        budget.states = budget.states.checked_sub(1)?;
         let mut step = |byte: u8| -> Option<u16> {
+            budget.places = budget.places.checked_sub(places.len())?;
             let mut after = BTreeSet::new();
             for &(at, inside) in &places {
                 if inside && is_continuation(byte) {
@@ -313,7 +359,7 @@ fn like_table(tokens: &[Token]) -> Option<Table> {
             if let Some(&state) = known.get(&after) {
                 return Some(state);
             }
-            if pending.len() == STATES_MAX {
+            if pending.len() >= states_max {
                 return None;
             }
             let state = pending.len() as u16;
@@ -339,12 +385,13 @@ fn like_table(tokens: &[Token]) -> Option<Table> {
 }
 
 /// State *i* has seen the constant's first *i* bytes; two more say less and greater.
-fn compare_table(op: CompareOp, constant: &[u8]) -> Option<Table> {
+fn compare_table(op: CompareOp, constant: &[u8], budget: &mut Budget) -> Option<Table> {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let len = constant.len();
-    if len + 3 > STATES_MAX {
+    if len + 3 > budget.states() {
         return None;
     }
+    budget.states -= len + 3;
     let (less, greater) = (len as u16 + 1, len as u16 + 2);
     let mut next: Vec<[u16; 256]> = constant
         .iter()
@@ -365,7 +412,9 @@ fn compare_table(op: CompareOp, constant: &[u8]) -> Option<Table> {
 }
 
 /// A trie, and one state for whatever left it.
-fn any_of_table(texts: &BTreeSet<Vec<u8>>) -> Option<Table> {
+fn any_of_table(texts: &BTreeSet<Vec<u8>>, budget: &mut Budget) -> Option<Table> {
+    let states_max = budget.states();
+    budget.states = budget.states.checked_sub(2)?;
     const LOST: u16 = 1;
     let (mut next, mut accepts) = (vec![[LOST; 256], [LOST; 256]], vec![false, false]);
     for text in texts {
@@ -373,9 +422,10 @@ fn any_of_table(texts: &BTreeSet<Vec<u8>>) -> Option<Table> {
         for &byte in text {
             let to = next[state][usize::from(byte)];
             state = if to == LOST {
-                if next.len() == STATES_MAX {
+                if next.len() >= states_max {
                     return None;
                 }
+                budget.states -= 1;
                 next[state][usize::from(byte)] = next.len() as u16;
                 next.push([LOST; 256]);
                 accepts.push(false);
@@ -466,7 +516,7 @@ mod tests {
         ) {
             let escape = escaping.then_some('!');
             let chars: Vec<char> = pattern.chars().collect();
-            let Ok(automaton) = Automaton::like(&pattern, escape) else {
+            let Ok(automaton) = Automaton::like(&pattern, escape, &mut Budget::default()) else {
                 prop_assert!(escaping && pattern.ends_with('!'));
                 return Ok(());
             };
@@ -487,21 +537,44 @@ mod tests {
         ) {
             use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
             for op in [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual] {
-                let automaton = Automaton::compare(op, constant.as_bytes()).unwrap();
+                let automaton = Automaton::compare(op, constant.as_bytes(), &mut Budget::default()).unwrap();
                 prop_assert_eq!(automaton.matches(text.as_bytes()), holds(op, text.cmp(&constant)));
             }
             let texts: Vec<&[u8]> = list.iter().map(|text| text.as_bytes()).collect();
-            prop_assert_eq!(Automaton::any_of(&texts).unwrap().matches(text.as_bytes()), list.contains(&text));
+            prop_assert_eq!(Automaton::any_of(&texts, &mut Budget::default()).unwrap().matches(text.as_bytes()), list.contains(&text));
         }
     }
 
     #[test]
     fn a_pattern_too_large_for_a_table_still_matches() {
         let pattern = format!("%a{}b%", "_".repeat(30));
-        let automaton = Automaton::like(&pattern, None).unwrap();
+        let automaton = Automaton::like(&pattern, None, &mut Budget::default()).unwrap();
         assert!(automaton.table().is_none());
         let text = format!("xxa{}byy", "a".repeat(30));
         assert!(automaton.matches(text.as_bytes()));
         assert!(!automaton.matches(text.replace('b', "c").as_bytes()));
+    }
+
+    #[test]
+    fn many_tests_share_one_budget_and_all_match() {
+        let mut budget = Budget::default();
+        let patterns: Vec<String> = (0..40)
+            .map(|i| format!("%a{}{i}%", "_".repeat(9)))
+            .collect();
+        let all: Vec<Automaton> = patterns
+            .iter()
+            .map(|pattern| Automaton::like(pattern, None, &mut budget).unwrap())
+            .collect();
+        let states: usize = all
+            .iter()
+            .filter_map(|one| one.table())
+            .map(Table::states)
+            .sum();
+        assert!(all[0].table().is_some() && all[39].table().is_none());
+        assert!(states <= 1 << 12, "{states} states");
+        for (i, one) in all.iter().enumerate() {
+            assert!(one.matches(format!("xabbbbbbbbb{i}y").as_bytes()));
+            assert!(!one.matches(format!("xbbbbbbbbbb{i}y").as_bytes()));
+        }
     }
 }

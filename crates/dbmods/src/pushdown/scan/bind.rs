@@ -4,7 +4,7 @@ use super::ScanError;
 use super::automaton::Automaton;
 use super::codes::CodeTest;
 use super::dag::{Dag, Exact, Node, NodeId};
-use super::filter::{Filter, holds, total_order};
+use super::filter::{Filter, Values, among, holds, total_order};
 use super::group::{Context, packed};
 use super::intset::IntSet;
 use super::kernels::gather::Symbols;
@@ -39,6 +39,11 @@ pub(super) enum Bound<'a> {
     CompareWide(CompareOp, NodeId, NodeId),
     CompareDouble(CompareOp, NodeId, NodeId),
     CompareText(CompareOp, Box<[TextReader; 2]>),
+    Among {
+        node: NodeId,
+        values: &'a Values,
+        negated: bool,
+    },
     And(Vec<Bound<'a>>),
     Or(Vec<Bound<'a>>),
 }
@@ -87,6 +92,11 @@ impl<'a> Bound<'a> {
                 ];
                 Self::CompareText(*op, Box::new(readers))
             }
+            Filter::Among {
+                node,
+                values,
+                negated,
+            } => Self::among(context, *node, values, *negated),
             Filter::And(all) => Self::combine(context, all, true)?,
             Filter::Or(all) => Self::combine(context, all, false)?,
         })
@@ -110,6 +120,20 @@ impl<'a> Bound<'a> {
         } else {
             Self::CompareWide(op, left, right)
         })
+    }
+
+    fn among(context: &Context<'_>, node: NodeId, values: &'a Values, negated: bool) -> Self {
+        if let (Values::Integers(values), Some(interval)) = (values, context.interval(node)) {
+            let first = values.partition_point(|value| *value < interval.lo);
+            if values.get(first).is_none_or(|value| *value > interval.hi) {
+                return Self::Constant(negated);
+            }
+        }
+        Self::Among {
+            node,
+            values,
+            negated,
+        }
     }
 
     fn combine(
@@ -139,6 +163,7 @@ impl<'a> Bound<'a> {
             Self::CompareWide(_, left, right) | Self::CompareDouble(_, left, right) => {
                 context.may_overflow(*left) || context.may_overflow(*right)
             }
+            Self::Among { node, .. } => context.may_overflow(*node),
             Self::And(all) | Self::Or(all) => all.iter().any(|one| one.may_overflow(context)),
             _ => false,
         }
@@ -244,6 +269,34 @@ impl<'a> Bound<'a> {
                         .read(context, block, row)?
                         .cmp(right.read(context, block, row)?);
                     if holds(*op, order) {
+                        out.insert(row);
+                    }
+                    Ok::<_, ScanError>(())
+                })?;
+            }
+            Self::Among {
+                node,
+                values,
+                negated,
+            } => {
+                let node = *node;
+                let narrow = context.is_narrow(node);
+                if narrow || matches!(values, Values::Doubles(_)) {
+                    context.evaluate(node, block)?;
+                } else {
+                    context.unpack_columns(node, block)?;
+                }
+                *out = Mask::NONE;
+                within.try_for_each(|row| {
+                    let found = match values {
+                        Values::Integers(values) => {
+                            values.binary_search(&context.exact(node, row)?).is_ok()
+                        }
+                        Values::Doubles(values) => {
+                            among(values, f64::from_bits(context.values(node)?[row] as u64))
+                        }
+                    };
+                    if found != *negated {
                         out.insert(row);
                     }
                     Ok::<_, ScanError>(())

@@ -33,6 +33,10 @@ pub(super) enum Exact {
     Add,
     Subtract,
     Multiply,
+    /// Days added to a date: a date again, of 32 bits.
+    AddDays,
+    /// Days taken from a date.
+    SubtractDays,
 }
 
 /// What a value is.
@@ -146,10 +150,10 @@ impl Dag {
             (_, Null, _) | (_, _, Null) => Null,
             (Add, Date(days), Number { node, scale: 0 })
             | (Add, Number { node, scale: 0 }, Date(days)) => {
-                Date(self.exact(Exact::Add, days, node)?)
+                Date(self.exact(Exact::AddDays, days, node)?)
             }
             (Subtract, Date(days), Number { node, scale: 0 }) => {
-                Date(self.exact(Exact::Subtract, days, node)?)
+                Date(self.exact(Exact::SubtractDays, days, node)?)
             }
             (Subtract, Date(left), Date(right)) => Number {
                 node: self.exact(Exact::Subtract, left, right)?,
@@ -234,10 +238,13 @@ impl Dag {
 impl Exact {
     /// The exact result.
     pub(super) fn apply(self, left: i128, right: i128) -> Result<i128, ScanError> {
+        let date = |days: &i128| i32::try_from(*days).is_ok();
         match self {
             Self::Add => left.checked_add(right),
             Self::Subtract => left.checked_sub(right),
             Self::Multiply => left.checked_mul(right),
+            Self::AddDays => left.checked_add(right).filter(date),
+            Self::SubtractDays => left.checked_sub(right).filter(date),
         }
         .ok_or(ScanError::Overflow)
     }

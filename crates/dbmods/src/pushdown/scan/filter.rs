@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::ScanError;
-use super::automaton::Automaton;
-use super::dag::{Dag, NodeId, Typed, power_of_ten, to_double_by};
+use super::automaton::{Automaton, Budget, Table};
+use super::dag::{Dag, Node, NodeId, Typed, power_of_ten, to_double_by};
 use super::intset::IntSet;
 use crate::pushdown::query::{CompareOp, Literal, Predicate, Scalar};
 use crate::pushdown::schema::{ColumnType, Schema};
@@ -28,10 +28,36 @@ pub(super) enum Filter {
     CompareDouble(CompareOp, NodeId, NodeId),
     /// Two text columns compare.
     CompareText(CompareOp, usize, usize),
+    /// A computed value is one of these, or if negated, none of them.
+    Among {
+        /// What is computed.
+        node: NodeId,
+        /// In order, each once.
+        values: Arc<Values>,
+        /// Whether it is none of them.
+        negated: bool,
+    },
     /// All; at least two, none of them constant or `And`.
     And(Vec<Filter>),
     /// Any; at least two, none of them constant or `Or`.
     Or(Vec<Filter>),
+}
+
+/// Constants that a computed value may be.
+#[derive(Clone, Debug)]
+pub(super) enum Values {
+    /// At the node's scale.
+    Integers(Vec<i128>),
+    Doubles(Vec<f64>),
+}
+
+impl Values {
+    fn len(&self) -> usize {
+        match self {
+            Self::Integers(values) => values.len(),
+            Self::Doubles(values) => values.len(),
+        }
+    }
 }
 
 impl Filter {
@@ -41,7 +67,13 @@ impl Filter {
         schema: &Schema,
         predicate: &Predicate,
     ) -> Result<Self, ScanError> {
-        Compiler { dag, schema }.predicate(predicate, false)
+        let budget = Budget::default();
+        Compiler {
+            dag,
+            schema,
+            budget,
+        }
+        .predicate(predicate, false)
     }
 
     /// The conjuncts of the whole.
@@ -50,6 +82,23 @@ impl Filter {
             Self::Constant(true) => Vec::new(),
             Self::And(all) => all,
             other => vec![other],
+        }
+    }
+
+    /// About what a thread needs to test it, bytes.
+    pub(super) fn thread_bytes(&self) -> usize {
+        match self {
+            Self::Numbers(_, set) => size_of_val(set.ranges()),
+            Self::Text(_, automaton) => {
+                // Transitions by code; symbols, hits of a block and a decoded text.
+                automaton.table().map_or(0, Table::states) * 512 + (64 << 10)
+            }
+            Self::CompareText(..) => 16 << 10,
+            Self::And(all) | Self::Or(all) => all.iter().map(Self::thread_bytes).sum(),
+            Self::Constant(_)
+            | Self::Compare(..)
+            | Self::CompareDouble(..)
+            | Self::Among { .. } => 0,
         }
     }
 
@@ -70,6 +119,12 @@ impl Filter {
             Self::CompareText(op, left, right) => {
                 format!("{} {op:?} {}", name(*left), name(*right))
             }
+            Self::Among {
+                values, negated, ..
+            } => {
+                let not = if *negated { "not " } else { "" };
+                format!("expression {not}in {} values", values.len())
+            }
             Self::And(all) | Self::Or(all) => {
                 let word = if matches!(self, Self::And(_)) {
                     " and "
@@ -86,6 +141,7 @@ impl Filter {
 struct Compiler<'a> {
     dag: &'a mut Dag,
     schema: &'a Schema,
+    budget: Budget,
 }
 
 impl Compiler<'_> {
@@ -121,7 +177,8 @@ impl Compiler<'_> {
                 let column = *column as usize;
                 match self.schema.columns.get(column).map(|column| column.ty) {
                     Some(ColumnType::Text) => {
-                        let automaton = Automaton::like(pattern, *escape)?.negated(negated);
+                        let automaton =
+                            Automaton::like(pattern, *escape, &mut self.budget)?.negated(negated);
                         Ok(Filter::Text(column, Arc::new(automaton)))
                     }
                     Some(_) => Err(ScanError::Type("LIKE needs a text column".to_owned())),
@@ -143,12 +200,16 @@ impl Compiler<'_> {
                 self.compare_doubles(op, &left, &right)?
             }
             (TextColumn(left), TextColumn(right)) => Filter::CompareText(op, left, right),
-            (TextColumn(column), Text(text)) => {
-                Filter::Text(column, Arc::new(Automaton::compare(op, text.as_bytes())?))
-            }
+            (TextColumn(column), Text(text)) => Filter::Text(
+                column,
+                Arc::new(Automaton::compare(op, text.as_bytes(), &mut self.budget)?),
+            ),
             (Text(text), TextColumn(column)) => {
                 let op = mirrored(op);
-                Filter::Text(column, Arc::new(Automaton::compare(op, text.as_bytes())?))
+                Filter::Text(
+                    column,
+                    Arc::new(Automaton::compare(op, text.as_bytes(), &mut self.budget)?),
+                )
             }
             (Text(left), Text(right)) => {
                 Filter::Constant(holds(op, left.as_bytes().cmp(right.as_bytes())))
@@ -165,7 +226,6 @@ impl Compiler<'_> {
 
     /// Integers of one scale.
     fn compare_nodes(&mut self, op: CompareOp, left: NodeId, right: NodeId) -> Filter {
-        use super::dag::Node;
         match (self.dag.nodes()[left], self.dag.nodes()[right]) {
             (Node::Constant(left), Node::Constant(right)) => {
                 Filter::Constant(holds(op, left.cmp(&right)))
@@ -187,7 +247,6 @@ impl Compiler<'_> {
         left: Typed,
         right: Typed,
     ) -> Result<Filter, ScanError> {
-        use super::dag::Node;
         let (Typed::Number { node: a, scale: s }, Typed::Number { node: b, scale: t }) =
             (&left, &right)
         else {
@@ -222,7 +281,6 @@ impl Compiler<'_> {
         left: &Typed,
         right: &Typed,
     ) -> Result<Filter, ScanError> {
-        use super::dag::Node;
         let (left, right) = (self.dag.as_double(left)?, self.dag.as_double(right)?);
         let nodes = self.dag.nodes();
         let (op, column, value) = match (nodes[left], nodes[right]) {
@@ -268,30 +326,139 @@ impl Compiler<'_> {
                     _ => return Err(ScanError::Type("IN: text and other types".to_owned())),
                 }
             }
-            let automaton = Automaton::any_of(&texts)?.negated(negated);
+            let automaton = Automaton::any_of(&texts, &mut self.budget)?.negated(negated);
             return Ok(Filter::Text(column, Arc::new(automaton)));
         }
-        // One DOUBLE in the list makes all of it DOUBLE.
-        let double = list
-            .iter()
-            .any(|literal| matches!(literal, Literal::Double(_)));
-        let op = if negated {
-            CompareOp::NotEqual
-        } else {
-            CompareOp::Equal
-        };
-        let mut all = Vec::with_capacity(list.len());
+        if let Typed::Text(text) = value {
+            let mut found = false;
+            for literal in list {
+                match literal {
+                    Literal::Text(one) => found |= *one == text,
+                    Literal::Null => {}
+                    _ => return Err(ScanError::Type("IN: text and other types".to_owned())),
+                }
+            }
+            return Ok(Filter::Constant(found != negated));
+        }
+        // One DOUBLE makes all of it DOUBLE.
+        let double = matches!(value, Typed::Double(_))
+            || list
+                .iter()
+                .any(|literal| matches!(literal, Literal::Double(_)));
+        if double {
+            return self.among_doubles(&value, list, negated);
+        }
+        self.among_integers(&value, list, negated)
+    }
+
+    fn among_integers(
+        &mut self,
+        value: &Typed,
+        list: &[Literal],
+        negated: bool,
+    ) -> Result<Filter, ScanError> {
+        let mut values = Vec::with_capacity(list.len());
         for literal in list {
-            let literal = self.dag.literal(literal)?;
-            let value = value.clone();
-            all.push(match literal {
-                Typed::Null => Filter::Constant(negated),
-                literal if double => self.compare_doubles(op, &value, &literal)?,
-                literal => self.compare(op, value, literal)?,
+            values.extend(match (value, literal) {
+                (_, Literal::Null) => None,
+                (Typed::Date(_), Literal::Date(days)) => Some(i128::from(*days)),
+                (Typed::Number { scale, .. }, Literal::Number { unscaled, scale: s }) => {
+                    at_scale(*unscaled, *s, *scale)?
+                }
+                _ => {
+                    let kind = value.kind();
+                    return Err(ScanError::Type(format!("IN: {kind} and other types")));
+                }
             });
         }
-        Ok(combine(all, negated))
+        values.sort_unstable();
+        values.dedup();
+        let (Typed::Date(node) | Typed::Number { node, .. }) = *value else {
+            return Err(ScanError::Type("numbers or dates expected".to_owned()));
+        };
+        Ok(match self.dag.nodes()[node] {
+            Node::Constant(value) => {
+                Filter::Constant(values.binary_search(&value).is_ok() != negated)
+            }
+            Node::Column(column) => {
+                let points = values
+                    .iter()
+                    .filter_map(|&value| i64::try_from(value).ok())
+                    .map(|value| (value, value));
+                in_set(column, IntSet::from_ranges(points.collect()), negated)
+            }
+            _ => Filter::Among {
+                node,
+                values: Arc::new(Values::Integers(values)),
+                negated,
+            },
+        })
     }
+
+    fn among_doubles(
+        &mut self,
+        value: &Typed,
+        list: &[Literal],
+        negated: bool,
+    ) -> Result<Filter, ScanError> {
+        let mut values = Vec::with_capacity(list.len());
+        for literal in list {
+            let number = self.dag.literal(literal)?;
+            if number == Typed::Null {
+                continue;
+            }
+            let node = self.dag.as_double(&number)?;
+            match self.dag.nodes()[node] {
+                Node::Double(bits) => values.push(f64::from_bits(bits)),
+                _ => return Err(ScanError::Internal("a constant that is none")),
+            }
+        }
+        values.sort_unstable_by(|a, b| total_order(*a, *b));
+        values.dedup_by(|a, b| total_order(*a, *b).is_eq());
+        let node = self.dag.as_double(value)?;
+        Ok(match self.dag.nodes()[node] {
+            Node::Double(bits) => {
+                let found = among(&values, f64::from_bits(bits));
+                Filter::Constant(found != negated)
+            }
+            Node::ToDouble(of, scale) if let Node::Column(column) = self.dag.nodes()[of] => {
+                let power = power_of_ten(scale)?;
+                let ranges = values.iter().flat_map(|&value| {
+                    let set = double_set(CompareOp::Equal, value, power);
+                    set.ranges().to_vec()
+                });
+                in_set(column, IntSet::from_ranges(ranges.collect()), negated)
+            }
+            _ => Filter::Among {
+                node,
+                values: Arc::new(Values::Doubles(values)),
+                negated,
+            },
+        })
+    }
+}
+
+/// A column's integer in `set`, or if `negated`, not in it.
+fn in_set(column: usize, set: IntSet, negated: bool) -> Filter {
+    let set = if negated { set.complement() } else { set };
+    simplify(Filter::Numbers(column, set))
+}
+
+/// `unscaled / 10^from` at the scale `to`; `None` for what that scale cannot say.
+fn at_scale(unscaled: i128, from: u8, to: u8) -> Result<Option<i128>, ScanError> {
+    if from <= to {
+        // Beyond 128 bits is beyond every value of that scale.
+        return Ok(unscaled.checked_mul(power_of_ten(to - from)?));
+    }
+    let power = power_of_ten(from - to)?;
+    Ok((unscaled % power == 0).then(|| unscaled / power))
+}
+
+/// Whether `value` is one of `values`, which are in order.
+pub(super) fn among(values: &[f64], value: f64) -> bool {
+    values
+        .binary_search_by(|one| total_order(*one, value))
+        .is_ok()
 }
 
 /// Flattens, folds constants, and merges what is said about one column.

@@ -337,8 +337,10 @@ impl<'a> Context<'a> {
                 let mut out = self.nodes[node].take();
                 let (left, right) = (self.values(left)?, self.values(right)?);
                 match op {
-                    Exact::Add => plan.kernels.add(left, right, &mut out),
-                    Exact::Subtract => plan.kernels.subtract(left, right, &mut out),
+                    Exact::Add | Exact::AddDays => plan.kernels.add(left, right, &mut out),
+                    Exact::Subtract | Exact::SubtractDays => {
+                        plan.kernels.subtract(left, right, &mut out)
+                    }
                     Exact::Multiply => plan.kernels.multiply(left, right, &mut out),
                 }
                 self.nodes[node].put(self.stamp, out);

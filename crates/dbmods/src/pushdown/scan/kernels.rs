@@ -73,6 +73,9 @@ pub(super) struct Kernels {
     compare: unsafe fn(Relation, &Numbers, &Numbers, &mut Mask),
     count: unsafe fn(&Mask) -> usize,
     positions: unsafe fn(&Mask, &mut Positions) -> usize,
+    ask: unsafe fn(Packed<'_>, &[u16]),
+    select_narrow: unsafe fn(Packed<'_>, &[u16], i32, i32, &mut Vec<i32>),
+    select_wide: unsafe fn(Packed<'_>, &[u16], i64, i64, &mut Vec<i64>),
     bytes_in_set: unsafe fn(&[u8], &ByteSet, &mut [u64]),
     rows_hit: unsafe fn(&[u64], &[[u8; 2]], &mut Mask),
     sum: unsafe fn(&Numbers, &Mask) -> i64,
@@ -158,6 +161,41 @@ impl Kernels {
     pub(super) fn positions(&self, mask: &Mask, out: &mut Positions) -> usize {
         // SAFETY: as in `range`.
         unsafe { (self.positions)(mask, out) }
+    }
+
+    /// Asks for the cache lines that hold the values at these positions.
+    ///
+    /// A block's survivors lie in many columns, each in lines and pages of its own: asked for together, their
+    /// misses overlap.
+    pub(super) fn ask(&self, packed: Packed<'_>, positions: &[u16]) {
+        // SAFETY: as in `range`.
+        unsafe { (self.ask)(packed, positions) }
+    }
+
+    /// Appends `min + unit * packed`, modulo 2^32, for each position (modulo 1,024).
+    pub(super) fn select_narrow(
+        &self,
+        packed: Packed<'_>,
+        positions: &[u16],
+        min: i32,
+        unit: i32,
+        out: &mut Vec<i32>,
+    ) {
+        // SAFETY: as in `range`.
+        unsafe { (self.select_narrow)(packed, positions, min, unit, out) }
+    }
+
+    /// Appends `min + unit * packed`, modulo 2^64, for each position (modulo 1,024).
+    pub(super) fn select_wide(
+        &self,
+        packed: Packed<'_>,
+        positions: &[u16],
+        min: i64,
+        unit: i64,
+        out: &mut Vec<i64>,
+    ) {
+        // SAFETY: as in `range`.
+        unsafe { (self.select_wide)(packed, positions, min, unit, out) }
     }
 
     /// Bit `i` of `out` says whether `bytes[i]` is in `set`; bits past the end are zero.

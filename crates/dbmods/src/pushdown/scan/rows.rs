@@ -7,19 +7,26 @@ use std::sync::Arc;
 use arrow_array::{
     ArrayRef, Date32Array, Decimal64Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
 };
+use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::ScanError;
 use super::group::{Context, packed};
 use super::kernels::gather::{ShortText, Symbols};
-use super::kernels::{Kernels, Lanes, Mask, Packed, Positions, gather};
+use super::kernels::{Lanes, Mask, Positions, gather};
 use crate::pushdown::chunk::{BLOCK_ROWS, Chunk};
 use crate::pushdown::schema::{Column, ColumnType, Schema};
 
 /// From this many survivors of a block on, it is unpacked whole.
 const WHOLE_BLOCK_ROWS: usize = 40;
-/// Text of a batch is handed over before it grows past this.
-const TEXT_BYTES_MAX: usize = 256 << 20;
+/// What a thread has beside its batches, bytes: positions of survivors.
+pub(super) const THREAD_BYTES: usize = 2 * size_of::<Positions>();
+/// And for each column of text: its row group's symbols or short dictionary entries.
+pub(super) const TEXT_THREAD_BYTES: usize = 64 << 10;
+/// Rows that kernels write past the last one.
+const OVERHANG: usize = 32;
+/// Arrow's offsets into a batch's text have 31 bits.
+const TEXT_BYTES_MAX: usize = 1 << 30;
 
 /// The Arrow type of a column.
 pub(super) fn data_type(ty: ColumnType) -> DataType {
@@ -29,6 +36,15 @@ pub(super) fn data_type(ty: ColumnType) -> DataType {
         ColumnType::Decimal { precision, scale } => DataType::Decimal64(precision, scale as i8),
         ColumnType::Date => DataType::Date32,
         ColumnType::Text => DataType::Utf8,
+    }
+}
+
+/// Bytes that a column takes in each row of a batch, texts themselves aside; and how many texts that is.
+pub(super) fn row_bytes(ty: ColumnType) -> (usize, usize) {
+    match ty {
+        ColumnType::Integer | ColumnType::Date => (4, 0),
+        ColumnType::BigInt | ColumnType::Decimal { .. } => (8, 0),
+        ColumnType::Text => (size_of::<i32>(), 1),
     }
 }
 
@@ -56,7 +72,12 @@ pub(super) fn output_schema(schema: &Schema, columns: &[u32]) -> Result<SchemaRe
 /// block before is appended and the next one is tested.
 pub(super) struct Rows {
     schema: SchemaRef,
+    /// Most rows of a batch.
     capacity: usize,
+    /// Most bytes of a batch, if it has more than one row.
+    bytes_max: usize,
+    /// Bytes of a row, texts themselves aside.
+    row_bytes: usize,
     rows: usize,
     columns: Vec<Builder>,
     /// The last block's, asked for; between calls the only ones there are.
@@ -76,6 +97,8 @@ struct Builder {
     column: usize,
     ty: ColumnType,
     values: Values,
+    /// What the last batch's column lies in.
+    last: Vec<Buffer>,
 }
 
 enum Values {
@@ -87,6 +110,8 @@ enum Values {
 struct Texts {
     offsets: Vec<i32>,
     bytes: Vec<u8>,
+    /// Positions in the dictionary, for a moment.
+    entries: Vec<i32>,
     /// Of the row group that is being read.
     source: Option<TextSource>,
 }
@@ -110,19 +135,28 @@ impl Rows {
         columns: &[usize],
         output: SchemaRef,
         batch_rows: usize,
+        batch_bytes: usize,
     ) -> Self {
-        let capacity = batch_rows.max(BLOCK_ROWS);
+        let bytes_max = batch_bytes.min(TEXT_BYTES_MAX);
+        let row_bytes: usize = columns
+            .iter()
+            .map(|&column| row_bytes(schema.columns[column].ty).0)
+            .sum();
+        let capacity = batch_rows.min(bytes_max / row_bytes.max(1)).max(1);
         let builder = |&column: &usize| {
             let ty = schema.columns[column].ty;
             Builder {
                 column,
                 ty,
                 values: Values::new(ty, capacity),
+                last: Vec::new(),
             }
         };
         Self {
             schema: output,
             capacity,
+            bytes_max,
+            row_bytes,
             rows: 0,
             columns: columns.iter().map(builder).collect(),
             asked: Survivors::none(),
@@ -166,21 +200,19 @@ impl Rows {
         if count == 0 {
             return Ok(ControlFlow::Continue(()));
         }
-        let mut longest = 1;
+        let mut longest = self.row_bytes.max(1);
         for builder in &mut self.columns {
             if let Values::Text(texts) = &mut builder.values {
-                longest = longest.max(texts.open(context, builder.column, block)?);
+                longest += texts.open(context, builder.column, block)?;
             }
         }
-        // Texts that could not fit one batch together come in several.
-        let step = (TEXT_BYTES_MAX / longest).clamp(1, count.max(1));
-        for start in (0..count).step_by(step) {
-            let end = (start + step).min(count);
-            let full = self.rows + (end - start) > self.capacity
-                || self.text_bytes() + (end - start) * longest > TEXT_BYTES_MAX;
-            if full && self.rows > 0 && self.flush(give)?.is_break() {
+        let mut start = 0;
+        while start < count {
+            // A batch that cannot take the rest of the block goes; what not even a new one can take comes in several.
+            if self.room(longest) < count - start && self.rows > 0 && self.flush(give)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
+            let end = count.min(start + self.room(longest).max(1));
             for builder in &self.columns {
                 builder.prefetch_codes(context, block, &self.due.positions[start..end])?;
             }
@@ -188,6 +220,7 @@ impl Rows {
                 builder.append(context, block, &self.due.positions[start..end])?;
             }
             self.rows += end - start;
+            start = end;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -209,32 +242,23 @@ impl Rows {
         Ok(give(batch))
     }
 
-    fn text_bytes(&self) -> usize {
-        let bytes = |builder: &Builder| match &builder.values {
+    /// How many more rows of at most `longest` bytes surely fit the batch.
+    fn room(&self, longest: usize) -> usize {
+        let texts = |builder: &Builder| match &builder.values {
             Values::Text(texts) => texts.bytes.len(),
             Values::Narrow(_) | Values::Wide(_) => 0,
         };
-        self.columns.iter().map(bytes).max().unwrap_or(0)
+        let taken = self.rows * self.row_bytes + self.columns.iter().map(texts).sum::<usize>();
+        let left = self.bytes_max.saturating_sub(taken) / longest;
+        left.min(self.capacity - self.rows)
     }
 }
 
-/// Calls `each` with the packed value of every position, in order: fetched one by one if they are few, else from the
-/// block unpacked.
+/// Calls `each` with the unpacked value of every position, in order.
 #[inline(always)]
-fn for_each_value(
-    kernels: &Kernels,
-    packed: Packed<'_>,
-    lanes: &mut Lanes,
-    positions: &[u16],
-    mut each: impl FnMut(u64),
-) {
-    if positions.len() < WHOLE_BLOCK_ROWS {
-        gather::for_each(packed, positions, each);
-        return;
-    }
-    kernels.unpack(packed, lanes);
+fn for_each_lane(lanes: &Lanes, lane_bits: u8, positions: &[u16], mut each: impl FnMut(u64)) {
     let rows = positions.iter().map(|&at| usize::from(at) % BLOCK_ROWS);
-    match packed.lane_bits() {
+    match lane_bits {
         8 => rows.for_each(|row| each(lanes.bytes()[row].into())),
         16 => rows.for_each(|row| each(lanes.words()[row].into())),
         32 => rows.for_each(|row| each(lanes.doublewords()[row].into())),
@@ -264,10 +288,11 @@ impl Builder {
         block: usize,
         positions: &[u16],
     ) -> Result<(), ScanError> {
-        let chunk = context.load(self.column)?;
+        context.load(self.column)?;
         if positions.len() >= WHOLE_BLOCK_ROWS {
             return Ok(());
         }
+        let chunk = context.chunk(self.column)?;
         if chunk.symbols().is_some() {
             let text = chunk.text(block);
             let bytes = if text.wide() { 4 } else { 2 };
@@ -275,7 +300,7 @@ impl Builder {
                 gather::prefetch(text.offset_table(), usize::from(at) * bytes);
             }
         } else if let Some(packed) = packed(chunk, block) {
-            gather::prefetch_values(packed, positions);
+            context.kernels().ask(packed, positions);
         }
         Ok(())
     }
@@ -313,16 +338,25 @@ impl Builder {
         let (chunk, lanes) = context.chunk_and_lanes(self.column)?;
         let (min, unit) = (chunk.blocks()[block].min, chunk.unit());
         let value = |packed: u64| min.wrapping_add((packed as i64).wrapping_mul(unit));
+        let few = positions.len() < WHOLE_BLOCK_ROWS;
         match (packed(chunk, block), numbers) {
             (None, Values::Narrow(out)) => out.resize(out.len() + positions.len(), min as i32),
             (None, Values::Wide(out)) => out.resize(out.len() + positions.len(), min),
+            (Some(packed), Values::Narrow(out)) if few => {
+                kernels.select_narrow(packed, positions, min as i32, unit as i32, out);
+            }
+            (Some(packed), Values::Wide(out)) if few => {
+                kernels.select_wide(packed, positions, min, unit, out);
+            }
             (Some(packed), Values::Narrow(out)) => {
-                for_each_value(kernels, packed, lanes, positions, |packed| {
+                kernels.unpack(packed, lanes);
+                for_each_lane(lanes, packed.lane_bits(), positions, |packed| {
                     out.push(value(packed) as i32);
                 });
             }
             (Some(packed), Values::Wide(out)) => {
-                for_each_value(kernels, packed, lanes, positions, |packed| {
+                kernels.unpack(packed, lanes);
+                for_each_lane(lanes, packed.lane_bits(), positions, |packed| {
                     out.push(value(packed));
                 });
             }
@@ -331,45 +365,74 @@ impl Builder {
         Ok(())
     }
 
+    /// The column of a batch. What it lay in serves again, once whoever has the batch lets go of it.
     fn finish(&mut self, capacity: usize) -> Result<ArrayRef, ScanError> {
-        let next = match &mut self.values {
-            // The row group goes on in the next batch.
-            Values::Text(texts) => Values::Text(Box::new(Texts {
-                source: texts.source.take(),
-                ..Texts::new(capacity, texts.bytes.len())
-            })),
-            Values::Narrow(_) | Values::Wide(_) => Values::new(self.ty, capacity),
-        };
-        Ok(match std::mem::replace(&mut self.values, next) {
-            Values::Narrow(values) if self.ty == ColumnType::Date => {
-                Arc::new(Date32Array::new(values.into(), None))
+        let mut last = std::mem::take(&mut self.last).into_iter();
+        Ok(match &mut self.values {
+            Values::Narrow(values) => {
+                let values = std::mem::replace(values, emptied(last.next(), capacity));
+                let values = ScalarBuffer::from(values);
+                self.last.push(values.inner().clone());
+                match self.ty {
+                    ColumnType::Date => Arc::new(Date32Array::new(values, None)),
+                    _ => Arc::new(Int32Array::new(values, None)),
+                }
             }
-            Values::Narrow(values) => Arc::new(Int32Array::new(values.into(), None)),
-            Values::Wide(values) => match self.ty {
-                ColumnType::Decimal { precision, scale } => Arc::new(
-                    Decimal64Array::new(values.into(), None)
-                        .with_precision_and_scale(precision, scale as i8)?,
-                ),
-                _ => Arc::new(Int64Array::new(values.into(), None)),
-            },
+            Values::Wide(values) => {
+                let values = std::mem::replace(values, emptied(last.next(), capacity));
+                let values = ScalarBuffer::from(values);
+                self.last.push(values.inner().clone());
+                match self.ty {
+                    ColumnType::Decimal { precision, scale } => Arc::new(
+                        Decimal64Array::new(values, None)
+                            .with_precision_and_scale(precision, scale as i8)?,
+                    ),
+                    _ => Arc::new(Int64Array::new(values, None)),
+                }
+            }
             Values::Text(texts) => {
-                let Texts { offsets, bytes, .. } = *texts;
+                // With room for about as much as this batch has.
+                let room = texts.bytes.len() + texts.bytes.len() / 8;
+                let bytes = std::mem::replace(&mut texts.bytes, emptied(last.next(), room));
+                let offsets = std::mem::replace(&mut texts.offsets, emptied(last.next(), capacity));
+                texts.offsets.push(0);
                 // SAFETY: `Texts::append` alone fills both, an offset after each whole row or dictionary entry of a chunk, and
                 // `Chunk::parse` has checked that all of these decode to UTF-8.
-                Arc::new(unsafe { gather::utf8(offsets, bytes)? })
+                let array = unsafe { gather::utf8(offsets, bytes)? };
+                self.last.push(array.values().clone());
+                self.last.push(array.offsets().inner().inner().clone());
+                Arc::new(array)
             }
         })
     }
 }
 
+/// An empty vector with room: what a buffer lies in, if nobody else has it.
+fn emptied<T: ArrowNativeType>(buffer: Option<Buffer>, capacity: usize) -> Vec<T> {
+    let mut values = match buffer.map(Buffer::into_vec) {
+        Some(Ok(values)) => values,
+        Some(Err(_)) | None => Vec::new(),
+    };
+    values.clear();
+    values.reserve_exact(capacity + OVERHANG);
+    values
+}
+
 impl Values {
     fn new(ty: ColumnType, capacity: usize) -> Self {
         match ty {
-            ColumnType::Integer | ColumnType::Date => Self::Narrow(Vec::with_capacity(capacity)),
-            ColumnType::BigInt | ColumnType::Decimal { .. } => {
-                Self::Wide(Vec::with_capacity(capacity))
+            ColumnType::Integer | ColumnType::Date => Self::Narrow(emptied(None, capacity)),
+            ColumnType::BigInt | ColumnType::Decimal { .. } => Self::Wide(emptied(None, capacity)),
+            ColumnType::Text => {
+                let mut offsets = emptied(None, capacity);
+                offsets.push(0);
+                Self::Text(Box::new(Texts {
+                    offsets,
+                    bytes: Vec::new(),
+                    entries: Vec::new(),
+                    source: None,
+                }))
             }
-            ColumnType::Text => Self::Text(Box::new(Texts::new(capacity, 0))),
         }
     }
 }
@@ -400,17 +463,6 @@ impl TextSource {
 }
 
 impl Texts {
-    /// With room for about as much as the last batch had.
-    fn new(capacity: usize, bytes: usize) -> Self {
-        let mut offsets = Vec::with_capacity(capacity + 1);
-        offsets.push(0);
-        Self {
-            offsets,
-            bytes: Vec::with_capacity(bytes + bytes / 8),
-            source: None,
-        }
-    }
-
     /// Makes the chunk ready; says how many bytes the longest text of the block may have.
     fn open(
         &mut self,
@@ -454,18 +506,28 @@ impl Texts {
         let dictionary = chunk
             .dictionary()
             .ok_or(ScanError::Internal("text kept as numbers"))?;
-        let min = chunk.blocks()[block].min as usize;
-        let mut push = |packed: u64| {
-            let at = min + packed as usize;
-            match source.short.get(at) {
-                Some(short) => short.push(bytes),
-                None => bytes.extend_from_slice(dictionary.bytes(at)),
-            }
-            offsets.push(bytes.len() as i32);
-        };
+        let min = chunk.blocks()[block].min as i32;
+        let entries = &mut self.entries;
+        entries.clear();
         match packed(chunk, block) {
-            Some(packed) => for_each_value(kernels, packed, lanes, positions, push),
-            None => positions.iter().for_each(|_| push(0)),
+            None => entries.resize(positions.len(), min),
+            Some(packed) if positions.len() < WHOLE_BLOCK_ROWS => {
+                kernels.select_narrow(packed, positions, min, 1, entries);
+            }
+            Some(packed) => {
+                kernels.unpack(packed, lanes);
+                for_each_lane(lanes, packed.lane_bits(), positions, |packed| {
+                    entries.push(min + packed as i32);
+                });
+            }
+        }
+        if source.short.is_empty() {
+            for &entry in entries.iter() {
+                bytes.extend_from_slice(dictionary.bytes(entry as usize));
+                offsets.push(bytes.len() as i32);
+            }
+        } else {
+            gather::push_short(&source.short, entries, bytes, offsets);
         }
         Ok(())
     }

@@ -25,6 +25,16 @@ use crate::pushdown::segment::SegmentWriter;
 use crate::pushdown::{eval, sql};
 use crate::tpch;
 
+static NEVER: AtomicBool = AtomicBool::new(false);
+/// One thread, and memory for anything.
+const ROOMY: ScanOptions<'static> = ScanOptions {
+    threads: 1,
+    stop: &NEVER,
+    batch_rows: 1024,
+    memory_bytes: 1 << 30,
+    sink_batches: 0,
+};
+
 type Row = Vec<Literal>;
 
 /// A segment, and its rows as the segment's own slow decoder reads them.
@@ -158,6 +168,7 @@ impl Table {
             threads,
             stop: &stop,
             batch_rows: 3000,
+            ..ROOMY
         };
         let stats = scan_with(
             kernels,
@@ -186,6 +197,7 @@ impl Table {
             threads: 1,
             stop: &AtomicBool::new(false),
             batch_rows: 1024,
+            ..ROOMY
         };
         let cache = Cache::new(1 << 30);
         scan(&self.segment, &cache, query, &options, &|_| {
@@ -375,6 +387,20 @@ fn predicates_that_people_write() {
             true,
         ),
         ("small = NULL OR small NOT IN (3, NULL)", false),
+        ("small * small + 1 IN (10, 82, 82.0, 5.5, 101, NULL)", true),
+        ("small * small + 1 NOT IN (10, 82, 5.5)", true),
+        ("small * 0.5 IN (1.50, 2, 0.125)", true),
+        (
+            "big * big - big * big IN (0, 1e3) OR small IN (1, 2.00, 3.5)",
+            true,
+        ),
+        ("big * big - big * big IN (1, 0, 9) AND small > 3", true),
+        (
+            "money / small IN (0, 1, 0.5) OR small / 2 NOT IN (1, 1.5, 1e0)",
+            true,
+        ),
+        ("day + 10 IN (DATE '1970-01-11', DATE '1990-03-01')", true),
+        ("7 IN (3, 7) AND 'a' NOT IN ('b') AND small < 5", true),
     ] {
         let found = table.check(&query(&table, predicate, all_columns(&table)));
         assert_eq!(found > 0, some, "{predicate}");
@@ -542,6 +568,7 @@ fn a_sink_or_the_stop_flag_ends_the_scan() {
         threads: 2,
         stop: &stop,
         batch_rows: 1024,
+        ..ROOMY
     };
     let batches = AtomicUsize::new(0);
     let sink = |_| {
@@ -553,4 +580,124 @@ fn a_sink_or_the_stop_flag_ends_the_scan() {
     stop.store(true, Ordering::Relaxed);
     let stats = scan(&table.segment, &cache, &query, &options, &sink).unwrap();
     assert!(stats.stopped && stats.tuples_scanned == 0, "{stats:?}");
+}
+
+/// The rows of all batches, and the largest batch in bytes and rows.
+fn gathered(
+    table: &Table,
+    query: &Query,
+    options: &ScanOptions<'_>,
+) -> Result<(usize, usize, usize), ScanError> {
+    let seen = Mutex::new((0, 0, 0));
+    let cache = Cache::new(1 << 30);
+    scan(&table.segment, &cache, query, options, &|batch| {
+        let mut seen = seen.lock().unwrap();
+        let bytes: usize = batch
+            .columns()
+            .iter()
+            .map(|column| column.get_array_memory_size())
+            .sum();
+        *seen = (
+            seen.0 + batch.num_rows(),
+            seen.1.max(bytes),
+            seen.2.max(batch.num_rows()),
+        );
+        ControlFlow::Continue(())
+    })?;
+    Ok(seen.into_inner().unwrap())
+}
+
+#[test]
+fn batches_keep_to_the_rows_and_the_memory_that_they_may_have() {
+    let table = Table::lineitem(0.001);
+    let query = query(&table, "TRUE", all_columns(&table));
+    let plan = Plan::new(table.segment.schema(), &query).unwrap();
+    for sink_batches in [0, 5] {
+        let least = plan.memory_bytes_min(sink_batches);
+        let most = plan.memory_bytes_max(2, 16 << 10, sink_batches);
+        for memory_bytes in [least, 2 * least, most] {
+            for batch_rows in [1, 100, 5000, 1 << 20] {
+                let options = ScanOptions {
+                    threads: 2,
+                    memory_bytes,
+                    sink_batches,
+                    batch_rows,
+                    ..ROOMY
+                };
+                let (rows, bytes, longest) = gathered(&table, &query, &options).unwrap();
+                assert_eq!(rows, table.rows.len());
+                assert!(
+                    longest <= batch_rows,
+                    "{longest} rows, {batch_rows} allowed"
+                );
+                // Arrow's own structures are not counted.
+                let batches = 2 + sink_batches;
+                let allowed = memory_bytes / batches + 16 * 256;
+                assert!(bytes <= allowed, "{bytes} bytes, {allowed} allowed");
+            }
+        }
+        let options = ScanOptions {
+            memory_bytes: least - 1,
+            sink_batches,
+            ..ROOMY
+        };
+        let refused = gathered(&table, &query, &options).unwrap_err();
+        assert!(matches!(refused, ScanError::Memory(_)), "{refused}");
+    }
+}
+
+#[test]
+fn groups_keep_to_the_memory_that_they_may_have() {
+    let table = Table::lineitem(0.001);
+    let schema = table.segment.schema();
+    let aggregate = "count(*), sum(l_quantity), min(l_comment)";
+    let aggregate =
+        sql::parse_aggregate(schema, aggregate, Some("l_shipdate, l_shipmode")).unwrap();
+    let query = query(&table, "TRUE", Output::Aggregate(aggregate));
+    let plan = Plan::new(schema, &query).unwrap();
+    let with = |memory_bytes| {
+        let options = ScanOptions {
+            memory_bytes,
+            ..ROOMY
+        };
+        gathered(&table, &query, &options)
+    };
+    let (groups, ..) = with(plan.memory_bytes_max(1, 1024, 0)).unwrap();
+    assert!(groups > 2000, "{groups}");
+    let refused = with(plan.memory_bytes_min(0)).unwrap_err();
+    assert!(matches!(refused, ScanError::Memory(_)), "{refused}");
+}
+
+#[test]
+fn a_long_list_over_an_expression_takes_no_vector_a_value() {
+    let table = Table::lineitem(0.001);
+    let list: Vec<String> = (0..5000).map(|i| (i * 7).to_string()).collect();
+    let predicate = format!("l_orderkey + l_linenumber IN ({})", list.join(", "));
+    let query = query(&table, &predicate, all_columns(&table));
+    let plan = Plan::new(table.segment.schema(), &query).unwrap();
+    assert!(
+        plan.memory_bytes_min(0) < 1 << 20,
+        "{}",
+        plan.memory_bytes_min(0)
+    );
+    assert!(table.check(&query) > 500);
+}
+
+#[test]
+fn a_date_beyond_32_bits_is_an_error_as_it_is_for_the_evaluator() {
+    let table = Table::extremes();
+    for (predicate, fails) in [
+        ("day + 2147483647 > DATE '1970-01-01'", true),
+        ("day - 2147483647 - 2147483647 < DATE '1970-01-01'", true),
+        ("small < 0 AND day + 2147483647 > DATE '1970-01-01'", false),
+        ("day + small > DATE '1970-01-01'", false),
+    ] {
+        let query = query(&table, predicate, all_columns(&table));
+        let expected = eval::run(&query, &table.rows);
+        assert_eq!(expected.is_err(), fails, "{predicate}");
+        match table.result(&query) {
+            Ok(stats) => assert_eq!(stats.rows_selected as usize, expected.unwrap().len()),
+            Err(error) => assert!(fails && matches!(error, ScanError::Overflow), "{error}"),
+        }
+    }
 }

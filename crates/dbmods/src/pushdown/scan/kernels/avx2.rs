@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::portable::{self, PackBits};
-use super::{ByteSet, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation};
+use super::{ByteSet, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation, gather};
 
 /// The set, if the CPU has it.
 pub(super) fn detect() -> Option<Kernels> {
@@ -21,6 +21,9 @@ pub(super) fn detect() -> Option<Kernels> {
         count,
         positions,
         bytes_in_set,
+        ask: gather::ask,
+        select_narrow: gather::select_narrow,
+        select_wide: gather::select_wide,
         rows_hit,
         sum,
         add,

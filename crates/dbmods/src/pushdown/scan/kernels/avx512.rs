@@ -3,6 +3,8 @@
 
 use std::arch::x86_64::*;
 
+mod select;
+
 use super::portable::{self, row_bits, row_start};
 use super::{ByteSet, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation};
 
@@ -26,6 +28,9 @@ pub(super) fn detect() -> Option<Kernels> {
         compare,
         count,
         positions,
+        ask: select::ask,
+        select_narrow: select::select_narrow,
+        select_wide: select::select_wide,
         bytes_in_set,
         rows_hit,
         sum,

@@ -9,7 +9,7 @@ use super::Packed;
 use super::portable::FL_ORDER;
 
 /// `FL_ORDER` as nibbles; it is its own inverse.
-const ORDER_NIBBLES: u32 = {
+pub(super) const ORDER_NIBBLES: u32 = {
     let mut nibbles = 0;
     let mut i = 0;
     while i < 8 {
@@ -35,10 +35,7 @@ pub(in super::super) fn prefetch(bytes: &[u8], at: usize) {
 }
 
 /// Asks for the lines that hold the packed values of these positions.
-///
-/// A block's survivors lie in many columns, each in lines and pages of its own: asked for together, their
-/// misses overlap.
-pub(in super::super) fn prefetch_values(packed: Packed<'_>, positions: &[u16]) {
+pub(super) fn ask(packed: Packed<'_>, positions: &[u16]) {
     let bits = usize::from(packed.lane_bits);
     let (lanes, width) = (1024 / bits, usize::from(packed.width));
     for &at in positions {
@@ -97,6 +94,34 @@ pub(in super::super) fn for_each(packed: Packed<'_>, positions: &[u16], mut each
         32 => positions.iter().for_each(|&at| each(value_u32(packed, at))),
         _ => positions.iter().for_each(|&at| each(value_u64(packed, at))),
     }
+}
+
+/// [`Kernels::select_narrow`](super::Kernels::select_narrow), row by row.
+pub(super) fn select_narrow(
+    packed: Packed<'_>,
+    positions: &[u16],
+    min: i32,
+    unit: i32,
+    out: &mut Vec<i32>,
+) {
+    out.reserve(positions.len());
+    for_each(packed, positions, |value| {
+        out.push(min.wrapping_add((value as i32).wrapping_mul(unit)));
+    });
+}
+
+/// [`Kernels::select_wide`](super::Kernels::select_wide), row by row.
+pub(super) fn select_wide(
+    packed: Packed<'_>,
+    positions: &[u16],
+    min: i64,
+    unit: i64,
+    out: &mut Vec<i64>,
+) {
+    out.reserve(positions.len());
+    for_each(packed, positions, |value| {
+        out.push(min.wrapping_add((value as i64).wrapping_mul(unit)));
+    });
 }
 
 /// FSST symbols, by code; a code that stands for none has length 0.
@@ -185,21 +210,35 @@ impl ShortText {
             len: text.len() as u8,
         })
     }
+}
 
-    /// Appends the text.
-    #[inline]
-    pub(in super::super) fn push(&self, out: &mut Vec<u8>) {
-        out.reserve(32);
-        let len = out.len();
-        // SAFETY: 32 bytes were reserved past `len`; all bytes below the new length are written, as `self.len` is at most 32.
+/// Appends the texts at `entries`, and where each ends.
+///
+/// # Panics
+/// If there is no such text.
+pub(in super::super) fn push_short(
+    texts: &[ShortText],
+    entries: &[i32],
+    bytes: &mut Vec<u8>,
+    ends: &mut Vec<i32>,
+) {
+    bytes.reserve(32 * entries.len());
+    let mut len = bytes.len();
+    ends.extend(entries.iter().map(|&entry| {
+        let text = &texts[entry as usize];
+        // SAFETY: 32 bytes for each entry were reserved, and `len` has moved by 32 at most for each before this one.
         unsafe {
-            out.as_mut_ptr()
+            bytes
+                .as_mut_ptr()
                 .add(len)
                 .cast::<[u8; 32]>()
-                .write(self.bytes);
-            out.set_len(len + usize::from(self.len));
+                .write(text.bytes);
         }
-    }
+        len += usize::from(text.len);
+        len as i32
+    }));
+    // SAFETY: all bytes below `len` were written above, as no text is longer than the 32 bytes that it writes.
+    unsafe { bytes.set_len(len) }
 }
 
 /// An Arrow array of texts.

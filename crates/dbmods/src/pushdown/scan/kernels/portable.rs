@@ -3,7 +3,7 @@
 //! The functions are `inline(always)` and generic over [`PackBits`], so that an instruction set's module compiles them
 //! again with its own features where own code would not be faster.
 
-use super::{ByteSet, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation};
+use super::{ByteSet, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation, gather};
 
 /// Runs portably.
 pub(super) const KERNELS: Kernels = Kernels {
@@ -14,6 +14,9 @@ pub(super) const KERNELS: Kernels = Kernels {
     compare: compare::<Multiply>,
     count,
     positions,
+    ask: gather::ask,
+    select_narrow: gather::select_narrow,
+    select_wide: gather::select_wide,
     bytes_in_set: bytes_in_set::<Multiply>,
     rows_hit,
     sum,

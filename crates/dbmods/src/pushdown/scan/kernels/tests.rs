@@ -76,6 +76,24 @@ fn all_widths_of_all_lanes_agree_with_fastlanes() {
             let fetched: Vec<u64> = rows.iter().map(|&row| expected[usize::from(row)]).collect();
             assert_eq!(single, fetched, "{width} in {lane_bits}");
             for kernels in Kernels::available() {
+                // All remainders of a vector's rows; an empty list too.
+                for count in 0..=rows.len() {
+                    let rows = &rows[..count];
+                    kernels.ask(packed, rows);
+                    for (min, unit) in [(0, 1), (-5, 7), (i64::MIN, 1), (3, 1 << 40)] {
+                        let (mut narrow, mut wide) = (vec![8], vec![9]);
+                        kernels.select_narrow(packed, rows, min as i32, unit as i32, &mut narrow);
+                        kernels.select_wide(packed, rows, min, unit, &mut wide);
+                        let wanted = fetched[..count]
+                            .iter()
+                            .map(|&value| min.wrapping_add((value as i64).wrapping_mul(unit)));
+                        assert!(wide[0] == 9 && wide[1..].iter().copied().eq(wanted.clone()));
+                        assert!(
+                            narrow[0] == 8
+                                && narrow[1..].iter().copied().eq(wanted.map(|n| n as i32))
+                        );
+                    }
+                }
                 let mut lanes = Lanes::new();
                 kernels.unpack(packed, &mut lanes);
                 assert_eq!(
