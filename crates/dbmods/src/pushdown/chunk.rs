@@ -591,6 +591,7 @@ impl<'a> TextBlock<'a> {
     ///
     /// # Panics
     /// If there is no such row.
+    #[inline]
     pub fn offset(&self, i: usize) -> usize {
         assert!(i <= self.rows, "row {i} of {}", self.rows);
         if self.wide {

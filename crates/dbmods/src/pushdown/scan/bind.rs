@@ -474,7 +474,10 @@ impl TextReader {
         let chunk = context.chunk(self.column)?;
         self.text.clear();
         match (&self.symbols, chunk.dictionary()) {
-            (Some(symbols), _) => symbols.decode(chunk.text(block).row(row), &mut self.text),
+            (Some(symbols), _) => {
+                let codes = chunk.text(block).row(row);
+                symbols.decode(codes, 0..codes.len(), &mut self.text);
+            }
             (None, Some(dictionary)) => {
                 let mut at = chunk.blocks()[block].min;
                 if let Some(packed) = packed(chunk, block) {

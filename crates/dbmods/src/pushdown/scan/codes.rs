@@ -132,7 +132,8 @@ impl<'a> CodeTest<'a> {
     fn passes(&mut self, codes: &[u8]) -> bool {
         let Some(table) = self.automaton.table() else {
             self.decoded.clear();
-            self.symbols.decode(codes, &mut self.decoded);
+            self.symbols
+                .decode(codes, 0..codes.len(), &mut self.decoded);
             return self.automaton.matches(&self.decoded) != self.automaton.is_negated();
         };
         let absorbing = table.absorbing();

@@ -31,6 +31,9 @@ mod tests;
 #[repr(C, align(64))]
 pub(super) struct Mask(pub(super) [u64; 16]);
 
+/// From this many survivors of a block on, it is unpacked whole.
+pub(super) const WHOLE_BLOCK_ROWS: usize = 40;
+
 /// A block of numbers.
 pub(super) type Numbers = [i64; 1024];
 
@@ -76,6 +79,8 @@ pub(super) struct Kernels {
     ask: unsafe fn(Packed<'_>, &[u16]),
     select_narrow: unsafe fn(Packed<'_>, &[u16], i32, i32, &mut Vec<i32>),
     select_wide: unsafe fn(Packed<'_>, &[u16], i64, i64, &mut Vec<i64>),
+    pick_narrow: unsafe fn(&Lanes, u8, &[u16], i32, i32, &mut Vec<i32>),
+    pick_wide: unsafe fn(&Lanes, u8, &[u16], i64, i64, &mut Vec<i64>),
     bytes_in_set: unsafe fn(&[u8], &ByteSet, &mut [u64]),
     rows_hit: unsafe fn(&[u64], &[[u8; 2]], &mut Mask),
     sum: unsafe fn(&Numbers, &Mask) -> i64,
@@ -172,30 +177,45 @@ impl Kernels {
         unsafe { (self.ask)(packed, positions) }
     }
 
-    /// Appends `min + unit * packed`, modulo 2^32, for each position (modulo 1,024).
+    /// Appends `min + unit * packed`, modulo 2^32, for each position (modulo 1,024). Few are fetched one by one; for many,
+    /// the block is unpacked to `lanes`.
     pub(super) fn select_narrow(
         &self,
         packed: Packed<'_>,
         positions: &[u16],
-        min: i32,
-        unit: i32,
+        (min, unit): (i32, i32),
+        lanes: &mut Lanes,
         out: &mut Vec<i32>,
     ) {
-        // SAFETY: as in `range`.
-        unsafe { (self.select_narrow)(packed, positions, min, unit, out) }
+        // SAFETY: as in `range`; `lane_bits` is one of the four.
+        unsafe {
+            if positions.len() < WHOLE_BLOCK_ROWS {
+                (self.select_narrow)(packed, positions, min, unit, out);
+            } else {
+                (self.unpack)(packed, lanes);
+                (self.pick_narrow)(lanes, packed.lane_bits, positions, min, unit, out);
+            }
+        }
     }
 
-    /// Appends `min + unit * packed`, modulo 2^64, for each position (modulo 1,024).
+    /// As [`Kernels::select_narrow`], modulo 2^64.
     pub(super) fn select_wide(
         &self,
         packed: Packed<'_>,
         positions: &[u16],
-        min: i64,
-        unit: i64,
+        (min, unit): (i64, i64),
+        lanes: &mut Lanes,
         out: &mut Vec<i64>,
     ) {
-        // SAFETY: as in `range`.
-        unsafe { (self.select_wide)(packed, positions, min, unit, out) }
+        // SAFETY: as in `range`; `lane_bits` is one of the four.
+        unsafe {
+            if positions.len() < WHOLE_BLOCK_ROWS {
+                (self.select_wide)(packed, positions, min, unit, out);
+            } else {
+                (self.unpack)(packed, lanes);
+                (self.pick_wide)(lanes, packed.lane_bits, positions, min, unit, out);
+            }
+        }
     }
 
     /// Bit `i` of `out` says whether `bytes[i]` is in `set`; bits past the end are zero.

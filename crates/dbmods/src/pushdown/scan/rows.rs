@@ -13,16 +13,16 @@ use arrow_schema::{DataType, Field, SchemaRef};
 use super::ScanError;
 use super::group::{Context, packed};
 use super::kernels::gather::{ShortText, Symbols};
-use super::kernels::{Lanes, Mask, Positions, gather};
+use super::kernels::{Mask, Positions, WHOLE_BLOCK_ROWS, gather};
 use crate::pushdown::chunk::{BLOCK_ROWS, Chunk};
 use crate::pushdown::schema::{Column, ColumnType, Schema};
 
-/// From this many survivors of a block on, it is unpacked whole.
-const WHOLE_BLOCK_ROWS: usize = 40;
 /// What a thread has beside its batches, bytes: positions of survivors.
 pub(super) const THREAD_BYTES: usize = 2 * size_of::<Positions>();
 /// And for each column of text: its row group's symbols or short dictionary entries.
 pub(super) const TEXT_THREAD_BYTES: usize = 64 << 10;
+/// Up to so many survivors of a block, their texts are asked for one by one.
+const SINGLE_TEXTS_MAX: usize = 400;
 /// Rows that kernels write past the last one.
 const OVERHANG: usize = 32;
 /// Arrow's offsets into a batch's text have 31 bits.
@@ -254,18 +254,6 @@ impl Rows {
     }
 }
 
-/// Calls `each` with the unpacked value of every position, in order.
-#[inline(always)]
-fn for_each_lane(lanes: &Lanes, lane_bits: u8, positions: &[u16], mut each: impl FnMut(u64)) {
-    let rows = positions.iter().map(|&at| usize::from(at) % BLOCK_ROWS);
-    match lane_bits {
-        8 => rows.for_each(|row| each(lanes.bytes()[row].into())),
-        16 => rows.for_each(|row| each(lanes.words()[row].into())),
-        32 => rows.for_each(|row| each(lanes.doublewords()[row].into())),
-        _ => rows.for_each(|row| each(lanes.quadwords()[row])),
-    }
-}
-
 impl Survivors {
     fn none() -> Self {
         Self {
@@ -313,7 +301,7 @@ impl Builder {
         positions: &[u16],
     ) -> Result<(), ScanError> {
         let chunk = context.chunk(self.column)?;
-        if chunk.symbols().is_some() && positions.len() < WHOLE_BLOCK_ROWS {
+        if chunk.symbols().is_some() && positions.len() <= SINGLE_TEXTS_MAX {
             let text = chunk.text(block);
             for &at in positions {
                 gather::prefetch(text.codes(), text.offset(usize::from(at)));
@@ -337,28 +325,14 @@ impl Builder {
         let kernels = context.kernels();
         let (chunk, lanes) = context.chunk_and_lanes(self.column)?;
         let (min, unit) = (chunk.blocks()[block].min, chunk.unit());
-        let value = |packed: u64| min.wrapping_add((packed as i64).wrapping_mul(unit));
-        let few = positions.len() < WHOLE_BLOCK_ROWS;
         match (packed(chunk, block), numbers) {
             (None, Values::Narrow(out)) => out.resize(out.len() + positions.len(), min as i32),
             (None, Values::Wide(out)) => out.resize(out.len() + positions.len(), min),
-            (Some(packed), Values::Narrow(out)) if few => {
-                kernels.select_narrow(packed, positions, min as i32, unit as i32, out);
-            }
-            (Some(packed), Values::Wide(out)) if few => {
-                kernels.select_wide(packed, positions, min, unit, out);
-            }
             (Some(packed), Values::Narrow(out)) => {
-                kernels.unpack(packed, lanes);
-                for_each_lane(lanes, packed.lane_bits(), positions, |packed| {
-                    out.push(value(packed) as i32);
-                });
+                kernels.select_narrow(packed, positions, (min as i32, unit as i32), lanes, out);
             }
             (Some(packed), Values::Wide(out)) => {
-                kernels.unpack(packed, lanes);
-                for_each_lane(lanes, packed.lane_bits(), positions, |packed| {
-                    out.push(value(packed));
-                });
+                kernels.select_wide(packed, positions, (min, unit), lanes, out);
             }
             (_, Values::Text(_)) => {}
         }
@@ -498,7 +472,11 @@ impl Texts {
         if let Some(symbols) = &source.symbols {
             let text = chunk.text(block);
             for &at in positions {
-                symbols.decode(text.row(usize::from(at)), bytes);
+                let (start, end) = (
+                    text.offset(usize::from(at)),
+                    text.offset(usize::from(at) + 1),
+                );
+                symbols.decode(text.codes(), start..end, bytes);
                 offsets.push(bytes.len() as i32);
             }
             return Ok(());
@@ -511,15 +489,7 @@ impl Texts {
         entries.clear();
         match packed(chunk, block) {
             None => entries.resize(positions.len(), min),
-            Some(packed) if positions.len() < WHOLE_BLOCK_ROWS => {
-                kernels.select_narrow(packed, positions, min, 1, entries);
-            }
-            Some(packed) => {
-                kernels.unpack(packed, lanes);
-                for_each_lane(lanes, packed.lane_bits(), positions, |packed| {
-                    entries.push(min + packed as i32);
-                });
-            }
+            Some(packed) => kernels.select_narrow(packed, positions, (min, 1), lanes, entries),
         }
         if source.short.is_empty() {
             for &entry in entries.iter() {

@@ -24,6 +24,8 @@ pub(super) fn detect() -> Option<Kernels> {
         ask: gather::ask,
         select_narrow: gather::select_narrow,
         select_wide: gather::select_wide,
+        pick_narrow: gather::pick_narrow,
+        pick_wide: gather::pick_wide,
         rows_hit,
         sum,
         add,

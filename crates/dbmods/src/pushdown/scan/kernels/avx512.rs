@@ -31,6 +31,8 @@ pub(super) fn detect() -> Option<Kernels> {
         ask: select::ask,
         select_narrow: select::select_narrow,
         select_wide: select::select_wide,
+        pick_narrow: select::pick_narrow,
+        pick_wide: select::pick_wide,
         bytes_in_set,
         rows_hit,
         sum,

@@ -1,12 +1,14 @@
 //! Single values out of packed blocks, for rows that are few; and FSST codes to bytes.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use arrow_array::StringArray;
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::ArrowError;
 
-use super::Packed;
 use super::portable::FL_ORDER;
+use super::{Lanes, Packed};
 
 /// `FL_ORDER` as nibbles; it is its own inverse.
 pub(super) const ORDER_NIBBLES: u32 = {
@@ -124,6 +126,48 @@ pub(super) fn select_wide(
     });
 }
 
+/// Calls `each` with the unpacked value of every position, in order.
+#[inline(always)]
+fn for_each_lane(lanes: &Lanes, lane_bits: u8, positions: &[u16], mut each: impl FnMut(u64)) {
+    let rows = positions.iter().map(|&at| usize::from(at) % 1024);
+    match lane_bits {
+        8 => rows.for_each(|row| each(lanes.bytes()[row].into())),
+        16 => rows.for_each(|row| each(lanes.words()[row].into())),
+        32 => rows.for_each(|row| each(lanes.doublewords()[row].into())),
+        _ => rows.for_each(|row| each(lanes.quadwords()[row])),
+    }
+}
+
+/// As [`select_narrow`], of a block that is unpacked.
+pub(super) fn pick_narrow(
+    lanes: &Lanes,
+    lane_bits: u8,
+    positions: &[u16],
+    min: i32,
+    unit: i32,
+    out: &mut Vec<i32>,
+) {
+    out.reserve(positions.len());
+    for_each_lane(lanes, lane_bits, positions, |value| {
+        out.push(min.wrapping_add((value as i32).wrapping_mul(unit)));
+    });
+}
+
+/// As [`select_wide`], of a block that is unpacked.
+pub(super) fn pick_wide(
+    lanes: &Lanes,
+    lane_bits: u8,
+    positions: &[u16],
+    min: i64,
+    unit: i64,
+    out: &mut Vec<i64>,
+) {
+    out.reserve(positions.len());
+    for_each_lane(lanes, lane_bits, positions, |value| {
+        out.push(min.wrapping_add((value as i64).wrapping_mul(unit)));
+    });
+}
+
 /// FSST symbols, by code; a code that stands for none has length 0.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Symbols {
@@ -164,26 +208,53 @@ impl Symbols {
         )
     }
 
-    /// Appends what `codes` stand for.
+    /// Appends what `codes[text]` stand for.
     #[inline]
-    pub(in super::super) fn decode(&self, codes: &[u8], out: &mut Vec<u8>) {
-        // A code is at most 8 bytes, and every symbol is written whole.
-        out.reserve(codes.len() * 8 + 8);
+    pub(in super::super) fn decode(&self, codes: &[u8], text: Range<usize>, out: &mut Vec<u8>) {
+        let (mut at, end) = (text.start, text.end);
+        // A code is at most 8 bytes, every symbol is written whole, and up to seven codes too many are looked at.
+        out.reserve((end - at + 8) * 8);
         let mut len = out.len();
-        let mut at = 0;
-        while at < codes.len() {
+        let to = out.as_mut_ptr();
+        // Eight at once, where there is no escape and the block has the bytes: codes past the end become
+        // escapes, whose symbol is empty.
+        while at < end
+            && let Some(eight) = codes.get(at..at + 8)
+        {
+            let some = u64::from_le_bytes(eight.try_into().unwrap_or_default());
+            let past = match end - at {
+                8.. => 0,
+                left => u64::MAX << (8 * left),
+            };
+            if has_escape(some & !past) {
+                break;
+            }
+            let some = some | past;
+            for i in 0..8 {
+                let code = usize::from((some >> (8 * i)) as u8);
+                // SAFETY: `len` has moved by 8 bytes at most for each code before this one, and at most as many as there
+                // are, rounded up to eight, were looked at; so 8 more fit into what was reserved.
+                unsafe {
+                    let to = to.add(len).cast::<u64>();
+                    to.write_unaligned(self.symbols[code].to_le());
+                }
+                len += usize::from(self.lengths[code]);
+            }
+            at += 8;
+        }
+        while at < end {
             let code = codes[at];
             at += 1;
-            let (symbol, symbol_len) = if code == ESCAPE && at < codes.len() {
+            let (symbol, symbol_len) = if code == ESCAPE && at < end {
                 at += 1;
                 (u64::from(codes[at - 1]), 1)
             } else {
                 let code = usize::from(code);
                 (self.symbols[code], usize::from(self.lengths[code]))
             };
-            // SAFETY: at most 8 bytes for each code before this one, so 8 more fit into what was reserved.
+            // SAFETY: as above.
             unsafe {
-                let to = out.as_mut_ptr().add(len).cast::<u64>();
+                let to = to.add(len).cast::<u64>();
                 to.write_unaligned(symbol.to_le());
             }
             len += symbol_len;
@@ -191,6 +262,15 @@ impl Symbols {
         // SAFETY: all bytes below `len` were written above, and `len` is within what was reserved.
         unsafe { out.set_len(len) }
     }
+}
+
+/// Whether one of eight codes is [`ESCAPE`].
+#[inline(always)]
+fn has_escape(codes: u64) -> bool {
+    const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    const LOWEST_BIT: u64 = 0x0101_0101_0101_0101;
+    // Of a byte of ones, and of no other with its top bit, the lower seven overflow into the top.
+    ((codes & LOW_BITS) + LOWEST_BIT) & codes & !LOW_BITS != 0
 }
 
 /// A text of at most 32 bytes, copied whole whatever its length.

@@ -17,6 +17,8 @@ pub(super) const KERNELS: Kernels = Kernels {
     ask: gather::ask,
     select_narrow: gather::select_narrow,
     select_wide: gather::select_wide,
+    pick_narrow: gather::pick_narrow,
+    pick_wide: gather::pick_wide,
     bytes_in_set: bytes_in_set::<Multiply>,
     rows_hit,
     sum,

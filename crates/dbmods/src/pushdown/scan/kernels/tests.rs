@@ -82,8 +82,10 @@ fn all_widths_of_all_lanes_agree_with_fastlanes() {
                     kernels.ask(packed, rows);
                     for (min, unit) in [(0, 1), (-5, 7), (i64::MIN, 1), (3, 1 << 40)] {
                         let (mut narrow, mut wide) = (vec![8], vec![9]);
-                        kernels.select_narrow(packed, rows, min as i32, unit as i32, &mut narrow);
-                        kernels.select_wide(packed, rows, min, unit, &mut wide);
+                        let mut lanes = Lanes::new();
+                        let small = (min as i32, unit as i32);
+                        kernels.select_narrow(packed, rows, small, &mut lanes, &mut narrow);
+                        kernels.select_wide(packed, rows, (min, unit), &mut lanes, &mut wide);
                         let wanted = fetched[..count]
                             .iter()
                             .map(|&value| min.wrapping_add((value as i64).wrapping_mul(unit)));
@@ -227,8 +229,11 @@ proptest! {
     #[test]
     fn symbols_decode_like_their_definition(
         symbols in prop::collection::vec((any::<u64>(), 1u8..=8), 1..255),
-        codes in prop::collection::vec(any::<u8>(), 0..100),
+        codes in prop::collection::vec(prop_oneof![20 => any::<u8>(), 1 => Just(gather::ESCAPE)], 0..100),
+        before in 0usize..10,
+        after in 0usize..10,
     ) {
+        let around = [vec![7; before], codes.clone(), vec![gather::ESCAPE; after]].concat();
         let (bytes, lengths): (Vec<u64>, Vec<u8>) = symbols.iter().copied().unzip();
         let table = gather::Symbols::new(&bytes, &lengths);
         let mut expected = b"before".to_vec();
@@ -241,7 +246,7 @@ proptest! {
             }
         }
         let mut decoded = b"before".to_vec();
-        table.decode(&codes, &mut decoded);
+        table.decode(&around, before..before + codes.len(), &mut decoded);
         prop_assert_eq!(decoded, expected);
     }
 }

@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::super::gather::{self, ORDER_NIBBLES};
-use super::Packed;
+use super::{Lanes, Packed};
 
 /// Rows that are looked up at once.
 const ROWS: usize = 16;
@@ -27,16 +27,23 @@ fn present(positions: &[u16]) -> __mmask16 {
     }
 }
 
+/// The first sixteen of `positions`, modulo 1,024.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn rows(positions: &[u16], present: __mmask16) -> __m512i {
+    // SAFETY: masked-out positions are not read, and `present` has a bit for each of the first sixteen that there are.
+    let at = unsafe { _mm256_maskz_loadu_epi16(present, positions.as_ptr().cast()) };
+    _mm512_and_si512(_mm512_cvtepu16_epi32(at), _mm512_set1_epi32(1023))
+}
+
 /// Of the first sixteen of `positions`, whose row numbers are taken modulo 1,024.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
 fn places<const BITS: i32>(width: u8, positions: &[u16], present: __mmask16) -> Places {
     let lanes = 1024 / BITS;
     let (log_bits, lane_log_bytes) = (BITS.trailing_zeros(), BITS.trailing_zeros() - 3);
-    // SAFETY: masked-out positions are not read, and `present` has one bit for each of the first sixteen.
-    let at = unsafe { _mm256_maskz_loadu_epi16(present, positions.as_ptr().cast()) };
-    let at = _mm512_cvtepu16_epi32(at);
-    let run = _mm512_and_si512(_mm512_srli_epi32::<7>(at), _mm512_set1_epi32(7));
+    let at = rows(positions, present);
+    let run = _mm512_srli_epi32::<7>(at);
     let within = _mm512_and_si512(at, _mm512_set1_epi32(127));
     // Which of the eight runs of lanes, as a shift by nibbles: `within / lanes * lanes / 16 * 4`.
     let nibble = _mm512_srli_epi32::<2>(_mm512_and_si512(within, _mm512_set1_epi32(-lanes)));
@@ -137,35 +144,30 @@ fn wide_values(packed: Packed<'_>, positions: &[u16]) -> __m512i {
     _mm512_and_si512(value, _mm512_set1_epi64(packed.max() as i64))
 }
 
-/// [`Kernels::select_narrow`](super::super::Kernels::select_narrow).
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) fn select_narrow(
-    packed: Packed<'_>,
-    positions: &[u16],
-    min: i32,
-    unit: i32,
-    out: &mut Vec<i32>,
-) {
-    match packed.lane_bits {
-        8 => narrow::<8>(packed, positions, min, unit, out),
-        16 => narrow::<16>(packed, positions, min, unit, out),
-        32 => narrow::<32>(packed, positions, min, unit, out),
-        _ => gather::select_narrow(packed, positions, min, unit, out),
-    }
+/// Sixteen values at 64 bits.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn widened(values: __m512i) -> (__m512i, __m512i) {
+    (
+        _mm512_cvtepu32_epi64(_mm512_castsi512_si256(values)),
+        _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(values)),
+    )
 }
 
+/// Appends `min + unit * value` for what `values` says of sixteen positions at a time.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn narrow<const BITS: i32>(
-    packed: Packed<'_>,
+#[inline]
+fn narrow(
     positions: &[u16],
     min: i32,
     unit: i32,
     out: &mut Vec<i32>,
+    values: impl Fn(&[u16]) -> __m512i,
 ) {
     out.reserve(positions.len() + ROWS);
     let mut to = out.spare_capacity_mut().as_mut_ptr().cast::<i32>();
     for some in positions.chunks(ROWS) {
-        let mut value = values::<BITS>(packed, some);
+        let mut value = values(some);
         if unit != 1 {
             value = _mm512_mullo_epi32(value, _mm512_set1_epi32(unit));
         }
@@ -180,30 +182,15 @@ fn narrow<const BITS: i32>(
     unsafe { out.set_len(out.len() + positions.len()) }
 }
 
-/// [`Kernels::select_wide`](super::super::Kernels::select_wide).
+/// As [`narrow`], at 64 bits.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) fn select_wide(
-    packed: Packed<'_>,
+#[inline]
+fn wide(
     positions: &[u16],
     min: i64,
     unit: i64,
     out: &mut Vec<i64>,
-) {
-    match packed.lane_bits {
-        8 => wide::<8>(packed, positions, min, unit, out),
-        16 => wide::<16>(packed, positions, min, unit, out),
-        32 => wide::<32>(packed, positions, min, unit, out),
-        _ => wide::<64>(packed, positions, min, unit, out),
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn wide<const BITS: i32>(
-    packed: Packed<'_>,
-    positions: &[u16],
-    min: i64,
-    unit: i64,
-    out: &mut Vec<i64>,
+    values: impl Fn(&[u16]) -> (__m512i, __m512i),
 ) {
     out.reserve(positions.len() + ROWS);
     let mut to = out.spare_capacity_mut().as_mut_ptr().cast::<i64>();
@@ -215,16 +202,7 @@ fn wide<const BITS: i32>(
         _mm512_add_epi64(value, _mm512_set1_epi64(min))
     };
     for some in positions.chunks(ROWS) {
-        let (first, second) = if BITS == 64 {
-            let (first, second) = some.split_at(some.len().min(8));
-            (wide_values(packed, first), wide_values(packed, second))
-        } else {
-            let values = values::<BITS>(packed, some);
-            (
-                _mm512_cvtepu32_epi64(_mm512_castsi512_si256(values)),
-                _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(values)),
-            )
-        };
+        let (first, second) = values(some);
         // SAFETY: as in `narrow`.
         unsafe {
             _mm512_storeu_si512(to.cast(), number(first));
@@ -234,4 +212,120 @@ fn wide<const BITS: i32>(
     }
     // SAFETY: one value was written for each position.
     unsafe { out.set_len(out.len() + positions.len()) }
+}
+
+/// [`Kernels::select_narrow`](super::super::Kernels::select_narrow) of few positions.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn select_narrow(
+    packed: Packed<'_>,
+    positions: &[u16],
+    min: i32,
+    unit: i32,
+    out: &mut Vec<i32>,
+) {
+    match packed.lane_bits {
+        8 => narrow(positions, min, unit, out, |some| values::<8>(packed, some)),
+        16 => narrow(positions, min, unit, out, |some| values::<16>(packed, some)),
+        32 => narrow(positions, min, unit, out, |some| values::<32>(packed, some)),
+        _ => gather::select_narrow(packed, positions, min, unit, out),
+    }
+}
+
+/// [`Kernels::select_wide`](super::super::Kernels::select_wide) of few positions.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn select_wide(
+    packed: Packed<'_>,
+    positions: &[u16],
+    min: i64,
+    unit: i64,
+    out: &mut Vec<i64>,
+) {
+    match packed.lane_bits {
+        8 => wide(positions, min, unit, out, |some| {
+            widened(values::<8>(packed, some))
+        }),
+        16 => wide(positions, min, unit, out, |some| {
+            widened(values::<16>(packed, some))
+        }),
+        32 => wide(positions, min, unit, out, |some| {
+            widened(values::<32>(packed, some))
+        }),
+        _ => wide(positions, min, unit, out, |some| {
+            let (first, second) = some.split_at(some.len().min(8));
+            (wide_values(packed, first), wide_values(packed, second))
+        }),
+    }
+}
+
+/// Sixteen unpacked values of lanes of 8, 16 or 32 bits.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn picked<const BITS: i32>(lanes: &Lanes, positions: &[u16]) -> __m512i {
+    let present = present(positions);
+    let bytes = _mm512_mullo_epi16(rows(positions, present), _mm512_set1_epi32(BITS / 8));
+    let dwords = _mm512_and_si512(bytes, _mm512_set1_epi32(!3));
+    let lane_shift = _mm512_slli_epi32::<3>(_mm512_and_si512(bytes, _mm512_set1_epi32(3)));
+    let lane_mask = _mm512_set1_epi32((u32::MAX >> (32 - BITS)) as i32);
+    let zero = _mm512_setzero_si512();
+    let base: *const i32 = lanes.0.as_ptr().cast();
+    // SAFETY: a row is below 1,024, so its four bytes lie in the first 4,096 of 8,192.
+    let dwords = unsafe { _mm512_mask_i32gather_epi32::<1>(zero, present, dwords, base) };
+    _mm512_and_si512(_mm512_srlv_epi32(dwords, lane_shift), lane_mask)
+}
+
+/// Eight unpacked values of lanes of 64 bits.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn wide_picked(lanes: &Lanes, positions: &[u16]) -> __m512i {
+    let present = present(positions) & 0xff;
+    let rows = _mm512_castsi512_si256(rows(positions, present));
+    let zero = _mm512_setzero_si512();
+    let base: *const i64 = lanes.0.as_ptr().cast();
+    // SAFETY: a row is below 1,024, and there are as many values.
+    unsafe { _mm512_mask_i32gather_epi64::<8>(zero, present as u8, rows, base) }
+}
+
+/// As [`select_narrow`], of a block that is unpacked.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn pick_narrow(
+    lanes: &Lanes,
+    lane_bits: u8,
+    positions: &[u16],
+    min: i32,
+    unit: i32,
+    out: &mut Vec<i32>,
+) {
+    match lane_bits {
+        8 => narrow(positions, min, unit, out, |some| picked::<8>(lanes, some)),
+        16 => narrow(positions, min, unit, out, |some| picked::<16>(lanes, some)),
+        32 => narrow(positions, min, unit, out, |some| picked::<32>(lanes, some)),
+        _ => gather::pick_narrow(lanes, lane_bits, positions, min, unit, out),
+    }
+}
+
+/// As [`select_wide`], of a block that is unpacked.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn pick_wide(
+    lanes: &Lanes,
+    lane_bits: u8,
+    positions: &[u16],
+    min: i64,
+    unit: i64,
+    out: &mut Vec<i64>,
+) {
+    match lane_bits {
+        8 => wide(positions, min, unit, out, |some| {
+            widened(picked::<8>(lanes, some))
+        }),
+        16 => wide(positions, min, unit, out, |some| {
+            widened(picked::<16>(lanes, some))
+        }),
+        32 => wide(positions, min, unit, out, |some| {
+            widened(picked::<32>(lanes, some))
+        }),
+        _ => wide(positions, min, unit, out, |some| {
+            let (first, second) = some.split_at(some.len().min(8));
+            (wide_picked(lanes, first), wide_picked(lanes, second))
+        }),
+    }
 }
