@@ -75,6 +75,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Finds or fetches what programs for 64-bit Arm want beside them, and prints what it did.
+pub(crate) fn run_for_aarch64() {
+    duckdb::find_or_fetch_for_aarch64().print();
+}
+
 /// Builds `dpb` with DuckDB compiled in.
 fn build_bundled() -> Result<()> {
     println!("compiling DuckDB into dpb: about 25 minutes on 2 cores");

@@ -1,7 +1,7 @@
 //! Running other programs from the root of the tree.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -41,12 +41,17 @@ fn in_root(mut command: Command) -> Command {
 
 /// Shows the command and runs it; its output goes where ours goes.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    eprintln!("$ {}", shown(command));
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let status = start(command)?.wait()?;
     ensure!(status.success(), "`{}` failed: {status}", shown(command));
     Ok(())
+}
+
+/// Shows the command and starts it.
+pub(crate) fn start(command: &mut Command) -> Result<Child> {
+    eprintln!("$ {}", shown(command));
+    command
+        .spawn()
+        .with_context(|| format!("cannot start `{}`", shown(command)))
 }
 
 /// Runs the command quietly; what it writes to stdout.

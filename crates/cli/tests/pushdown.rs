@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use dpb_core::measure::{Outcome, Store, Value};
+use dpb_core::measure::{Evidence, Outcome, Store, Value};
 use support::{Agent, csv, data_dir, dpb, finish, make_data, records, text};
 
 /// Runs that succeeded or had no DuckDB to run.
@@ -39,7 +39,12 @@ fn every_scheme_agrees_and_leaves_records() {
     assert_eq!(records.len(), 2 * 2 * 4);
     for record in &records {
         assert!(done_or_unsupported(&record.outcome), "{:?}", record.outcome);
+        assert_eq!(record.evidence, Evidence::of_this_cpu());
         if record.outcome == Outcome::Done {
+            let is_ours = record.parameters["scheme"] == Value::Text("dpb".into());
+            let libraries = &record.provenance.libraries;
+            assert_eq!(libraries.is_empty(), is_ours);
+            assert!(libraries.values().all(|version| version.starts_with('v')));
             let rows = record.check.as_ref().unwrap().compared;
             assert!(rows > 0);
             assert_eq!(record.counts["tuples"], 2 * 60_175);

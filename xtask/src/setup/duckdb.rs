@@ -3,6 +3,10 @@
 //! Looked for in `DUCKDB_LIB_DIR`, the cache and the system; then fetched as the official prebuilt library, through the
 //! ordinary client of a package registry (`mvn`, `npm`) or from the project's release page. What a registry gave is
 //! checked against a digest that is written here, before it is put into the cache by a rename.
+//!
+//! For Arm it is 1.5.5: GCC 14 compiles the loops that compare vectors of 128-bit integers into code that overwrites
+//! its own operands (DuckDB's issue 17757), and in the library of 2.0.0 these are the loops behind `<`, `<=`, `>` and
+//! `>=` of HUGEINT and of decimals beyond 18 digits wherever a comparison is a value rather than a filter.
 
 use std::env::consts::ARCH;
 use std::fs::{self, File};
@@ -17,10 +21,13 @@ use super::{Finding, Options};
 
 const WHAT: &str = "DuckDB";
 const FILE: &str = "libduckdb.so";
+const NO_CACHE: &str = "no cache, because neither XDG_CACHE_HOME nor HOME is set";
 const PAGE: &str = "https://github.com/duckdb/duckdb/releases/download";
 
-/// One way to get the library.
+/// One way to get the library for one machine.
 struct Source {
+    /// The machine, as `std::env::consts::ARCH` names it.
+    arch: &'static str,
     /// The program that fetches it.
     client: &'static str,
     /// DuckDB's version.
@@ -28,47 +35,56 @@ struct Source {
     /// Downloads the archive into a folder and says where it is. The flag: without a network.
     fetch: fn(&Path, bool) -> Result<PathBuf, String>,
     /// The archive's SHA-256; none if nobody vouched for one.
-    archive_sha256: fn() -> Option<&'static str>,
+    archive_sha256: Option<&'static str>,
     /// Takes the library out of the archive, into a folder, and says where it is.
     unpack: fn(&Path, &Path) -> Result<PathBuf, String>,
 }
 
-const SOURCES: [Source; 3] = [
+/// The first that works is taken.
+const SOURCES: [Source; 5] = [
     Source {
+        arch: "x86_64",
         client: "mvn",
         version: "2.0.0",
         fetch: fetch_with_maven,
-        archive_sha256: || Some("6cb8b0e0fc51b2e45aead2d2c1e1fd09dd10267db2966e69aaab0de67319f826"),
-        unpack: |archive, to| {
-            unzip(
-                archive,
-                to,
-                &format!("libduckdb_java.so_linux_{}", by_arch("amd64", "arm64")),
-            )
-        },
+        archive_sha256: Some("6cb8b0e0fc51b2e45aead2d2c1e1fd09dd10267db2966e69aaab0de67319f826"),
+        unpack: |archive, to| unzip(archive, to, "libduckdb_java.so_linux_amd64"),
     },
     Source {
+        arch: "x86_64",
         client: "npm",
         version: "1.5.5",
-        fetch: fetch_with_npm,
-        archive_sha256: || {
-            Some(by_arch(
-                "86d2bda909785550e8a14a57a8a4584827aff0e268d8f1a58c3fd48559f7020e",
-                "3b85f3ea438f7dc3691d7b5e6e4222ffe9127fd17885f96ca72e0c99925c348e",
-            ))
-        },
+        fetch: |to, offline| fetch_with_npm("x64", to, offline),
+        archive_sha256: Some("86d2bda909785550e8a14a57a8a4584827aff0e268d8f1a58c3fd48559f7020e"),
         unpack: untar,
     },
     Source {
+        arch: "x86_64",
         client: "curl",
         version: "2.0.0",
-        fetch: fetch_with_curl,
-        archive_sha256: || None,
+        fetch: |to, offline| fetch_with_curl("v2.0.0/libduckdb-linux-amd64.zip", to, offline),
+        archive_sha256: None,
+        unpack: |archive, to| unzip(archive, to, FILE),
+    },
+    Source {
+        arch: "aarch64",
+        client: "npm",
+        version: "1.5.5",
+        fetch: |to, offline| fetch_with_npm("arm64", to, offline),
+        archive_sha256: Some("3b85f3ea438f7dc3691d7b5e6e4222ffe9127fd17885f96ca72e0c99925c348e"),
+        unpack: untar,
+    },
+    Source {
+        arch: "aarch64",
+        client: "curl",
+        version: "1.5.5",
+        fetch: |to, offline| fetch_with_curl("v1.5.5/libduckdb-linux-arm64.zip", to, offline),
+        archive_sha256: None,
         unpack: |archive, to| unzip(archive, to, FILE),
     },
 ];
 
-/// Finds a library, or fetches one.
+/// Finds a library for this machine, or fetches one.
 pub(super) fn find_or_fetch(options: &Options) -> Finding {
     if let Some(dir) = std::env::var_os("DUCKDB_LIB_DIR").filter(|dir| !dir.is_empty()) {
         let path = Path::new(&dir).join(FILE);
@@ -81,38 +97,60 @@ pub(super) fn find_or_fetch(options: &Options) -> Finding {
             )
         };
     }
-    let Some(cache) = super::cache_dir().map(|cache| cache.join("duckdb")) else {
-        return Finding::missing(
-            WHAT,
-            "no cache, because neither XDG_CACHE_HOME nor HOME is set",
-        );
+    let Some(cache) = cache_dir() else {
+        return Finding::missing(WHAT, NO_CACHE);
     };
-    if let Some(path) = cached(&cache) {
+    if let Some(path) = cached(&cache, ARCH) {
         return Finding::there(WHAT, path.display().to_string());
     }
     if let Some(path) = installed() {
         return Finding::there(WHAT, format!("{path} (the system's)"));
     }
+    match fetch(&cache, ARCH, options.offline) {
+        Ok(note) => Finding::there(WHAT, note),
+        Err(why) => Finding::missing(
+            WHAT,
+            format!(
+                "dpb's own scan runs, comparisons with DuckDB do not. Tried: {why}. Put a {FILE} into a folder and set \
+                 DUCKDB_LIB_DIR to it, or run `cargo xtask setup --bundled`, which compiles DuckDB into dpb (about 25 \
+                 minutes on 2 cores)"
+            ),
+        ),
+    }
+}
+
+/// The cache's library for 64-bit Arm, whatever this machine is; fetched if there is none.
+pub(super) fn find_or_fetch_for_aarch64() -> Finding {
+    const WHAT: &str = "DuckDB for aarch64";
+    let Some(cache) = cache_dir() else {
+        return Finding::missing(WHAT, NO_CACHE);
+    };
+    if let Some(path) = cached(&cache, "aarch64") {
+        return Finding::there(WHAT, path.display().to_string());
+    }
+    match fetch(&cache, "aarch64", false) {
+        Ok(note) => Finding::there(WHAT, note),
+        Err(why) => Finding::missing(
+            WHAT,
+            format!("comparisons with DuckDB do not run there. Tried: {why}"),
+        ),
+    }
+}
+
+/// Tries one source after the other; says what worked, or why none did.
+fn fetch(cache: &Path, arch: &str, offline: bool) -> Result<String, String> {
     let mut tried = Vec::new();
-    if !matches!(ARCH, "x86_64" | "aarch64") || !cfg!(target_os = "linux") {
-        tried.push(format!("no prebuilt library for {ARCH} is known"));
-    } else {
-        for source in &SOURCES {
-            match source.install(&cache, options.offline) {
-                Ok(note) => return Finding::there(WHAT, note),
-                Err(why) => tried.push(why),
-            }
+    let for_arch = |source: &&Source| cfg!(target_os = "linux") && source.arch == arch;
+    for source in SOURCES.iter().filter(for_arch) {
+        match source.install(cache, offline) {
+            Ok(note) => return Ok(note),
+            Err(why) => tried.push(why),
         }
     }
-    Finding::missing(
-        WHAT,
-        format!(
-            "dpb's own scan runs, comparisons with DuckDB do not. Tried: {}. Put a {FILE} into a folder and set \
-             DUCKDB_LIB_DIR to it, or run `cargo xtask setup --bundled`, which compiles DuckDB into dpb (about 25 minutes \
-             on 2 cores)",
-            tried.join("; ")
-        ),
-    )
+    if tried.is_empty() {
+        tried.push(format!("no prebuilt library for {arch} is known"));
+    }
+    Err(tried.join("; "))
 }
 
 impl Source {
@@ -124,10 +162,12 @@ impl Source {
         let at = |path: &Path, why: io::Error| format!("{}: {why}", path.display());
         fs::create_dir_all(cache).map_err(|why| at(cache, why))?;
         let scratch = Scratch::under(cache).map_err(|why| at(cache, why))?;
-        println!("fetching {WHAT} {} with {}", self.version, self.client);
+        println!(
+            "fetching {WHAT} {} for {} with {}",
+            self.version, self.arch, self.client
+        );
         let archive = (self.fetch)(scratch.path(), offline)?;
-        let digest = (self.archive_sha256)();
-        if let Some(expected) = digest {
+        if let Some(expected) = self.archive_sha256 {
             let found = sha256(&archive).map_err(|why| at(&archive, why))?;
             if found != expected {
                 return Err(format!(
@@ -138,7 +178,7 @@ impl Source {
         }
         let unpacked = (self.unpack)(&archive, scratch.path())?;
         let ready = scratch.path().join("ready");
-        let home = cache.join(format!("{}-{ARCH}", self.version));
+        let home = cache.join(format!("{}-{}", self.version, self.arch));
         fs::create_dir(&ready).map_err(|why| at(&ready, why))?;
         fs::rename(&unpacked, ready.join(FILE)).map_err(|why| at(&unpacked, why))?;
         match fs::rename(&ready, &home) {
@@ -147,7 +187,7 @@ impl Source {
             Err(_) if home.join(FILE).is_file() => {}
             Err(why) => return Err(at(&home, why)),
         }
-        let checked = if digest.is_some() {
+        let checked = if self.archive_sha256.is_some() {
             "SHA-256 checked"
         } else {
             "no SHA-256 to check against"
@@ -160,14 +200,14 @@ impl Source {
     }
 }
 
-/// One of two words, by this machine's architecture.
-fn by_arch(x86_64: &'static str, aarch64: &'static str) -> &'static str {
-    if ARCH == "x86_64" { x86_64 } else { aarch64 }
+/// Where `dpb` looks too.
+fn cache_dir() -> Option<PathBuf> {
+    Some(super::cache_dir()?.join("duckdb"))
 }
 
 /// The newest library in the cache.
-fn cached(cache: &Path) -> Option<PathBuf> {
-    let suffix = format!("-{ARCH}");
+fn cached(cache: &Path, arch: &str) -> Option<PathBuf> {
+    let suffix = format!("-{arch}");
     let entries = cache.read_dir().ok()?.filter_map(Result::ok);
     entries
         .filter(|entry| entry.file_name().to_string_lossy().ends_with(&suffix))
@@ -207,8 +247,7 @@ fn fetch_with_maven(to: &Path, offline: bool) -> Result<PathBuf, String> {
     Ok(to.join("duckdb_jdbc-2.0.0.1.jar"))
 }
 
-fn fetch_with_npm(to: &Path, offline: bool) -> Result<PathBuf, String> {
-    let arch = by_arch("x64", "arm64");
+fn fetch_with_npm(arch: &str, to: &Path, offline: bool) -> Result<PathBuf, String> {
     let mut npm = shell::command("npm");
     npm.args([
         "pack",
@@ -225,11 +264,11 @@ fn fetch_with_npm(to: &Path, offline: bool) -> Result<PathBuf, String> {
     Ok(to.join(format!("duckdb-node-bindings-linux-{arch}-1.5.5-r.5.tgz")))
 }
 
-fn fetch_with_curl(to: &Path, offline: bool) -> Result<PathBuf, String> {
+fn fetch_with_curl(release: &str, to: &Path, offline: bool) -> Result<PathBuf, String> {
     if offline {
         return Err("curl needs a network".to_owned());
     }
-    let name = format!("libduckdb-linux-{}.zip", by_arch("amd64", "arm64"));
+    let archive = to.join("libduckdb.zip");
     let mut curl = shell::command("curl");
     curl.args([
         "--fail",
@@ -247,10 +286,11 @@ fn fetch_with_curl(to: &Path, offline: bool) -> Result<PathBuf, String> {
         "--speed-limit",
         "100000",
     ])
-    .args(["--remote-name", &format!("{PAGE}/v2.0.0/{name}")])
-    .current_dir(to);
+    .arg(format!("{PAGE}/{release}"))
+    .arg("--output")
+    .arg(&archive);
     shell::run(curl, Duration::from_secs(300))?;
-    Ok(to.join(name))
+    Ok(archive)
 }
 
 /// Takes one member out of a zip archive with whichever program is there.
@@ -318,8 +358,9 @@ mod tests {
         );
     }
 
-    fn source(archive_sha256: fn() -> Option<&'static str>) -> Source {
+    fn source(archive_sha256: &'static str) -> Source {
         Source {
+            arch: "vax",
             client: "sh",
             version: "9.9.9",
             fetch: |to, _| {
@@ -327,7 +368,7 @@ mod tests {
                 fs::write(&archive, "abc").map_err(|why| why.to_string())?;
                 Ok(archive)
             },
-            archive_sha256,
+            archive_sha256: Some(archive_sha256),
             unpack: |archive, to| {
                 let library = to.join("library");
                 fs::copy(archive, &library).map_err(|why| why.to_string())?;
@@ -339,10 +380,10 @@ mod tests {
     #[test]
     fn what_is_not_what_was_pinned_stays_out() {
         let cache = Scratch::new().unwrap();
-        let wrong = source(|| Some("00"));
+        let wrong = source("00");
         let refused = wrong.install(cache.path(), true).unwrap_err();
         assert!(refused.contains("SHA-256"), "{refused}");
-        assert_eq!(cached(cache.path()), None);
+        assert_eq!(cached(cache.path(), "vax"), None);
         assert_eq!(
             cache.path().read_dir().unwrap().count(),
             0,
@@ -353,12 +394,11 @@ mod tests {
     #[test]
     fn what_was_fetched_is_found_again() {
         let cache = Scratch::new().unwrap();
-        let right =
-            source(|| Some("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+        let right = source("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         for _ in 0..2 {
             right.install(cache.path(), true).unwrap();
         }
-        let expected = cache.path().join(format!("9.9.9-{ARCH}")).join(FILE);
-        assert_eq!(cached(cache.path()), Some(expected));
+        let expected = cache.path().join("9.9.9-vax").join(FILE);
+        assert_eq!(cached(cache.path(), "vax"), Some(expected));
     }
 }

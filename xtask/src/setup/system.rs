@@ -28,7 +28,8 @@ const PACKAGES: [Package; 2] = [
     Package {
         what: "aarch64 linker",
         program: "aarch64-linux-gnu-gcc",
-        package: "gcc-aarch64-linux-gnu",
+        // With the libraries of C and C++: the compiler for C only recommends the first, and DuckDB needs the second.
+        package: "g++-aarch64-linux-gnu",
         without: "nothing is built for aarch64 here",
     },
 ];

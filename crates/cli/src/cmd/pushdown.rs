@@ -83,7 +83,7 @@ pub struct Args {
     /// Timed runs of each scheme
     #[arg(long, value_parser = args::count, default_value = "5")]
     repeat: u64,
-    /// Rows of a batch, about
+    /// Rows of a batch, at most
     #[arg(long, value_parser = args::count, default_value = "16384")]
     batch_rows: u64,
     /// Memory for verified chunks at our own agents

@@ -11,6 +11,7 @@
 //! earlier runs have touched already. `duckdb-at-dpu` finds its database attached and its threads started. DuckDB hands its
 //! rows over in the way that is faster for their number, see [`duckdb_delivery`], and in any order, as our scan does.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
@@ -232,6 +233,22 @@ impl Side {
     /// The table.
     pub fn table(&self) -> &TableInfo {
         &self.table
+    }
+
+    /// The version of the DuckDB that answers, by the side of the link that it is on; nothing for our own scan.
+    pub fn libraries(&self) -> BTreeMap<String, String> {
+        let (place, version) = match self.scheme {
+            Scheme::Dpb => return BTreeMap::new(),
+            Scheme::DuckDbAtDpu => ("duckdb at the agent", self.client.agent().duckdb.clone()),
+            Scheme::FetchDuckDb | Scheme::FetchParquet => (
+                "duckdb here",
+                Library::find()
+                    .map(|library| library.version().to_owned())
+                    .map_err(|missing| missing.to_string()),
+            ),
+        };
+        let found = version.into_iter();
+        found.map(|version| (place.to_owned(), version)).collect()
     }
 
     /// Runs the test once.

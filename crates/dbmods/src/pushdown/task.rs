@@ -396,7 +396,7 @@ impl Bench<'_> {
 
     fn finding(&self, contender: &Contender) -> Finding {
         let plan = self.plan;
-        let mut record = Record::new(TASK, Evidence::Measured, plan.seed)
+        let mut record = Record::new(TASK, Evidence::of_this_cpu(), plan.seed)
             .with("scheme", contender.scheme.name())
             .with("format", contender.scheme.format_name())
             .with("sf", plan.sf)
@@ -417,6 +417,7 @@ impl Bench<'_> {
                 record = record
                     .with("where", sql::to_sql(&self.question.query.predicate, schema))
                     .with("output", output_text(&self.question.query, schema));
+                record.provenance.libraries = side.libraries();
             }
             Err(reason) => {
                 record = record.without_numbers(Outcome::Unsupported {

@@ -94,8 +94,8 @@ fn child_that_appends() {
 
 #[test]
 fn a_writer_killed_thirty_times_loses_nothing_that_it_had_written() {
-    if std::env::var_os("DPB_QEMU").is_some() {
-        println!("skipped: it starts itself, and this kernel starts no other machine's programs");
+    if std::env::var_os("DPB_QEMU").is_some_and(|how| how == "alone") {
+        println!("skipped: it starts itself, and here no emulated program can be started");
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
