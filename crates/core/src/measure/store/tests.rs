@@ -51,6 +51,24 @@ fn a_file_cut_at_any_byte_keeps_its_whole_lines_and_takes_more() {
     }
 }
 
+/// A duration in seconds was once read as its neighbour: numbers of 17 digits are the hard ones.
+#[test]
+fn numbers_come_back_to_the_last_bit() {
+    let mut random = crate::measure::random::SplitMix64::new(5);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("records.jsonl");
+    let mut values = vec![1.0 + 0.736027909, 0.1, f64::MIN_POSITIVE, f64::MAX];
+    values.extend((0..2000).map(|_| random.unit() * 100.0));
+    let mut written = record("a");
+    for (n, &value) in values.iter().enumerate() {
+        written = written.with(&n.to_string(), value);
+    }
+    let mut store = Store::open(&path, Durability::Process).expect("opens");
+    store.append(&written).expect("appends");
+    let reading = Reading::of_file(&path).expect("reads");
+    assert_eq!(reading.records[0].record, written);
+}
+
 #[test]
 fn damage_of_any_kind_is_reported_by_line() {
     let good = serde_json::to_string(&record("a")).expect("JSON");
