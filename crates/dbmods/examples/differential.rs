@@ -102,10 +102,11 @@ fn run(library: Library, options: &Options) -> Result<String, Box<dyn std::error
     }
     let (none, all) = report.extremes;
     Ok(format!(
-        "{} predicates and {} aggregates over lineitem at scale factor {} agree with DuckDB {}, {} rows in all, in {:.0} s \
-         (seed {}; {none} predicates selected no row, {all} all rows)",
+        "{} predicates, {} aggregates and {} texts over lineitem at scale factor {} agree with DuckDB {}, {} rows in all, in \
+         {:.0} s (seed {}; {none} predicates selected no row, {all} all rows)",
         report.predicates,
         report.aggregates,
+        report.texts,
         options.scale_factor,
         library.version(),
         report.rows,

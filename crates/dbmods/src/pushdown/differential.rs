@@ -23,7 +23,7 @@ use crate::duckdb::{Config, Connection, Database, Delivery, Library, tpch_baseli
 use crate::tpch;
 
 const TABLE: &str = "lineitem";
-/// Every so many predicates one also has an aggregate computed over it.
+/// Every so many predicates one also has an aggregate computed over it, and is followed by a condition as text.
 const AGGREGATE_EVERY: u64 = 4;
 /// l_returnflag, l_linestatus, l_linenumber, l_shipinstruct, l_shipmode.
 const GROUP_BY: [u32; 5] = [8, 9, 3, 13, 14];
@@ -43,6 +43,8 @@ pub struct Report {
     pub predicates: u64,
     /// Aggregates whose rows agreed.
     pub aggregates: u64,
+    /// Conditions whose rows agreed that each side read as text.
+    pub texts: u64,
     /// Rows that these queries returned.
     pub rows: u64,
     /// Predicates that selected no row, and all rows.
@@ -124,8 +126,8 @@ impl Bench {
         })
     }
 
-    /// Compares `count` random predicates, all 16 columns of every row that qualifies, and an aggregate over each fourth.
-    /// `progress` hears how many agreed.
+    /// Compares `count` random predicates, all 16 columns of every row that qualifies, and for each fourth an aggregate over
+    /// it and a condition as text. `progress` hears how many agreed.
     ///
     /// # Errors
     /// The first query that differs or fails.
@@ -144,7 +146,7 @@ impl Bench {
             let mut query = Query {
                 table: TABLE.into(),
                 predicate: generator.predicate(),
-                output: Output::Rows((0..schema.columns.len() as u32).collect()),
+                output: self.all_columns(),
             };
             let rows = self.compare(&query)?;
             report.predicates += 1;
@@ -155,6 +157,8 @@ impl Bench {
                 query.output = Output::Aggregate(generator.aggregate(&GROUP_BY));
                 report.rows += self.compare(&query)?;
                 report.aggregates += 1;
+                report.rows += self.compare_text(&generator.between_text())?;
+                report.texts += 1;
             }
             progress(done + 1);
         }
@@ -167,6 +171,41 @@ impl Bench {
     /// If they differ, or one fails.
     pub fn compare(&mut self, query: &Query) -> Result<u64, Failure> {
         let sql = sql::query_to_sql(query, self.segment.schema(), TABLE);
+        self.compare_as(query, sql)
+    }
+
+    /// Runs one condition on both sides, each from the text itself; says how many rows it has. [`Bench::compare`] gives DuckDB
+    /// what the parser made of a text, and so cannot see what the parser made wrong.
+    ///
+    /// # Errors
+    /// If they differ, or one fails.
+    pub fn compare_text(&mut self, condition: &str) -> Result<u64, Failure> {
+        let schema = self.segment.schema();
+        let sql = format!("SELECT * FROM {TABLE} WHERE {condition}");
+        let predicate = match sql::parse_predicate(schema, condition) {
+            Ok(predicate) => predicate,
+            Err(error) => {
+                return Err(Failure::Query {
+                    side: "the parser",
+                    reason: error.to_string(),
+                    sql,
+                });
+            }
+        };
+        let query = Query {
+            table: TABLE.into(),
+            predicate,
+            output: self.all_columns(),
+        };
+        self.compare_as(&query, sql)
+    }
+
+    fn all_columns(&self) -> Output {
+        Output::Rows((0..self.segment.schema().columns.len() as u32).collect())
+    }
+
+    /// `sql`: the query as DuckDB shall run it.
+    fn compare_as(&mut self, query: &Query, sql: String) -> Result<u64, Failure> {
         let failed = |side, reason: String| Failure::Query {
             side,
             reason,

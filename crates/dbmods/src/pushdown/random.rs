@@ -6,6 +6,7 @@
 //! in, and is kept only if the interval fits the type.
 
 mod samples;
+mod texts;
 mod types;
 
 use self::types::{

@@ -5,13 +5,15 @@
 //!   `[NOT] BETWEEN`, `[NOT] IN` (constants, also constant expressions), `[NOT] LIKE` with `%`, `_` and `ESCAPE`,
 //!   `IS [NOT] NULL`, `TRUE FALSE NULL`, parentheses.
 //! - Values: columns (quoted, or with the table's name before them), exact numbers, DOUBLEs (`1e3`, `CAST('inf' AS
-//!   DOUBLE)`), texts, dates (`DATE '1994-01-01'`, `CAST(… AS DATE)`, `…::DATE`, or a plain text compared with a date),
+//!   DOUBLE)`), texts, dates (`DATE '1994-01-01'`, `CAST(… AS DATE)`, `…::DATE`, or a plain text compared with a date; BETWEEN
+//!   compares all three, IN all of its list),
 //!   `+ - * /`, unary `+ -`; DATE ± integer days; a constant DATE ± `INTERVAL '3' month` (or `INTERVAL 3 month`; day, week,
 //!   month, year), and a date column ± an interval of days or weeks.
 //! - Aggregates: `count(*)`, `count(column)`, `sum min max avg` of an expression, each with an optional `AS name`.
 //!
-//! Precedence, types and constant folding are DuckDB's. Differences, all on the side of refusing: text is never turned into a
-//! number, numbers are never conditions, comparisons do not chain.
+//! Precedence, types and constant folding are DuckDB's. Differences on the side of refusing: text is never turned into a
+//! number, numbers are never conditions, comparisons do not chain. On the other side: `text BETWEEN text AND date` compares
+//! dates, where DuckDB asks for a cast.
 //!
 //! # Errors
 //! What is not understood is an error that points at the token, lists the table's columns, and suggests the nearest name. The
@@ -27,7 +29,7 @@ use std::ops::Range;
 use super::query::{Aggregate, Predicate};
 use super::schema::{ColumnType, Schema};
 
-pub use write::{query_to_sql, to_sql};
+pub use write::{query_to_sql, scalar_to_sql, to_sql};
 
 /// Longest text that is read, in bytes.
 pub const SQL_BYTES_MAX: usize = 1024 * 1024;

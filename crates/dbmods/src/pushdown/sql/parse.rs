@@ -93,11 +93,25 @@ enum Meaning {
 }
 
 /// A value with its place.
+#[derive(Clone)]
 struct Value {
     scalar: Scalar,
     ty: ScalarType,
     depth: usize,
     at: Range<usize>,
+}
+
+impl From<Value> for Term {
+    fn from(value: Value) -> Self {
+        Self {
+            meaning: Meaning::Value {
+                scalar: value.scalar,
+                ty: value.ty,
+                depth: value.depth,
+            },
+            at: value.at,
+        }
+    }
 }
 
 struct Parser<'a> {
@@ -234,7 +248,7 @@ impl<'a> Parser<'a> {
         Ok(self.condition_from(start, predicate))
     }
 
-    fn between(&mut self, value: Value) -> Result<Predicate> {
+    fn between(&mut self, mut value: Value) -> Result<Predicate> {
         let low = self.sum()?;
         let low = self.value_of(low)?;
         if !self.tokens.take_word("AND") {
@@ -242,37 +256,46 @@ impl<'a> Parser<'a> {
         }
         let high = self.sum()?;
         let high = self.value_of(high)?;
-        let again = Value {
-            scalar: value.scalar.clone(),
-            at: value.at.clone(),
-            ..value
-        };
+        let mut bounds = [low, high];
+        self.dates_from_texts(&mut value, &mut bounds)?;
+        let [mut low, mut high] = bounds;
+        self.comparable(&low.at, low.ty, &high.at, high.ty)?;
+        // Three DOUBLEs if one is; a comparison is one of DOUBLEs as soon as its bound is.
+        if [&value, &low, &high]
+            .map(|one| one.ty)
+            .contains(&ScalarType::Double)
+        {
+            (low, high) = (self.double(low)?, self.double(high)?);
+        }
         Ok(Predicate::And(vec![
-            self.compare(CompareOp::GreaterOrEqual, again, low)?,
+            self.compare(CompareOp::GreaterOrEqual, value.clone(), low)?,
             self.compare(CompareOp::LessOrEqual, value, high)?,
         ]))
     }
 
-    fn in_list(&mut self, value: Value) -> Result<Predicate> {
+    fn in_list(&mut self, mut value: Value) -> Result<Predicate> {
         if !self.tokens.take("(") {
             return Err(self.expected("a list in parentheses after IN"));
         }
-        let mut list = Vec::new();
+        let mut items = Vec::new();
         loop {
             let item = self.sum()?;
-            let mut item = self.value_of(item)?;
-            self.date_from_text(&mut item, value.ty)?;
-            let Scalar::Literal(literal) = item.scalar else {
-                return Err(self.error(item.at, "IN takes constants"));
-            };
-            self.comparable(&value.at, value.ty, &item.at, item.ty)?;
-            list.push(literal);
+            items.push(self.value_of(item)?);
             if !self.tokens.take(",") {
                 break;
             }
         }
         if !self.tokens.take(")") {
             return Err(self.expected("a comma or the ) of IN"));
+        }
+        self.dates_from_texts(&mut value, &mut items)?;
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            let Scalar::Literal(literal) = item.scalar else {
+                return Err(self.error(item.at, "IN takes constants"));
+            };
+            self.comparable(&value.at, value.ty, &item.at, item.ty)?;
+            list.push(literal);
         }
         Ok(Predicate::In {
             value: value.scalar,
@@ -314,8 +337,7 @@ impl<'a> Parser<'a> {
     }
 
     fn compare(&self, op: CompareOp, mut left: Value, mut right: Value) -> Result<Predicate> {
-        self.date_from_text(&mut left, right.ty)?;
-        self.date_from_text(&mut right, left.ty)?;
+        self.dates_from_texts(&mut left, std::slice::from_mut(&mut right))?;
         self.comparable(&left.at, left.ty, &right.at, right.ty)?;
         Ok(Predicate::Compare {
             op,
@@ -324,13 +346,33 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// SQL reads a plain text as a date where a date is compared with it.
-    fn date_from_text(&self, value: &mut Value, other: ScalarType) -> Result<()> {
-        if let (Scalar::Literal(Literal::Text(text)), ScalarType::Date) = (&value.scalar, other) {
-            value.scalar = Scalar::Literal(self.date(text, value.at.clone())?);
-            value.ty = ScalarType::Date;
+    /// SQL reads plain texts as dates where they are compared with a date.
+    fn dates_from_texts(&self, value: &mut Value, others: &mut [Value]) -> Result<()> {
+        let is_date = |one: &Value| one.ty == ScalarType::Date;
+        if !is_date(value) && !others.iter().any(is_date) {
+            return Ok(());
+        }
+        for one in std::iter::once(value).chain(others) {
+            if let Scalar::Literal(Literal::Text(text)) = &one.scalar {
+                one.scalar = Scalar::Literal(self.date(text, one.at.clone())?);
+                one.ty = ScalarType::Date;
+            }
         }
         Ok(())
+    }
+
+    /// An exact number as a DOUBLE, for which the IR has a quotient; anything else as it is.
+    fn double(&self, value: Value) -> Result<Value> {
+        if value.ty.scale().is_none() {
+            return Ok(value);
+        }
+        let one = Literal::Number {
+            unscaled: 1,
+            scale: 0,
+        };
+        let (at, one) = (value.at.clone(), self.literal(one, value.at.clone()));
+        let quotient = self.arithmetic(ArithmeticOp::Divide, at, value.into(), one)?;
+        self.value_of(quotient)
     }
 
     fn comparable(
@@ -434,16 +476,8 @@ impl<'a> Parser<'a> {
                     },
                     at.clone(),
                 );
-                let value = Meaning::Value {
-                    scalar,
-                    ty: operand.ty,
-                    depth: operand.depth,
-                };
-                let operand = Term {
-                    meaning: value,
-                    at: operand.at,
-                };
-                return self.arithmetic(ArithmeticOp::Subtract, at, zero, operand);
+                let operand = Value { scalar, ..operand };
+                return self.arithmetic(ArithmeticOp::Subtract, at, zero, operand.into());
             }
         };
         Ok(Term {
@@ -605,15 +639,7 @@ impl<'a> Parser<'a> {
                     scale: 0,
                 };
                 let days = self.literal(days, at.clone());
-                let date = Term {
-                    meaning: Meaning::Value {
-                        scalar: date.scalar,
-                        ty: date.ty,
-                        depth: date.depth,
-                    },
-                    at,
-                };
-                self.arithmetic(op, op_at, date, days)
+                self.arithmetic(op, op_at, Value { at, ..date }.into(), days)
             }
             (_, ScalarType::Date) => Err(self.error(
                 at,

@@ -22,6 +22,19 @@ pub fn to_sql(predicate: &Predicate, schema: &Schema) -> String {
     writer.sql
 }
 
+/// A value as SQL.
+///
+/// # Panics
+/// If a predicate with it does not pass [`Predicate::check`].
+pub fn scalar_to_sql(scalar: &Scalar, schema: &Schema) -> String {
+    let mut writer = Writer {
+        schema,
+        sql: String::new(),
+    };
+    writer.scalar(scalar);
+    writer.sql
+}
+
 /// A whole query over `from` (a table's name, or a table function as SQL writes it). Results have the types of
 /// the scan's output schema: casts are there where DuckDB's own differ.
 ///
