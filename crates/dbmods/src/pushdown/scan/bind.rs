@@ -38,6 +38,8 @@ pub(super) enum Bound<'a> {
     /// Integers that may not.
     CompareWide(CompareOp, NodeId, NodeId),
     CompareDouble(CompareOp, NodeId, NodeId),
+    /// Doubles of integers that may overflow.
+    CompareDoubleWide(CompareOp, NodeId, NodeId),
     CompareText(CompareOp, Box<[TextReader; 2]>),
     Among {
         node: NodeId,
@@ -82,7 +84,13 @@ impl<'a> Bound<'a> {
                 }
             }
             Filter::Compare(op, left, right) => Self::compare(context, *op, *left, *right)?,
-            Filter::CompareDouble(op, left, right) => Self::CompareDouble(*op, *left, *right),
+            Filter::CompareDouble(op, left, right) => {
+                if context.may_overflow(*left) || context.may_overflow(*right) {
+                    Self::CompareDoubleWide(*op, *left, *right)
+                } else {
+                    Self::CompareDouble(*op, *left, *right)
+                }
+            }
             Filter::CompareText(op, left, right) => {
                 context.load(*left)?;
                 context.load(*right)?;
@@ -160,9 +168,10 @@ impl<'a> Bound<'a> {
     /// Whether a test can fail for the values of the row group.
     pub(super) fn may_overflow(&self, context: &Context<'_>) -> bool {
         match self {
-            Self::CompareWide(_, left, right) | Self::CompareDouble(_, left, right) => {
+            Self::CompareWide(_, left, right) => {
                 context.may_overflow(*left) || context.may_overflow(*right)
             }
+            Self::CompareDoubleWide(..) => true,
             Self::Among { node, .. } => context.may_overflow(*node),
             Self::And(all) | Self::Or(all) => all.iter().any(|one| one.may_overflow(context)),
             _ => false,
@@ -261,6 +270,21 @@ impl<'a> Bound<'a> {
                     }
                 });
             }
+            Self::CompareDoubleWide(op, left, right) => {
+                context.unpack_columns(*left, block)?;
+                context.unpack_columns(*right, block)?;
+                *out = Mask::NONE;
+                within.try_for_each(|row| {
+                    let (left, right) = (
+                        context.wide_double(*left, row)?,
+                        context.wide_double(*right, row)?,
+                    );
+                    if holds(*op, total_order(left, right)) {
+                        out.insert(row);
+                    }
+                    Ok::<_, ScanError>(())
+                })?;
+            }
             Self::CompareText(op, readers) => {
                 let [left, right] = &mut **readers;
                 *out = Mask::NONE;
@@ -280,8 +304,11 @@ impl<'a> Bound<'a> {
                 negated,
             } => {
                 let node = *node;
-                let narrow = context.is_narrow(node);
-                if narrow || matches!(values, Values::Doubles(_)) {
+                let vector = match values {
+                    Values::Integers(_) => context.is_narrow(node),
+                    Values::Doubles(_) => !context.may_overflow(node),
+                };
+                if vector {
                     context.evaluate(node, block)?;
                 } else {
                     context.unpack_columns(node, block)?;
@@ -292,9 +319,10 @@ impl<'a> Bound<'a> {
                         Values::Integers(values) => {
                             values.binary_search(&context.exact(node, row)?).is_ok()
                         }
-                        Values::Doubles(values) => {
+                        Values::Doubles(values) if vector => {
                             among(values, f64::from_bits(context.values(node)?[row] as u64))
                         }
+                        Values::Doubles(values) => among(values, context.wide_double(node, row)?),
                     };
                     if found != *negated {
                         out.insert(row);

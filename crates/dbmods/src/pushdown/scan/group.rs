@@ -323,7 +323,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Makes a node's values present for all rows of the block: integers modulo 2^64, doubles as bits.
+    /// Makes a node's values present for all rows of the block: integers modulo 2^64, doubles as bits. Not for doubles
+    /// that [`Context::may_overflow`]: a row that nobody asks for must not fail.
     pub(super) fn evaluate(&mut self, node: NodeId, block: usize) -> Result<(), ScanError> {
         let plan = self.plan;
         match plan.dag.nodes()[node] {
@@ -418,11 +419,12 @@ impl<'a> Context<'a> {
     pub(super) fn unpack_columns(&mut self, node: NodeId, block: usize) -> Result<(), ScanError> {
         match self.plan.dag.nodes()[node] {
             Node::Column(column) => self.unpack(column, block),
-            Node::Exact(_, left, right) => {
+            Node::Exact(_, left, right) | Node::Float(_, left, right) => {
                 self.unpack_columns(left, block)?;
                 self.unpack_columns(right, block)
             }
-            _ => Ok(()),
+            Node::ToDouble(of, _) => self.unpack_columns(of, block),
+            Node::Constant(_) | Node::Double(_) => Ok(()),
         }
     }
 
@@ -434,6 +436,24 @@ impl<'a> Context<'a> {
             Node::Exact(op, left, right) => op.apply(self.wide(left, row)?, self.wide(right, row)?),
             Node::Double(_) | Node::ToDouble(..) | Node::Float(..) => {
                 Err(ScanError::Internal("a double among exact numbers"))
+            }
+        }
+    }
+
+    /// A double node's value for a row, computed for that row alone. Needs [`Context::unpack_columns`].
+    pub(super) fn wide_double(&self, node: NodeId, row: usize) -> Result<f64, ScanError> {
+        match self.plan.dag.nodes()[node] {
+            Node::Double(bits) => Ok(f64::from_bits(bits)),
+            Node::ToDouble(of, scale) => {
+                Ok(to_double_by(self.wide(of, row)?, power_of_ten(scale)?))
+            }
+            Node::Float(op, left, right) => Ok(float(
+                op,
+                self.wide_double(left, row)?,
+                self.wide_double(right, row)?,
+            )),
+            Node::Column(_) | Node::Constant(_) | Node::Exact(..) => {
+                Err(ScanError::Internal("an exact number among doubles"))
             }
         }
     }

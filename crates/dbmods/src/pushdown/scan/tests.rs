@@ -470,30 +470,25 @@ fn an_expression_beyond_64_bits_is_exact_and_beyond_128_an_error() {
 #[test]
 fn only_rows_that_all_else_passes_can_overflow() {
     let table = Table::extremes();
-    let product = |left| Scalar::Arithmetic {
-        op: ArithmeticOp::Multiply,
-        left: Box::new(left),
-        right: Box::new(Scalar::Column(0)),
-    };
-    let cube = product(product(Scalar::Column(0)));
-    let compare = |op, left, unscaled| Predicate::Compare {
-        op,
-        left,
-        right: Scalar::Literal(Literal::Number { unscaled, scale: 0 }),
-    };
-    // Every cube of a number beyond 43 bits overflows; rows that pass have none.
-    let small = [
-        compare(CompareOp::Less, Scalar::Column(0), 1 << 40),
-        compare(CompareOp::Greater, Scalar::Column(0), -(1 << 40)),
-    ];
-    let mut all = vec![compare(CompareOp::NotEqual, cube, 8)];
-    all.extend(small);
-    let query = Query {
-        table: String::new(),
-        predicate: Predicate::And(all),
-        output: Output::Rows(vec![0]),
-    };
-    table.result(&query).unwrap();
+    // Cubes of numbers of 42 bits fit 127; `wide` has blocks in which some numbers are wider.
+    let fits = "wide >= 0 AND wide < 4000000000000";
+    for fallible in [
+        "wide * wide * wide <> 8",
+        "wide * wide * wide / 1e0 > 1e30",
+        "1e30 < wide * wide * wide / 1e0 + small",
+        "wide * wide * wide / 1e0 IN (1e0, 8, 27) OR small > 60",
+        "wide * wide * wide NOT IN (1e0, 8, 27)",
+        "(small > 30 AND wide * wide * wide / 1e0 < 1e30 OR wide * wide * wide / 1e0 > 1e29)",
+    ] {
+        let predicate = format!("{fits} AND {fallible}");
+        let found = table.check(&query(&table, &predicate, all_columns(&table)));
+        assert!(found > 100, "{predicate}: {found} rows");
+        let result = table.result(&query(&table, fallible, all_columns(&table)));
+        assert!(
+            matches!(result, Err(ScanError::Overflow)),
+            "{fallible}: {result:?}"
+        );
+    }
 }
 
 #[test]
