@@ -2,7 +2,8 @@
 //!
 //! Grouping by dictionaries and narrow integers costs no hashing: each value of a block's column is a fused compare that
 //! gives its rows' mask, two columns' masks are intersected, and the functions run over the values under each mask.
-//! Per row group the groups are a small table by position; across row groups they merge by value.
+//! Per row group the groups are a small table by position; across row groups they merge by value. Texts that a row group has
+//! no dictionary of (few rows, or many values) are looked at one by one, and numbered as they are met.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +22,7 @@ use super::kernels::Mask;
 use super::rows::{column, data_type};
 use super::{Memory, ScanError};
 use crate::pushdown::chunk::BLOCK_ROWS;
-use crate::pushdown::query::{Aggregate, AggregateFunction, Scalar};
+use crate::pushdown::query::{Aggregate, AggregateFunction, GROUP_BY_MAX, Scalar};
 use crate::pushdown::schema::Schema;
 
 /// Most groups of a result.
@@ -99,7 +100,15 @@ pub(super) struct Partial {
     groups: HashMap<Vec<Key>, Accumulated>,
 }
 
-/// Groups of one row group, by integer or dictionary position.
+/// Texts of a grouping column, numbered, for a row group that has no dictionary of them.
+struct Numbered {
+    reader: TextReader,
+    numbers: HashMap<Vec<u8>, i64>,
+    /// What they took of the scan's memory.
+    bytes: usize,
+}
+
+/// Groups of one row group, by integer, dictionary position or the text's number.
 pub(super) struct GroupTable<'a> {
     aggregation: &'a Aggregation,
     memory: &'a Memory,
@@ -107,6 +116,8 @@ pub(super) struct GroupTable<'a> {
     /// Where each group is, once they are too many to look through.
     places: HashMap<[i64; 2], usize>,
     readers: Vec<Option<TextReader>>,
+    /// One for each grouping column.
+    numbered: [Option<Numbered>; GROUP_BY_MAX],
 }
 
 /// Takes a table, a value of a grouping column, and the rows that have it.
@@ -119,10 +130,10 @@ impl Aggregation {
         schema: &Schema,
         aggregate: &Aggregate,
     ) -> Result<Self, ScanError> {
-        if aggregate.group_by.len() > 2 {
-            return Err(ScanError::Type(
-                "group by takes at most two columns".to_owned(),
-            ));
+        if aggregate.group_by.len() > GROUP_BY_MAX {
+            return Err(ScanError::Type(format!(
+                "group by takes at most {GROUP_BY_MAX} columns"
+            )));
         }
         let mut group_by = Vec::with_capacity(aggregate.group_by.len());
         for &at in &aggregate.group_by {
@@ -237,13 +248,15 @@ impl Aggregation {
     pub(super) fn thread_bytes(&self) -> usize {
         // Readers of text; for each grouping column, the masks of a block's values.
         let masks = BLOCK_ROWS * (size_of::<(i64, Mask)>() + 1) * 2;
-        self.parts.len() * (4 << 10) + self.group_by.len() * masks
+        let readers = self.parts.len() + self.group_by.len();
+        readers * (4 << 10) + self.group_by.len() * masks
     }
 
     /// About what so many groups take in a thread; there is only one without grouping columns.
     pub(super) fn groups_bytes(&self, groups: usize) -> usize {
         let groups = if self.group_by.is_empty() { 1 } else { groups };
-        groups * (self.table_bytes() + self.partial_bytes())
+        let numbered = self.group_by.len() * (Numbered::ENTRY_BYTES + TEXT_BYTES);
+        groups * (self.table_bytes() + numbered + self.partial_bytes())
     }
 
     /// About what a group takes in a row group's table.
@@ -268,6 +281,7 @@ impl Aggregation {
             groups: Vec::new(),
             places: HashMap::new(),
             readers: self.parts.iter().map(|_| None).collect(),
+            numbered: Default::default(),
         }
     }
 
@@ -499,28 +513,28 @@ impl GroupTable<'_> {
         for part in &aggregation.parts {
             part.prepare(context, block)?;
         }
-        match *aggregation.group_by {
-            [] => self.accumulate(context, block, [0, 0], mask),
-            [column] => self.by_value(
+        match aggregation.group_by.len() {
+            0 => self.accumulate(context, block, [0, 0], mask),
+            1 => self.by_value(
                 context,
                 block,
                 mask,
-                column,
+                0,
                 &mut |table, context, value, rows| {
                     table.accumulate(context, block, [value, 0], rows)
                 },
             ),
-            [first, second, ..] => self.by_value(
+            _ => self.by_value(
                 context,
                 block,
                 mask,
-                first,
+                0,
                 &mut |table, context, left, rows| {
                     table.by_value(
                         context,
                         block,
                         rows,
-                        second,
+                        1,
                         &mut |table, context, right, rows| {
                             table.accumulate(context, block, [left, right], rows)
                         },
@@ -530,20 +544,21 @@ impl GroupTable<'_> {
         }
     }
 
-    /// Calls `each` with every value that `column` has in the rows of `mask`, and those rows.
+    /// Calls `each` with every value that a grouping column has in the rows of `mask`, and those rows.
     fn by_value(
         &mut self,
         context: &mut Context<'_>,
         block: usize,
         mask: &Mask,
-        column: usize,
+        place: usize,
         each: &mut EachValue<'_, Self>,
     ) -> Result<(), ScanError> {
+        let column = self.aggregation.group_by[place];
         let chunk = context.load(column)?.clone();
         if chunk.symbols().is_some() {
-            return Err(ScanError::Type(
-                "group by needs a column of few values; this one is free text".to_owned(),
-            ));
+            let masks = self.by_text(context, block, mask, place)?;
+            return (masks.into_iter())
+                .try_for_each(|(number, rows)| each(self, context, number, &rows));
         }
         let (meta, unit) = (chunk.blocks()[block], chunk.unit());
         let Some(packed) = packed(&chunk, block) else {
@@ -571,6 +586,42 @@ impl GroupTable<'_> {
             each(self, context, value, &rows)?;
         }
         Ok(())
+    }
+
+    /// The numbers of the texts that a grouping column has in the rows of `mask`, each with its rows.
+    fn by_text(
+        &mut self,
+        context: &Context<'_>,
+        block: usize,
+        mask: &Mask,
+        place: usize,
+    ) -> Result<HashMap<i64, Mask>, ScanError> {
+        let numbered = match &mut self.numbered[place] {
+            Some(numbered) => numbered,
+            none => none.insert(Numbered {
+                reader: TextReader::new(context, self.aggregation.group_by[place])?,
+                numbers: HashMap::new(),
+                bytes: 0,
+            }),
+        };
+        let mut masks = HashMap::new();
+        mask.try_for_each(|row| {
+            let text = numbered.reader.read(context, block, row)?;
+            let number = match numbered.numbers.get(text) {
+                Some(&number) => number,
+                None => {
+                    let number = numbered.numbers.len() as i64;
+                    let bytes = Numbered::ENTRY_BYTES + text.len();
+                    self.memory.take(bytes)?;
+                    numbered.bytes += bytes;
+                    numbered.numbers.insert(text.to_vec(), number);
+                    number
+                }
+            };
+            masks.entry(number).or_insert(Mask::NONE).insert(row);
+            Ok::<_, ScanError>(())
+        })?;
+        Ok(masks)
     }
 
     /// Where a group is, new or known.
@@ -619,18 +670,45 @@ impl GroupTable<'_> {
         context: &mut Context<'_>,
         partial: &mut Partial,
     ) -> Result<(), ScanError> {
+        let numbered_bytes: usize = self
+            .numbered
+            .iter()
+            .flatten()
+            .map(|column| column.bytes)
+            .sum();
+        let texts = self.numbered.map(|column| column.map(Numbered::in_order));
         for (key, accumulated) in self.groups {
             self.memory.give_back(self.aggregation.table_bytes());
             let mut values = Vec::with_capacity(self.aggregation.group_by.len());
-            for (&column, value) in self.aggregation.group_by.iter().zip(key) {
-                values.push(match context.load(column)?.dictionary() {
-                    Some(dictionary) => Key::Text(dictionary.bytes(value as usize).to_vec()),
-                    None => Key::Integer(value),
+            for (place, &column) in self.aggregation.group_by.iter().enumerate() {
+                let value = key[place];
+                let dictionary = context.load(column)?.dictionary();
+                values.push(match (&texts[place], dictionary) {
+                    (Some(texts), _) => Key::Text(texts[value as usize].clone()),
+                    (None, Some(dictionary)) => {
+                        Key::Text(dictionary.bytes(value as usize).to_vec())
+                    }
+                    (None, None) => Key::Integer(value),
                 });
             }
             partial.add(values, accumulated, self.aggregation, self.memory)?;
         }
+        self.memory.give_back(numbered_bytes);
         Ok(())
+    }
+}
+
+impl Numbered {
+    /// About what a text takes beside its own bytes.
+    const ENTRY_BYTES: usize = 2 * size_of::<(Vec<u8>, i64)>();
+
+    /// The texts, each at its number.
+    fn in_order(self) -> Vec<Vec<u8>> {
+        let mut texts = vec![Vec::new(); self.numbers.len()];
+        for (text, number) in self.numbers {
+            texts[number as usize] = text;
+        }
+        texts
     }
 }
 

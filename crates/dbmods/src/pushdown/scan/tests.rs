@@ -157,6 +157,40 @@ impl Table {
         table
     }
 
+    /// A full row group and one of eight rows, of seven words.
+    fn short_last_group() -> Self {
+        let columns = [("mode", ColumnType::Text), ("number", ColumnType::Integer)];
+        let columns = columns.map(|(name, ty)| Column {
+            name: name.to_owned(),
+            ty,
+        });
+        let schema = Schema {
+            table: "short".to_owned(),
+            columns: columns.to_vec(),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("short.dpbseg");
+        let mut writer = SegmentWriter::create(&path, schema).unwrap();
+        let words = ["REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB"];
+        for rows in [GROUP_ROWS, 8] {
+            let mut texts = Texts::default();
+            (0..rows).for_each(|row| texts.push(words[row % 7]));
+            let numbers = (0..rows as i64).map(|row| row % 3).collect();
+            writer
+                .write_group(&[Values::Texts(texts), Values::Numbers(numbers)])
+                .unwrap();
+        }
+        writer.finish().unwrap();
+        let table = Self::open(&path, dir);
+        let encodings = table
+            .segment
+            .groups()
+            .iter()
+            .map(|group| group.chunks[0].encoding);
+        assert!(encodings.eq([Encoding::Dictionary, Encoding::Text]));
+        table
+    }
+
     fn samples(&self) -> Samples {
         Samples::of_segment(&self.segment, &Cache::new(1 << 30), 1).unwrap()
     }
@@ -531,6 +565,35 @@ fn more_groups_than_a_result_may_have_is_an_error() {
         matches!(result, Err(ScanError::TooManyGroups(_))),
         "{result:?}"
     );
+}
+
+/// A last row group of a few rows keeps no dictionary.
+#[test]
+fn groups_form_whatever_the_encoding_of_their_texts() {
+    let table = Table::extremes();
+    let schema = table.segment.schema();
+    for (group_by, predicate, groups) in [
+        ("text", "small = 30", 1000),
+        ("text, word", "small = 30", 1000),
+        ("small, text", "small IN (30, 33)", 1000),
+        ("text, text", "small = 30", 1000),
+    ] {
+        let functions = "count(*), min(text), sum(small)";
+        let aggregate = sql::parse_aggregate(schema, functions, Some(group_by)).unwrap();
+        let found = table.check(&query(&table, predicate, Output::Aggregate(aggregate)));
+        assert!(found > groups, "{group_by}: {found} groups");
+    }
+    let table = Table::short_last_group();
+    let schema = table.segment.schema();
+    for group_by in ["mode", "number, mode", "mode, number"] {
+        let aggregate =
+            sql::parse_aggregate(schema, "count(*), max(mode)", Some(group_by)).unwrap();
+        for (predicate, groups) in [("TRUE", 7), ("mode <> 'AIR'", 6)] {
+            let output = Output::Aggregate(aggregate.clone());
+            let found = table.check(&query(&table, predicate, output));
+            assert!(found >= groups, "{group_by}: {found} groups");
+        }
+    }
 }
 
 #[test]
