@@ -13,7 +13,7 @@
 //! | 16 | 4 | blocks, `rows / 1024` rounded up |
 //! | 20 | 4 | offset of the side table (dictionary or symbols), 0 if there is none |
 //! | 24 | 4 | length of the side table |
-//! | 28 | 4 | length of the chunk |
+//! | 28 | 4 | length of the chunk, at most 64 MiB |
 //! | 32 | 8 | unit: what a packed value is multiplied by (signed, at least 1; 1 but for numbers) |
 //! | 40 | 4 | CRC-32C of the header (this field zero), the directory and the side table |
 //! | 44 | 20 | zero |
@@ -28,12 +28,13 @@
 //! All values of a chunk are congruent modulo `unit`, so a literal is translated once a chunk.
 //!
 //! **Dictionary**: as numbers; the values are positions in the side table, which holds the chunk's distinct strings in
-//! strictly ascending byte order: count (4), count + 1 offsets (4 each) into the bytes that follow.
+//! strictly ascending byte order: count (4), count + 1 offsets (4 each) into the bytes that follow. A string has at
+//! most 1 MiB.
 //!
 //! **Text** (FSST): side table: count *n* of symbols (4, at most 255), *n* lengths (1 each), padding to 8, *n* symbols (8
 //! each, low byte first). Payload: rows + 1 offsets of `lane bits` (16 or 32) each, padding to a multiple of 64, then the rows'
 //! codes one after another; offsets count from the first code. Code 255 makes the next byte literal. In the directory `min` is the number of
-//! bytes that the block decodes to, `max` the longest row's, `width` is 0.
+//! bytes that the block decodes to, `max` the longest row's (at most 1 MiB), `width` is 0.
 //!
 //! **The layout is canonical**: parts follow one another in the order above with no gap but the zeros that alignment
 //! asks for, so a chunk's bytes are covered by the header's checksum, a payload's, or the rule that they are zero.
@@ -61,6 +62,11 @@ pub const BLOCK_ROWS: usize = 1024;
 pub const GROUP_BLOCKS: usize = 64;
 /// Rows of a full row group.
 pub const GROUP_ROWS: usize = BLOCK_ROWS * GROUP_BLOCKS;
+
+/// Longest chunk, in bytes: who opens a file of a stranger takes no more memory for one.
+pub const CHUNK_BYTES_MAX: usize = 64 << 20;
+/// Longest string of a row, decoded, in bytes.
+pub const STRING_BYTES_MAX: usize = 1 << 20;
 
 /// How a chunk's payloads are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -381,6 +387,9 @@ impl Chunk {
                 let Some((len, plain)) = symbols.measure(codes) else {
                     return fail("a code has no symbol");
                 };
+                if len > STRING_BYTES_MAX {
+                    return fail("a row is longer than 1 MiB");
+                }
                 if !(ascii && plain) {
                     bytes.clear();
                     symbols.decode(codes, &mut bytes);
@@ -634,6 +643,9 @@ impl Header {
         if u32_at(bytes, 28) as usize != bytes.len() {
             return fail("another length");
         }
+        if bytes.len() > CHUNK_BYTES_MAX {
+            return fail("longer than 64 MiB");
+        }
         let (rows, blocks) = (u32_at(bytes, 12), u32_at(bytes, 16) as usize);
         if !(1..=GROUP_ROWS).contains(&(rows as usize))
             || blocks != (rows as usize).div_ceil(BLOCK_ROWS)
@@ -758,6 +770,9 @@ fn parse_dictionary(side: &[u8]) -> Result<usize, ChunkError> {
         let Some(string) = bytes.get(offset(i)..offset(i + 1)) else {
             return fail("its offsets are not in order");
         };
+        if string.len() > STRING_BYTES_MAX {
+            return fail("a string is longer than 1 MiB");
+        }
         if previous.is_some_and(|previous| previous >= string) {
             return fail("its strings are not in order");
         }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::chunk::{Assembly, BLOCK_ROWS, BlockMeta, Encoding, GROUP_ROWS};
+use super::chunk::{Assembly, BLOCK_ROWS, BlockMeta, Encoding, GROUP_ROWS, STRING_BYTES_MAX};
 use super::schema::{Column, ColumnType, Schema};
 use super::{pack, text};
 
@@ -32,9 +32,12 @@ impl Texts {
     /// Appends a string.
     ///
     /// # Panics
-    /// If all strings together pass 4 GiB.
+    /// If it is longer than [`STRING_BYTES_MAX`], or all strings together pass 4 GiB.
     pub fn push(&mut self, text: &str) {
         self.bytes.push_str(text);
+        let start = self.ends.last().map_or(0, |&end| end as usize);
+        let len = self.bytes.len() - start;
+        assert!(len <= STRING_BYTES_MAX, "a string of {len} bytes");
         self.ends
             .push(u32::try_from(self.bytes.len()).expect("under 4 GiB of text in a row group"));
     }
@@ -127,7 +130,8 @@ pub struct EncodedChunk {
 /// The chunk of `values`: bytes that [`super::chunk::Chunk::parse`] takes.
 ///
 /// # Panics
-/// If there are no values, or more than [`GROUP_ROWS`].
+/// If there are no values, or more than [`GROUP_ROWS`], or the chunk is longer than
+/// [`super::chunk::CHUNK_BYTES_MAX`].
 pub fn encode(column: u16, group: u32, values: &Values) -> EncodedChunk {
     assert!(
         (1..=GROUP_ROWS).contains(&values.len()),

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `DPBSEGMT` |
 //! | 8 | 4 | format version, 1 |
-//! | 12 | 4 | length of the footer |
+//! | 12 | 4 | length of the footer, at most 256 MiB |
 //! | 16 | 8 | offset of the footer; with its length: the end of the file |
 //! | 24 | 4 | CRC-32C of the footer |
 //! | 28 | 32 | zero |
@@ -25,7 +25,7 @@
 //! | 8 | rows |
 //! | 4 | row groups; all but the last have 65,536 rows |
 //! | per row group: 4 | rows |
-//! | per row group, per column: 8, 4 | the chunk's offset and length |
+//! | per row group, per column: 8, 4 | the chunk's offset and length; a chunk has at most 64 MiB |
 //! | 1 | its encoding, as in the chunk |
 //! | 8, 8 | zone map: smallest and largest value; dictionary: position; text: 0 and the longest row's bytes |
 //!
@@ -53,6 +53,12 @@ pub const VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"DPBSEGMT";
 const HEADER_BYTES: usize = 64;
+/// Longest footer: of row groups by the hundred thousand, of sixteen columns each.
+const FOOTER_BYTES_MAX: u32 = 256 << 20;
+/// A column's type and the length of its name.
+const COLUMN_BYTES_MIN: usize = 3 + 2;
+/// What a footer has of a chunk.
+const CHUNK_META_BYTES: usize = 8 + 4 + 1 + 8 + 8;
 
 /// An open segment file. Shared by threads.
 #[derive(Debug)]
@@ -341,6 +347,12 @@ impl FooterPlace {
             len: chunk::u32_at(header, 12),
             crc32c: chunk::u32_at(header, 24),
         };
+        if place.len > FOOTER_BYTES_MAX {
+            return Err(format!(
+                "header: a footer of {} bytes; at most {FOOTER_BYTES_MAX} are possible",
+                place.len
+            ));
+        }
         let end = place.offset.saturating_add(place.len as u64);
         if end != file_len || place.offset < HEADER_BYTES as u64 {
             return Err(format!(
@@ -369,7 +381,7 @@ impl Footer {
         let mut from = Bytes(bytes);
         let table = from.name()?;
         let count = from.number::<2>()? as usize;
-        let mut columns = Vec::with_capacity(count.min(bytes.len()));
+        let mut columns = Vec::with_capacity(from.at_most(count, COLUMN_BYTES_MIN));
         for _ in 0..count {
             let ty = from.column_type()?;
             let name = from.name()?;
@@ -377,7 +389,8 @@ impl Footer {
         }
         let rows = from.number::<8>()?;
         let group_count = from.number::<4>()? as usize;
-        let mut groups = Vec::with_capacity(group_count.min(bytes.len()));
+        let group_bytes = 4 + CHUNK_META_BYTES * columns.len();
+        let mut groups = Vec::with_capacity(from.at_most(group_count, group_bytes));
         let (mut at, mut sum) = (HEADER_BYTES as u64, 0u64);
         for i in 0..group_count {
             let rows = from.number::<4>()? as u32;
@@ -389,10 +402,15 @@ impl Footer {
             let mut chunks = Vec::with_capacity(columns.len());
             for column in &columns {
                 let meta = from.chunk_meta(column.ty)?;
+                let wrong = |what| Err(format!("row group {i}, column {}: {what}", column.name));
                 if meta.offset != at {
-                    return Err(format!(
-                        "row group {i}, column {}: lies elsewhere",
-                        column.name
+                    return wrong("lies elsewhere".to_owned());
+                }
+                if meta.len as usize > chunk::CHUNK_BYTES_MAX {
+                    let most = chunk::CHUNK_BYTES_MAX;
+                    return wrong(format!(
+                        "has {} bytes; at most {most} are possible",
+                        meta.len
                     ));
                 }
                 at += meta.len as u64;
@@ -455,6 +473,11 @@ impl<'a> Bytes<'a> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or("too short")?;
         self.0 = rest;
         Ok(taken)
+    }
+
+    /// How many of `count` entries there can be, of at least so many bytes each: no more memory is taken before they are read.
+    fn at_most(&self, count: usize, entry_bytes: usize) -> usize {
+        count.min(self.0.len() / entry_bytes)
     }
 
     fn number<const N: usize>(&mut self) -> Result<u64, String> {

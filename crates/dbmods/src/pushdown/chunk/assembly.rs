@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    ALIGN, BlockMeta, CRC_AT, Encoding, HEADER_BYTES, MAGIC, META_BYTES, TAIL_BYTES, u32_at, zone,
+    ALIGN, BlockMeta, CHUNK_BYTES_MAX, CRC_AT, Encoding, HEADER_BYTES, MAGIC, META_BYTES,
+    TAIL_BYTES, u32_at, zone,
 };
 use crate::pushdown::encode::EncodedChunk;
 
@@ -59,6 +60,9 @@ pub(crate) struct Assembly<'a> {
 
 impl Assembly<'_> {
     /// The chunk.
+    ///
+    /// # Panics
+    /// If it is longer than [`CHUNK_BYTES_MAX`].
     pub(crate) fn finish(mut self) -> EncodedChunk {
         let directory_end = HEADER_BYTES + META_BYTES * self.blocks.len();
         let side_at = directory_end.next_multiple_of(ALIGN);
@@ -79,6 +83,11 @@ impl Assembly<'_> {
             bytes.extend_from_slice(payload);
         }
         bytes.resize(bytes.len().next_multiple_of(ALIGN) + TAIL_BYTES, 0);
+        assert!(
+            bytes.len() <= CHUNK_BYTES_MAX,
+            "a chunk of {} bytes",
+            bytes.len()
+        );
         for (i, meta) in self.blocks.iter().enumerate() {
             let at = HEADER_BYTES + META_BYTES * i;
             bytes[at..at + META_BYTES].copy_from_slice(&meta.to_bytes());

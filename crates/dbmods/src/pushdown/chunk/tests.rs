@@ -168,6 +168,31 @@ fn codes_that_do_not_decode_are_refused() {
 }
 
 #[test]
+fn strings_are_bounded() {
+    let longest = "0123456789abcdef".repeat(STRING_BYTES_MAX / 16);
+    let free = texts(
+        [longest.as_str(), "more"]
+            .iter()
+            .map(|&text| text.to_owned()),
+    );
+    let chunk = parse(&free).unwrap();
+    let meta = chunk.blocks()[0];
+    assert_eq!((meta.lane_bits, meta.max as usize), (32, STRING_BYTES_MAX));
+    // The first row takes the second one's codes.
+    let ends = chunk.text(0).offset(2) as u32;
+    let error = forged(free, meta.offset as usize + 4, &ends.to_le_bytes());
+    assert_eq!(error.part, Part::Block(0));
+    assert_eq!(error.what, "a row is longer than 1 MiB");
+    // The first string takes a byte of the second one's.
+    let few = texts((0..64).map(|i| [longest.as_str(), "more"][i % 2].to_owned()));
+    let side = u32_at(&few, 20) as usize;
+    let end = STRING_BYTES_MAX as u32 + 1;
+    let error = forged(few, side + 8, &end.to_le_bytes());
+    assert_eq!(error.part, Part::SideTable);
+    assert_eq!(error.what, "a string is longer than 1 MiB");
+}
+
+#[test]
 fn what_a_kernel_loads_past_a_payload_is_there() {
     for bytes in [numbers(), dictionary(), free()] {
         let chunk = parse(&bytes).unwrap();

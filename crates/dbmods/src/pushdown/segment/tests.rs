@@ -275,3 +275,40 @@ fn forged_footers_are_refused_or_change_nothing_but_names() {
         );
     }
 }
+
+/// Sparse files that say that there is much, with all checksums right.
+#[test]
+fn what_a_foreign_file_can_take_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(dir.path());
+    let good = fs::read(&path).unwrap();
+    let footer_at = chunk::u64_at(&good, 16);
+    let refused = |footer: &[u8], len: u32, at: u64| {
+        let place = FooterPlace {
+            offset: at,
+            len,
+            crc32c: crc_fast::crc32_iscsi(footer),
+        };
+        let file = fs::File::create(&path).unwrap();
+        file.write_all_at(&place.to_bytes(), 0).unwrap();
+        file.write_all_at(footer, at).unwrap();
+        file.set_len(at + u64::from(len)).unwrap();
+        Segment::open(&path).unwrap_err().to_string()
+    };
+    // The last column's chunk, longer by what is between it and the footer now.
+    let mut footer = Footer::parse(&good[footer_at as usize..], footer_at).unwrap();
+    let chunk = footer.groups[0].chunks.last_mut().unwrap();
+    let more = u32::MAX - chunk.len;
+    chunk.len += more;
+    let bytes = footer.to_bytes();
+    let error = refused(&bytes, bytes.len() as u32, footer_at + u64::from(more));
+    assert!(
+        error.contains("column x: has 4294967295 bytes; at most 67108864"),
+        "{error}"
+    );
+    let error = refused(&[], u32::MAX, HEADER_BYTES as u64);
+    assert!(error.contains("a footer of 4294967295 bytes"), "{error}");
+    // A count of entries takes no memory beyond what the footer has bytes for.
+    assert_eq!(Bytes(&[0; 100]).at_most(1 << 32, 33), 3);
+    assert_eq!(Bytes(&[0; 100]).at_most(2, 33), 2);
+}
