@@ -410,15 +410,18 @@ fn a_scan_that_is_stopped_ends_early_and_the_connection_goes_on() {
 
 #[test]
 fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
-    make_data("0.1");
-    let cache: u64 = 16 << 20;
-    let agent = Agent::start(&["--cache", "16MiB"]);
+    make_data("0.3");
+    // A tenth of the table.
+    let cache: u64 = 4 << 20;
+    let agent = Agent::start(&["--cache", "4MiB", "--threads", "16"]);
     let idle_threads = agent.threads();
-    // 82 MB a result, ten of them: three times what the agent may hold.
-    let stalled: Vec<TcpStream> = (0..10)
+    // 250 MB a result, twelve of them, and chunks of 1.6 MB in use by each thread: many times what the agent may hold.
+    let mut hungry = everything(0.3);
+    hungry.threads = 16;
+    let stalled: Vec<TcpStream> = (0..12)
         .map(|_| {
             let mut stream = agent.dial();
-            let scan = wire::encode(&Request::Scan(everything(0.1)));
+            let scan = wire::encode(&Request::Scan(hungry.clone()));
             stream
                 .write_all(&[hello(), frame(Tag::Request, &scan)].concat())
                 .unwrap();
@@ -427,7 +430,7 @@ fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
         .collect();
     let mut peak = 0;
     let mut reader = Client::connect(&agent.address, &[], 0).unwrap();
-    let mut small = everything(0.1);
+    let mut small = everything(0.3);
     small.threads = 1;
     small.batch_rows = 1024;
     small.query.output = Output::Rows(vec![0]);
@@ -441,7 +444,7 @@ fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
                 ControlFlow::Continue(())
             })
             .unwrap();
-        assert_eq!(rows, 600_572);
+        assert_eq!(rows, 1_800_093);
         scans += 1;
         peak = peak.max(agent.resident_bytes());
     }
@@ -454,7 +457,7 @@ fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
     drop(stalled);
     assert!(wait_until(Duration::from_secs(10), || agent.threads()
         <= idle_threads + 1));
-    assert_eq!(reader.describe(0.1).unwrap().len(), 1);
+    assert_eq!(reader.describe(0.3).unwrap().len(), 1);
 }
 
 #[test]

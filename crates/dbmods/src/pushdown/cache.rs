@@ -1,16 +1,19 @@
 //! Verified chunks in memory, bounded, shared by threads.
 //!
-//! A chunk that does not fit beside those in use is handed out without being kept, so the cache holds at most
-//! its bound, and dpb at most that and the chunks in use. When it is full only one in [`ADMIT_ONE_IN`] newcomers
-//! replaces a chunk that was not used since the hand of the clock last passed: scans of a table larger than the cache then
-//! still find most of what fits, where plain LRU would find nothing.
+//! The cache holds at most its bound, or what is in use if that is more: a chunk that scans use stays, whatever comes. When
+//! it is full only one in [`ADMIT_ONE_IN`] newcomers replaces a chunk that was not used since the hand of the clock
+//! last passed, and the others go as soon as nobody uses them: scans of a table larger than the cache then still find most of
+//! what fits, where plain LRU would find nothing.
+//!
+//! A scan asks for [`Room`] for what it will use at once, and reserves elsewhere what it does not get. So all chunks together
+//! take no more than the bound and what scans have reserved.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::chunk::Chunk;
 
-/// Of the chunks that arrive at a full cache, one in so many is kept.
+/// Of the chunks that arrive at a full cache, one in so many stays.
 pub const ADMIT_ONE_IN: u64 = 8;
 
 /// A file, as it was when it was opened.
@@ -62,9 +65,20 @@ pub struct Cache {
 struct State {
     held: HashMap<Key, Held>,
     loading: HashSet<Key>,
-    /// Keys of `held`; the front is under the clock's hand.
+    /// Keys of `held` that stay; the front is under the clock's hand.
     clock: VecDeque<Key>,
+    /// The other keys of `held`, which go first.
+    passing: VecDeque<Key>,
+    /// What all [`Room`]s have.
+    room_bytes: u64,
     stats: CacheStats,
+}
+
+/// A share of a cache's bound, for chunks in use; given back when dropped.
+#[derive(Debug)]
+pub struct Room<'a> {
+    cache: &'a Cache,
+    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -74,7 +88,7 @@ struct Held {
 }
 
 impl Cache {
-    /// A cache that holds at most so many bytes of chunks; 0 keeps none.
+    /// A cache that holds at most so many bytes of chunks, those in use aside; 0 keeps none.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
@@ -98,7 +112,16 @@ impl Cache {
         let mut state = self.lock();
         state.held.clear();
         state.clock.clear();
+        state.passing.clear();
         state.stats.bytes_held = 0;
+    }
+
+    /// Room for chunks in use: so many bytes, or half of what others have left.
+    pub fn room(&self, bytes: u64) -> Room<'_> {
+        let mut state = self.lock();
+        let bytes = bytes.min((self.bytes_max - state.room_bytes) / 2);
+        state.room_bytes += bytes;
+        Room { cache: self, bytes }
     }
 
     /// The chunk called `key`: held, or from `read`, which one thread at a time calls for a key while others wait.
@@ -132,9 +155,11 @@ impl Cache {
         let mut state = self.lock();
         state.stats.misses += 1;
         state.stats.bytes_read += chunk.bytes().len() as u64;
-        state.keep(key, &chunk, self.bytes_max);
+        let evicted = state.hold(key, &chunk, self.bytes_max);
         drop(state);
         drop(loading);
+        // Memory goes back to the system without the lock.
+        drop(evicted);
         Ok(chunk)
     }
 
@@ -143,53 +168,65 @@ impl Cache {
     }
 }
 
-impl State {
-    /// Keeps the chunk if there is room or room can be made.
-    fn keep(&mut self, key: Key, chunk: &Arc<Chunk>, bytes_max: u64) {
-        let len = chunk.bytes().len() as u64;
-        if len > bytes_max {
-            return;
-        }
-        let full = self.stats.bytes_held + len > bytes_max;
-        if full && !self.stats.misses.is_multiple_of(ADMIT_ONE_IN) {
-            return;
-        }
-        // Twice around: once to take the marks of use away, once to find one without.
-        for _ in 0..2 * self.clock.len() {
-            if self.stats.bytes_held + len <= bytes_max {
-                break;
-            }
-            self.evict_one();
-        }
-        if self.stats.bytes_held + len <= bytes_max {
-            self.stats.bytes_held += len;
-            self.clock.push_back(key);
-            self.held.insert(
-                key,
-                Held {
-                    chunk: chunk.clone(),
-                    used: false,
-                },
-            );
-        }
+impl Room<'_> {
+    /// How much.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
+}
 
-    /// Evicts the chunk under the hand if nobody uses it; else moves the hand on.
-    fn evict_one(&mut self) {
-        let Some(key) = self.clock.pop_front() else {
-            return;
-        };
-        let held = self
-            .held
-            .get_mut(&key)
-            .expect("the clock has the keys that are held");
-        if held.used || Arc::strong_count(&held.chunk) > 1 {
-            held.used = false;
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let mut state = self.cache.lock();
+        state.room_bytes -= self.bytes;
+        let evicted = state.trim(self.cache.bytes_max);
+        drop(state);
+        drop(evicted);
+    }
+}
+
+impl State {
+    /// Takes a newcomer in; gives what has to go for it.
+    fn hold(&mut self, key: Key, chunk: &Arc<Chunk>, bytes_max: u64) -> Vec<Arc<Chunk>> {
+        self.stats.bytes_held += chunk.bytes().len() as u64;
+        let fits = self.stats.bytes_held <= bytes_max;
+        if fits || self.stats.misses.is_multiple_of(ADMIT_ONE_IN) {
             self.clock.push_back(key);
         } else {
-            self.stats.bytes_held -= held.chunk.bytes().len() as u64;
-            self.held.remove(&key);
+            self.passing.push_back(key);
         }
+        let held = Held {
+            chunk: chunk.clone(),
+            used: false,
+        };
+        self.held.insert(key, held);
+        self.trim(bytes_max)
+    }
+
+    /// Evicts what can go until the bound holds; gives it.
+    fn trim(&mut self, bytes_max: u64) -> Vec<Arc<Chunk>> {
+        let mut evicted = Vec::new();
+        for queue in [&mut self.passing, &mut self.clock] {
+            // Twice around: once to take the marks of use away, once to find one without.
+            for _ in 0..2 * queue.len() {
+                if self.stats.bytes_held <= bytes_max {
+                    return evicted;
+                }
+                let Some(key) = queue.pop_front() else { break };
+                let held = self
+                    .held
+                    .get_mut(&key)
+                    .expect("the queues have the keys that are held");
+                if held.used || Arc::strong_count(&held.chunk) > 1 {
+                    held.used = false;
+                    queue.push_back(key);
+                } else if let Some(held) = self.held.remove(&key) {
+                    self.stats.bytes_held -= held.chunk.bytes().len() as u64;
+                    evicted.push(held.chunk);
+                }
+            }
+        }
+        evicted
     }
 }
 
@@ -288,16 +325,47 @@ mod tests {
     #[test]
     fn a_cache_of_nothing_still_gives_chunks() {
         let cache = Cache::new(0);
-        load(&cache, 1);
-        load(&cache, 1);
+        for misses in 1..4 {
+            drop(load(&cache, 1));
+            drop(cache.room(1));
+            let stats = cache.stats();
+            assert_eq!((stats.hits, stats.misses, stats.bytes_held), (0, misses, 0));
+        }
+    }
+
+    #[test]
+    fn chunks_in_use_are_held_beyond_the_bound_and_no_longer() {
+        let len = chunk(0).bytes().len() as u64;
+        let cache = Cache::new(4 * len);
+        let mut used: Vec<Arc<Chunk>> = (0..20).map(|group| load(&cache, group)).collect();
+        assert_eq!(cache.stats().bytes_held, 20 * len);
+        // Others share them.
+        let again: Vec<Arc<Chunk>> = (0..20).map(|group| load(&cache, group)).collect();
+        assert!(used.iter().zip(&again).all(|(a, b)| Arc::ptr_eq(a, b)));
+        drop(again);
+        let room = cache.room(len);
+        used.truncate(6);
+        drop(load(&cache, 30));
         assert_eq!(
-            (
-                cache.stats().hits,
-                cache.stats().misses,
-                cache.stats().bytes_held
-            ),
-            (0, 2, 0)
+            cache.stats().bytes_held,
+            7 * len,
+            "six in use, one just read"
         );
+        used.clear();
+        drop(room);
+        assert!(cache.stats().bytes_held <= 4 * len);
+    }
+
+    #[test]
+    fn rooms_together_are_no_more_than_the_bound() {
+        let cache = Cache::new(1000);
+        let first = cache.room(400);
+        assert_eq!(first.bytes(), 400);
+        let rest: Vec<Room<'_>> = (0..20).map(|_| cache.room(400)).collect();
+        assert_eq!((rest[0].bytes(), rest[1].bytes()), (300, 150));
+        assert!(rest.iter().map(Room::bytes).sum::<u64>() <= 600);
+        drop((first, rest));
+        assert_eq!(cache.room(500).bytes(), 500);
     }
 
     #[test]

@@ -71,8 +71,9 @@ pub struct ScanOptions<'a> {
     pub stop: &'a AtomicBool,
     /// Rows of a batch, at most.
     pub batch_rows: usize,
-    /// What the scan may take beside the cache, bytes: what its threads compute with, the batches that they fill or wait to
-    /// hand over, [`ScanOptions::sink_batches`], groups. It runs with fewer threads and smaller batches to keep to it.
+    /// What the scan may take beside the cache, bytes: what its threads compute with, the chunks that they use and the cache has
+    /// no room for, the batches that they fill or wait to hand over, [`ScanOptions::sink_batches`], groups. It runs with fewer
+    /// threads and smaller batches to keep to it.
     pub memory_bytes: usize,
     /// Batches that the sink keeps after it has returned, at most.
     pub sink_batches: usize,
@@ -198,6 +199,8 @@ pub struct Plan {
     conjuncts: Vec<Filter>,
     names: Vec<String>,
     target: Target,
+    /// Whose chunks it needs.
+    columns: Vec<usize>,
     /// What each thread computes with.
     thread_bytes: usize,
     /// What a row of a batch takes without its texts.
@@ -210,6 +213,15 @@ pub struct Plan {
 enum Target {
     Rows(Vec<usize>),
     Aggregate(Aggregation),
+}
+
+/// What the chunks that a scan uses at once take.
+#[derive(Clone, Copy, Debug)]
+struct Chunks {
+    /// Of each thread.
+    thread_bytes: usize,
+    /// What the cache has room for.
+    room: usize,
 }
 
 /// How a scan divides the memory that it has.
@@ -247,31 +259,42 @@ impl Plan {
         &self.output
     }
 
-    /// What a scan takes at least, with one thread, small batches and few groups: with less
-    /// [`ScanOptions::memory_bytes`] it fails.
-    pub fn memory_bytes_min(&self, sink_batches: usize) -> usize {
-        self.memory_bytes(1, BATCH_ROWS_MIN, GROUPS_MIN, sink_batches)
+    /// What a scan takes at least, with one thread, small batches, few groups and no room in the cache: with less
+    /// [`ScanOptions::memory_bytes`] it may fail.
+    pub fn memory_bytes_min(&self, segment: &Segment, sink_batches: usize) -> usize {
+        let chunks = self.chunks(segment);
+        self.memory_bytes(1, chunks, BATCH_ROWS_MIN, GROUPS_MIN, sink_batches)
     }
 
     /// What a scan can make use of at most, with so many threads and batches of so many rows.
     pub fn memory_bytes_max(
         &self,
+        segment: &Segment,
         threads: usize,
         batch_rows: usize,
         sink_batches: usize,
     ) -> usize {
-        self.memory_bytes(threads, batch_rows, aggregate::GROUPS_MAX, sink_batches)
+        let threads = useful_threads(segment, threads);
+        let chunks = self.chunks(segment);
+        self.memory_bytes(
+            threads,
+            chunks,
+            batch_rows,
+            aggregate::GROUPS_MAX,
+            sink_batches,
+        )
     }
 
     fn memory_bytes(
         &self,
         threads: usize,
+        chunks: Chunks,
         batch_rows: usize,
         groups: usize,
         sink_batches: usize,
     ) -> usize {
-        let vectors = threads.saturating_mul(self.thread_bytes);
-        vectors.saturating_add(match &self.target {
+        let fixed = self.fixed_bytes(threads, chunks);
+        fixed.saturating_add(match &self.target {
             Target::Rows(_) => {
                 let row_bytes = self.row_bytes + self.row_texts * TEXT_BYTES;
                 let batches = Self::batches(threads, sink_batches) * BUFFER_SLACK;
@@ -283,18 +306,46 @@ impl Plan {
         })
     }
 
+    /// What threads take whatever they find: vectors, and chunks that the cache has no room for.
+    fn fixed_bytes(&self, threads: usize, chunks: Chunks) -> usize {
+        let beside = threads
+            .saturating_mul(chunks.thread_bytes)
+            .saturating_sub(chunks.room);
+        threads
+            .saturating_mul(self.thread_bytes)
+            .saturating_add(beside)
+    }
+
+    /// Those of the row group that has most, and no room for any.
+    fn chunks(&self, segment: &Segment) -> Chunks {
+        let groups = segment.groups().iter().map(|group| {
+            let chunks = self.columns.iter().map(|&column| &group.chunks[column]);
+            chunks.map(|chunk| chunk.len as usize).sum()
+        });
+        Chunks {
+            thread_bytes: groups.max().unwrap_or(0),
+            room: 0,
+        }
+    }
+
     /// Each thread fills one batch and may wait to hand over another.
     fn batches(threads: usize, sink_batches: usize) -> usize {
         2 * threads + sink_batches
     }
 
-    fn shares(&self, threads: usize, options: &ScanOptions<'_>) -> Result<Shares, ScanError> {
+    fn shares(
+        &self,
+        threads: usize,
+        chunks: Chunks,
+        options: &ScanOptions<'_>,
+    ) -> Result<Shares, ScanError> {
         let (memory, sink) = (options.memory_bytes, options.sink_batches);
+        let least = |threads| self.memory_bytes(threads, chunks, BATCH_ROWS_MIN, GROUPS_MIN, sink);
         let threads = (1..=threads)
             .rev()
-            .find(|&threads| self.memory_bytes(threads, BATCH_ROWS_MIN, GROUPS_MIN, sink) <= memory)
+            .find(|&threads| least(threads) <= memory)
             .ok_or(ScanError::Memory(memory))?;
-        let left = memory - threads * self.thread_bytes;
+        let left = memory - self.fixed_bytes(threads, chunks);
         Ok(Shares {
             threads,
             batch_bytes: left / (Self::batches(threads, sink) * BUFFER_SLACK),
@@ -313,8 +364,11 @@ impl Plan {
         options: &ScanOptions<'_>,
         sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
     ) -> Result<ScanStats, ScanError> {
-        let threads = options.threads.clamp(1, segment.groups().len().max(1));
-        let shares = self.shares(threads, options)?;
+        let threads = useful_threads(segment, options.threads);
+        let mut chunks = self.chunks(segment);
+        let room = cache.room(threads.saturating_mul(chunks.thread_bytes) as u64);
+        chunks.room = room.bytes() as usize;
+        let shares = self.shares(threads, chunks, options)?;
         let shared = Shared {
             plan: self,
             segment,
@@ -369,6 +423,14 @@ impl Plan {
             }
         };
         let conjuncts = filter.into_conjuncts();
+        let mut columns: Vec<usize> = dag.columns().collect();
+        conjuncts.iter().for_each(|one| one.columns(&mut columns));
+        match &target {
+            Target::Rows(output) => columns.extend(output),
+            Target::Aggregate(aggregation) => aggregation.columns(&mut columns),
+        }
+        columns.sort_unstable();
+        columns.dedup();
         let vectors = (schema.columns.len() + dag.nodes().len()) * size_of::<kernels::Numbers>();
         let tests: usize = conjuncts.iter().map(Filter::thread_bytes).sum();
         let mut thread_bytes = vectors + tests + size_of::<Lanes>();
@@ -394,8 +456,14 @@ impl Plan {
             dag,
             conjuncts,
             target,
+            columns,
         })
     }
+}
+
+/// A thread has a row group at a time.
+fn useful_threads(segment: &Segment, threads: usize) -> usize {
+    threads.clamp(1, segment.groups().len().max(1))
 }
 
 /// What all threads of a scan see.

@@ -462,8 +462,8 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
     let kept_batches = QUEUE_BATCHES + 1;
     let (least, wanted) = match request.engine {
         Engine::Dpb => (
-            plan.memory_bytes_min(kept_batches) as u64,
-            plan.memory_bytes_max(threads, batch_rows, kept_batches) as u64,
+            plan.memory_bytes_min(&segment, kept_batches) as u64,
+            plan.memory_bytes_max(&segment, threads, batch_rows, kept_batches) as u64,
         ),
         // It gives a vector at a time, and one waits to be queued.
         Engine::DuckDb => {

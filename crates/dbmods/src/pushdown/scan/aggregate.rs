@@ -244,6 +244,15 @@ impl Aggregation {
         Ok(Arc::new(arrow_schema::Schema::new(fields)))
     }
 
+    /// Adds the columns that it names itself, those of expressions aside.
+    pub(super) fn columns(&self, columns: &mut Vec<usize>) {
+        columns.extend(&self.group_by);
+        columns.extend(self.parts.iter().filter_map(|part| match part {
+            Part::ExtremeText(column, _) => Some(*column),
+            Part::Sum(_) | Part::Extreme(..) => None,
+        }));
+    }
+
     /// What a thread computes with, groups aside.
     pub(super) fn thread_bytes(&self) -> usize {
         // Readers of text; for each grouping column, the masks of a block's values.

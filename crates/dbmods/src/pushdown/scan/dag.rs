@@ -76,6 +76,14 @@ impl Dag {
         &self.nodes
     }
 
+    /// The columns that expressions read.
+    pub(super) fn columns(&self) -> impl Iterator<Item = usize> {
+        self.nodes.iter().filter_map(|node| match *node {
+            Node::Column(column) => Some(column),
+            _ => None,
+        })
+    }
+
     /// The node, new or known.
     pub(super) fn add(&mut self, node: Node) -> NodeId {
         *self.ids.entry(node).or_insert_with(|| {

@@ -85,6 +85,19 @@ impl Filter {
         }
     }
 
+    /// Adds the columns that it names itself, those of expressions aside.
+    pub(super) fn columns(&self, columns: &mut Vec<usize>) {
+        match self {
+            Self::Numbers(column, _) | Self::Text(column, _) => columns.push(*column),
+            Self::CompareText(_, left, right) => columns.extend([left, right]),
+            Self::And(all) | Self::Or(all) => all.iter().for_each(|one| one.columns(columns)),
+            Self::Constant(_)
+            | Self::Compare(..)
+            | Self::CompareDouble(..)
+            | Self::Among { .. } => {}
+        }
+    }
+
     /// About what a thread needs to test it, bytes.
     pub(super) fn thread_bytes(&self) -> usize {
         match self {

@@ -640,14 +640,14 @@ fn a_sink_or_the_stop_flag_ends_the_scan() {
     assert!(stats.stopped && stats.tuples_scanned == 0, "{stats:?}");
 }
 
-/// The rows of all batches, and the largest batch in bytes and rows.
+/// The rows of all batches, and the largest batch in bytes and rows. The cache has no room.
 fn gathered(
     table: &Table,
     query: &Query,
     options: &ScanOptions<'_>,
 ) -> Result<(usize, usize, usize), ScanError> {
     let seen = Mutex::new((0, 0, 0));
-    let cache = Cache::new(1 << 30);
+    let cache = Cache::new(0);
     scan(&table.segment, &cache, query, options, &|batch| {
         let mut seen = seen.lock().unwrap();
         let bytes: usize = batch
@@ -671,8 +671,8 @@ fn batches_keep_to_the_rows_and_the_memory_that_they_may_have() {
     let query = query(&table, "TRUE", all_columns(&table));
     let plan = Plan::new(table.segment.schema(), &query).unwrap();
     for sink_batches in [0, 5] {
-        let least = plan.memory_bytes_min(sink_batches);
-        let most = plan.memory_bytes_max(2, 16 << 10, sink_batches);
+        let least = plan.memory_bytes_min(&table.segment, sink_batches);
+        let most = plan.memory_bytes_max(&table.segment, 2, 16 << 10, sink_batches);
         for memory_bytes in [least, 2 * least, most] {
             for batch_rows in [1, 100, 5000, 1 << 20] {
                 let options = ScanOptions {
@@ -705,6 +705,28 @@ fn batches_keep_to_the_rows_and_the_memory_that_they_may_have() {
 }
 
 #[test]
+fn threads_share_the_memory_for_chunks_that_the_cache_has_no_room_for() {
+    let table = Table::extremes();
+    let plan = |columns: &[u32]| {
+        let query = query(&table, "small > 3", Output::Rows(columns.to_vec()));
+        Plan::new(table.segment.schema(), &query).unwrap()
+    };
+    // A full row group's column of 64 random bits a row is 512 KiB.
+    let (narrow, wide) = (plan(&[2]), plan(&[0, 2]));
+    let least = narrow.memory_bytes_min(&table.segment, 0);
+    assert!(wide.memory_bytes_min(&table.segment, 0) > least + (512 << 10));
+    let chunks = wide.chunks(&table.segment);
+    let options = ScanOptions {
+        memory_bytes: 2 * wide.memory_bytes_min(&table.segment, 0),
+        ..ROOMY
+    };
+    assert_eq!(wide.shares(8, chunks, &options).unwrap().threads, 2);
+    let room = 8 * chunks.thread_bytes;
+    let roomy = wide.shares(8, Chunks { room, ..chunks }, &options).unwrap();
+    assert_eq!(roomy.threads, 8);
+}
+
+#[test]
 fn groups_keep_to_the_memory_that_they_may_have() {
     let table = Table::lineitem(0.001);
     let schema = table.segment.schema();
@@ -720,9 +742,9 @@ fn groups_keep_to_the_memory_that_they_may_have() {
         };
         gathered(&table, &query, &options)
     };
-    let (groups, ..) = with(plan.memory_bytes_max(1, 1024, 0)).unwrap();
+    let (groups, ..) = with(plan.memory_bytes_max(&table.segment, 1, 1024, 0)).unwrap();
     assert!(groups > 2000, "{groups}");
-    let refused = with(plan.memory_bytes_min(0)).unwrap_err();
+    let refused = with(plan.memory_bytes_min(&table.segment, 0)).unwrap_err();
     assert!(matches!(refused, ScanError::Memory(_)), "{refused}");
 }
 
@@ -734,9 +756,9 @@ fn a_long_list_over_an_expression_takes_no_vector_a_value() {
     let query = query(&table, &predicate, all_columns(&table));
     let plan = Plan::new(table.segment.schema(), &query).unwrap();
     assert!(
-        plan.memory_bytes_min(0) < 1 << 20,
+        plan.memory_bytes_min(&table.segment, 0) < 1 << 20,
         "{}",
-        plan.memory_bytes_min(0)
+        plan.memory_bytes_min(&table.segment, 0)
     );
     assert!(table.check(&query) > 500);
 }
