@@ -103,14 +103,7 @@ impl Table {
             ("word", ColumnType::Text),
             ("text", ColumnType::Text),
         ];
-        let columns = types.map(|(name, ty)| Column {
-            name: name.to_owned(),
-            ty,
-        });
-        let schema = Schema {
-            table: "extremes".to_owned(),
-            columns: columns.to_vec(),
-        };
+        let schema = schema_of("extremes", &types);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("extremes.dpbseg");
         let mut writer = SegmentWriter::create(&path, schema).unwrap();
@@ -159,15 +152,8 @@ impl Table {
 
     /// A full row group and one of eight rows, of seven words.
     fn short_last_group() -> Self {
-        let columns = [("mode", ColumnType::Text), ("number", ColumnType::Integer)];
-        let columns = columns.map(|(name, ty)| Column {
-            name: name.to_owned(),
-            ty,
-        });
-        let schema = Schema {
-            table: "short".to_owned(),
-            columns: columns.to_vec(),
-        };
+        let types = [("mode", ColumnType::Text), ("number", ColumnType::Integer)];
+        let schema = schema_of("short", &types);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("short.dpbseg");
         let mut writer = SegmentWriter::create(&path, schema).unwrap();
@@ -268,6 +254,17 @@ impl Table {
             }
         }
         expected.len()
+    }
+}
+
+fn schema_of(table: &str, types: &[(&str, ColumnType)]) -> Schema {
+    let columns = types.iter().map(|&(name, ty)| Column {
+        name: name.to_owned(),
+        ty,
+    });
+    Schema {
+        table: table.to_owned(),
+        columns: columns.collect(),
     }
 }
 
