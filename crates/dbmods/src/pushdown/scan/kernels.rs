@@ -5,10 +5,10 @@
 //! (crate `fastlanes`, `FL_ORDER`). A kernel that walks the rows therefore writes the mask of a comparison in
 //! natural order, without a transposition.
 //!
-//! **Width is a run-time value.** The usual way is one unrolled function per width: 120 of them for each operation and
-//! instruction set. `VPSHRDV` (a funnel shift by a vector of counts, modulo the lane) makes the width an operand: a row
-//! costs two loads, one funnel shift, one AND, one subtract and one compare a vector, and the code of all widths is one
-//! loop that stays in the instruction cache while a scan goes through columns of many widths.
+//! **Width is a run-time value**, except where it decides: the usual way is one unrolled function per width, 120 of them for each
+//! operation and instruction set. `VPSHRDV` (a funnel shift by a vector of counts, modulo the lane) makes the width an operand, and
+//! the code of all widths is one loop. The compare alone has a function for each usual width (`avx512/range.rs`): it is most
+//! of what a scan does, and finding a row's words took more instructions than comparing it.
 //!
 //! Each instruction set is a [`Kernels`] value. Only detection makes one, so holding it proves that the CPU can run it.
 //! The portable set is the oracle of the others, and crate `fastlanes` the oracle of the portable one.

@@ -3,6 +3,7 @@
 
 use std::arch::x86_64::*;
 
+mod range;
 mod select;
 
 use super::portable::{self, row_bits, row_start};
@@ -22,7 +23,7 @@ pub(super) fn detect() -> Option<Kernels> {
         && is_x86_feature_detected!("popcnt"))
     .then_some(Kernels {
         name: "avx512",
-        range,
+        range: range::range,
         unpack,
         widen,
         compare,
@@ -47,59 +48,13 @@ pub(super) fn detect() -> Option<Kernels> {
 #[inline]
 fn half_word(packed: Packed<'_>, word: usize, half: usize) -> __m512i {
     debug_assert!(word < usize::from(packed.width) && half < 2);
-    // SAFETY: `Packed` holds 128 bytes for each of `width` words, `row_bits` gives words below `width`, halves are 64 bytes.
+    // SAFETY: `Packed` holds 128 bytes for each of `width` words, callers give words below `width`, halves are 64 bytes.
     unsafe { _mm512_loadu_si512(packed.bytes.as_ptr().add(word * 128 + half * 64).cast()) }
 }
 
-/// How far ahead a compare asks for packed values: the block after the next, as a rule in the page after.
-const AHEAD_BYTES: usize = 4096;
-
-/// Asks for what lies [`AHEAD_BYTES`] after half `half` of packed word `word`: as payloads lie one after another, that is a
-/// later block of the column, or of another. The hardware's own prefetch ends with the page.
-#[inline(always)]
-fn ask_ahead(packed: Packed<'_>, word: usize, half: usize) {
-    let at = packed
-        .bytes
-        .as_ptr()
-        .wrapping_add(word * 128 + half * 64 + AHEAD_BYTES);
-    // SAFETY: a prefetch accesses nothing that the program sees, wherever it points, and SSE is part of x86-64.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
-}
-
-/// Defines a lane's fused compare and its unpack. `$funnel` is its
-/// funnel shift, `$half_mask` holds one half row's mask.
-macro_rules! lane_kernels {
-    ($lane:ty, $set1:ident, $funnel:ident, $add:ident, $sub:ident, $cmple:ident, $half_mask:ty,
-     $range:ident, $unpack:ident) => {
-        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
-        fn $range(packed: Packed<'_>, lo: u64, span: u64, out: &mut Mask) {
-            const BITS: usize = <$lane>::BITS as usize;
-            const HALF: usize = 512 / BITS;
-            let width = usize::from(packed.width);
-            let mask = $set1(packed.max() as _);
-            let (lo, span) = ($set1(lo as _), $set1(span as _));
-            let step = $set1(width as _);
-            let mut shift = _mm512_setzero_si512();
-            let halves: *mut $half_mask = out.0.as_mut_ptr().cast();
-            for row in 0..BITS {
-                let (word, next, _) = row_bits(row, width, BITS);
-                let value = |half| {
-                    ask_ahead(packed, word, half);
-                    let (low, high) =
-                        (half_word(packed, word, half), half_word(packed, next, half));
-                    let value = _mm512_and_si512($funnel(low, high, shift), mask);
-                    $cmple($sub(value, lo), span)
-                };
-                let at = row_start(row) / HALF;
-                // SAFETY: a row starts at a multiple of its `2 * HALF` values, below 1,024, so both halves lie in the 1,024 bits.
-                unsafe {
-                    *halves.add(at) = value(0);
-                    *halves.add(at + 1) = value(1);
-                }
-                shift = $add(shift, step);
-            }
-        }
-
+/// Defines a lane's unpack; `$funnel` is its funnel shift.
+macro_rules! lane_unpack {
+    ($lane:ty, $unpack:ident, $set1:ident, $funnel:ident, $add:ident) => {
         #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
         fn $unpack(packed: Packed<'_>, out: &mut Lanes) {
             const BITS: usize = <$lane>::BITS as usize;
@@ -126,38 +81,26 @@ macro_rules! lane_kernels {
     };
 }
 
-lane_kernels!(
+lane_unpack!(
     u16,
+    unpack_u16,
     _mm512_set1_epi16,
     _mm512_shrdv_epi16,
-    _mm512_add_epi16,
-    _mm512_sub_epi16,
-    _mm512_cmple_epu16_mask,
-    u32,
-    range_u16,
-    unpack_u16
+    _mm512_add_epi16
 );
-lane_kernels!(
+lane_unpack!(
     u32,
+    unpack_u32,
     _mm512_set1_epi32,
     _mm512_shrdv_epi32,
-    _mm512_add_epi32,
-    _mm512_sub_epi32,
-    _mm512_cmple_epu32_mask,
-    u16,
-    range_u32,
-    unpack_u32
+    _mm512_add_epi32
 );
-lane_kernels!(
+lane_unpack!(
     u64,
+    unpack_u64,
     _mm512_set1_epi64,
     _mm512_shrdv_epi64,
-    _mm512_add_epi64,
-    _mm512_sub_epi64,
-    _mm512_cmple_epu64_mask,
-    u8,
-    range_u64,
-    unpack_u64
+    _mm512_add_epi64
 );
 
 /// Half `half` of packed row `row`. There is no shift of bytes: words are shifted, and what crossed is cut off.
@@ -180,21 +123,6 @@ fn row_u8(packed: Packed<'_>, row: usize, half: usize, mask: __m512i) -> __m512i
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-fn range_u8(packed: Packed<'_>, lo: u64, span: u64, out: &mut Mask) {
-    let mask = _mm512_set1_epi8(packed.max() as i8);
-    let (lo, span) = (_mm512_set1_epi8(lo as i8), _mm512_set1_epi8(span as i8));
-    for row in 0..8 {
-        for half in 0..2 {
-            if row < usize::from(packed.width) {
-                ask_ahead(packed, row, half);
-            }
-            let value = _mm512_sub_epi8(row_u8(packed, row, half, mask), lo);
-            out.0[row * 2 + half] = _mm512_cmple_epu8_mask(value, span);
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw")]
 fn unpack_u8(packed: Packed<'_>, out: &mut Lanes) {
     let mask = _mm512_set1_epi8(packed.max() as i8);
     let bytes = out.bytes_mut().as_chunks_mut::<64>().0;
@@ -204,17 +132,6 @@ fn unpack_u8(packed: Packed<'_>, out: &mut Lanes) {
             // SAFETY: 64 bytes into a chunk of 64.
             unsafe { _mm512_storeu_si512(bytes[row * 2 + half].as_mut_ptr().cast(), value) }
         }
-    }
-}
-
-/// See [`Kernels::range`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
-fn range(packed: Packed<'_>, lo: u64, span: u64, out: &mut Mask) {
-    match packed.lane_bits {
-        8 => range_u8(packed, lo, span, out),
-        16 => range_u16(packed, lo, span, out),
-        32 => range_u32(packed, lo, span, out),
-        _ => range_u64(packed, lo, span, out),
     }
 }
 
