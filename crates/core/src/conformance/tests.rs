@@ -278,8 +278,9 @@ impl Kernel for Nervous {
 #[test]
 fn a_panic_fails_its_own_job_only() {
     let limits = Sample::new(None).limits(&OpSpec::Crc32c).unwrap();
-    let inline: Arc<dyn Operator> = Arc::new(Inline::new(Nervous, OpSpec::Crc32c, limits));
-    let pool = Pooled::new(Nervous, OpSpec::Crc32c, limits, NonZeroU32::MIN)
+    let spec = OpSpec::custom("nervous", []);
+    let inline: Arc<dyn Operator> = Arc::new(Inline::new(Nervous, spec.clone(), limits));
+    let pool = Pooled::new(Nervous, spec, limits, NonZeroU32::MIN)
         .on_start(|_| resume_unwind(Box::new("on purpose, and quietly")));
     let pooled: Arc<dyn Operator> = Arc::new(pool);
     for operator in [inline, pooled] {
@@ -309,7 +310,7 @@ fn a_panic_fails_its_own_job_only() {
 fn workers_that_sleep_wake_up() {
     let limits = Sample::new(None).limits(&OpSpec::Crc32c).unwrap();
     let two = NonZeroU32::new(2).unwrap();
-    let pool = Pooled::new(Nervous, OpSpec::Crc32c, limits, two);
+    let pool = Pooled::new(Nervous, OpSpec::custom("nervous", []), limits, two);
     let mut queue = Arc::new(pool).open(two).unwrap();
     let (mut ready, mut done) = (VecDeque::new(), Vec::new());
     for tag in 0..if cfg!(miri) { 3 } else { 30 } {

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::statistics;
+use crate::ParameterValue;
 
 /// Version of the record's shape. Raised when a field changes meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -113,6 +114,16 @@ impl From<bool> for Value {
 impl From<u64> for Value {
     fn from(value: u64) -> Self {
         i64::try_from(value).map_or(Self::Float(value as f64), Self::Int)
+    }
+}
+
+/// Of an operator, as [`OpSpec::parameters`](crate::OpSpec::parameters) gives it.
+impl From<ParameterValue> for Value {
+    fn from(value: ParameterValue) -> Self {
+        match value {
+            ParameterValue::Number(number) => Self::Int(number),
+            ParameterValue::Text(text) => Self::Text(text),
+        }
     }
 }
 

@@ -40,6 +40,10 @@ impl Kernel for Sum {
     }
 }
 
+fn spec() -> OpSpec {
+    OpSpec::custom("sum", [])
+}
+
 fn sum(item: &[u8]) -> u32 {
     item.iter().map(|&byte| u32::from(byte)).sum()
 }
@@ -242,7 +246,7 @@ fn run(backend: &Sums, plan: &Plan) -> Result<Measured, Broken> {
     let never = AtomicBool::new(false);
     measure(
         backend,
-        &OpSpec::Crc32c,
+        &spec(),
         &inputs(),
         &SumOracle,
         plan,
@@ -370,7 +374,7 @@ fn told_to_stop_it_keeps_the_runs_that_finished() {
         let backend = Sums::new(Kind::Inline, u64::MAX);
         measure(
             &backend,
-            &OpSpec::Crc32c,
+            &spec(),
             &inputs(),
             &SumOracle,
             &long,
@@ -534,7 +538,8 @@ impl Queue for FragileQueue {
 }
 
 fn run_engine(panics: Panics, mode: Mode) -> Result<Measured, Broken> {
-    let engine = Inline::new(Engine(Mutex::new(0)), OpSpec::Crc32c, LIMITS);
+    let spec = OpSpec::custom("engine", []);
+    let engine = Inline::new(Engine(Mutex::new(0)), spec.clone(), LIMITS);
     let backend = Only {
         wall: WallClock::default(),
         operator: Arc::new(Fragile {
@@ -555,14 +560,7 @@ fn run_engine(panics: Panics, mode: Mode) -> Result<Measured, Broken> {
         plan.repeat = u32::MAX;
     }
     let never = AtomicBool::new(false);
-    measure(
-        &backend,
-        &OpSpec::Crc32c,
-        &[input],
-        &SlowOracle,
-        &plan,
-        &never,
-    )
+    measure(&backend, &spec, &[input], &SlowOracle, &plan, &never)
 }
 
 #[test]
