@@ -82,7 +82,7 @@ impl Record {
 
     /// Keeps raw samples and their summary under the same name.
     pub fn sample(&mut self, name: &str, values: Vec<f64>) {
-        if let Some(summary) = statistics::summarize(&values, self.provenance.seed) {
+        if let Some(summary) = statistics::summarize(&values) {
             self.summary.insert(name.to_owned(), summary);
         }
         let samples = Samples { values, hdr: None };
@@ -224,7 +224,7 @@ pub struct Samples {
 pub struct Summary {
     /// The median over the runs, or for one of a kind (a percentile of a histogram) the value.
     pub median: f64,
-    /// Lower end of the 95 % bootstrap confidence interval of the median.
+    /// Lower end of the 95 % confidence interval of the median; six samples are the fewest that have one.
     pub ci95_low: Option<f64>,
     /// Upper end.
     pub ci95_high: Option<f64>,
