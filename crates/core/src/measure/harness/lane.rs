@@ -332,7 +332,9 @@ impl<'a> Lane<'a> {
 
     /// Whether a result is right; the bytes that were written.
     fn check(&self, job: &Job, result: Result<(), JobError>) -> Result<u64, String> {
-        result.map_err(|error| format!("the job failed: {error}"))?;
+        result
+            .and_then(|()| job.check_outcomes(self.bench.shape))
+            .map_err(|error| format!("the job failed: {error}"))?;
         let load = &self.bench.loads[self.loads[job.tag as usize]];
         if let Some(right) = load.right.get()
             && right.equals(job, self.bench.shape)
