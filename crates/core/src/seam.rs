@@ -217,12 +217,11 @@ impl Job {
     pub fn check_outcomes(&self, shape: OutputShape) -> Result<(), JobError> {
         let items = self.items.count();
         let slot = shape.slot(self.dst.len(), items);
-        let fits = |outcome: &Result<u32, JobError>| !matches!(outcome, Ok(len) if *len as usize > slot);
+        let fits =
+            |outcome: &Result<u32, JobError>| !matches!(outcome, Ok(len) if *len as usize > slot);
         let is_right = match shape {
             OutputShape::Fixed(_) => true,
-            OutputShape::Variable => {
-                self.outcomes.len() == items && self.outcomes.iter().all(fits)
-            }
+            OutputShape::Variable => self.outcomes.len() == items && self.outcomes.iter().all(fits),
         };
         is_right.then_some(()).ok_or(JobError::BadOutcomes)
     }

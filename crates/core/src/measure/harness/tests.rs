@@ -244,14 +244,7 @@ fn inputs() -> Vec<Input> {
 
 fn run(backend: &Sums, plan: &Plan) -> Result<Measured, Broken> {
     let never = AtomicBool::new(false);
-    measure(
-        backend,
-        &spec(),
-        &inputs(),
-        &SumOracle,
-        plan,
-        &never,
-    )
+    measure(backend, &spec(), &inputs(), &SumOracle, plan, &never)
 }
 
 #[test]
@@ -515,14 +508,7 @@ fn told_to_stop_it_keeps_the_runs_that_finished() {
             stop.store(true, Ordering::Relaxed);
         });
         let backend = Sums::new(Kind::Inline, u64::MAX);
-        measure(
-            &backend,
-            &spec(),
-            &inputs(),
-            &SumOracle,
-            &long,
-            &stop,
-        )
+        measure(&backend, &spec(), &inputs(), &SumOracle, &long, &stop)
     });
     let measured = measured.expect("all is right");
     assert!(measured.interrupted);

@@ -67,7 +67,9 @@ fn the_interval_covers_the_true_median_at_least_as_often_as_it_says() {
 fn equal_sides_are_rarely_told_apart_and_different_ones_are() {
     let mut random = SplitMix64::new(5);
     let mut side = |n: usize, scale: f64| -> Vec<f64> {
-        (0..n).map(|_| scale * (1.0 + 0.1 * random.exponential(1.0))).collect()
+        (0..n)
+            .map(|_| scale * (1.0 + 0.1 * random.exponential(1.0)))
+            .collect()
     };
     let trials = 1000;
     for n in [6, 7, 9, 15] {
