@@ -24,7 +24,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::buf::Ledger;
-use crate::{Backend, Buf, Items, Job, JobError, OpSpec, Operator, OutputShape, SetupError};
+use crate::{Backend, Batch, Buf, Items, Job, JobError, OpSpec, Operator, OutputShape, SetupError};
 use drive::Course;
 use input::{Input, Layout};
 
@@ -196,6 +196,8 @@ struct Bench<'a> {
 
 /// The case, and what is wrong with it.
 type Wrong = (String, String);
+/// A job that must fail: the case, its items, bytes of its input, slots, and the error.
+type BadJob = (&'static str, Items, usize, usize, JobError);
 
 impl Bench<'_> {
     /// Every length, batch, layout and depth against the oracle.
@@ -248,9 +250,16 @@ impl Bench<'_> {
     fn compare(&mut self, inputs: &mut [Input; 2], depth: u32) -> Result<(), String> {
         let limits = self.backend.limits(self.spec).map_err(|e| e.to_string())?;
         let longest = inputs.iter().map(|i| i.bytes.len()).max().unwrap_or(0);
-        if longest > limits.input_bytes_max || depth > limits.depth_max.get() {
-            let name = self.backend.name();
-            let note = format!("{name} {:?}: depth {depth}, {longest} bytes", self.spec);
+        let is_within = inputs.iter().all(|input| {
+            let batch = Batch::new(&input.bytes, &input.items);
+            batch.is_ok_and(|batch| limits.check(batch).is_ok())
+        });
+        if !is_within || depth > limits.depth_max.get() {
+            let (name, items) = (self.backend.name(), inputs[0].items.count());
+            let note = format!(
+                "{name} {:?}: depth {depth}, {items} items, {longest} bytes",
+                self.spec
+            );
             self.coverage.skipped.push(note);
             return Ok(());
         }
@@ -305,6 +314,14 @@ impl Bench<'_> {
         Ok(dst)
     }
 
+    /// Bytes of a slot that fits what an item of `item_len` bytes gives.
+    fn slot_of(&self, item_len: usize) -> usize {
+        match self.operator.shape() {
+            OutputShape::Fixed(bytes) => bytes,
+            OutputShape::Variable => self.operator.dst_len(item_len),
+        }
+    }
+
     /// Jobs that cannot be carried out: each comes home with its error and its buffers, and the queue goes on.
     fn bad_jobs(&mut self) -> Result<(), Wrong> {
         let limits = self
@@ -314,7 +331,8 @@ impl Bench<'_> {
         let shape = self.operator.shape();
         let fixed = |len, count| Items::Fixed { len, count };
         let offsets = |list: &[u32]| Items::Offsets(list.into());
-        let mut bad = vec![
+        let slot = self.slot_of(64);
+        let mut bad: Vec<BadJob> = vec![
             (
                 "fixed items beyond the input",
                 fixed(9, 8),
@@ -359,17 +377,32 @@ impl Bench<'_> {
                 ));
             }
         }
-        match limits.input_bytes_max.checked_add(1) {
-            Some(len) if len <= BYTES_TOO_LONG => {
-                bad.push(("a long input", Items::One, len, 1, JobError::TooLong));
+        let name = self.backend.name();
+        let mut beyond = |what: &str, max: usize, case: Option<BadJob>| match case {
+            Some(case) => bad.push(case),
+            None => {
+                let note = format!("{name} {:?}: beyond {max} {what}", self.spec);
+                self.coverage.skipped.push(note);
             }
-            _ => self.coverage.skipped.push(format!(
-                "{} {:?}: inputs beyond {} bytes",
-                self.backend.name(),
-                self.spec,
-                limits.input_bytes_max
-            )),
+        };
+        let affordable = |max: usize| max.checked_add(1).filter(|&len| len <= BYTES_TOO_LONG);
+        let long = affordable(limits.input_bytes_max)
+            .map(|len| ("a long input", Items::One, len, 1, JobError::TooLong));
+        beyond("bytes in a job", limits.input_bytes_max, long);
+        let long = affordable(limits.item_bytes_max).map(|len| {
+            let items = offsets(&[0, 1, 1 + len as u32]);
+            ("a long item", items, 1 + len, 2, JobError::TooLong)
+        });
+        if limits.item_bytes_max < limits.input_bytes_max {
+            beyond("bytes in an item", limits.item_bytes_max, long);
         }
+        let many = affordable(limits.items_max)
+            .filter(|&count| count.saturating_mul(slot) <= BYTES_TOO_LONG)
+            .map(|count| {
+                let items = fixed(0, count as u32);
+                ("many items", items, 0, count, JobError::TooManyItems)
+            });
+        beyond("items in a job", limits.items_max, many);
         for (case, items, src_len, slots, expected) in bad {
             self.bad_job(items, src_len, slots, expected)
                 .map_err(|what| (case.to_string(), what))?;
@@ -391,10 +424,7 @@ impl Bench<'_> {
         expected: JobError,
     ) -> Result<(), String> {
         let alloc = |len| self.backend.alloc(len).map_err(|e| format!("alloc: {e}"));
-        let slot = match self.operator.shape() {
-            OutputShape::Fixed(bytes) => bytes,
-            OutputShape::Variable => self.operator.dst_len(64),
-        };
+        let slot = self.slot_of(64);
         let mut course = Course::open(&self.operator, 1)?;
         let src = alloc(src_len)?.freeze();
         let dst = alloc(slots * slot)?;
@@ -471,10 +501,7 @@ impl Bench<'_> {
             Ok::<_, String>(buf)
         };
         let item_len = if cfg!(miri) { 4 } else { 64 };
-        let slot = match self.operator.shape() {
-            OutputShape::Fixed(bytes) => bytes,
-            OutputShape::Variable => self.operator.dst_len(item_len),
-        };
+        let slot = self.slot_of(item_len);
         let mut ready = std::collections::VecDeque::new();
         for tag in 0..2 * u64::from(depth.get()) {
             ready.push_back(Job {

@@ -48,8 +48,10 @@ pub enum JobError {
     BadItems,
     /// A buffer lives in memory that this backend's device cannot reach.
     ForeignBuffer,
-    /// Longer than `input_bytes_max`.
+    /// Longer than `input_bytes_max`, or an item longer than `item_bytes_max`.
     TooLong,
+    /// More items than `items_max`.
+    TooManyItems,
     /// The kernel said Ok and left outcomes that cannot be: not one for each item, or longer than a slot. A bug in the kernel.
     BadOutcomes,
     /// The kernel panicked on this job: a bug in the kernel, which said more on stderr.
@@ -90,7 +92,8 @@ impl fmt::Display for JobError {
                 f.write_str("items lie outside the input, or there is no room for their outcomes")
             }
             Self::ForeignBuffer => f.write_str("buffer in memory that the device cannot reach"),
-            Self::TooLong => f.write_str("input longer than the backend takes"),
+            Self::TooLong => f.write_str("input or item longer than the backend takes"),
+            Self::TooManyItems => f.write_str("more items in a job than the backend takes"),
             Self::BadOutcomes => {
                 f.write_str("the kernel's outcomes are not one per item, each within its slot")
             }

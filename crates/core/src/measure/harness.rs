@@ -35,7 +35,8 @@ use std::time::Duration;
 use super::interference::{Interference, Watch};
 use super::latency::Latencies;
 use crate::{
-    Backend, Clock, Items, JobError, OpSpec, Operator, OutputShape, SetupError, Unsupported, View,
+    Backend, Batch, Clock, Items, JobError, Limits, OpSpec, Operator, OutputShape, SetupError,
+    Unsupported, View,
 };
 use lane::Lane;
 use team::{Span, Team};
@@ -267,14 +268,14 @@ impl<'a> Bench<'a> {
         stop: &'a AtomicBool,
     ) -> Result<Self, Broken> {
         let limits = backend.limits(spec).map_err(Broken::Unsupported)?;
-        let longest = inputs.iter().map(|input| input.bytes.len()).max();
-        let longest = longest.ok_or_else(|| Broken::Wrong("there is no input".into()))?;
-        if longest > limits.input_bytes_max {
-            return Err(unsupported(format!(
-                "a job of {longest} bytes; {} takes {} at most",
-                backend.name(),
-                limits.input_bytes_max
-            )));
+        if inputs.is_empty() {
+            return Err(Broken::Wrong("there is no input".into()));
+        }
+        for input in inputs {
+            let excess = excess(&limits, input.batch()?);
+            if let Some(what) = excess {
+                return Err(unsupported(format!("{} takes {what}", backend.name())));
+            }
         }
         let is_virtual = !runs_by_itself(backend.clock());
         if is_virtual && plan.threads.get() > 1 {
@@ -372,16 +373,20 @@ impl<'a> Bench<'a> {
     }
 }
 
+impl Input {
+    fn batch(&self) -> Result<Batch<'_>, Broken> {
+        Batch::new(&self.bytes, &self.items).map_err(|error| Broken::Wrong(error.to_string()))
+    }
+}
+
 impl Load {
     fn new(backend: &dyn Backend, operator: &dyn Operator, input: &Input) -> Result<Self, Broken> {
         let mut buf = backend.alloc(input.bytes.len())?;
         buf.copy_from_slice(&input.bytes);
-        let batch = crate::Batch::new(&input.bytes, &input.items)
-            .map_err(|error| Broken::Wrong(error.to_string()))?;
-        let longest = (0..batch.len()).map(|i| batch.item(i).len()).max();
+        let batch = input.batch()?;
         let slot_bytes = match (operator.shape(), input.slot_bytes) {
             (OutputShape::Fixed(bytes), _) | (OutputShape::Variable, Some(bytes)) => bytes,
-            (OutputShape::Variable, None) => operator.dst_len(longest.unwrap_or(0)),
+            (OutputShape::Variable, None) => operator.dst_len(batch.longest()),
         };
         let dst_bytes = slot_bytes
             .checked_mul(batch.len())
@@ -462,6 +467,17 @@ impl fmt::Display for Broken {
 }
 
 impl std::error::Error for Broken {}
+
+/// Which limit `batch` is beyond, and by how much.
+fn excess(limits: &Limits, batch: Batch<'_>) -> Option<String> {
+    let lengths = [
+        (batch.src().len(), limits.input_bytes_max, "bytes in a job"),
+        (batch.longest(), limits.item_bytes_max, "bytes in an item"),
+        (batch.len(), limits.items_max, "items in a job"),
+    ];
+    let (is, max, what) = lengths.into_iter().find(|(is, max, _)| is > max)?;
+    Some(format!("{max} {what} at most, and these are {is}"))
+}
 
 fn unsupported(reason: String) -> Broken {
     Broken::Unsupported(Unsupported { reason })

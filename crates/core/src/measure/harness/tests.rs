@@ -123,11 +123,11 @@ impl Backend for Sums {
     }
 
     fn limits(&self, _: &OpSpec) -> Result<Limits, Unsupported> {
-        Ok(Limits {
-            depth_max: NonZeroU32::new(64).expect("not zero"),
-            input_bytes_max: 1 << 20,
-            synchronous: !matches!(self.kind, Kind::Pool),
-        })
+        let mut limits = Limits::new(NonZeroU32::new(64).expect("not zero"));
+        limits.item_bytes_max = 1 << 20;
+        limits.items_max = 1000;
+        limits.synchronous = !matches!(self.kind, Kind::Pool);
+        Ok(limits)
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
@@ -521,6 +521,31 @@ fn what_cannot_be_run_says_why() {
     deep.depth = NonZeroU32::new(65).expect("not zero");
     let broken = run(&Sums::new(Kind::Inline, u64::MAX), &deep).expect_err("64 at most");
     assert!(matches!(broken, Broken::Setup(SetupError::TooDeep { .. })));
+    let input = |bytes: usize, count: usize| Input {
+        bytes: vec![0; bytes],
+        items: Items::Offsets((0..=count).map(|at| (at * bytes / count) as u32).collect()),
+        slot_bytes: None,
+    };
+    for (input, said) in [
+        (
+            input((1 << 20) + 1, 1),
+            "1048576 bytes in an item at most, and these are 1048577",
+        ),
+        (
+            input(5000, 1001),
+            "1000 items in a job at most, and these are 1001",
+        ),
+    ] {
+        let backend = Sums::new(Kind::Inline, u64::MAX);
+        let plan = plan(Mode::Throughput);
+        let never = AtomicBool::new(false);
+        let broken = measure(&backend, &spec(), &[input], &SumOracle, &plan, &never);
+        let reason = format!("test takes {said}");
+        assert_eq!(
+            broken.expect_err(said),
+            Broken::Unsupported(Unsupported { reason })
+        );
+    }
     let mut pinned = plan(Mode::Throughput);
     pinned.pin = vec![100_000];
     let broken = run(&Sums::new(Kind::Inline, u64::MAX), &pinned).expect_err("no such core");
@@ -607,10 +632,10 @@ impl Backend for Only {
     }
 }
 
-const LIMITS: Limits = Limits {
-    depth_max: NonZeroU32::MAX,
-    input_bytes_max: usize::MAX,
-    synchronous: true,
+const LIMITS: Limits = {
+    let mut limits = Limits::new(NonZeroU32::MAX);
+    limits.synchronous = true;
+    limits
 };
 
 /// An operator whose second queue panics.
