@@ -267,6 +267,7 @@ impl Args {
             repeat: self.repeat as u32,
             pin: pin.map(|&core| core as u32).collect(),
             seed: self.seed,
+            silence: harness::SILENCE,
         }
     }
 

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::patience::{self, Silence};
 use crate::{Completion, Items, Job, Limits, Operator, Queue, SetupError};
 
 /// How long a queue may do nothing at all with jobs in flight.
@@ -19,7 +20,8 @@ pub(super) struct Course {
     ready: VecDeque<Job>,
     done: Vec<Completion>,
     sent: Vec<Sent>,
-    progress: Instant,
+    silence: Silence,
+    silence_max: Duration,
 }
 
 /// What must come home as it went.
@@ -46,8 +48,18 @@ impl Course {
             ready: VecDeque::new(),
             done: Vec::new(),
             sent: Vec::new(),
-            progress: Instant::now(),
+            silence: Silence::default(),
+            silence_max: SILENCE,
         })
+    }
+
+    /// That gives up sooner.
+    #[cfg(test)]
+    pub(super) fn with_silence(self, silence_max: Duration) -> Self {
+        Self {
+            silence_max,
+            ..self
+        }
     }
 
     /// One more job; its tag is its own.
@@ -74,12 +86,12 @@ impl Course {
             return Ok(true);
         }
         if self.step()? > 0 {
-            self.progress = Instant::now();
-        } else if self.progress.elapsed() > SILENCE {
+            self.silence.end();
+        } else if self.silence.lasts() > self.silence_max {
+            let (flying, ready) = (self.queue.in_flight(), self.ready.len());
+            patience::leak(&mut self.queue);
             return Err(format!(
-                "{} jobs in flight and {} ready, but nothing happens",
-                self.queue.in_flight(),
-                self.ready.len()
+                "{flying} jobs in flight and {ready} ready, but nothing happens; the queue is leaked with its buffers"
             ));
         } else {
             std::thread::yield_now();

@@ -6,6 +6,7 @@ use std::panic::resume_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use super::*;
 use crate::buf::Island;
@@ -487,6 +488,65 @@ fn outcomes_that_cannot_be_fail_their_job() {
     }
 }
 
+/// Takes jobs and gives none back; cannot be dropped.
+struct Wedged(Vec<Job>);
+
+impl Queue for Wedged {
+    fn in_flight(&self) -> usize {
+        self.0.len()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        let taken = ready.len();
+        self.0.extend(ready.drain(..));
+        taken
+    }
+
+    fn poll(&mut self, _: &mut Vec<Completion>) -> usize {
+        0
+    }
+}
+
+impl Drop for Wedged {
+    fn drop(&mut self) {
+        unreachable!("would wait for ever");
+    }
+}
+
+struct Wedge(OpSpec);
+
+impl Operator for Wedge {
+    fn spec(&self) -> &OpSpec {
+        &self.0
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(0)
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        0
+    }
+
+    fn open(self: Arc<Self>, _: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        Ok(Box::new(Wedged(Vec::new())))
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it leaks on purpose")]
+fn a_wedged_queue_is_a_failure_and_is_left_alone() {
+    let operator: Arc<dyn Operator> = Arc::new(Wedge(OpSpec::custom("wedge", [])));
+    let limits = Limits::new(NonZeroU32::MIN);
+    let course = Course::open(&operator, &limits, 1).unwrap();
+    let mut course = course.with_silence(Duration::from_millis(20));
+    let empty = || Buf::zeroed(0).unwrap();
+    let shape = operator.shape();
+    course.add(Job::new(0, empty().freeze(), Items::One, empty(), shape));
+    let said = course.finish().unwrap_err();
+    assert!(said.starts_with("1 jobs in flight and 0 ready"), "{said}");
+}
+
 #[test]
 fn workers_that_sleep_wake_up() {
     let limits = Sample::new(None).limits(&OpSpec::Crc32c).unwrap();
@@ -496,7 +556,7 @@ fn workers_that_sleep_wake_up() {
     let (mut ready, mut done) = (VecDeque::new(), Vec::new());
     for tag in 0..if cfg!(miri) { 3 } else { 30 } {
         // Longer than a worker's patience.
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
         let mut src = Buf::zeroed(1).unwrap();
         src[0] = b'a';
         ready.push_back(Job {

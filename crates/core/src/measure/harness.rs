@@ -87,7 +87,13 @@ pub struct Plan {
     pub pin: Vec<u32>,
     /// Of the schedule.
     pub seed: u64,
+    /// How long a queue with jobs may stay silent before its device counts as wedged, for small jobs: each input byte of
+    /// a job adds a microsecond. [`SILENCE`] unless you know better.
+    pub silence: Duration,
 }
+
+/// See [`Plan::silence`].
+pub const SILENCE: Duration = Duration::from_secs(60);
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -217,6 +223,8 @@ struct Bench<'a> {
     loads: Vec<Load>,
     /// Whether the clock stands still while nobody works.
     is_virtual: bool,
+    /// How long a queue may stay silent with these inputs.
+    silence_max: Duration,
 }
 
 /// An input in memory that the backend can reach, and what is known to be right for it.
@@ -298,6 +306,8 @@ impl<'a> Bench<'a> {
             _ if limits.synchronous => NonZeroU32::MIN,
             _ => plan.depth,
         };
+        let longest = inputs.iter().map(|input| input.bytes.len()).max();
+        let slowest = Duration::from_micros(longest.unwrap_or(0) as u64);
         let loads = inputs
             .iter()
             .map(|input| Load::new(backend, &*operator, input))
@@ -312,6 +322,7 @@ impl<'a> Bench<'a> {
             stop,
             loads,
             is_virtual,
+            silence_max: plan.silence.saturating_add(slowest),
         })
     }
 
