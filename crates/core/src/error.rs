@@ -27,6 +27,13 @@ pub enum SetupError {
         /// Bytes asked for.
         len: usize,
     },
+    /// What was asked for needs more memory than there is.
+    TooLittleMemory {
+        /// For inputs, their right outputs, and the outputs of all jobs in flight.
+        needed_bytes: u64,
+        /// What may be taken.
+        available_bytes: u64,
+    },
     /// A worker thread could not be started.
     NoThread {
         /// What the system said.
@@ -77,6 +84,16 @@ impl fmt::Display for SetupError {
                 )
             }
             Self::OutOfMemory { len } => write!(f, "no memory for {len} bytes"),
+            Self::TooLittleMemory {
+                needed_bytes,
+                available_bytes,
+            } => write!(
+                f,
+                "needs {:.2} GB of memory, and {:.2} GB are available; smaller jobs, less depth or fewer threads need \
+                 less",
+                *needed_bytes as f64 / 1e9,
+                *available_bytes as f64 / 1e9
+            ),
             Self::NoThread { reason } => write!(f, "cannot start a worker thread: {reason}"),
             Self::Parameter(what) => f.write_str(what),
         }

@@ -36,6 +36,7 @@ fn plan(mode: Mode) -> Plan {
         pin: Vec::new(),
         seed: 1,
         silence: SILENCE,
+        memory_bytes: 1 << 30,
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Oracle, Plan};
+use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_core::{JobError, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
@@ -237,13 +238,16 @@ impl Args {
                     Err(broken) => broken,
                 };
             let reason = broken.to_string();
-            return Ok(record.without_numbers(match broken {
-                Broken::Unsupported(_) | Broken::Setup(SetupError::TooDeep { .. }) => {
-                    Outcome::Unsupported { reason }
-                }
-                Broken::Setup(SetupError::Parameter(what)) => return Err(Failure::usage(what)),
-                Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
-            }));
+            return Ok(
+                record.without_numbers(match broken {
+                    Broken::Unsupported(_)
+                    | Broken::Setup(
+                        SetupError::TooDeep { .. } | SetupError::TooLittleMemory { .. },
+                    ) => Outcome::Unsupported { reason },
+                    Broken::Setup(SetupError::Parameter(what)) => return Err(Failure::usage(what)),
+                    Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
+                }),
+            );
         }
         Ok(record)
     }
@@ -268,6 +272,7 @@ impl Args {
             pin: pin.map(|&core| core as u32).collect(),
             seed: self.seed,
             silence: harness::SILENCE,
+            memory_bytes: memory_available_bytes(),
         }
     }
 

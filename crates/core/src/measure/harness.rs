@@ -41,6 +41,9 @@ use crate::{
 use lane::Lane;
 use team::{Span, Team};
 
+/// Destinations of all threads together may take this much memory, if the jobs in flight need no more.
+const DST_BYTES_MAX: usize = 256 << 20;
+
 /// One batch of input; a job reads all of it.
 #[derive(Clone, Debug)]
 pub struct Input {
@@ -90,6 +93,9 @@ pub struct Plan {
     /// How long a queue with jobs may stay silent before its device counts as wedged, for small jobs: each input byte of
     /// a job adds a microsecond. [`SILENCE`] unless you know better.
     pub silence: Duration,
+    /// What inputs and outputs may take together; more is refused before anything is allocated. What
+    /// [`memory_available_bytes`](super::provenance::memory_available_bytes) says, unless you need some yourself.
+    pub memory_bytes: u64,
 }
 
 /// See [`Plan::silence`].
@@ -189,14 +195,27 @@ pub fn measure(
     let team = Team::new(plan.threads);
     thread::scope(|scope| {
         let (mut lanes, mut threads) = (Vec::new(), Vec::new());
+        let mut refused = None;
         for number in 0..plan.threads.get() {
             let (order, orders) = channel();
             let (result, results) = channel();
             let (bench, team) = (&bench, &team);
-            threads.push(scope.spawn(move || Lane::serve(number, bench, team, &orders, &result)));
+            let serve = move || Lane::serve(number, bench, team, &orders, &result);
+            let thread = thread::Builder::new().name(format!("dpb-lane-{number}"));
+            match thread.spawn_scoped(scope, serve) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    let reason = format!("{error} (number {} of {})", number + 1, plan.threads);
+                    refused = Some(Broken::Setup(SetupError::NoThread { reason }));
+                    break;
+                }
+            }
             lanes.push(Post { order, results });
         }
-        let measured = bench.lead(&lanes, &team);
+        let measured = match refused {
+            Some(broken) => Err(broken),
+            None => bench.lead(&lanes, &team),
+        };
         // Without orders the threads end. Joined by hand, for a scope passes a panic on.
         drop(lanes);
         let panicked = threads.into_iter().filter_map(|thread| thread.join().err());
@@ -223,6 +242,8 @@ struct Bench<'a> {
     loads: Vec<Load>,
     /// Whether the clock stands still while nobody works.
     is_virtual: bool,
+    /// Destinations of all threads together may take this much memory, and at least hold the jobs in flight.
+    dst_bytes_max: usize,
     /// How long a queue may stay silent with these inputs.
     silence_max: Duration,
 }
@@ -306,6 +327,7 @@ impl<'a> Bench<'a> {
             _ if limits.synchronous => NonZeroU32::MIN,
             _ => plan.depth,
         };
+        let dst_bytes_max = dst_bytes_max(plan, depth, &*operator, inputs)?;
         let longest = inputs.iter().map(|input| input.bytes.len()).max();
         let slowest = Duration::from_micros(longest.unwrap_or(0) as u64);
         let loads = inputs
@@ -322,6 +344,7 @@ impl<'a> Bench<'a> {
             stop,
             loads,
             is_virtual,
+            dst_bytes_max,
             silence_max: plan.silence.saturating_add(slowest),
         })
     }
@@ -388,24 +411,27 @@ impl Input {
     fn batch(&self) -> Result<Batch<'_>, Broken> {
         Batch::new(&self.bytes, &self.items).map_err(|error| Broken::Wrong(error.to_string()))
     }
+
+    /// Bytes of a destination for it.
+    fn dst_bytes(&self, operator: &dyn Operator) -> Result<usize, Broken> {
+        let batch = self.batch()?;
+        let slot_bytes = match (operator.shape(), self.slot_bytes) {
+            (OutputShape::Fixed(bytes), _) | (OutputShape::Variable, Some(bytes)) => bytes,
+            (OutputShape::Variable, None) => operator.dst_len(batch.longest()),
+        };
+        let dst_bytes = slot_bytes.checked_mul(batch.len());
+        Ok(dst_bytes.ok_or(SetupError::OutOfMemory { len: usize::MAX })?)
+    }
 }
 
 impl Load {
     fn new(backend: &dyn Backend, operator: &dyn Operator, input: &Input) -> Result<Self, Broken> {
         let mut buf = backend.alloc(input.bytes.len())?;
         buf.copy_from_slice(&input.bytes);
-        let batch = input.batch()?;
-        let slot_bytes = match (operator.shape(), input.slot_bytes) {
-            (OutputShape::Fixed(bytes), _) | (OutputShape::Variable, Some(bytes)) => bytes,
-            (OutputShape::Variable, None) => operator.dst_len(batch.longest()),
-        };
-        let dst_bytes = slot_bytes
-            .checked_mul(batch.len())
-            .ok_or(SetupError::OutOfMemory { len: usize::MAX })?;
         Ok(Self {
             view: buf.freeze(),
             items: input.items.clone(),
-            dst_bytes,
+            dst_bytes: input.dst_bytes(operator)?,
             right: OnceLock::new(),
         })
     }
@@ -478,6 +504,33 @@ impl fmt::Display for Broken {
 }
 
 impl std::error::Error for Broken {}
+
+/// What the destinations of all threads may take, if `plan` has memory for the least that they need.
+fn dst_bytes_max(
+    plan: &Plan,
+    depth: NonZeroU32,
+    operator: &dyn Operator,
+    inputs: &[Input],
+) -> Result<usize, Broken> {
+    let (mut kept_bytes, mut longest) = (0, 0);
+    for input in inputs {
+        let dst_bytes = input.dst_bytes(operator)?;
+        // The input, and once it was seen, what is right for it.
+        kept_bytes += input.bytes.len() as u64 + dst_bytes as u64;
+        longest = longest.max(dst_bytes as u64);
+    }
+    let in_flight = u64::from(plan.threads.get()) * u64::from(depth.get());
+    let needed_bytes = kept_bytes.saturating_add(in_flight.saturating_mul(longest));
+    match plan.memory_bytes.checked_sub(kept_bytes) {
+        Some(left) if needed_bytes <= plan.memory_bytes => {
+            Ok(DST_BYTES_MAX.min(usize::try_from(left).unwrap_or(usize::MAX)))
+        }
+        _ => Err(Broken::Setup(SetupError::TooLittleMemory {
+            needed_bytes,
+            available_bytes: plan.memory_bytes,
+        })),
+    }
+}
 
 /// Which limit `batch` is beyond, and by how much.
 fn excess(limits: &Limits, batch: Batch<'_>) -> Option<String> {

@@ -15,8 +15,6 @@ use crate::measure::random::SplitMix64;
 use crate::patience::{self, Silence};
 use crate::{Completion, Job, JobError, OutputShape, Queue, SetupError};
 
-/// Destinations of all threads together may take this much memory.
-const DST_BYTES_MAX: usize = 256 << 20;
 /// A segment has at least this many jobs for each that the queue holds, if memory and time allow.
 const SEGMENT_DEPTHS: usize = 64;
 /// And at least this many, so that reading the clock costs nothing.
@@ -178,7 +176,7 @@ impl<'a> Lane<'a> {
     fn segment_jobs(&self, job_s: f64) -> usize {
         let depth = self.bench.depth.get() as usize;
         let dst_bytes = self.bench.loads.iter().map(|load| load.dst_bytes).max();
-        let memory = DST_BYTES_MAX
+        let memory = self.bench.dst_bytes_max
             / (dst_bytes.unwrap_or(0).max(64) * self.bench.plan.threads.get() as usize);
         let jobs = SEGMENT_DEPTHS * depth;
         let jobs = if self.bench.is_virtual {

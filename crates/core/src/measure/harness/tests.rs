@@ -231,6 +231,7 @@ fn plan(mode: Mode) -> Plan {
         pin: Vec::new(),
         seed: 1,
         silence: SILENCE,
+        memory_bytes: 1 << 30,
     }
 }
 
@@ -547,10 +548,56 @@ fn what_cannot_be_run_says_why() {
             Broken::Unsupported(Unsupported { reason })
         );
     }
+    let huge = Input {
+        slot_bytes: Some(1 << 40),
+        ..input(16, 1)
+    };
+    let operator = Arc::new(Inline::new(Echo, spec(), LIMITS));
+    let backend = Only {
+        wall: WallClock::default(),
+        operator,
+    };
+    let mut two = plan(Mode::Throughput);
+    two.threads = NonZeroU32::new(2).expect("not zero");
+    let never = AtomicBool::new(false);
+    let broken = measure(&backend, &spec(), &[huge], &EchoOracle, &two, &never);
+    // One that is kept, and four in flight on each of two threads.
+    let too_little = SetupError::TooLittleMemory {
+        needed_bytes: 16 + (1 << 40) + 2 * 4 * (1 << 40),
+        available_bytes: 1 << 30,
+    };
+    assert_eq!(broken.expect_err("9 TiB"), Broken::Setup(too_little));
     let mut pinned = plan(Mode::Throughput);
     pinned.pin = vec![100_000];
     let broken = run(&Sums::new(Kind::Inline, u64::MAX), &pinned).expect_err("no such core");
     assert!(broken.to_string().contains("100000"), "{broken}");
+}
+
+#[test]
+fn a_thread_that_the_system_refuses_is_an_error() {
+    // No address space has room for such a stack. The standard library reads its size once, so this needs a process.
+    const STACK: (&str, &str) = ("RUST_MIN_STACK", "1125899906842624");
+    const NAME: &str = "measure::harness::tests::a_thread_that_the_system_refuses_is_an_error";
+    if std::env::var(STACK.0).is_ok_and(|bytes| bytes == STACK.1) {
+        let broken = run(&Sums::new(Kind::Inline, u64::MAX), &plan(Mode::Throughput));
+        let said = broken.expect_err("no thread").to_string();
+        assert!(said.contains("cannot start a worker thread"), "{said}");
+        assert!(said.contains("(number 1 of 1)"), "{said}");
+        return;
+    }
+    if std::env::var_os("DPB_QEMU").is_some() {
+        println!("skipped: under an emulator this program cannot start itself");
+        return;
+    }
+    let this = std::env::current_exe().expect("Linux knows");
+    let child = std::process::Command::new(this)
+        .args(["--exact", NAME, "--test-threads=1"])
+        .env(STACK.0, STACK.1)
+        .output()
+        .expect("starts");
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 /// One engine behind all queues: a job has it to itself for [`ENGINE_NS`], and its output was never seen before.
