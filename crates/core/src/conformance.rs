@@ -155,7 +155,7 @@ fn admission(
     backend: &dyn Backend,
     spec: &OpSpec,
     coverage: &mut Coverage,
-) -> Result<Option<(Limits, Arc<dyn Operator>)>, String> {
+) -> Result<Option<Admitted>, String> {
     let (limits, operator) = match (backend.limits(spec), backend.prepare(spec)) {
         (Ok(limits), Ok(operator)) => (limits, operator),
         (Err(unsupported), Err(SetupError::Unsupported(again))) => {
@@ -202,6 +202,8 @@ struct Bench<'a> {
     coverage: &'a mut Coverage,
 }
 
+/// What a backend promises, and what it prepared.
+type Admitted = (Limits, Arc<dyn Operator>);
 /// The case, and what is wrong with it.
 type Wrong = (String, String);
 
