@@ -10,12 +10,7 @@ use crate::{Completion, Job, Queue};
 pub(crate) struct Silence(Option<Instant>);
 
 impl Silence {
-    /// Something has.
-    pub(crate) fn end(&mut self) {
-        self.0 = None;
-    }
-
-    /// Nothing has, since this was first said.
+    /// Since this was first asked; something happened: start with a new one.
     pub(crate) fn lasts(&mut self) -> Duration {
         self.0.get_or_insert_with(Instant::now).elapsed()
     }

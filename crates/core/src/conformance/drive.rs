@@ -86,7 +86,7 @@ impl Course {
             return Ok(true);
         }
         if self.step()? > 0 {
-            self.silence.end();
+            self.silence = Silence::default();
         } else if self.silence.lasts() > self.silence_max {
             let (flying, ready) = (self.queue.in_flight(), self.ready.len());
             patience::leak(&mut self.queue);
