@@ -16,6 +16,8 @@ pub mod error;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
+#[cfg(any(feature = "conformance", feature = "measure"))]
+mod patience;
 pub mod seam;
 pub mod spec;
 
@@ -26,4 +28,4 @@ pub use lift::{Inline, Pooled};
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
-pub use spec::{DeflateFormat, OpSpec};
+pub use spec::{DeflateFormat, OpSpec, ParameterValue};

@@ -1,6 +1,6 @@
 //! From a synchronous [`Kernel`] to an [`Operator`]: [`Inline`] runs it on the caller's core, [`Pooled`] on workers.
 //!
-//! Both check each job once, in `carry_out`, before the kernel sees it; both send it home whatever happens.
+//! Both check each job once, in `carry_out`, before and after the kernel sees it; both send it home whatever happens.
 
 mod pool;
 
@@ -116,16 +116,14 @@ impl<K: Kernel> Prepared<K> {
     }
 }
 
-/// Checks one job and runs the kernel on it. The only place where jobs are checked.
+/// Checks one job, runs the kernel on it, and checks what it claims. The only place where jobs are checked.
 fn carry_out<K: Kernel>(
     prepared: &Prepared<K>,
     job: &mut Job,
     scratch: &mut Option<K::Scratch>,
 ) -> Result<(), JobError> {
-    if job.src.len() > prepared.limits.input_bytes_max {
-        return Err(JobError::TooLong);
-    }
     let batch = Batch::new(&job.src, &job.items)?;
+    prepared.limits.check(batch)?;
     let items = batch.len();
     let slot = prepared.shape.slot(job.dst.len(), items);
     let dst_bytes = slot.checked_mul(items).ok_or(JobError::DstTooShort)?;
@@ -153,4 +151,5 @@ fn carry_out<K: Kernel>(
         *scratch = None;
         Err(JobError::Panicked)
     })
+    .and_then(|()| job.check_outcomes(prepared.shape))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Oracle, Plan};
+use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_core::{JobError, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
@@ -53,8 +54,8 @@ pub struct Args {
     /// How long each thread works before the first run
     #[arg(long, value_parser = args::duration, default_value = "50ms")]
     warm_up: Duration,
-    /// Runs of each test
-    #[arg(long, value_parser = args::count, default_value = "5")]
+    /// Runs of each test; below 6 a number has no 95 % interval
+    #[arg(long, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// Of inputs and schedules
     #[arg(long, default_value = "1")]
@@ -237,13 +238,16 @@ impl Args {
                     Err(broken) => broken,
                 };
             let reason = broken.to_string();
-            return Ok(record.without_numbers(match broken {
-                Broken::Unsupported(_) | Broken::Setup(SetupError::TooDeep { .. }) => {
-                    Outcome::Unsupported { reason }
-                }
-                Broken::Setup(SetupError::Parameter(what)) => return Err(Failure::usage(what)),
-                Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
-            }));
+            return Ok(
+                record.without_numbers(match broken {
+                    Broken::Unsupported(_)
+                    | Broken::Setup(
+                        SetupError::TooDeep { .. } | SetupError::TooLittleMemory { .. },
+                    ) => Outcome::Unsupported { reason },
+                    Broken::Setup(SetupError::Parameter(what)) => return Err(Failure::usage(what)),
+                    Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
+                }),
+            );
         }
         Ok(record)
     }
@@ -267,6 +271,8 @@ impl Args {
             repeat: self.repeat as u32,
             pin: pin.map(|&core| core as u32).collect(),
             seed: self.seed,
+            silence: harness::SILENCE,
+            memory_bytes: memory_available_bytes(),
         }
     }
 

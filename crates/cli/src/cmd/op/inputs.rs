@@ -158,15 +158,11 @@ fn encoded(
         .alloc(plain.len())
         .map_err(|error| broke(error.to_string()))?;
     src.copy_from_slice(&plain);
-    let mut ready = VecDeque::from([Job {
-        tag: 0,
-        src: src.freeze(),
-        items,
-        dst: cpu
-            .alloc(dst_bytes)
-            .map_err(|error| broke(error.to_string()))?,
-        outcomes: Vec::with_capacity(count),
-    }]);
+    let dst = cpu
+        .alloc(dst_bytes)
+        .map_err(|error| broke(error.to_string()))?;
+    let job = Job::new(0, src.freeze(), items, dst, operator.shape());
+    let mut ready = VecDeque::from([job]);
     let mut queue = operator
         .clone()
         .open(NonZeroU32::MIN)

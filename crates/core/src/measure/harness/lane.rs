@@ -12,23 +12,35 @@ use super::team::{Finish, Member, Span, Team};
 use super::{Bench, Broken, Counts, Load, Mode, Order, Report, Right, Run};
 use crate::measure::latency::Latencies;
 use crate::measure::random::SplitMix64;
+use crate::patience::{self, Silence};
 use crate::{Completion, Job, JobError, OutputShape, Queue, SetupError};
 
-/// Destinations of all threads together may take this much memory.
-const DST_BYTES_MAX: usize = 256 << 20;
 /// A segment has at least this many jobs for each that the queue holds, if memory and time allow.
 const SEGMENT_DEPTHS: usize = 64;
 /// And at least this many, so that reading the clock costs nothing.
 const SEGMENT_JOBS: usize = 1024;
 /// A segment takes at most this share of a run.
 const SEGMENT_SHARE: u32 = 4;
+/// On a virtual clock a segment reads at most this much, if the queue can still be filled: results are computed for real.
+const VIRTUAL_SEGMENT_BYTES: usize = 16 << 20;
 /// Empty polls in a row before the core is offered to others.
 const SPINS: u32 = 256;
+/// Told to stop, jobs in flight are awaited no longer than this.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Polls in a row that brought nothing.
+#[derive(Default)]
+pub(super) struct Waiting {
+    polls: u32,
+    silence: Silence,
+}
 
 /// One thread's queue and jobs.
 pub(super) struct Lane<'a> {
     pub(super) bench: &'a Bench<'a>,
     pub(super) queue: Box<dyn Queue>,
+    /// Told to stop with jobs in flight that did not come home: nothing more can be done here.
+    pub(super) is_given_up: bool,
     /// Jobs that wait for the next segment.
     pub(super) idle: VecDeque<Job>,
     pub(super) done: Vec<Completion>,
@@ -88,6 +100,7 @@ impl<'a> Lane<'a> {
         let mut lane = Self {
             bench,
             queue: bench.operator.clone().open(bench.depth)?,
+            is_given_up: false,
             idle: VecDeque::new(),
             done: Vec::new(),
             loads: Vec::new(),
@@ -144,7 +157,9 @@ impl<'a> Lane<'a> {
         let jobs = self.segment_jobs(job_s);
         self.grow(jobs)?;
         let mut seen = self.bench.depth.get() as usize;
-        while started.elapsed() < self.bench.plan.warm_up || seen < self.bench.loads.len() {
+        let bench = self.bench;
+        let is_early = || !bench.is_virtual && started.elapsed() < bench.plan.warm_up;
+        while is_early() || seen < bench.loads.len() {
             if self.is_stopped() {
                 return Ok(Report::Stopped);
             }
@@ -157,18 +172,22 @@ impl<'a> Lane<'a> {
         Ok(Report::Warm(jobs as u64))
     }
 
-    /// How many jobs fit a segment, if one takes so long on the wall clock.
+    /// How many jobs fit a segment, if one takes so long on the wall clock. On a virtual clock that must not matter.
     fn segment_jobs(&self, job_s: f64) -> usize {
         let depth = self.bench.depth.get() as usize;
         let dst_bytes = self.bench.loads.iter().map(|load| load.dst_bytes).max();
-        let memory = DST_BYTES_MAX
+        let memory = self.bench.dst_bytes_max
             / (dst_bytes.unwrap_or(0).max(64) * self.bench.plan.threads.get() as usize);
-        let time = self.bench.plan.seconds / SEGMENT_SHARE;
-        (SEGMENT_DEPTHS * depth)
-            .max(SEGMENT_JOBS)
-            .min(memory)
-            .min((time.as_secs_f64() / job_s) as usize)
-            .max(depth)
+        let jobs = SEGMENT_DEPTHS * depth;
+        let jobs = if self.bench.is_virtual {
+            let longest = self.bench.loads.iter().map(|load| load.view.len()).max();
+            jobs.min(VIRTUAL_SEGMENT_BYTES / longest.unwrap_or(0).max(1))
+        } else {
+            let time = self.bench.plan.seconds / SEGMENT_SHARE;
+            jobs.max(SEGMENT_JOBS)
+                .min((time.as_secs_f64() / job_s) as usize)
+        };
+        jobs.min(memory).max(depth)
     }
 
     /// One segment off the record; seconds of wall clock a job.
@@ -188,7 +207,8 @@ impl<'a> Lane<'a> {
         let started = Instant::now();
         loop {
             *round += 1;
-            let is_done = !spans.is_empty() && started.elapsed() >= self.bench.plan.seconds;
+            let is_over = self.bench.is_virtual || started.elapsed() >= self.bench.plan.seconds;
+            let is_done = !spans.is_empty() && is_over;
             if is_done || self.is_stopped() {
                 team.call_off(*round);
             }
@@ -226,7 +246,7 @@ impl<'a> Lane<'a> {
         let span = match self.bench.plan.mode {
             Mode::Throughput => self.time_segment(finish),
             Mode::Latency | Mode::Open { .. } => self.time_jobs(finish),
-        };
+        }?;
         let has_worked = !self.done.is_empty();
         while let Some(completion) = self.done.pop() {
             if self.bench.plan.mode == Mode::Latency {
@@ -239,9 +259,9 @@ impl<'a> Lane<'a> {
     }
 
     /// The timed loop of throughput runs.
-    fn time_segment(&mut self, finish: Finish<'_>) -> Span {
+    fn time_segment(&mut self, finish: Finish<'_>) -> Result<Span, Broken> {
         let clock = self.bench.backend.clock();
-        let mut empty = 0;
+        let mut waiting = Waiting::default();
         let start_ns = clock.now_ns();
         loop {
             if !finish.is_called() {
@@ -252,22 +272,23 @@ impl<'a> Lane<'a> {
             } else if self.queue.in_flight() == 0 {
                 break;
             }
-            wait_if_empty(
-                self.queue.poll(&mut self.done),
-                &mut empty,
-                &mut self.counts,
-            );
+            let home = self.queue.poll(&mut self.done);
+            self.wait_if_empty(home, self.idle.len(), &mut waiting)?;
+            if self.is_given_up {
+                finish.call();
+                break;
+            }
         }
         let end_ns = clock.now_ns();
-        Span { start_ns, end_ns }
+        Ok(Span { start_ns, end_ns })
     }
 
     /// The timed loop of latency runs: a burst is stamped before it is submitted, and when it comes home.
-    fn time_jobs(&mut self, finish: Finish<'_>) -> Span {
+    fn time_jobs(&mut self, finish: Finish<'_>) -> Result<Span, Broken> {
         let clock = self.bench.backend.clock();
         let depth = self.bench.depth.get() as usize;
         let mut staged = VecDeque::with_capacity(depth);
-        let mut empty = 0;
+        let mut waiting = Waiting::default();
         let start_ns = clock.now_ns();
         while !finish.is_called() || !staged.is_empty() || self.queue.in_flight() > 0 {
             let room = depth - self.queue.in_flight() - staged.len();
@@ -283,7 +304,11 @@ impl<'a> Lane<'a> {
             }
             self.queue.submit(&mut staged);
             let home = self.queue.poll(&mut self.done);
-            wait_if_empty(home, &mut empty, &mut self.counts);
+            self.wait_if_empty(home, staged.len(), &mut waiting)?;
+            if self.is_given_up {
+                finish.call();
+                break;
+            }
             if home > 0 {
                 let now_ns = clock.now_ns();
                 for completion in &self.done[self.done.len() - home..] {
@@ -293,10 +318,47 @@ impl<'a> Lane<'a> {
             }
         }
         let end_ns = clock.now_ns();
-        Span { start_ns, end_ns }
+        Ok(Span { start_ns, end_ns })
     }
 
-    /// Checks what came home, counts it, and lays the job ready with the next input.
+    /// After a poll that brought `home` jobs, with `ready` more that wait for the queue. After many that brought nothing
+    /// somebody else may need the core more; after too long a silence the device is wedged.
+    pub(super) fn wait_if_empty(
+        &mut self,
+        home: usize,
+        ready: usize,
+        waiting: &mut Waiting,
+    ) -> Result<(), Broken> {
+        if home > 0 {
+            *waiting = Waiting::default();
+            return Ok(());
+        }
+        self.counts.polls_empty += 1;
+        waiting.polls += 1;
+        if waiting.polls <= SPINS {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        thread::yield_now();
+        let silence = waiting.silence.lasts();
+        self.is_given_up = silence > GRACE && self.is_stopped();
+        let is_wedged = silence > self.bench.silence_max;
+        let flying = self.queue.in_flight();
+        if self.is_given_up || is_wedged {
+            patience::leak(&mut self.queue);
+        }
+        if is_wedged {
+            return Err(Broken::Wrong(format!(
+                "{flying} jobs in flight and {ready} ready, but nothing came home for {:.0} s; the queue is leaked with \
+                 its buffers",
+                silence.as_secs_f64()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks what came home, counts it, and lays the job ready with the next input: its destination scrubbed, so that a
+    /// job that nobody carries out cannot pass for the last one.
     pub(super) fn check_and_reload(&mut self, completion: Completion) -> Result<(), Broken> {
         let Completion { mut job, result } = completion;
         let tag = job.tag as usize;
@@ -308,6 +370,7 @@ impl<'a> Lane<'a> {
         self.counts.items += job.items.count() as u64;
         self.counts.bytes_in += job.src.len() as u64;
         self.counts.bytes_out += bytes_out;
+        scrub(&mut job);
         let next = self.rotate();
         if next != at {
             let Load { view, items, .. } = &self.bench.loads[next];
@@ -321,7 +384,9 @@ impl<'a> Lane<'a> {
 
     /// Whether a result is right; the bytes that were written.
     fn check(&self, job: &Job, result: Result<(), JobError>) -> Result<u64, String> {
-        result.map_err(|error| format!("the job failed: {error}"))?;
+        result
+            .and_then(|()| job.check_outcomes(self.bench.shape))
+            .map_err(|error| format!("the job failed: {error}"))?;
         let load = &self.bench.loads[self.loads[job.tag as usize]];
         if let Some(right) = load.right.get()
             && right.equals(job, self.bench.shape)
@@ -374,19 +439,12 @@ impl Right {
     }
 }
 
-/// After many polls that brought nothing, somebody else may need the core more.
-pub(super) fn wait_if_empty(home: usize, empty: &mut u32, counts: &mut Counts) {
-    if home > 0 {
-        *empty = 0;
-        return;
+/// Leaves nothing of what was written. Turned over rather than overwritten: no byte is as it was, whatever it was.
+fn scrub(job: &mut Job) {
+    for byte in &mut *job.dst {
+        *byte = !*byte;
     }
-    counts.polls_empty += 1;
-    *empty += 1;
-    if *empty > SPINS {
-        thread::yield_now();
-    } else {
-        std::hint::spin_loop();
-    }
+    job.outcomes.clear();
 }
 
 /// Keeps this thread on one core.
