@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dpb_core::measure::{Evidence, Record, Summary, Value};
 
 use super::chart::{Chart, Point, Series};
+use super::origin::Origins;
 use super::{anchor, published};
 use crate::output::{short, short_ns};
 
@@ -133,7 +134,12 @@ pub(super) fn published_for(records: &[Record]) -> Vec<Record> {
 }
 
 /// All charts of one task.
-pub(super) fn charts(task: &str, records: &[Record], figures: &[Record]) -> Vec<Chart> {
+pub(super) fn charts(
+    task: &str,
+    records: &[Record],
+    figures: &[Record],
+    origins: &Origins<'_>,
+) -> Vec<Chart> {
     let Some(view) = VIEWS.iter().find(|view| view.task == task) else {
         return Vec::new();
     };
@@ -152,7 +158,7 @@ pub(super) fn charts(task: &str, records: &[Record], figures: &[Record]) -> Vec<
                 .copied()
                 .filter(|record| record.summary.contains_key(metric.name))
                 .collect();
-            charts.extend(view.charts_of(metric, &with, figures));
+            charts.extend(view.charts_of(metric, &with, figures, origins));
         }
     }
     charts
@@ -160,7 +166,13 @@ pub(super) fn charts(task: &str, records: &[Record], figures: &[Record]) -> Vec<
 
 impl View {
     /// One chart a sweep and a combination of what else varies; one chart of bars if nothing sweeps.
-    fn charts_of(&self, metric: &Metric, records: &[&Record], figures: &[Record]) -> Vec<Chart> {
+    fn charts_of(
+        &self,
+        metric: &Metric,
+        records: &[&Record],
+        figures: &[Record],
+        origins: &Origins<'_>,
+    ) -> Vec<Chart> {
         let varying: Vec<&Sweep> = self
             .sweeps
             .iter()
@@ -182,14 +194,14 @@ impl View {
                 .collect();
             for facet in split(records, &others) {
                 if distinct(&facet, x.name).len() > 1 {
-                    charts.push(self.chart(metric, Some(x), &facet, figures));
+                    charts.push(self.chart(metric, Some(x), &facet, figures, origins));
                 }
             }
         }
         if charts.is_empty() {
             let names: Vec<&str> = varying.iter().map(|sweep| sweep.name).collect();
             for facet in split(records, &names) {
-                charts.push(self.chart(metric, None, &facet, figures));
+                charts.push(self.chart(metric, None, &facet, figures, origins));
             }
         }
         charts
@@ -226,18 +238,15 @@ impl View {
         x: Option<&Sweep>,
         records: &[&Record],
         figures: &[Record],
+        origins: &Origins<'_>,
     ) -> Chart {
         let mut notes = vec![self.held(x, records)];
         let mut series: Vec<Series> = Vec::new();
+        let runs = origins.names(records);
         for record in records {
-            add(
-                &mut series,
-                self.series_name(record),
-                x,
-                metric,
-                record,
-                None,
-            );
+            let mut name = values(record, self.series);
+            name.extend(runs.of(record));
+            add(&mut series, name.join(", "), x, metric, record, None);
         }
         let beside: Vec<&Record> = figures
             .iter()
@@ -269,10 +278,6 @@ impl View {
             x_text: x.map(|x| x.text),
             y_text: Some(metric.text),
         }
-    }
-
-    fn series_name(&self, record: &Record) -> String {
-        values(record, self.series).join(", ")
     }
 }
 
