@@ -1,12 +1,14 @@
 //! Inputs by seed: the same seed gives the same bytes on every machine.
 
-use dpb_core::Items;
+use dpb_core::{Batch, BatchOut, Items, OpSpec};
+
+use crate::direct::Direct;
 
 /// What an operator is run on.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// What it is, in a few words.
-    pub what: &'static str,
+    pub what: String,
     /// The items, one after another.
     pub bytes: Vec<u8>,
     /// How they split.
@@ -30,6 +32,38 @@ impl Input {
             .map(|share| -share * share.log2())
             .sum()
     }
+
+    /// Each item as `encoder`, whose kernel is given, writes it: what a decoder reads, with slots for the longest item.
+    pub(crate) fn encoded(self, encoder: &OpSpec, kernel: &mut dyn Direct) -> Result<Self, String> {
+        let broke = |what: String| format!("{encoder} cannot encode {}: {what}", self.what);
+        let batch = Batch::new(&self.bytes, &self.items).map_err(|e| broke(e.to_string()))?;
+        let longest = (0..batch.len())
+            .map(|i| batch.item(i).len())
+            .max()
+            .unwrap_or(0);
+        let slot = kernel.dst_len(longest);
+        let mut dst = vec![0; slot * batch.len()];
+        let mut outcomes = Vec::with_capacity(batch.len());
+        let out = BatchOut {
+            dst: &mut dst,
+            slot,
+            outcomes: &mut outcomes,
+        };
+        kernel.run(batch, out).map_err(|e| broke(e.to_string()))?;
+        let (mut bytes, mut offsets) = (Vec::new(), vec![0]);
+        for (i, outcome) in outcomes.into_iter().enumerate() {
+            let len = outcome.map_err(|e| broke(format!("item {i}: {e}")))?;
+            bytes.extend_from_slice(&dst[i * slot..][..len as usize]);
+            let end = u32::try_from(bytes.len()).map_err(|_| broke("4 GiB and more".into()))?;
+            offsets.push(end);
+        }
+        Ok(Self {
+            what: format!("{encoder} of {}", self.what),
+            bytes,
+            items: Items::Offsets(offsets.into()),
+            slot_bytes: Some(longest),
+        })
+    }
 }
 
 /// `count` items of `item_bytes` uniformly random bytes.
@@ -44,7 +78,7 @@ pub fn random(seed: u64, item_bytes: usize, count: usize) -> Input {
         word.copy_from_slice(&random.next().to_le_bytes()[..len]);
     }
     Input {
-        what: "uniformly random bytes",
+        what: "uniformly random bytes".to_owned(),
         bytes,
         items: fixed(item_bytes, count),
         slot_bytes: None,
@@ -72,7 +106,7 @@ pub fn text(seed: u64, item_bytes: usize, count: usize) -> Input {
     }
     bytes.truncate(total);
     Input {
-        what: "generated text, words by Zipf's law",
+        what: "generated text, words by Zipf's law".to_owned(),
         bytes,
         items: fixed(item_bytes, count),
         slot_bytes: None,
