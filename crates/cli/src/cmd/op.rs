@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Oracle, Plan};
 use dpb_core::measure::{Durability, Outcome, Record, Store};
-use dpb_core::{JobError, OpSpec, SetupError};
+use dpb_core::{Backend, JobError, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
 
 use crate::args::{self, List};
@@ -98,41 +98,55 @@ struct Test {
     threads: u64,
     depth: u64,
     rate: Option<f64>,
-    backend: String,
+    backend: Box<dyn Backend>,
 }
 
-/// Runs every combination, prints a line for each.
+/// Runs every combination, prints a line for each. Whatever can be known to be wrong is said before the first.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let tests = args.tests()?;
+    let loads = inputs::Inputs::new(&args, &tests)?;
     warn_of_shared_cores(&tests);
-    let mut store = match &args.out {
+    let store = match &args.out {
         Some(path) => Some(Store::open(path, Durability::Machine).map_err(anyhow::Error::from)?),
         None => None,
     };
-    let stop = interrupt::flag();
-    let progress = Progress::new(tests.len() as u64, globals.quiet);
     let mut records = Vec::new();
-    let mut loads = inputs::Inputs::new(&args)?;
-    for (at, test) in tests.iter().enumerate() {
-        progress.set(at as u64, &test.to_string());
-        let record = args.measure(test, &mut loads, stop)?;
-        if let Some(store) = &mut store {
-            store.append(&record).map_err(anyhow::Error::from)?;
-        }
-        if globals.format() == Format::Json {
-            output::print_json(&record)?;
-        }
-        records.push(record);
-        if interrupt::is_set() {
-            break;
-        }
-    }
-    drop(progress);
+    let swept = args.sweep(&tests, loads, store, globals, &mut records);
     table::print(&records, globals.format())?;
+    swept?;
     judge(&records, tests.len())
 }
 
 impl Args {
+    /// Measures one test after the other; `records` has what was measured, even if keeping it fails.
+    fn sweep(
+        &self,
+        tests: &[Test],
+        mut loads: inputs::Inputs,
+        mut store: Option<Store>,
+        globals: &Globals,
+        records: &mut Vec<Record>,
+    ) -> Result<(), Failure> {
+        let stop = interrupt::flag();
+        let progress = Progress::new(tests.len() as u64, globals.quiet);
+        for (at, test) in tests.iter().enumerate() {
+            progress.set(at as u64, &test.to_string());
+            let record = self.measure(test, &mut loads, stop);
+            records.push(record);
+            let record = &records[at];
+            if let Some(store) = &mut store {
+                store.append(record).map_err(anyhow::Error::from)?;
+            }
+            if globals.format() == Format::Json {
+                output::print_json(record)?;
+            }
+            if interrupt::is_set() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The cartesian product, backends innermost so that what is compared is measured close together.
     fn tests(&self) -> Result<Vec<Test>, Failure> {
         if self.mode == Loop::Closed && self.rate.is_some() {
@@ -160,16 +174,19 @@ impl Args {
                     check_job(size, batch)?;
                     for (&threads, &depth) in product(&self.threads, &self.depth) {
                         for &rate in &rates {
-                            tests.extend(self.backends(entry).into_iter().map(|backend| Test {
-                                entry,
-                                spec: spec.clone(),
-                                size,
-                                batch,
-                                threads,
-                                depth,
-                                rate,
-                                backend,
-                            }));
+                            for name in self.backend_names(entry) {
+                                let backend = backends::by_name(&name);
+                                tests.push(Test {
+                                    entry,
+                                    spec: spec.clone(),
+                                    size,
+                                    batch,
+                                    threads,
+                                    depth,
+                                    rate,
+                                    backend: backend.map_err(|why| Failure::usage(why.reason))?,
+                                });
+                            }
                         }
                     }
                 }
@@ -193,7 +210,7 @@ impl Args {
         Ok(vec![entry])
     }
 
-    fn backends(&self, entry: &Entry) -> Vec<String> {
+    fn backend_names(&self, entry: &Entry) -> Vec<String> {
         let all = || backends::all_for(entry);
         let chosen = self.backend.iter().flat_map(|name| match name.as_str() {
             "all" => all(),
@@ -214,38 +231,26 @@ impl Args {
         test: &Test,
         loads: &mut inputs::Inputs,
         stop: &std::sync::atomic::AtomicBool,
-    ) -> Result<Record, Failure> {
+    ) -> Record {
         let mut record = self.record(test);
-        let backend = match backends::by_name(&test.backend) {
-            Ok(backend) => backend,
-            Err(why) => return Err(Failure::usage(why.reason)),
-        };
         let oracle = ByRegistry {
             entry: test.entry,
             spec: &test.spec,
         };
-        let load = loads.of(test.entry, &test.spec, test.size, test.batch)?;
-        record = record.with("input", load.what.clone());
+        let load = match loads.of(test) {
+            Ok(load) => load,
+            Err(reason) => return record.without_numbers(Outcome::Failed { reason }),
+        };
+        record = record.with("input", load.what);
         for mode in self.modes(test) {
             let plan = self.plan(test, mode);
-            let broken =
-                match harness::measure(&*backend, &test.spec, &load.inputs, &oracle, &plan, stop) {
-                    Ok(measured) => {
-                        measured.fill(&mut record);
-                        continue;
-                    }
-                    Err(broken) => broken,
-                };
-            let reason = broken.to_string();
-            return Ok(record.without_numbers(match broken {
-                Broken::Unsupported(_) | Broken::Setup(SetupError::TooDeep { .. }) => {
-                    Outcome::Unsupported { reason }
-                }
-                Broken::Setup(SetupError::Parameter(what)) => return Err(Failure::usage(what)),
-                Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
-            }));
+            let backend = &*test.backend;
+            match harness::measure(backend, &test.spec, &load.inputs, &oracle, &plan, stop) {
+                Ok(measured) => measured.fill(&mut record),
+                Err(broken) => return record.without_numbers(outcome_of(&broken)),
+            }
         }
-        Ok(record)
+        record
     }
 
     fn modes(&self, test: &Test) -> Vec<Mode> {
@@ -271,13 +276,14 @@ impl Args {
     }
 
     fn record(&self, test: &Test) -> Record {
-        let mut record = Record::new("op", backends::evidence(&test.backend), self.seed)
+        let backend = test.backend.name();
+        let mut record = Record::new("op", backends::evidence(backend), self.seed)
             .with("operator", test.entry.name)
             .with("size", test.size)
             .with("batch", test.batch)
             .with("threads", test.threads)
             .with("depth", test.depth)
-            .with("backend", test.backend.as_str())
+            .with("backend", backend)
             .with(
                 "mode",
                 if test.rate.is_some() {
@@ -295,11 +301,9 @@ impl Args {
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
         }
-        if let Some(path) = backends::path(&test.backend, &test.spec) {
-            record
-                .provenance
-                .libraries
-                .insert(test.backend.clone(), path);
+        if let Some(code) = backends::code(backend, &test.spec) {
+            let libraries = &mut record.provenance.libraries;
+            libraries.insert(backend.to_owned(), code);
         }
         let pins = self.pin.iter().flat_map(List::iter);
         record.provenance.pinned = pins.map(|&core| core as u32).collect();
@@ -319,8 +323,9 @@ impl std::fmt::Display for Test {
         } = self;
         write!(
             f,
-            "{} {size} B x{batch}, {threads} threads, {backend}",
-            entry.name
+            "{} {size} B x{batch}, {threads} threads, {}",
+            entry.name,
+            backend.name()
         )
     }
 }
@@ -346,6 +351,20 @@ impl Oracle for ByRegistry<'_> {
         slot_bytes: usize,
     ) -> Result<(), String> {
         self.entry.check(self.spec, item, output, slot_bytes)
+    }
+}
+
+/// What this machine cannot give is a finding, whatever else ended a test is a failure.
+fn outcome_of(broken: &Broken) -> Outcome {
+    let reason = broken.to_string();
+    match broken {
+        Broken::Unsupported(_)
+        | Broken::Setup(
+            SetupError::TooDeep { .. }
+            | SetupError::OutOfMemory { .. }
+            | SetupError::NoThread { .. },
+        ) => Outcome::Unsupported { reason },
+        Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
     }
 }
 
@@ -392,13 +411,21 @@ fn judge(records: &[Record], asked: usize) -> Result<(), Failure> {
             records.len()
         )));
     }
-    let is_done = |record: &Record| record.outcome == Outcome::Done;
-    match records.iter().any(is_done) {
-        true => Ok(()),
-        false => Err(Failure::unavailable(
-            "nothing that was asked for is available here",
-        )),
+    if records.iter().any(|record| record.outcome == Outcome::Done) {
+        return Ok(());
     }
+    let mut reasons: Vec<&str> = Vec::new();
+    for record in records {
+        if let Outcome::Unsupported { reason } = &record.outcome
+            && !reasons.contains(&reason.as_str())
+        {
+            reasons.push(reason);
+        }
+    }
+    Err(Failure::unavailable(format!(
+        "nothing that was asked for is available here: {}",
+        reasons.join("; ")
+    )))
 }
 
 fn product<'a, A, B>(a: &'a List<A>, b: &'a List<B>) -> impl Iterator<Item = (&'a A, &'a B)> {
