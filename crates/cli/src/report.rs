@@ -97,7 +97,7 @@ fn overview(records: &[Record]) -> String {
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
     format!(
-        "{} tests: {}. Medians with 95 % bootstrap intervals; each record says against what it was checked.",
+        "{} tests: {}. Medians with 95 % intervals; each record says against what it was checked.",
         records.len(),
         parts.join(", ")
     )

@@ -2,18 +2,22 @@
 //!
 //! While a device owns a range there is no Rust reference to it: ownership moves with the job. The only file of this
 //! crate with `unsafe`.
+//!
+//! A device backend tells its own memory by [`Buf::home`]: by the region's type, which nobody else can make, or by its
+//! address. What it needs for its descriptors (a memory key, a pool) it keeps in the region.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Memory that buffers are carved from and given back to.
-pub trait Region: Send + Sync {
-    /// Identifies the backend whose devices can reach this memory.
-    fn domain(&self) -> u32;
-
+///
+/// Regions are told apart by what they are, not by what they say: nothing that a foreign region answers could be trusted
+/// with a device's writes.
+pub trait Region: Any + Send + Sync {
     /// Takes a carve back.
     ///
     /// # Safety
@@ -26,6 +30,8 @@ pub struct Buf {
     ptr: NonNull<u8>,
     len: usize,
     home: Arc<dyn Region>,
+    #[cfg(feature = "conformance")]
+    _entry: Option<Arc<()>>,
 }
 
 /// Shared, read-only memory.
@@ -53,11 +59,19 @@ impl Heap {
     }
 }
 
-impl Region for Heap {
-    fn domain(&self) -> u32 {
-        0
+impl dyn Region {
+    /// This region as an `R`, if it is one.
+    pub fn downcast_ref<R: Region>(&self) -> Option<&R> {
+        (self as &dyn Any).downcast_ref()
     }
 
+    /// Whether both are the same region, not only of the same kind.
+    pub fn is(&self, other: &dyn Region) -> bool {
+        std::ptr::addr_eq(self, other)
+    }
+}
+
+impl Region for Heap {
     unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
         let layout = std::alloc::Layout::from_size_align(len.max(1), ALIGNMENT)
             .expect("was valid when allocated");
@@ -66,42 +80,22 @@ impl Region for Heap {
     }
 }
 
-/// Heap memory that counts what is out: tells whether a queue gave every buffer back.
+/// Counts the buffers entered in it that still live, wherever their memory is from: tells whether a queue gave every
+/// buffer back.
 #[cfg(feature = "conformance")]
 #[derive(Debug, Default)]
-pub struct Ledger {
-    outstanding: std::sync::atomic::AtomicUsize,
-}
-
-#[cfg(feature = "conformance")]
-impl Region for Ledger {
-    fn domain(&self) -> u32 {
-        0
-    }
-
-    unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
-        // SAFETY: the caller vouches that this is a carve of ours; ours come from `Heap` with this length.
-        unsafe { Heap.release(ptr, len) }
-        self.outstanding
-            .fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-    }
-}
+pub struct Ledger(Arc<()>);
 
 #[cfg(feature = "conformance")]
 impl Ledger {
-    /// As [`Buf::zeroed`], and counted.
-    pub fn zeroed(self: &Arc<Self>, len: usize) -> Option<Buf> {
-        let ptr = Heap::carve(len)?;
-        self.outstanding
-            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        let home: Arc<dyn Region> = self.clone();
-        // SAFETY: the heap gave `len` initialised bytes to us alone, and `release` gives them back to it.
-        Some(unsafe { Buf::from_raw_parts(ptr, len, home) })
+    /// Counts `buf` until it goes home.
+    pub fn enter(&self, buf: &mut Buf) {
+        buf._entry = Some(self.0.clone());
     }
 
     /// Buffers that are not yet home.
     pub fn outstanding(&self) -> usize {
-        self.outstanding.load(std::sync::atomic::Ordering::SeqCst)
+        Arc::strong_count(&self.0) - 1
     }
 }
 
@@ -111,15 +105,23 @@ impl Buf {
         static HEAP: std::sync::LazyLock<Arc<Heap>> = std::sync::LazyLock::new(|| Arc::new(Heap));
         let home: Arc<dyn Region> = HEAP.clone();
         let ptr = Heap::carve(len)?;
-        Some(Self { ptr, len, home })
+        // SAFETY: the heap gave `len` initialised bytes to us alone, with the layout that its `release` takes back.
+        Some(unsafe { Self::from_raw_parts(ptr, len, home) })
     }
 
-    /// A buffer over memory that `home` takes back.
+    /// A buffer over a carve of `home`, which takes it back when the buffer is dropped.
     ///
     /// # Safety
-    /// Valid for `len` initialised bytes until `home` takes it back; no other access meanwhile.
+    /// `ptr` and `len` are a carve of this very `home`, not yet released, and nobody else releases it: dropping the buffer
+    /// does. Until then all `len` bytes are valid and initialised, and nothing but the buffer gives access to them.
     pub unsafe fn from_raw_parts(ptr: NonNull<u8>, len: usize, home: Arc<dyn Region>) -> Self {
-        Self { ptr, len, home }
+        Self {
+            ptr,
+            len,
+            home,
+            #[cfg(feature = "conformance")]
+            _entry: None,
+        }
     }
 
     /// Gives up writing, so that many jobs can read.
@@ -127,9 +129,10 @@ impl Buf {
         View(Arc::new(self))
     }
 
-    /// Whose devices can reach it.
-    pub fn domain(&self) -> u32 {
-        self.home.domain()
+    /// The region that it is carved from: [`downcast_ref`](trait.Region.html#method.downcast_ref) says whether it is one
+    /// of yours, [`is`](trait.Region.html#method.is) whether it is that one.
+    pub fn home(&self) -> &dyn Region {
+        &*self.home
     }
 }
 
@@ -142,9 +145,9 @@ impl View {
         Arc::try_unwrap(self.0).map_err(View)
     }
 
-    /// Whose devices can reach it.
-    pub fn domain(&self) -> u32 {
-        self.0.domain()
+    /// See [`Buf::home`].
+    pub fn home(&self) -> &dyn Region {
+        self.0.home()
     }
 }
 
@@ -160,7 +163,7 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `from_raw_parts` and `zeroed` promise `len` initialised bytes.
+        // SAFETY: whoever called `from_raw_parts` promised `len` initialised bytes.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 }
@@ -174,13 +177,71 @@ impl DerefMut for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        // SAFETY: this is the carve that `home` gave, released once, and no reference can outlive `self`.
+        // SAFETY: whoever called `from_raw_parts` promised an unreleased carve of `home` that only this releases, and no
+        // reference can outlive `self`.
         unsafe { self.home.release(self.ptr, self.len) }
     }
 }
 
 impl fmt::Debug for Buf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buf({} bytes, domain {})", self.len, self.domain())
+        write!(f, "Buf({} bytes at {:p})", self.len, self.ptr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Memory with a key, as a network card's registration is.
+    struct Registered {
+        key: u32,
+        released: Mutex<Vec<usize>>,
+    }
+
+    impl Registered {
+        fn carve(self: &Arc<Self>, len: usize) -> Buf {
+            let ptr = Heap::carve(len).expect("memory");
+            // SAFETY: a carve of the heap, ours alone; `release` below gives it back there.
+            unsafe { Buf::from_raw_parts(ptr, len, self.clone()) }
+        }
+    }
+
+    impl Region for Registered {
+        unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
+            self.released.lock().expect("nobody panics").push(len);
+            // SAFETY: the caller vouches that this is a carve of ours; ours come from the heap with this length.
+            unsafe { Heap.release(ptr, len) }
+        }
+    }
+
+    fn region(key: u32) -> Arc<Registered> {
+        Arc::new(Registered {
+            key,
+            released: Mutex::default(),
+        })
+    }
+
+    #[test]
+    fn a_buffer_leads_to_what_its_region_knows() {
+        // Equal in all they say, and still two.
+        let (mine, other) = (region(7), region(7));
+        let (a, b, c) = (mine.carve(10), mine.carve(20), other.carve(30));
+        let key = |home: &dyn Region| home.downcast_ref::<Registered>().map(|home| home.key);
+        assert_eq!(key(a.home()), Some(7));
+        assert!(a.home().is(b.home()) && a.home().is(&*mine));
+        assert!(!a.home().is(c.home()));
+        let heap = Buf::zeroed(1).expect("memory");
+        assert_eq!(key(heap.home()), None);
+        assert!(heap.home().is(Buf::zeroed(9).expect("memory").home()));
+        let view = b.freeze();
+        assert!(view.home().is(&*mine));
+        drop((a, view.clone()));
+        assert_eq!(*mine.released.lock().expect("nobody panics"), [10]);
+        drop(view);
+        assert_eq!(*mine.released.lock().expect("nobody panics"), [10, 20]);
+        assert!(other.released.lock().expect("nobody panics").is_empty());
     }
 }

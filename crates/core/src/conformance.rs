@@ -463,8 +463,13 @@ impl Bench<'_> {
     fn dropped_after(&mut self, depth: u32, polls: usize) -> Result<(), String> {
         let limits = self.backend.limits(self.spec).map_err(|e| e.to_string())?;
         let depth = NonZeroU32::new(depth.min(limits.depth_max.get())).ok_or("depth 0")?;
-        let ledger = Arc::new(Ledger::default());
-        let zeroed = |len| ledger.zeroed(len).ok_or("no memory".to_string());
+        let ledger = Ledger::default();
+        let zeroed = |len| {
+            let alloc = self.backend.alloc(len);
+            let mut buf = alloc.map_err(|e| format!("alloc: {e}"))?;
+            ledger.enter(&mut buf);
+            Ok::<_, String>(buf)
+        };
         let item_len = if cfg!(miri) { 4 } else { 64 };
         let slot = match self.operator.shape() {
             OutputShape::Fixed(bytes) => bytes,

@@ -50,6 +50,8 @@ pub enum JobError {
     ForeignBuffer,
     /// Longer than `input_bytes_max`.
     TooLong,
+    /// The kernel said Ok and left outcomes that cannot be: not one for each item, or longer than a slot. A bug in the kernel.
+    BadOutcomes,
     /// The kernel panicked on this job: a bug in the kernel, which said more on stderr.
     Panicked,
     /// A device's own code.
@@ -89,6 +91,9 @@ impl fmt::Display for JobError {
             }
             Self::ForeignBuffer => f.write_str("buffer in memory that the device cannot reach"),
             Self::TooLong => f.write_str("input longer than the backend takes"),
+            Self::BadOutcomes => {
+                f.write_str("the kernel's outcomes are not one per item, each within its slot")
+            }
             Self::Panicked => f.write_str("the kernel panicked"),
             Self::Device(code) => write!(f, "device error {code}"),
         }

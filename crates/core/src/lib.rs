@@ -26,4 +26,4 @@ pub use lift::{Inline, Pooled};
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
-pub use spec::{DeflateFormat, OpSpec};
+pub use spec::{DeflateFormat, OpSpec, ParameterValue};

@@ -1,6 +1,6 @@
 //! From a synchronous [`Kernel`] to an [`Operator`]: [`Inline`] runs it on the caller's core, [`Pooled`] on workers.
 //!
-//! Both check each job once, in `carry_out`, before the kernel sees it; both send it home whatever happens.
+//! Both check each job once, in `carry_out`, before and after the kernel sees it; both send it home whatever happens.
 
 mod pool;
 
@@ -116,7 +116,7 @@ impl<K: Kernel> Prepared<K> {
     }
 }
 
-/// Checks one job and runs the kernel on it. The only place where jobs are checked.
+/// Checks one job, runs the kernel on it, and checks what it claims. The only place where jobs are checked.
 fn carry_out<K: Kernel>(
     prepared: &Prepared<K>,
     job: &mut Job,
@@ -153,4 +153,5 @@ fn carry_out<K: Kernel>(
         *scratch = None;
         Err(JobError::Panicked)
     })
+    .and_then(|()| job.check_outcomes(prepared.shape))
 }

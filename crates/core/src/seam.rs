@@ -161,7 +161,9 @@ pub trait Kernel: Send + Sync + 'static {
     /// See [`Operator::dst_len`].
     fn dst_len(&self, item_len: usize) -> usize;
     /// Computes the whole batch; allocates nothing. The lift has checked that every item lies inside its input and has
-    /// a slot. A panic is caught there: the job fails with [`JobError::Panicked`] and the scratch is built anew.
+    /// a slot; afterwards it checks that the outcomes of variable shape are one per item and within their slots, or the job
+    /// fails with [`JobError::BadOutcomes`]. A panic is caught there too: the job fails with [`JobError::Panicked`] and
+    /// the scratch is built anew.
     ///
     /// # Errors
     /// What ends the whole job. A single item of variable shape is refused by its outcome instead.
@@ -207,20 +209,37 @@ impl OutputShape {
 }
 
 impl Job {
+    /// Whether the outcomes are one per item, each length within its slot; of fixed outputs there are none to check. A
+    /// queue owes this for every job whose result is `Ok`.
+    ///
+    /// # Errors
+    /// [`JobError::BadOutcomes`].
+    pub fn check_outcomes(&self, shape: OutputShape) -> Result<(), JobError> {
+        let items = self.items.count();
+        let slot = shape.slot(self.dst.len(), items);
+        let fits =
+            |outcome: &Result<u32, JobError>| !matches!(outcome, Ok(len) if *len as usize > slot);
+        let is_right = match shape {
+            OutputShape::Fixed(_) => true,
+            OutputShape::Variable => self.outcomes.len() == items && self.outcomes.iter().all(fits),
+        };
+        is_right.then_some(()).ok_or(JobError::BadOutcomes)
+    }
+
     /// What item `i` gave, once the job is home and its result is `Ok`.
     ///
     /// # Errors
     /// Why the item was refused.
     ///
     /// # Panics
-    /// If there is no such item, or the job was not carried out.
+    /// If there is no such item, the job was not carried out, or [`Job::check_outcomes`] has something to say.
     pub fn output(&self, shape: OutputShape, i: usize) -> Result<&[u8], JobError> {
         let slot = shape.slot(self.dst.len(), self.items.count());
         let len = match shape {
             OutputShape::Fixed(bytes) => bytes,
             OutputShape::Variable => self.outcomes[i]? as usize,
         };
-        Ok(&self.dst[i * slot..][..len])
+        Ok(&self.dst[i * slot..][..slot][..len])
     }
 }
 

@@ -1,8 +1,48 @@
 //! What is computed, as data.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-/// An operator and its parameters. Closed data: comparable, printable, matched exhaustively inside the workspace.
+/// An operator and its parameters, as data: comparable, printable.
+///
+/// The variants are the operators that dpb brings along. Yours is [`OpSpec::Custom`], and needs no change here:
+///
+/// ```
+/// use std::num::NonZeroU32;
+/// use std::sync::Arc;
+///
+/// use dpb_core::{Batch, BatchOut, Inline, JobError, Kernel, Limits, OpSpec, Operator, OutputShape};
+///
+/// /// The sum of an item's bytes, modulo `modulus`.
+/// struct Sum(u8);
+///
+/// impl Kernel for Sum {
+///     type Scratch = ();
+///     fn scratch(&self) {}
+///     fn shape(&self) -> OutputShape {
+///         OutputShape::Fixed(1)
+///     }
+///     fn dst_len(&self, _item_len: usize) -> usize {
+///         1
+///     }
+///     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+///         for (i, slot) in out.dst.iter_mut().enumerate() {
+///             let sum = batch.item(i).iter().map(|&byte| u64::from(byte)).sum::<u64>();
+///             *slot = (sum % u64::from(self.0)) as u8;
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let spec = OpSpec::custom("sum", [("modulus", 251.into())]);
+/// assert_eq!(spec.name(), "sum");
+/// let limits = Limits {
+///     depth_max: NonZeroU32::MIN,
+///     input_bytes_max: 1 << 20,
+///     synchronous: true,
+/// };
+/// let operator: Arc<dyn Operator> = Arc::new(Inline::new(Sum(251), spec, limits));
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OpSpec {
@@ -22,6 +62,22 @@ pub enum OpSpec {
         /// What wraps the stream.
         format: DeflateFormat,
     },
+    /// An operator that this crate does not know. Its outputs are checked byte by byte against the oracle's.
+    Custom {
+        /// One that no other variant has.
+        name: String,
+        /// All of them, those with their usual value too: equal specs compute the same.
+        parameters: BTreeMap<String, ParameterValue>,
+    },
+}
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ParameterValue {
+    /// A level, a length, a count.
+    Number(i64),
+    /// A format, a name.
+    Text(String),
 }
 
 /// What wraps a DEFLATE stream.
@@ -36,13 +92,39 @@ pub enum DeflateFormat {
 }
 
 impl OpSpec {
-    /// The name as written on a command line and in records: `crc32c`, `sha256`, `deflate`, `inflate`.
-    pub fn name(&self) -> &'static str {
+    /// [`OpSpec::Custom`], from its parts.
+    pub fn custom<const N: usize>(name: &str, parameters: [(&str, ParameterValue); N]) -> Self {
+        let own = |(name, value): (&str, ParameterValue)| (name.to_owned(), value);
+        Self::Custom {
+            name: name.to_owned(),
+            parameters: parameters.into_iter().map(own).collect(),
+        }
+    }
+
+    /// The name as written on a command line and in records: `crc32c`, `sha256`, `deflate`, `inflate`, a custom one's own.
+    pub fn name(&self) -> &str {
         match self {
             Self::Crc32c => "crc32c",
             Self::Sha256 => "sha256",
             Self::Deflate { .. } => "deflate",
             Self::Inflate { .. } => "inflate",
+            Self::Custom { name, .. } => name,
+        }
+    }
+
+    /// Every parameter by its name, those with their usual value too: with the name they say exactly what is computed.
+    pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
+        match self {
+            Self::Crc32c | Self::Sha256 => Vec::new(),
+            Self::Deflate { level, format } => vec![
+                ("level", i64::from(*level).into()),
+                ("format", format.name().into()),
+            ],
+            Self::Inflate { format } => vec![("format", format.name().into())],
+            Self::Custom { parameters, .. } => parameters
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.clone()))
+                .collect(),
         }
     }
 
@@ -51,7 +133,7 @@ impl OpSpec {
     pub fn undone_by(&self) -> Option<Self> {
         match *self {
             Self::Deflate { format, .. } => Some(Self::Inflate { format }),
-            Self::Crc32c | Self::Sha256 | Self::Inflate { .. } => None,
+            Self::Crc32c | Self::Sha256 | Self::Inflate { .. } | Self::Custom { .. } => None,
         }
     }
 
@@ -59,13 +141,78 @@ impl OpSpec {
     pub fn fed_by(&self) -> Option<Self> {
         match *self {
             Self::Inflate { format } => Some(Self::Deflate { level: 6, format }),
-            Self::Crc32c | Self::Sha256 | Self::Deflate { .. } => None,
+            Self::Crc32c | Self::Sha256 | Self::Deflate { .. } | Self::Custom { .. } => None,
         }
+    }
+}
+
+impl DeflateFormat {
+    /// `raw`, `zlib`, `gzip`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Zlib => "zlib",
+            Self::Gzip => "gzip",
+        }
+    }
+}
+
+impl From<i64> for ParameterValue {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for ParameterValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
     }
 }
 
 impl fmt::Display for OpSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for ParameterValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_all_there_and_typed() {
+        let deflate = OpSpec::Deflate {
+            level: 6,
+            format: DeflateFormat::Zlib,
+        };
+        let expected = [
+            ("level", ParameterValue::Number(6)),
+            ("format", ParameterValue::Text("zlib".into())),
+        ];
+        assert_eq!(deflate.parameters(), expected);
+        assert_eq!(OpSpec::Sha256.parameters(), []);
+    }
+
+    #[test]
+    fn a_custom_spec_is_its_name_and_its_parameters_in_whatever_order() {
+        let a = OpSpec::custom("sum", [("modulus", 7.into()), ("sign", "plus".into())]);
+        let b = OpSpec::custom("sum", [("sign", "plus".into()), ("modulus", 7.into())]);
+        assert_eq!(a, b);
+        assert_eq!(a.to_string(), "sum");
+        assert_eq!(
+            b.parameters(),
+            [("modulus", 7.into()), ("sign", "plus".into())]
+        );
+        assert_ne!(a, OpSpec::custom("sum", [("modulus", 7.into())]));
+        assert_ne!(OpSpec::custom("crc32c", []), OpSpec::Crc32c);
     }
 }

@@ -1,6 +1,7 @@
 //! The one list of operators: command line, benches, conformance and page-end tests follow from it.
 
 use std::fmt;
+use std::mem::discriminant;
 
 use dpb_core::{JobError, OpSpec, SetupError};
 
@@ -116,11 +117,14 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 /// The operator that `spec` belongs to.
 ///
 /// # Errors
-/// If there is no CPU kernel for it.
+/// If there is no CPU kernel for it. A custom operator is nobody's, whatever its name.
 pub fn of(spec: &OpSpec) -> Result<&'static Entry, dpb_core::Unsupported> {
-    find(spec.name()).ok_or_else(|| dpb_core::Unsupported {
-        reason: format!("there is no CPU kernel for {spec}"),
-    })
+    let is_of_its_kind = |entry: &&Entry| discriminant(&entry.default) == discriminant(spec);
+    find(spec.name())
+        .filter(is_of_its_kind)
+        .ok_or_else(|| dpb_core::Unsupported {
+            reason: format!("there is no CPU kernel for {spec}"),
+        })
 }
 
 impl Entry {

@@ -90,6 +90,24 @@ fn the_registry_agrees_with_itself() {
     }
 }
 
+/// What a record says of an operator is all that it takes to get the same operator.
+#[test]
+fn parameters_make_the_spec_again() {
+    for entry in registry::OPERATORS {
+        for spec in entry.specs() {
+            let given = spec.parameters();
+            let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
+            let known: Vec<&str> = entry.parameters.iter().map(|known| known.name).collect();
+            assert_eq!(names, known, "{}", entry.name);
+            let written: Vec<String> = given
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            assert_eq!(entry.spec(&written.join(",")), Ok(spec.clone()));
+        }
+    }
+}
+
 /// What is measured on a file is what the file's items decode from, for every decoder there is.
 #[test]
 fn decoders_are_fed_by_their_encoders() {
@@ -142,4 +160,12 @@ fn parameters_are_checked() {
             .spec("level=1")
             .is_err()
     );
+}
+
+#[test]
+fn a_custom_operator_is_not_taken_for_one_of_the_same_name() {
+    let spec = OpSpec::custom("crc32c", []);
+    assert!(registry::of(&spec).is_err());
+    let refused = Cpu::best().limits(&spec).expect_err("no kernel of ours");
+    assert_eq!(refused.reason, "there is no CPU kernel for crc32c");
 }

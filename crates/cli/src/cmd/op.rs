@@ -53,8 +53,8 @@ pub struct Args {
     /// How long each thread works before the first run
     #[arg(long, value_parser = args::duration, default_value = "50ms")]
     warm_up: Duration,
-    /// Runs of each test
-    #[arg(long, value_parser = args::count, default_value = "5")]
+    /// Runs of each test; below 6 a number has no 95 % interval
+    #[arg(long, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// Of inputs and schedules
     #[arg(long, default_value = "1")]

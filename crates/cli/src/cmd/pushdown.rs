@@ -80,8 +80,8 @@ pub struct Args {
     /// Which schemes take part
     #[arg(long, value_parser = args::words, default_value = "fetch,duckdb-at-dpu,dpb")]
     schemes: List<String>,
-    /// Timed runs of each scheme
-    #[arg(long, value_parser = args::count, default_value = "5")]
+    /// Timed runs of each scheme; below 6 a number has no 95 % interval
+    #[arg(long, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// Rows of a batch, at most
     #[arg(long, value_parser = args::count, default_value = "16384")]
@@ -174,7 +174,7 @@ fn sweep(
                 let name = findings
                     .first()
                     .map_or_else(String::new, |finding| question_name(&finding.record));
-                show::add(&mut table, findings, &name, plan.seed);
+                show::add(&mut table, findings, &name);
                 for finding in findings {
                     store
                         .append(&finding.record)

@@ -285,7 +285,7 @@ fn against(record: &Record, all: &[&Record]) -> Option<String> {
                 .total_cmp(&median(b).unwrap_or(0.0))
         })?;
     let series = |record: &Record| Some(record.samples.get(metric)?.values.clone());
-    let ratio = Ratio::of(&series(record)?, &series(best)?, record.provenance.seed)?;
+    let ratio = Ratio::of(&series(record)?, &series(best)?)?;
     let doubt = if ratio.is_decided() {
         ""
     } else {

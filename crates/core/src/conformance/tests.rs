@@ -278,8 +278,9 @@ impl Kernel for Nervous {
 #[test]
 fn a_panic_fails_its_own_job_only() {
     let limits = Sample::new(None).limits(&OpSpec::Crc32c).unwrap();
-    let inline: Arc<dyn Operator> = Arc::new(Inline::new(Nervous, OpSpec::Crc32c, limits));
-    let pool = Pooled::new(Nervous, OpSpec::Crc32c, limits, NonZeroU32::MIN)
+    let spec = OpSpec::custom("nervous", []);
+    let inline: Arc<dyn Operator> = Arc::new(Inline::new(Nervous, spec.clone(), limits));
+    let pool = Pooled::new(Nervous, spec, limits, NonZeroU32::MIN)
         .on_start(|_| resume_unwind(Box::new("on purpose, and quietly")));
     let pooled: Arc<dyn Operator> = Arc::new(pool);
     for operator in [inline, pooled] {
@@ -305,11 +306,65 @@ fn a_panic_fails_its_own_job_only() {
     }
 }
 
+/// Of variable shape; claims these outcomes, whatever the items.
+struct Boaster(&'static [Result<u32, JobError>]);
+
+impl Kernel for Boaster {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len
+    }
+
+    fn run(&self, _: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        out.outcomes.extend_from_slice(self.0);
+        Ok(())
+    }
+}
+
+#[test]
+fn outcomes_that_cannot_be_fail_their_job() {
+    let limits = Sample::new(None).limits(&OpSpec::Crc32c).unwrap();
+    // Two items, slots of eight bytes.
+    let claims: [(&'static [Result<u32, JobError>], _); 6] = [
+        (&[Ok(8), Err(JobError::Malformed)], Ok(())),
+        (&[Ok(0), Ok(0)], Ok(())),
+        (&[Ok(9), Ok(0)], Err(JobError::BadOutcomes)),
+        (&[Ok(0), Ok(u32::MAX)], Err(JobError::BadOutcomes)),
+        (&[Ok(8)], Err(JobError::BadOutcomes)),
+        (&[Ok(8), Ok(8), Ok(8)], Err(JobError::BadOutcomes)),
+    ];
+    for (claimed, expected) in claims {
+        let spec = OpSpec::custom("boast", []);
+        let inline: Arc<dyn Operator> =
+            Arc::new(Inline::new(Boaster(claimed), spec.clone(), limits));
+        let pool = Pooled::new(Boaster(claimed), spec, limits, NonZeroU32::MIN);
+        for operator in [inline, Arc::new(pool)] {
+            let mut course = Course::open(&operator, 1).unwrap();
+            course.add(Job {
+                tag: 0,
+                src: Buf::zeroed(16).unwrap().freeze(),
+                items: Items::Fixed { len: 8, count: 2 },
+                dst: Buf::zeroed(16).unwrap(),
+                outcomes: Vec::with_capacity(2),
+            });
+            let done = course.finish().unwrap();
+            assert_eq!(done[0].result, expected, "{claimed:?}");
+        }
+    }
+}
+
 #[test]
 fn workers_that_sleep_wake_up() {
     let limits = Sample::new(None).limits(&OpSpec::Crc32c).unwrap();
     let two = NonZeroU32::new(2).unwrap();
-    let pool = Pooled::new(Nervous, OpSpec::Crc32c, limits, two);
+    let pool = Pooled::new(Nervous, OpSpec::custom("nervous", []), limits, two);
     let mut queue = Arc::new(pool).open(two).unwrap();
     let (mut ready, mut done) = (VecDeque::new(), Vec::new());
     for tag in 0..if cfg!(miri) { 3 } else { 30 } {

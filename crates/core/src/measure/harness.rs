@@ -14,7 +14,9 @@
 //! submit one job at a time. Open-loop runs follow a seeded schedule of arrivals that does not wait for the backend,
 //! and count latency from the time at which a job *should* have started; they check each result between arrivals.
 //!
-//! Time is the backend's own: virtual for a model.
+//! Time is the backend's own. On a model's virtual clock one thread works, and how long a segment, the warm-up and a run
+//! are counts of jobs, never what the host's clock says: the same test gives the same numbers on any machine. Several threads
+//! are refused there, because who submits first would be the host scheduler's choice.
 
 mod fill;
 mod lane;
@@ -74,9 +76,9 @@ pub struct Plan {
     pub threads: NonZeroU32,
     /// Jobs in flight on each queue.
     pub depth: NonZeroU32,
-    /// How long one run takes, on the wall clock.
+    /// How long one run takes. On a virtual clock a closed loop's run is one segment instead.
     pub seconds: Duration,
-    /// How long each thread works before the first run.
+    /// How long each thread works before the first run. On a virtual clock: until it has seen each input.
     pub warm_up: Duration,
     /// How many runs.
     pub repeat: u32,
@@ -274,6 +276,14 @@ impl<'a> Bench<'a> {
                 limits.input_bytes_max
             )));
         }
+        let is_virtual = !runs_by_itself(backend.clock());
+        if is_virtual && plan.threads.get() > 1 {
+            return Err(unsupported(format!(
+                "{} threads on a model's clock: the host's scheduler would decide who comes first; use one thread, and \
+                 more depth for more jobs at once",
+                plan.threads
+            )));
+        }
         let operator = backend.prepare(spec)?;
         if matches!(plan.mode, Mode::Open { .. }) && !runs_while_polled(backend, &operator)? {
             return Err(unsupported(
@@ -300,7 +310,7 @@ impl<'a> Bench<'a> {
             depth,
             stop,
             loads,
-            is_virtual: !runs_by_itself(backend.clock()),
+            is_virtual,
         })
     }
 

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::statistics;
+use crate::ParameterValue;
 
 /// Version of the record's shape. Raised when a field changes meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -79,7 +80,7 @@ impl Record {
 
     /// Keeps raw samples and their summary under the same name.
     pub fn sample(&mut self, name: &str, values: Vec<f64>) {
-        if let Some(summary) = statistics::summarize(&values, self.provenance.seed) {
+        if let Some(summary) = statistics::summarize(&values) {
             self.summary.insert(name.to_owned(), summary);
         }
         let samples = Samples { values, hdr: None };
@@ -118,6 +119,16 @@ impl From<bool> for Value {
 impl From<u64> for Value {
     fn from(value: u64) -> Self {
         i64::try_from(value).map_or(Self::Float(value as f64), Self::Int)
+    }
+}
+
+/// Of an operator, as [`OpSpec::parameters`](crate::OpSpec::parameters) gives it.
+impl From<ParameterValue> for Value {
+    fn from(value: ParameterValue) -> Self {
+        match value {
+            ParameterValue::Number(number) => Self::Int(number),
+            ParameterValue::Text(text) => Self::Text(text),
+        }
     }
 }
 
@@ -218,7 +229,7 @@ pub struct Samples {
 pub struct Summary {
     /// The median over the runs, or for one of a kind (a percentile of a histogram) the value.
     pub median: f64,
-    /// Lower end of the 95 % bootstrap confidence interval of the median.
+    /// Lower end of the 95 % confidence interval of the median; six samples are the fewest that have one.
     pub ci95_low: Option<f64>,
     /// Upper end.
     pub ci95_high: Option<f64>,

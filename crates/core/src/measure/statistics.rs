@@ -1,13 +1,12 @@
 //! From raw samples to a median with its uncertainty, and to a verdict on whether it can be trusted.
 //!
-//! Nothing here assumes a distribution: medians, resampling, ranks. All random choices follow a seed.
+//! Nothing here assumes a distribution, and nothing is drawn: medians, order statistics, ranks.
 
 use super::interference::Interference;
-use super::random::SplitMix64;
 use super::record::{Stability, Summary};
 
-/// Resamples behind a confidence interval.
-const RESAMPLES: usize = 2000;
+/// How often an interval may miss what it is an interval of.
+const MISS_MAX: f64 = 0.05;
 /// Runs that vary by more than this (coefficient of variation) are not stable.
 const CV_MAX: f64 = 0.05;
 /// A run further from the median than this share of it can be an outlier, one that is nearer never is.
@@ -40,22 +39,22 @@ pub fn cv(values: &[f64]) -> Option<f64> {
     Some((squares / (n - 1.0)).sqrt() / mean.abs())
 }
 
-/// The 95 % percentile-bootstrap interval of the median. `None` below three values.
-pub fn bootstrap_ci95(values: &[f64], seed: u64) -> Option<(f64, f64)> {
-    if values.len() < 3 {
-        return None;
-    }
-    let mut random = SplitMix64::new(seed);
-    let mut resample = vec![0.0; values.len()];
-    let medians =
-        (0..RESAMPLES).filter_map(|_| resampled_median(values, &mut resample, &mut random));
-    Some(middle_95(medians.collect()))
+/// The 95 % interval of the median: from one order statistic to the other that is as far from its end, the closest pair
+/// that covers the median so often whatever the distribution, by the binomial (sign test). `None` below six values: even
+/// the whole range of five covers it but 15 times in 16.
+///
+/// A percentile bootstrap was tried and lost: of a median it covers 75 % with three values, 88 % with seven.
+pub fn median_ci95(values: &[f64]) -> Option<(f64, f64)> {
+    let cut = cut_95(values.len())?;
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    Some((sorted[cut], sorted[sorted.len() - 1 - cut]))
 }
 
 /// Median, interval and number of samples. `None` of nothing.
-pub fn summarize(values: &[f64], seed: u64) -> Option<Summary> {
+pub fn summarize(values: &[f64]) -> Option<Summary> {
     let median = median(values)?;
-    let interval = bootstrap_ci95(values, seed);
+    let interval = median_ci95(values);
     Some(Summary {
         median,
         ci95_low: interval.map(|(low, _)| low),
@@ -69,29 +68,34 @@ pub fn summarize(values: &[f64], seed: u64) -> Option<Summary> {
 pub struct Ratio {
     /// Median over median.
     pub median: f64,
-    /// The 95 % interval of that ratio, both sides resampled; `None` if a side has fewer than three values.
+    /// The 95 % interval of that ratio; `None` if a side has fewer than six values, or one that is not positive.
     pub ci95: Option<(f64, f64)>,
 }
 
 impl Ratio {
     /// `over / under`. `None` if a side is empty or `under` has the median zero.
-    pub fn of(over: &[f64], under: &[f64], seed: u64) -> Option<Self> {
+    pub fn of(over: &[f64], under: &[f64]) -> Option<Self> {
         let below = median(under).filter(|&median| median != 0.0)?;
-        let median = median(over)? / below;
-        if over.len() < 3 || under.len() < 3 {
-            return Some(Self { median, ci95: None });
-        }
-        let mut random = SplitMix64::new(seed);
-        let (mut a, mut b) = (vec![0.0; over.len()], vec![0.0; under.len()]);
-        let ratios = (0..RESAMPLES).filter_map(|_| {
-            let above = resampled_median(over, &mut a, &mut random)?;
-            let below = resampled_median(under, &mut b, &mut random)?;
-            (below != 0.0).then(|| above / below)
-        });
         Some(Self {
-            median,
-            ci95: Some(middle_95(ratios.collect())),
+            median: median(over)? / below,
+            ci95: Self::ci95(over, under),
         })
+    }
+
+    /// From the intervals of both medians: on the logarithmic scale their arms add like the sides of a right angle (MOVER,
+    /// Zou and Donner 2008).
+    fn ci95(over: &[f64], under: &[f64]) -> Option<(f64, f64)> {
+        let (above, (above_low, above_high)) = (median(over)?, median_ci95(over)?);
+        let (below, (below_low, below_high)) = (median(under)?, median_ci95(under)?);
+        if above_low <= 0.0 || below_low <= 0.0 {
+            return None;
+        }
+        let arm = |of_above: f64, of_below: f64| of_above.ln().hypot(of_below.ln()).exp();
+        let ratio = above / below;
+        Some((
+            ratio / arm(above / above_low, below_high / below),
+            ratio * arm(above_high / above, below / below_low),
+        ))
     }
 
     /// Whether the interval leaves no doubt on which side of 1 the ratio is.
@@ -210,16 +214,21 @@ fn median_in_place(values: &mut [f64]) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-fn resampled_median(values: &[f64], resample: &mut [f64], random: &mut SplitMix64) -> Option<f64> {
-    resample.fill_with(|| values[random.below(values.len())]);
-    median_in_place(resample)
-}
-
-/// The 2.5 % and 97.5 % points of what was resampled.
-fn middle_95(mut values: Vec<f64>) -> (f64, f64) {
-    values.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| values[(share * (values.len() - 1) as f64).round() as usize];
-    (at(0.025), at(0.975))
+/// How many of `n` values may be cut off each end, so that the rest's range misses the median at most so often. Each value
+/// falls below the median with one half, so the number of those that do is binomial.
+fn cut_95(n: usize) -> Option<usize> {
+    let mut cut = None;
+    let mut ln_share = -(n as f64) * std::f64::consts::LN_2;
+    let mut tail = 0.0;
+    for below in 0..n {
+        tail += ln_share.exp();
+        if 2.0 * tail > MISS_MAX {
+            break;
+        }
+        cut = Some(below);
+        ln_share += ((n - below) as f64 / (below + 1) as f64).ln();
+    }
+    cut
 }
 
 #[cfg(test)]

@@ -76,11 +76,6 @@ impl Arena {
 }
 
 impl Region for Arena {
-    fn domain(&self) -> u32 {
-        // The heap's: any code of this process can reach it.
-        0
-    }
-
     unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
         let size = len.max(1).next_multiple_of(ALIGNMENT);
         let mut slabs = self.lock();

@@ -279,20 +279,9 @@ pub fn compressed_bytes_max(item_len: usize) -> usize {
     item_len + growing.max(stored_blocks) + 128
 }
 
-/// The name that a parameter gives a format.
-pub fn format_name(format: DeflateFormat) -> &'static str {
-    match format {
-        DeflateFormat::Raw => "raw",
-        DeflateFormat::Zlib => "zlib",
-        DeflateFormat::Gzip => "gzip",
-    }
-}
-
 fn format_named(name: &str) -> DeflateFormat {
     let formats = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
-    let named = formats
-        .into_iter()
-        .find(|format| format_name(*format) == name);
+    let named = formats.into_iter().find(|format| format.name() == name);
     named.expect("a word of the parameter's")
 }
 

@@ -144,7 +144,7 @@ fn versus(record: &Record, records: &[Record]) -> Option<Ratio> {
     }
     let portable = records.iter().find(same)?;
     let rates = |record: &Record| Some(record.samples.get("items_per_s")?.values.clone());
-    Ratio::of(&rates(record)?, &rates(portable)?, record.provenance.seed)
+    Ratio::of(&rates(record)?, &rates(portable)?)
 }
 
 fn ratio_text(ratio: &Ratio) -> String {

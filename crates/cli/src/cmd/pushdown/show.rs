@@ -28,7 +28,7 @@ pub fn table() -> Table {
 }
 
 /// Adds the rows of one test.
-pub fn add(table: &mut Table, findings: &[Finding], query: &str, seed: u64) {
+pub fn add(table: &mut Table, findings: &[Finding], query: &str) {
     let fetch = fastest_fetch(findings);
     for finding in findings {
         let Some(last) = finding.runs.last() else {
@@ -55,7 +55,7 @@ pub fn add(table: &mut Table, findings: &[Finding], query: &str, seed: u64) {
             finding.selectivity.map_or_else(|| "-".to_owned(), percent),
             short(median("tuples_per_s")),
             interval.unwrap_or_default(),
-            versus(finding, fetch, seed),
+            versus(finding, fetch),
             last.rows.to_string(),
             format!("{:.2}", wire_mb(last)),
             short_ns(median("first_batch_s") * 1e9),
@@ -81,17 +81,14 @@ fn fastest_fetch(findings: &[Finding]) -> Option<&Finding> {
         })
 }
 
-fn versus(finding: &Finding, fetch: Option<&Finding>, seed: u64) -> String {
-    let Some(ratio) = fetch.and_then(|fetch| Ratio::of(&finding.rates(), &fetch.rates(), seed))
-    else {
+fn versus(finding: &Finding, fetch: Option<&Finding>) -> String {
+    let Some(ratio) = fetch.and_then(|fetch| Ratio::of(&finding.rates(), &fetch.rates())) else {
         return String::new();
     };
-    let unsure = match (
-        fetch.map(|fetch| fetch.scheme) == Some(finding.scheme),
-        ratio.ci95,
-    ) {
-        (false, Some(_)) if !ratio.is_decided() => " ?",
-        _ => "",
+    let is_itself = fetch.map(|fetch| fetch.scheme) == Some(finding.scheme);
+    let unsure = match is_itself || ratio.is_decided() {
+        true => "",
+        false => " ?",
     };
     format!("{:.2}x{unsure}", ratio.median)
 }

@@ -40,6 +40,10 @@ impl Kernel for Sum {
     }
 }
 
+fn spec() -> OpSpec {
+    OpSpec::custom("sum", [])
+}
+
 fn sum(item: &[u8]) -> u32 {
     item.iter().map(|&byte| u32::from(byte)).sum()
 }
@@ -240,14 +244,7 @@ fn inputs() -> Vec<Input> {
 
 fn run(backend: &Sums, plan: &Plan) -> Result<Measured, Broken> {
     let never = AtomicBool::new(false);
-    measure(
-        backend,
-        &OpSpec::Crc32c,
-        &inputs(),
-        &SumOracle,
-        plan,
-        &never,
-    )
+    measure(backend, &spec(), &inputs(), &SumOracle, plan, &never)
 }
 
 #[test]
@@ -311,6 +308,149 @@ fn one_wrong_result_in_the_timed_region_ends_the_test() {
     }
 }
 
+/// Carries out so many jobs, then hands every job back as it came and says that it is done.
+struct Tiring {
+    inner: Arc<dyn Operator>,
+    works: u64,
+}
+
+struct TiringQueue {
+    inner: Box<dyn Queue>,
+    works: u64,
+    undone: Vec<Completion>,
+}
+
+impl Operator for Tiring {
+    fn spec(&self) -> &OpSpec {
+        self.inner.spec()
+    }
+
+    fn shape(&self) -> OutputShape {
+        self.inner.shape()
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.inner.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        Ok(Box::new(TiringQueue {
+            inner: self.inner.clone().open(depth)?,
+            works: self.works,
+            undone: Vec::new(),
+        }))
+    }
+}
+
+impl Queue for TiringQueue {
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight() + self.undone.len()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        if self.works > 0 {
+            let taken = self.inner.submit(ready);
+            self.works = self.works.saturating_sub(taken as u64);
+            return taken;
+        }
+        let taken = ready.len().min(1);
+        let undone = ready.drain(..taken).map(|job| Completion {
+            job,
+            result: Ok(()),
+        });
+        self.undone.extend(undone);
+        taken
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        let home = self.inner.poll(done) + self.undone.len();
+        done.append(&mut self.undone);
+        home
+    }
+}
+
+/// Each item as it is, in a slot of its own.
+struct Echo;
+
+impl Kernel for Echo {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for (i, slot) in out.dst.chunks_exact_mut(out.slot).enumerate() {
+            let item = batch.item(i);
+            slot[..item.len()].copy_from_slice(item);
+            out.outcomes.push(Ok(item.len() as u32));
+        }
+        Ok(())
+    }
+}
+
+struct EchoOracle;
+
+impl Oracle for EchoOracle {
+    fn name(&self) -> &str {
+        "echo"
+    }
+
+    fn check(&self, item: &[u8], output: Result<&[u8], JobError>, _: usize) -> Result<(), String> {
+        match output {
+            Ok(output) if output == item => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+}
+
+#[test]
+fn a_result_that_was_never_written_is_not_the_last_one() {
+    let sum = Sum {
+        calls: AtomicU64::new(0),
+        wrong_at: u64::MAX,
+    };
+    let fixed: Arc<dyn Operator> = Arc::new(Inline::new(sum, spec(), LIMITS));
+    let variable: Arc<dyn Operator> =
+        Arc::new(Inline::new(Echo, OpSpec::custom("echo", []), LIMITS));
+    // Of one input, so that each job gets the same again.
+    let inputs = &inputs()[..1];
+    let never = AtomicBool::new(false);
+    for mode in [
+        Mode::Throughput,
+        Mode::Latency,
+        Mode::Open { jobs_per_s: 5e4 },
+    ] {
+        for (inner, oracle) in [
+            (&fixed, &SumOracle as &dyn Oracle),
+            (&variable, &EchoOracle),
+        ] {
+            let tiring = Tiring {
+                inner: inner.clone(),
+                works: 5000,
+            };
+            let backend = Only {
+                wall: WallClock::default(),
+                operator: Arc::new(tiring),
+            };
+            let mut plan = plan(mode);
+            plan.seconds = Duration::from_millis(200);
+            let broken = measure(&backend, inner.spec(), inputs, oracle, &plan, &never);
+            assert!(
+                matches!(&broken, Err(Broken::Wrong(_))),
+                "{mode:?}, {}: {broken:?}",
+                inner.spec()
+            );
+        }
+    }
+}
+
 #[test]
 fn a_stall_delays_all_who_came_meanwhile() {
     // Twenty readings' worth of time a job: the queue keeps up but for the stall, during which a hundred arrive.
@@ -368,14 +508,7 @@ fn told_to_stop_it_keeps_the_runs_that_finished() {
             stop.store(true, Ordering::Relaxed);
         });
         let backend = Sums::new(Kind::Inline, u64::MAX);
-        measure(
-            &backend,
-            &OpSpec::Crc32c,
-            &inputs(),
-            &SumOracle,
-            &long,
-            &stop,
-        )
+        measure(&backend, &spec(), &inputs(), &SumOracle, &long, &stop)
     });
     let measured = measured.expect("all is right");
     assert!(measured.interrupted);
@@ -534,7 +667,8 @@ impl Queue for FragileQueue {
 }
 
 fn run_engine(panics: Panics, mode: Mode) -> Result<Measured, Broken> {
-    let engine = Inline::new(Engine(Mutex::new(0)), OpSpec::Crc32c, LIMITS);
+    let spec = OpSpec::custom("engine", []);
+    let engine = Inline::new(Engine(Mutex::new(0)), spec.clone(), LIMITS);
     let backend = Only {
         wall: WallClock::default(),
         operator: Arc::new(Fragile {
@@ -555,14 +689,7 @@ fn run_engine(panics: Panics, mode: Mode) -> Result<Measured, Broken> {
         plan.repeat = u32::MAX;
     }
     let never = AtomicBool::new(false);
-    measure(
-        &backend,
-        &OpSpec::Crc32c,
-        &[input],
-        &SlowOracle,
-        &plan,
-        &never,
-    )
+    measure(&backend, &spec, &[input], &SlowOracle, &plan, &never)
 }
 
 #[test]
