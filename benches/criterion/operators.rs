@@ -93,6 +93,15 @@ fn peer(name: &str, spec: &OpSpec) -> Box<dyn Direct> {
     }
 }
 
+/// `deflate,level=6,format=raw`.
+fn name(spec: &OpSpec) -> String {
+    let parameters = spec.parameters().into_iter();
+    let parameters = parameters.map(|(name, value)| format!(",{name}={value}"));
+    std::iter::once(spec.name().to_owned())
+        .chain(parameters)
+        .collect()
+}
+
 /// zlib's way of asking for a wrapper.
 fn window_bits(format: DeflateFormat) -> i32 {
     match format {

@@ -16,22 +16,22 @@ use dpb_operators::registry::{self, Entry};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
-use crate::{Globals, backends, interrupt};
+use crate::{Globals, backends, interrupt, spec};
 
 /// What is measured.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  dpb op crc32c --size 64..1024 --batch 256 --threads 1,2\n  \
-                  dpb op deflate --parameters level=9,format=zlib --size 64KiB --input /usr/share/dict/words\n  \
+                  dpb op deflate --parameters level=1 --parameters level=9,format=zlib --size 64KiB --input words.txt\n  \
                   dpb op sha256 --mode open --rate 1e5 --backend cpu/best,pool/2\n  \
                   dpb op all --seconds 0.1 --out records.jsonl"
 )]
 pub struct Args {
     /// An operator's name (see `dpb list`), or `all`
     operator: String,
-    /// The operator's own parameters, key=value with commas between
+    /// The operator's own parameters, key=value with commas between; several times to compare
     #[arg(long, default_value = "")]
-    parameters: String,
+    parameters: Vec<String>,
     /// Bytes of an item; for a decoder what it decodes to
     #[arg(long, value_parser = args::sizes, default_value = "64,1500,64KiB")]
     size: List<u64>,
@@ -164,10 +164,7 @@ impl Args {
             None => vec![None],
         };
         let mut tests = Vec::new();
-        for entry in self.entries()? {
-            let spec = entry
-                .spec(&self.parameters)
-                .map_err(|error| Failure::usage(error.to_string()))?;
+        for (entry, spec) in self.specs()? {
             for &size in &self.size {
                 let usual = List(vec![usual_batch(size)]);
                 for &batch in self.batch.as_ref().unwrap_or(&usual) {
@@ -193,6 +190,21 @@ impl Args {
             }
         }
         Ok(tests)
+    }
+
+    /// What is measured; parameters that come to the same are one spec.
+    fn specs(&self) -> Result<Vec<(&'static Entry, OpSpec)>, Failure> {
+        let mut specs: Vec<(&Entry, OpSpec)> = Vec::new();
+        for entry in self.entries()? {
+            for parameters in &self.parameters {
+                let spec = entry.spec(parameters);
+                let spec = spec.map_err(|error| Failure::usage(error.to_string()))?;
+                if !specs.iter().any(|(_, known)| *known == spec) {
+                    specs.push((entry, spec));
+                }
+            }
+        }
+        Ok(specs)
     }
 
     fn entries(&self) -> Result<Vec<&'static Entry>, Failure> {
@@ -277,8 +289,8 @@ impl Args {
 
     fn record(&self, test: &Test) -> Record {
         let backend = test.backend.name();
-        let mut record = Record::new("op", backends::evidence(backend), self.seed)
-            .with("operator", test.entry.name)
+        let record = Record::new("op", backends::evidence(backend), self.seed);
+        let mut record = spec::kept(record, &test.spec)
             .with("size", test.size)
             .with("batch", test.batch)
             .with("threads", test.threads)
@@ -295,9 +307,6 @@ impl Args {
             .with("seconds", self.seconds.as_secs_f64())
             .with("repeat", self.repeat)
             .with("working_set", self.working_set);
-        for (name, value) in spec_parameters(&self.parameters) {
-            record = record.with(name, value);
-        }
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
         }
@@ -430,11 +439,6 @@ fn judge(records: &[Record], asked: usize) -> Result<(), Failure> {
 
 fn product<'a, A, B>(a: &'a List<A>, b: &'a List<B>) -> impl Iterator<Item = (&'a A, &'a B)> {
     a.iter().flat_map(move |a| b.iter().map(move |b| (a, b)))
-}
-
-fn spec_parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.trim(), value.trim()))
 }
 
 fn nonzero(count: u64) -> NonZeroU32 {

@@ -9,6 +9,7 @@ use super::anchor;
 use super::origin::{Origin, Origins};
 use super::select::kind;
 use crate::output::{short, short_ns, verdict};
+use crate::spec;
 
 /// Everything before the content.
 pub(super) const HEAD: &str = concat!(
@@ -92,6 +93,14 @@ pub(super) fn table(task: &str, records: &[&Record], origins: &Origins<'_>) -> S
         .map(String::as_str)
         .filter(|name| !HIDDEN.contains(name))
         .collect();
+    let own = given.iter().copied().filter(|name| spec::is_own(name));
+    let (before, after) = lead.split_at(lead.len().min(1));
+    let lead: Vec<&str> = before
+        .iter()
+        .copied()
+        .chain(own)
+        .chain(after.iter().copied())
+        .collect();
     let rest = given.iter().copied().filter(|name| !lead.contains(name));
     let ordered = lead
         .iter()
@@ -105,7 +114,7 @@ pub(super) fn table(task: &str, records: &[&Record], origins: &Origins<'_>) -> S
         .filter_map(|name| {
             Some(format!(
                 "{} {}",
-                name.replace('_', " "),
+                title(name),
                 parameter(records.first()?.parameters.get(*name)?)
             ))
         })
@@ -123,7 +132,7 @@ pub(super) fn table(task: &str, records: &[&Record], origins: &Origins<'_>) -> S
         html.push_str("<th>run</th>");
     }
     for name in &names {
-        let _ = write!(html, "<th>{}</th>", escape(&name.replace('_', " ")));
+        let _ = write!(html, "<th>{}</th>", escape(&title(name)));
     }
     for metric in &metrics {
         let _ = write!(html, "<th class=\"n\">{}</th>", escape(&heading(metric)));
@@ -196,8 +205,7 @@ fn columns(task: &str, records: &[&Record]) -> (&'static [&'static str], Vec<Str
     let (lead, wanted): (&[&str], &[&str]) = match task {
         "op" => (
             &[
-                "operator", "level", "format", "backend", "size", "batch", "threads", "depth",
-                "mode", "rate",
+                "operator", "backend", "size", "batch", "threads", "depth", "mode", "rate",
             ],
             &[
                 "bytes_per_s",
@@ -300,6 +308,11 @@ fn parameter(value: &Value) -> String {
         Value::Float(value) => format!("{}", (value * 1e6).round() / 1e6),
         value => value.to_string(),
     }
+}
+
+/// A parameter's name for people.
+fn title(name: &str) -> String {
+    spec::bare(name).replace('_', " ")
 }
 
 /// A metric's name without the unit, which its figures carry.

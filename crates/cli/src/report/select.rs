@@ -8,6 +8,7 @@ use super::chart::{Chart, Point, Series};
 use super::origin::Origins;
 use super::{anchor, published};
 use crate::output::{short, short_ns};
+use crate::spec;
 
 /// What a task's charts show.
 struct View {
@@ -15,7 +16,7 @@ struct View {
     /// Parameters whose values are curves.
     series: &'static [&'static str],
     /// Parameters that can sweep an axis; an earlier one is preferred.
-    sweeps: &'static [Sweep],
+    sweeps: &'static [Sweep<'static>],
     metrics: &'static [Metric],
     /// What makes records comparable: charts never mix different values of these.
     fixed: &'static [&'static str],
@@ -23,9 +24,10 @@ struct View {
     published: Option<fn() -> Vec<Record>>,
 }
 
-struct Sweep {
-    name: &'static str,
-    label: &'static str,
+#[derive(Clone, Copy)]
+struct Sweep<'a> {
+    name: &'a str,
+    label: &'a str,
     text: fn(f64) -> String,
 }
 
@@ -33,6 +35,13 @@ struct Metric {
     name: &'static str,
     label: &'static str,
     text: fn(f64) -> String,
+}
+
+/// A view of some records.
+struct Task<'a> {
+    view: &'static View,
+    sweeps: Vec<Sweep<'a>>,
+    fixed: Vec<&'a str>,
 }
 
 const VIEWS: &[View] = &[
@@ -111,14 +120,7 @@ const VIEWS: &[View] = &[
                 text: short_ns,
             },
         ],
-        fixed: &[
-            "operator",
-            "level",
-            "format",
-            "mode",
-            "input",
-            "working_set",
-        ],
+        fixed: &["operator", "mode", "input", "working_set"],
         published: None,
     },
 ];
@@ -143,10 +145,11 @@ pub(super) fn charts(
     let Some(view) = VIEWS.iter().find(|view| view.task == task) else {
         return Vec::new();
     };
+    let task = Task::new(view, records);
     let mut groups: BTreeMap<Vec<String>, Vec<&Record>> = BTreeMap::new();
-    for record in records.iter().filter(|record| record.task == task) {
+    for record in records.iter().filter(|record| record.task == view.task) {
         groups
-            .entry(values(record, view.fixed))
+            .entry(values(record, &task.fixed))
             .or_default()
             .push(record);
     }
@@ -158,13 +161,37 @@ pub(super) fn charts(
                 .copied()
                 .filter(|record| record.summary.contains_key(metric.name))
                 .collect();
-            charts.extend(view.charts_of(metric, &with, figures, origins));
+            charts.extend(task.charts_of(metric, &with, figures, origins));
         }
     }
     charts
 }
 
-impl View {
+impl<'a> Task<'a> {
+    /// The operators' own parameters beside the task's: numbers sweep, all others are held fixed.
+    fn new(view: &'static View, records: &'a [Record]) -> Self {
+        let mut own: BTreeMap<&str, bool> = BTreeMap::new();
+        for (name, value) in records.iter().flat_map(spec::own) {
+            *own.entry(name).or_insert(true) &= as_number(value).is_some();
+        }
+        let mut task = Self {
+            view,
+            sweeps: view.sweeps.to_vec(),
+            fixed: view.fixed.to_vec(),
+        };
+        for (name, is_number) in own {
+            match is_number {
+                true => task.sweeps.push(Sweep {
+                    name,
+                    label: spec::bare(name),
+                    text: number,
+                }),
+                false => task.fixed.push(name),
+            }
+        }
+        task
+    }
+
     /// One chart a sweep and a combination of what else varies; one chart of bars if nothing sweeps.
     fn charts_of(
         &self,
@@ -173,7 +200,7 @@ impl View {
         figures: &[Record],
         origins: &Origins<'_>,
     ) -> Vec<Chart> {
-        let varying: Vec<&Sweep> = self
+        let varying: Vec<&Sweep<'_>> = self
             .sweeps
             .iter()
             .filter(|sweep| distinct(records, sweep.name).len() > 1)
@@ -208,7 +235,7 @@ impl View {
     }
 
     /// What is the same for every point of a chart.
-    fn held(&self, x: Option<&Sweep>, records: &[&Record]) -> String {
+    fn held(&self, x: Option<&Sweep<'_>>, records: &[&Record]) -> String {
         let mut parts = Vec::new();
         for sweep in self
             .sweeps
@@ -227,7 +254,7 @@ impl View {
         for (name, value) in
             said.filter_map(|name| Some((name, records.first()?.parameters.get(*name)?)))
         {
-            parts.push(format!("{} {value}", name.replace('_', " ")));
+            parts.push(format!("{} {value}", spec::bare(name).replace('_', " ")));
         }
         parts.join(" · ")
     }
@@ -235,7 +262,7 @@ impl View {
     fn chart(
         &self,
         metric: &Metric,
-        x: Option<&Sweep>,
+        x: Option<&Sweep<'_>>,
         records: &[&Record],
         figures: &[Record],
         origins: &Origins<'_>,
@@ -244,13 +271,13 @@ impl View {
         let mut series: Vec<Series> = Vec::new();
         let runs = origins.names(records);
         for record in records {
-            let mut name = values(record, self.series);
+            let mut name = values(record, self.view.series);
             name.extend(runs.of(record));
             add(&mut series, name.join(", "), x, metric, record, None);
         }
         let beside: Vec<&Record> = figures
             .iter()
-            .filter(|figure| figure.task == self.task && is_comparable(figure, records, x))
+            .filter(|figure| figure.task == self.view.task && is_comparable(figure, records, x))
             .collect();
         for figure in &beside {
             let label = figure.parameters.get("platform").map(ToString::to_string);
@@ -265,7 +292,7 @@ impl View {
         let subject = records
             .first()
             .and_then(|record| record.parameters.get("operator"));
-        let subject = subject.map_or_else(|| self.task.to_owned(), ToString::to_string);
+        let subject = subject.map_or_else(|| self.view.task.to_owned(), ToString::to_string);
         Chart {
             title: match x {
                 Some(x) => format!("{subject}: {} against {}", metric.label, x.label),
@@ -285,7 +312,7 @@ impl View {
 fn add(
     series: &mut Vec<Series>,
     name: String,
-    x: Option<&Sweep>,
+    x: Option<&Sweep<'_>>,
     metric: &Metric,
     record: &Record,
     label: Option<String>,
@@ -339,7 +366,7 @@ fn figure_text(number: &Summary, text: fn(f64) -> String) -> String {
 }
 
 /// A figure of 1 % belongs beside records of 1 %, or on an axis of selectivities.
-fn is_comparable(figure: &Record, records: &[&Record], x: Option<&Sweep>) -> bool {
+fn is_comparable(figure: &Record, records: &[&Record], x: Option<&Sweep<'_>>) -> bool {
     let is_axis = |name: &str| x.is_some_and(|x| x.name == name);
     if is_axis("link_gbps") {
         return false;

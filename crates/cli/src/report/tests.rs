@@ -231,6 +231,45 @@ fn a_baseline_of_another_run_is_none() {
 }
 
 #[test]
+fn an_operators_own_numbers_sweep_and_its_words_are_held() {
+    let mut records = Vec::new();
+    for format in ["raw", "gzip"] {
+        for level in [1u64, 9] {
+            for (backend, rate) in [("cpu/portable", 1e6), ("cpu/libdeflate", 2e6)] {
+                let mut record = Record::new("op", Evidence::Measured, 1)
+                    .with("operator", "deflate")
+                    .with("mode", "closed")
+                    .with("op.level", level)
+                    .with("op.format", format)
+                    .with("op.mode", "own")
+                    .with("backend", backend);
+                for metric in ["items_per_s", "bytes_per_s"] {
+                    record.sample(metric, vec![rate / level as f64; 5]);
+                }
+                records.push(record);
+            }
+        }
+    }
+    let origins = Origins::of(&records);
+    let charts = select::charts("op", &records, &[], &origins);
+    let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+    assert_eq!(titles, ["deflate: input bytes per second against level"; 2]);
+    assert!(
+        charts[0].notes[0].contains("format gzip"),
+        "{:?}",
+        charts[0].notes
+    );
+    assert!(charts.iter().all(|chart| chart.series.len() == 2));
+    let rows: Vec<&Record> = records.iter().collect();
+    let table = page::table("op", &rows, &origins);
+    assert!(
+        table.contains("<th>format</th><th>level</th><th>backend</th>"),
+        "{table}"
+    );
+    assert_eq!(table.matches("2.00× cpu/portable").count(), 4);
+}
+
+#[test]
 fn records_without_numbers_are_rows_with_reasons() {
     let reason = "needs <AVX-512>".to_owned();
     let records = [
