@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -52,6 +53,7 @@ fn records_match_the_schema_on_stdout_and_in_the_file() {
     let schema: Value = serde_json::from_slice(&dpb(&["schema", "record"]).stdout).expect("JSON");
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
     assert_eq!(lines.len(), 4 * 2 * 3);
+    let mut runs = BTreeSet::new();
     for line in &lines {
         let record: Value = serde_json::from_str(line).expect("JSON");
         assert_eq!(misfit(&record, &schema, &schema), None);
@@ -66,10 +68,20 @@ fn records_match_the_schema_on_stdout_and_in_the_file() {
                 > 0.0
         );
         assert!(record["check"]["compared"].as_u64() >= record["counts"]["items"].as_u64());
+        runs.insert(
+            record["provenance"]["run"]
+                .as_str()
+                .expect("text")
+                .to_owned(),
+        );
         let simulated = record["parameters"]["backend"] == "sim/default";
         let kind = &record["evidence"]["kind"];
         assert_eq!(*kind == "simulated", simulated, "{kind}");
     }
+    assert!(
+        runs.len() == 1 && !runs.contains(""),
+        "one process, one run: {runs:?}"
+    );
     // A record that lacks something does not match: the check above can fail.
     let mut broken: Value = serde_json::from_str(lines[0]).expect("JSON");
     broken["check"]["compared"] = Value::from("many");

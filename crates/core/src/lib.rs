@@ -16,6 +16,7 @@ pub mod error;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
+pub mod random;
 pub mod seam;
 pub mod spec;
 

@@ -1,5 +1,6 @@
 //! Inputs by seed: the same seed gives the same bytes on every machine.
 
+use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, BatchOut, Items, OpSpec};
 
 use crate::direct::Direct;
@@ -71,11 +72,11 @@ impl Input {
 /// # Panics
 /// If `item_bytes` or `count` does not fit 32 bits.
 pub fn random(seed: u64, item_bytes: usize, count: usize) -> Input {
-    let mut random = SplitMix64(seed);
+    let mut random = SplitMix64::new(seed);
     let mut bytes = vec![0; item_bytes * count];
     for word in bytes.chunks_mut(8) {
         let len = word.len();
-        word.copy_from_slice(&random.next().to_le_bytes()[..len]);
+        word.copy_from_slice(&random.next_u64().to_le_bytes()[..len]);
     }
     Input {
         what: "uniformly random bytes".to_owned(),
@@ -92,12 +93,12 @@ pub fn random(seed: u64, item_bytes: usize, count: usize) -> Input {
 /// If `item_bytes` or `count` does not fit 32 bits.
 pub fn text(seed: u64, item_bytes: usize, count: usize) -> Input {
     let total = item_bytes * count;
-    let mut random = SplitMix64(seed);
+    let mut random = SplitMix64::new(seed);
     let words = vocabulary(&mut random);
     let mut bytes = Vec::with_capacity(total + 16);
     while bytes.len() < total {
-        bytes.extend_from_slice(&words[random.rank(words.len())]);
-        let separator: &[u8] = match random.next() % 16 {
+        bytes.extend_from_slice(&words[rank(&mut random, words.len())]);
+        let separator: &[u8] = match random.next_u64() % 16 {
             0 => b".\n",
             1 => b", ",
             _ => b" ",
@@ -125,31 +126,18 @@ fn vocabulary(random: &mut SplitMix64) -> Vec<Vec<u8>> {
     const LETTERS: &[u8] = b"eeeeeetttttaaaaooooiiiinnnnssshhhrrrddlluuccmmfwygpbvk";
     (0..4096)
         .map(|_| {
-            let len = 2 + random.next() % 8;
+            let len = 2 + random.next_u64() % 8;
             (0..len)
-                .map(|_| LETTERS[(random.next() % LETTERS.len() as u64) as usize])
+                .map(|_| LETTERS[(random.next_u64() % LETTERS.len() as u64) as usize])
                 .collect()
         })
         .collect()
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A rank below `n`, a power of two, with a density of about 1/rank: every octave of ranks is equally likely.
-    fn rank(&mut self, n: usize) -> usize {
-        let draw = self.next();
-        let octave = (draw >> 32) % (u64::from(n.ilog2()) + 1);
-        let start = (1u64 << octave) >> 1;
-        (start + (draw & 0xffff_ffff) % start.max(1)) as usize
-    }
+/// A rank below `n`, a power of two, with a density of about 1/rank: every octave of ranks is equally likely.
+fn rank(random: &mut SplitMix64, n: usize) -> usize {
+    let draw = random.next_u64();
+    let octave = (draw >> 32) % (u64::from(n.ilog2()) + 1);
+    let start = (1u64 << octave) >> 1;
+    (start + (draw & 0xffff_ffff) % start.max(1)) as usize
 }

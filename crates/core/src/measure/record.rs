@@ -22,7 +22,8 @@ pub struct Record {
     pub id: String,
     /// What was measured: `op`, `pushdown`, …
     pub task: String,
-    /// The test's parameters, by the names they have on the command line (`size`, `threads`, `backend`, `scheme` …).
+    /// The test's parameters, by the names they have on the command line (`size`, `threads`, `backend`, `scheme` …);
+    /// an operator's own behind `op.`, all of them, those with their usual value too (`op.level`).
     pub parameters: BTreeMap<String, Value>,
     /// Where the numbers come from.
     pub evidence: Evidence,

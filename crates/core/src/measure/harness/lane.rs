@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::team::{Finish, Member, Span, Team};
 use super::{Bench, Broken, Counts, Load, Mode, Order, Report, Right, Run};
 use crate::measure::latency::Latencies;
-use crate::measure::random::SplitMix64;
+use crate::random::SplitMix64;
 use crate::{Completion, Job, JobError, OutputShape, Queue, SetupError};
 
 /// Destinations of all threads together may take this much memory.
