@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use dpb_core::{
-    Batch, BatchOut, Buf, Completion, Inline, Items, Job, Kernel, Limits, OpSpec, Operator, Queue,
-    View,
+    Batch, BatchOut, Buf, Completion, Inline, Items, Job, Kernel, Limits, OpSpec, Operator,
+    OutputShape, Queue, View,
 };
 use dpb_operators::network::crc32c::Crc32c;
 
@@ -139,18 +139,13 @@ struct Queued {
 impl Queued {
     fn new() -> Self {
         let depth = NonZeroU32::new(DEPTH).expect("not zero");
-        let limits = Limits {
-            depth_max: depth,
-            input_bytes_max: SRC_BYTES,
-            synchronous: true,
-        };
+        let mut limits = Limits::new(depth);
+        limits.input_bytes_max = SRC_BYTES;
+        limits.synchronous = true;
         let operator = Inline::new(Crc32c::best(), OpSpec::Crc32c, limits);
-        let job = |(tag, src)| Job {
-            tag: tag as u64,
-            src,
-            items: ITEMS,
-            dst: Buf::zeroed(DST_BYTES).expect("memory"),
-            outcomes: Vec::new(),
+        let job = |(tag, src)| {
+            let dst = Buf::zeroed(DST_BYTES).expect("memory");
+            Job::new(tag as u64, src, ITEMS, dst, OutputShape::Fixed(4))
         };
         Self {
             queue: Arc::new(operator).open(depth).expect("opens"),

@@ -235,7 +235,10 @@ fn libraries_have_versions() {
 
 #[test]
 fn wrong_usage_is_two_and_absence_is_three() {
-    let cases: [(&[&str], i32, &str); 9] = [
+    let beyond_memory = "op deflate --backend cpu/best --size 64KiB --depth 1024 --threads 100000";
+    let beyond_memory: Vec<&str> = beyond_memory.split(' ').collect();
+    let cases: [(&[&str], i32, &str); 10] = [
+        (&beyond_memory, 3, "GB of memory"),
         (&["op", "crc33"], 2, "there are: crc32c"),
         (&["op", "crc32c", "--threads", "0"], 2, "at least 1"),
         (&["op", "crc32c", "--size", "4K"], 2, "4KiB"),

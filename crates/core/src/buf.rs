@@ -80,6 +80,30 @@ impl Region for Heap {
     }
 }
 
+/// Heap memory that no backend knows: foreign to every device. Each island is a region of its own.
+#[cfg(feature = "conformance")]
+#[derive(Debug, Default)]
+pub struct Island(());
+
+#[cfg(feature = "conformance")]
+impl Island {
+    /// As [`Buf::zeroed`], on this island.
+    pub fn zeroed(self: &Arc<Self>, len: usize) -> Option<Buf> {
+        let ptr = Heap::carve(len)?;
+        let home: Arc<dyn Region> = self.clone();
+        // SAFETY: the heap gave `len` initialised bytes to us alone, and `release` gives them back to it.
+        Some(unsafe { Buf::from_raw_parts(ptr, len, home) })
+    }
+}
+
+#[cfg(feature = "conformance")]
+impl Region for Island {
+    unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
+        // SAFETY: the caller vouches that this is a carve of ours; ours come from the heap with this length.
+        unsafe { Heap.release(ptr, len) }
+    }
+}
+
 /// Counts the buffers entered in it that still live, wherever their memory is from: tells whether a queue gave every
 /// buffer back.
 #[cfg(feature = "conformance")]

@@ -12,19 +12,23 @@
 //! ```
 //!
 //! Checked: results against an oracle at many lengths, batches, layouts and depths; one completion for each job taken,
-//! never more in flight than the depth; tags and buffers that come home untouched; limits that are kept; bad jobs and bad
-//! items refused, not crashed on; a busy queue that is dropped and gives every buffer back.
+//! never more in flight than the depth, none left after a poll where that is promised; tags and buffers that come home
+//! untouched; limits that are kept; bad jobs, bad items and memory that the device cannot reach refused, not crashed on;
+//! queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
 
 mod drive;
 mod input;
+mod queues;
+mod refusals;
 pub mod sample;
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::buf::Ledger;
-use crate::{Backend, Buf, Items, Job, JobError, OpSpec, Operator, OutputShape, SetupError};
+use crate::{
+    Backend, Batch, Buf, Completion, Job, JobError, Limits, OpSpec, Operator, OutputShape,
+    SetupError, View,
+};
 use drive::Course;
 use input::{Input, Layout};
 
@@ -107,7 +111,7 @@ pub fn check(
             what,
         };
         memory(backend).map_err(|what| failure(("memory".into(), what)))?;
-        let Some(operator) = admission(backend, spec, &mut coverage)
+        let Some((limits, operator)) = admission(backend, spec, &mut coverage)
             .map_err(|what| failure(("limits".into(), what)))?
         else {
             continue;
@@ -116,12 +120,15 @@ pub fn check(
             backend,
             spec,
             oracle,
+            limits,
             operator,
             coverage: &mut coverage,
         };
         bench.results().map_err(failure)?;
         bench.refused_items().map_err(failure)?;
         bench.bad_jobs().map_err(failure)?;
+        bench.foreign_memory().map_err(failure)?;
+        bench.two_queues().map_err(failure)?;
         bench.busy_drop().map_err(failure)?;
     }
     Ok(coverage)
@@ -148,7 +155,7 @@ fn admission(
     backend: &dyn Backend,
     spec: &OpSpec,
     coverage: &mut Coverage,
-) -> Result<Option<Arc<dyn Operator>>, String> {
+) -> Result<Option<Admitted>, String> {
     let (limits, operator) = match (backend.limits(spec), backend.prepare(spec)) {
         (Ok(limits), Ok(operator)) => (limits, operator),
         (Err(unsupported), Err(SetupError::Unsupported(again))) => {
@@ -182,7 +189,7 @@ fn admission(
             Ok(_) => return Err(format!("opened {deeper} deep, beyond its own limit")),
         }
     }
-    Ok(Some(operator))
+    Ok(Some((limits, operator)))
 }
 
 /// One spec on one backend.
@@ -190,10 +197,13 @@ struct Bench<'a> {
     backend: &'a dyn Backend,
     spec: &'a OpSpec,
     oracle: Oracle<'a>,
+    limits: Limits,
     operator: Arc<dyn Operator>,
     coverage: &'a mut Coverage,
 }
 
+/// What a backend promises, and what it prepared.
+type Admitted = (Limits, Arc<dyn Operator>);
 /// The case, and what is wrong with it.
 type Wrong = (String, String);
 
@@ -246,42 +256,64 @@ impl Bench<'_> {
 
     /// Drives jobs over `inputs` in turn through a queue and judges every item.
     fn compare(&mut self, inputs: &mut [Input; 2], depth: u32) -> Result<(), String> {
-        let limits = self.backend.limits(self.spec).map_err(|e| e.to_string())?;
-        let longest = inputs.iter().map(|i| i.bytes.len()).max().unwrap_or(0);
-        if longest > limits.input_bytes_max || depth > limits.depth_max.get() {
-            let name = self.backend.name();
-            let note = format!("{name} {:?}: depth {depth}, {longest} bytes", self.spec);
-            self.coverage.skipped.push(note);
+        if self.is_beyond(inputs, depth) {
             return Ok(());
         }
-        let shape = self.operator.shape();
-        let mut course = Course::open(&self.operator, depth)?;
+        let mut course = self.course(depth)?;
+        for job in self.jobs(inputs, depth)? {
+            course.add(job);
+        }
+        self.judge(course.finish()?, inputs)
+    }
+
+    /// Whether the backend does not promise this much; then that is noted.
+    fn is_beyond(&mut self, inputs: &[Input; 2], depth: u32) -> bool {
+        let is_within = inputs.iter().all(|input| {
+            let batch = Batch::new(&input.bytes, &input.items);
+            batch.is_ok_and(|batch| self.limits.check(batch).is_ok())
+        });
+        let is_beyond = !is_within || depth > self.limits.depth_max.get();
+        if is_beyond {
+            let [bytes, items] = [inputs[0].bytes.len(), inputs[0].items.count()];
+            self.coverage.skipped.push(format!(
+                "{} {:?}: depth {depth}, {items} items, {bytes} bytes",
+                self.backend.name(),
+                self.spec
+            ));
+        }
+        is_beyond
+    }
+
+    fn course(&self, depth: u32) -> Result<Course, String> {
+        let course = Course::open(&self.operator, &self.limits, depth);
+        course.map_err(|e| format!("open, depth {depth}: {e}"))
+    }
+
+    /// Enough jobs over `inputs`, in turn, to fill a queue of `depth` twice if time allows.
+    fn jobs(&self, inputs: &[Input; 2], depth: u32) -> Result<Vec<Job>, String> {
         let most = 2 * depth as usize + 1;
         let bytes_per_run = match std::env::var_os("DPB_QEMU") {
             Some(_) => BYTES_PER_RUN_EMULATED.min(BYTES_PER_RUN),
             None => BYTES_PER_RUN,
         };
+        let longest = inputs.iter().map(|i| i.bytes.len()).max().unwrap_or(0);
         let jobs = (bytes_per_run / longest.max(1)).clamp(3, most.max(3));
         let sources = [self.source(&inputs[0])?, self.source(&inputs[1])?];
-        for tag in 0..jobs {
-            let input = &inputs[tag % 2];
-            let dst = self.dst(input)?;
-            course.add(Job {
-                tag: tag as u64,
-                src: sources[tag % 2].clone(),
-                items: input.items.clone(),
-                dst,
-                outcomes: Vec::with_capacity(input.items.count()),
-            });
-        }
-        for completion in course.finish()? {
-            let tag = completion.job.tag;
+        let job = |tag: usize| {
+            let (input, src) = (&inputs[tag % 2], sources[tag % 2].clone());
+            Ok(input.job(tag as u64, src, self.dst(input)?))
+        };
+        (0..jobs).map(job).collect()
+    }
+
+    /// Judges every item of what [`Bench::jobs`] gave.
+    fn judge(&mut self, done: Vec<Completion>, inputs: &mut [Input; 2]) -> Result<(), String> {
+        for Completion { job, result } in done {
+            let tag = job.tag;
             let input = &mut inputs[tag as usize % 2];
-            completion
-                .result
-                .map_err(|e| format!("job {tag} failed: {e}"))?;
+            result.map_err(|e| format!("job {tag} failed: {e}"))?;
             input
-                .judge(&completion.job, shape, &*self.operator, self.oracle)
+                .judge(&job, self.operator.shape(), &*self.operator, self.oracle)
                 .map_err(|what| format!("job {tag}, {what}"))?;
             self.coverage.jobs += 1;
             self.coverage.items += input.items.count() as u64;
@@ -290,222 +322,29 @@ impl Bench<'_> {
     }
 
     /// `input` in memory that the backend can reach.
-    fn source(&self, input: &Input) -> Result<crate::View, String> {
-        let alloc = self.backend.alloc(input.bytes.len());
-        let mut src = alloc.map_err(|e| format!("alloc: {e}"))?;
+    fn source(&self, input: &Input) -> Result<View, String> {
+        let mut src = self.alloc(input.bytes.len())?;
         src.copy_from_slice(&input.bytes);
         Ok(src.freeze())
     }
 
     /// Room for the outputs of `input`, and some bytes more that must stay as they are.
     fn dst(&self, input: &Input) -> Result<Buf, String> {
-        let len = input.dst_len(self.operator.shape(), &*self.operator);
-        let mut dst = self.backend.alloc(len).map_err(|e| format!("alloc: {e}"))?;
+        let mut dst = self.alloc(input.dst_len(self.operator.shape(), &*self.operator))?;
         dst.fill(input::GUARD);
         Ok(dst)
     }
 
-    /// Jobs that cannot be carried out: each comes home with its error and its buffers, and the queue goes on.
-    fn bad_jobs(&mut self) -> Result<(), Wrong> {
-        let limits = self
-            .backend
-            .limits(self.spec)
-            .map_err(|e| ("limits".to_string(), e.to_string()))?;
-        let shape = self.operator.shape();
-        let fixed = |len, count| Items::Fixed { len, count };
-        let offsets = |list: &[u32]| Items::Offsets(list.into());
-        let mut bad = vec![
-            (
-                "fixed items beyond the input",
-                fixed(9, 8),
-                64,
-                8,
-                JobError::BadItems,
-            ),
-            (
-                "more bytes than fit a word",
-                fixed(u32::MAX, u32::MAX),
-                64,
-                8,
-                JobError::BadItems,
-            ),
-            (
-                "an offset beyond the input",
-                offsets(&[0, 8, 65]),
-                64,
-                8,
-                JobError::BadItems,
-            ),
-            (
-                "offsets that fall",
-                offsets(&[0, 9, 8, 10]),
-                64,
-                8,
-                JobError::BadItems,
-            ),
-            ("no offset at all", offsets(&[]), 64, 8, JobError::BadItems),
-        ];
-        match shape {
-            OutputShape::Fixed(_) => {
-                bad.push(("a short dst", fixed(8, 8), 64, 7, JobError::DstTooShort));
-            }
-            OutputShape::Variable => {
-                bad.push((
-                    "room for few outcomes",
-                    fixed(1, 64),
-                    64,
-                    8,
-                    JobError::BadItems,
-                ));
-            }
-        }
-        match limits.input_bytes_max.checked_add(1) {
-            Some(len) if len <= BYTES_TOO_LONG => {
-                bad.push(("a long input", Items::One, len, 1, JobError::TooLong));
-            }
-            _ => self.coverage.skipped.push(format!(
-                "{} {:?}: inputs beyond {} bytes",
-                self.backend.name(),
-                self.spec,
-                limits.input_bytes_max
-            )),
-        }
-        for (case, items, src_len, slots, expected) in bad {
-            self.bad_job(items, src_len, slots, expected)
-                .map_err(|what| (case.to_string(), what))?;
-        }
-        let nothing = [fixed(0, 0), fixed(8, 0), offsets(&[0]), offsets(&[3])];
-        for items in nothing {
-            let case = format!("no items ({items:?})");
-            self.empty_job(items).map_err(|what| (case, what))?;
-        }
-        Ok(())
+    fn alloc(&self, len: usize) -> Result<Buf, String> {
+        self.backend.alloc(len).map_err(|e| format!("alloc: {e}"))
     }
 
-    /// A job of `slots` slots that fails with `expected`, and a good one after it.
-    fn bad_job(
-        &mut self,
-        items: Items,
-        src_len: usize,
-        slots: usize,
-        expected: JobError,
-    ) -> Result<(), String> {
-        let alloc = |len| self.backend.alloc(len).map_err(|e| format!("alloc: {e}"));
-        let slot = match self.operator.shape() {
-            OutputShape::Fixed(bytes) => bytes,
-            OutputShape::Variable => self.operator.dst_len(64),
-        };
-        let mut course = Course::open(&self.operator, 1)?;
-        let src = alloc(src_len)?.freeze();
-        let dst = alloc(slots * slot)?;
-        let (src_at, dst_at) = (src.as_ptr(), dst.as_ptr());
-        course.add(Job {
-            tag: u64::MAX,
-            src,
-            items: items.clone(),
-            dst,
-            outcomes: Vec::with_capacity(slots),
-        });
-        let done = course.finish()?;
-        let completion = done.first().ok_or("nothing came home")?;
-        self.coverage.jobs += 1;
-        if completion.result != Err(expected) {
-            let result = completion.result;
-            return Err(format!("expected {expected:?}, got {result:?}"));
-        }
-        let job = &completion.job;
-        let home = job.src.as_ptr() == src_at
-            && job.src.len() == src_len
-            && job.dst.as_ptr() == dst_at
-            && job.dst.len() == slots * slot
-            && job.outcomes.capacity() >= slots
-            && job.tag == u64::MAX
-            && job.items == items;
-        if !home {
-            return Err("its buffers, items or tag came home changed".into());
-        }
-        let mut inputs =
-            [1, 2].map(|seed| Input::new(self.spec, self.oracle, Layout::Fixed, 9, 3, seed));
-        self.compare(&mut inputs, 1)
-            .map_err(|what| format!("afterwards: {what}"))
-    }
-
-    /// A job without items is carried out and gives nothing.
-    fn empty_job(&mut self, items: Items) -> Result<(), String> {
-        let alloc = |len| self.backend.alloc(len).map_err(|e| format!("alloc: {e}"));
-        let mut course = Course::open(&self.operator, 1)?;
-        course.add(Job {
-            tag: 7,
-            src: alloc(64)?.freeze(),
-            items,
-            dst: alloc(0)?,
-            outcomes: Vec::new(),
-        });
-        let done = course.finish()?;
-        self.coverage.jobs += 1;
-        match done.first() {
-            Some(c) if c.result == Ok(()) && c.job.outcomes.is_empty() => Ok(()),
-            other => Err(format!("expected nothing done, got {other:?}")),
-        }
-    }
-
-    /// Queues dropped at once, half polled, and with everything finished: every buffer is home when `drop` returns.
-    fn busy_drop(&mut self) -> Result<(), Wrong> {
-        for &depth in DEPTHS {
-            for polls in [0, 1, 50] {
-                let at = |what| (format!("dropped after {polls} polls, depth {depth}"), what);
-                self.dropped_after(depth, polls).map_err(at)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn dropped_after(&mut self, depth: u32, polls: usize) -> Result<(), String> {
-        let limits = self.backend.limits(self.spec).map_err(|e| e.to_string())?;
-        let depth = NonZeroU32::new(depth.min(limits.depth_max.get())).ok_or("depth 0")?;
-        let ledger = Ledger::default();
-        let zeroed = |len| {
-            let alloc = self.backend.alloc(len);
-            let mut buf = alloc.map_err(|e| format!("alloc: {e}"))?;
-            ledger.enter(&mut buf);
-            Ok::<_, String>(buf)
-        };
-        let item_len = if cfg!(miri) { 4 } else { 64 };
-        let slot = match self.operator.shape() {
+    /// Bytes of a slot that fits what an item of `item_len` bytes gives.
+    fn slot_of(&self, item_len: usize) -> usize {
+        match self.operator.shape() {
             OutputShape::Fixed(bytes) => bytes,
             OutputShape::Variable => self.operator.dst_len(item_len),
-        };
-        let mut ready = std::collections::VecDeque::new();
-        for tag in 0..2 * u64::from(depth.get()) {
-            ready.push_back(Job {
-                tag,
-                src: zeroed(3 * item_len)?.freeze(),
-                items: Items::Fixed {
-                    len: item_len as u32,
-                    count: 3,
-                },
-                dst: zeroed(3 * slot)?,
-                outcomes: Vec::with_capacity(3),
-            });
         }
-        let mut done = Vec::new();
-        let opened = self.operator.clone().open(depth);
-        let mut queue = opened.map_err(|e| format!("open: {e}"))?;
-        let mut taken = queue.submit(&mut ready);
-        for _ in 0..polls {
-            queue.poll(&mut done);
-            taken += queue.submit(&mut ready);
-        }
-        drop(queue);
-        let mine = 2 * (ready.len() + done.len());
-        let out = ledger.outstanding();
-        if out != mine {
-            return Err(format!(
-                "{taken} jobs taken, {} came home; {mine} buffers are here, {out} are not released",
-                done.len()
-            ));
-        }
-        Ok(())
     }
 }
 

@@ -27,6 +27,13 @@ pub enum SetupError {
         /// Bytes asked for.
         len: usize,
     },
+    /// What was asked for needs more memory than there is.
+    TooLittleMemory {
+        /// For inputs, their right outputs, and the outputs of all jobs in flight.
+        needed_bytes: u64,
+        /// What may be taken.
+        available_bytes: u64,
+    },
     /// A worker thread could not be started.
     NoThread {
         /// What the system said.
@@ -48,8 +55,10 @@ pub enum JobError {
     BadItems,
     /// A buffer lives in memory that this backend's device cannot reach.
     ForeignBuffer,
-    /// Longer than `input_bytes_max`.
+    /// Longer than `input_bytes_max`, or an item longer than `item_bytes_max`.
     TooLong,
+    /// More items than `items_max`.
+    TooManyItems,
     /// The kernel said Ok and left outcomes that cannot be: not one for each item, or longer than a slot. A bug in the kernel.
     BadOutcomes,
     /// The kernel panicked on this job: a bug in the kernel, which said more on stderr.
@@ -75,6 +84,16 @@ impl fmt::Display for SetupError {
                 )
             }
             Self::OutOfMemory { len } => write!(f, "no memory for {len} bytes"),
+            Self::TooLittleMemory {
+                needed_bytes,
+                available_bytes,
+            } => write!(
+                f,
+                "needs {:.2} GB of memory, and {:.2} GB are available; smaller jobs, less depth or fewer threads need \
+                 less",
+                *needed_bytes as f64 / 1e9,
+                *available_bytes as f64 / 1e9
+            ),
             Self::NoThread { reason } => write!(f, "cannot start a worker thread: {reason}"),
             Self::Parameter(what) => f.write_str(what),
         }
@@ -90,7 +109,8 @@ impl fmt::Display for JobError {
                 f.write_str("items lie outside the input, or there is no room for their outcomes")
             }
             Self::ForeignBuffer => f.write_str("buffer in memory that the device cannot reach"),
-            Self::TooLong => f.write_str("input longer than the backend takes"),
+            Self::TooLong => f.write_str("input or item longer than the backend takes"),
+            Self::TooManyItems => f.write_str("more items in a job than the backend takes"),
             Self::BadOutcomes => {
                 f.write_str("the kernel's outcomes are not one per item, each within its slot")
             }

@@ -16,6 +16,8 @@ pub mod error;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
+#[cfg(any(feature = "conformance", feature = "measure"))]
+mod patience;
 pub mod random;
 pub mod seam;
 pub mod spec;

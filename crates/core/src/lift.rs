@@ -122,10 +122,8 @@ fn carry_out<K: Kernel>(
     job: &mut Job,
     scratch: &mut Option<K::Scratch>,
 ) -> Result<(), JobError> {
-    if job.src.len() > prepared.limits.input_bytes_max {
-        return Err(JobError::TooLong);
-    }
     let batch = Batch::new(&job.src, &job.items)?;
+    prepared.limits.check(batch)?;
     let items = batch.len();
     let slot = prepared.shape.slot(job.dst.len(), items);
     let dst_bytes = slot.checked_mul(items).ok_or(JobError::DstTooShort)?;

@@ -8,7 +8,7 @@
 //! the caller decides. A `dst` of `items * operator.dst_len(longest item)` bytes fits whatever an encoder can produce.
 //!
 //! **A job that cannot be carried out still comes home.** The lifts check each job once, before its kernel sees it:
-//! [`JobError::TooLong`], [`JobError::BadItems`], [`JobError::DstTooShort`] (fixed outputs only). In a job of variable
+//! [`JobError::BadItems`], [`JobError::TooManyItems`], [`JobError::TooLong`], [`JobError::DstTooShort`] (fixed outputs only). In a job of variable
 //! shape each item has its own outcome, and a slot that is too short refuses that item alone.
 
 use std::collections::VecDeque;
@@ -17,13 +17,19 @@ use std::sync::Arc;
 
 use crate::{Buf, Clock, JobError, OpSpec, SetupError, Unsupported, View};
 
-/// What one backend can do for one operator; every field is a promise.
+/// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
+/// field, so that a backend keeps compiling when there is one more.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most jobs that one queue may hold.
     pub depth_max: NonZeroU32,
     /// Longest input that one job may carry, in bytes over all its items.
     pub input_bytes_max: usize,
+    /// Longest single item, in bytes: an engine's largest buffer.
+    pub item_bytes_max: usize,
+    /// Most items that one job may carry: an engine's longest list.
+    pub items_max: usize,
     /// Whether the work happens inside `submit`: depth then means burst, and latency has meaning only at depth one.
     pub synchronous: bool,
 }
@@ -55,6 +61,7 @@ pub enum OutputShape {
 }
 
 /// One unit of work. The queue owns its buffers until the [`Completion`].
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct Job {
     /// Returned untouched; the caller's own name for this job.
@@ -198,6 +205,46 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
 }
 
+impl Limits {
+    /// So many jobs a queue; lengths and counts without limit, not synchronous.
+    pub const fn new(depth_max: NonZeroU32) -> Self {
+        Self {
+            depth_max,
+            input_bytes_max: usize::MAX,
+            item_bytes_max: usize::MAX,
+            items_max: usize::MAX,
+            synchronous: false,
+        }
+    }
+
+    /// What two can do together, one behind the other: the lower limit of each, and synchronous if both are.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            depth_max: self.depth_max.min(other.depth_max),
+            input_bytes_max: self.input_bytes_max.min(other.input_bytes_max),
+            item_bytes_max: self.item_bytes_max.min(other.item_bytes_max),
+            items_max: self.items_max.min(other.items_max),
+            synchronous: self.synchronous && other.synchronous,
+        }
+    }
+
+    /// Whether a job over `batch` may be submitted.
+    ///
+    /// # Errors
+    /// [`JobError::TooManyItems`]; [`JobError::TooLong`] for the whole input or an item.
+    pub fn check(&self, batch: Batch<'_>) -> Result<(), JobError> {
+        if batch.len() > self.items_max {
+            return Err(JobError::TooManyItems);
+        }
+        // No item is longer than the input, so most jobs need no look at each.
+        let bytes = batch.src().len();
+        let is_too_long = bytes > self.input_bytes_max
+            || bytes > self.item_bytes_max && batch.longest() > self.item_bytes_max;
+        (!is_too_long).then_some(()).ok_or(JobError::TooLong)
+    }
+}
+
 impl OutputShape {
     /// Bytes per slot in a `dst` of `dst_bytes` shared by `items` items.
     pub fn slot(self, dst_bytes: usize, items: usize) -> usize {
@@ -209,6 +256,21 @@ impl OutputShape {
 }
 
 impl Job {
+    /// A job for an operator of this `shape`, with room for its outcomes.
+    pub fn new(tag: u64, src: View, items: Items, dst: Buf, shape: OutputShape) -> Self {
+        let outcomes = match shape {
+            OutputShape::Fixed(_) => 0,
+            OutputShape::Variable => items.count(),
+        };
+        Self {
+            tag,
+            src,
+            items,
+            dst,
+            outcomes: Vec::with_capacity(outcomes),
+        }
+    }
+
     /// Whether the outcomes are one per item, each length within its slot; of fixed outputs there are none to check. A
     /// queue owes this for every job whose result is `Ok`.
     ///
@@ -288,6 +350,19 @@ impl<'a> Batch<'a> {
     /// Whether there is no item.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Bytes of the longest item; zero without items.
+    pub fn longest(&self) -> usize {
+        match self.items {
+            Items::One => self.src.len(),
+            Items::Fixed { count: 0, .. } => 0,
+            Items::Fixed { len, .. } => *len as usize,
+            Items::Offsets(offsets) => offsets
+                .windows(2)
+                .fold(0, |longest, pair| longest.max(pair[1] - pair[0]))
+                as usize,
+        }
     }
 
     /// The whole input.

@@ -36,11 +36,8 @@ use std::fmt;
 ///
 /// let spec = OpSpec::custom("sum", [("modulus", 251.into())]);
 /// assert_eq!(spec.name(), "sum");
-/// let limits = Limits {
-///     depth_max: NonZeroU32::MIN,
-///     input_bytes_max: 1 << 20,
-///     synchronous: true,
-/// };
+/// let mut limits = Limits::new(NonZeroU32::MIN);
+/// limits.synchronous = true;
 /// let operator: Arc<dyn Operator> = Arc::new(Inline::new(Sum(251), spec, limits));
 /// ```
 #[non_exhaustive]

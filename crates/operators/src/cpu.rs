@@ -174,12 +174,11 @@ impl Lift {
     }
 
     fn limits(self) -> Limits {
-        Limits {
-            depth_max: const { NonZeroU32::new(1024).unwrap() },
-            // Offsets and lengths of items are 32 bits.
-            input_bytes_max: u32::MAX as usize,
-            synchronous: self == Self::Inline,
-        }
+        let mut limits = Limits::new(const { NonZeroU32::new(1024).unwrap() });
+        // Offsets and lengths of items are 32 bits.
+        limits.input_bytes_max = u32::MAX as usize;
+        limits.synchronous = self == Self::Inline;
+        limits
     }
 }
 

@@ -38,10 +38,7 @@ impl Input {
     pub(crate) fn encoded(self, encoder: &OpSpec, kernel: &mut dyn Direct) -> Result<Self, String> {
         let broke = |what: String| format!("{encoder} cannot encode {}: {what}", self.what);
         let batch = Batch::new(&self.bytes, &self.items).map_err(|e| broke(e.to_string()))?;
-        let longest = (0..batch.len())
-            .map(|i| batch.item(i).len())
-            .max()
-            .unwrap_or(0);
+        let longest = batch.longest();
         let slot = kernel.dst_len(longest);
         let mut dst = vec![0; slot * batch.len()];
         let mut outcomes = Vec::with_capacity(batch.len());

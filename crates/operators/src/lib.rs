@@ -20,13 +20,9 @@
 //! let shape = operator.shape();
 //! let mut queue = operator.open(NonZeroU32::MIN)?;
 //! let packets = cpu.alloc(256 * 64)?;
-//! let mut ready = VecDeque::from([Job {
-//!     tag: 1,
-//!     src: packets.freeze(),
-//!     items: Items::Fixed { len: 64, count: 256 },
-//!     dst: cpu.alloc(256 * 4)?,
-//!     outcomes: Vec::new(),
-//! }]);
+//! let items = Items::Fixed { len: 64, count: 256 };
+//! let job = Job::new(1, packets.freeze(), items, cpu.alloc(256 * 4)?, shape);
+//! let mut ready = VecDeque::from([job]);
 //! let mut done = Vec::new();
 //! queue.submit(&mut ready);
 //! while queue.poll(&mut done) == 0 {}

@@ -97,10 +97,9 @@ impl<B: Backend> Backend for Faulty<B> {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        Ok(Limits {
-            synchronous: false,
-            ..self.inner.limits(spec)?
-        })
+        let mut limits = self.inner.limits(spec)?;
+        limits.synchronous = false;
+        Ok(limits)
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {

@@ -12,8 +12,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::{
-    Backend, Batch, Buf, Clock, Completion, Items, Job, JobError, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
+    Backend, Batch, Buf, Clock, Completion, Items, Job, Limits, OpSpec, Operator, OutputShape,
+    Queue, SetupError, Unsupported, VirtualClock,
 };
 
 /// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
@@ -37,6 +37,10 @@ pub struct Model {
     pub depth_max: NonZeroU32,
     /// Longest input that one job may carry.
     pub input_bytes_max: usize,
+    /// Longest single item.
+    pub item_bytes_max: usize,
+    /// Most items that one job may carry.
+    pub items_max: usize,
 }
 
 /// A modelled engine that computes with the backend `B`.
@@ -68,11 +72,21 @@ impl Default for Model {
             poll_ns: 0,
             depth_max: const { NonZeroU32::new(1024).unwrap() },
             input_bytes_max: 1 << 30,
+            item_bytes_max: 1 << 30,
+            items_max: 1 << 20,
         }
     }
 }
 
 impl Model {
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::new(self.depth_max);
+        limits.input_bytes_max = self.input_bytes_max;
+        limits.item_bytes_max = self.item_bytes_max;
+        limits.items_max = self.items_max;
+        limits
+    }
+
     /// How long a lane is busy with `job`, in nanoseconds. Items that do not lie inside their input cost nothing: the
     /// job is refused before they are looked at.
     pub fn cost_ns(&self, job: &Job) -> u64 {
@@ -110,11 +124,14 @@ impl fmt::Display for Model {
             poll_ns,
             depth_max,
             input_bytes_max,
+            item_bytes_max,
+            items_max,
         } = self;
         write!(
             f,
             "lanes={lanes},job_ns={job_ns},item_ns={item_ns},byte_ps={byte_ps},doorbell_ns={doorbell_ns},\
-             poll_ns={poll_ns},depth_max={depth_max},input_bytes_max={input_bytes_max}"
+             poll_ns={poll_ns},depth_max={depth_max},input_bytes_max={input_bytes_max},\
+             item_bytes_max={item_bytes_max},items_max={items_max}"
         )
     }
 }
@@ -137,6 +154,7 @@ impl FromStr for Model {
                 let number = u32::try_from(number).map_err(|_| wrong("is too large"))?;
                 NonZeroU32::new(number).ok_or_else(|| wrong("must not be zero"))
             };
+            let size = || usize::try_from(number).map_err(|_| wrong("is too large"));
             match name {
                 "lanes" => model.lanes = count()?,
                 "job_ns" => model.job_ns = number,
@@ -145,14 +163,13 @@ impl FromStr for Model {
                 "doorbell_ns" => model.doorbell_ns = number,
                 "poll_ns" => model.poll_ns = number,
                 "depth_max" => model.depth_max = count()?,
-                "input_bytes_max" => {
-                    model.input_bytes_max =
-                        usize::try_from(number).map_err(|_| wrong("is too large"))?;
-                }
+                "input_bytes_max" => model.input_bytes_max = size()?,
+                "item_bytes_max" => model.item_bytes_max = size()?,
+                "items_max" => model.items_max = size()?,
                 _ => {
                     return Err(wrong(
                         "is no parameter; there are lanes, job_ns, item_ns, byte_ps, doorbell_ns, poll_ns, depth_max, \
-                         input_bytes_max",
+                         input_bytes_max, item_bytes_max, items_max",
                     ));
                 }
             }
@@ -196,12 +213,7 @@ impl<B: Backend> Backend for Modelled<B> {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        let inner = self.inner.limits(spec)?;
-        Ok(Limits {
-            depth_max: self.model.depth_max.min(inner.depth_max),
-            input_bytes_max: self.model.input_bytes_max.min(inner.input_bytes_max),
-            synchronous: false,
-        })
+        Ok(self.model.limits().and(self.inner.limits(spec)?))
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
@@ -290,20 +302,22 @@ impl Queue for ModelledQueue {
         let ModelledOperator { model, engine, .. } = &*self.operator;
         let now_ns = engine.clock.now_ns() + model.doorbell_ns;
         engine.clock.advance_to(now_ns);
-        for job in ready.drain(..taken) {
+        for mut job in ready.drain(..taken) {
             let due_ns = engine.serve(now_ns, model.cost_ns(&job));
             let place = self.free.pop().expect("counted above");
             self.due.push(Reverse((due_ns, self.taken, place)));
             self.taken += 1;
             self.flying[place].tag = job.tag;
-            if job.src.len() > self.operator.limits.input_bytes_max {
-                let result = Err(JobError::TooLong);
-                self.flying[place].home = Some(Completion { job, result });
-            } else {
-                self.to_inner.push_back(Job {
-                    tag: place as u64,
-                    ..job
-                });
+            let limits = &self.operator.limits;
+            match Batch::new(&job.src, &job.items).and_then(|batch| limits.check(batch)) {
+                Ok(()) => {
+                    job.tag = place as u64;
+                    self.to_inner.push_back(job);
+                }
+                Err(error) => {
+                    let result = Err(error);
+                    self.flying[place].home = Some(Completion { job, result });
+                }
             }
         }
         self.inner.submit(&mut self.to_inner);

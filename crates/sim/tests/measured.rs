@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dpb_core::conformance::sample::{self, Sample};
-use dpb_core::measure::harness::{Broken, Input, Measured, Mode, Oracle, Plan, measure};
+use dpb_core::measure::harness::{Broken, Input, Measured, Mode, Oracle, Plan, SILENCE, measure};
 use dpb_core::{Items, JobError, OpSpec};
 use dpb_sim::{Model, Modelled};
 
@@ -35,6 +35,8 @@ fn plan(mode: Mode) -> Plan {
         repeat: 3,
         pin: Vec::new(),
         seed: 1,
+        silence: SILENCE,
+        memory_bytes: 1 << 30,
     }
 }
 

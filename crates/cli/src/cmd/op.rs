@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Oracle, Plan};
+use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_core::{Backend, JobError, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
@@ -284,6 +285,8 @@ impl Args {
             repeat: self.repeat as u32,
             pin: pin.map(|&core| core as u32).collect(),
             seed: self.seed,
+            silence: harness::SILENCE,
+            memory_bytes: memory_available_bytes(),
         }
     }
 
@@ -371,6 +374,7 @@ fn outcome_of(broken: &Broken) -> Outcome {
         | Broken::Setup(
             SetupError::TooDeep { .. }
             | SetupError::OutOfMemory { .. }
+            | SetupError::TooLittleMemory { .. }
             | SetupError::NoThread { .. },
         ) => Outcome::Unsupported { reason },
         Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::{Completion, Job, Operator, Queue};
+use crate::patience::{self, Silence};
+use crate::{Completion, Items, Job, Limits, Operator, Queue, SetupError};
 
 /// How long a queue may do nothing at all with jobs in flight.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -14,57 +15,115 @@ const SILENCE: Duration = Duration::from_secs(60);
 pub(super) struct Course {
     queue: Box<dyn Queue>,
     depth: usize,
+    /// Whether one poll after a submit must bring everything home.
+    is_synchronous: bool,
     ready: VecDeque<Job>,
     done: Vec<Completion>,
+    sent: Vec<Sent>,
+    silence: Silence,
+    silence_max: Duration,
+}
+
+/// What must come home as it went.
+struct Sent {
+    tag: u64,
+    src: (*const u8, usize),
+    dst: (*const u8, usize),
+    items: Items,
+    capacity: usize,
 }
 
 impl Course {
-    pub(super) fn open(operator: &Arc<dyn Operator>, depth: u32) -> Result<Self, String> {
-        let depth = NonZeroU32::new(depth).ok_or("depth 0")?;
-        let queue = operator.clone().open(depth);
+    /// With a queue of `depth`, opened here.
+    pub(super) fn open(
+        operator: &Arc<dyn Operator>,
+        limits: &Limits,
+        depth: u32,
+    ) -> Result<Self, SetupError> {
+        let depth = NonZeroU32::new(depth).expect("the suite's depths are not zero");
         Ok(Self {
-            queue: queue.map_err(|e| format!("open, depth {depth}: {e}"))?,
+            queue: operator.clone().open(depth)?,
             depth: depth.get() as usize,
+            is_synchronous: limits.synchronous,
             ready: VecDeque::new(),
             done: Vec::new(),
+            sent: Vec::new(),
+            silence: Silence::default(),
+            silence_max: SILENCE,
         })
+    }
+
+    /// That gives up sooner.
+    #[cfg(test)]
+    pub(super) fn with_silence(self, silence_max: Duration) -> Self {
+        Self {
+            silence_max,
+            ..self
+        }
     }
 
     /// One more job; its tag is its own.
     pub(super) fn add(&mut self, job: Job) {
+        self.sent.push(Sent::new(&job));
         self.ready.push_back(job);
     }
 
-    /// Sends everything through. Each job came home exactly once, with its tag.
+    /// Sends everything through. Each job came home exactly once, with its tag and its buffers.
     pub(super) fn finish(mut self) -> Result<Vec<Completion>, String> {
-        let mut expected: Vec<u64> = self.ready.iter().map(|job| job.tag).collect();
-        let mut progress = Instant::now();
-        while self.done.len() < expected.len() {
-            if self.step()? > 0 {
-                progress = Instant::now();
-            } else if progress.elapsed() > SILENCE {
-                return Err(format!(
-                    "{} jobs in flight and {} ready, but nothing happens",
-                    self.queue.in_flight(),
-                    self.ready.len()
-                ));
-            } else {
-                std::thread::yield_now();
-            }
+        while !self.advance()? {}
+        self.close()
+    }
+
+    /// Sends everything through both queues, in turns.
+    pub(super) fn finish_both(mut self, mut other: Self) -> Result<[Vec<Completion>; 2], String> {
+        while !(self.advance()? & other.advance()?) {}
+        Ok([self.close()?, other.close()?])
+    }
+
+    /// Submits and polls once; whether everything is home.
+    fn advance(&mut self) -> Result<bool, String> {
+        if self.done.len() >= self.sent.len() {
+            return Ok(true);
         }
+        if self.step()? > 0 {
+            self.silence.end();
+        } else if self.silence.lasts() > self.silence_max {
+            let (flying, ready) = (self.queue.in_flight(), self.ready.len());
+            patience::leak(&mut self.queue);
+            return Err(format!(
+                "{flying} jobs in flight and {ready} ready, but nothing happens; the queue is leaked with its buffers"
+            ));
+        } else {
+            std::thread::yield_now();
+        }
+        Ok(false)
+    }
+
+    /// Judges what came home.
+    fn close(mut self) -> Result<Vec<Completion>, String> {
         if self.queue.poll(&mut self.done) != 0 || self.queue.in_flight() != 0 {
             return Err("all jobs are home, and more is said to be in flight".into());
         }
+        let mut expected: Vec<u64> = self.sent.iter().map(|sent| sent.tag).collect();
         let mut tags: Vec<u64> = self.done.iter().map(|c| c.job.tag).collect();
         tags.sort_unstable();
         expected.sort_unstable();
         if tags != expected {
             return Err(format!("tags {expected:?} went in, {tags:?} came home"));
         }
+        for Completion { job, .. } in &self.done {
+            let sent = self.sent.iter().find(|sent| sent.tag == job.tag);
+            if !sent.is_some_and(|sent| sent.is_home(job)) {
+                return Err(format!(
+                    "job {}: its buffers or items came home changed",
+                    job.tag
+                ));
+            }
+        }
         Ok(self.done)
     }
 
-    /// Submits and polls once; says how many jobs moved.
+    /// Says how many jobs moved.
     fn step(&mut self) -> Result<usize, String> {
         let (ready, flying) = (self.ready.len(), self.queue.in_flight());
         let taken = self.queue.submit(&mut self.ready);
@@ -84,6 +143,30 @@ impl Course {
                 self.done.len()
             ));
         }
+        if self.is_synchronous && landed > 0 {
+            return Err(format!(
+                "said to be synchronous, but {landed} of {now} jobs are in flight after a poll"
+            ));
+        }
         Ok(taken + said)
+    }
+}
+
+impl Sent {
+    fn new(job: &Job) -> Self {
+        Self {
+            tag: job.tag,
+            src: (job.src.as_ptr(), job.src.len()),
+            dst: (job.dst.as_ptr(), job.dst.len()),
+            items: job.items.clone(),
+            capacity: job.outcomes.capacity(),
+        }
+    }
+
+    fn is_home(&self, job: &Job) -> bool {
+        let home = Self::new(job);
+        (home.src, home.dst) == (self.src, self.dst)
+            && home.items == self.items
+            && home.capacity >= self.capacity
     }
 }

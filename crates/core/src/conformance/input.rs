@@ -1,10 +1,12 @@
 //! What goes in, and whether what comes out is right.
 
 use super::Oracle;
-use crate::{Items, Job, JobError, OpSpec, Operator, OutputShape};
+use crate::{Buf, Items, Job, JobError, OpSpec, Operator, OutputShape, View};
 
 /// What a destination holds before its job.
 pub(super) const GUARD: u8 = 0xA5;
+/// What a job's outcomes hold before it: to be cleared for variable outputs, to be left alone for fixed ones.
+pub(super) const STALE: Result<u32, JobError> = Err(JobError::Device(i32::MIN));
 /// At most so many bytes behind the last slot are watched.
 const GUARDS: usize = 16;
 
@@ -132,6 +134,20 @@ impl Input {
         }
     }
 
+    /// A job over it, whose outcomes hold something that is not its.
+    pub(super) fn job(&self, tag: u64, src: View, dst: Buf) -> Job {
+        let mut outcomes = Vec::with_capacity(self.ranges.len());
+        outcomes.push(STALE);
+        let items = self.items.clone();
+        Job {
+            tag,
+            src,
+            items,
+            dst,
+            outcomes,
+        }
+    }
+
     /// Bytes of a destination, guards included.
     pub(super) fn dst_len(&self, shape: OutputShape, operator: &dyn Operator) -> usize {
         let count = self.ranges.len();
@@ -164,21 +180,15 @@ impl Input {
         if job.dst[count * slot..].iter().any(|&b| b != GUARD) {
             return Err("bytes behind the last slot were written".into());
         }
-        let outcomes = match shape {
-            OutputShape::Fixed(_) => 0,
-            OutputShape::Variable => count,
-        };
-        if job.outcomes.len() != outcomes {
-            let got = job.outcomes.len();
-            return Err(format!("{got} outcomes for {outcomes} items"));
+        let is_fixed = matches!(shape, OutputShape::Fixed(_));
+        if job.check_outcomes(shape).is_err() || is_fixed && job.outcomes != [STALE] {
+            return Err(format!(
+                "{count} items of {shape:?} in slots of {slot} bytes left the outcomes {:?}",
+                job.outcomes
+            ));
         }
         for i in 0..count {
-            let got = match job.outcomes.get(i) {
-                Some(&Ok(len)) if len as usize > slot => {
-                    return Err(format!("item {i}: {len} bytes in a slot of {slot}"));
-                }
-                _ => job.output(shape, i),
-            };
+            let got = job.output(shape, i);
             self.judge_item(i, got, slot, operator, oracle)
                 .map_err(|what| format!("item {i} of {} bytes: {what}", self.ranges[i].len()))?;
         }

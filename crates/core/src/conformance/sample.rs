@@ -59,6 +59,8 @@ impl Sample {
             limits: Limits {
                 depth_max: NonZeroU32::new(64).expect("not zero"),
                 input_bytes_max: if cfg!(miri) { 1 << 12 } else { 2 << 20 },
+                item_bytes_max: if cfg!(miri) { 1 << 11 } else { 1 << 20 },
+                items_max: if cfg!(miri) { 64 } else { 4096 },
                 synchronous: workers.is_none(),
             },
         }

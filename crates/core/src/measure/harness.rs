@@ -35,10 +35,14 @@ use std::time::Duration;
 use super::interference::{Interference, Watch};
 use super::latency::Latencies;
 use crate::{
-    Backend, Clock, Items, JobError, OpSpec, Operator, OutputShape, SetupError, Unsupported, View,
+    Backend, Batch, Clock, Items, JobError, Limits, OpSpec, Operator, OutputShape, SetupError,
+    Unsupported, View,
 };
 use lane::Lane;
 use team::{Span, Team};
+
+/// Destinations of all threads together may take this much memory, if the jobs in flight need no more.
+const DST_BYTES_MAX: usize = 256 << 20;
 
 /// One batch of input; a job reads all of it.
 #[derive(Clone, Debug)]
@@ -86,7 +90,16 @@ pub struct Plan {
     pub pin: Vec<u32>,
     /// Of the schedule.
     pub seed: u64,
+    /// How long a queue with jobs may stay silent before its device counts as wedged, for small jobs: each input byte of
+    /// a job adds a microsecond. [`SILENCE`] unless you know better.
+    pub silence: Duration,
+    /// What inputs and outputs may take together; more is refused before anything is allocated. What
+    /// [`memory_available_bytes`](super::provenance::memory_available_bytes) says, unless you need some yourself.
+    pub memory_bytes: u64,
 }
+
+/// See [`Plan::silence`].
+pub const SILENCE: Duration = Duration::from_secs(60);
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -182,14 +195,27 @@ pub fn measure(
     let team = Team::new(plan.threads);
     thread::scope(|scope| {
         let (mut lanes, mut threads) = (Vec::new(), Vec::new());
+        let mut refused = None;
         for number in 0..plan.threads.get() {
             let (order, orders) = channel();
             let (result, results) = channel();
             let (bench, team) = (&bench, &team);
-            threads.push(scope.spawn(move || Lane::serve(number, bench, team, &orders, &result)));
+            let serve = move || Lane::serve(number, bench, team, &orders, &result);
+            let thread = thread::Builder::new().name(format!("dpb-lane-{number}"));
+            match thread.spawn_scoped(scope, serve) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    let reason = format!("{error} (number {} of {})", number + 1, plan.threads);
+                    refused = Some(Broken::Setup(SetupError::NoThread { reason }));
+                    break;
+                }
+            }
             lanes.push(Post { order, results });
         }
-        let measured = bench.lead(&lanes, &team);
+        let measured = match refused {
+            Some(broken) => Err(broken),
+            None => bench.lead(&lanes, &team),
+        };
         // Without orders the threads end. Joined by hand, for a scope passes a panic on.
         drop(lanes);
         let panicked = threads.into_iter().filter_map(|thread| thread.join().err());
@@ -216,6 +242,10 @@ struct Bench<'a> {
     loads: Vec<Load>,
     /// Whether the clock stands still while nobody works.
     is_virtual: bool,
+    /// Destinations of all threads together may take this much memory, and at least hold the jobs in flight.
+    dst_bytes_max: usize,
+    /// How long a queue may stay silent with these inputs.
+    silence_max: Duration,
 }
 
 /// An input in memory that the backend can reach, and what is known to be right for it.
@@ -267,14 +297,14 @@ impl<'a> Bench<'a> {
         stop: &'a AtomicBool,
     ) -> Result<Self, Broken> {
         let limits = backend.limits(spec).map_err(Broken::Unsupported)?;
-        let longest = inputs.iter().map(|input| input.bytes.len()).max();
-        let longest = longest.ok_or_else(|| Broken::Wrong("there is no input".into()))?;
-        if longest > limits.input_bytes_max {
-            return Err(unsupported(format!(
-                "a job of {longest} bytes; {} takes {} at most",
-                backend.name(),
-                limits.input_bytes_max
-            )));
+        if inputs.is_empty() {
+            return Err(Broken::Wrong("there is no input".into()));
+        }
+        for input in inputs {
+            let excess = excess(&limits, input.batch()?);
+            if let Some(what) = excess {
+                return Err(unsupported(format!("{} takes {what}", backend.name())));
+            }
         }
         let is_virtual = !runs_by_itself(backend.clock());
         if is_virtual && plan.threads.get() > 1 {
@@ -297,6 +327,9 @@ impl<'a> Bench<'a> {
             _ if limits.synchronous => NonZeroU32::MIN,
             _ => plan.depth,
         };
+        let dst_bytes_max = dst_bytes_max(plan, depth, &*operator, inputs)?;
+        let longest = inputs.iter().map(|input| input.bytes.len()).max();
+        let slowest = Duration::from_micros(longest.unwrap_or(0) as u64);
         let loads = inputs
             .iter()
             .map(|input| Load::new(backend, &*operator, input))
@@ -311,6 +344,8 @@ impl<'a> Bench<'a> {
             stop,
             loads,
             is_virtual,
+            dst_bytes_max,
+            silence_max: plan.silence.saturating_add(slowest),
         })
     }
 
@@ -372,24 +407,31 @@ impl<'a> Bench<'a> {
     }
 }
 
+impl Input {
+    fn batch(&self) -> Result<Batch<'_>, Broken> {
+        Batch::new(&self.bytes, &self.items).map_err(|error| Broken::Wrong(error.to_string()))
+    }
+
+    /// Bytes of a destination for it.
+    fn dst_bytes(&self, operator: &dyn Operator) -> Result<usize, Broken> {
+        let batch = self.batch()?;
+        let slot_bytes = match (operator.shape(), self.slot_bytes) {
+            (OutputShape::Fixed(bytes), _) | (OutputShape::Variable, Some(bytes)) => bytes,
+            (OutputShape::Variable, None) => operator.dst_len(batch.longest()),
+        };
+        let dst_bytes = slot_bytes.checked_mul(batch.len());
+        Ok(dst_bytes.ok_or(SetupError::OutOfMemory { len: usize::MAX })?)
+    }
+}
+
 impl Load {
     fn new(backend: &dyn Backend, operator: &dyn Operator, input: &Input) -> Result<Self, Broken> {
         let mut buf = backend.alloc(input.bytes.len())?;
         buf.copy_from_slice(&input.bytes);
-        let batch = crate::Batch::new(&input.bytes, &input.items)
-            .map_err(|error| Broken::Wrong(error.to_string()))?;
-        let longest = (0..batch.len()).map(|i| batch.item(i).len()).max();
-        let slot_bytes = match (operator.shape(), input.slot_bytes) {
-            (OutputShape::Fixed(bytes), _) | (OutputShape::Variable, Some(bytes)) => bytes,
-            (OutputShape::Variable, None) => operator.dst_len(longest.unwrap_or(0)),
-        };
-        let dst_bytes = slot_bytes
-            .checked_mul(batch.len())
-            .ok_or(SetupError::OutOfMemory { len: usize::MAX })?;
         Ok(Self {
             view: buf.freeze(),
             items: input.items.clone(),
-            dst_bytes,
+            dst_bytes: input.dst_bytes(operator)?,
             right: OnceLock::new(),
         })
     }
@@ -462,6 +504,44 @@ impl fmt::Display for Broken {
 }
 
 impl std::error::Error for Broken {}
+
+/// What the destinations of all threads may take, if `plan` has memory for the least that they need.
+fn dst_bytes_max(
+    plan: &Plan,
+    depth: NonZeroU32,
+    operator: &dyn Operator,
+    inputs: &[Input],
+) -> Result<usize, Broken> {
+    let (mut kept_bytes, mut longest) = (0, 0);
+    for input in inputs {
+        let dst_bytes = input.dst_bytes(operator)?;
+        // The input, and once it was seen, what is right for it.
+        kept_bytes += input.bytes.len() as u64 + dst_bytes as u64;
+        longest = longest.max(dst_bytes as u64);
+    }
+    let in_flight = u64::from(plan.threads.get()) * u64::from(depth.get());
+    let needed_bytes = kept_bytes.saturating_add(in_flight.saturating_mul(longest));
+    match plan.memory_bytes.checked_sub(kept_bytes) {
+        Some(left) if needed_bytes <= plan.memory_bytes => {
+            Ok(DST_BYTES_MAX.min(usize::try_from(left).unwrap_or(usize::MAX)))
+        }
+        _ => Err(Broken::Setup(SetupError::TooLittleMemory {
+            needed_bytes,
+            available_bytes: plan.memory_bytes,
+        })),
+    }
+}
+
+/// Which limit `batch` is beyond, and by how much.
+fn excess(limits: &Limits, batch: Batch<'_>) -> Option<String> {
+    let lengths = [
+        (batch.src().len(), limits.input_bytes_max, "bytes in a job"),
+        (batch.longest(), limits.item_bytes_max, "bytes in an item"),
+        (batch.len(), limits.items_max, "items in a job"),
+    ];
+    let (is, max, what) = lengths.into_iter().find(|(is, max, _)| is > max)?;
+    Some(format!("{max} {what} at most, and these are {is}"))
+}
 
 fn unsupported(reason: String) -> Broken {
     Broken::Unsupported(Unsupported { reason })

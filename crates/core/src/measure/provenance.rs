@@ -183,14 +183,39 @@ fn emulator() -> Option<String> {
 }
 
 fn memory_bytes() -> u64 {
-    let total = || {
-        let text = fs::read_to_string("/proc/meminfo").ok()?;
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-        Some(kib * 1024)
+    let limit = number_in("/sys/fs/cgroup/memory.max");
+    meminfo_bytes("MemTotal:")
+        .unwrap_or(0)
+        .min(limit.unwrap_or(u64::MAX))
+}
+
+/// Memory that can be had without swapping, as the kernel guesses; what the control group still allows if that is less.
+/// Without limit where the kernel does not say.
+pub fn memory_available_bytes() -> u64 {
+    let left = || {
+        let limit = number_in("/sys/fs/cgroup/memory.max")?;
+        let used = number_in("/sys/fs/cgroup/memory.current")?;
+        // Clean file pages count as used, and are given up when somebody needs them.
+        let stat = fs::read_to_string("/sys/fs/cgroup/memory.stat").unwrap_or_default();
+        let files = stat
+            .lines()
+            .find_map(|line| line.strip_prefix("inactive_file "));
+        let files: u64 = files.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        Some(limit.saturating_sub(used.saturating_sub(files)))
     };
-    let limit = line_of("/sys/fs/cgroup/memory.max").and_then(|limit| limit.parse::<u64>().ok());
-    total().unwrap_or(0).min(limit.unwrap_or(u64::MAX))
+    let available = meminfo_bytes("MemAvailable:").unwrap_or(u64::MAX);
+    available.min(left().unwrap_or(u64::MAX))
+}
+
+fn meminfo_bytes(name: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn number_in(path: &str) -> Option<u64> {
+    line_of(path)?.parse().ok()
 }
 
 macro_rules! found {

@@ -8,10 +8,9 @@ use dpb_operators::registry::Entry;
 
 /// Bytes of a slot for the batch's longest item; a decoder's input says itself.
 pub(crate) fn slot_bytes(kernel: &dyn Direct, batch: Batch<'_>, of_input: Option<usize>) -> usize {
-    let longest = (0..batch.len()).map(|i| batch.item(i).len()).max();
     match kernel.shape() {
         OutputShape::Fixed(bytes) => bytes,
-        OutputShape::Variable => of_input.unwrap_or_else(|| kernel.dst_len(longest.unwrap_or(0))),
+        OutputShape::Variable => of_input.unwrap_or_else(|| kernel.dst_len(batch.longest())),
     }
 }
 

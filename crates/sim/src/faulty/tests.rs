@@ -45,12 +45,9 @@ fn run(backend: &dyn Backend, count: u64, depth: u32) -> Vec<(u64, Result<(), Jo
     let operator = backend.prepare(&OpSpec::Crc32c).unwrap();
     let mut queue = operator.open(NonZeroU32::new(depth).unwrap()).unwrap();
     let src = Buf::zeroed(32).unwrap().freeze();
-    let job = |tag| Job {
-        tag,
-        src: src.clone(),
-        items: Items::One,
-        dst: Buf::zeroed(4).unwrap(),
-        outcomes: Vec::new(),
+    let job = |tag| {
+        let dst = Buf::zeroed(4).unwrap();
+        Job::new(tag, src.clone(), Items::One, dst, OutputShape::Fixed(4))
     };
     let mut ready: VecDeque<_> = (0..count).map(job).collect();
     let mut done = Vec::new();

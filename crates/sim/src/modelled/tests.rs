@@ -10,12 +10,9 @@ fn model(text: &str) -> Model {
 
 fn jobs(count: u64, items: &Items, src_bytes: usize) -> VecDeque<Job> {
     let src = Buf::zeroed(src_bytes).unwrap().freeze();
-    let job = |tag| Job {
-        tag,
-        src: src.clone(),
-        items: items.clone(),
-        dst: Buf::zeroed(4 * items.count()).unwrap(),
-        outcomes: Vec::new(),
+    let job = |tag| {
+        let dst = Buf::zeroed(4 * items.count()).unwrap();
+        Job::new(tag, src.clone(), items.clone(), dst, OutputShape::Fixed(4))
     };
     (0..count).map(job).collect()
 }
@@ -40,6 +37,7 @@ fn conforms_over_one_core_and_over_a_pool() {
         ("", None),
         ("lanes=1,poll_ns=700", None),
         ("depth_max=3", None),
+        ("item_bytes_max=1000,items_max=200", None),
         ("job_ns=0,byte_ps=0,doorbell_ns=0", pool),
     ] {
         let backend = Modelled::new("test", model(text), Sample::new(workers));
@@ -140,7 +138,9 @@ fn a_poll_that_costs_time_lets_an_open_loop_arrive() {
 
 #[test]
 fn models_are_written_as_they_are_read() {
-    let model = model("lanes=3,job_ns=1,item_ns=2,byte_ps=4,doorbell_ns=5,poll_ns=6,depth_max=7");
+    let model = model(
+        "lanes=3,job_ns=1,item_ns=2,byte_ps=4,doorbell_ns=5,poll_ns=6,depth_max=7,items_max=8",
+    );
     assert_eq!(model.to_string().parse(), Ok(model.clone()));
     assert_ne!(model, Model::default());
     for bad in [

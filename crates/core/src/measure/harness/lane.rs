@@ -11,11 +11,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::team::{Finish, Member, Span, Team};
 use super::{Bench, Broken, Counts, Load, Mode, Order, Report, Right, Run};
 use crate::measure::latency::Latencies;
+use crate::patience::{self, Silence};
 use crate::random::SplitMix64;
 use crate::{Completion, Job, JobError, OutputShape, Queue, SetupError};
 
-/// Destinations of all threads together may take this much memory.
-const DST_BYTES_MAX: usize = 256 << 20;
 /// A segment has at least this many jobs for each that the queue holds, if memory and time allow.
 const SEGMENT_DEPTHS: usize = 64;
 /// And at least this many, so that reading the clock costs nothing.
@@ -26,11 +25,22 @@ const SEGMENT_SHARE: u32 = 4;
 const VIRTUAL_SEGMENT_BYTES: usize = 16 << 20;
 /// Empty polls in a row before the core is offered to others.
 const SPINS: u32 = 256;
+/// Told to stop, jobs in flight are awaited no longer than this.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Polls in a row that brought nothing.
+#[derive(Default)]
+pub(super) struct Waiting {
+    polls: u32,
+    silence: Silence,
+}
 
 /// One thread's queue and jobs.
 pub(super) struct Lane<'a> {
     pub(super) bench: &'a Bench<'a>,
     pub(super) queue: Box<dyn Queue>,
+    /// Told to stop with jobs in flight that did not come home: nothing more can be done here.
+    pub(super) is_given_up: bool,
     /// Jobs that wait for the next segment.
     pub(super) idle: VecDeque<Job>,
     pub(super) done: Vec<Completion>,
@@ -90,6 +100,7 @@ impl<'a> Lane<'a> {
         let mut lane = Self {
             bench,
             queue: bench.operator.clone().open(bench.depth)?,
+            is_given_up: false,
             idle: VecDeque::new(),
             done: Vec::new(),
             loads: Vec::new(),
@@ -165,7 +176,7 @@ impl<'a> Lane<'a> {
     fn segment_jobs(&self, job_s: f64) -> usize {
         let depth = self.bench.depth.get() as usize;
         let dst_bytes = self.bench.loads.iter().map(|load| load.dst_bytes).max();
-        let memory = DST_BYTES_MAX
+        let memory = self.bench.dst_bytes_max
             / (dst_bytes.unwrap_or(0).max(64) * self.bench.plan.threads.get() as usize);
         let jobs = SEGMENT_DEPTHS * depth;
         let jobs = if self.bench.is_virtual {
@@ -235,7 +246,7 @@ impl<'a> Lane<'a> {
         let span = match self.bench.plan.mode {
             Mode::Throughput => self.time_segment(finish),
             Mode::Latency | Mode::Open { .. } => self.time_jobs(finish),
-        };
+        }?;
         let has_worked = !self.done.is_empty();
         while let Some(completion) = self.done.pop() {
             if self.bench.plan.mode == Mode::Latency {
@@ -248,9 +259,9 @@ impl<'a> Lane<'a> {
     }
 
     /// The timed loop of throughput runs.
-    fn time_segment(&mut self, finish: Finish<'_>) -> Span {
+    fn time_segment(&mut self, finish: Finish<'_>) -> Result<Span, Broken> {
         let clock = self.bench.backend.clock();
-        let mut empty = 0;
+        let mut waiting = Waiting::default();
         let start_ns = clock.now_ns();
         loop {
             if !finish.is_called() {
@@ -261,22 +272,23 @@ impl<'a> Lane<'a> {
             } else if self.queue.in_flight() == 0 {
                 break;
             }
-            wait_if_empty(
-                self.queue.poll(&mut self.done),
-                &mut empty,
-                &mut self.counts,
-            );
+            let home = self.queue.poll(&mut self.done);
+            self.wait_if_empty(home, self.idle.len(), &mut waiting)?;
+            if self.is_given_up {
+                finish.call();
+                break;
+            }
         }
         let end_ns = clock.now_ns();
-        Span { start_ns, end_ns }
+        Ok(Span { start_ns, end_ns })
     }
 
     /// The timed loop of latency runs: a burst is stamped before it is submitted, and when it comes home.
-    fn time_jobs(&mut self, finish: Finish<'_>) -> Span {
+    fn time_jobs(&mut self, finish: Finish<'_>) -> Result<Span, Broken> {
         let clock = self.bench.backend.clock();
         let depth = self.bench.depth.get() as usize;
         let mut staged = VecDeque::with_capacity(depth);
-        let mut empty = 0;
+        let mut waiting = Waiting::default();
         let start_ns = clock.now_ns();
         while !finish.is_called() || !staged.is_empty() || self.queue.in_flight() > 0 {
             let room = depth - self.queue.in_flight() - staged.len();
@@ -292,7 +304,11 @@ impl<'a> Lane<'a> {
             }
             self.queue.submit(&mut staged);
             let home = self.queue.poll(&mut self.done);
-            wait_if_empty(home, &mut empty, &mut self.counts);
+            self.wait_if_empty(home, staged.len(), &mut waiting)?;
+            if self.is_given_up {
+                finish.call();
+                break;
+            }
             if home > 0 {
                 let now_ns = clock.now_ns();
                 for completion in &self.done[self.done.len() - home..] {
@@ -302,7 +318,43 @@ impl<'a> Lane<'a> {
             }
         }
         let end_ns = clock.now_ns();
-        Span { start_ns, end_ns }
+        Ok(Span { start_ns, end_ns })
+    }
+
+    /// After a poll that brought `home` jobs, with `ready` more that wait for the queue. After many that brought nothing
+    /// somebody else may need the core more; after too long a silence the device is wedged.
+    pub(super) fn wait_if_empty(
+        &mut self,
+        home: usize,
+        ready: usize,
+        waiting: &mut Waiting,
+    ) -> Result<(), Broken> {
+        if home > 0 {
+            *waiting = Waiting::default();
+            return Ok(());
+        }
+        self.counts.polls_empty += 1;
+        waiting.polls += 1;
+        if waiting.polls <= SPINS {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        thread::yield_now();
+        let silence = waiting.silence.lasts();
+        self.is_given_up = silence > GRACE && self.is_stopped();
+        let is_wedged = silence > self.bench.silence_max;
+        let flying = self.queue.in_flight();
+        if self.is_given_up || is_wedged {
+            patience::leak(&mut self.queue);
+        }
+        if is_wedged {
+            return Err(Broken::Wrong(format!(
+                "{flying} jobs in flight and {ready} ready, but nothing came home for {:.0} s; the queue is leaked with \
+                 its buffers",
+                silence.as_secs_f64()
+            )));
+        }
+        Ok(())
     }
 
     /// Checks what came home, counts it, and lays the job ready with the next input: its destination scrubbed, so that a
@@ -393,21 +445,6 @@ fn scrub(job: &mut Job) {
         *byte = !*byte;
     }
     job.outcomes.clear();
-}
-
-/// After many polls that brought nothing, somebody else may need the core more.
-pub(super) fn wait_if_empty(home: usize, empty: &mut u32, counts: &mut Counts) {
-    if home > 0 {
-        *empty = 0;
-        return;
-    }
-    counts.polls_empty += 1;
-    *empty += 1;
-    if *empty > SPINS {
-        thread::yield_now();
-    } else {
-        std::hint::spin_loop();
-    }
 }
 
 /// Keeps this thread on one core.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::lane::{Lane, wait_if_empty};
+use super::lane::{Lane, Waiting};
 use super::team::Span;
 use super::{Broken, Counts, Report};
 use crate::Job;
@@ -19,7 +19,7 @@ impl Lane<'_> {
         let depth = self.bench.depth.get() as usize;
         let mut intended_ns = vec![0u64; self.idle.len()];
         let mut staged: VecDeque<Job> = VecDeque::with_capacity(depth);
-        let mut empty = 0;
+        let mut waiting = Waiting::default();
         let started_ns = clock.now_ns();
         let end_ns = self.bench.plan.seconds.as_nanos() as u64;
         let mut due_ns = self.random.exponential(gap_ns);
@@ -52,7 +52,10 @@ impl Lane<'_> {
                 // Nothing to poll for: an empty poll here says nothing about the backend.
                 std::hint::spin_loop();
             } else {
-                wait_if_empty(home, &mut empty, &mut self.counts);
+                self.wait_if_empty(home, staged.len(), &mut waiting)?;
+                if self.is_given_up {
+                    break;
+                }
             }
         }
         if self.is_stopped() {

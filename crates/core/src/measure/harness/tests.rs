@@ -123,11 +123,11 @@ impl Backend for Sums {
     }
 
     fn limits(&self, _: &OpSpec) -> Result<Limits, Unsupported> {
-        Ok(Limits {
-            depth_max: NonZeroU32::new(64).expect("not zero"),
-            input_bytes_max: 1 << 20,
-            synchronous: !matches!(self.kind, Kind::Pool),
-        })
+        let mut limits = Limits::new(NonZeroU32::new(64).expect("not zero"));
+        limits.item_bytes_max = 1 << 20;
+        limits.items_max = 1000;
+        limits.synchronous = !matches!(self.kind, Kind::Pool);
+        Ok(limits)
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
@@ -230,6 +230,8 @@ fn plan(mode: Mode) -> Plan {
         repeat: 3,
         pin: Vec::new(),
         seed: 1,
+        silence: SILENCE,
+        memory_bytes: 1 << 30,
     }
 }
 
@@ -521,10 +523,81 @@ fn what_cannot_be_run_says_why() {
     deep.depth = NonZeroU32::new(65).expect("not zero");
     let broken = run(&Sums::new(Kind::Inline, u64::MAX), &deep).expect_err("64 at most");
     assert!(matches!(broken, Broken::Setup(SetupError::TooDeep { .. })));
+    let input = |bytes: usize, count: usize| Input {
+        bytes: vec![0; bytes],
+        items: Items::Offsets((0..=count).map(|at| (at * bytes / count) as u32).collect()),
+        slot_bytes: None,
+    };
+    for (input, said) in [
+        (
+            input((1 << 20) + 1, 1),
+            "1048576 bytes in an item at most, and these are 1048577",
+        ),
+        (
+            input(5000, 1001),
+            "1000 items in a job at most, and these are 1001",
+        ),
+    ] {
+        let backend = Sums::new(Kind::Inline, u64::MAX);
+        let plan = plan(Mode::Throughput);
+        let never = AtomicBool::new(false);
+        let broken = measure(&backend, &spec(), &[input], &SumOracle, &plan, &never);
+        let reason = format!("test takes {said}");
+        assert_eq!(
+            broken.expect_err(said),
+            Broken::Unsupported(Unsupported { reason })
+        );
+    }
+    let huge = Input {
+        slot_bytes: Some(1 << 40),
+        ..input(16, 1)
+    };
+    let operator = Arc::new(Inline::new(Echo, spec(), LIMITS));
+    let backend = Only {
+        wall: WallClock::default(),
+        operator,
+    };
+    let mut two = plan(Mode::Throughput);
+    two.threads = NonZeroU32::new(2).expect("not zero");
+    let never = AtomicBool::new(false);
+    let broken = measure(&backend, &spec(), &[huge], &EchoOracle, &two, &never);
+    // One that is kept, and four in flight on each of two threads.
+    let too_little = SetupError::TooLittleMemory {
+        needed_bytes: 16 + (1 << 40) + 2 * 4 * (1 << 40),
+        available_bytes: 1 << 30,
+    };
+    assert_eq!(broken.expect_err("9 TiB"), Broken::Setup(too_little));
     let mut pinned = plan(Mode::Throughput);
     pinned.pin = vec![100_000];
     let broken = run(&Sums::new(Kind::Inline, u64::MAX), &pinned).expect_err("no such core");
     assert!(broken.to_string().contains("100000"), "{broken}");
+}
+
+#[test]
+fn a_thread_that_the_system_refuses_is_an_error() {
+    // No address space has room for such a stack. The standard library reads its size once, so this needs a process.
+    const STACK: (&str, &str) = ("RUST_MIN_STACK", "1125899906842624");
+    const NAME: &str = "measure::harness::tests::a_thread_that_the_system_refuses_is_an_error";
+    if std::env::var(STACK.0).is_ok_and(|bytes| bytes == STACK.1) {
+        let broken = run(&Sums::new(Kind::Inline, u64::MAX), &plan(Mode::Throughput));
+        let said = broken.expect_err("no thread").to_string();
+        assert!(said.contains("cannot start a worker thread"), "{said}");
+        assert!(said.contains("(number 1 of 1)"), "{said}");
+        return;
+    }
+    if std::env::var_os("DPB_QEMU").is_some() {
+        println!("skipped: under an emulator this program cannot start itself");
+        return;
+    }
+    let this = std::env::current_exe().expect("Linux knows");
+    let child = std::process::Command::new(this)
+        .args(["--exact", NAME, "--test-threads=1"])
+        .env(STACK.0, STACK.1)
+        .output()
+        .expect("starts");
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 /// One engine behind all queues: a job has it to itself for [`ENGINE_NS`], and its output was never seen before.
@@ -607,10 +680,10 @@ impl Backend for Only {
     }
 }
 
-const LIMITS: Limits = Limits {
-    depth_max: NonZeroU32::MAX,
-    input_bytes_max: usize::MAX,
-    synchronous: true,
+const LIMITS: Limits = {
+    let mut limits = Limits::new(NonZeroU32::MAX);
+    limits.synchronous = true;
+    limits
 };
 
 /// An operator whose second queue panics.
@@ -715,6 +788,118 @@ fn a_panic_in_a_thread_is_a_failure_and_not_the_end() {
         let broken = run_engine(panics, Mode::Throughput).expect_err("it panicked");
         assert_eq!(broken, Broken::Wrong(format!("a thread panicked: {says}")));
     }
+}
+
+/// Carries out so many jobs, then takes the next and never gives it back; cannot be dropped.
+struct Wedging {
+    inner: Arc<dyn Operator>,
+    works: u64,
+}
+
+struct WedgingQueue {
+    inner: Box<dyn Queue>,
+    works: u64,
+    stuck: Vec<Job>,
+}
+
+impl Operator for Wedging {
+    fn spec(&self) -> &OpSpec {
+        self.inner.spec()
+    }
+
+    fn shape(&self) -> OutputShape {
+        self.inner.shape()
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.inner.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        Ok(Box::new(WedgingQueue {
+            inner: self.inner.clone().open(depth)?,
+            works: self.works,
+            stuck: Vec::new(),
+        }))
+    }
+}
+
+impl Queue for WedgingQueue {
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight() + self.stuck.len()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        if self.works == 0 {
+            // A queue that is full takes nothing more.
+            let taken = ready.len().min(1 - self.stuck.len());
+            self.stuck.extend(ready.drain(..taken));
+            return taken;
+        }
+        let taken = self.inner.submit(ready);
+        self.works = self.works.saturating_sub(taken as u64);
+        taken
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        self.inner.poll(done)
+    }
+}
+
+impl Drop for WedgingQueue {
+    fn drop(&mut self) {
+        assert!(self.stuck.is_empty(), "would wait for ever");
+    }
+}
+
+fn run_wedging(mode: Mode, works: u64, silence: Duration) -> Result<Measured, Broken> {
+    let sum = Sum {
+        calls: AtomicU64::new(0),
+        wrong_at: u64::MAX,
+    };
+    let inner = Arc::new(Inline::new(sum, spec(), LIMITS));
+    let backend = Only {
+        wall: WallClock::default(),
+        operator: Arc::new(Wedging { inner, works }),
+    };
+    let mut plan = plan(mode);
+    plan.threads = NonZeroU32::new(2).expect("not zero");
+    plan.repeat = u32::MAX;
+    plan.silence = silence;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(200));
+            stop.store(true, Ordering::Relaxed);
+        });
+        measure(&backend, &spec(), &inputs(), &SumOracle, &plan, &stop)
+    })
+}
+
+#[test]
+fn a_wedged_device_is_a_failure_and_is_left_alone() {
+    let open = Mode::Open { jobs_per_s: 1e5 };
+    for mode in [Mode::Throughput, Mode::Latency, open] {
+        // In the warm-up, and later.
+        for works in [0, 10_000] {
+            let broken = run_wedging(mode, works, Duration::from_millis(10));
+            let Err(Broken::Wrong(what)) = broken else {
+                // Slow machines are told to stop before they come so far.
+                assert!(works > 0 && broken.is_ok_and(|measured| measured.interrupted));
+                continue;
+            };
+            assert!(
+                what.starts_with("1 jobs in flight and "),
+                "{mode:?}: {what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn told_to_stop_it_does_not_wait_for_a_wedged_device() {
+    let measured = run_wedging(Mode::Throughput, 0, Duration::from_secs(3600));
+    assert!(measured.expect("nothing was wrong").interrupted);
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! Jobs that a backend must not carry out, and jobs that have nothing to carry out.
+
+use std::sync::Arc;
+
+use super::input::{Input, Layout};
+use super::{BYTES_TOO_LONG, Bench, Wrong};
+use crate::buf::Island;
+use crate::{Items, Job, JobError, OutputShape};
+
+/// A job that must fail: the case, its items, bytes of its input, slots, and the error.
+type BadJob = (&'static str, Items, usize, usize, JobError);
+
+impl Bench<'_> {
+    /// Jobs that cannot be carried out: each comes home with its error and its buffers, and the queue goes on.
+    pub(super) fn bad_jobs(&mut self) -> Result<(), Wrong> {
+        let limits = self.limits;
+        let shape = self.operator.shape();
+        let fixed = |len, count| Items::Fixed { len, count };
+        let offsets = |list: &[u32]| Items::Offsets(list.into());
+        let slot = self.slot_of(64);
+        let mut bad: Vec<BadJob> = vec![
+            (
+                "fixed items beyond the input",
+                fixed(9, 8),
+                64,
+                8,
+                JobError::BadItems,
+            ),
+            (
+                "more bytes than fit a word",
+                fixed(u32::MAX, u32::MAX),
+                64,
+                8,
+                JobError::BadItems,
+            ),
+            (
+                "an offset beyond the input",
+                offsets(&[0, 8, 65]),
+                64,
+                8,
+                JobError::BadItems,
+            ),
+            (
+                "offsets that fall",
+                offsets(&[0, 9, 8, 10]),
+                64,
+                8,
+                JobError::BadItems,
+            ),
+            ("no offset at all", offsets(&[]), 64, 8, JobError::BadItems),
+        ];
+        match shape {
+            OutputShape::Fixed(_) => {
+                bad.push(("a short dst", fixed(8, 8), 64, 7, JobError::DstTooShort));
+            }
+            OutputShape::Variable => {
+                bad.push((
+                    "room for few outcomes",
+                    fixed(1, 64),
+                    64,
+                    8,
+                    JobError::BadItems,
+                ));
+            }
+        }
+        let name = self.backend.name();
+        let mut beyond = |what: &str, max: usize, case: Option<BadJob>| match case {
+            Some(case) => bad.push(case),
+            None => {
+                let note = format!("{name} {:?}: beyond {max} {what}", self.spec);
+                self.coverage.skipped.push(note);
+            }
+        };
+        let affordable = |max: usize| max.checked_add(1).filter(|&len| len <= BYTES_TOO_LONG);
+        let long = affordable(limits.input_bytes_max)
+            .map(|len| ("a long input", Items::One, len, 1, JobError::TooLong));
+        beyond("bytes in a job", limits.input_bytes_max, long);
+        let long = affordable(limits.item_bytes_max).map(|len| {
+            let items = offsets(&[0, 1, 1 + len as u32]);
+            ("a long item", items, 1 + len, 2, JobError::TooLong)
+        });
+        if limits.item_bytes_max < limits.input_bytes_max {
+            beyond("bytes in an item", limits.item_bytes_max, long);
+        }
+        let many = affordable(limits.items_max)
+            .filter(|&count| count.saturating_mul(slot) <= BYTES_TOO_LONG)
+            .map(|count| {
+                let items = fixed(0, count as u32);
+                ("many items", items, 0, count, JobError::TooManyItems)
+            });
+        beyond("items in a job", limits.items_max, many);
+        for (case, items, src_len, slots, expected) in bad {
+            self.bad_job(items, src_len, slots, expected)
+                .map_err(|what| (case.to_string(), what))?;
+        }
+        let nothing = [fixed(0, 0), fixed(8, 0), offsets(&[0]), offsets(&[3])];
+        for items in nothing {
+            let case = format!("no items ({items:?})");
+            self.empty_job(items).map_err(|what| (case, what))?;
+        }
+        Ok(())
+    }
+
+    /// A job of `slots` slots that fails with `expected`, and a good one after it.
+    fn bad_job(
+        &mut self,
+        items: Items,
+        src_len: usize,
+        slots: usize,
+        expected: JobError,
+    ) -> Result<(), String> {
+        let slot = self.slot_of(64);
+        let mut course = self.course(1)?;
+        course.add(Job {
+            tag: u64::MAX,
+            src: self.alloc(src_len)?.freeze(),
+            items,
+            dst: self.alloc(slots * slot)?,
+            outcomes: Vec::with_capacity(slots),
+        });
+        let done = course.finish()?;
+        self.coverage.jobs += 1;
+        let result = done[0].result;
+        if result != Err(expected) {
+            return Err(format!("expected {expected:?}, got {result:?}"));
+        }
+        self.works_afterwards()
+    }
+
+    fn works_afterwards(&mut self) -> Result<(), String> {
+        let mut inputs =
+            [1, 2].map(|seed| Input::new(self.spec, self.oracle, Layout::Fixed, 9, 3, seed));
+        self.compare(&mut inputs, 1)
+            .map_err(|what| format!("afterwards: {what}"))
+    }
+
+    /// A job without items is carried out and gives nothing.
+    fn empty_job(&mut self, items: Items) -> Result<(), String> {
+        let mut course = self.course(1)?;
+        course.add(Job {
+            tag: 7,
+            src: self.alloc(64)?.freeze(),
+            items,
+            dst: self.alloc(0)?,
+            outcomes: Vec::new(),
+        });
+        let done = course.finish()?;
+        self.coverage.jobs += 1;
+        match &done[0] {
+            c if c.result == Ok(()) && c.job.outcomes.is_empty() => Ok(()),
+            other => Err(format!("expected nothing done, got {other:?}")),
+        }
+    }
+
+    /// Memory that is not from `alloc`, and that no device knows: its job is refused as such, or carried out right.
+    pub(super) fn foreign_memory(&mut self) -> Result<(), Wrong> {
+        for (case, is_src, is_dst) in [("foreign src", true, false), ("foreign dst", false, true)] {
+            self.foreign_job(is_src, is_dst)
+                .map_err(|what| (case.to_string(), what))?;
+        }
+        Ok(())
+    }
+
+    fn foreign_job(&mut self, is_src: bool, is_dst: bool) -> Result<(), String> {
+        let mut inputs =
+            [1, 2].map(|seed| Input::new(self.spec, self.oracle, Layout::Fixed, 9, 3, seed));
+        if self.is_beyond(&inputs, 1) {
+            return Ok(());
+        }
+        let island = Arc::new(Island::default());
+        let foreign = |buf: &[u8]| {
+            let mut copy = island.zeroed(buf.len()).ok_or("no memory")?;
+            copy.copy_from_slice(buf);
+            Ok::<_, String>(copy)
+        };
+        let (mut src, mut dst) = (self.source(&inputs[0])?, self.dst(&inputs[0])?);
+        if is_src {
+            src = foreign(&src)?.freeze();
+        }
+        if is_dst {
+            dst = foreign(&dst)?;
+        }
+        let mut course = self.course(1)?;
+        course.add(inputs[0].job(0, src, dst));
+        let done = course.finish()?;
+        match done[0].result {
+            Err(JobError::ForeignBuffer) => self.coverage.jobs += 1,
+            Err(other) => return Err(format!("expected ForeignBuffer, got {other:?}")),
+            Ok(()) => self.judge(done, &mut inputs)?,
+        }
+        self.works_afterwards()
+    }
+}
