@@ -95,7 +95,7 @@ fn for_machines(records: &[Record]) -> Table {
     ];
     let own: BTreeSet<&str> = records
         .iter()
-        .flat_map(|r| spec::own(r))
+        .flat_map(spec::own)
         .map(|(name, _)| name)
         .collect();
     let parameters: Vec<&str> = PARAMETERS.into_iter().chain(own).collect();
