@@ -1,1 +1,1 @@
-//! Criterion harnesses and recorded results of dpb; what they share lives here.
+//! The package of dpb's criterion harnesses, one file each in `criterion/`; it has no code of its own.

@@ -1,8 +1,9 @@
 //! The CPU kernels against the implementations that an expert would use instead: same data, same run, one core.
 //!
-//! Sizes: 64 bytes in batches of 256, 1500 bytes in batches of 64, one item of 64 KiB. Each contender's output is
-//! compared with the portable path's before it is timed, and again after. A peer has no batch call, so it is called
-//! once per item.
+//! Every operator of the registry, with each of its parameters at the ends of its range, on every path that this CPU has,
+//! beside the peers that the registry names. Sizes: 64 bytes in batches of 256, 1500 bytes in batches of 64, one item of
+//! 64 KiB. Each contender's output is compared with the portable path's before it is timed, and again after. A peer
+//! has no batch call, so it is called once per item.
 //!
 //! `cargo bench -p dpb-benches --bench operators -- crc32c` runs one operator.
 
@@ -10,16 +11,13 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
-use dpb_core::{Batch, BatchOut, Buf, JobError, Kernel, OpSpec, OutputShape};
+use dpb_core::{Batch, BatchOut, Buf, DeflateFormat, JobError, Kernel, OpSpec, OutputShape};
 use dpb_operators::cpu::Path;
+use dpb_operators::direct::{Direct, direct};
 use dpb_operators::input::Input;
-use dpb_operators::network::crc32c::Crc32c;
-use dpb_operators::registry::{self, Entry};
-use dpb_operators::security::sha256::Sha256;
-use dpb_operators::storage::deflate::{Deflate, Inflate, compressed_bytes_max};
+use dpb_operators::registry::{Entry, OPERATORS};
 
-/// zlib's way of asking for a stream without its header.
-const RAW_WINDOW_BITS: i32 = -15;
+const SEED: u64 = 1;
 
 /// Bytes per item, items per batch.
 const SHAPES: [(usize, usize); 3] = [(64, 256), (1500, 64), (65_536, 1)];
@@ -30,97 +28,87 @@ fn main() {
         .measurement_time(Duration::from_millis(800))
         .sample_size(30)
         .configure_from_args();
-    for (item_bytes, count) in SHAPES {
-        crc32c(&mut criterion, item_bytes, count);
-        sha256(&mut criterion, item_bytes, count);
-    }
-    for (item_bytes, count) in [(1500, 64), (65_536, 1)] {
-        deflate(&mut criterion, item_bytes, count);
-        inflate(&mut criterion, item_bytes, count);
+    for entry in OPERATORS {
+        for spec in entry.specs() {
+            for (item_bytes, count) in SHAPES {
+                contest(&mut criterion, entry, &spec, item_bytes, count);
+            }
+        }
     }
     criterion.final_summary();
 }
 
-fn crc32c(criterion: &mut Criterion, item_bytes: usize, count: usize) {
-    let mut contest = Contest::new(criterion, OpSpec::Crc32c, item_bytes, count);
-    for path in available(Crc32c::PATHS) {
-        contest.enter(
-            &format!("cpu/{path}"),
-            &Crc32c::new(path).expect("available"),
-        );
+/// All contenders on one shape of input.
+fn contest(
+    criterion: &mut Criterion,
+    entry: &'static Entry,
+    spec: &OpSpec,
+    item_bytes: usize,
+    count: usize,
+) {
+    let mut contest = Contest::new(criterion, entry, spec, item_bytes, count);
+    for path in entry.paths.iter().filter(|path| path.is_available()) {
+        let kernel = entry.direct(spec, *path).expect("available");
+        contest.enter(&format!("cpu/{path}"), kernel);
     }
-    let crc_fast = ItemByItem(OutputShape::Fixed(4), |item: &[u8], slot: &mut [u8]| {
-        slot.copy_from_slice(&crc_fast::crc32_iscsi(item).to_le_bytes());
-        4
-    });
-    contest.enter("crc-fast", &crc_fast);
-    let crc32c = ItemByItem(OutputShape::Fixed(4), |item: &[u8], slot: &mut [u8]| {
-        slot.copy_from_slice(&crc32c::crc32c(item).to_le_bytes());
-        4
-    });
-    contest.enter("crc32c", &crc32c);
+    for name in entry.peers {
+        contest.enter(name, peer(name, spec));
+    }
 }
 
-fn sha256(criterion: &mut Criterion, item_bytes: usize, count: usize) {
-    use sha2::Digest;
-    let mut contest = Contest::new(criterion, OpSpec::Sha256, item_bytes, count);
-    for path in available(Sha256::PATHS) {
-        contest.enter(
-            &format!("cpu/{path}"),
-            &Sha256::new(path).expect("available"),
-        );
-    }
-    let sha2 = ItemByItem(OutputShape::Fixed(32), |item: &[u8], slot: &mut [u8]| {
-        slot.copy_from_slice(&sha2::Sha256::digest(item));
-        32
-    });
-    contest.enter("sha2", &sha2);
-}
-
-fn deflate(criterion: &mut Criterion, item_bytes: usize, count: usize) {
-    let entry = registry::find("deflate").expect("registered");
-    for level in [1, 6] {
-        let spec = entry.spec(&format!("level={level}")).expect("in range");
-        let mut contest = Contest::new(criterion, spec.clone(), item_bytes, count);
-        let OpSpec::Deflate { level, format } = spec else {
-            unreachable!("the entry is deflate's")
-        };
-        for path in available(entry.paths) {
-            contest.enter(
-                &format!("cpu/{path}"),
-                &Deflate::new(path, level, format).expect("available"),
-            );
-        }
-        let zlib_rs = ItemByItem(
-            OutputShape::Variable,
-            move |item: &[u8], slot: &mut [u8]| {
+/// The peer called `name` in the registry.
+///
+/// # Panics
+/// If there is no call for it here: a peer that is named is measured.
+fn peer(name: &str, spec: &OpSpec) -> Box<dyn Direct> {
+    match (name, spec) {
+        ("crc-fast", OpSpec::Crc32c) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+            slot.copy_from_slice(&crc_fast::crc32_iscsi(item).to_le_bytes());
+            4
+        }),
+        ("crc32c", OpSpec::Crc32c) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+            slot.copy_from_slice(&crc32c::crc32c(item).to_le_bytes());
+            4
+        }),
+        ("sha2", OpSpec::Sha256) => item_by_item(OutputShape::Fixed(32), |item, slot| {
+            use sha2::Digest;
+            slot.copy_from_slice(&sha2::Sha256::digest(item));
+            32
+        }),
+        ("zlib-rs", &OpSpec::Deflate { level, format }) => {
+            item_by_item(OutputShape::Variable, move |item, slot| {
                 let mut config = zlib_rs::DeflateConfig::new(i32::from(level));
-                config.window_bits = RAW_WINDOW_BITS;
+                config.window_bits = window_bits(format);
                 zlib_rs::compress_slice(slot, item, config).0.len()
-            },
-        );
-        contest.enter("zlib-rs", &zlib_rs);
+            })
+        }
+        ("zlib-rs", &OpSpec::Inflate { format }) => {
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                let window_bits = window_bits(format);
+                let config = zlib_rs::InflateConfig { window_bits };
+                zlib_rs::decompress_slice(slot, item, config).0.len()
+            })
+        }
+        _ => panic!("the registry names {name} as a peer of {spec}; it has no call here"),
     }
 }
 
-fn inflate(criterion: &mut Criterion, item_bytes: usize, count: usize) {
-    let entry = registry::find("inflate").expect("registered");
-    let mut contest = Contest::new(criterion, entry.default.clone(), item_bytes, count);
-    for path in available(entry.paths) {
-        let kernel = Inflate::new(path, dpb_core::DeflateFormat::Raw).expect("available");
-        contest.enter(&format!("cpu/{path}"), &kernel);
-    }
-    let zlib_rs = ItemByItem(OutputShape::Variable, |item: &[u8], slot: &mut [u8]| {
-        let config = zlib_rs::InflateConfig {
-            window_bits: RAW_WINDOW_BITS,
-        };
-        zlib_rs::decompress_slice(slot, item, config).0.len()
-    });
-    contest.enter("zlib-rs", &zlib_rs);
+/// `deflate,level=6,format=raw`.
+fn name(spec: &OpSpec) -> String {
+    let parameters = spec.parameters().into_iter();
+    let parameters = parameters.map(|(name, value)| format!(",{name}={value}"));
+    std::iter::once(spec.name().to_owned())
+        .chain(parameters)
+        .collect()
 }
 
-fn available(paths: &[Path]) -> impl Iterator<Item = Path> + '_ {
-    paths.iter().copied().filter(|path| path.is_available())
+/// zlib's way of asking for a wrapper.
+fn window_bits(format: DeflateFormat) -> i32 {
+    match format {
+        DeflateFormat::Raw => -15,
+        DeflateFormat::Zlib => 15,
+        DeflateFormat::Gzip => 16 + 15,
+    }
 }
 
 /// One operator on one shape of input; contenders enter one by one.
@@ -135,24 +123,30 @@ struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    fn new(criterion: &'a mut Criterion, spec: OpSpec, item_bytes: usize, count: usize) -> Self {
-        const SEED: u64 = 1;
-        let entry = registry::of(&spec).expect("registered");
-        let (level, slot) = match spec {
-            OpSpec::Deflate { level, .. } => {
-                (format!("-level{level}"), compressed_bytes_max(item_bytes))
-            }
-            _ => (String::new(), item_bytes),
-        };
-        let mut group = criterion.benchmark_group(format!("{spec}{level}/{count}x{item_bytes}"));
+    fn new(
+        criterion: &'a mut Criterion,
+        entry: &'static Entry,
+        spec: &OpSpec,
+        item_bytes: usize,
+        count: usize,
+    ) -> Self {
+        let mut group = criterion.benchmark_group(format!("{}/{count}x{item_bytes}", name(spec)));
         group.throughput(Throughput::Bytes((item_bytes * count) as u64));
-        let input = entry.input(&spec, SEED, item_bytes, count);
+        let input = entry.input(spec, SEED, item_bytes, count);
         let mut src = Buf::zeroed(input.bytes.len()).expect("memory");
         src.copy_from_slice(&input.bytes);
+        let portable = entry.direct(spec, Path::Portable).expect("any CPU");
+        // Room for what any contender writes, if it keeps to the portable path's bound.
+        let slot = match portable.shape() {
+            OutputShape::Fixed(bytes) => bytes,
+            OutputShape::Variable => input
+                .slot_bytes
+                .unwrap_or_else(|| portable.dst_len(item_bytes)),
+        };
         Self {
             group,
             entry,
-            spec,
+            spec: spec.clone(),
             input,
             src,
             slot,
@@ -160,15 +154,11 @@ impl<'a> Contest<'a> {
     }
 
     /// Checks, times and checks again.
-    fn enter<K: Kernel>(&mut self, name: &str, kernel: &K) {
+    fn enter(&mut self, name: &str, mut kernel: Box<dyn Direct>) {
         let batch = Batch::new(&self.src, &self.input.items).expect("items lie inside");
-        let slot = match kernel.shape() {
-            OutputShape::Fixed(bytes) => bytes,
-            OutputShape::Variable => self.slot,
-        };
+        let (shape, slot) = (kernel.shape(), self.slot);
         let mut dst = Buf::zeroed(slot * batch.len()).expect("memory");
         let mut outcomes = Vec::with_capacity(batch.len());
-        let mut scratch = kernel.scratch();
         let mut run = |dst: &mut [u8], outcomes: &mut Vec<Result<u32, JobError>>| {
             outcomes.clear();
             let out = BatchOut {
@@ -176,11 +166,11 @@ impl<'a> Contest<'a> {
                 slot,
                 outcomes,
             };
-            kernel.run(batch, out, &mut scratch).expect("runs");
+            kernel.run(batch, out).expect("runs");
         };
         let check = |dst: &[u8], outcomes: &[Result<u32, JobError>]| {
             for i in 0..batch.len() {
-                let len = match kernel.shape() {
+                let len = match shape {
                     OutputShape::Fixed(bytes) => bytes,
                     OutputShape::Variable => outcomes[i].expect("not refused") as usize,
                 };
@@ -200,6 +190,13 @@ impl<'a> Contest<'a> {
         });
         check(&dst, &outcomes);
     }
+}
+
+fn item_by_item(
+    shape: OutputShape,
+    call: impl Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
+) -> Box<dyn Direct> {
+    direct(ItemByItem(shape, call))
 }
 
 /// A peer, which takes one item a call and says how long its output is.

@@ -4,7 +4,7 @@ use dpb_core::measure::Evidence;
 use dpb_core::measure::provenance::allowed_cpus;
 use dpb_core::{Backend, OpSpec, SetupError, Unsupported};
 use dpb_operators::cpu;
-use dpb_operators::registry::Entry;
+use dpb_operators::registry::{self, Entry};
 use dpb_sim::{Model, Modelled};
 
 use crate::args::{self, List};
@@ -37,7 +37,16 @@ pub fn names(text: &str) -> Result<List<String>, String> {
 /// If there is none; the message lists what there is.
 pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
     let Some(text) = name.strip_prefix(SIM) else {
-        return cpu::by_name(name).map(|cpu| Box::new(cpu) as Box<dyn Backend>);
+        let cpu = cpu::by_name(name).map_err(|_| {
+            let known: Vec<String> = all().into_iter().map(|listed| listed.name).collect();
+            let known = known.join(", ");
+            Unsupported {
+                reason: format!(
+                    "no backend `{name}`; there are: {known} (see `dpb list backends`)"
+                ),
+            }
+        })?;
+        return Ok(Box::new(cpu));
     };
     let model = if text == "default" { "" } else { text };
     let model: Model = model.parse().map_err(|error: SetupError| Unsupported {
@@ -59,6 +68,64 @@ pub fn evidence(name: &str) -> Evidence {
     }
 }
 
+/// A backend, or a kind of them, as lists show it.
+#[derive(Debug)]
+pub struct Listed {
+    /// As after `--backend`; what stands in capitals is the caller's to fill in.
+    pub name: String,
+    /// Whether this machine has it.
+    pub is_here: bool,
+    /// What it runs.
+    pub summary: String,
+    /// What it needs, or what it is.
+    pub details: String,
+}
+
+/// Every backend there is.
+pub fn all() -> Vec<Listed> {
+    let listed = |name: &str, summary: &str, details: String| Listed {
+        name: name.to_owned(),
+        is_here: true,
+        summary: summary.to_owned(),
+        details,
+    };
+    let best = listed(
+        "cpu/best",
+        "the best path for each operator",
+        "on the caller's thread".into(),
+    );
+    let paths = cpu::Path::ALL.into_iter().map(|path| {
+        let entries = registry::OPERATORS.iter();
+        let operators = entries.filter(|entry| entry.paths.contains(&path));
+        let operators: Vec<&str> = operators.map(|entry| entry.name).collect();
+        Listed {
+            name: format!("cpu/{path}"),
+            is_here: path.is_available(),
+            summary: operators.join(", "),
+            details: format!("needs {}", path.needs()),
+        }
+    });
+    let cores = allowed_cpus().len().max(1);
+    let others = [
+        listed(
+            "pool/N",
+            "the best path on N worker threads a queue",
+            format!("{cores} cores here"),
+        ),
+        listed(
+            "sim/default",
+            "a modelled engine on virtual time, its results by cpu/best",
+            Model::default().to_string(),
+        ),
+        listed(
+            "sim/NAME=VALUE,…",
+            "the same with other numbers",
+            "for example sim/lanes=2,job_ns=500".into(),
+        ),
+    ];
+    [best].into_iter().chain(paths).chain(others).collect()
+}
+
 /// The names of all backends that `entry` has a word to say on: its own paths, found here or not, a pool of as many
 /// workers as this process may use cores, and the modelled engine.
 pub fn all_for(entry: &Entry) -> Vec<String> {
@@ -72,15 +139,16 @@ pub fn all_for(entry: &Entry) -> Vec<String> {
     names
 }
 
-/// The code path that stands behind the name here: what `cpu/best` and `pool/N` mean on this machine.
-pub fn path(name: &str, spec: &OpSpec) -> Option<String> {
-    let cpu = cpu::by_name(name).ok()?;
-    cpu.path(spec).ok().map(|path| path.to_string())
-}
-
-/// The path that `cpu/best` takes for `entry` here.
-pub fn best_path(entry: &Entry) -> String {
-    path("cpu/best", &entry.default).unwrap_or_else(|| "nothing".to_owned())
+/// The code that computes behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is what `cpu/best`
+/// and `pool/N` mean on this machine, and what a model takes its results from.
+pub fn code(name: &str, spec: &OpSpec) -> Option<String> {
+    let cpu = match name.starts_with(SIM) {
+        true => cpu::Cpu::best(),
+        false => cpu::by_name(name).ok()?,
+    };
+    let path = cpu.path(spec).ok()?;
+    let library = registry::of(spec).ok()?.library(path);
+    Some(format!("{path}, {library}"))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod exit;
 mod interrupt;
 mod output;
 mod report;
+mod spec;
 
 use std::process::ExitCode;
 

@@ -34,25 +34,25 @@ impl Format {
 }
 
 /// One column of a [`Table`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Column {
-    title: &'static str,
+    title: String,
     right: bool,
     noted: bool,
 }
 
 impl Column {
     /// A column of words.
-    pub const fn left(title: &'static str) -> Self {
+    pub fn left(title: impl Into<String>) -> Self {
         Self {
-            title,
+            title: title.into(),
             right: false,
             noted: false,
         }
     }
 
     /// A column of a word and maybe a detail, `word: detail`. A person reads the details under the table.
-    pub const fn noted(title: &'static str) -> Self {
+    pub fn noted(title: impl Into<String>) -> Self {
         Self {
             noted: true,
             ..Self::left(title)
@@ -60,7 +60,7 @@ impl Column {
     }
 
     /// A column of numbers.
-    pub const fn right(title: &'static str) -> Self {
+    pub fn right(title: impl Into<String>) -> Self {
         Self {
             right: true,
             ..Self::left(title)
@@ -101,12 +101,12 @@ impl Table {
             .map(|at| {
                 let cells = rows.iter().map(|row| width(&row[at]));
                 cells
-                    .chain([width(self.columns[at].title)])
+                    .chain([width(&self.columns[at].title)])
                     .max()
                     .unwrap_or(0)
             })
             .collect();
-        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.clone()).collect();
         let mut text = String::new();
         for row in std::iter::once(&titles).chain(&rows) {
             let mut line = String::new();
@@ -151,7 +151,7 @@ impl Table {
     /// RFC 4180, with `\n` as the end of a line.
     pub fn to_csv(&self) -> String {
         let mut text = String::new();
-        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.clone()).collect();
         for row in std::iter::once(&titles).chain(&self.rows) {
             let cells: Vec<String> = row.iter().map(|cell| csv_cell(cell)).collect();
             text.push_str(&cells.join(","));

@@ -2,6 +2,7 @@
 //! nothing outside itself.
 
 mod chart;
+mod origin;
 mod page;
 mod published;
 mod select;
@@ -28,10 +29,11 @@ pub fn html(records: &[Record], warnings: &[String]) -> String {
     for warning in warnings {
         let _ = write!(html, "<p class=\"warn\">{}</p>", page::escape(warning));
     }
+    let origins = origin::Origins::of(records);
     let tasks: BTreeSet<&str> = records.iter().map(|record| record.task.as_str()).collect();
     for task in &tasks {
         let own: Vec<&Record> = of_task(records, task);
-        let charts = select::charts(task, records, &figures);
+        let charts = select::charts(task, records, &figures, &origins);
         let _ = write!(html, "<section><h2>{}</h2>", page::escape(task));
         let (first, more) = charts.split_at(charts.len().min(CHARTS_SHOWN));
         html.push_str(&grid(first));
@@ -43,16 +45,16 @@ pub fn html(records: &[Record], warnings: &[String]) -> String {
                 grid(more)
             );
         }
-        html.push_str(&page::table(task, &own));
+        html.push_str(&page::table(task, &own, &origins));
         let published = of_task(&figures, task);
         if !published.is_empty() {
             html.push_str("<h3 class=\"beside\">Published, for comparison</h3>");
-            html.push_str(&page::table(task, &published));
+            html.push_str(&page::table(task, &published, &origins));
         }
         html.push_str("</section>");
     }
     html.push_str("<section><h2>Where it was measured</h2>");
-    html.push_str(&page::provenance(records));
+    html.push_str(&page::provenance(records, &origins));
     html.push_str("</section><section><h2>Records</h2>");
     let all: Vec<&Record> = records.iter().chain(&figures).collect();
     html.push_str(&page::records(&all));

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -52,6 +53,7 @@ fn records_match_the_schema_on_stdout_and_in_the_file() {
     let schema: Value = serde_json::from_slice(&dpb(&["schema", "record"]).stdout).expect("JSON");
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
     assert_eq!(lines.len(), 4 * 2 * 3);
+    let mut runs = BTreeSet::new();
     for line in &lines {
         let record: Value = serde_json::from_str(line).expect("JSON");
         assert_eq!(misfit(&record, &schema, &schema), None);
@@ -66,10 +68,20 @@ fn records_match_the_schema_on_stdout_and_in_the_file() {
                 > 0.0
         );
         assert!(record["check"]["compared"].as_u64() >= record["counts"]["items"].as_u64());
+        runs.insert(
+            record["provenance"]["run"]
+                .as_str()
+                .expect("text")
+                .to_owned(),
+        );
         let simulated = record["parameters"]["backend"] == "sim/default";
         let kind = &record["evidence"]["kind"];
         assert_eq!(*kind == "simulated", simulated, "{kind}");
     }
+    assert!(
+        runs.len() == 1 && !runs.contains(""),
+        "one process, one run: {runs:?}"
+    );
     // A record that lacks something does not match: the check above can fail.
     let mut broken: Value = serde_json::from_str(lines[0]).expect("JSON");
     broken["check"]["compared"] = Value::from("many");
@@ -131,20 +143,117 @@ fn inputs_come_from_a_file() {
     assert!(text(&output.stderr).contains("5 bytes"));
 }
 
+/// However it is written, it is one test, and all of it is in the record beside the harness's own parameters.
+#[test]
+fn an_operators_parameters_are_recorded_whole_and_typed() {
+    let output = quick(&[
+        "op",
+        "deflate",
+        "--backend",
+        "cpu/best",
+        "--parameters",
+        "",
+        "--parameters",
+        "level=6",
+        "--parameters",
+        "format=raw,level=06",
+        "--parameters",
+        "level=1",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let parameters: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["parameters"].clone())
+        .collect();
+    let levels: Vec<&Value> = parameters.iter().map(|of| &of["op.level"]).collect();
+    assert_eq!(levels, [6, 6, 1, 1], "two sizes of two specs");
+    for of in parameters {
+        assert_eq!(of["op.format"], "raw");
+        assert_eq!(of["mode"], "closed");
+        assert!(of["level"].is_null());
+    }
+}
+
+/// Nothing is measured for a sweep that cannot be finished.
+#[test]
+fn what_can_be_known_to_be_wrong_is_said_before_the_first_test() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("short");
+    std::fs::write(&file, [7; 100]).expect("writes");
+    let path = file.to_str().expect("UTF-8");
+    let cases: [(&[&str], &str); 4] = [
+        (&["--backend", "cpu/best,gpu/x"], "no backend `gpu/x`"),
+        (&["--backend", "cpu/best,sim/wings=2"], "wings"),
+        (&["--backend", "cpu/best", "--input", path], "100 bytes"),
+        (
+            &[
+                "--backend",
+                "cpu/best",
+                "--parameters",
+                "level=1",
+                "--parameters",
+                "level=10",
+            ],
+            "level=10",
+        ),
+    ];
+    for (args, message) in cases {
+        let output = quick(&[&["op", "deflate"], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(text(&output.stdout), "", "{args:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(message), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn libraries_have_versions() {
+    let output = quick(&[
+        "op",
+        "deflate",
+        "--backend",
+        "cpu/libdeflate,cpu/portable,sim/default",
+    ]);
+    for line in text(&output.stdout).lines() {
+        let record: Value = serde_json::from_str(line).expect("JSON");
+        let backend = record["parameters"]["backend"].as_str().expect("text");
+        let library = record["provenance"]["libraries"][backend]
+            .as_str()
+            .expect(backend);
+        let expected = match backend {
+            "cpu/portable" => "portable, miniz_oxide ",
+            _ => "libdeflate, libdeflater ",
+        };
+        let version = library.strip_prefix(expected).expect(library);
+        assert_eq!(version.split('.').count(), 3, "{library}");
+        assert!(
+            version.starts_with(|c: char| c.is_ascii_digit()),
+            "{library}"
+        );
+    }
+}
+
 #[test]
 fn wrong_usage_is_two_and_absence_is_three() {
-    let cases: [(&[&str], i32, &str); 9] = [
+    let beyond_memory = "op deflate --backend cpu/best --size 64KiB --depth 1024 --threads 100000";
+    let beyond_memory: Vec<&str> = beyond_memory.split(' ').collect();
+    let cases: [(&[&str], i32, &str); 10] = [
+        (&beyond_memory, 3, "GB of memory"),
         (&["op", "crc33"], 2, "there are: crc32c"),
         (&["op", "crc32c", "--threads", "0"], 2, "at least 1"),
         (&["op", "crc32c", "--size", "4K"], 2, "4KiB"),
-        (&["op", "crc32c", "--backend", "gpu/best"], 2, "cpu/best"),
+        (
+            &["op", "crc32c", "--backend", "gpu/best"],
+            2,
+            "pool/N, sim/default",
+        ),
         (&["op", "crc32c", "--mode", "open"], 2, "--rate"),
         (&["op", "crc32c", "--rate", "5"], 2, "--mode open"),
         (&["op", "deflate", "--parameters", "level=10"], 2, "level"),
         (
             &["op", "crc32c", "--backend", "cpu/libdeflate"],
             3,
-            "nothing that was asked for",
+            "crc32c has no libdeflate path",
         ),
         (
             &["report", "/nonexistent/records.jsonl"],
@@ -192,13 +301,22 @@ fn more_threads_than_cores_is_said_before_the_run() {
 
 #[test]
 fn every_verb_has_an_example() {
-    for verb in ["doctor", "list", "op", "report", "schema", "completions"] {
+    let help = dpb(&["--help"]);
+    let listed = text(&help.stdout)
+        .split("Commands:\n")
+        .nth(1)
+        .expect("a list");
+    let listed = listed.lines().take_while(|line| !line.is_empty());
+    let verbs = listed.filter_map(|line| line.split_whitespace().next());
+    let verbs: Vec<&str> = verbs.filter(|verb| *verb != "help").collect();
+    for known in ["doctor", "op", "data", "serve", "pushdown", "report"] {
+        assert!(verbs.contains(&known), "{known} in {verbs:?}");
+    }
+    for verb in verbs {
         let help = dpb(&[verb, "--help"]);
-        assert!(
-            text(&help.stdout).contains(&format!("dpb {verb}")),
-            "{verb}"
-        );
-        assert!(text(&help.stdout).contains("Example"), "{verb}");
+        let shown = text(&help.stdout);
+        let example = shown.split("Example").nth(1).unwrap_or_default();
+        assert!(example.contains(&format!("dpb {verb}")), "{verb}: {shown}");
     }
     for shell in ["bash", "zsh", "fish"] {
         assert!(
@@ -236,6 +354,17 @@ fn doctor_and_list_say_what_there_is() {
     }
     let operators = dpb(&["list", "operators", "--format", "csv"]);
     assert_eq!(text(&operators.stdout).lines().count(), 1 + 4);
+    let backends = dpb(&["list", "backends", "--format", "csv"]);
+    let shown = text(&backends.stdout);
+    for name in [
+        "cpu/best",
+        "cpu/portable",
+        "pool/N",
+        "sim/default",
+        "sim/NAME=VALUE",
+    ] {
+        assert!(shown.contains(name), "{name}: {shown}");
+    }
 }
 
 #[cfg(unix)]

@@ -18,6 +18,7 @@ pub mod lift;
 pub mod measure;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
+pub mod random;
 pub mod seam;
 pub mod spec;
 

@@ -6,7 +6,6 @@ pub mod harness;
 pub mod interference;
 pub mod latency;
 pub mod provenance;
-pub mod random;
 pub mod record;
 pub mod statistics;
 pub mod store;

@@ -242,7 +242,7 @@ impl Backend for Cpu {
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let path = self.path(spec).map_err(SetupError::Unsupported)?;
         let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
-        (entry.prepare)(spec, path, self.lift)
+        Ok((entry.kernel)(spec, path)?.lift(self.lift, spec))
     }
 }
 

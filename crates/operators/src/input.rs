@@ -1,12 +1,15 @@
 //! Inputs by seed: the same seed gives the same bytes on every machine.
 
-use dpb_core::Items;
+use dpb_core::random::SplitMix64;
+use dpb_core::{Batch, BatchOut, Items, OpSpec};
+
+use crate::direct::Direct;
 
 /// What an operator is run on.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// What it is, in a few words.
-    pub what: &'static str,
+    pub what: String,
     /// The items, one after another.
     pub bytes: Vec<u8>,
     /// How they split.
@@ -30,6 +33,35 @@ impl Input {
             .map(|share| -share * share.log2())
             .sum()
     }
+
+    /// Each item as `encoder`, whose kernel is given, writes it: what a decoder reads, with slots for the longest item.
+    pub(crate) fn encoded(self, encoder: &OpSpec, kernel: &mut dyn Direct) -> Result<Self, String> {
+        let broke = |what: String| format!("{encoder} cannot encode {}: {what}", self.what);
+        let batch = Batch::new(&self.bytes, &self.items).map_err(|e| broke(e.to_string()))?;
+        let longest = batch.longest();
+        let slot = kernel.dst_len(longest);
+        let mut dst = vec![0; slot * batch.len()];
+        let mut outcomes = Vec::with_capacity(batch.len());
+        let out = BatchOut {
+            dst: &mut dst,
+            slot,
+            outcomes: &mut outcomes,
+        };
+        kernel.run(batch, out).map_err(|e| broke(e.to_string()))?;
+        let (mut bytes, mut offsets) = (Vec::new(), vec![0]);
+        for (i, outcome) in outcomes.into_iter().enumerate() {
+            let len = outcome.map_err(|e| broke(format!("item {i}: {e}")))?;
+            bytes.extend_from_slice(&dst[i * slot..][..len as usize]);
+            let end = u32::try_from(bytes.len()).map_err(|_| broke("4 GiB and more".into()))?;
+            offsets.push(end);
+        }
+        Ok(Self {
+            what: format!("{encoder} of {}", self.what),
+            bytes,
+            items: Items::Offsets(offsets.into()),
+            slot_bytes: Some(longest),
+        })
+    }
 }
 
 /// `count` items of `item_bytes` uniformly random bytes.
@@ -37,14 +69,14 @@ impl Input {
 /// # Panics
 /// If `item_bytes` or `count` does not fit 32 bits.
 pub fn random(seed: u64, item_bytes: usize, count: usize) -> Input {
-    let mut random = SplitMix64(seed);
+    let mut random = SplitMix64::new(seed);
     let mut bytes = vec![0; item_bytes * count];
     for word in bytes.chunks_mut(8) {
         let len = word.len();
-        word.copy_from_slice(&random.next().to_le_bytes()[..len]);
+        word.copy_from_slice(&random.next_u64().to_le_bytes()[..len]);
     }
     Input {
-        what: "uniformly random bytes",
+        what: "uniformly random bytes".to_owned(),
         bytes,
         items: fixed(item_bytes, count),
         slot_bytes: None,
@@ -58,12 +90,12 @@ pub fn random(seed: u64, item_bytes: usize, count: usize) -> Input {
 /// If `item_bytes` or `count` does not fit 32 bits.
 pub fn text(seed: u64, item_bytes: usize, count: usize) -> Input {
     let total = item_bytes * count;
-    let mut random = SplitMix64(seed);
+    let mut random = SplitMix64::new(seed);
     let words = vocabulary(&mut random);
     let mut bytes = Vec::with_capacity(total + 16);
     while bytes.len() < total {
-        bytes.extend_from_slice(&words[random.rank(words.len())]);
-        let separator: &[u8] = match random.next() % 16 {
+        bytes.extend_from_slice(&words[rank(&mut random, words.len())]);
+        let separator: &[u8] = match random.next_u64() % 16 {
             0 => b".\n",
             1 => b", ",
             _ => b" ",
@@ -72,7 +104,7 @@ pub fn text(seed: u64, item_bytes: usize, count: usize) -> Input {
     }
     bytes.truncate(total);
     Input {
-        what: "generated text, words by Zipf's law",
+        what: "generated text, words by Zipf's law".to_owned(),
         bytes,
         items: fixed(item_bytes, count),
         slot_bytes: None,
@@ -91,31 +123,18 @@ fn vocabulary(random: &mut SplitMix64) -> Vec<Vec<u8>> {
     const LETTERS: &[u8] = b"eeeeeetttttaaaaooooiiiinnnnssshhhrrrddlluuccmmfwygpbvk";
     (0..4096)
         .map(|_| {
-            let len = 2 + random.next() % 8;
+            let len = 2 + random.next_u64() % 8;
             (0..len)
-                .map(|_| LETTERS[(random.next() % LETTERS.len() as u64) as usize])
+                .map(|_| LETTERS[(random.next_u64() % LETTERS.len() as u64) as usize])
                 .collect()
         })
         .collect()
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A rank below `n`, a power of two, with a density of about 1/rank: every octave of ranks is equally likely.
-    fn rank(&mut self, n: usize) -> usize {
-        let draw = self.next();
-        let octave = (draw >> 32) % (u64::from(n.ilog2()) + 1);
-        let start = (1u64 << octave) >> 1;
-        (start + (draw & 0xffff_ffff) % start.max(1)) as usize
-    }
+/// A rank below `n`, a power of two, with a density of about 1/rank: every octave of ranks is equally likely.
+fn rank(random: &mut SplitMix64, n: usize) -> usize {
+    let draw = random.next_u64();
+    let octave = (draw >> 32) % (u64::from(n.ilog2()) + 1);
+    let start = (1u64 << octave) >> 1;
+    (start + (draw & 0xffff_ffff) % start.max(1)) as usize
 }

@@ -3,6 +3,7 @@
 //!
 //! * [`registry`]: the one list of operators.
 //! * [`cpu`]: the backends `cpu/portable`, `cpu/avx512`, …, `cpu/best`, `pool/N`.
+//! * [`direct`]: a kernel by itself, without the seam.
 //! * [`network`], [`security`], [`storage`]: the kernels.
 //!
 //! CRC-32C of a burst of 64-byte packets on the best path of this CPU, through the seam:
@@ -32,6 +33,7 @@
 //! ```
 
 pub mod cpu;
+pub mod direct;
 pub mod input;
 pub mod isa;
 pub mod network;

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use dpb_core::{Backend, DeflateFormat, JobError, OpSpec, conformance};
+use dpb_core::{Backend, Batch, DeflateFormat, JobError, OpSpec, conformance};
 use dpb_operators::cpu::{self, Cpu};
 use dpb_operators::registry;
 
@@ -13,50 +13,35 @@ fn oracle(spec: &OpSpec, item: &[u8]) -> Result<Vec<u8>, JobError> {
     entry.oracle(spec, item, PLAIN_BYTES_MAX)
 }
 
-fn assert_conforms(backend: &Cpu, specs: &[OpSpec]) {
+fn assert_conforms(backend: &Cpu, spec: &OpSpec) {
+    let specs = std::slice::from_ref(spec);
     let coverage =
         conformance::check(backend, specs, &oracle).unwrap_or_else(|failure| panic!("{failure}"));
-    for spec in specs {
-        if backend.limits(spec).is_ok() {
-            assert!(coverage.items > 0, "{}: nothing compared", backend.name());
+    if backend.limits(spec).is_ok() {
+        assert!(coverage.items > 0, "{}: nothing compared", backend.name());
+    }
+}
+
+/// Defaults only: `paths.rs` has every parameter, without the seam.
+#[test]
+fn every_operator_on_every_backend() {
+    std::thread::scope(|scope| {
+        // `cpu/best` is one of the others.
+        let backends = cpu::backends().into_iter();
+        for backend in backends.filter(|cpu| cpu.name() != "cpu/best") {
+            scope.spawn(move || {
+                for entry in registry::OPERATORS {
+                    assert_conforms(&backend, &entry.default);
+                }
+            });
         }
-    }
-}
-
-#[test]
-fn checksums_and_digests() {
-    for backend in cpu::backends() {
-        assert_conforms(&backend, &[OpSpec::Crc32c]);
-        assert_conforms(&backend, &[OpSpec::Sha256]);
-    }
-}
-
-#[test]
-fn deflate() {
-    // `cpu/best` is one of the others.
-    for backend in cpu::backends()
-        .into_iter()
-        .filter(|cpu| cpu.name() != "cpu/best")
-    {
-        let level = 1;
-        let format = DeflateFormat::Raw;
-        assert_conforms(&backend, &[OpSpec::Deflate { level, format }]);
-        assert_conforms(&backend, &[OpSpec::Inflate { format }]);
-    }
-}
-
-#[test]
-fn wrapped_deflate() {
-    for format in [DeflateFormat::Zlib, DeflateFormat::Gzip] {
-        assert_conforms(&Cpu::best(), &[OpSpec::Deflate { level: 6, format }]);
-        assert_conforms(&Cpu::best(), &[OpSpec::Inflate { format }]);
-    }
+    });
 }
 
 #[test]
 fn pool_of_three() {
     let pool = Cpu::pool(NonZeroU32::new(3).expect("not zero"));
-    assert_conforms(&pool, &[OpSpec::Crc32c]);
+    assert_conforms(&pool, &OpSpec::Crc32c);
 }
 
 #[test]
@@ -78,6 +63,67 @@ fn every_backend_is_found_by_its_name_and_says_why_it_cannot() {
     }
     assert!(cpu::by_name("cpu/abacus").is_err());
     assert!(cpu::by_name("pool/0").is_err());
+}
+
+#[test]
+fn the_registry_agrees_with_itself() {
+    for entry in registry::OPERATORS {
+        assert_eq!(entry.spec(""), Ok(entry.default.clone()), "{}", entry.name);
+        assert_eq!(entry.default.name(), entry.name);
+        assert_eq!(
+            entry.paths.last(),
+            Some(&cpu::Path::Portable),
+            "{}",
+            entry.name
+        );
+        for (path, library) in entry.libraries {
+            assert!(entry.paths.contains(path), "{}: {path}", entry.name);
+            let is_version = library.version.starts_with(|c: char| c.is_ascii_digit());
+            assert!(is_version, "{}: {library}", entry.name);
+        }
+    }
+}
+
+/// What a record says of an operator is all that it takes to get the same operator.
+#[test]
+fn parameters_make_the_spec_again() {
+    for entry in registry::OPERATORS {
+        for spec in entry.specs() {
+            let given = spec.parameters();
+            let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
+            let known: Vec<&str> = entry.parameters.iter().map(|known| known.name).collect();
+            assert_eq!(names, known, "{}", entry.name);
+            let written: Vec<String> = given
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            assert_eq!(entry.spec(&written.join(",")), Ok(spec.clone()));
+        }
+    }
+}
+
+/// What is measured on a file is what the file's items decode from, for every decoder there is.
+#[test]
+fn decoders_are_fed_by_their_encoders() {
+    let plain = dpb_operators::input::text(1, 700, 3);
+    let mut decoders = 0;
+    for entry in registry::OPERATORS {
+        for spec in entry.specs().iter().filter(|spec| spec.fed_by().is_some()) {
+            let fed = entry.fed(spec, plain.clone()).expect("encodes");
+            assert_eq!(fed.slot_bytes, Some(700));
+            let batch = Batch::new(&fed.bytes, &fed.items).expect("items lie inside");
+            for i in 0..3 {
+                let decoded = entry.oracle(spec, batch.item(i), 700);
+                assert_eq!(
+                    decoded.as_deref(),
+                    Ok(&plain.bytes[i * 700..][..700]),
+                    "{spec:?}"
+                );
+            }
+            decoders += 1;
+        }
+    }
+    assert_eq!(decoders, 3, "inflate in three formats");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use dpb_core::{Batch, BatchOut, DeflateFormat, Items, JobError, Kernel};
 use dpb_operators::cpu::Path;
 use dpb_operators::input;
-use dpb_operators::storage::deflate::{Deflate, Inflate, compressed_bytes_max, format_name};
+use dpb_operators::storage::deflate::{Deflate, Inflate, compressed_bytes_max};
 use proptest::prelude::*;
 
 const FORMATS: [DeflateFormat; 3] = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
@@ -46,7 +46,7 @@ fn decode(
 }
 
 fn format(name: &str) -> DeflateFormat {
-    let named = |format: &DeflateFormat| format_name(*format) == name;
+    let named = |format: &DeflateFormat| format.name() == name;
     FORMATS.into_iter().find(named).expect("a format")
 }
 

@@ -1,20 +1,24 @@
-//! No kernel touches a byte beyond its input or its output: both end where a page without access begins, and both
-//! begin where one ends.
+//! No kernel of the registry touches a byte beyond its input or its output: both end where a page without access begins,
+//! and both begin where one ends.
 #![allow(unsafe_code)]
+
+mod support;
 
 use std::ptr::NonNull;
 
-use dpb_core::{Batch, BatchOut, Items, Kernel};
+use dpb_core::Batch;
 use dpb_operators::cpu::Path;
-use dpb_operators::input;
-use dpb_operators::network::crc32c::Crc32c;
-use dpb_operators::security::sha256::Sha256;
+use dpb_operators::registry::{Entry, OPERATORS};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use support::{assert_right, slot_bytes};
 
 /// The largest page size of the architectures that dpb runs on.
 const PAGE_BYTES: usize = 65_536;
 
-/// A page between two without access.
+/// Room for an input or an output.
+const MIDDLE_BYTES: usize = 4 * PAGE_BYTES;
+
+/// Pages between two without access.
 struct Guarded(NonNull<u8>);
 
 impl Guarded {
@@ -23,7 +27,7 @@ impl Guarded {
         unsafe {
             let start = mmap_anonymous(
                 std::ptr::null_mut(),
-                3 * PAGE_BYTES,
+                MIDDLE_BYTES + 2 * PAGE_BYTES,
                 ProtFlags::empty(),
                 MapFlags::PRIVATE,
             )
@@ -31,17 +35,17 @@ impl Guarded {
             let middle = start.add(PAGE_BYTES);
             mprotect(
                 middle,
-                PAGE_BYTES,
+                MIDDLE_BYTES,
                 MprotectFlags::READ | MprotectFlags::WRITE,
             )
-            .expect("a page");
+            .expect("pages");
             Self(NonNull::new(middle.cast()).expect("not null"))
         }
     }
 
-    fn page(&mut self) -> &mut [u8] {
-        // SAFETY: the middle page is readable, writable, zeroed by the kernel, ours alone, and borrowed with `self`.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), PAGE_BYTES) }
+    fn middle(&mut self) -> &mut [u8] {
+        // SAFETY: the middle pages are readable, writable, zeroed by the kernel, ours alone, and borrowed with `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), MIDDLE_BYTES) }
     }
 }
 
@@ -50,65 +54,49 @@ impl Drop for Guarded {
         // SAFETY: the mapping that `new` made; no reference into it outlives `self`.
         unsafe {
             let start = self.0.as_ptr().sub(PAGE_BYTES);
-            munmap(start.cast(), 3 * PAGE_BYTES).expect("was mapped");
+            munmap(start.cast(), MIDDLE_BYTES + 2 * PAGE_BYTES).expect("was mapped");
         }
     }
 }
 
-fn assert_stays_inside<K: Kernel>(path: Path, kernel: &K, portable: &K) {
-    let slot = kernel.dst_len(0);
+/// Runs `count` items of `len` bytes, at the end of their pages or at their start, and checks each output.
+fn assert_stays_inside(
+    entry: &Entry,
+    path: Path,
+    (src, dst): (&mut Guarded, &mut Guarded),
+    (len, count): (usize, usize),
+    at_end: bool,
+) {
+    let spec = &entry.default;
+    let mut kernel = entry.direct(spec, path).expect("available");
+    let input = entry.input(spec, 5, len, count);
+    let place = |bytes: usize| match at_end {
+        true => MIDDLE_BYTES - bytes..MIDDLE_BYTES,
+        false => 0..bytes,
+    };
+    let src = &mut src.middle()[place(input.bytes.len())];
+    src.copy_from_slice(&input.bytes);
+    let batch = Batch::new(src, &input.items).expect("items lie inside");
+    let slot = slot_bytes(&*kernel, batch, input.slot_bytes);
+    let dst = &mut dst.middle()[place(slot * count)];
+    let who = format!("{path}, {count} items of {len}, at end: {at_end}");
+    assert_right(entry, spec, &mut *kernel, batch, dst, &who);
+}
+
+#[test]
+fn every_operator_stays_inside() {
     let (mut src, mut dst) = (Guarded::new(), Guarded::new());
-    let bytes = input::random(5, PAGE_BYTES, 1).bytes;
-    src.page().copy_from_slice(&bytes);
     let lengths = (0..=200).chain([255, 256, 257, 511, 512, 513, 1500, 4097, 9000, 12_289]);
-    for len in lengths {
-        for count in [1, 3, 4, 5] {
-            for at_end in [true, false] {
-                let (src_range, dst_range) = if at_end {
-                    (
-                        PAGE_BYTES - len * count..PAGE_BYTES,
-                        PAGE_BYTES - slot * count..PAGE_BYTES,
-                    )
-                } else {
-                    (0..len * count, 0..slot * count)
-                };
-                let items = Items::Fixed {
-                    len: len as u32,
-                    count: count as u32,
-                };
-                let mut right = vec![0; slot * count];
-                let src = &src.page()[src_range];
-                let dst = &mut dst.page()[dst_range];
-                for (kernel, dst) in [(portable, &mut right[..]), (kernel, &mut *dst)] {
-                    let out = BatchOut {
-                        dst,
-                        slot,
-                        outcomes: &mut Vec::new(),
-                    };
-                    let batch = Batch::new(src, &items).expect("items lie inside");
-                    kernel.run(batch, out, &mut kernel.scratch()).expect("runs");
+    let shapes: Vec<(usize, usize)> = lengths
+        .flat_map(|len| [1, 3, 4, 5].map(|count| (len, count)))
+        .collect();
+    for entry in OPERATORS {
+        for path in entry.paths.iter().filter(|path| path.is_available()) {
+            for &shape in &shapes {
+                for at_end in [true, false] {
+                    assert_stays_inside(entry, *path, (&mut src, &mut dst), shape, at_end);
                 }
-                assert_eq!(
-                    dst, right,
-                    "{path}, {count} items of {len}, at end: {at_end}"
-                );
             }
         }
-    }
-}
-
-#[test]
-fn crc32c_stays_inside() {
-    let portable = Crc32c::new(Path::Portable).expect("any CPU");
-    for path in Crc32c::PATHS.iter().filter(|path| path.is_available()) {
-        assert_stays_inside(*path, &Crc32c::new(*path).expect("available"), &portable);
-    }
-}
-
-#[test]
-fn sha256_stays_inside() {
-    let portable = Sha256::new(Path::Portable).expect("any CPU");
-    for path in Sha256::PATHS.iter().filter(|path| path.is_available()) {
-        assert_stays_inside(*path, &Sha256::new(*path).expect("available"), &portable);
     }
 }

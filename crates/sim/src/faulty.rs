@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dpb_core::random::SplitMix64;
 use dpb_core::{
     Backend, Buf, Clock, Completion, Job, JobError, Limits, OpSpec, Operator, OutputShape, Queue,
     SetupError, Unsupported,
@@ -140,7 +141,7 @@ impl Operator for FaultyOperator {
             to_inner: VecDeque::with_capacity(deep),
             from_inner: Vec::with_capacity(deep),
             held: Vec::with_capacity(deep),
-            random: Random(self.faults.seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93)),
+            random: SplitMix64::new(self.faults.seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93)),
             depth: deep,
             in_flight: 0,
             operator: self,
@@ -155,7 +156,7 @@ struct FaultyQueue {
     from_inner: Vec<Completion>,
     /// Finished, and the polls that each is still kept back for.
     held: Vec<(u32, Completion)>,
-    random: Random,
+    random: SplitMix64,
     depth: usize,
     in_flight: usize,
 }
@@ -168,7 +169,7 @@ impl Queue for FaultyQueue {
     fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
         let taken = ready.len().min(self.depth - self.in_flight);
         for job in ready.drain(..taken) {
-            if self.random.below(1_000_000) < u64::from(self.operator.faults.errors_ppm) {
+            if self.random.below(1_000_000) < self.operator.faults.errors_ppm as usize {
                 self.operator
                     .injected
                     .errors
@@ -191,7 +192,7 @@ impl Queue for FaultyQueue {
             faults, injected, ..
         } = &*self.operator;
         for completion in self.from_inner.drain(..) {
-            let polls = self.random.below(u64::from(faults.delay_polls_max) + 1) as u32;
+            let polls = self.random.below(faults.delay_polls_max as usize + 1) as u32;
             injected
                 .delays
                 .fetch_add(u64::from(polls > 0), Ordering::Relaxed);
@@ -202,7 +203,7 @@ impl Queue for FaultyQueue {
         while let Some(first) = from(&self.held) {
             let due = self.held.iter().filter(|(polls, _)| *polls == 0).count();
             let chosen = if faults.reorder {
-                self.random.below(due as u64) as usize
+                self.random.below(due)
             } else {
                 0
             };
@@ -218,20 +219,6 @@ impl Queue for FaultyQueue {
         }
         self.in_flight -= done.len() - before;
         done.len() - before
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    /// Below `bound`, which is not zero; the bias for bounds far below 2^64 does not matter here.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
     }
 }
 

@@ -1,7 +1,5 @@
 //! `dpb list`: operators, backends and tasks.
 
-use dpb_core::measure::provenance::allowed_cpus;
-use dpb_operators::cpu::Path;
 use dpb_operators::registry::{self, Entry};
 use serde::Serialize;
 
@@ -47,7 +45,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         lists.push(registry::OPERATORS.iter().map(operator).collect());
     }
     if wanted(What::Backends) {
-        lists.push(all_backends());
+        lists.push(backends::all().into_iter().map(backend).collect());
     }
     if wanted(What::Tasks) {
         lists.push(tasks());
@@ -95,56 +93,21 @@ fn operator(entry: &Entry) -> Row {
     Row {
         kind: "operator",
         name: entry.name.to_owned(),
-        here: format!("on {}", backends::best_path(entry)),
+        here: backends::code("cpu/best", &entry.default)
+            .map_or_else(|| "no".to_owned(), |code| format!("on {code}")),
         summary: format!("{} ({})", entry.summary, entry.scenario),
         details,
     }
 }
 
-fn all_backends() -> Vec<Row> {
-    let mut rows: Vec<Row> = Path::ALL
-        .into_iter()
-        .map(|path| {
-            let operators = registry::OPERATORS
-                .iter()
-                .filter(|entry| entry.paths.contains(&path));
-            let operators: Vec<&str> = operators.map(|entry| entry.name).collect();
-            Row {
-                kind: "backend",
-                name: format!("cpu/{path}"),
-                here: if path.is_available() && !operators.is_empty() {
-                    "yes"
-                } else {
-                    "no"
-                }
-                .to_owned(),
-                summary: match operators.as_slice() {
-                    [] => "for another architecture".to_owned(),
-                    names => names.join(", "),
-                },
-                details: format!("needs {}", path.needs()),
-            }
-        })
-        .collect();
-    let any = |name: String, summary: &str, details: String| Row {
+fn backend(listed: backends::Listed) -> Row {
+    Row {
         kind: "backend",
-        name,
-        here: "yes".to_owned(),
-        summary: summary.to_owned(),
-        details,
-    };
-    rows.push(any(
-        "cpu/best".into(),
-        "the best path for each operator",
-        "on the caller's thread".into(),
-    ));
-    let cores = allowed_cpus().len().max(1);
-    rows.push(any(
-        "pool/N".into(),
-        "the best path on N worker threads a queue",
-        format!("{cores} cores here"),
-    ));
-    rows
+        name: listed.name,
+        here: if listed.is_here { "yes" } else { "no" }.to_owned(),
+        summary: listed.summary,
+        details: listed.details,
+    }
 }
 
 fn tasks() -> Vec<Row> {

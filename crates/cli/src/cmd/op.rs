@@ -11,28 +11,28 @@ use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Oracle, Plan};
 use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Durability, Outcome, Record, Store};
-use dpb_core::{JobError, OpSpec, SetupError};
+use dpb_core::{Backend, JobError, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
 
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
-use crate::{Globals, backends, interrupt};
+use crate::{Globals, backends, interrupt, spec};
 
 /// What is measured.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  dpb op crc32c --size 64..1024 --batch 256 --threads 1,2\n  \
-                  dpb op deflate --parameters level=9,format=zlib --size 64KiB --input /usr/share/dict/words\n  \
+                  dpb op deflate --parameters level=1 --parameters level=9,format=zlib --size 64KiB --input words.txt\n  \
                   dpb op sha256 --mode open --rate 1e5 --backend cpu/best,pool/2\n  \
                   dpb op all --seconds 0.1 --out records.jsonl"
 )]
 pub struct Args {
     /// An operator's name (see `dpb list`), or `all`
     operator: String,
-    /// The operator's own parameters, key=value with commas between
+    /// The operator's own parameters, key=value with commas between; several times to compare
     #[arg(long, default_value = "")]
-    parameters: String,
+    parameters: Vec<String>,
     /// Bytes of an item; for a decoder what it decodes to
     #[arg(long, value_parser = args::sizes, default_value = "64,1500,64KiB")]
     size: List<u64>,
@@ -99,41 +99,55 @@ struct Test {
     threads: u64,
     depth: u64,
     rate: Option<f64>,
-    backend: String,
+    backend: Box<dyn Backend>,
 }
 
-/// Runs every combination, prints a line for each.
+/// Runs every combination, prints a line for each. Whatever can be known to be wrong is said before the first.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let tests = args.tests()?;
+    let loads = inputs::Inputs::new(&args, &tests)?;
     warn_of_shared_cores(&tests);
-    let mut store = match &args.out {
+    let store = match &args.out {
         Some(path) => Some(Store::open(path, Durability::Machine).map_err(anyhow::Error::from)?),
         None => None,
     };
-    let stop = interrupt::flag();
-    let progress = Progress::new(tests.len() as u64, globals.quiet);
     let mut records = Vec::new();
-    let mut loads = inputs::Inputs::new(&args)?;
-    for (at, test) in tests.iter().enumerate() {
-        progress.set(at as u64, &test.to_string());
-        let record = args.measure(test, &mut loads, stop)?;
-        if let Some(store) = &mut store {
-            store.append(&record).map_err(anyhow::Error::from)?;
-        }
-        if globals.format() == Format::Json {
-            output::print_json(&record)?;
-        }
-        records.push(record);
-        if interrupt::is_set() {
-            break;
-        }
-    }
-    drop(progress);
+    let swept = args.sweep(&tests, loads, store, globals, &mut records);
     table::print(&records, globals.format())?;
+    swept?;
     judge(&records, tests.len())
 }
 
 impl Args {
+    /// Measures one test after the other; `records` has what was measured, even if keeping it fails.
+    fn sweep(
+        &self,
+        tests: &[Test],
+        mut loads: inputs::Inputs,
+        mut store: Option<Store>,
+        globals: &Globals,
+        records: &mut Vec<Record>,
+    ) -> Result<(), Failure> {
+        let stop = interrupt::flag();
+        let progress = Progress::new(tests.len() as u64, globals.quiet);
+        for (at, test) in tests.iter().enumerate() {
+            progress.set(at as u64, &test.to_string());
+            let record = self.measure(test, &mut loads, stop);
+            records.push(record);
+            let record = &records[at];
+            if let Some(store) = &mut store {
+                store.append(record).map_err(anyhow::Error::from)?;
+            }
+            if globals.format() == Format::Json {
+                output::print_json(record)?;
+            }
+            if interrupt::is_set() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The cartesian product, backends innermost so that what is compared is measured close together.
     fn tests(&self) -> Result<Vec<Test>, Failure> {
         if self.mode == Loop::Closed && self.rate.is_some() {
@@ -151,32 +165,47 @@ impl Args {
             None => vec![None],
         };
         let mut tests = Vec::new();
-        for entry in self.entries()? {
-            let spec = entry
-                .spec(&self.parameters)
-                .map_err(|error| Failure::usage(error.to_string()))?;
+        for (entry, spec) in self.specs()? {
             for &size in &self.size {
                 let usual = List(vec![usual_batch(size)]);
                 for &batch in self.batch.as_ref().unwrap_or(&usual) {
                     check_job(size, batch)?;
                     for (&threads, &depth) in product(&self.threads, &self.depth) {
                         for &rate in &rates {
-                            tests.extend(self.backends(entry).into_iter().map(|backend| Test {
-                                entry,
-                                spec: spec.clone(),
-                                size,
-                                batch,
-                                threads,
-                                depth,
-                                rate,
-                                backend,
-                            }));
+                            for name in self.backend_names(entry) {
+                                let backend = backends::by_name(&name);
+                                tests.push(Test {
+                                    entry,
+                                    spec: spec.clone(),
+                                    size,
+                                    batch,
+                                    threads,
+                                    depth,
+                                    rate,
+                                    backend: backend.map_err(|why| Failure::usage(why.reason))?,
+                                });
+                            }
                         }
                     }
                 }
             }
         }
         Ok(tests)
+    }
+
+    /// What is measured; parameters that come to the same are one spec.
+    fn specs(&self) -> Result<Vec<(&'static Entry, OpSpec)>, Failure> {
+        let mut specs: Vec<(&Entry, OpSpec)> = Vec::new();
+        for entry in self.entries()? {
+            for parameters in &self.parameters {
+                let spec = entry.spec(parameters);
+                let spec = spec.map_err(|error| Failure::usage(error.to_string()))?;
+                if !specs.iter().any(|(_, known)| *known == spec) {
+                    specs.push((entry, spec));
+                }
+            }
+        }
+        Ok(specs)
     }
 
     fn entries(&self) -> Result<Vec<&'static Entry>, Failure> {
@@ -194,7 +223,7 @@ impl Args {
         Ok(vec![entry])
     }
 
-    fn backends(&self, entry: &Entry) -> Vec<String> {
+    fn backend_names(&self, entry: &Entry) -> Vec<String> {
         let all = || backends::all_for(entry);
         let chosen = self.backend.iter().flat_map(|name| match name.as_str() {
             "all" => all(),
@@ -215,41 +244,26 @@ impl Args {
         test: &Test,
         loads: &mut inputs::Inputs,
         stop: &std::sync::atomic::AtomicBool,
-    ) -> Result<Record, Failure> {
+    ) -> Record {
         let mut record = self.record(test);
-        let backend = match backends::by_name(&test.backend) {
-            Ok(backend) => backend,
-            Err(why) => return Err(Failure::usage(why.reason)),
-        };
         let oracle = ByRegistry {
             entry: test.entry,
             spec: &test.spec,
         };
-        let load = loads.of(test.entry, &test.spec, test.size, test.batch)?;
-        record = record.with("input", load.what.clone());
+        let load = match loads.of(test) {
+            Ok(load) => load,
+            Err(reason) => return record.without_numbers(Outcome::Failed { reason }),
+        };
+        record = record.with("input", load.what);
         for mode in self.modes(test) {
             let plan = self.plan(test, mode);
-            let broken =
-                match harness::measure(&*backend, &test.spec, &load.inputs, &oracle, &plan, stop) {
-                    Ok(measured) => {
-                        measured.fill(&mut record);
-                        continue;
-                    }
-                    Err(broken) => broken,
-                };
-            let reason = broken.to_string();
-            return Ok(
-                record.without_numbers(match broken {
-                    Broken::Unsupported(_)
-                    | Broken::Setup(
-                        SetupError::TooDeep { .. } | SetupError::TooLittleMemory { .. },
-                    ) => Outcome::Unsupported { reason },
-                    Broken::Setup(SetupError::Parameter(what)) => return Err(Failure::usage(what)),
-                    Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
-                }),
-            );
+            let backend = &*test.backend;
+            match harness::measure(backend, &test.spec, &load.inputs, &oracle, &plan, stop) {
+                Ok(measured) => measured.fill(&mut record),
+                Err(broken) => return record.without_numbers(outcome_of(&broken)),
+            }
         }
-        Ok(record)
+        record
     }
 
     fn modes(&self, test: &Test) -> Vec<Mode> {
@@ -277,13 +291,14 @@ impl Args {
     }
 
     fn record(&self, test: &Test) -> Record {
-        let mut record = Record::new("op", backends::evidence(&test.backend), self.seed)
-            .with("operator", test.entry.name)
+        let backend = test.backend.name();
+        let record = Record::new("op", backends::evidence(backend), self.seed);
+        let mut record = spec::kept(record, &test.spec)
             .with("size", test.size)
             .with("batch", test.batch)
             .with("threads", test.threads)
             .with("depth", test.depth)
-            .with("backend", test.backend.as_str())
+            .with("backend", backend)
             .with(
                 "mode",
                 if test.rate.is_some() {
@@ -295,17 +310,12 @@ impl Args {
             .with("seconds", self.seconds.as_secs_f64())
             .with("repeat", self.repeat)
             .with("working_set", self.working_set);
-        for (name, value) in spec_parameters(&self.parameters) {
-            record = record.with(name, value);
-        }
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
         }
-        if let Some(path) = backends::path(&test.backend, &test.spec) {
-            record
-                .provenance
-                .libraries
-                .insert(test.backend.clone(), path);
+        if let Some(code) = backends::code(backend, &test.spec) {
+            let libraries = &mut record.provenance.libraries;
+            libraries.insert(backend.to_owned(), code);
         }
         let pins = self.pin.iter().flat_map(List::iter);
         record.provenance.pinned = pins.map(|&core| core as u32).collect();
@@ -325,8 +335,9 @@ impl std::fmt::Display for Test {
         } = self;
         write!(
             f,
-            "{} {size} B x{batch}, {threads} threads, {backend}",
-            entry.name
+            "{} {size} B x{batch}, {threads} threads, {}",
+            entry.name,
+            backend.name()
         )
     }
 }
@@ -352,6 +363,21 @@ impl Oracle for ByRegistry<'_> {
         slot_bytes: usize,
     ) -> Result<(), String> {
         self.entry.check(self.spec, item, output, slot_bytes)
+    }
+}
+
+/// What this machine cannot give is a finding, whatever else ended a test is a failure.
+fn outcome_of(broken: &Broken) -> Outcome {
+    let reason = broken.to_string();
+    match broken {
+        Broken::Unsupported(_)
+        | Broken::Setup(
+            SetupError::TooDeep { .. }
+            | SetupError::OutOfMemory { .. }
+            | SetupError::TooLittleMemory { .. }
+            | SetupError::NoThread { .. },
+        ) => Outcome::Unsupported { reason },
+        Broken::Setup(_) | Broken::Wrong(_) => Outcome::Failed { reason },
     }
 }
 
@@ -398,22 +424,25 @@ fn judge(records: &[Record], asked: usize) -> Result<(), Failure> {
             records.len()
         )));
     }
-    let is_done = |record: &Record| record.outcome == Outcome::Done;
-    match records.iter().any(is_done) {
-        true => Ok(()),
-        false => Err(Failure::unavailable(
-            "nothing that was asked for is available here",
-        )),
+    if records.iter().any(|record| record.outcome == Outcome::Done) {
+        return Ok(());
     }
+    let mut reasons: Vec<&str> = Vec::new();
+    for record in records {
+        if let Outcome::Unsupported { reason } = &record.outcome
+            && !reasons.contains(&reason.as_str())
+        {
+            reasons.push(reason);
+        }
+    }
+    Err(Failure::unavailable(format!(
+        "nothing that was asked for is available here: {}",
+        reasons.join("; ")
+    )))
 }
 
 fn product<'a, A, B>(a: &'a List<A>, b: &'a List<B>) -> impl Iterator<Item = (&'a A, &'a B)> {
     a.iter().flat_map(move |a| b.iter().map(move |b| (a, b)))
-}
-
-fn spec_parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.trim(), value.trim()))
 }
 
 fn nonzero(count: u64) -> NonZeroU32 {

@@ -1,13 +1,15 @@
 //! The page around the charts: style, tables, records, and the little script.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use dpb_core::measure::{Outcome, Ratio, Record, Value};
+use dpb_core::measure::{Ratio, Record, Value};
 
 use super::anchor;
+use super::origin::{Origin, Origins};
 use super::select::kind;
-use crate::output::{short, short_ns};
+use crate::output::{short, short_ns, verdict};
+use crate::spec;
 
 /// Everything before the content.
 pub(super) const HEAD: &str = concat!(
@@ -44,11 +46,11 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Which machines, builds and commands the records come from.
-pub(super) fn provenance(records: &[Record]) -> String {
+/// Which machines, builds and runs the records come from.
+pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
     let mut machines = BTreeSet::new();
     let mut builds = BTreeSet::new();
-    let mut commands = BTreeSet::new();
+    let mut runs = BTreeMap::new();
     for record in records {
         let here = &record.provenance;
         let governor = here.governor.as_ref();
@@ -62,34 +64,42 @@ pub(super) fn provenance(records: &[Record]) -> String {
             governor.map_or(String::new(), |governor| format!(", governor {governor}"))
         ));
         builds.insert(format!("dpb {}, {}", here.dpb_version, here.toolchain));
-        commands.insert(here.command.join(" "));
+        let run = (&here.host, here.command.join(" "));
+        runs.insert(origins.number(record), run);
     }
     let mut html = String::from("<dl class=\"provenance\">");
-    for (term, values, code) in [
-        ("Machine", machines, false),
-        ("Build", builds, false),
-        ("Command", commands, true),
-    ] {
+    for (term, values) in [("Machine", machines), ("Build", builds)] {
         let _ = write!(html, "<dt>{term}</dt>");
         for value in values {
-            let value = escape(&value);
-            let _ = match code {
-                true => write!(html, "<dd><code>{value}</code></dd>"),
-                false => write!(html, "<dd>{value}</dd>"),
-            };
+            let _ = write!(html, "<dd>{}</dd>", escape(&value));
         }
+    }
+    for (number, (host, command)) in runs {
+        let (host, command) = (escape(host), escape(&command));
+        let _ = write!(
+            html,
+            "<dt>Run {number}</dt><dd>{host}: <code>{command}</code></dd>"
+        );
     }
     html + "</dl>"
 }
 
 /// One row a record.
-pub(super) fn table(task: &str, records: &[&Record]) -> String {
+pub(super) fn table(task: &str, records: &[&Record], origins: &Origins<'_>) -> String {
     let (lead, metrics) = columns(task, records);
     let given: BTreeSet<&str> = records
         .iter()
         .flat_map(|record| record.parameters.keys())
         .map(String::as_str)
         .filter(|name| !HIDDEN.contains(name))
+        .collect();
+    let own = given.iter().copied().filter(|name| spec::is_own(name));
+    let (before, after) = lead.split_at(lead.len().min(1));
+    let lead: Vec<&str> = before
+        .iter()
+        .copied()
+        .chain(own)
+        .chain(after.iter().copied())
         .collect();
     let rest = given.iter().copied().filter(|name| !lead.contains(name));
     let ordered = lead
@@ -104,7 +114,7 @@ pub(super) fn table(task: &str, records: &[&Record]) -> String {
         .filter_map(|name| {
             Some(format!(
                 "{} {}",
-                name.replace('_', " "),
+                title(name),
                 parameter(records.first()?.parameters.get(*name)?)
             ))
         })
@@ -117,15 +127,24 @@ pub(super) fn table(task: &str, records: &[&Record]) -> String {
         );
     }
     html.push_str("<div class=\"wide\"><table><thead><tr>");
+    let runs = origins.names(records);
+    if runs.are_several() {
+        html.push_str("<th>run</th>");
+    }
     for name in &names {
-        let _ = write!(html, "<th>{}</th>", escape(&name.replace('_', " ")));
+        let _ = write!(html, "<th>{}</th>", escape(&title(name)));
     }
     for metric in &metrics {
         let _ = write!(html, "<th class=\"n\">{}</th>", escape(&heading(metric)));
     }
     html.push_str("<th class=\"n\">95 % CI</th><th class=\"n\">against</th><th>evidence</th><th>verdict</th></tr></thead><tbody>");
     for record in records {
+        html.push_str("<tr>");
+        if let Some(run) = runs.of(record) {
+            let _ = write!(html, "<td>{}</td>", escape(&run));
+        }
         row(&mut html, record, records, &names, &metrics);
+        html.push_str("</tr>");
     }
     html + "</tbody></table></div>"
 }
@@ -137,7 +156,6 @@ fn varies(records: &[&Record], name: &str) -> bool {
 }
 
 fn row(html: &mut String, record: &Record, all: &[&Record], names: &[&str], metrics: &[String]) {
-    html.push_str("<tr>");
     for name in names {
         let value = record.parameters.get(*name);
         let class = if matches!(value, Some(Value::Int(_) | Value::Float(_))) {
@@ -174,7 +192,7 @@ fn row(html: &mut String, record: &Record, all: &[&Record], names: &[&str], metr
     });
     let _ = write!(
         html,
-        "<td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"{kind}\">{kind}</td><td><a href=\"#{href}\">{}</a></td></tr>",
+        "<td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"{kind}\">{kind}</td><td><a href=\"#{href}\">{}</a></td>",
         escape(&interval.unwrap_or_default()),
         escape(&against(record, all).unwrap_or_default()),
         escape(&verdict(record)),
@@ -187,8 +205,7 @@ fn columns(task: &str, records: &[&Record]) -> (&'static [&'static str], Vec<Str
     let (lead, wanted): (&[&str], &[&str]) = match task {
         "op" => (
             &[
-                "operator", "level", "format", "backend", "size", "batch", "threads", "depth",
-                "mode", "rate",
+                "operator", "backend", "size", "batch", "threads", "depth", "mode", "rate",
             ],
             &[
                 "bytes_per_s",
@@ -238,7 +255,7 @@ fn columns(task: &str, records: &[&Record]) -> (&'static [&'static str], Vec<Str
     (lead, shown.map(|name| (*name).to_owned()).collect())
 }
 
-/// Against the side that the task compares with, at the same parameters and of the same evidence.
+/// Against the side that the task compares with, in the same run, at the same parameters and of the same evidence.
 fn against(record: &Record, all: &[&Record]) -> Option<String> {
     let (side, base, metric) = match record.task.as_str() {
         "op" => ("backend", "cpu/portable", "items_per_s"),
@@ -256,12 +273,15 @@ fn against(record: &Record, all: &[&Record]) -> Option<String> {
         parameters
     };
     let is = |record: &Record, name: &str| record.parameters.get(side) == Some(&Value::from(name));
-    if is(record, base) || kind(&record.evidence) == "published" {
+    if is(record, base) || !Origin::of(record).is_known() {
         return None;
     }
     let parameters = own(record);
     let bases = all.iter().filter(|other| {
-        is(other, base) && other.evidence == record.evidence && own(other) == parameters
+        is(other, base)
+            && Origin::of(other) == Origin::of(record)
+            && other.evidence == record.evidence
+            && own(other) == parameters
     });
     // Where a side was run in several ways, its fastest counts.
     let median = |record: &Record| record.summary.get(metric).map(|number| number.median);
@@ -282,25 +302,17 @@ fn against(record: &Record, all: &[&Record]) -> Option<String> {
     Some(format!("{:.2}× {base}{doubt}", ratio.median))
 }
 
-fn verdict(record: &Record) -> String {
-    match &record.outcome {
-        Outcome::Failed { reason } => format!("failed: {reason}"),
-        Outcome::Unsupported { reason } => format!("unsupported: {reason}"),
-        Outcome::Interrupted => "interrupted".to_owned(),
-        Outcome::Done => match &record.stability {
-            Some(stability) if stability.stable => "stable".to_owned(),
-            Some(stability) => format!("unstable: {}", stability.reasons.join("; ")),
-            None => "record".to_owned(),
-        },
-    }
-}
-
 fn parameter(value: &Value) -> String {
     match value {
         // Not 0.019138 of a predicate that hits what it hits.
         Value::Float(value) => format!("{}", (value * 1e6).round() / 1e6),
         value => value.to_string(),
     }
+}
+
+/// A parameter's name for people.
+fn title(name: &str) -> String {
+    spec::bare(name).replace('_', " ")
 }
 
 /// A metric's name without the unit, which its figures carry.

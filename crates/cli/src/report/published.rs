@@ -77,6 +77,7 @@ fn figure(scheme: &str, platform: &str, threads: Option<i64>, tuples_per_s: f64)
 /// Somebody else's machine, of which the paper says little.
 fn elsewhere(platform: &str) -> Provenance {
     Provenance {
+        run: String::new(),
         command: Vec::new(),
         started_unix_s: 0.0,
         dpb_version: String::new(),

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use dpb_core::measure::{Evidence, Record, Summary, Value};
 
 use super::chart::{Chart, Point, Series};
+use super::origin::Origins;
 use super::{anchor, published};
 use crate::output::{short, short_ns};
+use crate::spec;
 
 /// What a task's charts show.
 struct View {
@@ -14,7 +16,7 @@ struct View {
     /// Parameters whose values are curves.
     series: &'static [&'static str],
     /// Parameters that can sweep an axis; an earlier one is preferred.
-    sweeps: &'static [Sweep],
+    sweeps: &'static [Sweep<'static>],
     metrics: &'static [Metric],
     /// What makes records comparable: charts never mix different values of these.
     fixed: &'static [&'static str],
@@ -22,9 +24,10 @@ struct View {
     published: Option<fn() -> Vec<Record>>,
 }
 
-struct Sweep {
-    name: &'static str,
-    label: &'static str,
+#[derive(Clone, Copy)]
+struct Sweep<'a> {
+    name: &'a str,
+    label: &'a str,
     text: fn(f64) -> String,
 }
 
@@ -32,6 +35,13 @@ struct Metric {
     name: &'static str,
     label: &'static str,
     text: fn(f64) -> String,
+}
+
+/// A view of some records.
+struct Task<'a> {
+    view: &'static View,
+    sweeps: Vec<Sweep<'a>>,
+    fixed: Vec<&'a str>,
 }
 
 const VIEWS: &[View] = &[
@@ -110,14 +120,7 @@ const VIEWS: &[View] = &[
                 text: short_ns,
             },
         ],
-        fixed: &[
-            "operator",
-            "level",
-            "format",
-            "mode",
-            "input",
-            "working_set",
-        ],
+        fixed: &["operator", "mode", "input", "working_set"],
         published: None,
     },
 ];
@@ -133,14 +136,20 @@ pub(super) fn published_for(records: &[Record]) -> Vec<Record> {
 }
 
 /// All charts of one task.
-pub(super) fn charts(task: &str, records: &[Record], figures: &[Record]) -> Vec<Chart> {
+pub(super) fn charts(
+    task: &str,
+    records: &[Record],
+    figures: &[Record],
+    origins: &Origins<'_>,
+) -> Vec<Chart> {
     let Some(view) = VIEWS.iter().find(|view| view.task == task) else {
         return Vec::new();
     };
+    let task = Task::new(view, records);
     let mut groups: BTreeMap<Vec<String>, Vec<&Record>> = BTreeMap::new();
-    for record in records.iter().filter(|record| record.task == task) {
+    for record in records.iter().filter(|record| record.task == view.task) {
         groups
-            .entry(values(record, view.fixed))
+            .entry(values(record, &task.fixed))
             .or_default()
             .push(record);
     }
@@ -152,16 +161,46 @@ pub(super) fn charts(task: &str, records: &[Record], figures: &[Record]) -> Vec<
                 .copied()
                 .filter(|record| record.summary.contains_key(metric.name))
                 .collect();
-            charts.extend(view.charts_of(metric, &with, figures));
+            charts.extend(task.charts_of(metric, &with, figures, origins));
         }
     }
     charts
 }
 
-impl View {
+impl<'a> Task<'a> {
+    /// The operators' own parameters beside the task's: numbers sweep, all others are held fixed.
+    fn new(view: &'static View, records: &'a [Record]) -> Self {
+        let mut own: BTreeMap<&str, bool> = BTreeMap::new();
+        for (name, value) in records.iter().flat_map(spec::own) {
+            *own.entry(name).or_insert(true) &= as_number(value).is_some();
+        }
+        let mut task = Self {
+            view,
+            sweeps: view.sweeps.to_vec(),
+            fixed: view.fixed.to_vec(),
+        };
+        for (name, is_number) in own {
+            match is_number {
+                true => task.sweeps.push(Sweep {
+                    name,
+                    label: spec::bare(name),
+                    text: number,
+                }),
+                false => task.fixed.push(name),
+            }
+        }
+        task
+    }
+
     /// One chart a sweep and a combination of what else varies; one chart of bars if nothing sweeps.
-    fn charts_of(&self, metric: &Metric, records: &[&Record], figures: &[Record]) -> Vec<Chart> {
-        let varying: Vec<&Sweep> = self
+    fn charts_of(
+        &self,
+        metric: &Metric,
+        records: &[&Record],
+        figures: &[Record],
+        origins: &Origins<'_>,
+    ) -> Vec<Chart> {
+        let varying: Vec<&Sweep<'_>> = self
             .sweeps
             .iter()
             .filter(|sweep| distinct(records, sweep.name).len() > 1)
@@ -182,21 +221,21 @@ impl View {
                 .collect();
             for facet in split(records, &others) {
                 if distinct(&facet, x.name).len() > 1 {
-                    charts.push(self.chart(metric, Some(x), &facet, figures));
+                    charts.push(self.chart(metric, Some(x), &facet, figures, origins));
                 }
             }
         }
         if charts.is_empty() {
             let names: Vec<&str> = varying.iter().map(|sweep| sweep.name).collect();
             for facet in split(records, &names) {
-                charts.push(self.chart(metric, None, &facet, figures));
+                charts.push(self.chart(metric, None, &facet, figures, origins));
             }
         }
         charts
     }
 
     /// What is the same for every point of a chart.
-    fn held(&self, x: Option<&Sweep>, records: &[&Record]) -> String {
+    fn held(&self, x: Option<&Sweep<'_>>, records: &[&Record]) -> String {
         let mut parts = Vec::new();
         for sweep in self
             .sweeps
@@ -215,7 +254,7 @@ impl View {
         for (name, value) in
             said.filter_map(|name| Some((name, records.first()?.parameters.get(*name)?)))
         {
-            parts.push(format!("{} {value}", name.replace('_', " ")));
+            parts.push(format!("{} {value}", spec::bare(name).replace('_', " ")));
         }
         parts.join(" · ")
     }
@@ -223,25 +262,22 @@ impl View {
     fn chart(
         &self,
         metric: &Metric,
-        x: Option<&Sweep>,
+        x: Option<&Sweep<'_>>,
         records: &[&Record],
         figures: &[Record],
+        origins: &Origins<'_>,
     ) -> Chart {
         let mut notes = vec![self.held(x, records)];
         let mut series: Vec<Series> = Vec::new();
+        let runs = origins.names(records);
         for record in records {
-            add(
-                &mut series,
-                self.series_name(record),
-                x,
-                metric,
-                record,
-                None,
-            );
+            let mut name = values(record, self.view.series);
+            name.extend(runs.of(record));
+            add(&mut series, name.join(", "), x, metric, record, None);
         }
         let beside: Vec<&Record> = figures
             .iter()
-            .filter(|figure| figure.task == self.task && is_comparable(figure, records, x))
+            .filter(|figure| figure.task == self.view.task && is_comparable(figure, records, x))
             .collect();
         for figure in &beside {
             let label = figure.parameters.get("platform").map(ToString::to_string);
@@ -256,7 +292,7 @@ impl View {
         let subject = records
             .first()
             .and_then(|record| record.parameters.get("operator"));
-        let subject = subject.map_or_else(|| self.task.to_owned(), ToString::to_string);
+        let subject = subject.map_or_else(|| self.view.task.to_owned(), ToString::to_string);
         Chart {
             title: match x {
                 Some(x) => format!("{subject}: {} against {}", metric.label, x.label),
@@ -270,17 +306,13 @@ impl View {
             y_text: Some(metric.text),
         }
     }
-
-    fn series_name(&self, record: &Record) -> String {
-        values(record, self.series).join(", ")
-    }
 }
 
 /// Adds a record's number to its curve, one curve a name and kind of evidence.
 fn add(
     series: &mut Vec<Series>,
     name: String,
-    x: Option<&Sweep>,
+    x: Option<&Sweep<'_>>,
     metric: &Metric,
     record: &Record,
     label: Option<String>,
@@ -334,7 +366,7 @@ fn figure_text(number: &Summary, text: fn(f64) -> String) -> String {
 }
 
 /// A figure of 1 % belongs beside records of 1 %, or on an axis of selectivities.
-fn is_comparable(figure: &Record, records: &[&Record], x: Option<&Sweep>) -> bool {
+fn is_comparable(figure: &Record, records: &[&Record], x: Option<&Sweep<'_>>) -> bool {
     let is_axis = |name: &str| x.is_some_and(|x| x.name == name);
     if is_axis("link_gbps") {
         return false;

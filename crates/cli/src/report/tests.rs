@@ -2,6 +2,7 @@
 
 use dpb_core::measure::{Evidence, Outcome};
 
+use super::origin::Origins;
 use super::*;
 
 fn pushdown(scheme: &str, threads: u64, selectivity: f64, rates: &[f64]) -> Record {
@@ -89,7 +90,7 @@ fn every_number_leads_to_its_record() {
 fn published_figures_stand_beside_and_say_what_they_are() {
     let records = sweep();
     let figures = select::published_for(&records);
-    let charts = select::charts("pushdown", &records, &figures);
+    let charts = select::charts("pushdown", &records, &figures, &Origins::of(&records));
     // Threads at 1 % and at 10 %, selectivity with one thread and with two.
     assert_eq!(charts.len(), 4);
     let is_mixed =
@@ -134,14 +135,138 @@ fn a_batch_that_follows_from_the_size_is_no_sweep_of_its_own() {
             records.push(record);
         }
     }
-    let charts = select::charts("op", &records, &[]);
+    let origins = Origins::of(&records);
+    let charts = select::charts("op", &records, &[], &origins);
     assert_eq!(charts.len(), 1);
     assert_eq!(charts[0].series.len(), 3);
     assert!(charts[0].html().contains("simulated"));
     // A ratio never crosses kinds of evidence.
     let rows: Vec<&Record> = records.iter().collect();
-    let table = page::table("op", &rows);
+    let table = page::table("op", &rows, &origins);
     assert_eq!(table.matches("× cpu/portable").count(), 3);
+}
+
+/// A sweep of two thread counts, as another process would record it.
+fn run_of(host: &str, run: &str, scale: f64) -> Vec<Record> {
+    let mut records = Vec::new();
+    for threads in [1, 2] {
+        for (scheme, rate) in [("fetch", 1e7), ("dpb", 4e7)] {
+            let mut record = pushdown(scheme, threads, 0.01, &[rate * scale; 5]);
+            record.id = format!("{host}-{run}-{scheme}-{threads}");
+            record.provenance.host = host.to_owned();
+            record.provenance.run = run.to_owned();
+            records.push(record);
+        }
+    }
+    records
+}
+
+#[test]
+fn machines_and_runs_share_no_ratio_and_no_curve() {
+    // The second run of the DPU has a baseline a hundred times slower; all others have one of their own, too.
+    let records = [
+        run_of("host", "a", 1.0),
+        run_of("dpu", "b", 0.1),
+        run_of("dpu", "c", 0.01),
+    ]
+    .concat();
+    let origins = Origins::of(&records);
+    let rows: Vec<&Record> = records.iter().collect();
+    let table = page::table("pushdown", &rows, &origins);
+    assert_eq!(table.matches("4.00× fetch").count(), 6, "{table}");
+    assert!(table.contains("<td>dpu, run 3</td>"), "{table}");
+    let charts = select::charts("pushdown", &records, &[], &origins);
+    assert_eq!(charts.len(), 1);
+    let names: Vec<&str> = charts[0]
+        .series
+        .iter()
+        .map(|series| series.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "fetch, host, run 1",
+            "dpb, host, run 1",
+            "fetch, dpu, run 2",
+            "dpb, dpu, run 2",
+            "fetch, dpu, run 3",
+            "dpb, dpu, run 3"
+        ]
+    );
+    assert!(
+        charts[0]
+            .series
+            .iter()
+            .all(|series| series.points.len() == 2)
+    );
+    // Hosts alone tell two runs apart; one run needs no name.
+    let two = [run_of("host", "a", 1.0), run_of("dpu", "b", 0.1)].concat();
+    let charts = select::charts("pushdown", &two, &[], &Origins::of(&two));
+    assert_eq!(charts[0].series[1].name, "dpb, host");
+    let one = run_of("host", "a", 1.0);
+    let charts = select::charts("pushdown", &one, &[], &Origins::of(&one));
+    assert_eq!(charts[0].series[1].name, "dpb");
+}
+
+#[test]
+fn a_baseline_of_another_run_is_none() {
+    let mut records = run_of("host", "a", 1.0);
+    records.retain(|record| record.id.contains("fetch"));
+    records.extend(
+        run_of("host", "b", 1.0)
+            .into_iter()
+            .filter(|record| record.id.contains("dpb")),
+    );
+    let ratios = |records: &[Record]| {
+        let rows: Vec<&Record> = records.iter().collect();
+        let table = page::table("pushdown", &rows, &Origins::of(records));
+        table.matches("× fetch").count()
+    };
+    assert_eq!(ratios(&records), 0);
+    // Written before runs were kept: nothing says that they are one.
+    for record in &mut records {
+        record.provenance.run.clear();
+    }
+    assert_eq!(ratios(&records), 0);
+}
+
+#[test]
+fn an_operators_own_numbers_sweep_and_its_words_are_held() {
+    let mut records = Vec::new();
+    for format in ["raw", "gzip"] {
+        for level in [1u64, 9] {
+            for (backend, rate) in [("cpu/portable", 1e6), ("cpu/libdeflate", 2e6)] {
+                let mut record = Record::new("op", Evidence::Measured, 1)
+                    .with("operator", "deflate")
+                    .with("mode", "closed")
+                    .with("op.level", level)
+                    .with("op.format", format)
+                    .with("op.mode", "own")
+                    .with("backend", backend);
+                for metric in ["items_per_s", "bytes_per_s"] {
+                    record.sample(metric, vec![rate / level as f64; 5]);
+                }
+                records.push(record);
+            }
+        }
+    }
+    let origins = Origins::of(&records);
+    let charts = select::charts("op", &records, &[], &origins);
+    let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+    assert_eq!(titles, ["deflate: input bytes per second against level"; 2]);
+    assert!(
+        charts[0].notes[0].contains("format gzip"),
+        "{:?}",
+        charts[0].notes
+    );
+    assert!(charts.iter().all(|chart| chart.series.len() == 2));
+    let rows: Vec<&Record> = records.iter().collect();
+    let table = page::table("op", &rows, &origins);
+    assert!(
+        table.contains("<th>format</th><th>level</th><th>backend</th>"),
+        "{table}"
+    );
+    assert_eq!(table.matches("2.00× cpu/portable").count(), 4);
 }
 
 #[test]

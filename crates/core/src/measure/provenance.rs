@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::record::{Evidence, Provenance};
+use super::record::{Evidence, Provenance, unique_id};
 
 /// What a binary knows about how it was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +28,14 @@ impl Provenance {
     /// This process on this machine, now. Libraries and pinned cores are the caller's to add.
     pub fn here(seed: u64) -> Self {
         static MACHINE: OnceLock<Machine> = OnceLock::new();
+        static RUN: OnceLock<String> = OnceLock::new();
         let machine = MACHINE.get_or_init(Machine::look);
         let build = BUILD.get_or_init(|| Build {
             version: env!("CARGO_PKG_VERSION").into(),
             toolchain: format!("rustc, {}", std::env::consts::ARCH),
         });
         Self {
+            run: RUN.get_or_init(|| unique_id(unix_s())).clone(),
             command: std::env::args_os()
                 .map(|arg| arg.to_string_lossy().into_owned())
                 .collect(),
@@ -258,6 +260,8 @@ mod tests {
         assert!(here.started_unix_s > 1.7e9);
         assert_eq!(here.seed, 7);
         assert_eq!(here.command, std::env::args().collect::<Vec<_>>());
+        assert!(!here.run.is_empty());
+        assert_eq!(here.run, Provenance::here(8).run, "one process, one run");
     }
 
     #[test]

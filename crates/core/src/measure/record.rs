@@ -22,7 +22,8 @@ pub struct Record {
     pub id: String,
     /// What was measured: `op`, `pushdown`, …
     pub task: String,
-    /// The test's parameters, by the names they have on the command line (`size`, `threads`, `backend`, `scheme` …).
+    /// The test's parameters, by the names they have on the command line (`size`, `threads`, `backend`, `scheme` …);
+    /// an operator's own behind `op.`, all of them, those with their usual value too (`op.level`).
     pub parameters: BTreeMap<String, Value>,
     /// Where the numbers come from.
     pub evidence: Evidence,
@@ -46,11 +47,9 @@ impl Record {
     /// An empty record of a test that starts now: outcome [`Outcome::Done`], everything else to be filled.
     pub fn new(task: &str, evidence: Evidence, seed: u64) -> Self {
         let provenance = Provenance::here(seed);
-        // The standard library's own source of randomness: one key a process, one step a call.
-        let random = RandomState::new().hash_one(std::process::id());
         Self {
             schema_version: SCHEMA_VERSION,
-            id: format!("{:.6}-{random:016x}", provenance.started_unix_s),
+            id: unique_id(provenance.started_unix_s),
             task: task.to_owned(),
             parameters: BTreeMap::new(),
             evidence,
@@ -88,6 +87,13 @@ impl Record {
         let samples = Samples { values, hdr: None };
         self.samples.insert(name.to_owned(), samples);
     }
+}
+
+/// The time and a random part.
+pub(super) fn unique_id(unix_s: f64) -> String {
+    // The standard library's own source of randomness: one key a process, one step a call.
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("{unix_s:.6}-{random:016x}")
 }
 
 /// A parameter's value.
@@ -253,6 +259,10 @@ pub struct Stability {
 /// How to get the same again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {
+    /// The process that made the record. Records of one run share it; numbers of two runs make no ratio and no curve.
+    /// Empty in records from before it was kept.
+    #[serde(default)]
+    pub run: String,
     /// The command line, as it was given.
     pub command: Vec<String>,
     /// Seconds since 1970 at the start, UTC.

@@ -7,8 +7,8 @@ use dpb_core::{Batch, BatchOut, DeflateFormat, JobError, Kernel, OpSpec, OutputS
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use crate::cpu::Path;
-use crate::input::{self, Input};
-use crate::registry::{Entry, Parameter};
+use crate::input;
+use crate::registry::{Domain, Entry, Library, Parameter, library};
 
 /// The registry's line for the encoder.
 pub(crate) const DEFLATE: Entry = Entry {
@@ -18,38 +18,34 @@ pub(crate) const DEFLATE: Entry = Entry {
     unit: "input byte",
     output: "one stream per item, variable",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
-    peers: &["libdeflate", "miniz_oxide", "zlib-rs"],
+    peers: &["zlib-rs"],
     parameters: &[
         Parameter {
             name: "level",
-            values: "1..9",
+            values: Domain::Number(1, 9),
             default: "6",
             meaning: "1 is fast, 9 is small",
         },
         FORMAT,
     ],
     paths: PATHS,
+    libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
     default: OpSpec::Deflate {
         level: 6,
         format: DeflateFormat::Raw,
     },
-    parse: |parameters| {
-        let level = parameters.value("level").unwrap_or("6");
-        let number = level.parse().ok().filter(|level| (1..=9).contains(level));
-        Ok(OpSpec::Deflate {
-            level: number
-                .ok_or_else(|| SetupError::Parameter(format!("level={level}: not from 1 to 9")))?,
-            format: parse_format(parameters.value("format"))?,
-        })
+    parse: |given| OpSpec::Deflate {
+        level: given.number("level") as u8,
+        format: format_named(given.word("format")),
     },
-    prepare: |spec, path, lift| {
+    kernel: |spec, path| {
         let &OpSpec::Deflate { level, format } = spec else {
             return Err(SetupError::Parameter(format!("{spec} is not deflate")));
         };
-        Ok(lift.lift(Deflate::new(path, level, format)?, spec))
+        Ok(Box::new(Deflate::new(path, level, format)?))
     },
-    input: |_, seed, item_bytes, count| input::text(seed, item_bytes, count),
+    input: input::text,
     oracle: |spec, item, _| {
         let &OpSpec::Deflate { level, format } = spec else {
             return Err(JobError::Malformed);
@@ -83,25 +79,24 @@ pub(crate) const INFLATE: Entry = Entry {
     unit: "output byte",
     output: "the plain bytes of each item, variable; malformed or too long streams are refused",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
-    peers: &["libdeflate", "miniz_oxide", "zlib-rs"],
+    peers: &["zlib-rs"],
     parameters: &[FORMAT],
     paths: PATHS,
+    libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
     default: OpSpec::Inflate {
         format: DeflateFormat::Raw,
     },
-    parse: |parameters| {
-        Ok(OpSpec::Inflate {
-            format: parse_format(parameters.value("format"))?,
-        })
+    parse: |given| OpSpec::Inflate {
+        format: format_named(given.word("format")),
     },
-    prepare: |spec, path, lift| {
+    kernel: |spec, path| {
         let &OpSpec::Inflate { format } = spec else {
             return Err(SetupError::Parameter(format!("{spec} is not inflate")));
         };
-        Ok(lift.lift(Inflate::new(path, format)?, spec))
+        Ok(Box::new(Inflate::new(path, format)?))
     },
-    input: compressed_text,
+    input: input::text,
     oracle: |spec, item, output_bytes_max| {
         let &OpSpec::Inflate { format } = spec else {
             return Err(JobError::Malformed);
@@ -116,13 +111,18 @@ pub(crate) const INFLATE: Entry = Entry {
 
 const FORMAT: Parameter = Parameter {
     name: "format",
-    values: "raw|zlib|gzip",
+    values: Domain::Word(&["raw", "zlib", "gzip"]),
     default: "raw",
     meaning: "what wraps the stream",
 };
 
 /// The paths there are, best first.
 const PATHS: &[Path] = &[Path::Libdeflate, Path::Portable];
+
+const LIBRARIES: &[(Path, Library)] = &[
+    (Path::Libdeflate, library!("libdeflater")),
+    (Path::Portable, library!("miniz_oxide")),
+];
 
 /// The encoder on one code path.
 #[derive(Clone, Copy, Debug)]
@@ -279,24 +279,10 @@ pub fn compressed_bytes_max(item_len: usize) -> usize {
     item_len + growing.max(stored_blocks) + 128
 }
 
-/// The name that a parameter gives a format.
-pub fn format_name(format: DeflateFormat) -> &'static str {
-    match format {
-        DeflateFormat::Raw => "raw",
-        DeflateFormat::Zlib => "zlib",
-        DeflateFormat::Gzip => "gzip",
-    }
-}
-
-fn parse_format(value: Option<&str>) -> Result<DeflateFormat, SetupError> {
-    match value {
-        None | Some("raw") => Ok(DeflateFormat::Raw),
-        Some("zlib") => Ok(DeflateFormat::Zlib),
-        Some("gzip") => Ok(DeflateFormat::Gzip),
-        Some(other) => Err(SetupError::Parameter(format!(
-            "format={other}: not raw, zlib or gzip"
-        ))),
-    }
+fn format_named(name: &str) -> DeflateFormat {
+    let formats = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
+    let named = formats.into_iter().find(|format| format.name() == name);
+    named.expect("a word of the parameter's")
 }
 
 fn admit(path: Path, operator: &str) -> Result<Path, SetupError> {
@@ -319,32 +305,5 @@ fn each(
         let outcome = code(batch.item(i), slot)
             .and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong));
         out.outcomes.push(outcome);
-    }
-}
-
-/// Text, compressed at level 6 into streams of the spec's format: each item decodes to `item_bytes`.
-fn compressed_text(spec: &OpSpec, seed: u64, item_bytes: usize, count: usize) -> Input {
-    let format = match spec {
-        OpSpec::Inflate { format } => *format,
-        _ => DeflateFormat::Raw,
-    };
-    let text = input::text(seed, item_bytes, count);
-    let mut encoder = portable::Encoder::new(6);
-    let mut stream = vec![0; compressed_bytes_max(item_bytes)];
-    let mut bytes = Vec::new();
-    let mut offsets = vec![0];
-    for i in 0..count {
-        let item = &text.bytes[i * item_bytes..(i + 1) * item_bytes];
-        let len = encoder
-            .encode(format, item, &mut stream)
-            .expect("the bound holds");
-        bytes.extend_from_slice(&stream[..len]);
-        offsets.push(u32::try_from(bytes.len()).expect("inputs stay below 4 GiB"));
-    }
-    Input {
-        what: "DEFLATE level 6 of generated text",
-        bytes,
-        items: dpb_core::Items::Offsets(offsets.into()),
-        slot_bytes: Some(item_bytes),
     }
 }

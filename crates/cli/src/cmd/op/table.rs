@@ -1,9 +1,12 @@
 //! The table of `dpb op`: one row a record.
 
+use std::collections::BTreeSet;
+
 use dpb_core::measure::{Evidence, Ratio, Record, Summary};
 
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, short, short_ns, verdict};
+use crate::spec;
 
 /// The oracle, and the backend that others are compared with.
 const PORTABLE: &str = "cpu/portable";
@@ -50,7 +53,10 @@ fn for_people(records: &[Record]) -> Table {
         let mut row = ["operator", "size", "batch", "threads", "backend"]
             .map(|name| parameter(record, name))
             .to_vec();
-        row[0].push_str(&spec_of(record));
+        let own = spec::written(record);
+        if !own.is_empty() {
+            row[0].push_str(&format!(" {own}"));
+        }
         if has_rate {
             row.push(parameter(record, "rate"));
         }
@@ -87,7 +93,16 @@ fn for_machines(records: &[Record]) -> Table {
         "latency_ns_p999",
         "latency_ns_max",
     ];
-    let mut columns = PARAMETERS.map(Column::left).to_vec();
+    let own: BTreeSet<&str> = records
+        .iter()
+        .flat_map(spec::own)
+        .map(|(name, _)| name)
+        .collect();
+    let parameters: Vec<&str> = PARAMETERS.into_iter().chain(own).collect();
+    let mut columns: Vec<Column> = parameters
+        .iter()
+        .map(|name| Column::left(name.to_string()))
+        .collect();
     columns.extend(SUMMARIES.map(Column::right));
     columns.extend(
         [
@@ -101,7 +116,7 @@ fn for_machines(records: &[Record]) -> Table {
     let mut table = Table::new(columns);
     for record in records {
         let plain = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
-        let mut row: Vec<String> = PARAMETERS
+        let mut row: Vec<String> = parameters
             .iter()
             .map(|name| {
                 record
@@ -159,13 +174,6 @@ fn interval(summary: &Summary) -> String {
         (Some(low), Some(high)) => format!("{}..{}", short(low), short(high)),
         _ => "-".into(),
     }
-}
-
-/// Level and format, where the operator has them.
-fn spec_of(record: &Record) -> String {
-    let given = ["level", "format"].iter();
-    let given = given.filter_map(|name| record.parameters.get(*name));
-    given.map(|value| format!(" {value}")).collect()
 }
 
 fn parameter(record: &Record, name: &str) -> String {

@@ -11,8 +11,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::team::{Finish, Member, Span, Team};
 use super::{Bench, Broken, Counts, Load, Mode, Order, Report, Right, Run};
 use crate::measure::latency::Latencies;
-use crate::measure::random::SplitMix64;
 use crate::patience::{self, Silence};
+use crate::random::SplitMix64;
 use crate::{Completion, Job, JobError, OutputShape, Queue, SetupError};
 
 /// A segment has at least this many jobs for each that the queue holds, if memory and time allow.

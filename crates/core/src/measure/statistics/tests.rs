@@ -1,7 +1,7 @@
 //! Against R, against distributions whose median is known, and by hand.
 
-use super::super::random::SplitMix64;
 use super::*;
+use crate::random::SplitMix64;
 
 /// Michelson's speed of light, 1879, first twenty runs (km/s over 299,000), as R ships them in `morley`.
 const MICHELSON: [f64; 20] = [

@@ -54,7 +54,7 @@ fn a_file_cut_at_any_byte_keeps_its_whole_lines_and_takes_more() {
 /// A duration in seconds was once read as its neighbour: numbers of 17 digits are the hard ones.
 #[test]
 fn numbers_come_back_to_the_last_bit() {
-    let mut random = crate::measure::random::SplitMix64::new(5);
+    let mut random = crate::random::SplitMix64::new(5);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("records.jsonl");
     let mut values = vec![1.0 + 0.736027909, 0.1, f64::MIN_POSITIVE, f64::MAX];
@@ -118,7 +118,7 @@ fn a_writer_killed_thirty_times_loses_nothing_that_it_had_written() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("records.jsonl");
-    let mut random = crate::measure::random::SplitMix64::new(11);
+    let mut random = crate::random::SplitMix64::new(11);
     let mut lines_before = 0;
     for round in 0..30 {
         let mut child = Command::new(std::env::current_exe().expect("this test"))

@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats: for schedules and resampling, never for secrets.
+//! Random numbers that a seed repeats: for inputs, faults and schedules, never for secrets.
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): 64 bits of state, every seed good, the same numbers on every machine.
 #[derive(Clone, Debug)]

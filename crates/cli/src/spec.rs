@@ -1,0 +1,42 @@
+//! An operator's own parameters in a record: all of them, typed, behind a prefix, so that none is taken for one of the
+//! harness (`mode`, `size` …) and each can be swept and compared.
+
+use dpb_core::OpSpec;
+use dpb_core::measure::{Record, Value};
+
+/// Before the name of an operator's own parameter: `op.level`.
+const PREFIX: &str = "op.";
+
+/// The record with what `spec` computes: `operator`, and its parameters.
+pub fn kept(record: Record, spec: &OpSpec) -> Record {
+    let record = record.with("operator", spec.name());
+    let parameters = spec.parameters().into_iter();
+    parameters.fold(record, |record, (name, value)| {
+        record.with(&format!("{PREFIX}{name}"), value)
+    })
+}
+
+/// Whether this parameter of a record is the operator's own.
+pub fn is_own(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
+/// The parameter's name without the prefix.
+pub fn bare(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+/// The operator's own parameters, by their names in the record.
+pub fn own(record: &Record) -> impl Iterator<Item = (&str, &Value)> {
+    let parameters = record.parameters.iter();
+    let parameters = parameters.map(|(name, value)| (name.as_str(), value));
+    parameters.filter(|(name, _)| is_own(name))
+}
+
+/// As `--parameters` takes them: `format=raw,level=6`.
+pub fn written(record: &Record) -> String {
+    let pairs: Vec<String> = own(record)
+        .map(|(name, value)| format!("{}={value}", bare(name)))
+        .collect();
+    pairs.join(",")
+}

@@ -1,0 +1,64 @@
+//! Kernels called directly: no queue, no thread, no job. For tests, benches, and code that wants an operator and nothing
+//! around it.
+
+use std::sync::Arc;
+
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, Operator, OutputShape};
+
+use crate::cpu::Lift;
+
+/// A kernel of any type, with its scratch.
+pub trait Direct: Send {
+    /// See [`Kernel::shape`].
+    fn shape(&self) -> OutputShape;
+    /// See [`Kernel::dst_len`].
+    fn dst_len(&self, item_len: usize) -> usize;
+    /// See [`Kernel::run`].
+    ///
+    /// # Errors
+    /// What ends the whole batch.
+    fn run(&mut self, batch: Batch<'_>, out: BatchOut<'_>) -> Result<(), JobError>;
+}
+
+/// `kernel` with a scratch of its own.
+pub fn direct<K: Kernel>(kernel: K) -> Box<dyn Direct> {
+    let scratch = kernel.scratch();
+    Box::new(WithScratch { kernel, scratch })
+}
+
+/// A kernel whose type the registry need not know.
+pub(crate) trait AnyKernel {
+    /// Behind the seam.
+    fn lift(self: Box<Self>, lift: Lift, spec: &OpSpec) -> Arc<dyn Operator>;
+    /// Without it.
+    fn direct(self: Box<Self>) -> Box<dyn Direct>;
+}
+
+struct WithScratch<K: Kernel> {
+    kernel: K,
+    scratch: K::Scratch,
+}
+
+impl<K: Kernel> Direct for WithScratch<K> {
+    fn shape(&self) -> OutputShape {
+        self.kernel.shape()
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.kernel.dst_len(item_len)
+    }
+
+    fn run(&mut self, batch: Batch<'_>, out: BatchOut<'_>) -> Result<(), JobError> {
+        self.kernel.run(batch, out, &mut self.scratch)
+    }
+}
+
+impl<K: Kernel> AnyKernel for K {
+    fn lift(self: Box<Self>, lift: Lift, spec: &OpSpec) -> Arc<dyn Operator> {
+        lift.lift(*self, spec)
+    }
+
+    fn direct(self: Box<Self>) -> Box<dyn Direct> {
+        direct(*self)
+    }
+}
