@@ -9,6 +9,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -25,6 +27,9 @@ pub mod tpch_baseline;
 
 pub use convert::BATCH_ROWS;
 pub use find::{Library, Missing, cache_dir};
+
+/// How often [`Interrupt::watch`] asks whether to stop.
+pub const STOP_LOOK: Duration = Duration::from_millis(100);
 
 /// What went wrong in DuckDB, in its own words where it has some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -257,6 +262,24 @@ impl Interrupt {
     /// Stops the statement that is running, if one is; it ends with [`Error::Interrupted`].
     pub fn interrupt(&self) {
         self.connection.interrupt();
+    }
+
+    /// Does `work` on this thread. From another one asks `stop` every [`STOP_LOOK`], and once it says so stops what runs.
+    pub fn watch<T>(&self, stop: impl Fn() -> bool + Send, work: impl FnOnce() -> T) -> T {
+        let (working, ended) = sync_channel::<()>(0);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while ended.recv_timeout(STOP_LOOK) == Err(RecvTimeoutError::Timeout) {
+                    if stop() {
+                        // Again each time: one that comes before the statement has begun is forgotten by DuckDB.
+                        self.interrupt();
+                    }
+                }
+            });
+            // Dropped when the work ends, also by a panic.
+            let _working = working;
+            work()
+        })
     }
 }
 

@@ -462,7 +462,7 @@ fn client_failure(error: ClientError) -> Failure {
             | dpb_dbmods::pushdown::wire::WireError::Foreign => Failure::unavailable(message),
             _ => Failure::check(message),
         },
-        ClientError::Write(_) => Failure::check(message),
+        ClientError::Write(_) | ClientError::Replaced { .. } => Failure::check(message),
     }
 }
 

@@ -54,6 +54,9 @@ pub struct Ready {
     pub agent: AgentInfo,
 }
 
+/// How long strangers' connections may be idle: they count towards `--max-connections`. Ours connect anew.
+const IDLE_PATIENCE: Duration = Duration::from_secs(600);
+
 static STDIN_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Serves until a signal.
@@ -70,7 +73,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             .map_or_else(threads_max, |threads| threads as u32),
         connections_max: args.max_connections as u32,
         handshake_patience: Duration::from_secs(5),
-        idle_patience: Duration::from_secs(600),
+        // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
+        idle_patience: (!args.until_stdin_closes).then_some(IDLE_PATIENCE),
     })
     .map_err(|error| match error {
         BindError::Listen { .. } => Failure::unavailable(format!(

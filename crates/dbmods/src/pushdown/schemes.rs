@@ -329,10 +329,10 @@ impl Side {
         };
         let mut tally = Tally::new(consumer);
         let file = scratch.rewound().map_err(SchemeError::Scratch)?;
-        let table = &test.query.table;
-        let bytes = self
-            .client
-            .fetch(test.sf, table, self.scheme.format(), file)?;
+        let (table, format) = (&test.query.table, self.scheme.format());
+        let bytes =
+            self.client
+                .fetch(test.sf, table, format, self.table.file_bytes(format), file)?;
         scratch.cut(bytes).map_err(SchemeError::Scratch)?;
         let transfer_s = tally.started.elapsed().as_secs_f64();
         self.filter_here(library, test, &scratch, &schema, &mut tally)?;
@@ -372,15 +372,19 @@ impl Side {
         let text = sql::query_to_sql(&test.query, &self.table.schema, &from);
         let mut connection = database.connect()?;
         let delivery = duckdb_delivery(test.rows_expected, self.table.rows);
-        let mut rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
-        for batch in &mut rows {
-            if tally.take(&batch?).is_break() {
-                break;
+        let interrupt = connection.interrupt_handle();
+        let filter = || {
+            let mut rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
+            for batch in &mut rows {
+                if tally.take(&batch?).is_break() {
+                    break;
+                }
             }
-        }
-        // Before DuckDB tidies up: its result, connection and database live until this function ends.
-        tally.rows_ended();
-        Ok(())
+            // Before DuckDB tidies up: its result, connection and database are dropped after this.
+            tally.rows_ended();
+            Ok(())
+        };
+        interrupt.watch(self.client.interrupted(), filter)
     }
 }
 

@@ -93,8 +93,8 @@ pub struct AgentOptions {
     pub connections_max: u32,
     /// How long a client may take for its hello.
     pub handshake_patience: Duration,
-    /// How long a connection may be idle between requests.
-    pub idle_patience: Duration,
+    /// How long a connection may be idle between requests; `None` for as long as it likes.
+    pub idle_patience: Option<Duration>,
 }
 
 /// Why an agent cannot start.
@@ -317,7 +317,8 @@ fn say_goodbye(link: &mut Link, error: &WireError) {
 fn converse(shared: &Shared, link: &mut Link) -> Conversed {
     handshake(shared, link)?;
     loop {
-        link.set_deadline(Some(Instant::now() + shared.options.idle_patience));
+        let idle_patience = shared.options.idle_patience;
+        link.set_deadline(idle_patience.map(|patience| Instant::now() + patience));
         let Some(header) = link.receive_header()? else {
             return Ok(());
         };

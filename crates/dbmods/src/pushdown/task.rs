@@ -18,6 +18,7 @@ use super::reference;
 use super::schema::Schema;
 use super::schemes::{Consumer, Run, Scheme, SchemeError, Side, Test};
 use super::sql;
+use crate::duckdb;
 
 /// The task's name in records.
 pub const TASK: &str = "pushdown";
@@ -559,7 +560,11 @@ fn differs(run: &Run, consumer: &Consumer, agreed: &Digest) -> Option<String> {
 }
 
 fn is_interrupt(error: &SchemeError) -> bool {
-    matches!(error, SchemeError::Client(ClientError::Interrupted))
+    matches!(
+        error,
+        SchemeError::Client(ClientError::Interrupted)
+            | SchemeError::DuckDb(duckdb::Error::Interrupted { .. })
+    )
 }
 
 /// What comes back, in words.

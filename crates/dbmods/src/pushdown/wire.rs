@@ -423,6 +423,17 @@ pub struct TableInfo {
     pub parquet_bytes: Option<u64>,
 }
 
+impl TableInfo {
+    /// Bytes of this file; 0 if there is none.
+    pub fn file_bytes(&self, format: FileFormat) -> u64 {
+        match format {
+            FileFormat::Segment => self.segment_bytes,
+            FileFormat::DuckDb => self.duckdb_bytes.unwrap_or(0),
+            FileFormat::Parquet => self.parquet_bytes.unwrap_or(0),
+        }
+    }
+}
+
 /// What a process has used since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
