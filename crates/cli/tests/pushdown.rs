@@ -86,6 +86,7 @@ fn conditions_columns_and_aggregates_agree() {
             "l_comment, l_tax",
         ],
         &["--where", "l_quantity > 1000", "--cold"],
+        &["--query", "q6", "--cache", "0"],
         &["--query", "q14", "--link-gbps", "1"],
     ];
     for case in cases {

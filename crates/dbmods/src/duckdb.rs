@@ -25,7 +25,7 @@ mod sys;
 mod tests;
 pub mod tpch_baseline;
 
-pub use convert::BATCH_ROWS;
+pub use convert::{BATCH_ROWS, CHUNK_ROWS};
 pub use find::{Library, Missing, cache_dir};
 
 /// How often [`Interrupt::watch`] asks whether to stop.
@@ -116,7 +116,8 @@ pub struct Interrupt {
     connection: Arc<raw::Connection>,
 }
 
-/// The rows of a query, batch by batch; each batch but the last has at least [`BATCH_ROWS`] rows, none is empty.
+/// The rows of a query, batch by batch; each batch but the last has at least [`BATCH_ROWS`] rows, or as many as
+/// [`Rows::batches_of`] says, and less than a chunk ([`CHUNK_ROWS`]) more; none is empty.
 ///
 /// Ends after the first error.
 pub struct Rows<'c> {
@@ -284,6 +285,12 @@ impl Interrupt {
 }
 
 impl Rows<'_> {
+    /// The same rows in batches of at least so many, but the last.
+    pub fn batches_of(mut self, rows: usize) -> Self {
+        self.assembler.set_batch_rows(rows);
+        self
+    }
+
     /// The batches' schema.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -295,7 +302,7 @@ impl Rows<'_> {
             sql: sql.to_owned(),
             reason,
         };
-        while self.assembler.rows() < BATCH_ROWS {
+        while !self.assembler.is_full() {
             let Some(chunk) = self.result.fetch() else {
                 if let Some(reason) = self.result.error() {
                     return Err(Error::refused(&self.sql, reason));

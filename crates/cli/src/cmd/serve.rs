@@ -18,8 +18,9 @@ use crate::{Globals, args, interrupt};
 /// Serve this machine's tables to `dpb pushdown`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Memory stays below the cache plus 256 MB, whatever is asked; DuckDB, if a client asks for its scan, \
-                  holds as much again as the cache.\nExample: dpb serve --listen 10.0.0.2:7400 --token-file ~/dpb.token"
+    after_help = "Memory stays below the cache plus 256 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
+                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results.\n\
+                  Example: dpb serve --listen 10.0.0.2:7400 --token-file ~/dpb.token"
 )]
 pub struct Args {
     /// Where to listen; other than loopback needs a token
