@@ -133,16 +133,10 @@ struct Shared {
     connections: Mutex<HashMap<u64, TcpStream>>,
 }
 
-/// Memory for batches, handed out to scans.
-struct Budget {
-    left: Mutex<u64>,
-    freed: Condvar,
-}
-
-/// A scan's share of the budget; given back when dropped.
-struct Reserved<'a> {
-    budget: &'a Budget,
-    bytes: u64,
+impl Shared {
+    fn is_ending(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// What one conversation does next.
@@ -299,6 +293,11 @@ impl AgentInfo {
     }
 }
 
+/// What clients are told whose request the agent's own end cuts short.
+fn ending() -> WireError {
+    refuse(Refusal::Unavailable, "the agent is ending")
+}
+
 /// Tells a client why its connection ends, if it is still there to hear it.
 fn say_goodbye(link: &mut Link, error: &WireError) {
     if let Some(refusal) = error.refusal() {
@@ -385,7 +384,7 @@ fn answer(shared: &Shared, link: &mut Link, request: Request) -> Conversed {
             sf,
             table,
             selectivity,
-        } => pick(shared, sf, &table, selectivity)?,
+        } => pick(shared, link, sf, &table, selectivity)?,
         Request::Cold { sf, table, format } => {
             shared.shelf.make_cold(sf, &table, format)?;
             Reply::Dropped
@@ -397,14 +396,26 @@ fn answer(shared: &Shared, link: &mut Link, request: Request) -> Conversed {
     link.send(Tag::Reply, &wire::encode(&reply))
 }
 
-fn pick(shared: &Shared, sf: f64, table: &str, share: f64) -> Result<Reply, WireError> {
+fn pick(
+    shared: &Shared,
+    link: &Link,
+    sf: f64,
+    table: &str,
+    share: f64,
+) -> Result<Reply, WireError> {
     if !(share > 0.0 && share <= 1.0) {
         let text = format!("{share} is no selectivity; it is above 0 and at most 1");
         return Err(refuse(Refusal::Usage, text));
     }
     let segment = shared.shelf.segment(sf, table)?;
-    let (predicate, selectivity) = selectivity::predicate(&segment, &shared.shelf.cache, share)
-        .map_err(|e| refuse(Refusal::Usage, e.to_string()))?;
+    let stop = || shared.is_ending() || link.peer_gone();
+    let picked = selectivity::predicate(&segment, &shared.shelf.cache, share, &stop);
+    let (predicate, selectivity) = picked.map_err(|error| match error {
+        SelectivityError::Segment(source) => damaged(&source),
+        SelectivityError::Stopped if shared.is_ending() => ending(),
+        SelectivityError::Stopped => WireError::Closed,
+        error => refuse(Refusal::Usage, error.to_string()),
+    })?;
     Ok(Reply::Predicate {
         predicate,
         selectivity,
@@ -419,12 +430,12 @@ fn send_file(
     format: FileFormat,
 ) -> Conversed {
     let (file, bytes) = shared.shelf.file(sf, table, format)?;
+    let stop = || shared.is_ending();
     link.send(Tag::Reply, &wire::encode(&Reply::File { bytes }))?;
     let mut end = End::default();
     let mut at = 0;
     while at < bytes {
         let len = (bytes - at).min(Tag::File.body_bytes_max() as u64) as usize;
-        let stop = || shared.stop.load(Ordering::Relaxed);
         match link.send_file_frame(&file, at, len, &stop)? {
             None => {}
             Some(Interrupted::Peer) => return Err(WireError::Closed),
@@ -434,10 +445,7 @@ fn send_file(
         end.batches += 1;
     }
     end.bytes_read = bytes;
-    if link
-        .settle(&|| shared.stop.load(Ordering::Relaxed))
-        .is_some()
-    {
+    if link.settle(&stop).is_some() {
         return Err(WireError::Closed);
     }
     link.send(Tag::End, &wire::encode(&end))
@@ -525,7 +533,7 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
         let ended = match sent {
             Ok(sent) => {
                 let end = lock(&outcome).take();
-                send_end(link, sent, end, &|| shared.stop.load(Ordering::Relaxed))
+                send_end(link, sent, end, &|| shared.is_ending())
             }
             Err(error) => Err(error),
         };
@@ -615,10 +623,10 @@ fn send_batches(
     let broke =
         |e: arrow_schema::ArrowError| refuse(Refusal::Internal, format!("cannot encode: {e}"));
     let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
-    let ending = || shared.stop.load(Ordering::Relaxed);
+    let stop = || shared.is_ending();
     let mut sent = Sent::default();
     let mut looked = Instant::now();
-    send_parts(link, Tag::Schema, &[&schema], schema.len(), &ending)?;
+    send_parts(link, Tag::Schema, &[&schema], schema.len(), &stop)?;
     loop {
         let taken = outbox.take(PEER_LOOK);
         if looked.elapsed() >= CORE_WAIT_LOOK {
@@ -642,13 +650,13 @@ fn send_batches(
             Taken::Item(batch) if !sent.stopped => {
                 let encoded = encoder.encode(&batch).map_err(broke)?;
                 let parts: Vec<&[u8]> = encoded.parts.iter().map(Buffer::as_slice).collect();
-                send_parts(link, Tag::Batch, &parts, encoded.len, &ending)?;
+                send_parts(link, Tag::Batch, &parts, encoded.len, &stop)?;
                 sent.rows += batch.num_rows() as u64;
                 sent.batches += 1;
             }
             Taken::Item(_) | Taken::Nothing => {
-                if ending() {
-                    return Err(refuse(Refusal::Unavailable, "the agent is ending"));
+                if shared.is_ending() {
+                    return Err(ending());
                 }
             }
             Taken::Finished => return Ok(sent),
