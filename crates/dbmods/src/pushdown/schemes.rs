@@ -138,10 +138,15 @@ pub struct Run {
     pub agent_cpu_s: f64,
     /// CPU time of this process, seconds.
     pub client_cpu_s: f64,
-    /// Most resident memory of the agent's process, bytes.
+    /// Most memory of the agent's process, bytes.
     pub agent_peak_bytes: u64,
-    /// Most resident memory of this process, bytes.
+    /// How much of it came on top of what the process held when the run began.
+    pub agent_added_bytes: u64,
+    /// Most memory of this process, bytes, a fetched file included.
     pub client_peak_bytes: u64,
+    /// How much of it came on top of what the process held when the run began: it holds what earlier runs, and other
+    /// schemes, left in it. A fetched file counts whole.
+    pub client_added_bytes: u64,
     /// What disturbed this process while the time ran, and how long the agent's threads waited for a core.
     pub interference: Interference,
     /// Blocks scanned and skipped, where the engine says.
@@ -291,7 +296,14 @@ impl Side {
             .map(|(here_s, (after_s, before_s))| here_s + after_s - before_s);
         run.client_cpu_s = here.cpu_s - here_before.cpu_s;
         run.agent_peak_bytes = agent.peak_bytes;
-        run.client_peak_bytes = here.peak_bytes;
+        run.agent_added_bytes = agent.peak_over(&agent_before);
+        // Memory that has no address here: the kernel does not count it as this process's.
+        let fetched_bytes = match &self.scratch {
+            Some(scratch) => scratch.bytes().map_err(SchemeError::Scratch)?,
+            None => 0,
+        };
+        run.client_peak_bytes = here.peak_bytes + fetched_bytes;
+        run.client_added_bytes = here.peak_over(&here_before) + fetched_bytes;
         Ok(run)
     }
 
@@ -479,6 +491,11 @@ impl Scratch {
     fn rewound(&mut self) -> io::Result<&mut File> {
         self.file.seek(SeekFrom::Start(0))?;
         Ok(&mut self.file)
+    }
+
+    /// Bytes of memory that the file takes.
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
     }
 
     fn cut(&mut self, bytes: u64) -> io::Result<()> {

@@ -450,6 +450,13 @@ pub struct Usage {
     pub peak_was_reset: bool,
 }
 
+impl Usage {
+    /// How far the peak rose above what was resident `before`.
+    pub fn peak_over(&self, before: &Self) -> u64 {
+        self.peak_bytes.saturating_sub(before.resident_bytes)
+    }
+}
+
 /// What the agent did for a scan or a fetch; counted there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
