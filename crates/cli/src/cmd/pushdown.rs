@@ -14,8 +14,9 @@ use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline::{self, BaselineError};
 use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::schema::Schema;
-use dpb_dbmods::pushdown::schemes::{Scheme, Side};
+use dpb_dbmods::pushdown::schemes::{Scheme, Side, fetch_shortage};
 use dpb_dbmods::pushdown::task::{self, Contender, Ended, Event, Plan};
+use dpb_dbmods::pushdown::usage;
 use dpb_dbmods::pushdown::wire::{Refusal, TableInfo};
 use dpb_dbmods::tpch;
 
@@ -405,6 +406,13 @@ fn unsupported(scheme: Scheme, client: &Client, table: &TableInfo) -> Option<Str
         && let Err(missing) = Library::find()
     {
         return Some(missing.to_string());
+    }
+    if scheme.needs_duckdb_here()
+        && let Some(shortage) = fetch_shortage(table, usage::memory_available_bytes())
+    {
+        return Some(format!(
+            "{shortage}: end other programs, take a smaller --sf, or leave it out with --schemes duckdb-at-dpu,dpb"
+        ));
     }
     if let Err(missing) = &client.agent().duckdb {
         return Some(format!("at the agent: {missing}"));

@@ -36,6 +36,9 @@ use crate::duckdb::{self, Config, Database, Delivery, Library};
 /// Most rows that DuckDB finishes before it hands over the first: about 1.4 GB of lineitem.
 const MATERIALISED_ROWS_MAX: u64 = 10_000_000;
 
+/// What DuckDB is left at least to filter a fetched file with.
+const FETCH_WORK_BYTES: u64 = 256 << 20;
+
 /// A way to answer a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {
@@ -400,6 +403,23 @@ impl Side {
     }
 }
 
+/// Why `fetch` cannot run with so much memory available here, if it cannot: both files stay in memory between runs.
+pub fn fetch_shortage(table: &TableInfo, available_bytes: Option<u64>) -> Option<String> {
+    let [duckdb, parquet] =
+        [FileFormat::DuckDb, FileFormat::Parquet].map(|format| table.file_bytes(format));
+    let needed = duckdb + parquet + FETCH_WORK_BYTES;
+    let available = available_bytes.filter(|&available| available < needed)?;
+    let mb = |bytes: u64| bytes.div_ceil(1_000_000);
+    Some(format!(
+        "fetch needs {} MB of memory here, for DuckDB's file ({} MB), the Parquet file ({} MB) and DuckDB's work, and {} MB \
+         are available",
+        mb(needed),
+        mb(duckdb),
+        mb(parquet),
+        mb(available)
+    ))
+}
+
 /// How DuckDB hands over a result of so many rows, if that is known, from a table of `table_rows`: the faster way, on
 /// either side.
 ///
@@ -506,5 +526,29 @@ impl Scratch {
     /// A path that this process can open it by.
     fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tpch;
+
+    #[test]
+    fn files_that_do_not_fit_this_memory_are_not_fetched() {
+        let table = TableInfo {
+            schema: tpch::schema("lineitem").unwrap(),
+            rows: 59_986_052,
+            segment_bytes: 2_000_000_000,
+            duckdb_bytes: Some(1_700_000_000),
+            parquet_bytes: Some(1_300_000_000),
+        };
+        let needed = 3_000_000_000 + FETCH_WORK_BYTES;
+        assert_eq!(fetch_shortage(&table, Some(needed)), None);
+        assert_eq!(fetch_shortage(&table, None), None);
+        let told = fetch_shortage(&table, Some(needed - 1)).unwrap();
+        for figure in ["3269 MB", "1700 MB", "1300 MB"] {
+            assert!(told.contains(figure), "{told}");
+        }
     }
 }
