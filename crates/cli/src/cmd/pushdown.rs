@@ -114,7 +114,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let asked = Asked::parse(&args, &schema)?;
     let schemes = schemes(&args.schemes)?;
     let threads = threads(&args);
-    warn_of_sharing(&threads);
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
     let out = args
         .out
@@ -133,6 +132,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         }
         (contenders, _agents) = local_contenders(&args, &data_dir, &schemes, &threads)?;
     }
+    // Not before data are made: who makes them starts anew, and would say it twice.
+    warn_of_sharing(&threads);
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
     let mut store = Store::open(&out, Durability::Process)
         .map_err(|error| Failure::check(error.to_string()))?;
