@@ -127,6 +127,33 @@ fn conditions_columns_and_aggregates_agree() {
 }
 
 #[test]
+fn groups_that_are_asked_for_replace_a_querys_own() {
+    let output_of = |groups: &[&str]| {
+        let question = ["--schemes", "dpb", "--aggregate", "q1"];
+        let run = [
+            "pushdown",
+            "--sf",
+            "0.01",
+            "--threads",
+            "1",
+            "--repeat",
+            "1",
+        ];
+        let to = ["--format", "json", "--out", "/dev/null"];
+        let ran = finish(&[&run[..], &question, &to, groups].concat());
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        match &records(&ran)[0].parameters["output"] {
+            Value::Text(output) => output.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let own = output_of(&[]);
+    assert!(own.ends_with(" by l_returnflag, l_linestatus"), "{own}");
+    let asked = output_of(&["--group-by", "l_shipmode"]);
+    assert!(asked.ends_with(" by l_shipmode"), "{asked}");
+}
+
+#[test]
 fn a_file_that_stays_in_memory_makes_no_cold_run() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
         println!("skipped: no /dev/shm");

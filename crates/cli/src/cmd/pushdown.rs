@@ -60,7 +60,7 @@ pub struct Args {
     /// Columns that come back
     #[arg(long, default_value = "*", conflicts_with = "aggregate")]
     columns: String,
-    /// Send back aggregates instead of rows: sum, min, max, count, avg; or q1, q6 for that query's own
+    /// Send back aggregates instead of rows: sum, min, max, count, avg; or q1, q6 for that query's own, groups included
     #[arg(long, value_name = "SQL")]
     aggregate: Option<String>,
     /// Group the aggregates by up to two columns of few values
