@@ -87,7 +87,7 @@ pub struct Args {
     /// Rows of a batch, at most
     #[arg(long, value_parser = args::count, default_value = "16384")]
     batch_rows: u64,
-    /// Memory for verified chunks at our own agents
+    /// Memory for verified chunks at our own agents, and as much for DuckDB's buffers (at least 256 MB)
     #[arg(long, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
     /// Of the statistics

@@ -407,7 +407,9 @@ impl Side {
 pub fn fetch_shortage(table: &TableInfo, available_bytes: Option<u64>) -> Option<String> {
     let [duckdb, parquet] =
         [FileFormat::DuckDb, FileFormat::Parquet].map(|format| table.file_bytes(format));
-    let needed = duckdb + parquet + FETCH_WORK_BYTES;
+    let needed = duckdb
+        .saturating_add(parquet)
+        .saturating_add(FETCH_WORK_BYTES);
     let available = available_bytes.filter(|&available| available < needed)?;
     let mb = |bytes: u64| bytes.div_ceil(1_000_000);
     Some(format!(
@@ -550,5 +552,11 @@ mod tests {
         for figure in ["3269 MB", "1700 MB", "1300 MB"] {
             assert!(told.contains(figure), "{told}");
         }
+        // What an agent says, no one has checked.
+        let endless = TableInfo {
+            parquet_bytes: Some(u64::MAX),
+            ..table
+        };
+        assert!(fetch_shortage(&endless, Some(1 << 60)).is_some());
     }
 }

@@ -513,15 +513,13 @@ impl Finding {
         }
         record.sample("agent_cpu_s", series(&|run| run.agent_cpu_s));
         record.sample("client_cpu_s", series(&|run| run.client_cpu_s));
-        let memory: [(&str, fn(&Run) -> u64); 4] = [
-            ("agent_peak_bytes", |run| run.agent_peak_bytes),
-            ("agent_added_bytes", |run| run.agent_added_bytes),
-            ("client_peak_bytes", |run| run.client_peak_bytes),
-            ("client_added_bytes", |run| run.client_added_bytes),
-        ];
-        for (name, of) in memory {
+        let mut bytes = |name: &str, of: fn(&Run) -> u64| {
             record.sample(name, series(&|run| of(run) as f64));
-        }
+        };
+        bytes("agent_peak_bytes", |run| run.agent_peak_bytes);
+        bytes("agent_added_bytes", |run| run.agent_added_bytes);
+        bytes("client_peak_bytes", |run| run.client_peak_bytes);
+        bytes("client_added_bytes", |run| run.client_added_bytes);
         let total = |of: &dyn Fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
         let counts = [
             ("tuples", total(&|run| run.tuples_scanned)),
