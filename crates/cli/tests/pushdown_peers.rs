@@ -9,9 +9,11 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
 use dpb_core::measure::Reading;
 use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
+use dpb_dbmods::pushdown::serve::{DUCKDB_BYTES_MIN, OVERHEAD_BYTES_MAX};
 use dpb_dbmods::pushdown::wire::{self, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag};
 use support::{
     Agent, children, data_dir, dpb, finish, has_half_files, make_data, records, runs, text,
@@ -458,6 +460,103 @@ fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
     assert!(wait_until(Duration::from_secs(10), || agent.threads()
         <= idle_threads + 1));
     assert_eq!(reader.describe(0.3).unwrap().len(), 1);
+}
+
+/// An agent with DuckDB's file at scale factor 0.1; `None` where there is no DuckDB.
+fn agent_with_duckdb(args: &[&str]) -> Option<Agent> {
+    let run = ["pushdown", "--sf", "0.1", "--threads", "1", "--repeat", "1"];
+    let asked = ["--schemes", "duckdb-at-dpu", "--aggregate", "count(*)"];
+    let made = finish(&[&run[..], &asked, &["--quiet", "--out", "/dev/null"]].concat());
+    if made.status.code() == Some(3) {
+        println!("skipped: {}", text(&made.stderr));
+        return None;
+    }
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    Some(Agent::start(args))
+}
+
+fn everything_by_duckdb() -> ScanRequest {
+    ScanRequest {
+        engine: Engine::DuckDb,
+        threads: 1,
+        ..everything(0.1)
+    }
+}
+
+#[test]
+fn readers_that_read_nothing_of_duckdbs_cost_bounded_memory_too() {
+    const STALLED: usize = 50;
+    let cache: u64 = 16 << 20;
+    let Some(agent) = agent_with_duckdb(&["--cache", "16MiB"]) else {
+        return;
+    };
+    // Once it has opened its database, which may bring threads of its own.
+    let mut reader = Client::connect(&agent.address, &[], 0).unwrap();
+    let stop = &mut |_: &RecordBatch| ControlFlow::Break(());
+    reader.scan(everything_by_duckdb(), stop).unwrap();
+    let idle_threads = agent.threads();
+    let scan = wire::encode(&Request::Scan(everything_by_duckdb()));
+    let asked = [hello(), frame(Tag::Request, &scan)].concat();
+    let stalled: Vec<TcpStream> = (0..STALLED)
+        .map(|_| {
+            let mut stream = agent.dial();
+            stream.write_all(&asked).unwrap();
+            stream
+        })
+        .collect();
+    // A thread for each connection; one more for those that found memory, the others wait for some.
+    assert!(wait_until(Duration::from_secs(10), || {
+        agent.threads() > idle_threads + STALLED
+    }));
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut peak = 0;
+    while Instant::now() < until {
+        peak = peak.max(agent.resident_bytes());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Their batches alone, whole, would take 800 MB.
+    let duckdb = DUCKDB_BYTES_MIN + DUCKDB_BYTES_MIN / 2;
+    assert!(peak < cache + OVERHEAD_BYTES_MAX + duckdb, "{peak} bytes");
+    drop(stalled);
+    let is_idle = wait_until(Duration::from_secs(20), || agent.threads() <= idle_threads);
+    assert!(is_idle, "{} threads", agent.threads() - idle_threads);
+    assert_eq!(reader.describe(0.1).unwrap().len(), 1);
+}
+
+#[test]
+fn a_client_that_expects_less_than_there_is_gets_no_memory_for_the_rest() {
+    let Some(agent) = agent_with_duckdb(&["--cache", "16MiB"]) else {
+        return;
+    };
+    let mut client = Client::connect(&agent.address, &[], 0).unwrap();
+    let mut rows = 0;
+    let mut scan = |rows_expected| {
+        rows = 0;
+        let request = ScanRequest {
+            rows_expected,
+            ..everything_by_duckdb()
+        };
+        let scanned = client.scan(request, &mut |batch| {
+            rows += batch.num_rows();
+            ControlFlow::Continue(())
+        });
+        (scanned, rows)
+    };
+    let (lied, rows) = scan(Some(1));
+    match lied {
+        Err(ClientError::Refused {
+            refusal: Refusal::Usage,
+            text,
+            ..
+        }) => assert!(text.contains("more than the 1 rows"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert!((1..600_572).contains(&rows));
+    // More than a quarter of the table is streamed, whatever is expected.
+    for expected in [None, Some(600_572)] {
+        let (scanned, rows) = scan(expected);
+        assert_eq!((scanned.unwrap().end.rows, rows), (600_572, 600_572));
+    }
 }
 
 #[test]

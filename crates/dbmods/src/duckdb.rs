@@ -9,6 +9,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -23,8 +25,11 @@ mod sys;
 mod tests;
 pub mod tpch_baseline;
 
-pub use convert::BATCH_ROWS;
+pub use convert::{BATCH_ROWS, CHUNK_ROWS};
 pub use find::{Library, Missing, cache_dir};
+
+/// How often [`Interrupt::watch`] asks whether to stop.
+pub const STOP_LOOK: Duration = Duration::from_millis(100);
 
 /// What went wrong in DuckDB, in its own words where it has some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +116,8 @@ pub struct Interrupt {
     connection: Arc<raw::Connection>,
 }
 
-/// The rows of a query, batch by batch; each batch but the last has at least [`BATCH_ROWS`] rows, none is empty.
+/// The rows of a query, batch by batch; each batch but the last has at least [`BATCH_ROWS`] rows, or as many as
+/// [`Rows::batches_of`] says, and less than a chunk ([`CHUNK_ROWS`]) more; none is empty.
 ///
 /// Ends after the first error.
 pub struct Rows<'c> {
@@ -258,9 +264,33 @@ impl Interrupt {
     pub fn interrupt(&self) {
         self.connection.interrupt();
     }
+
+    /// Does `work` on this thread. From another one asks `stop` every [`STOP_LOOK`], and once it says so stops what runs.
+    pub fn watch<T>(&self, stop: impl Fn() -> bool + Send, work: impl FnOnce() -> T) -> T {
+        let (working, ended) = sync_channel::<()>(0);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while ended.recv_timeout(STOP_LOOK) == Err(RecvTimeoutError::Timeout) {
+                    if stop() {
+                        // Again each time: one that comes before the statement has begun is forgotten by DuckDB.
+                        self.interrupt();
+                    }
+                }
+            });
+            // Dropped when the work ends, also by a panic.
+            let _working = working;
+            work()
+        })
+    }
 }
 
 impl Rows<'_> {
+    /// The same rows in batches of at least so many, but the last.
+    pub fn batches_of(mut self, rows: usize) -> Self {
+        self.assembler.set_batch_rows(rows);
+        self
+    }
+
     /// The batches' schema.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -272,7 +302,7 @@ impl Rows<'_> {
             sql: sql.to_owned(),
             reason,
         };
-        while self.assembler.rows() < BATCH_ROWS {
+        while !self.assembler.is_full() {
             let Some(chunk) = self.result.fetch() else {
                 if let Some(reason) = self.result.error() {
                     return Err(Error::refused(&self.sql, reason));

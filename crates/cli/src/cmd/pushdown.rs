@@ -14,8 +14,9 @@ use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline::{self, BaselineError};
 use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::schema::Schema;
-use dpb_dbmods::pushdown::schemes::{Scheme, Side};
+use dpb_dbmods::pushdown::schemes::{Scheme, Side, fetch_shortage};
 use dpb_dbmods::pushdown::task::{self, Contender, Ended, Event, Plan};
+use dpb_dbmods::pushdown::usage;
 use dpb_dbmods::pushdown::wire::{Refusal, TableInfo};
 use dpb_dbmods::tpch;
 
@@ -59,7 +60,7 @@ pub struct Args {
     /// Columns that come back
     #[arg(long, default_value = "*", conflicts_with = "aggregate")]
     columns: String,
-    /// Send back aggregates instead of rows: sum, min, max, count, avg; or q1, q6 for that query's own
+    /// Send back aggregates instead of rows: sum, min, max, count, avg; or q1, q6 for that query's own, groups included
     #[arg(long, value_name = "SQL")]
     aggregate: Option<String>,
     /// Group the aggregates by up to two columns of few values
@@ -86,7 +87,7 @@ pub struct Args {
     /// Rows of a batch, at most
     #[arg(long, value_parser = args::count, default_value = "16384")]
     batch_rows: u64,
-    /// Memory for verified chunks at our own agents
+    /// Memory for verified chunks at our own agents, and as much for DuckDB's buffers (at least 256 MB)
     #[arg(long, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
     /// Of the statistics
@@ -113,7 +114,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let asked = Asked::parse(&args, &schema)?;
     let schemes = schemes(&args.schemes)?;
     let threads = threads(&args);
-    warn_of_sharing(&threads);
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
     let out = args
         .out
@@ -132,6 +132,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         }
         (contenders, _agents) = local_contenders(&args, &data_dir, &schemes, &threads)?;
     }
+    // Not before data are made: who makes them starts anew, and would say it twice.
+    warn_of_sharing(&threads);
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
     let mut store = Store::open(&out, Durability::Process)
         .map_err(|error| Failure::check(error.to_string()))?;
@@ -406,6 +408,13 @@ fn unsupported(scheme: Scheme, client: &Client, table: &TableInfo) -> Option<Str
     {
         return Some(missing.to_string());
     }
+    if scheme.needs_duckdb_here()
+        && let Some(shortage) = fetch_shortage(table, usage::memory_available_bytes())
+    {
+        return Some(format!(
+            "{shortage}: end other programs, take a smaller --sf, or leave it out with --schemes duckdb-at-dpu,dpb"
+        ));
+    }
     if let Err(missing) = &client.agent().duckdb {
         return Some(format!("at the agent: {missing}"));
     }
@@ -462,7 +471,7 @@ fn client_failure(error: ClientError) -> Failure {
             | dpb_dbmods::pushdown::wire::WireError::Foreign => Failure::unavailable(message),
             _ => Failure::check(message),
         },
-        ClientError::Write(_) => Failure::check(message),
+        ClientError::Write(_) | ClientError::Replaced { .. } => Failure::check(message),
     }
 }
 

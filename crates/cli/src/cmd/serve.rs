@@ -18,8 +18,9 @@ use crate::{Globals, args, interrupt};
 /// Serve this machine's tables to `dpb pushdown`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Memory stays below the cache plus 256 MB, whatever is asked; DuckDB, if a client asks for its scan, \
-                  holds as much again as the cache.\nExample: dpb serve --listen 10.0.0.2:7400 --token-file ~/dpb.token"
+    after_help = "Memory stays below the cache plus 256 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
+                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results.\n\
+                  Example: dpb serve --listen 10.0.0.2:7400 --token-file ~/dpb.token"
 )]
 pub struct Args {
     /// Where to listen; other than loopback needs a token
@@ -54,6 +55,9 @@ pub struct Ready {
     pub agent: AgentInfo,
 }
 
+/// How long strangers' connections may be idle: they count towards `--max-connections`. Ours connect anew.
+const IDLE_PATIENCE: Duration = Duration::from_secs(600);
+
 static STDIN_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Serves until a signal.
@@ -70,7 +74,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             .map_or_else(threads_max, |threads| threads as u32),
         connections_max: args.max_connections as u32,
         handshake_patience: Duration::from_secs(5),
-        idle_patience: Duration::from_secs(600),
+        // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
+        idle_patience: (!args.until_stdin_closes).then_some(IDLE_PATIENCE),
     })
     .map_err(|error| match error {
         BindError::Listen { .. } => Failure::unavailable(format!(

@@ -235,6 +235,7 @@ fn columns(task: &str, records: &[&Record]) -> (&'static [&'static str], Vec<Str
                 "client_cpu_s",
                 "agent_peak_bytes",
                 "client_peak_bytes",
+                "client_added_bytes",
             ],
         ),
         _ => (&[], &[]),

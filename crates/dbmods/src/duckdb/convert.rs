@@ -14,16 +14,17 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use super::raw::{Chunk, Physical, Vector};
 use super::sys::Huge;
 
-/// Rows at which a batch is handed on. Chunks are never split, so a batch may hold up to a chunk more.
+/// Rows at which a batch is handed on, unless told otherwise. Chunks are never split, so a batch may hold up to a chunk more.
 pub const BATCH_ROWS: usize = 16 * 1024;
 
-/// Rows of DuckDB's largest chunk; only a hint for how much to reserve.
-const CHUNK_ROWS: usize = 2048;
+/// Rows of DuckDB's largest chunk.
+pub const CHUNK_ROWS: usize = 2048;
 
 /// Gathers chunks into batches of one schema.
 pub(super) struct Assembler {
     schema: SchemaRef,
     columns: Vec<Column>,
+    batch_rows: usize,
     rows: usize,
 }
 
@@ -92,8 +93,19 @@ impl Assembler {
         Ok(Self {
             schema,
             columns,
+            batch_rows: BATCH_ROWS,
             rows: 0,
         })
+    }
+
+    /// Sets the rows at which a batch is full.
+    pub(super) fn set_batch_rows(&mut self, rows: usize) {
+        self.batch_rows = rows;
+    }
+
+    /// Whether enough rows were gathered for a batch.
+    pub(super) fn is_full(&self) -> bool {
+        self.rows >= self.batch_rows
     }
 
     /// Rows gathered and not yet handed on.
@@ -104,7 +116,9 @@ impl Assembler {
     /// Appends a chunk's rows.
     pub(super) fn push(&mut self, chunk: &Chunk<'_>) -> Result<(), String> {
         if self.rows == 0 {
-            self.columns.iter_mut().for_each(Column::reserve);
+            let rows = self.batch_rows + CHUNK_ROWS;
+            let columns = self.columns.iter_mut();
+            columns.for_each(|column| column.reserve(rows));
         }
         for (i, column) in self.columns.iter_mut().enumerate() {
             let vector = chunk.vector(i, column.physical);
@@ -177,9 +191,8 @@ impl Column {
         })
     }
 
-    /// Makes room for a whole batch, so that no value is copied twice.
-    fn reserve(&mut self) {
-        let rows = BATCH_ROWS + CHUNK_ROWS;
+    /// Makes room for a whole batch of so many rows, so that no value is copied twice.
+    fn reserve(&mut self, rows: usize) {
         match &mut self.values {
             Values::I32(values) => values.reserve_exact(rows),
             Values::I64(values) => values.reserve_exact(rows),

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -290,19 +289,11 @@ fn an_interrupt_ends_a_statement() {
     let Some(library) = library() else { return };
     let mut connection = memory(library);
     let interrupt = connection.interrupt_handle();
-    let (done, is_done) = std::sync::mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            // Until it is heard: DuckDB forgets one that comes before the statement.
-            while is_done.recv_timeout(Duration::from_millis(20)).is_err() {
-                interrupt.interrupt();
-            }
-        });
-        let endless = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range + b.range = 17";
-        let stopped = connection.execute(endless).unwrap_err();
-        assert!(matches!(stopped, Error::Interrupted { .. }), "{stopped}");
-        done.send(()).unwrap();
-    });
+    let endless =
+        "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range + b.range = 17";
+    let stopped = interrupt.watch(|| true, || connection.execute(endless));
+    let stopped = stopped.unwrap_err();
+    assert!(matches!(stopped, Error::Interrupted { .. }), "{stopped}");
     assert_eq!(
         one(&mut connection, "SELECT 1", Delivery::Streamed).num_rows(),
         1

@@ -1,8 +1,13 @@
 //! The compute side of a connection to an agent.
+//!
+//! An agent ends connections that are idle for long, and a client's may be while others are busy. So a connection that has
+//! ended is made anew for the next request, to the same agent or not at all. An exchange that breaks ends its connection:
+//! what is left of it must not be taken for the next one's.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -49,6 +54,12 @@ pub enum ClientError {
         /// Why.
         source: WireError,
     },
+    /// The agent has ended, and another process answers in its place.
+    #[error("the agent at {address} has ended, and another one answers there now: run again")]
+    Replaced {
+        /// Where.
+        address: String,
+    },
     /// A signal asked to end.
     #[error("interrupted")]
     Interrupted,
@@ -58,12 +69,24 @@ pub enum ClientError {
 }
 
 /// A connection to an agent, one request at a time.
-#[derive(Debug)]
 pub struct Client {
     link: Link,
+    /// Bytes of the connections before this one.
+    bytes_before: (u64, u64),
     address: String,
+    token: Vec<u8>,
+    link_bits_per_s: u64,
     welcome: Welcome,
     interrupted: fn() -> bool,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("address", &self.address)
+            .field("agent", &self.welcome.agent)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a scan returned beside its rows.
@@ -83,32 +106,27 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn connect(address: &str, token: &[u8], link_bits_per_s: u64) -> Result<Self, ClientError> {
-        let wrong = |source| wrong(address, source);
-        let stream = dial(address)?;
-        let mut link = Link::new(stream, link_bits_per_s).map_err(|e| wrong(WireError::Io(e)))?;
-        link.set_deadline(Some(Instant::now() + CONNECT_PATIENCE));
-        let hello = Hello {
-            version: wire::VERSION,
-            capabilities: wire::CAPABILITY_DUCKDB | wire::CAPABILITY_FETCH,
-            link_bits_per_s,
-            token: token.to_vec(),
-        };
-        link.send(Tag::Hello, &hello.to_bytes()).map_err(wrong)?;
-        let header = expect(&mut link, Tag::Welcome).map_err(wrong)?;
-        let body = link.receive_body(header).map_err(wrong)?;
-        let welcome = Welcome::parse(&body).map_err(wrong)?;
-        link.set_deadline(None);
+        let (link, welcome) = open(address, token, link_bits_per_s)?;
         Ok(Self {
             link,
+            bytes_before: (0, 0),
             address: address.to_owned(),
+            token: token.to_vec(),
+            link_bits_per_s,
             welcome,
             interrupted: || false,
         })
     }
 
-    /// Asks `interrupted` between frames whether to end early; a scan or fetch that it ends leaves this connection useless.
+    /// Asks `interrupted` between frames, and several times a second while it waits for one, whether to end early.
     pub fn set_interrupted(&mut self, interrupted: fn() -> bool) {
         self.interrupted = interrupted;
+        self.link.set_stop(interrupted);
+    }
+
+    /// Who is asked whether to end early.
+    pub fn interrupted(&self) -> fn() -> bool {
+        self.interrupted
     }
 
     /// Who answers.
@@ -116,9 +134,10 @@ impl Client {
         &self.welcome.agent
     }
 
-    /// Bytes sent and received on this connection so far, frame headers included.
+    /// Bytes sent to the agent and received from it so far, frame headers included.
     pub fn bytes(&self) -> (u64, u64) {
-        self.link.bytes()
+        let (sent, received) = self.link.bytes();
+        (self.bytes_before.0 + sent, self.bytes_before.1 + received)
     }
 
     /// The tables of a data set.
@@ -199,31 +218,22 @@ impl Client {
         request: ScanRequest,
         sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
     ) -> Result<Scanned, ClientError> {
-        let address = self.address.clone();
-        let interrupted = self.interrupted;
-        let mut ended = false;
-        let scanned = self.scan_frames(request, &mut |batch| {
-            ended |= interrupted();
-            match ended {
-                true => ControlFlow::Break(()),
-                false => sink(batch),
-            }
-        });
-        match scanned {
-            _ if ended => Err(ClientError::Interrupted),
-            scanned => scanned.map_err(|source| wrong(&address, source)),
-        }
+        let started = Instant::now();
+        self.request(&Request::Scan(request))?;
+        self.scan_frames(started, sink)
+            .map_err(|source| self.broke(source))
     }
 
-    /// Fetches a file whole into `file`, from its start; says how many bytes it has.
+    /// Fetches a file whole into `file`, from its start; says how many bytes it has, `bytes_max` at most.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ClientError`]; among them a file that is longer than `bytes_max`, or than the agent announced.
     pub fn fetch(
         &mut self,
         sf: f64,
         table: &str,
         format: FileFormat,
+        bytes_max: u64,
         file: &mut File,
     ) -> Result<u64, ClientError> {
         let request = Request::Fetch {
@@ -234,53 +244,62 @@ impl Client {
         let Reply::File { bytes } = self.ask(&request)? else {
             return Err(self.out_of_place());
         };
-        let address = self.address.clone();
-        let wrong = |source| wrong(&address, source);
-        let mut got = 0;
+        if bytes > bytes_max {
+            return Err(self.broke(WireError::Malformed(
+                "a file longer than its table's description says",
+            )));
+        }
+        let written = self
+            .file_frames(bytes, file)
+            .map_err(|source| self.broke(source))?;
+        match written {
+            Ok(()) => Ok(bytes),
+            Err(error) => {
+                self.hang_up();
+                Err(ClientError::Write(error))
+            }
+        }
+    }
+
+    /// Receives a file of so many bytes. The inner error is that of writing it.
+    fn file_frames(&mut self, bytes: u64, file: &mut File) -> Result<io::Result<()>, WireError> {
+        let mut due = bytes;
         let mut buffer = vec![0; 1 << 20];
         loop {
-            if (self.interrupted)() {
-                return Err(ClientError::Interrupted);
-            }
-            let header = self.next().map_err(wrong)?;
+            let header = next(&mut self.link)?;
             match header.tag {
                 Tag::File => {
+                    due = due
+                        .checked_sub(header.len as u64)
+                        .ok_or(WireError::Malformed("more of a file than was announced"))?;
                     let mut left = header.len;
                     while left > 0 {
                         let piece = left.min(buffer.len());
-                        self.link
-                            .receive_exact(&mut buffer[..piece])
-                            .map_err(wrong)?;
-                        file.write_all(&buffer[..piece])
-                            .map_err(ClientError::Write)?;
+                        self.link.receive_exact(&mut buffer[..piece])?;
+                        if let Err(error) = file.write_all(&buffer[..piece]) {
+                            return Ok(Err(error));
+                        }
                         left -= piece;
                     }
-                    got += header.len as u64;
                 }
                 Tag::End => {
-                    let body = self.link.receive_body(header).map_err(wrong)?;
-                    wire::decode::<End>(&body).map_err(wrong)?;
-                    break;
+                    wire::decode::<End>(&self.link.receive_body(header)?)?;
+                    return match due {
+                        0 => Ok(Ok(())),
+                        _ => Err(WireError::Torn),
+                    };
                 }
-                tag => return Err(wrong(WireError::OutOfPlace(tag))),
+                tag => return Err(WireError::OutOfPlace(tag)),
             }
-        }
-        if got == bytes {
-            Ok(bytes)
-        } else {
-            Err(wrong(WireError::Torn))
         }
     }
 
     fn scan_frames(
         &mut self,
-        request: ScanRequest,
+        started: Instant,
         sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
     ) -> Result<Scanned, WireError> {
-        let started = Instant::now();
-        self.link
-            .send(Tag::Request, &wire::encode(&Request::Scan(request)))?;
-        let header = self.next()?;
+        let header = next(&mut self.link)?;
         if header.tag != Tag::Schema {
             return Err(WireError::OutOfPlace(header.tag));
         }
@@ -288,7 +307,7 @@ impl Client {
         let mut first_batch = None;
         let mut stopped = false;
         loop {
-            let header = self.next()?;
+            let header = next(&mut self.link)?;
             match header.tag {
                 Tag::Batch => {
                     let body = self.link.receive_large_body(header)?;
@@ -318,22 +337,79 @@ impl Client {
 
     /// Sends a request and reads its one reply.
     fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        let address = self.address.clone();
-        let mut exchange = || {
-            self.link.send(Tag::Request, &wire::encode(request))?;
+        self.request(request)?;
+        let mut answer = || {
             let header = expect(&mut self.link, Tag::Reply)?;
             wire::decode(&self.link.receive_body(header)?)
         };
-        exchange().map_err(|source| wrong(&address, source))
+        answer().map_err(|source| self.broke(source))
     }
 
-    fn next(&mut self) -> Result<Header, WireError> {
-        next(&mut self.link)
+    /// Sends a request, on a new connection if the last one has ended.
+    fn request(&mut self, request: &Request) -> Result<(), ClientError> {
+        if self.link.peer_gone() {
+            self.connect_anew()?;
+        }
+        let sent = self.link.send(Tag::Request, &wire::encode(request));
+        sent.map_err(|source| self.broke(source))
+    }
+
+    fn connect_anew(&mut self) -> Result<(), ClientError> {
+        let opened = open(&self.address, &self.token, self.link_bits_per_s);
+        let (mut link, welcome) = opened.map_err(|error| match error {
+            // It was there before.
+            ClientError::Unreachable { address, .. } => wrong(&address, WireError::Closed),
+            other => other,
+        })?;
+        if welcome.agent != self.welcome.agent {
+            let address = self.address.clone();
+            return Err(ClientError::Replaced { address });
+        }
+        link.set_stop(self.interrupted);
+        self.bytes_before = self.bytes();
+        self.link = link;
+        Ok(())
     }
 
     fn out_of_place(&self) -> ClientError {
-        wrong(&self.address, WireError::OutOfPlace(Tag::Reply))
+        self.broke(WireError::OutOfPlace(Tag::Reply))
     }
+
+    /// What an exchange that failed is told as. Unless the agent refused in its place, the connection ends.
+    fn broke(&self, source: WireError) -> ClientError {
+        if !matches!(source, WireError::Refused { .. }) {
+            self.hang_up();
+            if (self.interrupted)() {
+                return ClientError::Interrupted;
+            }
+        }
+        wrong(&self.address, source)
+    }
+
+    fn hang_up(&self) {
+        // An agent that has hung up too needs no word.
+        let _ = self.link.stream().shutdown(Shutdown::Both);
+    }
+}
+
+/// Connects and shakes hands.
+fn open(address: &str, token: &[u8], link_bits_per_s: u64) -> Result<(Link, Welcome), ClientError> {
+    let wrong = |source| wrong(address, source);
+    let stream = dial(address)?;
+    let mut link = Link::new(stream, link_bits_per_s).map_err(|e| wrong(WireError::Io(e)))?;
+    link.set_deadline(Some(Instant::now() + CONNECT_PATIENCE));
+    let hello = Hello {
+        version: wire::VERSION,
+        capabilities: wire::CAPABILITY_DUCKDB | wire::CAPABILITY_FETCH,
+        link_bits_per_s,
+        token: token.to_vec(),
+    };
+    link.send(Tag::Hello, &hello.to_bytes()).map_err(wrong)?;
+    let header = expect(&mut link, Tag::Welcome).map_err(wrong)?;
+    let body = link.receive_body(header).map_err(wrong)?;
+    let welcome = Welcome::parse(&body).map_err(wrong)?;
+    link.set_deadline(None);
+    Ok((link, welcome))
 }
 
 /// The next frame's header; an error frame becomes its error.
@@ -379,5 +455,150 @@ fn wrong(address: &str, source: WireError) -> ClientError {
             text,
         },
         source => ClientError::Wire { address, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::super::serve::{Agent, AgentOptions};
+    use super::*;
+
+    fn frame(tag: Tag, body: &[u8]) -> Vec<u8> {
+        let len = body.len();
+        [&Header { tag, len }.to_bytes(), body].concat()
+    }
+
+    /// A peer that welcomes a client and answers its first request, whatever it is, with these bytes.
+    fn stranger(answer: Vec<u8>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut link = Link::new(stream, 0).unwrap();
+            let welcome = Welcome {
+                capabilities: wire::CAPABILITY_FETCH,
+                agent: AgentInfo::of_this_process(0),
+            };
+            for words in [frame(Tag::Welcome, &welcome.to_bytes()), answer] {
+                let header = link.receive_header().unwrap().unwrap();
+                link.receive_body(header).unwrap();
+                // The client may leave before the last of it.
+                let _ = link.stream().write_all(&words);
+            }
+            link.drain(Duration::from_secs(10));
+        });
+        address.to_string()
+    }
+
+    #[test]
+    fn no_more_of_a_file_is_taken_than_was_announced_and_expected() {
+        let fetch = |announced, pieces: &[usize], bytes_max| {
+            let reply = Reply::File { bytes: announced };
+            let mut answer = frame(Tag::Reply, &wire::encode(&reply));
+            for &len in pieces {
+                answer.extend(frame(Tag::File, &vec![7; len]));
+            }
+            answer.extend(frame(Tag::End, &wire::encode(&End::default())));
+            let mut client = Client::connect(&stranger(answer), &[], 0).unwrap();
+            let mut file = tempfile::tempfile().unwrap();
+            let fetched = client.fetch(1.0, "lineitem", FileFormat::Parquet, bytes_max, &mut file);
+            (fetched, file.metadata().unwrap().len())
+        };
+        let (fetched, len) = fetch(3000, &[1000, 2000], 3000);
+        assert_eq!((fetched.unwrap(), len), (3000, 3000));
+        for (announced, pieces, bytes_max, kept) in [
+            (3000, &[1000, 2001][..], u64::MAX, 1000),
+            (3000, &[1000, 2000, 1], 3000, 3000),
+            (3000, &[1000], 3000, 1000),
+            (3001, &[3001], 3000, 0),
+        ] {
+            let (fetched, len) = fetch(announced, pieces, bytes_max);
+            let refused = fetched.unwrap_err();
+            assert!(matches!(refused, ClientError::Wire { .. }), "{refused}");
+            assert_eq!(len, kept, "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_wait_for_a_frame() {
+        static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+        let half = frame(Tag::Reply, &[0; 100])[..50].to_vec();
+        for answer in [vec![], half] {
+            INTERRUPTED.store(false, Ordering::Relaxed);
+            let mut client = Client::connect(&stranger(answer), &[], 0).unwrap();
+            client.set_interrupted(|| INTERRUPTED.load(Ordering::Relaxed));
+            let (tell, told) = channel();
+            thread::spawn(move || tell.send(client.usage(false)));
+            assert!(told.recv_timeout(Duration::from_millis(300)).is_err());
+            INTERRUPTED.store(true, Ordering::Relaxed);
+            let told = told.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert!(matches!(told, Err(ClientError::Interrupted)), "{told:?}");
+        }
+    }
+
+    /// An agent without data, until `stop` is set.
+    fn agent(listen: SocketAddr, cache_bytes: u64, stop: &Arc<AtomicBool>) -> SocketAddr {
+        let agent = Agent::bind(AgentOptions {
+            listen,
+            data_dir: "/nowhere".into(),
+            cache_bytes,
+            token: None,
+            threads_max: 1,
+            connections_max: 4,
+            handshake_patience: Duration::from_secs(5),
+            idle_patience: Some(Duration::from_millis(50)),
+        });
+        let agent = agent.unwrap();
+        let (address, stop) = (agent.address(), Arc::clone(stop));
+        thread::spawn(move || agent.run(&|| stop.load(Ordering::Relaxed)));
+        address
+    }
+
+    #[test]
+    fn a_connection_that_was_idle_for_too_long_is_made_anew_to_the_same_agent() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let address = agent("127.0.0.1:0".parse().unwrap(), 0, &stop);
+        let mut client = Client::connect(&address.to_string(), &[], 0).unwrap();
+        let wait_for_the_end = |client: &Client| {
+            let until = Instant::now() + Duration::from_secs(10);
+            while !client.link.peer_gone() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(10));
+            }
+            assert!(client.link.peer_gone());
+        };
+        let mut bytes = (0, 0);
+        for _ in 0..3 {
+            client.usage(false).unwrap();
+            let after = client.bytes();
+            assert!(after.0 > bytes.0 && after.1 > bytes.1);
+            bytes = after;
+            wait_for_the_end(&client);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let until = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(address).is_ok() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let gone = client.usage(false).unwrap_err();
+        let source = match gone {
+            ClientError::Wire { source, .. } => source,
+            other => panic!("{other}"),
+        };
+        assert!(matches!(source, WireError::Closed), "{source}");
+        // Another cache: another agent.
+        let stop = Arc::new(AtomicBool::new(false));
+        agent(address, 1 << 20, &stop);
+        let replaced = client.usage(false).unwrap_err();
+        assert!(
+            matches!(replaced, ClientError::Replaced { .. }),
+            "{replaced}"
+        );
+        stop.store(true, Ordering::Relaxed);
     }
 }

@@ -25,8 +25,8 @@ pub const LATE_MAX: Duration = Duration::from_millis(2);
 const PACED_BYTES: usize = 128 << 10;
 /// Bytes handed to one `sendfile` on a link without a pace.
 const SENDFILE_BYTES: usize = 4 << 20;
-/// How often a blocked sender looks around.
-const SEND_LOOK: Duration = Duration::from_millis(200);
+/// How often who waits for the socket looks around.
+const LOOK: Duration = Duration::from_millis(200);
 /// The slowest pace, bits per second: a peer chooses ours, and must not choose how long we sleep.
 pub const PACE_BITS_PER_S_MIN: u64 = 1_000_000;
 /// How often a sender that waits for its pace looks around.
@@ -101,6 +101,7 @@ pub struct Link {
     received_bytes: u64,
     patience: Duration,
     deadline: Option<Instant>,
+    stop: fn() -> bool,
     spare: MutableBuffer,
 }
 
@@ -112,7 +113,8 @@ impl Link {
     pub fn new(stream: TcpStream, bits_per_s: u64) -> io::Result<Self> {
         use rustix::net::sockopt;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(SEND_LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        stream.set_read_timeout(Some(LOOK))?;
         // A peer whose machine is gone says nothing: ask after 20 s, give up after 40.
         sockopt::set_socket_keepalive(&stream, true)?;
         sockopt::set_tcp_keepidle(&stream, Duration::from_secs(20))?;
@@ -125,6 +127,7 @@ impl Link {
             received_bytes: 0,
             patience: Duration::from_secs(60),
             deadline: None,
+            stop: || false,
             spare: MutableBuffer::new(0),
         })
     }
@@ -143,6 +146,12 @@ impl Link {
     /// sends a byte now and then gains nothing.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+    }
+
+    /// Sets who is asked, before each frame and now and then while waiting for the peer's bytes, whether to stop; then
+    /// receiving ends with an error.
+    pub fn set_stop(&mut self, stop: fn() -> bool) {
+        self.stop = stop;
     }
 
     /// Bytes sent and received since the connection began, headers of frames included.
@@ -279,6 +288,9 @@ impl Link {
     /// # Errors
     /// Those of [`Header::read`].
     pub fn receive_header(&mut self) -> Result<Option<Header>, WireError> {
+        if (self.stop)() {
+            return Err(WireError::Io(stopped()));
+        }
         let header = Header::read(&mut self.timed())?;
         if header.is_some() {
             self.received_bytes += wire::HEADER_BYTES as u64;
@@ -328,8 +340,8 @@ impl Link {
     /// Reads and drops what the peer still sends, until it closes or `patience` ends.
     pub fn drain(&mut self, patience: Duration) {
         let mut timed = Timed {
-            stream: &self.stream,
             deadline: Some(Instant::now() + patience),
+            ..self.timed()
         };
         let mut dropped = [0; 4096];
         while matches!(timed.read(&mut dropped), Ok(1..)) {}
@@ -346,6 +358,7 @@ impl Link {
         Timed {
             stream: &self.stream,
             deadline: self.deadline,
+            stop: self.stop,
         }
     }
 
@@ -430,10 +443,11 @@ impl Link {
     }
 }
 
-/// Reading with a deadline for the whole.
+/// Reading with a deadline for the whole, until told to stop.
 struct Timed<'a> {
     stream: &'a TcpStream,
     deadline: Option<Instant>,
+    stop: fn() -> bool,
 }
 
 impl Read for Timed<'_> {
@@ -449,8 +463,22 @@ impl Read for Timed<'_> {
                 ));
             }
         }
-        self.stream.read(bytes)
+        loop {
+            match self.stream.read(bytes) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if (self.stop)() {
+                        return Err(stopped());
+                    }
+                }
+                read => return read,
+            }
+        }
     }
+}
+
+/// The error of who was told to stop.
+fn stopped() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "told to stop")
 }
 
 /// The error of a peer that takes nothing.

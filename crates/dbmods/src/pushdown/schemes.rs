@@ -36,6 +36,9 @@ use crate::duckdb::{self, Config, Database, Delivery, Library};
 /// Most rows that DuckDB finishes before it hands over the first: about 1.4 GB of lineitem.
 const MATERIALISED_ROWS_MAX: u64 = 10_000_000;
 
+/// What DuckDB is left at least to filter a fetched file with.
+const FETCH_WORK_BYTES: u64 = 256 << 20;
+
 /// A way to answer a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {
@@ -138,10 +141,15 @@ pub struct Run {
     pub agent_cpu_s: f64,
     /// CPU time of this process, seconds.
     pub client_cpu_s: f64,
-    /// Most resident memory of the agent's process, bytes.
+    /// Most memory of the agent's process, bytes.
     pub agent_peak_bytes: u64,
-    /// Most resident memory of this process, bytes.
+    /// How much of it came on top of what the process held when the run began.
+    pub agent_added_bytes: u64,
+    /// Most memory of this process, bytes, a fetched file included.
     pub client_peak_bytes: u64,
+    /// How much of it came on top of what the process held when the run began: it holds what earlier runs, and other
+    /// schemes, left in it. A fetched file counts whole.
+    pub client_added_bytes: u64,
     /// What disturbed this process while the time ran, and how long the agent's threads waited for a core.
     pub interference: Interference,
     /// Blocks scanned and skipped, where the engine says.
@@ -291,7 +299,14 @@ impl Side {
             .map(|(here_s, (after_s, before_s))| here_s + after_s - before_s);
         run.client_cpu_s = here.cpu_s - here_before.cpu_s;
         run.agent_peak_bytes = agent.peak_bytes;
-        run.client_peak_bytes = here.peak_bytes;
+        run.agent_added_bytes = agent.peak_over(&agent_before);
+        // Memory that has no address here: the kernel does not count it as this process's.
+        let fetched_bytes = match &self.scratch {
+            Some(scratch) => scratch.bytes().map_err(SchemeError::Scratch)?,
+            None => 0,
+        };
+        run.client_peak_bytes = here.peak_bytes + fetched_bytes;
+        run.client_added_bytes = here.peak_over(&here_before) + fetched_bytes;
         Ok(run)
     }
 
@@ -329,10 +344,10 @@ impl Side {
         };
         let mut tally = Tally::new(consumer);
         let file = scratch.rewound().map_err(SchemeError::Scratch)?;
-        let table = &test.query.table;
-        let bytes = self
-            .client
-            .fetch(test.sf, table, self.scheme.format(), file)?;
+        let (table, format) = (&test.query.table, self.scheme.format());
+        let bytes =
+            self.client
+                .fetch(test.sf, table, format, self.table.file_bytes(format), file)?;
         scratch.cut(bytes).map_err(SchemeError::Scratch)?;
         let transfer_s = tally.started.elapsed().as_secs_f64();
         self.filter_here(library, test, &scratch, &schema, &mut tally)?;
@@ -372,16 +387,39 @@ impl Side {
         let text = sql::query_to_sql(&test.query, &self.table.schema, &from);
         let mut connection = database.connect()?;
         let delivery = duckdb_delivery(test.rows_expected, self.table.rows);
-        let mut rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
-        for batch in &mut rows {
-            if tally.take(&batch?).is_break() {
-                break;
+        let interrupt = connection.interrupt_handle();
+        let filter = || {
+            let mut rows = connection.query(&text, Some(Arc::clone(schema)), delivery)?;
+            for batch in &mut rows {
+                if tally.take(&batch?).is_break() {
+                    break;
+                }
             }
-        }
-        // Before DuckDB tidies up: its result, connection and database live until this function ends.
-        tally.rows_ended();
-        Ok(())
+            // Before DuckDB tidies up: its result, connection and database are dropped after this.
+            tally.rows_ended();
+            Ok(())
+        };
+        interrupt.watch(self.client.interrupted(), filter)
     }
+}
+
+/// Why `fetch` cannot run with so much memory available here, if it cannot: both files stay in memory between runs.
+pub fn fetch_shortage(table: &TableInfo, available_bytes: Option<u64>) -> Option<String> {
+    let [duckdb, parquet] =
+        [FileFormat::DuckDb, FileFormat::Parquet].map(|format| table.file_bytes(format));
+    let needed = duckdb
+        .saturating_add(parquet)
+        .saturating_add(FETCH_WORK_BYTES);
+    let available = available_bytes.filter(|&available| available < needed)?;
+    let mb = |bytes: u64| bytes.div_ceil(1_000_000);
+    Some(format!(
+        "fetch needs {} MB of memory here, for DuckDB's file ({} MB), the Parquet file ({} MB) and DuckDB's work, and {} MB \
+         are available",
+        mb(needed),
+        mb(duckdb),
+        mb(parquet),
+        mb(available)
+    ))
 }
 
 /// How DuckDB hands over a result of so many rows, if that is known, from a table of `table_rows`: the faster way, on
@@ -477,6 +515,11 @@ impl Scratch {
         Ok(&mut self.file)
     }
 
+    /// Bytes of memory that the file takes.
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
     fn cut(&mut self, bytes: u64) -> io::Result<()> {
         self.file.flush()?;
         self.file.set_len(bytes)
@@ -485,5 +528,35 @@ impl Scratch {
     /// A path that this process can open it by.
     fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tpch;
+
+    #[test]
+    fn files_that_do_not_fit_this_memory_are_not_fetched() {
+        let table = TableInfo {
+            schema: tpch::schema("lineitem").unwrap(),
+            rows: 59_986_052,
+            segment_bytes: 2_000_000_000,
+            duckdb_bytes: Some(1_700_000_000),
+            parquet_bytes: Some(1_300_000_000),
+        };
+        let needed = 3_000_000_000 + FETCH_WORK_BYTES;
+        assert_eq!(fetch_shortage(&table, Some(needed)), None);
+        assert_eq!(fetch_shortage(&table, None), None);
+        let told = fetch_shortage(&table, Some(needed - 1)).unwrap();
+        for figure in ["3269 MB", "1700 MB", "1300 MB"] {
+            assert!(told.contains(figure), "{told}");
+        }
+        // What an agent says, no one has checked.
+        let endless = TableInfo {
+            parquet_bytes: Some(u64::MAX),
+            ..table
+        };
+        assert!(fetch_shortage(&endless, Some(1 << 60)).is_some());
     }
 }

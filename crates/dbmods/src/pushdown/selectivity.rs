@@ -7,7 +7,10 @@
 //!
 //! Quantiles come from histograms of 65,536 cells, refined until a cell is one value: exact, with half a megabyte of memory.
 
+use std::sync::Arc;
+
 use super::cache::Cache;
+use super::chunk::Chunk;
 use super::query::{CompareOp, Literal, Predicate, Scalar};
 use super::schema::ColumnType;
 use super::segment::{Segment, SegmentError};
@@ -32,6 +35,25 @@ pub enum SelectivityError {
     /// The segment cannot be read.
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    /// It was asked to stop.
+    #[error("stopped before a predicate was found")]
+    Stopped,
+}
+
+/// The values to look at, and whether to go on.
+struct Source<'a> {
+    segment: &'a Segment,
+    cache: &'a Cache,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Source<'_> {
+    fn chunk(&self, group: usize, column: usize) -> Result<Arc<Chunk>, SelectivityError> {
+        match (self.stop)() {
+            true => Err(SelectivityError::Stopped),
+            false => Ok(self.segment.chunk(group, column, self.cache)?),
+        }
+    }
 }
 
 /// A column that could serve, and its range.
@@ -41,7 +63,8 @@ struct Candidate {
     span: u64,
 }
 
-/// A predicate that so large a part of the rows satisfies, and the part that truly does. Reads one or a few columns whole.
+/// A predicate that so large a part of the rows satisfies, and the part that truly does. Reads one or a few columns whole,
+/// each up to four times, and asks `stop` before each row group.
 ///
 /// # Errors
 /// [`SelectivityError`].
@@ -49,15 +72,21 @@ pub fn predicate(
     segment: &Segment,
     cache: &Cache,
     wanted: f64,
+    stop: &dyn Fn() -> bool,
 ) -> Result<(Predicate, f64), SelectivityError> {
     if !(0.0..=1.0).contains(&wanted) {
         return Err(SelectivityError::OutOfRange(wanted));
     }
     let rows = segment.rows();
     let target = (wanted * rows as f64).round() as u64;
+    let source = Source {
+        segment,
+        cache,
+        stop,
+    };
     let mut best: Option<(u64, Predicate, u64)> = None;
-    for candidate in candidates(segment, cache)? {
-        let (bound, selected) = quantile(segment, cache, &candidate, target)?;
+    for candidate in candidates(&source)? {
+        let (bound, selected) = quantile(&source, &candidate, target)?;
         let distance = selected.abs_diff(target);
         if best.as_ref().is_none_or(|(least, _, _)| distance < *least) {
             best = Some((
@@ -76,7 +105,8 @@ pub fn predicate(
 }
 
 /// Columns that are spread over the rows, those of the smallest range first.
-fn candidates(segment: &Segment, cache: &Cache) -> Result<Vec<Candidate>, SelectivityError> {
+fn candidates(source: &Source<'_>) -> Result<Vec<Candidate>, SelectivityError> {
+    let segment = source.segment;
     let mut candidates = Vec::new();
     for (column, meta) in segment.schema().columns.iter().enumerate() {
         let chunks = segment.groups().iter().map(|group| group.chunks[column]);
@@ -87,10 +117,7 @@ fn candidates(segment: &Segment, cache: &Cache) -> Result<Vec<Candidate>, Select
             continue;
         };
         let span = max.wrapping_sub(min) as u64;
-        if meta.ty != ColumnType::Text
-            && span > 0
-            && spread(segment, cache, column, span)? >= SPREAD_MIN
-        {
+        if meta.ty != ColumnType::Text && span > 0 && spread(source, column, span)? >= SPREAD_MIN {
             candidates.push(Candidate { column, min, span });
         }
     }
@@ -99,16 +126,11 @@ fn candidates(segment: &Segment, cache: &Cache) -> Result<Vec<Candidate>, Select
 }
 
 /// The part of the column's range that a block spans, on average over some row groups from all over the table.
-fn spread(
-    segment: &Segment,
-    cache: &Cache,
-    column: usize,
-    span: u64,
-) -> Result<f64, SelectivityError> {
-    let groups = segment.groups().len();
+fn spread(source: &Source<'_>, column: usize, span: u64) -> Result<f64, SelectivityError> {
+    let groups = source.segment.groups().len();
     let (mut sum, mut blocks) = (0.0, 0);
     for group in (0..groups).step_by(groups.div_ceil(SPREAD_GROUPS).max(1)) {
-        let chunk = segment.chunk(group, column, cache)?;
+        let chunk = source.chunk(group, column)?;
         for block in chunk.blocks() {
             sum += block.max.wrapping_sub(block.min) as u64 as f64 / span as f64;
             blocks += 1;
@@ -119,8 +141,7 @@ fn spread(
 
 /// The bound for which the number of values at or below it is nearest to `target`, and that number.
 fn quantile(
-    segment: &Segment,
-    cache: &Cache,
+    source: &Source<'_>,
     candidate: &Candidate,
     target: u64,
 ) -> Result<(i64, u64), SelectivityError> {
@@ -128,7 +149,7 @@ fn quantile(
     let mut below = 0; // values before the first cell
     let mut shift = (64 - candidate.span.leading_zeros()).saturating_sub(16);
     loop {
-        let cells = histogram(segment, cache, candidate, first, shift)?;
+        let cells = histogram(source, candidate, first, shift)?;
         let mut total = below;
         let mut reached = cells.len() - 1;
         for (cell, &count) in cells.iter().enumerate() {
@@ -156,16 +177,15 @@ fn quantile(
 
 /// How many values lie in each cell of `2^shift` values, the first cell beginning `first` above the smallest value.
 fn histogram(
-    segment: &Segment,
-    cache: &Cache,
+    source: &Source<'_>,
     candidate: &Candidate,
     first: u64,
     shift: u32,
 ) -> Result<Vec<u64>, SelectivityError> {
     let mut cells = vec![0; CELLS];
     let mut values = Vec::new();
-    for group in 0..segment.groups().len() {
-        let chunk = segment.chunk(group, candidate.column, cache)?;
+    for group in 0..source.segment.groups().len() {
+        let chunk = source.chunk(group, candidate.column)?;
         for block in 0..chunk.blocks().len() {
             values.clear();
             chunk.decode_numbers(block, &mut values);
@@ -192,6 +212,7 @@ fn at_most(segment: &Segment, column: usize, bound: i64) -> Predicate {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::ops::ControlFlow;
 
     use super::*;
@@ -208,7 +229,7 @@ mod tests {
         let segment = set.unwrap().open("lineitem").unwrap();
         let cache = Cache::new(segment.file_bytes());
         for wanted in [0.0, 0.001, 0.01, 0.1, 0.5, 1.0] {
-            let (predicate, truth) = predicate(&segment, &cache, wanted).unwrap();
+            let (predicate, truth) = predicate(&segment, &cache, wanted, &|| false).unwrap();
             let sql = sql::to_sql(&predicate, segment.schema());
             assert!(
                 (truth - wanted).abs() <= TOLERANCE * wanted,
@@ -241,9 +262,28 @@ mod tests {
         }
         for bad in [-0.1, 1.1, f64::NAN] {
             assert!(matches!(
-                predicate(&segment, &cache, bad),
+                predicate(&segment, &cache, bad, &|| false),
                 Err(SelectivityError::OutOfRange(_))
             ));
+        }
+        // However far it has come.
+        let asked = Cell::new(0);
+        let count = || {
+            asked.set(asked.get() + 1);
+            false
+        };
+        predicate(&segment, &cache, 0.5, &count).unwrap();
+        for at in 1..=asked.get() {
+            asked.set(0);
+            let stop = || {
+                asked.set(asked.get() + 1);
+                asked.get() == at
+            };
+            assert!(matches!(
+                predicate(&segment, &cache, 0.5, &stop),
+                Err(SelectivityError::Stopped)
+            ));
+            assert_eq!(asked.get(), at);
         }
     }
 }

@@ -5,8 +5,9 @@
 //! **Memory** is bounded by the cache plus [`OVERHEAD_BYTES_MAX`], whatever the results' size: batches wait in a queue of
 //! [`QUEUE_BATCHES`], a full queue blocks the scan that fills it, and each running scan reserves what it can hold at most
 //! out of [`SCANS_BYTES_MAX`]: no more than a quarter of what is left, so that many stalled scans leave some for the next one,
-//! which then gets smaller batches. Only when next to nothing is left scans wait, and are refused as busy after
-//! [`RESERVE_PATIENCE`]. DuckDB, if it is asked for, holds as much again as the cache for its own buffers.
+//! which then gets smaller batches, whichever engine runs it. Only when next to nothing is left scans wait, and are refused
+//! as busy after [`RESERVE_PATIENCE`]. Once a client asks for DuckDB, it may hold as much again as the cache for its
+//! buffers, or [`DUCKDB_BYTES_MIN`] if that is more, and half of that for results that it finishes first.
 //!
 //! **Peers.** A slow client blocks its own scan only. One that vanishes stops its scan at once: the socket says so while
 //! sending, and is asked every few milliseconds while there is nothing to send. One that is connected but takes nothing for
@@ -18,7 +19,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,22 +28,23 @@ use arrow_buffer::Buffer;
 use arrow_schema::SchemaRef;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::budget::Budget;
 use self::outbox::{Outbox, Taken};
 use self::shelf::{Shelf, damaged, refuse};
 use super::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, stalled};
-use super::query::{Output, Query};
 use super::scan::{self, Plan, ScanError, ScanOptions};
-use super::schema::{ColumnType, Schema};
-use super::schemes::duckdb_delivery;
+use super::selectivity::{self, SelectivityError};
 use super::wire::batch::Encoder;
 use super::wire::{
     self, AgentInfo, CAPABILITY_DUCKDB, CAPABILITY_FETCH, End, Engine, FileFormat, Hello, Refusal,
     Reply, Request, ScanRequest, Tag, Welcome, WireError,
 };
-use super::{selectivity, sql, usage};
+use super::{sql, usage};
 use crate::duckdb::{Interrupt, Library};
 
+mod budget;
 mod outbox;
+mod peer;
 mod residency;
 mod shelf;
 
@@ -56,13 +58,11 @@ pub const SCAN_BYTES_MAX: u64 = 32 << 20;
 pub const SCAN_BYTES_MIN: u64 = 1 << 20;
 /// Batches that wait to be sent on one connection, at most.
 pub const QUEUE_BATCHES: usize = 4;
-/// How long a scan waits for memory that others hold.
+/// What DuckDB may hold in its buffers at least, however small our own cache.
+pub const DUCKDB_BYTES_MIN: u64 = 256 << 20;
+/// How long a scan waits for what others hold.
 pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of a text value, for the estimate of a batch's size.
-const TEXT_BYTES: u64 = 32;
-/// Rows that DuckDB gives at once.
-const VECTOR_ROWS: u64 = 2048;
 /// Fewest rows of a batch.
 const BATCH_ROWS_MIN: u32 = 64;
 /// How often an idle sender looks at its peer.
@@ -93,8 +93,8 @@ pub struct AgentOptions {
     pub connections_max: u32,
     /// How long a client may take for its hello.
     pub handshake_patience: Duration,
-    /// How long a connection may be idle between requests.
-    pub idle_patience: Duration,
+    /// How long a connection may be idle between requests; `None` for as long as it likes.
+    pub idle_patience: Option<Duration>,
 }
 
 /// Why an agent cannot start.
@@ -133,16 +133,10 @@ struct Shared {
     connections: Mutex<HashMap<u64, TcpStream>>,
 }
 
-/// Memory for batches, handed out to scans.
-struct Budget {
-    left: Mutex<u64>,
-    freed: Condvar,
-}
-
-/// A scan's share of the budget; given back when dropped.
-struct Reserved<'a> {
-    budget: &'a Budget,
-    bytes: u64,
+impl Shared {
+    fn is_ending(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// What one conversation does next.
@@ -172,10 +166,7 @@ impl Agent {
             options,
             info,
             stop: AtomicBool::new(false),
-            budget: Budget {
-                left: Mutex::new(SCANS_BYTES_MAX),
-                freed: Condvar::new(),
-            },
+            budget: Budget::new(SCANS_BYTES_MAX),
             connections: Mutex::default(),
         });
         Ok(Self {
@@ -302,6 +293,11 @@ impl AgentInfo {
     }
 }
 
+/// What clients are told whose request the agent's own end cuts short.
+fn ending() -> WireError {
+    refuse(Refusal::Unavailable, "the agent is ending")
+}
+
 /// Tells a client why its connection ends, if it is still there to hear it.
 fn say_goodbye(link: &mut Link, error: &WireError) {
     if let Some(refusal) = error.refusal() {
@@ -317,7 +313,8 @@ fn say_goodbye(link: &mut Link, error: &WireError) {
 fn converse(shared: &Shared, link: &mut Link) -> Conversed {
     handshake(shared, link)?;
     loop {
-        link.set_deadline(Some(Instant::now() + shared.options.idle_patience));
+        let idle_patience = shared.options.idle_patience;
+        link.set_deadline(idle_patience.map(|patience| Instant::now() + patience));
         let Some(header) = link.receive_header()? else {
             return Ok(());
         };
@@ -387,7 +384,7 @@ fn answer(shared: &Shared, link: &mut Link, request: Request) -> Conversed {
             sf,
             table,
             selectivity,
-        } => pick(shared, sf, &table, selectivity)?,
+        } => pick(shared, link, sf, &table, selectivity)?,
         Request::Cold { sf, table, format } => {
             shared.shelf.make_cold(sf, &table, format)?;
             Reply::Dropped
@@ -399,14 +396,26 @@ fn answer(shared: &Shared, link: &mut Link, request: Request) -> Conversed {
     link.send(Tag::Reply, &wire::encode(&reply))
 }
 
-fn pick(shared: &Shared, sf: f64, table: &str, share: f64) -> Result<Reply, WireError> {
+fn pick(
+    shared: &Shared,
+    link: &Link,
+    sf: f64,
+    table: &str,
+    share: f64,
+) -> Result<Reply, WireError> {
     if !(share > 0.0 && share <= 1.0) {
         let text = format!("{share} is no selectivity; it is above 0 and at most 1");
         return Err(refuse(Refusal::Usage, text));
     }
     let segment = shared.shelf.segment(sf, table)?;
-    let (predicate, selectivity) = selectivity::predicate(&segment, &shared.shelf.cache, share)
-        .map_err(|e| refuse(Refusal::Usage, e.to_string()))?;
+    let stop = || shared.is_ending() || link.peer_gone();
+    let picked = selectivity::predicate(&segment, &shared.shelf.cache, share, &stop);
+    let (predicate, selectivity) = picked.map_err(|error| match error {
+        SelectivityError::Segment(source) => damaged(&source),
+        SelectivityError::Stopped if shared.is_ending() => ending(),
+        SelectivityError::Stopped => WireError::Closed,
+        error => refuse(Refusal::Usage, error.to_string()),
+    })?;
     Ok(Reply::Predicate {
         predicate,
         selectivity,
@@ -421,12 +430,12 @@ fn send_file(
     format: FileFormat,
 ) -> Conversed {
     let (file, bytes) = shared.shelf.file(sf, table, format)?;
+    let stop = || shared.is_ending();
     link.send(Tag::Reply, &wire::encode(&Reply::File { bytes }))?;
     let mut end = End::default();
     let mut at = 0;
     while at < bytes {
         let len = (bytes - at).min(Tag::File.body_bytes_max() as u64) as usize;
-        let stop = || shared.stop.load(Ordering::Relaxed);
         match link.send_file_frame(&file, at, len, &stop)? {
             None => {}
             Some(Interrupted::Peer) => return Err(WireError::Closed),
@@ -436,10 +445,7 @@ fn send_file(
         end.batches += 1;
     }
     end.bytes_read = bytes;
-    if link
-        .settle(&|| shared.stop.load(Ordering::Relaxed))
-        .is_some()
-    {
+    if link.settle(&stop).is_some() {
         return Err(WireError::Closed);
     }
     link.send(Tag::End, &wire::encode(&end))
@@ -465,12 +471,7 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
             plan.memory_bytes_min(&segment, kept_batches) as u64,
             plan.memory_bytes_max(&segment, threads, batch_rows, kept_batches) as u64,
         ),
-        // It gives a vector at a time, and one waits to be queued.
-        Engine::DuckDb => {
-            let row_bytes = row_bytes(schema, &request.query);
-            let batches = row_bytes * VECTOR_ROWS * (kept_batches as u64 + 1);
-            (batches, batches)
-        }
+        Engine::DuckDb => peer::memory_bytes(output, batch_rows, kept_batches),
     };
     let reserved = shared.budget.reserve(least, wanted)?;
 
@@ -510,8 +511,16 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
                             ..End::default()
                         }));
                     };
+                    let table = &request.query.table;
+                    let scan = peer::Scan {
+                        sql: sql::query_to_sql(&request.query, schema, table),
+                        output,
+                        table_rows: segment.rows(),
+                        rows_expected: request.rows_expected,
+                        batch_rows: peer::batch_rows(output, reserved.bytes, kept_batches),
+                    };
                     let scanned =
-                        duckdb_scan(shared, request, threads, output, &halt, &sink, &rows_ended);
+                        duckdb_scan(shared, request, threads, scan, &halt, &sink, &rows_ended);
                     if let Err(error) = scanned {
                         ended(Err(error));
                     }
@@ -524,7 +533,7 @@ fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Con
         let ended = match sent {
             Ok(sent) => {
                 let end = lock(&outcome).take();
-                send_end(link, sent, end, &|| shared.stop.load(Ordering::Relaxed))
+                send_end(link, sent, end, &|| shared.is_ending())
             }
             Err(error) => Err(error),
         };
@@ -614,10 +623,10 @@ fn send_batches(
     let broke =
         |e: arrow_schema::ArrowError| refuse(Refusal::Internal, format!("cannot encode: {e}"));
     let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
-    let ending = || shared.stop.load(Ordering::Relaxed);
+    let stop = || shared.is_ending();
     let mut sent = Sent::default();
     let mut looked = Instant::now();
-    send_parts(link, Tag::Schema, &[&schema], schema.len(), &ending)?;
+    send_parts(link, Tag::Schema, &[&schema], schema.len(), &stop)?;
     loop {
         let taken = outbox.take(PEER_LOOK);
         if looked.elapsed() >= CORE_WAIT_LOOK {
@@ -641,13 +650,13 @@ fn send_batches(
             Taken::Item(batch) if !sent.stopped => {
                 let encoded = encoder.encode(&batch).map_err(broke)?;
                 let parts: Vec<&[u8]> = encoded.parts.iter().map(Buffer::as_slice).collect();
-                send_parts(link, Tag::Batch, &parts, encoded.len, &ending)?;
+                send_parts(link, Tag::Batch, &parts, encoded.len, &stop)?;
                 sent.rows += batch.num_rows() as u64;
                 sent.batches += 1;
             }
             Taken::Item(_) | Taken::Nothing => {
-                if ending() {
-                    return Err(refuse(Refusal::Unavailable, "the agent is ending"));
+                if shared.is_ending() {
+                    return Err(ending());
                 }
             }
             Taken::Finished => return Ok(sent),
@@ -674,35 +683,19 @@ fn duckdb_scan(
     shared: &Shared,
     request: &ScanRequest,
     threads: usize,
-    output: &SchemaRef,
+    scan: peer::Scan<'_>,
     halt: &Halt,
     sink: &dyn Fn(RecordBatch) -> ControlFlow<()>,
     rows_ended: &dyn Fn(),
 ) -> Conversed {
-    let segment = shared.shelf.segment(request.sf, &request.query.table)?;
-    let mut connection = shared
-        .shelf
-        .duckdb(request.sf, &request.query.table, threads)?;
-    *lock(&halt.duckdb) = Some(connection.interrupt_handle());
-    let text = sql::query_to_sql(&request.query, segment.schema(), &request.query.table);
-    let broke = |e: crate::duckdb::Error| refuse(Refusal::Internal, e.to_string());
-    // A finished result lies in DuckDB's own memory, which has its own bound.
-    let fits = request.rows_expected.filter(|rows| {
-        rows.saturating_mul(row_bytes(segment.schema(), &request.query))
-            <= shared.shelf.cache.bytes_max() / 2
-    });
-    let delivery = duckdb_delivery(fits, segment.rows());
-    let mut rows = connection
-        .query(&text, Some(Arc::clone(output)), delivery)
-        .map_err(broke)?;
-    for batch in &mut rows {
-        if halt.is_set() || sink(batch.map_err(broke)?).is_break() {
-            break;
-        }
-    }
-    // The result is dropped after this.
-    rows_ended();
-    Ok(())
+    let table = &request.query.table;
+    let mut seated = shared.shelf.duckdb(request.sf, table, threads)?;
+    *lock(&halt.duckdb) = Some(seated.connection.interrupt_handle());
+    let peer = &shared.shelf.peer;
+    let scanned = peer.scan(&mut seated, scan, halt, sink, rows_ended);
+    // It would keep the database open for longer than its seat is taken.
+    *lock(&halt.duckdb) = None;
+    scanned
 }
 
 fn ours(stats: &scan::ScanStats) -> End {
@@ -739,57 +732,6 @@ fn scan_refusal(error: &ScanError) -> WireError {
     match error {
         ScanError::Segment(source) => damaged(source),
         other => refuse(Refusal::Usage, other.to_string()),
-    }
-}
-
-/// About how many bytes a row of the result takes, at least 1.
-fn row_bytes(schema: &Schema, query: &Query) -> u64 {
-    let width = |column: u32| match schema.columns[column as usize].ty {
-        ColumnType::Integer | ColumnType::Date => 4,
-        ColumnType::BigInt | ColumnType::Decimal { .. } => 8,
-        ColumnType::Text => 4 + TEXT_BYTES,
-    };
-    match &query.output {
-        Output::Rows(columns) => columns.iter().map(|&column| width(column)).sum::<u64>(),
-        Output::Aggregate(_) => 16,
-    }
-    .max(1)
-}
-
-impl Budget {
-    /// Takes what is wanted, or what one scan may have of what is left, once that is something and at least `least`.
-    fn reserve(&self, least: u64, wanted: u64) -> Result<Reserved<'_>, WireError> {
-        if least > SCAN_BYTES_MAX {
-            let text = format!(
-                "the scan would take {least} bytes of memory; the agent gives one {SCAN_BYTES_MAX} at most"
-            );
-            return Err(refuse(Refusal::Usage, text));
-        }
-        let least = wanted.min(SCAN_BYTES_MIN).max(least);
-        let (mut left, waited) = self
-            .freed
-            .wait_timeout_while(lock(&self.left), RESERVE_PATIENCE, |left| *left < least)
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        if waited.timed_out() {
-            return Err(refuse(
-                Refusal::Busy,
-                "other scans hold all memory that the agent has for batches; try again later",
-            ));
-        }
-        let share = (*left / 4).clamp(least, SCAN_BYTES_MAX);
-        let bytes = wanted.min(share);
-        *left -= bytes;
-        Ok(Reserved {
-            budget: self,
-            bytes,
-        })
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        *lock(&self.budget.left) += self.bytes;
-        self.budget.freed.notify_all();
     }
 }
 

@@ -18,6 +18,7 @@ use super::reference;
 use super::schema::Schema;
 use super::schemes::{Consumer, Run, Scheme, SchemeError, Side, Test};
 use super::sql;
+use crate::duckdb;
 
 /// The task's name in records.
 pub const TASK: &str = "pushdown";
@@ -512,14 +513,13 @@ impl Finding {
         }
         record.sample("agent_cpu_s", series(&|run| run.agent_cpu_s));
         record.sample("client_cpu_s", series(&|run| run.client_cpu_s));
-        record.sample(
-            "agent_peak_bytes",
-            series(&|run| run.agent_peak_bytes as f64),
-        );
-        record.sample(
-            "client_peak_bytes",
-            series(&|run| run.client_peak_bytes as f64),
-        );
+        let mut bytes = |name: &str, of: fn(&Run) -> u64| {
+            record.sample(name, series(&|run| of(run) as f64));
+        };
+        bytes("agent_peak_bytes", |run| run.agent_peak_bytes);
+        bytes("agent_added_bytes", |run| run.agent_added_bytes);
+        bytes("client_peak_bytes", |run| run.client_peak_bytes);
+        bytes("client_added_bytes", |run| run.client_added_bytes);
         let total = |of: &dyn Fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
         let counts = [
             ("tuples", total(&|run| run.tuples_scanned)),
@@ -559,7 +559,11 @@ fn differs(run: &Run, consumer: &Consumer, agreed: &Digest) -> Option<String> {
 }
 
 fn is_interrupt(error: &SchemeError) -> bool {
-    matches!(error, SchemeError::Client(ClientError::Interrupted))
+    matches!(
+        error,
+        SchemeError::Client(ClientError::Interrupted)
+            | SchemeError::DuckDb(duckdb::Error::Interrupted { .. })
+    )
 }
 
 /// What comes back, in words.

@@ -31,17 +31,39 @@ pub fn core_wait_s() -> Option<f64> {
     waits.look()
 }
 
+/// Memory that could still be taken here, bytes: what the kernel calls available, and no more than what is left of the
+/// bound of the container that this runs in; `None` where the kernel does not say.
+pub fn memory_available_bytes() -> Option<u64> {
+    let available = field(&read("/proc/meminfo"), "MemAvailable:")? * 1024;
+    Some(available.min(container_left_bytes().unwrap_or(u64::MAX)))
+}
+
+/// What may still be taken of the container's bound (cgroup v2). Its page cache would give way; files in memory would not.
+fn container_left_bytes() -> Option<u64> {
+    let group = |name: &str| read(&format!("/sys/fs/cgroup/memory.{name}"));
+    let max: u64 = group("max").trim().parse().ok()?;
+    let used: u64 = group("current").trim().parse().ok()?;
+    let stat = group("stat");
+    let cached = field(&stat, "file ")?.saturating_sub(field(&stat, "shmem ")?);
+    Some(max.saturating_sub(used.saturating_sub(cached)))
+}
+
 /// Peak and present resident memory, bytes; 0 where `/proc` is missing.
 fn memory() -> (u64, u64) {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let field = |name: &str| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .and_then(|rest| rest.trim_end_matches("kB").trim().parse::<u64>().ok())
-            .map_or(0, |kib| kib * 1024)
-    };
-    (field("VmHWM:"), field("VmRSS:"))
+    let status = read("/proc/self/status");
+    let bytes = |name: &str| field(&status, name).map_or(0, |kib| kib * 1024);
+    (bytes("VmHWM:"), bytes("VmRSS:"))
+}
+
+/// A file of the kernel's; empty where there is none.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The number in the line that begins with `name`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.trim_end_matches("kB").trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -58,5 +80,12 @@ mod tests {
         assert!(after.cpu_s > before.cpu_s);
         assert!(after.peak_bytes >= 64 << 20);
         assert!(after.peak_bytes >= after.resident_bytes);
+    }
+
+    #[test]
+    fn available_memory_is_no_more_than_there_is() {
+        let all = field(&read("/proc/meminfo"), "MemTotal:").unwrap() * 1024;
+        let available = memory_available_bytes().unwrap();
+        assert!((1 << 20..=all).contains(&available), "{available} of {all}");
     }
 }

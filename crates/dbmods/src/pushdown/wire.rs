@@ -423,6 +423,17 @@ pub struct TableInfo {
     pub parquet_bytes: Option<u64>,
 }
 
+impl TableInfo {
+    /// Bytes of this file; 0 if there is none.
+    pub fn file_bytes(&self, format: FileFormat) -> u64 {
+        match format {
+            FileFormat::Segment => self.segment_bytes,
+            FileFormat::DuckDb => self.duckdb_bytes.unwrap_or(0),
+            FileFormat::Parquet => self.parquet_bytes.unwrap_or(0),
+        }
+    }
+}
+
 /// What a process has used since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
@@ -437,6 +448,13 @@ pub struct Usage {
     pub resident_bytes: u64,
     /// Whether the peak could be reset, so that it is of this run alone.
     pub peak_was_reset: bool,
+}
+
+impl Usage {
+    /// How far the peak rose above what was resident `before`.
+    pub fn peak_over(&self, before: &Self) -> u64 {
+        self.peak_bytes.saturating_sub(before.resident_bytes)
+    }
 }
 
 /// What the agent did for a scan or a fetch; counted there.

@@ -60,7 +60,8 @@ impl Asked {
                     let functions = preset.aggregate?;
                     Some((functions, preset.group_by))
                 });
-                let (text, group_by) = preset.unwrap_or((text.as_str(), args.group_by.as_deref()));
+                let (text, own_groups) = preset.unwrap_or((text.as_str(), None));
+                let group_by = args.group_by.as_deref().or(own_groups);
                 let aggregate = sql::parse_aggregate(schema, text, group_by)
                     .map_err(|error| not_understood("--aggregate", &error))?;
                 Output::Aggregate(aggregate)

@@ -22,7 +22,7 @@ pub fn table() -> Table {
         Column::right("CPU s agent"),
         Column::right("CPU s client"),
         Column::right("peak MB agent"),
-        Column::right("peak MB client"),
+        Column::right("added MB client"),
         Column::noted("verdict"),
     ])
 }
@@ -62,7 +62,7 @@ pub fn add(table: &mut Table, findings: &[Finding], query: &str) {
             format!("{:.3}", median("agent_cpu_s")),
             format!("{:.3}", median("client_cpu_s")),
             format!("{:.0}", median("agent_peak_bytes") / 1e6),
-            format!("{:.0}", median("client_peak_bytes") / 1e6),
+            format!("{:.0}", median("client_added_bytes") / 1e6),
             verdict(&finding.record),
         ]);
     }

@@ -3,28 +3,28 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
+use super::lock;
+use super::peer::{Opening, Peer, Seated};
 use super::residency::Pages;
+use crate::duckdb::Library;
 use crate::duckdb::tpch_baseline::{self, Baseline};
-use crate::duckdb::{self, Config, Connection, Database, Library};
 use crate::pushdown::cache::Cache;
 use crate::pushdown::segment::{Segment, SegmentError};
 use crate::pushdown::wire::{FileFormat, Refusal, TableInfo, WireError};
 use crate::tpch::{self, DataError};
 
-/// Segments, DuckDB databases and the cache of chunks, under one data directory.
+/// Segments, DuckDB's files and the cache of chunks, under one data directory.
 pub(super) struct Shelf {
     data_dir: PathBuf,
     pub(super) cache: Cache,
     segments: Mutex<HashMap<Name, Arc<Segment>>>,
-    /// With their number of threads. A database has one number for all its connections, so who asks for another gets
-    /// another database; the old one lives until its last statement ends.
-    databases: Mutex<HashMap<Name, (usize, Database)>>,
+    pub(super) peer: Peer,
 }
 
 /// A table of a data set: the scale factor's bits, and the table.
-type Name = (u64, String);
+pub(super) type Name = (u64, String);
 
 /// A run is not cold if more than one of so many pages stays in the page cache.
 const PAGES_KEPT_SHARE: u64 = 100;
@@ -45,7 +45,7 @@ impl Shelf {
             data_dir,
             cache: Cache::new(cache_bytes),
             segments: Mutex::default(),
-            databases: Mutex::default(),
+            peer: Peer::new(cache_bytes),
         }
     }
 
@@ -96,31 +96,15 @@ impl Shelf {
         sf: f64,
         table: &str,
         threads: usize,
-    ) -> Result<Connection, WireError> {
+    ) -> Result<Seated<'_>, WireError> {
         let (library, files) = self.baseline(sf, table)?;
-        let name = (sf.to_bits(), table.to_owned());
-        let broke = |e: duckdb::Error| refuse(Refusal::Internal, e.to_string());
-        let mut databases = lock(&self.databases);
-        if let Some((of, database)) = databases.get(&name)
-            && *of == threads
-        {
-            return database.connect().map_err(broke);
-        }
-        let config = Config {
-            threads: Some(threads),
-            memory_bytes_max: Some(self.cache.bytes_max()),
-            temp_dir: Some(self.data_dir.join("tmp")),
-            read_only: true,
-            // As our own scan: rows come as they are found.
-            any_order: true,
-            ..Config::default()
+        let opening = Opening {
+            library,
+            path: files.duckdb_path,
+            temp_dir: self.data_dir.join("tmp"),
         };
-        databases.remove(&name);
-        let path = Some(files.duckdb_path.as_path());
-        let database = Database::open(library, path, &config).map_err(broke)?;
-        let connection = database.connect().map_err(broke)?;
-        databases.insert(name, (threads, database));
-        Ok(connection)
+        let name = (sf.to_bits(), table.to_owned());
+        self.peer.connect(&name, threads, opening)
     }
 
     /// One of the table's files, to be sent whole.
@@ -154,12 +138,8 @@ impl Shelf {
             segment.make_cold(&self.cache).map_err(|e| damaged(&e))?;
         }
         if format == FileFormat::DuckDb {
-            let name = (sf.to_bits(), table.to_owned());
-            let threads = lock(&self.databases)
-                .remove(&name)
-                .map(|(threads, _)| threads);
             // Open again, as our segment is: the next run pays for reading, not for opening.
-            if let Some(threads) = threads {
+            if let Some(threads) = self.peer.close(&(sf.to_bits(), table.to_owned()))? {
                 self.duckdb(sf, table, threads)?;
             }
         }
@@ -223,10 +203,4 @@ fn check_sf(sf: f64) -> Result<(), WireError> {
     let (least, most) = (tpch::SCALE_FACTORS.start(), tpch::SCALE_FACTORS.end());
     let text = format!("{sf} is no scale factor; it is {least} to {most}");
     Err(refuse(Refusal::Usage, text))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
