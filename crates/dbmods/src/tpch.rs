@@ -1,6 +1,7 @@
 //! TPC-H: schemas, and data made once by the generator `tpchgen`, straight into segments.
 
 mod generate;
+pub(crate) mod lock;
 mod rows;
 mod schema;
 mod store;

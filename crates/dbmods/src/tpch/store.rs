@@ -18,10 +18,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::rows::GENERATOR;
+use super::lock::Lock;
 use super::{TABLES, generate};
 use crate::pushdown::segment::{Segment, SegmentError, VERSION, sync_parent, temporary_name};
 
@@ -269,8 +269,7 @@ pub fn remove(data_dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<u64
     }
     if manifest.tables.is_empty() {
         let _ = fs::remove_file(dir.join(MANIFEST));
-        drop(lock);
-        let _ = fs::remove_file(dir.join(".lock"));
+        let _ = lock.remove();
         // Stays if somebody else keeps something in it.
         let _ = fs::remove_dir(&dir);
     }
@@ -444,42 +443,13 @@ fn check_space(dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<(), Dat
     Ok(())
 }
 
-/// Waits until no other process makes tables here. The lock ends with the file, so with the process, however it ends.
-fn lock(dir: &Path, progress: Progress<'_>) -> Result<File, DataError> {
+/// Waits until no other process makes tables here.
+fn lock(dir: &Path, progress: Progress<'_>) -> Result<Lock, DataError> {
     let path = dir.join(".lock");
-    let failed = |source| DataError::Write {
-        path: path.clone(),
-        source,
-    };
-    loop {
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(failed)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                // `remove` may have removed the file that we have locked; then another process locks another file.
-                use std::os::unix::fs::MetadataExt;
-                let ours = file.metadata().map_err(failed)?;
-                match fs::metadata(&path) {
-                    Ok(there) if there.ino() == ours.ino() => return Ok(file),
-                    Ok(_) => continue,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        fs::create_dir_all(dir).map_err(failed)?;
-                        continue;
-                    }
-                    Err(error) => return Err(failed(error)),
-                }
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                if progress(Step::Waiting).is_break() {
-                    return Err(DataError::Interrupted);
-                }
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            Err(error) => return Err(failed(error.into())),
-        }
+    match Lock::take(&path, || progress(Step::Waiting)) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(DataError::Interrupted),
+        Err(source) => Err(DataError::Write { path, source }),
     }
 }
 
