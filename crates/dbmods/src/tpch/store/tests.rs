@@ -148,7 +148,7 @@ fn what_a_table_needs_is_what_it_takes() {
     let dir = tempfile::tempdir().unwrap();
     let set = ensure(dir.path(), 0.05, &TABLES, 2, &quiet).unwrap();
     for table in &set.tables {
-        let needed = bytes_needed(0.05, &[&table.name]);
+        let needed = bytes_needed(0.05, [table.name.as_str()]);
         assert!(needed >= table.bytes, "{table:?} needs {needed}");
         assert!(
             needed <= 100_000 + table.bytes * 5 / 4,
@@ -163,7 +163,7 @@ fn what_a_table_needs_is_what_it_takes() {
     let error = DataError::Space {
         scale_factor: 1000.0,
         dir: PathBuf::from("/data"),
-        needed: bytes_needed(1000.0, &TABLES),
+        needed: bytes_needed(1000.0, TABLES),
         free: 80_000_000_000,
     };
     assert_eq!(
