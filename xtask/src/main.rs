@@ -50,7 +50,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Setup(args) => setup::run(&args),
+        Command::Setup(args) => {
+            setup::run(&args);
+            Ok(())
+        }
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Ci => test::run(&test::Args::default()),
