@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Between two looks at a lock that another process holds.
-const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks at a lock that another process holds; tests look all the time, to meet every moment.
+const LOOK: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 50 });
 
 /// A lock that is held. It ends with this, so with the process, however that ends.
 #[derive(Debug)]
@@ -68,5 +68,48 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
         Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_also_where_each_removes_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("set/.lock");
+        let holders = AtomicUsize::new(0);
+        let until = Instant::now() + Duration::from_secs(1);
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    while Instant::now() < until {
+                        let lock = Lock::take(&path, || ControlFlow::Continue(()));
+                        let lock = lock.unwrap().expect("nobody gives up");
+                        assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        holders.fetch_sub(1, Ordering::SeqCst);
+                        lock.remove().unwrap();
+                        // As who removes the last file of a folder does.
+                        let _ = fs::remove_dir(dir.path().join("set"));
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn who_gives_up_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".lock");
+        let take = || Lock::take(&path, || ControlFlow::Break(())).unwrap();
+        let held = take().unwrap();
+        assert!(take().is_none());
+        drop(held);
+        assert!(take().is_some());
     }
 }
