@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find or fetch what is optional, and say what was done
+    /// Find, fetch or compile what is optional, and say what was done
     Setup(setup::Options),
     /// Set up, build, run the pushdown at scale factor 1 and write its report
     Demo(demo::Args),

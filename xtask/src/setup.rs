@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: finds or fetches what is optional, and says what it did, a line each.
+//! `cargo xtask setup`: finds, fetches or compiles what is optional, and says what it did, a line each.
 //!
 //! Nothing here is needed to build or to pass the tests: what is missing leaves rows out, and the run says which. A second
 //! run finds everything and takes no network. What could not be had is not looked for again within a day, but by `cargo
