@@ -113,7 +113,7 @@ mod tests {
     /// Shortened from what cargo 1.95 writes.
     #[test]
     fn what_cargo_says_is_understood() {
-        let line = r#"{"reason":"build-script-executed","package_id":"registry+https://github.com/rust-lang/crates.io-index#libduckdb-sys@1.20000.1","linked_libs":["static=duckdb"],"out_dir":"/target/release/build/libduckdb-sys-0123/out"}"#;
+        let line = r#"{"reason":"build-script-executed","package_id":"registry+https://example.org/index#libduckdb-sys@1.20000.1","linked_libs":["static=duckdb"],"out_dir":"/target/release/build/libduckdb-sys-0123/out"}"#;
         let expected = Built {
             folder: PathBuf::from("/target/release/build/libduckdb-sys-0123/out"),
             version: "2.0.0".to_owned(),
