@@ -11,7 +11,7 @@ use dpb_dbmods::pushdown::schema::{Column, ColumnType, Schema};
 use dpb_dbmods::pushdown::segment::{self, Segment, SegmentWriter};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+fuzz_target!(init: dpb_fuzz::plant(seeds()), |input: &[u8]| {
     let Some((&mode, rest)) = input.split_first() else {
         return;
     };
@@ -79,7 +79,15 @@ fn values(input: &[u8]) -> Values {
         });
         let numbers: Vec<i64> = numbers.collect();
         let len = (numbers.len() * repeat).clamp(1, 5000);
-        Values::Numbers(numbers.iter().cycle().copied().chain([7]).take(len.max(1)).collect())
+        Values::Numbers(
+            numbers
+                .iter()
+                .cycle()
+                .copied()
+                .chain([7])
+                .take(len.max(1))
+                .collect(),
+        )
     } else {
         let mut texts = Texts::default();
         let text = String::from_utf8_lossy(rest);
@@ -120,7 +128,19 @@ fn read_file(bytes: &[u8]) {
 /// A valid file whose footer is overwritten here and there.
 fn forge_file(input: &[u8]) {
     let (seed, edits) = input.split_at(input.len() / 2);
-    let values = values(seed);
+    let mut bytes = file(values(seed));
+    let footer = u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes")) as usize;
+    let footer_len = bytes.len() - footer;
+    for edit in edits.chunks_exact(3) {
+        let at = u16::from_le_bytes([edit[0], edit[1]]) as usize % footer_len;
+        bytes[footer + at] = edit[2];
+    }
+    segment::seal(&mut bytes, footer);
+    read_file(&bytes);
+}
+
+/// A valid file of one column.
+fn file(values: Values) -> Vec<u8> {
     let ty = match values {
         Values::Numbers(_) => ColumnType::BigInt,
         Values::Texts(_) => ColumnType::Text,
@@ -134,20 +154,52 @@ fn forge_file(input: &[u8]) {
     let mut writer = SegmentWriter::create(&path, schema).expect("a temporary file");
     writer.write_group(&[values]).expect("a temporary file");
     writer.finish().expect("a temporary file");
-    let mut bytes = std::fs::read(&path).expect("a temporary file");
-    let footer = u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes")) as usize;
-    let footer_len = bytes.len() - footer;
-    for edit in edits.chunks_exact(3) {
-        let at = u16::from_le_bytes([edit[0], edit[1]]) as usize % footer_len;
-        bytes[footer + at] = edit[2];
+    std::fs::read(&path).expect("a temporary file")
+}
+
+/// A chunk and a file of every encoding, which whole inputs of modes 0, 1 and 3 are, and values for modes 2 and 4.
+fn seeds() -> Vec<Vec<u8>> {
+    let mut free = Texts::default();
+    (0..1500u32).for_each(|i| free.push_display(format_args!("carefully final {}", i * i % 977)));
+    let mut few = Texts::default();
+    (0..1500).for_each(|i| few.push(["AIR", "RAIL", "TRUCK"][i % 3]));
+    let numbers = |number: fn(i64) -> i64| Values::Numbers((0..1500).map(number).collect());
+    let columns = [
+        numbers(|i| i * i),
+        numbers(|_| -7),
+        numbers(|i| i64::MIN + i),
+        Values::Texts(free),
+        Values::Texts(few),
+    ];
+    let mut seeds = Vec::new();
+    for values in columns {
+        let chunk = encode(3, 5, &values).bytes;
+        for (mode, bytes) in [(0, &chunk[..]), (1, &chunk), (3, &file(values))] {
+            seeds.push([&[mode], bytes].concat());
+        }
     }
-    segment::seal(&mut bytes, footer);
-    read_file(&bytes);
+    for mode in [2, 4] {
+        // As many bytes of values as of changes: the kind, then numbers or texts with bars between.
+        seeds.push([&[mode, 0x10][..], &[1, 2, 3, 4, 5], &[0, 0, 1, 9, 0, 2]].concat());
+        seeds.push(
+            [
+                &[mode, 0x11][..],
+                b"air|rail",
+                &[0, 0, 1, 9, 0, 2, 30, 0, 3],
+            ]
+            .concat(),
+        );
+    }
+    seeds
 }
 
 /// In memory where there is such a file system.
 fn path(name: &str) -> std::path::PathBuf {
     let dir = std::path::Path::new("/dev/shm");
-    let dir = if dir.is_dir() { dir.to_owned() } else { std::env::temp_dir() };
+    let dir = if dir.is_dir() {
+        dir.to_owned()
+    } else {
+        std::env::temp_dir()
+    };
     dir.join(format!("dpb-fuzz-segment-{name}-{}", std::process::id()))
 }

@@ -5,18 +5,19 @@
 use std::sync::LazyLock;
 
 use dpb_dbmods::pushdown::eval;
-use dpb_dbmods::pushdown::query::{Literal, Query};
+use dpb_dbmods::pushdown::query::{Literal, Output, Query};
 use dpb_dbmods::pushdown::schema::{ColumnType, Schema};
 use dpb_dbmods::pushdown::sql::{
     parse_aggregate, parse_columns, parse_predicate, query_to_sql, to_sql,
 };
+use dpb_dbmods::pushdown::tpch_predicates::PRESETS;
 use dpb_dbmods::tpch;
 use libfuzzer_sys::fuzz_target;
 
 static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| tpch::schema("lineitem").expect("a table of TPC-H"));
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: dpb_fuzz::plant(seeds()), |data: &[u8]| {
     let schema = &*SCHEMA;
     if let Ok(text) = std::str::from_utf8(data) {
         match parse_predicate(schema, text) {
@@ -56,4 +57,46 @@ fn row(schema: &Schema) -> Vec<Literal> {
         .iter()
         .map(|column| value(column.ty))
         .collect()
+}
+
+/// Conditions that between them have every operator, TPC-H's conditions and aggregates, a list of columns; and a query a
+/// condition as a stranger would send it.
+fn seeds() -> Vec<Vec<u8>> {
+    let conditions = [
+        "l_comment LIKE '%special%requests%' AND NOT l_comment NOT LIKE '_a%'",
+        "l_shipmode IN ('AIR', 'RAIL') OR l_shipmode NOT IN ('it''s')",
+        "l_receiptdate > l_commitdate AND l_commitdate NOT BETWEEN DATE '1994-01-01' AND DATE '1994-12-31'",
+        "l_extendedprice * (1 - l_discount) / 2 >= -0.5e3 + l_tax AND l_quantity <> 24",
+        "l_comment IS NOT NULL AND (l_partkey IS NULL OR NULL = 1)",
+    ];
+    let conditions = conditions
+        .into_iter()
+        .chain(PRESETS.map(|preset| preset.predicate));
+    let mut seeds = vec![b"l_orderkey, l_comment".to_vec(), b"*".to_vec()];
+    for preset in &PRESETS {
+        seeds.extend(preset.aggregate.map(|text| text.as_bytes().to_vec()));
+    }
+    for condition in conditions {
+        seeds.push(condition.as_bytes().to_vec());
+        let predicate = parse_predicate(&SCHEMA, condition).expect("a seed is valid");
+        let query = Query {
+            table: "lineitem".to_owned(),
+            predicate,
+            output: Output::Rows(vec![0, 15]),
+        };
+        seeds.push(postcard::to_stdvec(&query).expect("a query is plain data"));
+    }
+    for preset in &PRESETS {
+        let Some(aggregate) = preset.aggregate else {
+            continue;
+        };
+        let parsed = parse_aggregate(&SCHEMA, aggregate, preset.group_by);
+        let query = Query {
+            table: "lineitem".to_owned(),
+            predicate: parse_predicate(&SCHEMA, preset.predicate).expect("a seed is valid"),
+            output: Output::Aggregate(parsed.expect("a seed is valid")),
+        };
+        seeds.push(postcard::to_stdvec(&query).expect("a query is plain data"));
+    }
+    seeds
 }

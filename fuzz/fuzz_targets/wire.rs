@@ -1,7 +1,13 @@
 //! Arbitrary bytes as frames and as every kind of body: an error or a value, no panic, no allocation beyond the bounds.
 #![no_main]
 
-use dpb_dbmods::pushdown::wire::{self, End, Header, Hello, Reply, Request, Tag, Welcome, batch};
+use dpb_dbmods::pushdown::query::{Output, Query};
+use dpb_dbmods::pushdown::sql::parse_predicate;
+use dpb_dbmods::pushdown::wire::{
+    self, AgentInfo, End, Engine, FileFormat, Header, Hello, Refusal, Reply, Request, ScanRequest,
+    TableInfo, Tag, Usage, Welcome, batch,
+};
+use dpb_dbmods::tpch;
 use libfuzzer_sys::fuzz_target;
 
 /// A schema of every type that a scan returns, for batches.
@@ -21,7 +27,7 @@ fn schema() -> arrow_schema::SchemaRef {
     std::sync::Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
     // As a stream of frames.
     let mut stream = bytes;
     while let Ok(Some(header)) = Header::read(&mut stream) {
@@ -49,7 +55,7 @@ fn decode(tag: Tag, body: &[u8]) {
                 let again = wire::encode(&request);
                 assert!(wire::decode::<Request>(&again).is_ok());
                 if let Request::Scan(scan) = request
-                    && let Some(schema) = dpb_dbmods::tpch::schema(&scan.query.table)
+                    && let Some(schema) = tpch::schema(&scan.query.table)
                 {
                     drop(scan.query.check(&schema));
                 }
@@ -71,4 +77,116 @@ fn decode(tag: Tag, body: &[u8]) {
         }
         Tag::Stop | Tag::File => {}
     }
+}
+
+/// Every kind of body, each alone behind its tag, then all as one stream of frames.
+fn seeds() -> Vec<Vec<u8>> {
+    let bodies = bodies();
+    let mut seeds: Vec<Vec<u8>> = bodies
+        .iter()
+        .map(|(tag, body)| [&[*tag as u8], &body[..]].concat())
+        .collect();
+    let frame = |(tag, body): &(Tag, Vec<u8>)| {
+        let header = Header::checked(*tag, body.len()).expect("a seed is short");
+        [&header.to_bytes()[..], body].concat()
+    };
+    seeds.push(bodies.iter().flat_map(frame).collect());
+    seeds
+}
+
+fn bodies() -> Vec<(Tag, Vec<u8>)> {
+    let sf = 0.01;
+    let table = "lineitem".to_owned();
+    let lineitem = tpch::schema(&table).expect("a table of TPC-H");
+    let condition = "l_quantity < 24 AND l_comment LIKE '%special%'";
+    let predicate = parse_predicate(&lineitem, condition).expect("a seed is valid");
+    let scan = ScanRequest {
+        sf,
+        engine: Engine::Dpb,
+        query: Query {
+            table: table.clone(),
+            predicate: predicate.clone(),
+            output: Output::Rows(vec![0, 15]),
+        },
+        threads: 2,
+        batch_rows: 1024,
+        rows_expected: Some(7),
+    };
+    let requests = [
+        Request::Describe { sf },
+        Request::Pick {
+            sf,
+            table: table.clone(),
+            selectivity: 0.5,
+        },
+        Request::Scan(scan),
+        Request::Fetch {
+            sf,
+            table: table.clone(),
+            format: FileFormat::Parquet,
+        },
+        Request::Cold {
+            sf,
+            table,
+            format: FileFormat::Segment,
+        },
+        Request::Usage { reset_peak: true },
+    ];
+    let replies = [
+        Reply::Tables(vec![TableInfo {
+            schema: lineitem,
+            rows: 60_175,
+            segment_bytes: 1 << 20,
+            duckdb_bytes: Some(1 << 21),
+            parquet_bytes: None,
+        }]),
+        Reply::Predicate {
+            predicate,
+            selectivity: 0.25,
+        },
+        Reply::File { bytes: 9 },
+        Reply::Dropped,
+        Reply::Usage(Usage::default()),
+    ];
+    let hello = Hello {
+        version: wire::VERSION,
+        capabilities: wire::CAPABILITY_FETCH,
+        link_bits_per_s: 10_000_000_000,
+        token: b"token".to_vec(),
+    };
+    let welcome = Welcome {
+        capabilities: wire::CAPABILITY_DUCKDB,
+        agent: AgentInfo {
+            dpb_version: "0".to_owned(),
+            pid: 1,
+            cpus: 2,
+            cpu_model: "c".to_owned(),
+            host: "h".to_owned(),
+            cache_bytes: 1 << 30,
+            duckdb: Err("none".to_owned()),
+        },
+    };
+    let mut bodies = vec![
+        (Tag::Hello, hello.to_bytes()),
+        (Tag::Welcome, welcome.to_bytes()),
+        (Tag::Stop, Vec::new()),
+        (Tag::File, b"a piece".to_vec()),
+        (Tag::End, wire::encode(&End::default())),
+        (Tag::Error, wire::refusal_bytes(Refusal::Damaged, "why")),
+    ];
+    bodies.extend(requests.iter().map(|r| (Tag::Request, wire::encode(r))));
+    bodies.extend(replies.iter().map(|r| (Tag::Reply, wire::encode(r))));
+    let schema = schema();
+    let (mut encoder, message) = batch::Encoder::new(&schema).expect("a seed is valid");
+    bodies.push((Tag::Schema, message));
+    let columns = schema.fields().iter();
+    let columns = columns.map(|field| arrow_array::new_null_array(field.data_type(), 3));
+    let nulls = arrow_array::RecordBatch::try_new(schema.clone(), columns.collect());
+    let encoded = encoder.encode(&nulls.expect("a seed is valid"));
+    let parts = encoded.expect("a seed is valid").parts;
+    bodies.push((
+        Tag::Batch,
+        parts.iter().flat_map(|part| part.to_vec()).collect(),
+    ));
+    bodies
 }

@@ -12,6 +12,8 @@ pub(crate) struct Args {
     /// Scale factor of the TPC-H data
     #[arg(long, default_value = "1")]
     sf: String,
+    #[command(flatten)]
+    bundled: setup::Bundled,
     /// Passed on to `dpb pushdown`
     #[arg(last = true)]
     pushdown: Vec<String>,
@@ -19,7 +21,7 @@ pub(crate) struct Args {
 
 /// Sets up, builds, runs, reports.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    setup::run(&setup::Options::default())?;
+    setup::before_run(args.bundled);
     shell::run(shell::cargo().args(["build", "--release", "--package", "dpb-cli"]))?;
     let folder = shell::target_dir().join("demo");
     std::fs::create_dir_all(&folder)?;

@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 /// Builds the comparison and runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    setup::run(&setup::Options::default())?;
+    setup::before_run(setup::Bundled::default());
     let mut cargo = shell::cargo();
     cargo.args(["run", "--release", "--package", "dpb-dbmods"]);
     cargo.args(["--example", "differential", "--", "--sf", &args.sf]);

@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: the fuzz targets of `fuzz/`, with or without cargo-fuzz installed.
 //!
 //! Builds them with the coverage and address sanitizers of nightly rustc, as cargo-fuzz does, and runs each for a while. What was
-//! found lies in `fuzz/artifacts/TARGET/`, what was learnt in `fuzz/corpus/TARGET/`.
+//! found lies in `fuzz/artifacts/TARGET/`; what was learnt in `fuzz/corpus/TARGET/`, into which each target first puts a
+//! few valid inputs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -108,7 +109,6 @@ fn fuzz(name: &str, host: &str, minutes: u64) -> Result<String> {
     let program = root.join(format!("fuzz/target/{host}/release/{name}"));
     let corpus = root.join(format!("fuzz/corpus/{name}"));
     let artifacts = root.join(format!("fuzz/artifacts/{name}"));
-    let seeds = root.join(format!("fuzz/seeds/{name}"));
     for folder in [&corpus, &artifacts] {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
@@ -118,10 +118,8 @@ fn fuzz(name: &str, host: &str, minutes: u64) -> Result<String> {
         .arg(format!("-max_total_time={}", 60 * minutes))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args(["-print_final_stats=1", "-timeout=20", "-rss_limit_mb=4096"])
-        .arg(&corpus);
-    if seeds.is_dir() {
-        command.arg(&seeds);
-    }
+        .arg(&corpus)
+        .env("DPB_FUZZ_SEEDS", &corpus);
     eprintln!("fuzzing {name} for {minutes} min; log in {}", log.display());
     let start = Instant::now();
     let status = command

@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find or fetch what is optional, and say what was done
+    /// Find, fetch or compile what is optional, and say what was done
     Setup(setup::Options),
     /// Set up, build, run the pushdown at scale factor 1 and write its report
     Demo(demo::Args),
@@ -50,7 +50,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Setup(args) => setup::run(&args),
+        Command::Setup(args) => {
+            setup::run(&args);
+            Ok(())
+        }
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Ci => test::run(&test::Args::default()),

@@ -1,18 +1,19 @@
-//! `cargo xtask setup`: finds or fetches what is optional, and says what it did, a line each.
+//! `cargo xtask setup`: finds, fetches or compiles what is optional, and says what it did, a line each.
 //!
 //! Nothing here is needed to build or to pass the tests: what is missing leaves rows out, and the run says which. A second
-//! run finds everything and takes no network.
+//! run finds everything and takes no network. What could not be had is not looked for again within a day, but by `cargo
+//! xtask setup` itself.
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
-
+mod bundled;
 mod duckdb;
+mod failures;
 mod shell;
 mod system;
 
 /// What `cargo xtask setup` takes.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Also install system packages and toolchain parts, where this user may.
     #[arg(long)]
@@ -20,9 +21,25 @@ pub(crate) struct Options {
     /// Use nothing but what is on this machine.
     #[arg(long)]
     pub(crate) offline: bool,
-    /// If no DuckDB can be had, compile it: about 25 minutes on 2 cores.
+    #[command(flatten)]
+    pub(crate) bundled: Bundled,
+}
+
+/// Whether what takes long may be done.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct Bundled {
+    /// If no DuckDB can be fetched, do without; otherwise it is compiled, about 25 minutes on 2 cores, once
     #[arg(long)]
-    pub(crate) bundled: bool,
+    no_bundled: bool,
+}
+
+/// How far to go for what is not on this machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Effort {
+    /// Use no network.
+    offline: bool,
+    /// Compile what cannot be fetched.
+    compile: bool,
 }
 
 /// One thing that was looked for.
@@ -59,43 +76,41 @@ impl Finding {
     }
 }
 
-/// Looks for everything optional, fetches what may be fetched, and prints what it did.
-///
-/// # Errors
-/// Only if something that was asked for by name fails (`--bundled`); what is merely missing is a line.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let duckdb = duckdb::find_or_fetch(options);
-    duckdb.print();
-    if options.bundled && !duckdb.is_there {
-        build_bundled()?;
-    }
-    for finding in system::find_or_install(options) {
+/// Looks for everything optional, fetches or compiles what may be, also what failed before, and prints what it did. What
+/// is missing is a line.
+pub(crate) fn run(options: &Options) {
+    duckdb::forget_failures();
+    let effort = Effort {
+        offline: options.offline,
+        compile: !options.bundled.no_bundled,
+    };
+    find(effort, options.install && !options.offline);
+}
+
+/// As [`run`], but what failed within a day is not tried again.
+pub(crate) fn before_run(bundled: Bundled) {
+    let effort = Effort {
+        offline: false,
+        compile: !bundled.no_bundled,
+    };
+    find(effort, false);
+}
+
+/// As [`before_run`], and compiles nothing: the tests that compare with DuckDB then say that they were skipped.
+pub(crate) fn before_test() {
+    find(Effort::default(), false);
+}
+
+fn find(effort: Effort, may_install: bool) {
+    duckdb::find_or_make(effort).print();
+    for finding in system::find_or_install(may_install) {
         finding.print();
     }
-    Ok(())
 }
 
 /// Finds or fetches what programs for 64-bit Arm want beside them, and prints what it did.
 pub(crate) fn run_for_aarch64() {
     duckdb::find_or_fetch_for_aarch64().print();
-}
-
-/// Builds `dpb` with DuckDB compiled in.
-fn build_bundled() -> Result<()> {
-    println!("compiling DuckDB into dpb: about 25 minutes on 2 cores");
-    let mut cargo = shell::command("cargo");
-    cargo.args([
-        "build",
-        "--release",
-        "--package",
-        "dpb-cli",
-        "--features",
-        "duckdb-bundled",
-    ]);
-    if !cargo.status()?.success() {
-        bail!("`cargo build --features duckdb-bundled` failed; its output is above");
-    }
-    Ok(())
 }
 
 /// `$XDG_CACHE_HOME/dpb`, or `~/.cache/dpb`: the same place that `dpb` looks in.

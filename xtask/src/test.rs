@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.target.is_some() {
         return aarch64::run(&args.cpu, &args.cargo);
     }
-    setup::run(&setup::Options::default())?;
+    setup::before_test();
     let mut parts = Vec::new();
     let mut part = |name, result| parts.push(Part::of(name, result));
     part("format", cargo(&["fmt", "--all", "--check"]));

@@ -145,21 +145,25 @@ fn interrupted_it_keeps_what_is_whole_and_says_so() {
 fn a_full_disk_is_an_error_that_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     // A limit on the size of a file, with its signal ignored, stops a write as a full disk does, and needs no root.
-    let script = "trap '' XFSZ; ulimit -f 200; exec \"$@\"";
-    let output = Command::new("sh")
-        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_dpb"), "data"])
-        .args(["--sf", "0.01", "--tables", "lineitem", "--data-dir"])
-        .arg(dir.path())
-        .output()
-        .unwrap();
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(
-        message.contains("lineitem.dpbseg: File too large"),
-        "{message}"
-    );
-    assert!(temporaries(dir.path(), 0.01).is_empty());
-    assert!(tpch::find(dir.path(), 0.01).tables.is_empty());
+    // Nothing can be written, or only some of the table.
+    for blocks in [0, 200] {
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+        let output = Command::new("sh")
+            .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_dpb"), "data"])
+            .args(["--sf", "0.01", "--tables", "lineitem", "--data-dir"])
+            .arg(dir.path())
+            .output()
+            .unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(
+            message.contains("lineitem.dpbseg: File too large"),
+            "{message}"
+        );
+        let left = temporaries(dir.path(), 0.01);
+        assert!(left.is_empty(), "{blocks} blocks: {left:?}");
+        assert!(tpch::find(dir.path(), 0.01).tables.is_empty());
+    }
     assert_eq!(
         run(dir.path(), &["--sf", "0.01", "--tables", "lineitem"]),
         (0, String::new())
@@ -242,8 +246,124 @@ fn what_is_there_is_listed_checked_and_removed() {
         run(dir, &["--sf", "0.01", "--tables", "orders", "--verify"]).0,
         3
     );
+    // Also beside one that is there; without names, what was made is checked.
+    let named = ["--sf", "0.01", "--tables", "lineitem,orders", "--verify"];
+    assert_eq!(run(dir, &named).0, 3);
+    assert_eq!(run(dir, &["--sf", "0.01", "--verify"]).0, 0);
     assert_eq!(run(dir, &["--sf", "0.01", "--tables", "orders"]).0, 0);
     assert_eq!(run(dir, &["--sf", "0.01", "--verify"]).0, 0);
+}
+
+#[test]
+fn a_damaged_frame_is_reported_and_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let tables = ["--sf", "0.01", "--tables", "nation,lineitem"];
+    assert_eq!(run(dir, &tables), (0, String::new()));
+    let path = tpch::find(dir, 0.01).path("lineitem");
+    let whole = fs::read(&path).unwrap();
+    let with_flipped_bit = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        bytes
+    };
+    let nation = fs::read(tpch::find(dir, 0.01).path("nation")).unwrap();
+    for (damaged, what) in [
+        (with_flipped_bit(20), "lineitem.dpbseg: header: checksum"),
+        (
+            with_flipped_bit(whole.len() - 9),
+            "lineitem.dpbseg: footer: checksum",
+        ),
+        (
+            whole[..whole.len() - 1000].to_vec(),
+            "lineitem.dpbseg: header: the file has",
+        ),
+        (Vec::new(), "lineitem.dpbseg: no segment"),
+        (nation, "rows of nation, but manifest.json says"),
+    ] {
+        fs::write(&path, damaged).unwrap();
+        let (code, message) = run(dir, &["--sf", "0.01", "--verify"]);
+        assert_eq!(code, 1, "{message}");
+        assert!(message.contains(what), "{message}");
+        assert!(message.contains("nation: every block"), "{message}");
+        let (code, message) = run(dir, &["--list"]);
+        assert_eq!(code, 0, "{message}");
+        assert!(message.contains(what), "{message}");
+
+        let (code, message) = run(dir, &tables);
+        assert_eq!(code, 0, "{message}");
+        let is_told = message.contains("lineitem") && message.contains("damaged (");
+        assert!(is_told && message.contains("made anew"), "{message}");
+        assert!(message.contains(what), "{message}");
+        assert!(fs::read(&path).unwrap() == whole);
+    }
+    fs::remove_file(&path).unwrap();
+    let (code, message) = run(dir, &["--sf", "0.01", "--verify"]);
+    assert_eq!(code, 1, "{message}");
+    assert!(
+        message.contains("lineitem.dpbseg is not there"),
+        "{message}"
+    );
+}
+
+#[test]
+fn copies_for_duckdb_are_listed_and_removed_with_their_scale_factor() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert_eq!(
+        run(dir, &["--sf", "0.01", "--tables", "nation,lineitem"]),
+        (0, String::new())
+    );
+    // Of two versions, and what a killed process leaves.
+    for copy in [
+        "duckdb-v1.4.0/sf0.01",
+        "duckdb-v2.0.0/sf0.01",
+        "duckdb-v2.0.0/.sf0.01.partial",
+        "duckdb-v2.0.0/sf3",
+    ] {
+        fs::create_dir_all(dir.join(copy)).unwrap();
+        fs::write(dir.join(copy).join("lineitem.duckdb"), [1; 2000]).unwrap();
+        fs::write(dir.join(copy).join("lineitem.parquet"), [1; 500]).unwrap();
+    }
+    let listed = || {
+        let output = dpb(dir, &["--list"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let value = |line| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        let row = |row: serde_json::Value| {
+            format!("{} {} {}", row["scale_factor"], row["kind"], row["table"])
+        };
+        let rows = text.lines().map(value);
+        assert!(
+            rows.clone()
+                .all(|row| row["kind"] == "segment" || row["bytes"] == 2500),
+            "{text}"
+        );
+        rows.map(row).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        listed(),
+        [
+            "0.01 \"segment\" \"nation\"",
+            "0.01 \"segment\" \"lineitem\"",
+            "0.01 \"duckdb v1.4.0\" \"lineitem\"",
+            "0.01 \"duckdb v2.0.0\" \"lineitem\"",
+            "3.0 \"duckdb v2.0.0\" \"lineitem\"",
+        ]
+    );
+    // They hold lineitem, so another table's going leaves them.
+    let remove = |tables| run(dir, &["--sf", "0.01", "--remove", "--tables", tables]);
+    assert_eq!(remove("nation").0, 0);
+    assert_eq!(listed().len(), 4);
+    assert_eq!(remove("lineitem").0, 0);
+    assert_eq!(listed(), ["3.0 \"duckdb v2.0.0\" \"lineitem\""]);
+    assert!(!dir.join("duckdb-v1.4.0").exists());
+    let left = fs::read_dir(dir.join("duckdb-v2.0.0")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["sf3"]);
+    let (code, message) = run(dir, &["--sf", "3", "--remove"]);
+    assert_eq!((code, message.trim()), (0, "removed 2.50 kB"));
+    assert!(!dir.join("duckdb-v2.0.0").exists());
 }
 
 #[test]

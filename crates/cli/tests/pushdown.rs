@@ -5,9 +5,11 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
+use std::time::Duration;
 
 use dpb_core::measure::{Evidence, Outcome, Store, Value};
-use support::{Agent, csv, data_dir, dpb, finish, make_data, records, text};
+use dpb_dbmods::duckdb::Library;
+use support::{Agent, csv, data_dir, dpb, finish, make_data, records, runs, text, wait_until};
 
 /// Runs that succeeded or had no DuckDB to run.
 fn done_or_unsupported(outcome: &Outcome) -> bool {
@@ -425,6 +427,104 @@ fn too_little_disk_is_found_out_before_the_run() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(said.contains("needs") && said.contains("free"), "{said}");
+}
+
+#[test]
+fn too_little_disk_for_both_copies_is_found_out_before_either_is_made() {
+    if Library::find().is_err() {
+        eprintln!("skipped: without DuckDB there is one copy");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let space = rustix::fs::statvfs(dir.path()).unwrap();
+    // Room for our segment, some 180 MB at scale factor 1, but not for DuckDB's 400 MB beside it.
+    let sf = (space.f_bavail * space.f_frsize) as f64 / 300e6;
+    if sf > 10_000.0 {
+        eprintln!("skipped: this disk has room for the largest scale factor");
+        return;
+    }
+    let sf = format!("{sf:.1}");
+    let mut child = dpb(&["pushdown", "--sf", &sf, "--data-dir"])
+        .arg(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let has_ended = wait_until(Duration::from_secs(20), || !runs(child.id()));
+    if !has_ended {
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(has_ended, "it makes what does not fit: {said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("--sf {sf} needs ")), "{said}");
+    assert!(said.contains("--schemes dpb"), "{said}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_damaged_table_is_said_by_the_agent_and_made_anew_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().to_str().unwrap();
+    let made = finish(&[
+        "data",
+        "--sf",
+        "0.01",
+        "--tables",
+        "nation,lineitem",
+        "--data-dir",
+        data_dir,
+    ]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let set = dpb_dbmods::tpch::find(dir.path(), 0.01);
+    let damage = |table: &str| {
+        let mut bytes = std::fs::read(set.path(table)).unwrap();
+        let last = bytes.len() - 9;
+        bytes[last] ^= 1;
+        std::fs::write(set.path(table), bytes).unwrap();
+    };
+    damage("nation");
+    let agent = Agent::start(&["--data-dir", data_dir]);
+    let asked = |way: [&str; 2]| {
+        finish(
+            &[
+                &[
+                    "pushdown",
+                    "--sf",
+                    "0.01",
+                    "--query",
+                    "q6",
+                    "--schemes",
+                    "dpb",
+                    "--repeat",
+                    "1",
+                    "--threads",
+                    "1",
+                    "--out",
+                    "/dev/null",
+                ],
+                &way[..],
+            ]
+            .concat(),
+        )
+    };
+    // Not asked for, so it stands in nobody's way.
+    let there = asked(["--server", &agent.address]);
+    assert!(there.status.success(), "{}", text(&there.stderr));
+    drop(agent);
+    damage("lineitem");
+    let agent = Agent::start(&["--data-dir", data_dir]);
+    let there = asked(["--server", &agent.address]);
+    let said = text(&there.stderr);
+    assert_eq!(there.status.code(), Some(1), "{said}");
+    assert!(said.contains("lineitem.dpbseg: footer: checksum"), "{said}");
+
+    let here = asked(["--data-dir", data_dir]);
+    let said = text(&here.stderr);
+    assert!(here.status.success(), "{said}");
+    assert!(said.contains("lineitem.dpbseg: footer: checksum"), "{said}");
+    assert!(said.contains("made anew"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! TPC-H: schemas, and data made once by the generator `tpchgen`, straight into segments.
 
 mod generate;
+pub(crate) mod lock;
 mod rows;
 mod schema;
 mod store;
@@ -8,6 +9,6 @@ mod store;
 pub use rows::GENERATOR;
 pub use schema::{TABLES, schema};
 pub use store::{
-    DataError, Progress, SCALE_FACTORS, Step, Table, TableSet, default_data_dir, ensure, find,
-    list, remove, set_dir,
+    DataError, Progress, SCALE_FACTORS, Step, Table, TableSet, bytes_to_make, check_space,
+    default_data_dir, ensure, find, list, remove, set_dir,
 };

@@ -2,7 +2,8 @@
 //!
 //! Looked for in `DUCKDB_LIB_DIR`, the cache and the system; then fetched as the official prebuilt library, through the
 //! ordinary client of a package registry (`mvn`, `npm`) or from the project's release page. What a registry gave is
-//! checked against a digest that is written here, before it is put into the cache by a rename.
+//! checked against a digest that is written here, before it is put into the cache by a rename. Last it is compiled
+//! ([`super::bundled`]), which takes long.
 //!
 //! For Arm it is 1.5.5: GCC 14 compiles the loops that compare vectors of 128-bit integers into code that overwrites
 //! its own operands (DuckDB's issue 17757), and in the library of 2.0.0 these are the loops behind `<`, `<=`, `>` and
@@ -17,10 +18,11 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::shell::{self, Scratch};
-use super::{Finding, Options};
+use super::{Effort, Finding, bundled, failures};
 
+/// What a library is called in the cache.
+pub(super) const FILE: &str = "libduckdb.so";
 const WHAT: &str = "DuckDB";
-const FILE: &str = "libduckdb.so";
 const NO_CACHE: &str = "no cache, because neither XDG_CACHE_HOME nor HOME is set";
 const PAGE: &str = "https://github.com/duckdb/duckdb/releases/download";
 
@@ -84,8 +86,8 @@ const SOURCES: [Source; 5] = [
     },
 ];
 
-/// Finds a library for this machine, or fetches one.
-pub(super) fn find_or_fetch(options: &Options) -> Finding {
+/// Finds a library for this machine, or fetches or compiles one.
+pub(super) fn find_or_make(effort: Effort) -> Finding {
     if let Some(dir) = std::env::var_os("DUCKDB_LIB_DIR").filter(|dir| !dir.is_empty()) {
         let path = Path::new(&dir).join(FILE);
         return if path.is_file() {
@@ -106,34 +108,66 @@ pub(super) fn find_or_fetch(options: &Options) -> Finding {
     if let Some(path) = installed() {
         return Finding::there(WHAT, format!("{path} (the system's)"));
     }
-    match fetch(&cache, ARCH, options.offline) {
+    match make(&cache, effort, fetch, bundled::install) {
         Ok(note) => Finding::there(WHAT, note),
         Err(why) => Finding::missing(
             WHAT,
             format!(
-                "dpb's own scan runs, comparisons with DuckDB do not. Tried: {why}. Put a {FILE} into a folder and set \
-                 DUCKDB_LIB_DIR to it, or run `cargo xtask setup --bundled`, which compiles DuckDB into dpb (about 25 \
-                 minutes on 2 cores)"
+                "dpb's own scan runs, comparisons with DuckDB do not. Tried: {why}. `cargo xtask setup` tries again, and \
+                 compiles DuckDB if need be, about 25 minutes on 2 cores; or put a {FILE} into a folder and set \
+                 DUCKDB_LIB_DIR to it"
             ),
         ),
     }
 }
 
+/// Fetches a library into `cache` or, if that fails and may take so long, compiles one; neither if it failed lately.
+fn make(
+    cache: &Path,
+    effort: Effort,
+    fetch: impl FnOnce(&Path, &str, bool) -> Result<String, String>,
+    compile: impl FnOnce(&Path, bool) -> Result<String, String>,
+) -> Result<String, String> {
+    let offline = effort.offline;
+    let name = format!("fetch-{ARCH}");
+    let fetch = || fetch(cache, ARCH, offline);
+    let fetched = failures::unless_failed_lately(cache, &name, offline, fetch);
+    let Err(why) = fetched else { return fetched };
+    if !effort.compile {
+        return Err(why);
+    }
+    let compile = || {
+        println!("no {WHAT} could be fetched: {why}");
+        compile(cache, offline)
+    };
+    failures::unless_failed_lately(cache, &format!("compile-{ARCH}"), offline, compile)
+        .map_err(|also| format!("{why}; compiling: {also}"))
+}
+
 /// The cache's library for 64-bit Arm, whatever this machine is; fetched if there is none.
 pub(super) fn find_or_fetch_for_aarch64() -> Finding {
     const WHAT: &str = "DuckDB for aarch64";
+    const ARM: &str = "aarch64";
     let Some(cache) = cache_dir() else {
         return Finding::missing(WHAT, NO_CACHE);
     };
-    if let Some(path) = cached(&cache, "aarch64") {
+    if let Some(path) = cached(&cache, ARM) {
         return Finding::there(WHAT, path.display().to_string());
     }
-    match fetch(&cache, "aarch64", false) {
+    let fetch = || fetch(&cache, ARM, false);
+    match failures::unless_failed_lately(&cache, &format!("fetch-{ARM}"), false, fetch) {
         Ok(note) => Finding::there(WHAT, note),
         Err(why) => Finding::missing(
             WHAT,
             format!("comparisons with DuckDB do not run there. Tried: {why}"),
         ),
+    }
+}
+
+/// Forgets what was tried in vain, so that it is tried again.
+pub(super) fn forget_failures() {
+    if let Some(cache) = cache_dir() {
+        failures::forget(&cache);
     }
 }
 
@@ -177,16 +211,7 @@ impl Source {
             }
         }
         let unpacked = (self.unpack)(&archive, scratch.path())?;
-        let ready = scratch.path().join("ready");
-        let home = cache.join(format!("{}-{}", self.version, self.arch));
-        fs::create_dir(&ready).map_err(|why| at(&ready, why))?;
-        fs::rename(&unpacked, ready.join(FILE)).map_err(|why| at(&unpacked, why))?;
-        match fs::rename(&ready, &home) {
-            Ok(()) => {}
-            // Another setup was faster.
-            Err(_) if home.join(FILE).is_file() => {}
-            Err(why) => return Err(at(&home, why)),
-        }
+        let kept = keep(&unpacked, cache, self.version, self.arch)?;
         let checked = if self.archive_sha256.is_some() {
             "SHA-256 checked"
         } else {
@@ -194,10 +219,30 @@ impl Source {
         };
         Ok(format!(
             "{} (fetched with {}, {checked})",
-            home.join(FILE).display(),
+            kept.display(),
             self.client
         ))
     }
+}
+
+/// Puts a library, which lies in a scratch folder of the cache, into the cache; says where it is.
+pub(super) fn keep(
+    library: &Path,
+    cache: &Path,
+    version: &str,
+    arch: &str,
+) -> Result<PathBuf, String> {
+    let at = |path: &Path, why: io::Error| format!("{}: {why}", path.display());
+    let ready = Scratch::under(cache).map_err(|why| at(cache, why))?;
+    let home = cache.join(format!("{version}-{arch}"));
+    fs::rename(library, ready.path().join(FILE)).map_err(|why| at(library, why))?;
+    match fs::rename(ready.path(), &home) {
+        Ok(()) => {}
+        // Another setup was faster.
+        Err(_) if home.join(FILE).is_file() => {}
+        Err(why) => return Err(at(&home, why)),
+    }
+    Ok(home.join(FILE))
 }
 
 /// Where `dpb` looks too.
@@ -388,6 +433,58 @@ mod tests {
             cache.path().read_dir().unwrap().count(),
             0,
             "something was left behind"
+        );
+    }
+
+    #[test]
+    fn what_can_be_fetched_is_not_compiled_and_what_failed_is_not_tried_again() {
+        use std::cell::RefCell;
+        let cache = Scratch::new().unwrap();
+        let log = RefCell::new(Vec::new());
+        let does = |what: &'static str, succeeds: bool| {
+            log.borrow_mut().push(what);
+            match succeeds {
+                true => Ok(what.to_owned()),
+                false => Err(format!("no {what}")),
+            }
+        };
+        let make = |effort, can_fetch, can_compile| {
+            log.borrow_mut().clear();
+            let made = make(
+                cache.path(),
+                effort,
+                |_, _, _| does("fetch", can_fetch),
+                |_, _| does("compile", can_compile),
+            );
+            (made, log.borrow().join(" "))
+        };
+        let (test, demo) = (
+            Effort::default(),
+            Effort {
+                compile: true,
+                ..Effort::default()
+            },
+        );
+        assert_eq!(
+            make(demo, true, true),
+            (Ok("fetch".to_owned()), "fetch".to_owned())
+        );
+        assert_eq!(
+            make(test, false, true),
+            (Err("no fetch".to_owned()), "fetch".to_owned())
+        );
+        let (again, did) = make(test, true, true);
+        assert!(again.is_err_and(|why| why.contains("no fetch (0 h ago")));
+        assert_eq!(did, "");
+        // What takes long was not tried so far.
+        let (failed, did) = make(demo, false, false);
+        assert!(failed.is_err_and(|why| why.ends_with("compiling: no compile")));
+        assert_eq!(did, "compile");
+        assert_eq!(make(demo, true, true).1, "");
+        failures::forget(cache.path());
+        assert_eq!(
+            make(demo, false, true),
+            (Ok("compile".to_owned()), "fetch compile".to_owned())
         );
     }
 

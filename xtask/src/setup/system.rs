@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use super::shell;
-use super::{Finding, Options};
+use super::{Finding, shell};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const INSTALL_LIMIT: Duration = Duration::from_secs(600);
@@ -35,8 +34,7 @@ const PACKAGES: [Package; 2] = [
 ];
 
 /// Finds each, or installs it if that was asked for and is allowed.
-pub(super) fn find_or_install(options: &Options) -> Vec<Finding> {
-    let may_install = options.install && !options.offline;
+pub(super) fn find_or_install(may_install: bool) -> Vec<Finding> {
     let mut findings: Vec<_> = PACKAGES
         .iter()
         .map(|package| package.find_or_install(may_install))

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use dpb_dbmods::duckdb::tpch_baseline::{self, BaselineError, Kept};
 use dpb_dbmods::pushdown::chunk::Encoding;
 use dpb_dbmods::pushdown::date;
 use dpb_dbmods::pushdown::schema::{self, ColumnType};
@@ -15,6 +16,9 @@ use serde::Serialize;
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table};
 use crate::{Globals, interrupt};
+
+/// The table that there are copies of for DuckDB.
+const LINEITEM: &str = "lineitem";
 
 /// Make, list, check or remove TPC-H data.
 #[derive(Debug, clap::Args)]
@@ -35,13 +39,13 @@ pub struct Args {
     /// One line a column: encodings, bytes, smallest and largest value
     #[arg(long)]
     columns: bool,
-    /// List what is there, of every scale factor; make nothing
+    /// List what is there, of every scale factor, also DuckDB's copies; make nothing
     #[arg(long, conflicts_with_all = ["verify", "remove"])]
     list: bool,
     /// Read every block of what is there and check it; make nothing
     #[arg(long, conflicts_with = "remove")]
     verify: bool,
-    /// Remove these tables
+    /// Remove these tables, and with lineitem the copies of it that any version of DuckDB made
     #[arg(long)]
     remove: bool,
 }
@@ -54,12 +58,19 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         names => names.iter().map(String::as_str).collect(),
     };
     if args.remove {
-        let freed = tpch::remove(&data_dir, args.sf, &tables).map_err(failure)?;
+        let mut freed = tpch::remove(&data_dir, args.sf, &tables).map_err(failure)?;
+        if tables.contains(&LINEITEM) {
+            freed += tpch_baseline::remove(&data_dir, args.sf).map_err(baseline_failure)?;
+        }
         output::note(&format!("removed {}B", output::short(freed as f64)));
         return Ok(());
     }
+    let mut copies = Vec::new();
     let sets = if args.list {
-        tpch::list(&data_dir).map_err(failure)?
+        copies = tpch_baseline::list(&data_dir);
+        let sets = tpch::list(&data_dir).map_err(failure)?;
+        note_damage(&sets);
+        sets
     } else if args.verify {
         vec![verify(&tpch::find(&data_dir, args.sf), &tables, globals)?]
     } else {
@@ -73,7 +84,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     if args.columns {
         print_columns(&sets, globals)
     } else {
-        print_tables(&sets, globals)
+        print_tables(&sets, &copies, globals)
     }
 }
 
@@ -98,6 +109,9 @@ pub fn make(
         };
         match step {
             Step::Waiting => bar.0.set(0, "another dpb makes this data; waiting for it"),
+            Step::Damaged { table, what } => output::note(&format!(
+                "{table}, scale factor {sf}: damaged ({what}), is made anew"
+            )),
             Step::Making {
                 table,
                 rows,
@@ -118,6 +132,9 @@ pub fn make(
     tpch::ensure(data_dir, sf, tables, threads, &report).map_err(failure)
 }
 
+/// What to do about damage.
+const REMEDY: &str = "remove the table with `dpb data --remove` and make it again";
+
 /// How a failure to have data ends the process.
 pub fn failure(error: DataError) -> Failure {
     let message = error.to_string();
@@ -130,10 +147,21 @@ pub fn failure(error: DataError) -> Failure {
         DataError::Write { .. } => {
             Failure::check(format!("{message}; --data-dir chooses another place"))
         }
-        DataError::Segment(_) => Failure::check(format!(
-            "{message}; remove the table with `dpb data --remove` and make it again"
-        )),
+        DataError::Segment(_) => Failure::check(format!("{message}; {REMEDY}")),
         DataError::Interrupted => Failure::interrupted(message),
+    }
+}
+
+/// How a failure to have DuckDB's copy ends the process.
+pub fn baseline_failure(error: BaselineError) -> Failure {
+    let message = error.to_string();
+    match error {
+        BaselineError::ScaleFactor(_) => Failure::usage(message),
+        BaselineError::NoSpace { .. } => Failure::unavailable(format!(
+            "{message}; choose another place with --data-dir, or run --schemes dpb alone"
+        )),
+        BaselineError::Stopped => Failure::interrupted(message),
+        _ => Failure::check(message),
     }
 }
 
@@ -144,81 +172,127 @@ fn only(mut set: TableSet, tables: &[&str]) -> TableSet {
     set
 }
 
-/// Reads and checks every block.
+/// Says which tables are damaged in header or footer, or gone.
+fn note_damage(sets: &[TableSet]) {
+    for set in sets {
+        for table in &set.tables {
+            if let Err(error) = set.open(&table.name) {
+                output::note(&format!(
+                    "{}, scale factor {}: {error}",
+                    table.name, set.scale_factor
+                ));
+            }
+        }
+    }
+}
+
+/// Reads and checks every block of every table; says of each whether it is whole.
 fn verify(set: &TableSet, tables: &[&str], globals: &Globals) -> Result<TableSet, Failure> {
     let set = only(set.clone(), tables);
-    if set.tables.is_empty() {
-        let path = set.dir.clone();
+    // Of all tables only some may have been made; one that was named must be there.
+    let is_named = tables.len() < tpch::TABLES.len() || set.tables.is_empty();
+    if let Some(name) = tables.iter().find(|name| set.table(name).is_none())
+        && is_named
+    {
+        let path = set.path(name);
         return Err(failure(DataError::Missing { path }));
     }
+    let mut damaged = Vec::new();
     for table in &set.tables {
-        let segment = set.open(&table.name).map_err(failure)?;
-        let progress = Progress::new(segment.groups().len() as u64, globals.quiet);
         let started = Instant::now();
-        for group in 0..segment.groups().len() {
-            if interrupt::is_set() {
-                return Err(Failure::interrupted("interrupted"));
-            }
-            for column in 0..segment.schema().columns.len() {
-                segment
-                    .read_chunk(group, column)
-                    .map_err(|error| failure(DataError::Segment(error)))?;
-            }
-            progress.set(group as u64 + 1, &format!("row groups of {}", table.name));
+        match verify_table(&set, &table.name, globals) {
+            Ok(()) => output::note(&format!(
+                "{}: every block is as it was written ({:.1} s)",
+                table.name,
+                started.elapsed().as_secs_f64()
+            )),
+            Err(DataError::Interrupted) => return Err(Failure::interrupted("interrupted")),
+            Err(error) => damaged.push(error.to_string()),
         }
-        let seconds = started.elapsed().as_secs_f64();
-        output::note(&format!(
-            "{}: every block is as it was written ({seconds:.1} s)",
-            table.name
-        ));
     }
-    Ok(set)
+    match damaged.as_slice() {
+        [] => Ok(set),
+        damaged => Err(Failure::check(format!("{}; {REMEDY}", damaged.join("\n")))),
+    }
+}
+
+fn verify_table(set: &TableSet, table: &str, globals: &Globals) -> Result<(), DataError> {
+    let segment = set.open(table)?;
+    let progress = Progress::new(segment.groups().len() as u64, globals.quiet);
+    for group in 0..segment.groups().len() {
+        if interrupt::is_set() {
+            return Err(DataError::Interrupted);
+        }
+        for column in 0..segment.schema().columns.len() {
+            segment
+                .read_chunk(group, column)
+                .map_err(DataError::Segment)?;
+        }
+        progress.set(group as u64 + 1, &format!("row groups of {table}"));
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]
 struct TableRow<'a> {
     scale_factor: f64,
     table: &'a str,
-    rows: u64,
+    /// `segment`, or DuckDB and its version.
+    kind: String,
+    rows: Option<u64>,
     bytes: u64,
-    crc32c: u32,
-    made_in_s: f64,
+    crc32c: Option<u32>,
+    made_in_s: Option<f64>,
     path: PathBuf,
 }
 
-fn print_tables(sets: &[TableSet], globals: &Globals) -> Result<(), Failure> {
+fn print_tables(sets: &[TableSet], copies: &[Kept], globals: &Globals) -> Result<(), Failure> {
     let mut table = Table::new([
         Column::right("sf"),
         Column::left("table"),
+        Column::left("kind"),
         Column::right("rows"),
         Column::right("MB"),
         Column::right("bytes/row"),
         Column::right("made in s"),
         Column::left("file"),
     ]);
-    let mut rows = Vec::new();
-    for set in sets {
-        for entry in &set.tables {
-            let path = set.path(&entry.name);
-            table.row([
-                set.scale_factor.to_string(),
-                entry.name.clone(),
-                entry.rows.to_string(),
-                format!("{:.1}", entry.bytes as f64 / 1e6),
-                format!("{:.1}", entry.bytes as f64 / entry.rows as f64),
-                format!("{:.1}", entry.made_in_s),
-                path.display().to_string(),
-            ]);
-            rows.push(TableRow {
-                scale_factor: set.scale_factor,
-                table: &entry.name,
-                rows: entry.rows,
-                bytes: entry.bytes,
-                crc32c: entry.crc32c,
-                made_in_s: entry.made_in_s,
-                path,
-            });
-        }
+    let segments = sets.iter().flat_map(|set| {
+        set.tables.iter().map(|entry| TableRow {
+            scale_factor: set.scale_factor,
+            table: &entry.name,
+            kind: "segment".to_owned(),
+            rows: Some(entry.rows),
+            bytes: entry.bytes,
+            crc32c: Some(entry.crc32c),
+            made_in_s: Some(entry.made_in_s),
+            path: set.path(&entry.name),
+        })
+    });
+    let copies = copies.iter().map(|copy| TableRow {
+        scale_factor: copy.scale_factor,
+        table: LINEITEM,
+        kind: format!("duckdb {}", copy.duckdb_version),
+        rows: copy.rows,
+        bytes: copy.bytes,
+        crc32c: None,
+        made_in_s: None,
+        path: copy.dir.clone(),
+    });
+    let rows: Vec<TableRow<'_>> = segments.chain(copies).collect();
+    for row in &rows {
+        let bytes_a_row = row.rows.map(|rows| row.bytes as f64 / rows as f64);
+        let tenths = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.1}"));
+        table.row([
+            row.scale_factor.to_string(),
+            row.table.to_owned(),
+            row.kind.clone(),
+            row.rows.map_or_else(String::new, |rows| rows.to_string()),
+            format!("{:.1}", row.bytes as f64 / 1e6),
+            tenths(bytes_a_row),
+            tenths(row.made_in_s),
+            row.path.display().to_string(),
+        ]);
     }
     output::print_rows(globals.format(), &table, &rows)
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_dbmods::duckdb::Library;
-use dpb_dbmods::duckdb::tpch_baseline::{self, BaselineError};
+use dpb_dbmods::duckdb::tpch_baseline;
 use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::schema::Schema;
 use dpb_dbmods::pushdown::schemes::{Scheme, Side, fetch_shortage};
@@ -289,11 +289,24 @@ fn make_data(
     globals: &Globals,
 ) -> Result<bool, Failure> {
     let threads = cpus() as usize;
-    let was_there = tpch::find(data_dir, args.sf).table(TABLE).is_some();
-    data::make(data_dir, args.sf, &[TABLE], threads, globals)?;
     let needed = schemes.iter().any(|&scheme| scheme != Scheme::Dpb);
-    let Some(library) = Library::find().ok().filter(|_| needed) else {
-        return Ok(!was_there);
+    let library = Library::find().ok().filter(|_| needed);
+    let ours = tpch::bytes_to_make(data_dir, args.sf, &[TABLE]).map_err(data::failure)?;
+    let theirs = library.map_or(0, |library| {
+        tpch_baseline::bytes_to_make(library, data_dir, args.sf)
+    });
+    // Of both, before either is made.
+    tpch::check_space(data_dir, args.sf, ours.saturating_add(theirs)).map_err(|error| {
+        let mut failure = data::failure(error);
+        if theirs > 0 {
+            let way_out = ", and --schemes dpb does without DuckDB's copy";
+            failure.message.push_str(way_out);
+        }
+        failure
+    })?;
+    data::make(data_dir, args.sf, &[TABLE], threads, globals)?;
+    let Some(library) = library else {
+        return Ok(ours > 0);
     };
     let bar = Progress::new(0, globals.quiet);
     let mut report = |progress| {
@@ -310,15 +323,8 @@ fn make_data(
         }
     };
     tpch_baseline::ensure(library, data_dir, args.sf, threads, &mut report)
-        .map(|baseline| baseline.is_new || !was_there)
-        .map_err(|error| match error {
-            BaselineError::ScaleFactor(_) => Failure::usage(error.to_string()),
-            BaselineError::NoSpace { .. } => Failure::unavailable(format!(
-                "{error}; choose another place with --data-dir, or run --schemes dpb alone"
-            )),
-            BaselineError::Stopped => Failure::interrupted(error.to_string()),
-            _ => Failure::check(error.to_string()),
-        })
+        .map(|baseline| baseline.is_new || ours > 0)
+        .map_err(data::baseline_failure)
 }
 
 /// Replaces this process by the same command: making data leaves memory behind that would be counted as the run's.

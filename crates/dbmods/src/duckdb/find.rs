@@ -78,7 +78,7 @@ impl Library {
             reason: "there is no DuckDB on this machine".to_owned(),
             searched,
             remedy: format!(
-                "`cargo xtask setup` fetches one; or set DUCKDB_LIB_DIR to a folder that holds {FILE}; or build with \
+                "`cargo xtask setup` fetches or compiles one; or set DUCKDB_LIB_DIR to a folder that holds {FILE}; or build with \
                  `--features duckdb-bundled`, which compiles DuckDB and takes tens of minutes."
             ),
         })

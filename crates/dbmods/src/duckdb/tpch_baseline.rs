@@ -8,7 +8,7 @@
 //!                      /lineitem.parquet
 //!                      /manifest.json
 //! DIR/duckdb-v2.0.0/.sf1.partial/           being made; renamed when whole, wiped when found without its maker
-//! DIR/duckdb-v2.0.0/.sf1.lock               held by the maker
+//! DIR/duckdb-v2.0.0/.sf1.lock               held by the maker, or by who removes them
 //! ```
 
 use std::fs::{self, File};
@@ -25,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 use super::lineitem::{Lineitem, ORDERS, create_table};
 use super::{Config, Connection, Database, Delivery, Error, Library};
+use crate::tpch::GENERATOR;
+use crate::tpch::lock::Lock;
 
 /// Counted up when the files' layout or settings change, so that old ones are made anew.
 const FORMAT: u32 = 1;
@@ -43,6 +45,11 @@ const STORAGE_VERSION: &str = "v1.0.0";
 const PARQUET: &str =
     "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION snappy, ROW_GROUP_SIZE 122880";
 
+const MANIFEST: &str = "manifest.json";
+
+/// Before the version, in the name of the folder of what it made.
+const PARENT_PREFIX: &str = "duckdb-";
+
 /// Where the peer's files lie.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
@@ -58,6 +65,21 @@ pub struct Baseline {
     pub rows: u64,
     /// Whether this call made them; otherwise they were there.
     pub is_new: bool,
+}
+
+/// A copy that is kept, whichever version of DuckDB made it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// DuckDB's version, such as `v2.0.0`.
+    pub duckdb_version: String,
+    /// TPC-H's scale factor.
+    pub scale_factor: f64,
+    /// Rows, if its manifest can be read.
+    pub rows: Option<u64>,
+    /// Bytes of all its files.
+    pub bytes: u64,
 }
 
 /// How far the making is.
@@ -124,6 +146,7 @@ pub enum BaselineError {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Manifest {
     format: u32,
+    generator: String,
     table: String,
     scale_factor: f64,
     rows: u64,
@@ -132,7 +155,7 @@ struct Manifest {
     parquet_bytes: u64,
 }
 
-/// Makes the files for `scale_factor` under `dir`, or finds them made by the same version of DuckDB.
+/// Makes the files for `scale_factor` under `dir`, or finds them made by the same versions of DuckDB and the generator.
 ///
 /// `progress` is called several times a second from the calling thread, and stops the work by answering `Break`. Two
 /// processes that ask for the same files make them once. Takes about 5 s and 0.35 GB of disk at scale factor 1, and less
@@ -150,20 +173,20 @@ pub fn ensure(
     if !(0.0001..=100_000.0).contains(&scale_factor) {
         return Err(BaselineError::ScaleFactor(scale_factor));
     }
-    let parent = dir.join(format!("duckdb-{}", library.version()));
-    let home = parent.join(format!("sf{scale_factor}"));
+    let parent = parent(library, dir);
+    let home = home(&parent, scale_factor);
     if let Some(found) = open(&home, library, scale_factor) {
         return Ok(found);
     }
     fs::create_dir_all(&parent).map_err(|source| at(&parent, source))?;
-    let _lock = lock(&parent.join(format!(".sf{scale_factor}.lock")), progress)?;
+    let _lock = lock(&parent, scale_factor, || progress(Progress::Waiting))?;
     // Whoever held the lock before may have made them.
     if let Some(found) = open(&home, library, scale_factor) {
         return Ok(found);
     }
-    let partial = parent.join(format!(".sf{scale_factor}.partial"));
+    let partial = partial(&parent, scale_factor);
     for stale in [&partial, &home] {
-        remove(stale)?;
+        remove_folder(stale)?;
     }
     check_space(&parent, scale_factor)?;
     fs::create_dir(&partial).map_err(|source| at(&partial, source))?;
@@ -179,30 +202,132 @@ pub fn ensure(
             ..made
         }),
         Err(why) => {
-            remove(&partial)?;
+            remove_folder(&partial)?;
             Err(why)
         }
     }
 }
 
-/// Finds the files for `scale_factor` under `dir`, if this version of DuckDB has made them; makes nothing.
+/// Finds the files for `scale_factor` under `dir`, if these versions of DuckDB and the generator have made them; makes
+/// nothing.
 pub fn find(library: Library, dir: &Path, scale_factor: f64) -> Option<Baseline> {
-    let parent = dir.join(format!("duckdb-{}", library.version()));
-    open(
-        &parent.join(format!("sf{scale_factor}")),
-        library,
-        scale_factor,
-    )
+    let home = home(&parent(library, dir), scale_factor);
+    open(&home, library, scale_factor)
+}
+
+/// Bytes of disk that [`ensure`] would take, about; 0 if the files are there.
+pub fn bytes_to_make(library: Library, dir: &Path, scale_factor: f64) -> u64 {
+    match find(library, dir, scale_factor) {
+        Some(_) => 0,
+        None => bytes_needed(scale_factor),
+    }
+}
+
+/// The copies of every scale factor and version under `dir`, ordered by both.
+pub fn list(dir: &Path) -> Vec<Kept> {
+    let mut kept = Vec::new();
+    for (parent, version) in parents(dir) {
+        for (home, name) in entries(&parent) {
+            let scale_factor = name.strip_prefix("sf").and_then(|sf| sf.parse().ok());
+            kept.extend(scale_factor.map(|scale_factor| Kept {
+                rows: Manifest::read(&home).map(|manifest| manifest.rows),
+                bytes: bytes_under(&home),
+                dir: home,
+                duckdb_version: version.clone(),
+                scale_factor,
+            }));
+        }
+    }
+    kept.sort_by(|a, b| {
+        let versions = || a.duckdb_version.cmp(&b.duckdb_version);
+        a.scale_factor
+            .total_cmp(&b.scale_factor)
+            .then_with(versions)
+    });
+    kept
+}
+
+/// Removes the copies of a scale factor that any version of DuckDB made, and what a killed process left of them. Says how
+/// many bytes that frees.
+///
+/// # Errors
+/// If they cannot be removed.
+pub fn remove(dir: &Path, scale_factor: f64) -> Result<u64, BaselineError> {
+    let mut freed = 0;
+    for (parent, _) in parents(dir) {
+        let folders = [home(&parent, scale_factor), partial(&parent, scale_factor)];
+        let lock_path = lock_path(&parent, scale_factor);
+        if !folders.iter().chain([&lock_path]).any(|path| path.exists()) {
+            continue;
+        }
+        let lock = lock(&parent, scale_factor, || ControlFlow::Continue(()))?;
+        for folder in &folders {
+            freed += bytes_under(folder);
+            remove_folder(folder)?;
+        }
+        lock.remove().map_err(|source| at(&lock_path, source))?;
+        // Stays if it holds another scale factor.
+        let _ = fs::remove_dir(&parent);
+    }
+    Ok(freed)
+}
+
+/// Where this version of DuckDB keeps what it made.
+fn parent(library: Library, dir: &Path) -> PathBuf {
+    dir.join(format!("{PARENT_PREFIX}{}", library.version()))
+}
+
+fn home(parent: &Path, scale_factor: f64) -> PathBuf {
+    parent.join(format!("sf{scale_factor}"))
+}
+
+fn partial(parent: &Path, scale_factor: f64) -> PathBuf {
+    parent.join(format!(".sf{scale_factor}.partial"))
+}
+
+fn lock_path(parent: &Path, scale_factor: f64) -> PathBuf {
+    parent.join(format!(".sf{scale_factor}.lock"))
+}
+
+/// The folders of all versions of DuckDB, and these.
+fn parents(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+    entries(dir).filter_map(|(path, name)| {
+        let version = name.strip_prefix(PARENT_PREFIX)?.to_owned();
+        Some((path, version))
+    })
+}
+
+/// What is in a folder, with names; nothing if it cannot be read.
+fn entries(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), entry.file_name().into_string().ok()?)))
+}
+
+/// Bytes of all files in a folder and below; 0 if it is not there.
+fn bytes_under(dir: &Path) -> u64 {
+    let bytes = |(path, _): (PathBuf, _)| match fs::symlink_metadata(&path) {
+        Ok(metadata) if metadata.is_dir() => bytes_under(&path),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries(dir).map(bytes).sum()
+}
+
+impl Manifest {
+    fn read(home: &Path) -> Option<Self> {
+        let text = fs::read_to_string(home.join(MANIFEST)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
 }
 
 /// The files in `home`, if its manifest describes them.
 fn open(home: &Path, library: Library, scale_factor: f64) -> Option<Baseline> {
-    let text = fs::read_to_string(home.join("manifest.json")).ok()?;
-    let manifest: Manifest = serde_json::from_str(&text).ok()?;
+    let manifest = Manifest::read(home)?;
     let duckdb_path = home.join("lineitem.duckdb");
     let parquet_path = home.join("lineitem.parquet");
     let has = |path: &Path, bytes| fs::metadata(path).is_ok_and(|file| file.len() == bytes);
     let is_right = manifest.format == FORMAT
+        && manifest.generator == GENERATOR
         && manifest.scale_factor == scale_factor
         && manifest.duckdb_version == library.version()
         && has(&duckdb_path, manifest.duckdb_bytes)
@@ -260,10 +385,11 @@ fn make(
     })?;
     // Closing is what writes the last of DuckDB's file and removes its log.
     drop((connection, database));
-    remove(&partial.join("spill"))?;
+    remove_folder(&partial.join("spill"))?;
 
     let manifest = Manifest {
         format: FORMAT,
+        generator: GENERATOR.to_owned(),
         table: "lineitem".to_owned(),
         scale_factor,
         rows,
@@ -271,7 +397,7 @@ fn make(
         duckdb_bytes: len(&duckdb_path)?,
         parquet_bytes: len(&parquet_path)?,
     };
-    let manifest_path = partial.join("manifest.json");
+    let manifest_path = partial.join(MANIFEST);
     let text = serde_json::to_string_pretty(&manifest).expect("plain data");
     fs::write(&manifest_path, text).map_err(|source| at(&manifest_path, source))?;
     [&parquet_path, &manifest_path]
@@ -316,30 +442,25 @@ fn count(connection: &mut Connection) -> Result<u64, BaselineError> {
     Ok(batch.column(0).as_primitive::<Int64Type>().value(0) as u64)
 }
 
-/// Takes the lock, which goes with the process that holds it.
+/// Takes the lock on a scale factor's files.
 fn lock(
-    path: &Path,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<File, BaselineError> {
-    let file = File::create(path).map_err(|source| at(path, source))?;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) => {
-                if progress(Progress::Waiting).is_break() {
-                    return Err(BaselineError::Stopped);
-                }
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            Err(fs::TryLockError::Error(source)) => return Err(at(path, source)),
-        }
-    }
+    parent: &Path,
+    scale_factor: f64,
+    wait: impl FnMut() -> ControlFlow<()>,
+) -> Result<Lock, BaselineError> {
+    let path = lock_path(parent, scale_factor);
+    let taken = Lock::take(&path, wait).map_err(|source| at(&path, source))?;
+    taken.ok_or(BaselineError::Stopped)
+}
+
+fn bytes_needed(scale_factor: f64) -> u64 {
+    (DISK_BYTES_AT_SF1 * scale_factor) as u64
 }
 
 fn check_space(dir: &Path, scale_factor: f64) -> Result<(), BaselineError> {
     let disk = rustix::fs::statvfs(dir).map_err(|errno| at(dir, errno.into()))?;
     let free_bytes = disk.f_bavail * disk.f_frsize;
-    let needed_bytes = (DISK_BYTES_AT_SF1 * scale_factor) as u64;
+    let needed_bytes = bytes_needed(scale_factor);
     if needed_bytes > free_bytes {
         return Err(BaselineError::NoSpace {
             scale_factor,
@@ -352,7 +473,7 @@ fn check_space(dir: &Path, scale_factor: f64) -> Result<(), BaselineError> {
 }
 
 /// Removes a folder and all in it, if it is there.
-fn remove(path: &Path) -> Result<(), BaselineError> {
+fn remove_folder(path: &Path) -> Result<(), BaselineError> {
     match fs::remove_dir_all(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(at(path, source)),
         _ => Ok(()),

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A table counts only once the manifest names it, and the manifest is written after the table's file has its name and is on
-//! disk. So a generation that was killed is redone, and what it left is removed by the next one, which holds the lock.
+//! disk. So a generation that was killed is redone, and what it left is removed by the next one, which holds the lock. A file
+//! that is not what the manifest says is damaged: who reads it is told so, and [`ensure`] says so and makes it anew.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,11 +19,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use super::lock::Lock;
 use super::rows::GENERATOR;
-use super::{TABLES, generate};
+use super::{TABLES, generate, schema};
 use crate::pushdown::segment::{Segment, SegmentError, VERSION, sync_parent, temporary_name};
 
 /// Scale factors that can be asked for.
@@ -37,11 +38,11 @@ pub struct TableSet {
     pub dir: PathBuf,
     /// TPC-H's scale factor.
     pub scale_factor: f64,
-    /// Those that are there, in the order of [`TABLES`].
+    /// Those that were made, in the order of [`TABLES`]; [`TableSet::open`] tells whether one is damaged.
     pub tables: Vec<Table>,
 }
 
-/// A table that is there.
+/// A table that was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// Its name.
@@ -72,6 +73,13 @@ struct Manifest {
 pub enum Step<'a> {
     /// Another process makes tables of this scale factor; this one waits for it.
     Waiting,
+    /// A table is there, but damaged; it is made anew.
+    Damaged {
+        /// Which.
+        table: &'a str,
+        /// Its file, and what is wrong with it.
+        what: &'a str,
+    },
     /// Makes a table.
     Making {
         /// Which.
@@ -138,8 +146,8 @@ pub fn set_dir(data_dir: &Path, scale_factor: f64) -> PathBuf {
     data_dir.join("tpch").join(format!("sf{scale_factor}"))
 }
 
-/// Finds these tables under `data_dir`, and makes those that are not there with so many threads, or one a CPU if those are
-/// fewer.
+/// Finds these tables under `data_dir`, and makes those that are not there, or damaged in header or footer, with so many
+/// threads, or one a CPU if those are fewer.
 ///
 /// # Errors
 /// [`DataError`]; nothing half made is left or found later.
@@ -152,23 +160,31 @@ pub fn ensure(
 ) -> Result<TableSet, DataError> {
     check(scale_factor, tables, threads)?;
     let dir = set_dir(data_dir, scale_factor);
-    let mut manifest = Manifest::read(&dir, scale_factor);
-    if manifest.missing(&dir, tables).is_empty() {
-        return Ok(manifest.table_set(dir));
+    let found = find(data_dir, scale_factor);
+    let missing = found.missing(tables);
+    if missing.is_empty() {
+        return Ok(found);
     }
     let write = |path: &Path| {
         let path = path.to_owned();
         move |source| DataError::Write { path, source }
     };
-    check_space(&dir, scale_factor, &manifest.missing(&dir, tables))?;
+    let missing = missing.iter().map(|(table, _)| *table);
+    check_space(&dir, scale_factor, bytes_needed(scale_factor, missing))?;
     fs::create_dir_all(&dir).map_err(write(&dir))?;
     let _lock = lock(&dir, progress)?;
     remove_leftovers(&dir).map_err(write(&dir))?;
     // Another process may have made them meanwhile.
-    manifest = Manifest::read(&dir, scale_factor);
-    let missing = manifest.missing(&dir, tables);
+    let mut manifest = Manifest::read(&dir, scale_factor);
+    let missing = manifest.table_set(dir.clone()).missing(tables);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    for table in missing {
+    for (table, damage) in missing {
+        if let Some(damage) = damage {
+            let what = &damage.to_string();
+            if progress(Step::Damaged { table, what }).is_break() {
+                return Err(DataError::Interrupted);
+            }
+        }
         let started = Instant::now();
         let file = format!("{table}.dpbseg");
         let rows_expected = rows_expected(table, scale_factor);
@@ -231,7 +247,22 @@ pub fn list(data_dir: &Path) -> Result<Vec<TableSet>, DataError> {
     Ok(sets)
 }
 
-/// The tables of a scale factor that are there; makes nothing.
+/// Bytes of disk that [`ensure`] would take for what is missing or damaged, about; 0 if nothing is.
+///
+/// # Errors
+/// If what is asked for makes no sense.
+pub fn bytes_to_make(
+    data_dir: &Path,
+    scale_factor: f64,
+    tables: &[&str],
+) -> Result<u64, DataError> {
+    check(scale_factor, tables, 1)?;
+    let missing = find(data_dir, scale_factor).missing(tables);
+    let missing = missing.iter().map(|(table, _)| *table);
+    Ok(bytes_needed(scale_factor, missing))
+}
+
+/// The tables of a scale factor that were made; makes nothing.
 pub fn find(data_dir: &Path, scale_factor: f64) -> TableSet {
     let dir = set_dir(data_dir, scale_factor);
     Manifest::read(&dir, scale_factor).table_set(dir)
@@ -269,8 +300,7 @@ pub fn remove(data_dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<u64
     }
     if manifest.tables.is_empty() {
         let _ = fs::remove_file(dir.join(MANIFEST));
-        drop(lock);
-        let _ = fs::remove_file(dir.join(".lock"));
+        let _ = lock.remove();
         // Stays if somebody else keeps something in it.
         let _ = fs::remove_dir(&dir);
     }
@@ -288,17 +318,46 @@ impl TableSet {
         self.dir.join(format!("{name}.dpbseg"))
     }
 
-    /// Opens a table.
+    /// Opens a table. Its chunks are verified when they are read.
     ///
     /// # Errors
-    /// If it is not there or damaged in header or footer.
+    /// If it is not there, damaged in header or footer, or not what was made.
     pub fn open(&self, name: &str) -> Result<Segment, DataError> {
-        match self.table(name) {
-            Some(_) => Segment::open(&self.path(name)).map_err(DataError::Segment),
-            None => Err(DataError::Missing {
-                path: self.path(name),
-            }),
+        let path = self.path(name);
+        let Some(table) = self.table(name) else {
+            return Err(DataError::Missing { path });
+        };
+        let segment = match Segment::open(&path) {
+            Err(SegmentError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(DataError::Missing { path });
+            }
+            opened => opened.map_err(DataError::Segment)?,
+        };
+        let (bytes, rows) = (segment.file_bytes(), segment.rows());
+        let is_its_own = Some(segment.schema()) == schema(name).as_ref();
+        if is_its_own && (bytes, rows) == (table.bytes, table.rows) {
+            return Ok(segment);
         }
+        let what = format!(
+            "{bytes} bytes with {rows} rows of {}, but {MANIFEST} says {} bytes with {} rows of {name}",
+            segment.schema().table,
+            table.bytes,
+            table.rows
+        );
+        Err(DataError::Segment(SegmentError::File { path, what }))
+    }
+
+    /// Those of `tables` that cannot be opened, in the order of [`TABLES`], with the damage of those that are there.
+    fn missing<'a>(&self, tables: &[&'a str]) -> Vec<(&'a str, Option<SegmentError>)> {
+        let mut tables = tables.to_vec();
+        tables.sort_by_key(|name| TABLES.iter().position(|table| table == name));
+        tables.dedup();
+        let missing = |table| match self.open(table) {
+            Ok(_) => None,
+            Err(DataError::Segment(damage)) => Some((table, Some(damage))),
+            Err(_) => Some((table, None)),
+        };
+        tables.into_iter().filter_map(missing).collect()
     }
 }
 
@@ -322,53 +381,32 @@ impl Manifest {
         manifest.filter(fits).unwrap_or(empty)
     }
 
+    /// Writes all of it or nothing.
     fn write(&self, dir: &Path) -> io::Result<()> {
         let path = dir.join(MANIFEST);
         let temporary = temporary_name(&path);
-        let mut file = File::create(&temporary)?;
         let text = serde_json::to_string_pretty(self).expect("a manifest is JSON");
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, &path)?;
+        let write = || {
+            let mut file = File::create(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)
+        };
+        write().inspect_err(|_| {
+            // It may not even have been made.
+            let _ = fs::remove_file(&temporary);
+        })?;
         sync_parent(&path)
     }
 
-    /// Those of `tables` that are not there, in the order of [`TABLES`].
-    fn missing<'a>(&self, dir: &Path, tables: &[&'a str]) -> Vec<&'a str> {
-        let there = |name: &str| {
-            self.tables
-                .get(name)
-                .is_some_and(|table| table.is_there(dir))
-        };
-        let place = |name: &&str| TABLES.iter().position(|table| table == name);
-        let mut missing: Vec<&str> = tables
-            .iter()
-            .copied()
-            .filter(|table| !there(table))
-            .collect();
-        missing.sort_by_key(place);
-        missing.dedup();
-        missing
-    }
-
+    /// All that it names.
     fn table_set(&self, dir: PathBuf) -> TableSet {
         let tables = TABLES.iter().filter_map(|name| self.tables.get(*name));
         TableSet {
             scale_factor: self.scale_factor,
-            tables: tables
-                .filter(|table| table.is_there(&dir))
-                .cloned()
-                .collect(),
+            tables: tables.cloned().collect(),
             dir,
         }
-    }
-}
-
-impl Table {
-    /// Whether the file is there, whole, and a segment of these rows. Its chunks are verified when they are read.
-    fn is_there(&self, dir: &Path) -> bool {
-        Segment::open(&dir.join(&self.file))
-            .is_ok_and(|segment| segment.rows() == self.rows && segment.file_bytes() == self.bytes)
     }
 }
 
@@ -416,13 +454,16 @@ fn rows_expected(table: &str, scale_factor: f64) -> u64 {
 }
 
 /// Bytes that tables take, about, and a little more.
-fn bytes_needed(scale_factor: f64, tables: &[&str]) -> u64 {
-    let bytes = |table: &&str| 1e5 + size_at_1(table).0 * scale_factor * 1.05;
-    tables.iter().map(bytes).sum::<f64>() as u64
+fn bytes_needed<'a>(scale_factor: f64, tables: impl IntoIterator<Item = &'a str>) -> u64 {
+    let bytes = |table| 1e5 + size_at_1(table).0 * scale_factor * 1.05;
+    tables.into_iter().map(bytes).sum::<f64>() as u64
 }
 
-/// Refuses what the disk cannot hold.
-fn check_space(dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<(), DataError> {
+/// Refuses what the disk of `dir`, which need not be there yet, cannot hold.
+///
+/// # Errors
+/// [`DataError::Space`] with the figures; [`DataError::Write`] if the operating system does not say what is free.
+pub fn check_space(dir: &Path, scale_factor: f64, needed: u64) -> Result<(), DataError> {
     let there = dir
         .ancestors()
         .find(|ancestor| ancestor.exists())
@@ -431,7 +472,6 @@ fn check_space(dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<(), Dat
         path: dir.to_owned(),
         source: error.into(),
     })?;
-    let needed = bytes_needed(scale_factor, tables);
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     if needed > free {
         return Err(DataError::Space {
@@ -444,42 +484,13 @@ fn check_space(dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<(), Dat
     Ok(())
 }
 
-/// Waits until no other process makes tables here. The lock ends with the file, so with the process, however it ends.
-fn lock(dir: &Path, progress: Progress<'_>) -> Result<File, DataError> {
+/// Waits until no other process makes tables here.
+fn lock(dir: &Path, progress: Progress<'_>) -> Result<Lock, DataError> {
     let path = dir.join(".lock");
-    let failed = |source| DataError::Write {
-        path: path.clone(),
-        source,
-    };
-    loop {
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(failed)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                // `remove` may have removed the file that we have locked; then another process locks another file.
-                use std::os::unix::fs::MetadataExt;
-                let ours = file.metadata().map_err(failed)?;
-                match fs::metadata(&path) {
-                    Ok(there) if there.ino() == ours.ino() => return Ok(file),
-                    Ok(_) => continue,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        fs::create_dir_all(dir).map_err(failed)?;
-                        continue;
-                    }
-                    Err(error) => return Err(failed(error)),
-                }
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                if progress(Step::Waiting).is_break() {
-                    return Err(DataError::Interrupted);
-                }
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            Err(error) => return Err(failed(error.into())),
-        }
+    match Lock::take(&path, || progress(Step::Waiting)) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(DataError::Interrupted),
+        Err(source) => Err(DataError::Write { path, source }),
     }
 }
 

@@ -9,6 +9,7 @@ use tpchgen::generators::LineItemGenerator;
 
 use super::*;
 use crate::duckdb::tests::library;
+use crate::tpch::GENERATOR;
 
 const SF: f64 = 0.01;
 
@@ -144,6 +145,24 @@ fn what_is_damaged_or_half_made_is_made_anew() {
     parquet.set_len(made.parquet_bytes - 1).unwrap();
     let again = ensure(library, dir.path(), SF, 2, &mut go_on).unwrap();
     assert_eq!(again, made);
+}
+
+#[test]
+fn what_another_generator_made_is_made_anew() {
+    let Some(library) = library() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let made = ensure(library, dir.path(), 0.001, 2, &mut go_on).unwrap();
+    let manifest_path = made.duckdb_path.with_file_name("manifest.json");
+    let text = fs::read_to_string(&manifest_path).unwrap();
+    let line = format!("\"generator\": \"{GENERATOR}\",");
+    assert!(text.contains(&line), "{text}");
+    // Of an older version, and from before the manifest said so.
+    for other in ["\"generator\": \"tpchgen 3.0.0\",", ""] {
+        fs::write(&manifest_path, text.replace(&line, other)).unwrap();
+        assert_eq!(find(library, dir.path(), 0.001), None);
+        let again = ensure(library, dir.path(), 0.001, 2, &mut go_on).unwrap();
+        assert_eq!(again, made);
+    }
 }
 
 #[test]

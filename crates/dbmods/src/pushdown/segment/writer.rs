@@ -44,10 +44,8 @@ impl SegmentWriter {
     /// If `path` ends in no file name.
     pub fn create(path: &Path, schema: Schema) -> io::Result<Self> {
         let temporary = temporary_name(path);
-        let mut file = File::create(&temporary)?;
-        file.write_all(&[0; HEADER_BYTES])?;
-        Ok(Self {
-            file,
+        let mut writer = Self {
+            file: File::create(&temporary)?,
             path: path.to_owned(),
             temporary: Some(temporary),
             at: HEADER_BYTES as u64,
@@ -57,7 +55,10 @@ impl SegmentWriter {
                 groups: Vec::new(),
             },
             digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
-        })
+        };
+        // If this fails, dropping the writer removes the file.
+        writer.file.write_all(&[0; HEADER_BYTES])?;
+        Ok(writer)
     }
 
     /// Encodes and appends a row group: one list of values a column.

@@ -95,6 +95,37 @@ fn many_at_once_make_a_table_once() {
 }
 
 #[test]
+fn making_and_removing_at_once_keep_out_of_each_other_s_way() {
+    let dir = tempfile::tempdir().unwrap();
+    // Temporary names have the process in them, so two of these threads that think they hold the lock break each other's
+    // files.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..15 {
+                    ensure(dir.path(), SF, &["region"], 1, &quiet).unwrap();
+                    remove(dir.path(), SF, &["region"]).unwrap();
+                }
+            });
+        }
+    });
+    assert!(list(dir.path()).unwrap().is_empty());
+}
+
+#[test]
+fn a_manifest_that_cannot_be_written_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = set_dir(dir.path(), SF);
+    fs::create_dir_all(set.join(MANIFEST)).unwrap();
+    let failed = ensure(dir.path(), SF, &["region"], 1, &quiet);
+    assert!(matches!(failed, Err(DataError::Write { .. })), "{failed:?}");
+    let names = fs::read_dir(&set).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".lock", MANIFEST, "region.dpbseg"]);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let ensure = |sf, table, threads| ensure(dir.path(), sf, &[table], threads, &quiet);
@@ -117,7 +148,7 @@ fn what_a_table_needs_is_what_it_takes() {
     let dir = tempfile::tempdir().unwrap();
     let set = ensure(dir.path(), 0.05, &TABLES, 2, &quiet).unwrap();
     for table in &set.tables {
-        let needed = bytes_needed(0.05, &[&table.name]);
+        let needed = bytes_needed(0.05, [table.name.as_str()]);
         assert!(needed >= table.bytes, "{table:?} needs {needed}");
         assert!(
             needed <= 100_000 + table.bytes * 5 / 4,
@@ -132,7 +163,7 @@ fn what_a_table_needs_is_what_it_takes() {
     let error = DataError::Space {
         scale_factor: 1000.0,
         dir: PathBuf::from("/data"),
-        needed: bytes_needed(1000.0, &TABLES),
+        needed: bytes_needed(1000.0, TABLES),
         free: 80_000_000_000,
     };
     assert_eq!(
