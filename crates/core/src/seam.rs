@@ -8,8 +8,8 @@
 //! the caller decides. A `dst` of `items * operator.dst_len(longest item)` bytes fits whatever an encoder can produce.
 //!
 //! **A job that cannot be carried out still comes home.** The lifts check each job once, before its kernel sees it:
-//! [`JobError::BadItems`], [`JobError::TooManyItems`], [`JobError::TooLong`], [`JobError::DstTooShort`] (fixed outputs only). In a job of variable
-//! shape each item has its own outcome, and a slot that is too short refuses that item alone.
+//! [`JobError::BadItems`], [`JobError::TooManyItems`], [`JobError::TooLong`], [`JobError::DstTooShort`] (fixed outputs
+//! only). In a job of variable shape each item has its own outcome, and a slot that is too short refuses that item alone.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;

@@ -512,12 +512,12 @@ fn dst_bytes_max(
     operator: &dyn Operator,
     inputs: &[Input],
 ) -> Result<usize, Broken> {
-    let (mut kept_bytes, mut longest) = (0, 0);
+    let (mut kept_bytes, mut longest) = (0u64, 0);
     for input in inputs {
-        let dst_bytes = input.dst_bytes(operator)?;
+        let dst_bytes = input.dst_bytes(operator)? as u64;
         // The input, and once it was seen, what is right for it.
-        kept_bytes += input.bytes.len() as u64 + dst_bytes as u64;
-        longest = longest.max(dst_bytes as u64);
+        kept_bytes = kept_bytes.saturating_add(dst_bytes.saturating_add(input.bytes.len() as u64));
+        longest = longest.max(dst_bytes);
     }
     let in_flight = u64::from(plan.threads.get()) * u64::from(depth.get());
     let needed_bytes = kept_bytes.saturating_add(in_flight.saturating_mul(longest));

@@ -310,67 +310,6 @@ fn one_wrong_result_in_the_timed_region_ends_the_test() {
     }
 }
 
-/// Carries out so many jobs, then hands every job back as it came and says that it is done.
-struct Tiring {
-    inner: Arc<dyn Operator>,
-    works: u64,
-}
-
-struct TiringQueue {
-    inner: Box<dyn Queue>,
-    works: u64,
-    undone: Vec<Completion>,
-}
-
-impl Operator for Tiring {
-    fn spec(&self) -> &OpSpec {
-        self.inner.spec()
-    }
-
-    fn shape(&self) -> OutputShape {
-        self.inner.shape()
-    }
-
-    fn dst_len(&self, item_len: usize) -> usize {
-        self.inner.dst_len(item_len)
-    }
-
-    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
-        Ok(Box::new(TiringQueue {
-            inner: self.inner.clone().open(depth)?,
-            works: self.works,
-            undone: Vec::new(),
-        }))
-    }
-}
-
-impl Queue for TiringQueue {
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight() + self.undone.len()
-    }
-
-    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
-        if self.works > 0 {
-            let taken = self.inner.submit(ready);
-            self.works = self.works.saturating_sub(taken as u64);
-            return taken;
-        }
-        let taken = ready.len().min(1);
-        let undone = ready.drain(..taken).map(|job| Completion {
-            job,
-            result: Ok(()),
-        });
-        self.undone.extend(undone);
-        taken
-    }
-
-    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
-        let home = self.inner.poll(done) + self.undone.len();
-        done.append(&mut self.undone);
-        home
-    }
-}
-
 /// Each item as it is, in a slot of its own.
 struct Echo;
 
@@ -408,47 +347,6 @@ impl Oracle for EchoOracle {
         match output {
             Ok(output) if output == item => Ok(()),
             other => Err(format!("{other:?}")),
-        }
-    }
-}
-
-#[test]
-fn a_result_that_was_never_written_is_not_the_last_one() {
-    let sum = Sum {
-        calls: AtomicU64::new(0),
-        wrong_at: u64::MAX,
-    };
-    let fixed: Arc<dyn Operator> = Arc::new(Inline::new(sum, spec(), LIMITS));
-    let variable: Arc<dyn Operator> =
-        Arc::new(Inline::new(Echo, OpSpec::custom("echo", []), LIMITS));
-    // Of one input, so that each job gets the same again.
-    let inputs = &inputs()[..1];
-    let never = AtomicBool::new(false);
-    for mode in [
-        Mode::Throughput,
-        Mode::Latency,
-        Mode::Open { jobs_per_s: 5e4 },
-    ] {
-        for (inner, oracle) in [
-            (&fixed, &SumOracle as &dyn Oracle),
-            (&variable, &EchoOracle),
-        ] {
-            let tiring = Tiring {
-                inner: inner.clone(),
-                works: 5000,
-            };
-            let backend = Only {
-                wall: WallClock::default(),
-                operator: Arc::new(tiring),
-            };
-            let mut plan = plan(mode);
-            plan.seconds = Duration::from_millis(200);
-            let broken = measure(&backend, inner.spec(), inputs, oracle, &plan, &never);
-            assert!(
-                matches!(&broken, Err(Broken::Wrong(_))),
-                "{mode:?}, {}: {broken:?}",
-                inner.spec()
-            );
         }
     }
 }
@@ -790,118 +688,6 @@ fn a_panic_in_a_thread_is_a_failure_and_not_the_end() {
     }
 }
 
-/// Carries out so many jobs, then takes the next and never gives it back; cannot be dropped.
-struct Wedging {
-    inner: Arc<dyn Operator>,
-    works: u64,
-}
-
-struct WedgingQueue {
-    inner: Box<dyn Queue>,
-    works: u64,
-    stuck: Vec<Job>,
-}
-
-impl Operator for Wedging {
-    fn spec(&self) -> &OpSpec {
-        self.inner.spec()
-    }
-
-    fn shape(&self) -> OutputShape {
-        self.inner.shape()
-    }
-
-    fn dst_len(&self, item_len: usize) -> usize {
-        self.inner.dst_len(item_len)
-    }
-
-    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
-        Ok(Box::new(WedgingQueue {
-            inner: self.inner.clone().open(depth)?,
-            works: self.works,
-            stuck: Vec::new(),
-        }))
-    }
-}
-
-impl Queue for WedgingQueue {
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight() + self.stuck.len()
-    }
-
-    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
-        if self.works == 0 {
-            // A queue that is full takes nothing more.
-            let taken = ready.len().min(1 - self.stuck.len());
-            self.stuck.extend(ready.drain(..taken));
-            return taken;
-        }
-        let taken = self.inner.submit(ready);
-        self.works = self.works.saturating_sub(taken as u64);
-        taken
-    }
-
-    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
-        self.inner.poll(done)
-    }
-}
-
-impl Drop for WedgingQueue {
-    fn drop(&mut self) {
-        assert!(self.stuck.is_empty(), "would wait for ever");
-    }
-}
-
-fn run_wedging(mode: Mode, works: u64, silence: Duration) -> Result<Measured, Broken> {
-    let sum = Sum {
-        calls: AtomicU64::new(0),
-        wrong_at: u64::MAX,
-    };
-    let inner = Arc::new(Inline::new(sum, spec(), LIMITS));
-    let backend = Only {
-        wall: WallClock::default(),
-        operator: Arc::new(Wedging { inner, works }),
-    };
-    let mut plan = plan(mode);
-    plan.threads = NonZeroU32::new(2).expect("not zero");
-    plan.repeat = u32::MAX;
-    plan.silence = silence;
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            thread::sleep(Duration::from_millis(200));
-            stop.store(true, Ordering::Relaxed);
-        });
-        measure(&backend, &spec(), &inputs(), &SumOracle, &plan, &stop)
-    })
-}
-
-#[test]
-fn a_wedged_device_is_a_failure_and_is_left_alone() {
-    let open = Mode::Open { jobs_per_s: 1e5 };
-    for mode in [Mode::Throughput, Mode::Latency, open] {
-        // In the warm-up, and later.
-        for works in [0, 10_000] {
-            let broken = run_wedging(mode, works, Duration::from_millis(10));
-            let Err(Broken::Wrong(what)) = broken else {
-                // Slow machines are told to stop before they come so far.
-                assert!(works > 0 && broken.is_ok_and(|measured| measured.interrupted));
-                continue;
-            };
-            assert!(
-                what.starts_with("1 jobs in flight and "),
-                "{mode:?}: {what}"
-            );
-        }
-    }
-}
-
-#[test]
-fn told_to_stop_it_does_not_wait_for_a_wedged_device() {
-    let measured = run_wedging(Mode::Throughput, 0, Duration::from_secs(3600));
-    assert!(measured.expect("nothing was wrong").interrupted);
-}
-
 #[test]
 fn common_time_counts_gaps_within_a_round_and_none_between() {
     let span = |start_ns, end_ns| Some(Span { start_ns, end_ns });
@@ -911,3 +697,5 @@ fn common_time_counts_gaps_within_a_round_and_none_between() {
     ];
     assert_eq!(team::common_ns(&threads), 20 + 20);
 }
+
+mod faults;

@@ -1,0 +1,180 @@
+//! Queues that work for a while, and then do not.
+
+use super::*;
+
+/// Carries out so many jobs.
+struct Failing {
+    inner: Arc<dyn Operator>,
+    works: u64,
+    then: Then,
+}
+
+/// What it does with the others.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    /// Hands them back as they came, and says that they are done.
+    Nothing,
+    /// Takes one and never gives it back; cannot be dropped.
+    Silence,
+}
+
+struct FailingQueue {
+    inner: Box<dyn Queue>,
+    works: u64,
+    then: Then,
+    undone: Vec<Job>,
+}
+
+impl Operator for Failing {
+    fn spec(&self) -> &OpSpec {
+        self.inner.spec()
+    }
+
+    fn shape(&self) -> OutputShape {
+        self.inner.shape()
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.inner.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        Ok(Box::new(FailingQueue {
+            inner: self.inner.clone().open(depth)?,
+            works: self.works,
+            then: self.then,
+            undone: Vec::new(),
+        }))
+    }
+}
+
+impl Queue for FailingQueue {
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight() + self.undone.len()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        if self.works == 0 {
+            // One deep, that is.
+            let taken = ready.len().min(1 - self.undone.len());
+            self.undone.extend(ready.drain(..taken));
+            return taken;
+        }
+        let taken = self.inner.submit(ready);
+        self.works = self.works.saturating_sub(taken as u64);
+        taken
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        let before = done.len();
+        self.inner.poll(done);
+        if self.then == Then::Nothing {
+            let result = Ok(());
+            let undone = self.undone.drain(..);
+            done.extend(undone.map(|job| Completion { job, result }));
+        }
+        done.len() - before
+    }
+}
+
+impl Drop for FailingQueue {
+    fn drop(&mut self) {
+        assert!(self.undone.is_empty(), "would wait for ever");
+    }
+}
+
+#[test]
+fn a_result_that_was_never_written_is_not_the_last_one() {
+    let sum = Sum {
+        calls: AtomicU64::new(0),
+        wrong_at: u64::MAX,
+    };
+    let fixed: Arc<dyn Operator> = Arc::new(Inline::new(sum, spec(), LIMITS));
+    let variable: Arc<dyn Operator> =
+        Arc::new(Inline::new(Echo, OpSpec::custom("echo", []), LIMITS));
+    // Of one input, so that each job gets the same again.
+    let inputs = &inputs()[..1];
+    let never = AtomicBool::new(false);
+    for mode in [
+        Mode::Throughput,
+        Mode::Latency,
+        Mode::Open { jobs_per_s: 5e4 },
+    ] {
+        for (inner, oracle) in [
+            (&fixed, &SumOracle as &dyn Oracle),
+            (&variable, &EchoOracle),
+        ] {
+            let tiring = Failing {
+                inner: inner.clone(),
+                works: 5000,
+                then: Then::Nothing,
+            };
+            let backend = Only {
+                wall: WallClock::default(),
+                operator: Arc::new(tiring),
+            };
+            let mut plan = plan(mode);
+            plan.seconds = Duration::from_millis(200);
+            let broken = measure(&backend, inner.spec(), inputs, oracle, &plan, &never);
+            assert!(
+                matches!(&broken, Err(Broken::Wrong(_))),
+                "{mode:?}, {}: {broken:?}",
+                inner.spec()
+            );
+        }
+    }
+}
+
+fn run_wedging(mode: Mode, works: u64, silence: Duration) -> Result<Measured, Broken> {
+    let sum = Sum {
+        calls: AtomicU64::new(0),
+        wrong_at: u64::MAX,
+    };
+    let inner = Arc::new(Inline::new(sum, spec(), LIMITS));
+    let backend = Only {
+        wall: WallClock::default(),
+        operator: Arc::new(Failing {
+            inner,
+            works,
+            then: Then::Silence,
+        }),
+    };
+    let mut plan = plan(mode);
+    plan.threads = NonZeroU32::new(2).expect("not zero");
+    plan.repeat = u32::MAX;
+    plan.silence = silence;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(200));
+            stop.store(true, Ordering::Relaxed);
+        });
+        measure(&backend, &spec(), &inputs(), &SumOracle, &plan, &stop)
+    })
+}
+
+#[test]
+fn a_wedged_device_is_a_failure_and_is_left_alone() {
+    let open = Mode::Open { jobs_per_s: 1e5 };
+    for mode in [Mode::Throughput, Mode::Latency, open] {
+        // In the warm-up, and later.
+        for works in [0, 10_000] {
+            let broken = run_wedging(mode, works, Duration::from_millis(10));
+            let Err(Broken::Wrong(what)) = broken else {
+                // Slow machines are told to stop before they come so far.
+                assert!(works > 0 && broken.is_ok_and(|measured| measured.interrupted));
+                continue;
+            };
+            assert!(
+                what.starts_with("1 jobs in flight and "),
+                "{mode:?}: {what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn told_to_stop_it_does_not_wait_for_a_wedged_device() {
+    let measured = run_wedging(Mode::Throughput, 0, Duration::from_secs(3600));
+    assert!(measured.expect("nothing was wrong").interrupted);
+}
