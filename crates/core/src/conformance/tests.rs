@@ -360,12 +360,13 @@ fn every_bug_is_caught() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "the lifts are what Miri is to see, and it is slow")]
 fn a_device_with_memory_of_its_own_conforms() {
     check(&Buggy::new(Bug::None), SPECS, &oracle).unwrap_or_else(|f| panic!("{f}"));
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "as above")]
+#[cfg_attr(miri, ignore = "the lifts are what Miri is to see, and it is slow")]
 fn outcomes_that_are_not_cleared_are_caught() {
     let decoder = &SPECS[2..];
     let failure = check(&Buggy::new(Bug::OutcomesAppended), decoder, &oracle);

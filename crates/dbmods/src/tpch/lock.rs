@@ -41,7 +41,7 @@ impl Lock {
                 },
                 // Whoever removed the last of the folder's files removed the folder.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+                    make_folder(path.parent().unwrap_or(Path::new(".")))?;
                 }
                 Err(error) => return Err(error),
             }
@@ -58,6 +58,20 @@ impl Lock {
     /// If it cannot be removed.
     pub(crate) fn remove(self) -> io::Result<()> {
         fs::remove_file(&self.path)
+    }
+}
+
+/// Makes the folder, or leaves it to the next try where somebody removes it meanwhile.
+fn make_folder(path: &Path) -> io::Result<()> {
+    match fs::create_dir_all(path) {
+        // It was there when it was to be made, and gone when it was looked at; or something else has its name.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            match fs::symlink_metadata(path) {
+                Ok(there) if !there.is_dir() => Err(error),
+                _ => Ok(()),
+            }
+        }
+        made => made,
     }
 }
 
