@@ -32,7 +32,9 @@ fn one_worker_conforms() {
 
 #[test]
 fn three_workers_conform() {
-    check(&Sample::new(workers(3)), SPECS, &oracle).unwrap_or_else(|f| panic!("{f}"));
+    // Miri takes minutes for three threads; the pool itself does not look at specs.
+    let specs = if cfg!(miri) { &SPECS[2..] } else { SPECS };
+    check(&Sample::new(workers(3)), specs, &oracle).unwrap_or_else(|f| panic!("{f}"));
 }
 
 #[test]
