@@ -63,7 +63,7 @@ pub struct Args {
     /// Send back aggregates instead of rows: sum, min, max, count, avg; or q1, q6 for that query's own, groups included
     #[arg(long, value_name = "SQL")]
     aggregate: Option<String>,
-    /// Group the aggregates by up to two columns of few values
+    /// Group the aggregates by up to two columns of few values, instead of a query's own groups
     #[arg(long, requires = "aggregate", value_name = "COLUMNS")]
     group_by: Option<String>,
     /// Pace of the link, both directions, all schemes; 0 for the bare connection

@@ -48,7 +48,7 @@ pub(super) fn detect() -> Option<Kernels> {
 #[inline]
 fn half_word(packed: Packed<'_>, word: usize, half: usize) -> __m512i {
     debug_assert!(word < usize::from(packed.width) && half < 2);
-    // SAFETY: `Packed` holds 128 bytes for each of `width` words, callers give words below `width`, halves are 64 bytes.
+    // SAFETY: `Packed` holds 128 bytes for each of `width` words, callers name words below `width`, halves are 64 bytes.
     unsafe { _mm512_loadu_si512(packed.bytes.as_ptr().add(word * 128 + half * 64).cast()) }
 }
 

@@ -101,7 +101,7 @@ macro_rules! lane_range {
                 let RowEnd { low, high, shift } = RowEnd::new(ROW, width, BITS);
                 let shift = $set1(shift as _);
                 for half in 0..2 {
-                    if ROW * 2 + half < width * 2 {
+                    if ROW < width {
                         ask_ahead(packed, ROW * 2 + half);
                     }
                     let (low, high) = (half_word(packed, low, half), half_word(packed, high, half));
@@ -133,7 +133,7 @@ fn range_u8<const WIDTH: usize>(packed: Packed<'_>, lo: u64, span: u64, out: &mu
         let RowEnd { low, high, shift } = RowEnd::new(ROW, WIDTH, 8);
         let (down, up) = (_mm_cvtsi32_si128(shift as i32), _mm_cvtsi32_si128(8 - shift as i32));
         for half in 0..2 {
-            if ROW * 2 + half < WIDTH * 2 {
+            if ROW < WIDTH {
                 ask_ahead(packed, ROW * 2 + half);
             }
             let (low, high) = (half_word(packed, low, half), half_word(packed, high, half));
