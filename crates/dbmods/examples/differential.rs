@@ -91,13 +91,17 @@ fn run(library: Library, options: &Options) -> Result<String, Box<dyn std::error
     )?;
     let started = Instant::now();
     let mut errors = std::io::stderr();
-    let shown = errors.is_terminal();
+    // A terminal's line is written over; a file gets a line now and then.
+    let (step, start, end) = match errors.is_terminal() {
+        true => (50, "\r", ""),
+        false => (1000, "", "\n"),
+    };
     let report = bench.run(options.count, options.seed, |done| {
-        if shown && (done % 50 == 0 || done == options.count) {
-            let _ = write!(errors, "\r{done} of {} agree", options.count);
+        if done % step == 0 || done == options.count {
+            let _ = write!(errors, "{start}{done} of {} agree{end}", options.count);
         }
     })?;
-    if shown {
+    if end.is_empty() {
         eprintln!();
     }
     let (none, all) = report.extremes;
