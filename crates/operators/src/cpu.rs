@@ -17,6 +17,8 @@ use crate::registry;
 pub enum Path {
     /// Without any instruction set of its own: the oracle.
     Portable,
+    /// Without any instruction set of its own either, but written for speed: tables, and many chains at once.
+    Tables,
     /// See [`Sse42`].
     Sse42,
     /// See [`Avx512`].
@@ -87,8 +89,9 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Portable,
+        Self::Tables,
         Self::Sse42,
         Self::Avx512,
         Self::ShaNi,
@@ -101,6 +104,7 @@ impl Path {
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
+            Self::Tables => "tables",
             Self::Sse42 => "sse4.2",
             Self::Avx512 => "avx512",
             Self::ShaNi => "sha-ni",
@@ -113,7 +117,7 @@ impl Path {
     /// What the CPU must have for it.
     pub fn needs(self) -> &'static str {
         match self {
-            Self::Portable | Self::Libdeflate => "any CPU",
+            Self::Portable | Self::Tables | Self::Libdeflate => "any CPU",
             Self::Sse42 => Sse42::NEEDS,
             Self::Avx512 => Avx512::NEEDS,
             Self::ShaNi => ShaNi::NEEDS,
@@ -125,7 +129,7 @@ impl Path {
     /// Whether this CPU has it.
     pub fn is_available(self) -> bool {
         match self {
-            Self::Portable | Self::Libdeflate => true,
+            Self::Portable | Self::Tables | Self::Libdeflate => true,
             Self::Sse42 => Sse42::detect().is_some(),
             Self::Avx512 => Avx512::detect().is_some(),
             Self::ShaNi => ShaNi::detect().is_some(),

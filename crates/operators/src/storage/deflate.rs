@@ -6,6 +6,7 @@ mod portable;
 use dpb_core::{Batch, BatchOut, DeflateFormat, JobError, Kernel, OpSpec, OutputShape, SetupError};
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
+use super::each;
 use crate::cpu::Path;
 use crate::input;
 use crate::registry::{Domain, Entry, Library, Parameter, library};
@@ -290,20 +291,5 @@ fn admit(path: Path, operator: &str) -> Result<Path, SetupError> {
         Ok(path)
     } else {
         Err(path.missing(operator, PATHS))
-    }
-}
-
-/// Runs `code` on each item and its slot, and notes each outcome.
-fn each(
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
-    mut code: impl FnMut(&[u8], &mut [u8]) -> Result<usize, JobError>,
-) {
-    for i in 0..batch.len() {
-        let slot = &mut out.dst[i * out.slot..(i + 1) * out.slot];
-        // A slot longer than 4 GiB can hold more than an outcome can say; nothing here makes one.
-        let outcome = code(batch.item(i), slot)
-            .and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong));
-        out.outcomes.push(outcome);
     }
 }

@@ -1,0 +1,82 @@
+//! The oracle of the decoder: bit by bit, from the format's description alone.
+
+use dpb_core::JobError;
+
+use super::{BLOCK_BYTES_MAX, Kind, code, streams};
+
+/// The plain bytes of `item`, if there are at most `bytes_max`.
+pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError> {
+    let mut plain = Vec::new();
+    let mut rest = item;
+    while !rest.is_empty() {
+        let ([kind, len @ ..], after) = rest.split_first_chunk::<3>().ok_or(JobError::Malformed)?;
+        let len = usize::from(u16::from_le_bytes(*len)) + 1;
+        debug_assert!(len <= BLOCK_BYTES_MAX);
+        rest = match Kind::of(*kind)? {
+            Kind::Stored => {
+                let (bytes, after) = after.split_at_checked(len).ok_or(JobError::Malformed)?;
+                plain.extend_from_slice(bytes);
+                after
+            }
+            Kind::Run => {
+                let (symbol, after) = after.split_first().ok_or(JobError::Malformed)?;
+                plain.resize(plain.len() + len, *symbol);
+                after
+            }
+            Kind::Coded => coded(after, len, &mut plain)?,
+        };
+        if plain.len() > bytes_max {
+            return Err(JobError::DstTooShort);
+        }
+    }
+    Ok(plain)
+}
+
+/// Decodes a coded block of `len` bytes; gives what follows it.
+fn coded<'a>(block: &'a [u8], len: usize, plain: &mut Vec<u8>) -> Result<&'a [u8], JobError> {
+    let (lengths, table) = code::read_lengths(block)?;
+    let codes = code::codes(&lengths);
+    let streams = streams(len);
+    let (ends, mut rest) = block[table..]
+        .split_at_checked(2 * streams)
+        .ok_or(JobError::Malformed)?;
+    let part = len.div_ceil(streams);
+    for (stream, bytes) in ends.as_chunks().0.iter().enumerate() {
+        let bytes = usize::from(u16::from_le_bytes(*bytes));
+        let (bits, after) = rest.split_at_checked(bytes).ok_or(JobError::Malformed)?;
+        rest = after;
+        let symbols = part.min(len - stream * part);
+        let mut at = 0;
+        for _ in 0..symbols {
+            plain.push(symbol(bits, &mut at, &lengths, &codes)?);
+        }
+        let is_used = at.div_ceil(8) == bits.len();
+        let is_padded = at % 8 == 0 || bits[at / 8] >> (at % 8) == 0;
+        if !is_used || !is_padded {
+            return Err(JobError::Malformed);
+        }
+    }
+    Ok(rest)
+}
+
+/// The symbol whose code starts at bit `at`, which moves behind it.
+fn symbol(
+    bits: &[u8],
+    at: &mut usize,
+    lengths: &code::Lengths,
+    codes: &[u16; 256],
+) -> Result<u8, JobError> {
+    let (mut read, mut length) = (0u16, 0u8);
+    loop {
+        let byte = bits.get(*at / 8).ok_or(JobError::Malformed)?;
+        read |= u16::from(byte >> (*at % 8) & 1) << length;
+        *at += 1;
+        length += 1;
+        let found = (0..=255u8).find(|&symbol| {
+            lengths[usize::from(symbol)] == length && codes[usize::from(symbol)] == read
+        });
+        if let Some(found) = found {
+            return Ok(found);
+        }
+    }
+}
