@@ -9,7 +9,7 @@ use dpb_core::{
     Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
 };
 
-use crate::isa::{ArmCrc, ArmSha2, Avx512, ShaNi, Sse42};
+use crate::isa::{ArmCrc, ArmSha2, Avx512, Bmi2, ShaNi, Sse42};
 use crate::registry;
 
 /// How an operator is computed on a CPU.
@@ -21,6 +21,8 @@ pub enum Path {
     Tables,
     /// See [`Sse42`].
     Sse42,
+    /// See [`Bmi2`].
+    Bmi2,
     /// See [`Avx512`].
     Avx512,
     /// See [`ShaNi`].
@@ -89,10 +91,11 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Portable,
         Self::Tables,
         Self::Sse42,
+        Self::Bmi2,
         Self::Avx512,
         Self::ShaNi,
         Self::ArmCrc,
@@ -106,6 +109,7 @@ impl Path {
             Self::Portable => "portable",
             Self::Tables => "tables",
             Self::Sse42 => "sse4.2",
+            Self::Bmi2 => "bmi2",
             Self::Avx512 => "avx512",
             Self::ShaNi => "sha-ni",
             Self::ArmCrc => "arm-crc",
@@ -119,6 +123,7 @@ impl Path {
         match self {
             Self::Portable | Self::Tables | Self::Libdeflate => "any CPU",
             Self::Sse42 => Sse42::NEEDS,
+            Self::Bmi2 => Bmi2::NEEDS,
             Self::Avx512 => Avx512::NEEDS,
             Self::ShaNi => ShaNi::NEEDS,
             Self::ArmCrc => ArmCrc::NEEDS,
@@ -131,6 +136,7 @@ impl Path {
         match self {
             Self::Portable | Self::Tables | Self::Libdeflate => true,
             Self::Sse42 => Sse42::detect().is_some(),
+            Self::Bmi2 => Bmi2::detect().is_some(),
             Self::Avx512 => Avx512::detect().is_some(),
             Self::ShaNi => ShaNi::detect().is_some(),
             Self::ArmCrc => ArmCrc::detect().is_some(),

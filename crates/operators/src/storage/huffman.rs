@@ -23,11 +23,14 @@ mod code;
 mod encode;
 mod portable;
 mod tables;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
 
 use super::each;
 use crate::cpu::Path;
+use crate::isa;
 
 /// Plain bytes of a block, at most.
 const BLOCK_BYTES_MAX: usize = 1 << 16;
@@ -46,14 +49,21 @@ enum Kind {
     Coded = 2,
 }
 
-/// The encoder. One path: it is portable, and its outputs are the same everywhere.
+/// The encoder on one code path.
 #[derive(Clone, Copy, Debug)]
-pub struct Huffman;
+pub struct Huffman(Code);
 
 /// The decoder on one code path.
 #[derive(Clone, Copy, Debug)]
-pub struct Unhuffman {
-    path: Path,
+pub struct Unhuffman(Code);
+
+/// The path with its proof.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Portable,
+    Tables,
+    #[cfg(target_arch = "x86_64")]
+    Bmi2(isa::Bmi2),
 }
 
 /// A queue's memory for the encoder.
@@ -89,20 +99,46 @@ fn encoded_bytes_max(item_len: usize) -> usize {
     item_len + item_len.div_ceil(BLOCK_BYTES_MAX) * HEADER_BYTES
 }
 
-impl Unhuffman {
-    /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Tables, Path::Portable];
+impl Huffman {
+    /// The paths there are, best first. All write the same bytes.
+    pub const PATHS: &'static [Path] = &[Path::Bmi2, Path::Portable];
 
     /// On `path`.
     ///
     /// # Errors
-    /// If there is no such path.
+    /// If there is no such path, or this CPU lacks what it needs.
     pub fn new(path: Path) -> Result<Self, SetupError> {
-        if Self::PATHS.contains(&path) {
-            Ok(Self { path })
-        } else {
-            Err(path.missing("unhuffman", Self::PATHS))
-        }
+        let code = Code::new(path, Self::PATHS);
+        code.map(Self)
+            .ok_or_else(|| path.missing("huffman", Self::PATHS))
+    }
+}
+
+impl Unhuffman {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Bmi2, Path::Tables, Path::Portable];
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If there is no such path, or this CPU lacks what it needs.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        let code = Code::new(path, Self::PATHS);
+        code.map(Self)
+            .ok_or_else(|| path.missing("unhuffman", Self::PATHS))
+    }
+}
+
+impl Code {
+    fn new(path: Path, paths: &[Path]) -> Option<Self> {
+        let code = match path {
+            Path::Portable => Some(Self::Portable),
+            Path::Tables => Some(Self::Tables),
+            #[cfg(target_arch = "x86_64")]
+            Path::Bmi2 => isa::Bmi2::detect().map(Self::Bmi2),
+            _ => None,
+        };
+        code.filter(|_| paths.contains(&path))
     }
 }
 
@@ -127,8 +163,11 @@ impl Kernel for Huffman {
         out: BatchOut<'_>,
         scratch: &mut EncoderScratch,
     ) -> Result<(), JobError> {
-        each(batch, out, |item, slot| {
-            encode::encode(item, slot, &mut scratch.0)
+        let scratch = &mut scratch.0;
+        each(batch, out, |item, slot| match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Code::Bmi2(proof) => x86_64::encode(proof, item, slot, scratch),
+            Code::Portable | Code::Tables => encode::encode(item, slot, scratch),
         });
         Ok(())
     }
@@ -156,9 +195,12 @@ impl Kernel for Unhuffman {
         out: BatchOut<'_>,
         scratch: &mut DecoderScratch,
     ) -> Result<(), JobError> {
-        each(batch, out, |item, slot| match self.path {
-            Path::Tables => tables::decode(item, slot, &mut scratch.0),
-            _ => portable::decode(item, slot.len()).map(|plain| {
+        let table = &mut *scratch.0;
+        each(batch, out, |item, slot| match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Code::Bmi2(proof) => x86_64::decode(proof, item, slot, table),
+            Code::Tables => tables::decode(item, slot, table),
+            Code::Portable => portable::decode(item, slot.len()).map(|plain| {
                 slot[..plain.len()].copy_from_slice(&plain);
                 plain.len()
             }),

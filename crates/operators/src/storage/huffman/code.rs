@@ -10,51 +10,99 @@ pub(super) const LENGTHS_BYTES_MAX: usize = 256;
 /// Bits of each symbol's code; 0: the symbol does not occur.
 pub(super) type Lengths = [u8; 256];
 
-/// The lengths, none above [`BITS_MAX`], with the fewest bits in all: package-merge (Larmore, Hirschberg: A fast algorithm for
-/// optimal length-limited Huffman codes, JACM 1990).
+/// The lengths, none above [`BITS_MAX`], with the fewest bits in all.
 ///
 /// At least two symbols must occur.
 pub(super) fn lengths(counts: &[u32; 256]) -> Lengths {
-    let mut symbols: Vec<u8> = (0..=255).filter(|&s| counts[usize::from(s)] > 0).collect();
-    symbols.sort_by_key(|&symbol| counts[usize::from(symbol)]);
-    let leaves: Vec<u64> = symbols
-        .iter()
-        .map(|&symbol| u64::from(counts[usize::from(symbol)]))
-        .collect();
-    // Each level's items, lightest first: leaves, and pairs of the level below. Only which is which is kept.
-    let mut is_leaf: [Vec<bool>; BITS_MAX] = Default::default();
-    let mut items: Vec<u64> = Vec::new();
-    for kinds in &mut is_leaf {
-        let mut pairs = items.as_chunks().0.iter().map(|[a, b]| a + b).peekable();
-        let mut singles = leaves.iter().copied().peekable();
-        let mut merged = Vec::with_capacity(2 * leaves.len());
-        loop {
-            let takes_leaf = match (singles.peek(), pairs.peek()) {
-                (Some(single), Some(pair)) => single <= pair,
-                (Some(_), None) => true,
-                (None, Some(_)) => false,
-                (None, None) => break,
-            };
-            kinds.push(takes_leaf);
-            merged.extend(if takes_leaf {
-                singles.next()
-            } else {
-                pairs.next()
-            });
-        }
-        items = merged;
+    let mut symbols = [0; 256];
+    let mut used = 0;
+    for (symbol, &count) in counts.iter().enumerate() {
+        symbols[used] = symbol as u8;
+        used += usize::from(count > 0);
     }
-    // The lightest 2n - 2 items of the last level are the code; a leaf among them is one more bit of its symbol.
+    let symbols = &mut symbols[..used];
+    symbols.sort_unstable_by_key(|&symbol| counts[usize::from(symbol)]);
+    let mut leaves = [0; 256];
+    for (leaf, &symbol) in leaves.iter_mut().zip(&*symbols) {
+        *leaf = counts[usize::from(symbol)];
+    }
+    let leaves = &leaves[..used];
+    let mut bits = [0; 256];
+    if !unlimited(leaves, &mut bits) {
+        limited(leaves, &mut bits);
+    }
     let mut lengths = [0; 256];
-    let mut taken = 2 * symbols.len() - 2;
-    for kinds in is_leaf.iter().rev() {
-        let leaves = kinds[..taken].iter().filter(|&&leaf| leaf).count();
-        for &symbol in &symbols[..leaves] {
-            lengths[usize::from(symbol)] += 1;
-        }
-        taken = 2 * (taken - leaves);
+    for (&symbol, &bits) in symbols.iter().zip(&bits) {
+        lengths[usize::from(symbol)] = bits;
     }
     lengths
+}
+
+/// The lengths of `leaves`, lightest first, in Huffman's own code (1952), built from two queues: leaves, and the nodes made
+/// so far, which come lightest first by themselves. Says whether no length is above [`BITS_MAX`].
+fn unlimited(leaves: &[u32], bits: &mut [u8; 256]) -> bool {
+    let inner = leaves.len() - 1;
+    let mut weights = [0u32; 255];
+    // The parent of each leaf, then of each inner node, by the inner nodes' numbers.
+    let (mut of_leaf, mut of_node) = ([0u8; 256], [0u8; 255]);
+    let (mut leaf, mut node) = (0, 0);
+    for parent in 0..inner {
+        for _ in 0..2 {
+            let is_leaf = node == parent || leaf < leaves.len() && leaves[leaf] <= weights[node];
+            if is_leaf {
+                weights[parent] += leaves[leaf];
+                of_leaf[leaf] = parent as u8;
+                leaf += 1;
+            } else {
+                weights[parent] += weights[node];
+                of_node[node] = parent as u8;
+                node += 1;
+            }
+        }
+    }
+    let mut depths = [0u8; 255];
+    for node in (0..inner - 1).rev() {
+        depths[node] = depths[usize::from(of_node[node])] + 1;
+    }
+    for (bits, &parent) in bits.iter_mut().zip(&of_leaf[..leaves.len()]) {
+        *bits = depths[usize::from(parent)] + 1;
+    }
+    // The lightest leaf is as deep as any.
+    usize::from(bits[0]) <= BITS_MAX
+}
+
+/// The lengths of `leaves`, lightest first, by package-merge (Larmore, Hirschberg: A fast algorithm for optimal length-limited
+/// Huffman codes, JACM 1990).
+fn limited(leaves: &[u32], bits: &mut [u8; 256]) {
+    // Each level's items, lightest first: leaves, and pairs of the level below. Only which is which is kept.
+    let mut is_leaf = [[false; 512]; BITS_MAX];
+    let (mut items, mut below) = ([0u32; 512], [0u32; 512]);
+    let mut count = 0;
+    for kinds in &mut is_leaf {
+        std::mem::swap(&mut items, &mut below);
+        let (pairs, _) = below[..count].as_chunks::<2>();
+        let (mut leaf, mut pair) = (0, 0);
+        count = leaves.len() + pairs.len();
+        for (item, kind) in items.iter_mut().zip(&mut *kinds).take(count) {
+            let weight = pairs.get(pair).map(|[a, b]| a + b);
+            *kind = leaf < leaves.len() && weight.is_none_or(|weight| leaves[leaf] <= weight);
+            if *kind {
+                *item = leaves[leaf];
+                leaf += 1;
+            } else {
+                *item = weight.expect("a pair is left where no leaf is");
+                pair += 1;
+            }
+        }
+    }
+    // The lightest 2n - 2 items of the last level are the code; a leaf among them is one more bit of its symbol.
+    bits.fill(0);
+    let mut taken = 2 * leaves.len() - 2;
+    for kinds in is_leaf.iter().rev() {
+        let leaves = kinds[..taken].iter().filter(|&&leaf| leaf).count();
+        bits[..leaves].iter_mut().for_each(|bits| *bits += 1);
+        taken = 2 * (taken - leaves);
+    }
 }
 
 /// The codes of complete `lengths`: shorter before longer, then by symbol (RFC 1951, 3.2.2), first bit lowest.
@@ -105,11 +153,15 @@ pub(super) fn write_lengths(lengths: &Lengths, out: &mut [u8; LENGTHS_BYTES_MAX]
     nibbles.div_ceil(2)
 }
 
-/// Reads what [`write_lengths`] wrote from the start of `bytes`; says how many bytes that was.
+/// Reads what [`write_lengths`] wrote from the start of `bytes`: the lengths, the symbols that have one, and how many bytes
+/// that was.
 ///
 /// # Errors
 /// [`JobError::Malformed`] if they end too soon, go beyond the last symbol, or are not those of a complete code.
-pub(super) fn read_lengths(bytes: &[u8]) -> Result<(Lengths, usize), JobError> {
+pub(super) fn read_lengths<'a>(
+    bytes: &[u8],
+    symbols: &'a mut [u8; 256],
+) -> Result<(Lengths, &'a [u8], usize), JobError> {
     let mut nibbles = 0;
     let mut next = || {
         let byte = bytes.get(nibbles / 2).ok_or(JobError::Malformed)?;
@@ -118,7 +170,7 @@ pub(super) fn read_lengths(bytes: &[u8]) -> Result<(Lengths, usize), JobError> {
         Ok(nibble)
     };
     let mut lengths = [0; 256];
-    let (mut symbol, mut kraft) = (0, 0);
+    let (mut symbol, mut used, mut kraft) = (0, 0, 0);
     while symbol < lengths.len() {
         let length = next()?;
         if usize::from(length) > BITS_MAX {
@@ -128,6 +180,8 @@ pub(super) fn read_lengths(bytes: &[u8]) -> Result<(Lengths, usize), JobError> {
             symbol += usize::from(next()?);
         } else {
             lengths[symbol] = length;
+            symbols[used] = symbol as u8;
+            used += 1;
             kraft += 1 << (BITS_MAX - usize::from(length));
         }
         symbol += 1;
@@ -136,7 +190,7 @@ pub(super) fn read_lengths(bytes: &[u8]) -> Result<(Lengths, usize), JobError> {
     if symbol != lengths.len() || kraft != 1 << BITS_MAX || !is_padded {
         return Err(JobError::Malformed);
     }
-    Ok((lengths, nibbles.div_ceil(2)))
+    Ok((lengths, &symbols[..used], nibbles.div_ceil(2)))
 }
 
 #[cfg(test)]
@@ -231,7 +285,10 @@ mod tests {
             prop_assert_eq!(bits, best_bits(&used, BITS_MAX as u32));
             let mut out = [0xff; LENGTHS_BYTES_MAX];
             let len = write_lengths(&lengths, &mut out);
-            prop_assert_eq!(read_lengths(&out[..len]), Ok((lengths, len)));
+            let mut symbols = [0; 256];
+            let used: Vec<u8> = (0..=255).filter(|&s| table[usize::from(s)] > 0).collect();
+            let read = read_lengths(&out[..len], &mut symbols);
+            prop_assert_eq!(read, Ok((lengths, &used[..], len)));
         }
     }
 }

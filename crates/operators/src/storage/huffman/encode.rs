@@ -21,6 +21,9 @@ pub(super) fn scratch() -> Scratch {
 }
 
 /// Encodes `plain` into `slot`; says how many bytes.
+///
+/// Inlined, so that who has faster shifts has them in all of it.
+#[inline(always)]
 pub(super) fn encode(
     plain: &[u8],
     slot: &mut [u8],
@@ -61,6 +64,7 @@ impl Out<'_> {
 }
 
 /// How often each byte occurs. Four tables, so that a byte that follows itself does not wait for its own count.
+#[inline(always)]
 fn counts(block: &[u8]) -> [u32; 256] {
     let mut tables = [[0u32; 256]; 4];
     let (quads, rest) = block.as_chunks::<4>();
@@ -77,6 +81,7 @@ fn counts(block: &[u8]) -> [u32; 256] {
 }
 
 /// Writes `block` coded, if that is shorter than stored; says whether.
+#[inline(always)]
 fn coded(
     block: &[u8],
     counts: &[u32; 256],
@@ -119,6 +124,7 @@ fn entries(lengths: &Lengths) -> [u32; 256] {
 }
 
 /// Writes the codes of `part` one after another from the lowest bit on; says how many bytes.
+#[inline(always)]
 fn stream(part: &[u8], entries: &[u32; 256], out: &mut [u8]) -> usize {
     let (mut word, mut bits, mut at) = (0u64, 0u32, 0);
     let mut push = |symbols: &[u8]| {

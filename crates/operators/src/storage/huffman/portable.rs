@@ -2,16 +2,17 @@
 
 use dpb_core::JobError;
 
-use super::{BLOCK_BYTES_MAX, Kind, code, streams};
+use super::{HEADER_BYTES, Kind, code, streams};
 
 /// The plain bytes of `item`, if there are at most `bytes_max`.
 pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError> {
     let mut plain = Vec::new();
     let mut rest = item;
     while !rest.is_empty() {
-        let ([kind, len @ ..], after) = rest.split_first_chunk::<3>().ok_or(JobError::Malformed)?;
+        let ([kind, len @ ..], after) = rest
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(JobError::Malformed)?;
         let len = usize::from(u16::from_le_bytes(*len)) + 1;
-        debug_assert!(len <= BLOCK_BYTES_MAX);
         rest = match Kind::of(*kind)? {
             Kind::Stored => {
                 let (bytes, after) = after.split_at_checked(len).ok_or(JobError::Malformed)?;
@@ -34,7 +35,7 @@ pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError>
 
 /// Decodes a coded block of `len` bytes; gives what follows it.
 fn coded<'a>(block: &'a [u8], len: usize, plain: &mut Vec<u8>) -> Result<&'a [u8], JobError> {
-    let (lengths, table) = code::read_lengths(block)?;
+    let (lengths, _, table) = code::read_lengths(block, &mut [0; 256])?;
     let codes = code::codes(&lengths);
     let streams = streams(len);
     let (ends, mut rest) = block[table..]
