@@ -33,6 +33,10 @@ pub enum Path {
     ArmSha2,
     /// The library libdeflate, which chooses its instruction sets itself.
     Libdeflate,
+    /// The library lz4_flex.
+    Lz4Flex,
+    /// The library snap.
+    Snap,
 }
 
 /// A backend on this machine's CPU.
@@ -91,7 +95,7 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Portable,
         Self::Tables,
         Self::Sse42,
@@ -101,6 +105,8 @@ impl Path {
         Self::ArmCrc,
         Self::ArmSha2,
         Self::Libdeflate,
+        Self::Lz4Flex,
+        Self::Snap,
     ];
 
     /// As in a backend's name, after `cpu/`.
@@ -115,13 +121,17 @@ impl Path {
             Self::ArmCrc => "arm-crc",
             Self::ArmSha2 => "arm-sha2",
             Self::Libdeflate => "libdeflate",
+            Self::Lz4Flex => "lz4_flex",
+            Self::Snap => "snap",
         }
     }
 
     /// What the CPU must have for it.
     pub fn needs(self) -> &'static str {
         match self {
-            Self::Portable | Self::Tables | Self::Libdeflate => "any CPU",
+            Self::Portable | Self::Tables | Self::Libdeflate | Self::Lz4Flex | Self::Snap => {
+                "any CPU"
+            }
             Self::Sse42 => Sse42::NEEDS,
             Self::Bmi2 => Bmi2::NEEDS,
             Self::Avx512 => Avx512::NEEDS,
@@ -134,7 +144,7 @@ impl Path {
     /// Whether this CPU has it.
     pub fn is_available(self) -> bool {
         match self {
-            Self::Portable | Self::Tables | Self::Libdeflate => true,
+            Self::Portable | Self::Tables | Self::Libdeflate | Self::Lz4Flex | Self::Snap => true,
             Self::Sse42 => Sse42::detect().is_some(),
             Self::Bmi2 => Bmi2::detect().is_some(),
             Self::Avx512 => Avx512::detect().is_some(),

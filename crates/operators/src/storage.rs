@@ -2,6 +2,9 @@
 
 pub mod deflate;
 pub mod huffman;
+pub mod lz4;
+mod lz77;
+pub mod snappy;
 
 use dpb_core::{Batch, BatchOut, JobError};
 
