@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use material::Material;
+#[cfg(feature = "measure")]
+pub(crate) use material::{FNV_START, fnv1a64};
 
 /// An operator and its parameters, as data: comparable, printable.
 ///

@@ -144,7 +144,7 @@ impl Entry {
 
     /// The spec without any parameter given.
     pub fn default_spec(&self) -> OpSpec {
-        self.spec("").expect("defaults are inside their domains")
+        self.spec("").expect("the defaults make a spec")
     }
 
     /// The specs that tests and benches run: the default, and each parameter at each end of its range or at each of its

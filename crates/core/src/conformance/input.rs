@@ -46,9 +46,10 @@ impl Input {
     ) -> Result<Self, String> {
         // Of the longest that are wanted; others are cut from them.
         let plain = workload.plain(seed, item_len + 1, batch);
-        let plain = plain
-            .batch()
-            .map_err(|error| format!("plain data: {error}"))?;
+        let plain = plain.batch().map_err(|error| error.to_string())?;
+        if plain.len() != batch || (0..batch).any(|i| plain.item(i).len() != item_len + 1) {
+            return Err("the workload's user data is not as long as asked for".to_owned());
+        }
         let items = (0..batch).map(|i| {
             let len = match layout {
                 Layout::One | Layout::Fixed => item_len,
@@ -66,7 +67,7 @@ impl Input {
     /// Of four items the first as it is, the others made worse.
     pub(super) fn spoiled(&self, workload: &dyn Workload, seed: u64) -> Self {
         // So that a workload's ways to spoil all have their turn.
-        let mut seed = (self.bytes.len() as u64) << 8 | seed * self.ranges.len() as u64;
+        let mut seed = ((self.bytes.len() as u64) << 8) + seed * self.ranges.len() as u64;
         let spoil = |(i, range): (usize, &std::ops::Range<usize>)| {
             let mut item = self.bytes[range.clone()].to_vec();
             if i % 4 != 0 {

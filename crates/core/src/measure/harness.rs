@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use super::interference::{Interference, Watch};
 use super::latency::Latencies;
+use crate::spec::{FNV_START, fnv1a64};
 use crate::{
     Backend, Batch, Clock, Input, Items, JobError, Limits, Operator, OutputShape, SetupError,
     Unsupported, View, Workload,
@@ -368,12 +369,10 @@ impl<'a> Bench<'a> {
 
     /// Where every item has one right output: an encoder is free in what it writes, a refusal writes nothing.
     fn digest(&self) -> Option<String> {
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut hash = FNV_START;
         for load in &self.loads {
             let known = load.known.get().filter(|known| known.is_only)?;
-            for &byte in &known.bytes {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
+            hash = fnv1a64(hash, &known.bytes);
         }
         Some(format!("fnv1a64:{hash:016x}"))
     }

@@ -47,7 +47,7 @@ impl Material {
     }
 
     fn new(bytes: Vec<u8>, is_secret: bool) -> Self {
-        let hash = fnv1a64(&bytes);
+        let hash = fnv1a64(FNV_START, &bytes);
         Self(Arc::new(Held {
             bytes,
             hash,
@@ -106,9 +106,12 @@ impl fmt::Debug for Material {
     }
 }
 
-/// FNV-1a (Fowler, Noll, Vo; RFC 9923), 64 bits.
-fn fnv1a64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+/// The FNV-1a 64 of nothing.
+pub(crate) const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a (Fowler, Noll, Vo; RFC 9923), 64 bits: of what gave `hash`, followed by `bytes`.
+pub(crate) fn fnv1a64(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
@@ -137,7 +140,7 @@ mod tests {
         let key = Material::secret(*b"0123456789abcdef");
         assert_eq!(key.to_string(), "secret, 16 bytes");
         assert_eq!(format!("{key:?}"), "Material(secret, 16 bytes)");
-        let hash = format!("{:x}", fnv1a64(key.bytes()));
+        let hash = format!("{:x}", fnv1a64(FNV_START, key.bytes()));
         let spec = OpSpec::custom("seal", [("key", key.clone().into())]);
         for said in [
             format!("{spec:?}"),
@@ -152,6 +155,11 @@ mod tests {
         }
         let value = ParameterValue::from(key);
         assert_eq!(value.to_string(), "secret, 16 bytes");
+        #[cfg(feature = "measure")]
+        {
+            let record = crate::measure::Value::from(value);
+            assert_eq!(record, crate::measure::Value::from("secret, 16 bytes"));
+        }
     }
 
     #[test]
@@ -175,7 +183,7 @@ mod tests {
     fn clearing_leaves_nothing() {
         let mut held = Held {
             bytes: b"key".to_vec(),
-            hash: fnv1a64(b"key"),
+            hash: fnv1a64(FNV_START, b"key"),
             is_secret: true,
         };
         held.clear();
