@@ -1,7 +1,13 @@
 //! What is computed, as data.
 
+mod material;
+
 use std::collections::BTreeMap;
 use std::fmt;
+
+pub use material::Material;
+#[cfg(feature = "measure")]
+pub(crate) use material::{FNV_START, fnv1a64};
 
 /// An operator and its parameters, as data: comparable, printable.
 ///
@@ -59,7 +65,19 @@ pub enum OpSpec {
         /// What wraps the stream.
         format: DeflateFormat,
     },
-    /// An operator that this crate does not know. Its outputs are checked byte by byte against the oracle's.
+    /// LZ77 as a block of LZ4 (`lz4_Block_format.md`). Output: variable.
+    Lz4,
+    /// Decodes such a block. Output: variable; refuses what is malformed or longer than its slot.
+    Unlz4,
+    /// Snappy's raw format (`format_description.txt`). Output: variable.
+    Snappy,
+    /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
+    Unsnappy,
+    /// Canonical Huffman codes of at most eleven bits, their table in front. Output: variable, in dpb's own format.
+    Huffman,
+    /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
+    Unhuffman,
+    /// An operator that this crate does not know.
     Custom {
         /// One that no other variant has.
         name: String,
@@ -75,6 +93,8 @@ pub enum ParameterValue {
     Number(i64),
     /// A format, a name.
     Text(String),
+    /// A key, a route list.
+    Material(Material),
 }
 
 /// What wraps a DEFLATE stream.
@@ -105,6 +125,12 @@ impl OpSpec {
             Self::Sha256 => "sha256",
             Self::Deflate { .. } => "deflate",
             Self::Inflate { .. } => "inflate",
+            Self::Lz4 => "lz4",
+            Self::Unlz4 => "unlz4",
+            Self::Snappy => "snappy",
+            Self::Unsnappy => "unsnappy",
+            Self::Huffman => "huffman",
+            Self::Unhuffman => "unhuffman",
             Self::Custom { name, .. } => name,
         }
     }
@@ -112,7 +138,14 @@ impl OpSpec {
     /// Every parameter by its name, those with their usual value too: with the name they say exactly what is computed.
     pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         match self {
-            Self::Crc32c | Self::Sha256 => Vec::new(),
+            Self::Crc32c
+            | Self::Sha256
+            | Self::Lz4
+            | Self::Unlz4
+            | Self::Snappy
+            | Self::Unsnappy
+            | Self::Huffman
+            | Self::Unhuffman => Vec::new(),
             Self::Deflate { level, format } => vec![
                 ("level", i64::from(*level).into()),
                 ("format", format.name().into()),
@@ -122,23 +155,6 @@ impl OpSpec {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.clone()))
                 .collect(),
-        }
-    }
-
-    /// The operator that turns outputs back into inputs, where two right implementations may give different outputs:
-    /// an encoder's decoder. Outputs are then checked by way back, not byte by byte.
-    pub fn undone_by(&self) -> Option<Self> {
-        match *self {
-            Self::Deflate { format, .. } => Some(Self::Inflate { format }),
-            Self::Crc32c | Self::Sha256 | Self::Inflate { .. } | Self::Custom { .. } => None,
-        }
-    }
-
-    /// The operator that makes valid inputs, where not every input is valid: a decoder's encoder.
-    pub fn fed_by(&self) -> Option<Self> {
-        match *self {
-            Self::Inflate { format } => Some(Self::Deflate { level: 6, format }),
-            Self::Crc32c | Self::Sha256 | Self::Deflate { .. } | Self::Custom { .. } => None,
         }
     }
 }
@@ -166,6 +182,12 @@ impl From<&str> for ParameterValue {
     }
 }
 
+impl From<Material> for ParameterValue {
+    fn from(material: Material) -> Self {
+        Self::Material(material)
+    }
+}
+
 impl fmt::Display for OpSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -177,6 +199,7 @@ impl fmt::Display for ParameterValue {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => f.write_str(text),
+            Self::Material(material) => material.fmt(f),
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod huffman;
 pub mod lz4;
 mod lz77;
 pub mod snappy;
+mod streams;
 
 use dpb_core::{Batch, BatchOut, JobError};
 

@@ -7,11 +7,78 @@
 mod decode;
 mod portable;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 use super::each;
+use super::streams::{Decode, Encode, Streams};
 use crate::cpu::Path;
+use crate::registry::{Entry, library};
+
+/// The registry's line for the encoder.
+pub(crate) const LZ4: Entry = Entry {
+    name: "lz4",
+    scenario: "storage",
+    summary: "compresses each item to a block of LZ4",
+    unit: "input byte",
+    output: "one block per item, variable",
+    source: "lz4_Block_format.md of LZ4 1.10",
+    peers: &["lz4"],
+    parameters: &[],
+    paths: Lz4::PATHS,
+    libraries: &[(Path::Lz4Flex, library!("lz4_flex"))],
+    documentation: include_str!("../../docs/lz4.md"),
+    parse: |_| Ok(OpSpec::Lz4),
+    kernel: |_, path| Ok(Box::new(Lz4::new(path)?)),
+    workload: |spec| {
+        Ok(Box::new(Streams::encoder(
+            spec,
+            "lz4",
+            encoder(),
+            decoder(),
+        )))
+    },
+};
+
+/// The registry's line for the decoder.
+pub(crate) const UNLZ4: Entry = Entry {
+    name: "unlz4",
+    scenario: "storage",
+    summary: "decodes one block of LZ4 per item",
+    unit: "output byte",
+    output: "the plain bytes of each item, variable; malformed or too long items are refused",
+    source: "lz4_Block_format.md of LZ4 1.10",
+    peers: &["lz4"],
+    parameters: &[],
+    paths: Unlz4::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/lz4.md"),
+    parse: |_| Ok(OpSpec::Unlz4),
+    kernel: |_, path| Ok(Box::new(Unlz4::new(path)?)),
+    workload: |spec| {
+        Ok(Box::new(Streams::decoder(
+            spec,
+            "lz4",
+            encoder(),
+            decoder(),
+        )))
+    },
+};
+
+/// The portable encoder.
+fn encoder() -> Encode {
+    Box::new(|plain| {
+        let mut stream = vec![0; compressed_bytes_max(plain.len())];
+        let len = portable::encode(plain, &mut stream, &mut [0; _])?;
+        stream.truncate(len);
+        Ok(stream)
+    })
+}
+
+/// The portable decoder.
+fn decoder() -> Decode {
+    Box::new(portable::decode)
+}
 
 /// The shortest repeat.
 const MATCH_BYTES_MIN: usize = 4;

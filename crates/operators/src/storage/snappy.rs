@@ -6,11 +6,78 @@
 mod decode;
 mod portable;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
 use snap::raw::{Encoder, max_compress_len};
 
 use super::each;
+use super::streams::{Decode, Encode, Streams};
 use crate::cpu::Path;
+use crate::registry::{Entry, library};
+
+/// The registry's line for the encoder.
+pub(crate) const SNAPPY: Entry = Entry {
+    name: "snappy",
+    scenario: "storage",
+    summary: "compresses each item to Snappy's raw format",
+    unit: "input byte",
+    output: "one raw stream per item, variable",
+    source: "format_description.txt of Snappy, 2011-10-05",
+    peers: &["snap", "snappy"],
+    parameters: &[],
+    paths: Snappy::PATHS,
+    libraries: &[(Path::Snap, library!("snap"))],
+    documentation: include_str!("../../docs/snappy.md"),
+    parse: |_| Ok(OpSpec::Snappy),
+    kernel: |_, path| Ok(Box::new(Snappy::new(path)?)),
+    workload: |spec| {
+        Ok(Box::new(Streams::encoder(
+            spec,
+            "snappy",
+            encoder(),
+            decoder(),
+        )))
+    },
+};
+
+/// The registry's line for the decoder.
+pub(crate) const UNSNAPPY: Entry = Entry {
+    name: "unsnappy",
+    scenario: "storage",
+    summary: "decodes one item of Snappy's raw format each",
+    unit: "output byte",
+    output: "the plain bytes of each item, variable; malformed or too long items are refused",
+    source: "format_description.txt of Snappy, 2011-10-05",
+    peers: &["snap", "snappy"],
+    parameters: &[],
+    paths: Unsnappy::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/snappy.md"),
+    parse: |_| Ok(OpSpec::Unsnappy),
+    kernel: |_, path| Ok(Box::new(Unsnappy::new(path)?)),
+    workload: |spec| {
+        Ok(Box::new(Streams::decoder(
+            spec,
+            "snappy",
+            encoder(),
+            decoder(),
+        )))
+    },
+};
+
+/// The portable encoder.
+fn encoder() -> Encode {
+    Box::new(|plain| {
+        let mut stream = vec![0; compressed_bytes_max(plain.len())];
+        let len = portable::encode(plain, &mut stream, &mut [0; _])?;
+        stream.truncate(len);
+        Ok(stream)
+    })
+}
+
+/// The portable decoder.
+fn decoder() -> Decode {
+    Box::new(portable::decode)
+}
 
 /// The encoder on one code path.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use dpb_core::Input;
+
 use super::*;
 use crate::input;
 
@@ -68,7 +70,7 @@ fn text_and_noise_come_back() {
     for len in (0..70).chain([
         1000, 1023, 1024, 1025, 4097, 65_535, 65_536, 65_537, 200_001,
     ]) {
-        for plain in [input::text(1, len, 1).bytes, input::random(1, len, 1).bytes] {
+        for plain in [input::text(1, len, 1).bytes, Input::random(1, len, 1).bytes] {
             let item = encoded(&plain);
             assert!(item.len() <= encoded_bytes_max(len));
             assert_eq!(decoded(&item, len), Ok(plain), "{len}");

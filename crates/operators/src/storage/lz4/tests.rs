@@ -1,6 +1,8 @@
 use lz4_sys::{LZ4_compress_HC, LZ4_compress_default, LZ4_decompress_safe};
 use proptest::prelude::*;
 
+use dpb_core::Input;
+
 use super::*;
 use crate::input;
 
@@ -71,7 +73,7 @@ fn samples() -> Vec<Vec<u8>> {
     let mut samples = Vec::new();
     for len in lengths {
         samples.push(input::text(1, len, 1).bytes);
-        samples.push(input::random(1, len, 1).bytes);
+        samples.push(Input::random(1, len, 1).bytes);
         samples.push(vec![7; len]);
         // Runs of every short period.
         samples.push(

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 use snap::raw::Decoder;
 
+use dpb_core::Input;
+
 use super::*;
 use crate::input;
 
@@ -32,7 +34,7 @@ fn ours_comes_back_here_and_in_another_implementation() {
             .map(|at| (at % (1 + at / 500 % 20)) as u8)
             .collect();
         let text = input::text(1, len, 1).bytes;
-        for plain in [text, input::random(1, len, 1).bytes, vec![7; len], periods] {
+        for plain in [text, Input::random(1, len, 1).bytes, vec![7; len], periods] {
             for item in encoded(&plain) {
                 assert_eq!(decoded(&item, plain.len()).as_ref(), Ok(&plain));
                 assert_eq!(decoded(&item, plain.len() + 100).as_ref(), Ok(&plain));

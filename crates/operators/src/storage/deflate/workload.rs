@@ -1,0 +1,61 @@
+//! What DEFLATE and INFLATE are run on, and what is right for them.
+
+use std::sync::{Mutex, PoisonError};
+
+use dpb_core::{DeflateFormat, JobError, OpSpec, SetupError};
+
+use super::{compressed_bytes_max, foreign, portable};
+use crate::storage::streams::{Decode, Encode, Streams};
+
+/// Of the level at which a decoder's streams are made.
+const LEVEL: u8 = 6;
+
+/// For either direction.
+pub(super) fn streams(spec: &OpSpec) -> Result<Streams, SetupError> {
+    match *spec {
+        OpSpec::Deflate { format, .. } => Ok(Streams::encoder(
+            spec,
+            "deflate",
+            encode(format),
+            decode(format),
+        )),
+        OpSpec::Inflate { format } => Ok(Streams::decoder(
+            spec,
+            "deflate",
+            encode(format),
+            decode(format),
+        )),
+        _ => Err(foreign(spec)),
+    }
+}
+
+/// Its tables are made once: they are larger than most items.
+fn encode(format: DeflateFormat) -> Encode {
+    let encoder = Mutex::new(portable::Encoder::new(LEVEL));
+    Box::new(move |plain| {
+        let mut stream = vec![0; compressed_bytes_max(plain.len())];
+        let mut encoder = encoder.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = encoder.encode(format, plain, &mut stream)?;
+        stream.truncate(len);
+        Ok(stream)
+    })
+}
+
+/// Takes memory as it is needed.
+fn decode(format: DeflateFormat) -> Decode {
+    Box::new(move |stream, bytes_max| {
+        let mut decoder = portable::Decoder::default();
+        let mut len = stream.len().saturating_mul(4).saturating_add(64);
+        loop {
+            let mut plain = vec![0; len.min(bytes_max)];
+            match decoder.decode(format, stream, &mut plain) {
+                Err(JobError::DstTooShort) if len < bytes_max => len = len.saturating_mul(4),
+                Err(error) => return Err(error),
+                Ok(len) => {
+                    plain.truncate(len);
+                    return Ok(plain);
+                }
+            }
+        }
+    })
+}
