@@ -1,6 +1,6 @@
 //! What encoders and decoders of any format are run on, and what is right for them.
 
-use dpb_core::{Input, JobError, OpSpec, Right, Workload};
+use dpb_core::{Input, JobError, OpSpec, Right, Workload, workload};
 
 use crate::input;
 use crate::registry::PORTABLE;
@@ -14,6 +14,7 @@ pub(super) struct Streams {
     encode: Encode,
     decode: Decode,
     decodes: bool,
+    spoil: fn(&mut Vec<u8>, u64),
 }
 
 /// A stream of these plain bytes.
@@ -35,6 +36,7 @@ impl Streams {
             encode,
             decode,
             decodes: false,
+            spoil: workload::spoil,
         }
     }
 
@@ -49,6 +51,11 @@ impl Streams {
             decodes: true,
             ..Self::encoder(spec, format, encode, decode)
         }
+    }
+
+    /// With a way of its own to make items worse.
+    pub(super) fn spoilt_by(self, spoil: fn(&mut Vec<u8>, u64)) -> Self {
+        Self { spoil, ..self }
     }
 }
 
@@ -91,6 +98,10 @@ impl Workload for Streams {
             true => (self.decode)(item, slot_bytes).into(),
             false => Right::Several,
         }
+    }
+
+    fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
+        (self.spoil)(item, seed);
     }
 
     fn approve(&self, item: &[u8], output: &[u8]) -> Result<(), String> {
