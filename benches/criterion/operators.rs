@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
 use dpb_core::{
-    Batch, BatchOut, Buf, DeflateFormat, Input, Items, JobError, Kernel, OpSpec, OutputShape,
-    Workload,
+    Batch, BatchOut, Buf, DeflateFormat, HmacHash, Input, Items, JobError, Kernel, Material,
+    OpSpec, OutputShape, Workload,
 };
 use dpb_operators::cpu::Path;
 use dpb_operators::direct::{Direct, direct};
@@ -99,11 +99,16 @@ fn peer(name: &str, spec: &OpSpec) -> Box<dyn Direct> {
             slot.copy_from_slice(&crc32c::crc32c(item).to_le_bytes());
             4
         }),
-        ("sha2", OpSpec::Sha256) => item_by_item(OutputShape::Fixed(32), |item, slot| {
-            use sha2::Digest;
-            slot.copy_from_slice(&sha2::Sha256::digest(item));
-            32
-        }),
+        ("md-5", OpSpec::Md5) => digest::<md5::Md5>(),
+        ("sha1", OpSpec::Sha1) => digest::<sha1::Sha1>(),
+        ("sha2", OpSpec::Sha256) => digest::<sha2::Sha256>(),
+        ("sha2", OpSpec::Sha512) => digest::<sha2::Sha512>(),
+        ("hmac", OpSpec::Hmac { hash, key }) => match hash {
+            HmacHash::Md5 => code::<hmac::Hmac<md5::Md5>>(key),
+            HmacHash::Sha1 => code::<hmac::Hmac<sha1::Sha1>>(key),
+            HmacHash::Sha256 => code::<hmac::Hmac<sha2::Sha256>>(key),
+            HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key),
+        },
         ("zlib-rs", &OpSpec::Deflate { level, format }) => {
             item_by_item(OutputShape::Variable, move |item, slot| {
                 let mut config = zlib_rs::DeflateConfig::new(i32::from(level));
@@ -120,6 +125,29 @@ fn peer(name: &str, spec: &OpSpec) -> Box<dyn Direct> {
         }
         _ => panic!("the registry names {name} as a peer of {spec}; it has no call here"),
     }
+}
+
+/// A hash function of RustCrypto's.
+fn digest<D: sha2::Digest>() -> Box<dyn Direct> {
+    let bytes = <D as sha2::Digest>::output_size();
+    item_by_item(OutputShape::Fixed(bytes), move |item, slot| {
+        slot.copy_from_slice(&D::digest(item));
+        bytes
+    })
+}
+
+/// A message authentication code of RustCrypto's, with its key taken in already.
+fn code<M>(key: &Material) -> Box<dyn Direct>
+where
+    M: hmac::Mac + hmac::KeyInit + Clone + Send + Sync + 'static,
+{
+    let keyed = <M as hmac::KeyInit>::new_from_slice(key.bytes()).expect("any length");
+    let bytes = <M as hmac::digest::OutputSizeUser>::output_size();
+    item_by_item(OutputShape::Fixed(bytes), move |item, slot| {
+        let code = keyed.clone().chain_update(item).finalize();
+        slot.copy_from_slice(&code.into_bytes());
+        bytes
+    })
 }
 
 /// `deflate,level=6,format=raw`.

@@ -51,8 +51,21 @@ pub(crate) use material::{FNV_START, fnv1a64};
 pub enum OpSpec {
     /// CRC-32C (Castagnoli, RFC 3720 appendix B.4). Output: four bytes, little endian, per item.
     Crc32c,
+    /// MD5 (RFC 1321). Output: sixteen bytes per item.
+    Md5,
+    /// SHA-1 (FIPS 180-4). Output: twenty bytes per item.
+    Sha1,
     /// SHA-256 (FIPS 180-4). Output: thirty-two bytes per item.
     Sha256,
+    /// SHA-512 (FIPS 180-4). Output: sixty-four bytes per item.
+    Sha512,
+    /// HMAC (RFC 2104). Output: as many bytes per item as the hash function gives.
+    Hmac {
+        /// The hash function that it is built on.
+        hash: HmacHash,
+        /// The key, of any length.
+        key: Material,
+    },
     /// DEFLATE compression (RFC 1951; wrapped as RFC 1950 or RFC 1952). Output: variable.
     Deflate {
         /// 1 (fast) to 9 (small).
@@ -108,6 +121,19 @@ pub enum DeflateFormat {
     Gzip,
 }
 
+/// A hash function under HMAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HmacHash {
+    /// RFC 1321.
+    Md5,
+    /// FIPS 180-4, 6.1.
+    Sha1,
+    /// FIPS 180-4, 6.2.
+    Sha256,
+    /// FIPS 180-4, 6.4.
+    Sha512,
+}
+
 impl OpSpec {
     /// [`OpSpec::Custom`], from its parts.
     pub fn custom<const N: usize>(name: &str, parameters: [(&str, ParameterValue); N]) -> Self {
@@ -122,7 +148,16 @@ impl OpSpec {
     pub fn name(&self) -> &str {
         match self {
             Self::Crc32c => "crc32c",
+            Self::Md5 => "md5",
+            Self::Sha1 => "sha1",
             Self::Sha256 => "sha256",
+            Self::Sha512 => "sha512",
+            Self::Hmac { hash, .. } => match hash {
+                HmacHash::Md5 => "hmac-md5",
+                HmacHash::Sha1 => "hmac-sha1",
+                HmacHash::Sha256 => "hmac-sha256",
+                HmacHash::Sha512 => "hmac-sha512",
+            },
             Self::Deflate { .. } => "deflate",
             Self::Inflate { .. } => "inflate",
             Self::Lz4 => "lz4",
@@ -139,7 +174,10 @@ impl OpSpec {
     pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         match self {
             Self::Crc32c
+            | Self::Md5
+            | Self::Sha1
             | Self::Sha256
+            | Self::Sha512
             | Self::Lz4
             | Self::Unlz4
             | Self::Snappy
@@ -151,6 +189,7 @@ impl OpSpec {
                 ("format", format.name().into()),
             ],
             Self::Inflate { format } => vec![("format", format.name().into())],
+            Self::Hmac { key, .. } => vec![("key", key.clone().into())],
             Self::Custom { parameters, .. } => parameters
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.clone()))

@@ -11,7 +11,14 @@ use crate::{network, security, storage};
 /// Every operator that has a CPU kernel.
 pub const OPERATORS: &[Entry] = &[
     network::crc32c::ENTRY,
+    security::md5::ENTRY,
+    security::sha1::ENTRY,
     security::sha256::ENTRY,
+    security::sha512::ENTRY,
+    security::hmac::HMAC_MD5,
+    security::hmac::HMAC_SHA1,
+    security::hmac::HMAC_SHA256,
+    security::hmac::HMAC_SHA512,
     storage::deflate::DEFLATE,
     storage::deflate::INFLATE,
     storage::lz4::LZ4,
@@ -221,10 +228,6 @@ impl Given<'_> {
     ///
     /// # Errors
     /// If it cannot be read.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "none of the operators takes a file yet")
-    )]
     pub(crate) fn file(&self, name: &str) -> Result<Option<Vec<u8>>, SetupError> {
         match self.word(name) {
             NO_FILE => Ok(None),

@@ -2,21 +2,22 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{Batch, HmacHash, OpSpec, SetupError};
 
+use super::hash::{self, Function, Hash, Start, lanes};
 use crate::cpu::Path;
 use crate::isa;
-use crate::registry::{Entry, PORTABLE};
+use crate::registry::Entry;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "sha256",
+    name: Sha256::NAME,
     scenario: "security",
     summary: "SHA-256 digest of each item",
     unit: "input byte",
@@ -28,11 +29,8 @@ pub(crate) const ENTRY: Entry = Entry {
     libraries: &[],
     documentation: include_str!("../../docs/sha256.md"),
     parse: |_| Ok(OpSpec::Sha256),
-    kernel: |_, path| Ok(Box::new(Sha256::new(path)?)),
-    workload: |spec| {
-        let right = |item: &[u8], _| Ok(portable::sha256(item).to_vec());
-        Ok(Box::new(Exact::new(spec, PORTABLE, right)))
-    },
+    kernel: hash::kernel::<Sha256>,
+    workload: hash::workload::<Sha256>,
 };
 
 /// The first 32 bits of the fractional parts of the cube roots of the first 64 primes (4.2.2).
@@ -47,11 +45,6 @@ const K: [u32; 64] = [
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 ];
 
-/// The first 32 bits of the fractional parts of the square roots of the first eight primes (5.3.3).
-const INITIAL: [u32; 8] = [
-    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
-];
-
 /// SHA-256 on one code path.
 #[derive(Clone, Copy, Debug)]
 pub struct Sha256(Code);
@@ -61,22 +54,33 @@ pub struct Sha256(Code);
 enum Code {
     Portable,
     #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512, Option<isa::ShaNi>),
+    #[cfg(target_arch = "x86_64")]
     ShaNi(isa::ShaNi),
     #[cfg(target_arch = "aarch64")]
     ArmSha2(isa::ArmSha2),
 }
 
-impl Sha256 {
-    /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::ShaNi, Path::ArmSha2, Path::Portable];
+impl Hash for Sha256 {
+    const NAME: &'static str = "sha256";
+    const HMAC: HmacHash = HmacHash::Sha256;
+    const PATHS: &'static [Path] = &[Path::Avx512, Path::ShaNi, Path::ArmSha2, Path::Portable];
+    const DIGEST_BYTES: usize = 32;
+    const BLOCK_BYTES: usize = 64;
+    type State = [u32; 8];
+    /// The first 32 bits of the fractional parts of the square roots of the first eight primes (5.3.3).
+    const INITIAL: [u32; 8] = [
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
+        0x5be0cd19,
+    ];
 
-    /// On `path`.
-    ///
-    /// # Errors
-    /// If this CPU lacks what the path needs, or SHA-256 has no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
+    fn new(path: Path) -> Result<Self, SetupError> {
         let code = match path {
             Path::Portable => Some(Code::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => {
+                isa::Avx512::detect().map(|proof| Code::Avx512(proof, isa::ShaNi::detect()))
+            }
             #[cfg(target_arch = "x86_64")]
             Path::ShaNi => isa::ShaNi::detect().map(Code::ShaNi),
             #[cfg(target_arch = "aarch64")]
@@ -84,72 +88,57 @@ impl Sha256 {
             _ => None,
         };
         code.map(Self)
-            .ok_or_else(|| path.missing("sha256", Self::PATHS))
+            .ok_or_else(|| path.missing(Self::NAME, Self::PATHS))
     }
 
-    /// On the best path of this CPU.
-    pub fn best() -> Self {
-        let path = Path::best(Self::PATHS);
-        Self::new(path).expect("the best path is available")
+    fn after(mut state: [u32; 8], block: &[u8]) -> [u32; 8] {
+        Self::compress(&mut state, block.try_into().expect("a block"));
+        state
     }
 
-    /// SHA-256 of `data`.
-    pub fn digest(&self, data: &[u8]) -> [u8; 32] {
+    fn each(&self, start: &Start<[u32; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
+        let portable = lanes::portable::<64, Self>;
         match self.0 {
-            Code::Portable => portable::sha256(data),
+            Code::Portable => lanes::serial::<64, Self>(portable, start, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::ShaNi(proof) => lanes::one(proof, data),
-            #[cfg(target_arch = "aarch64")]
-            Code::ArmSha2(proof) => lanes::one(proof, data),
-        }
-    }
-}
-
-impl Kernel for Sha256 {
-    type Scratch = ();
-
-    fn scratch(&self) {}
-
-    fn shape(&self) -> OutputShape {
-        OutputShape::Fixed(32)
-    }
-
-    fn dst_len(&self, _item_len: usize) -> usize {
-        32
-    }
-
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
-        let (slots, _) = out.dst.as_chunks_mut::<32>();
-        match self.0 {
-            Code::Portable => {
-                for (i, slot) in slots.iter_mut().enumerate().take(batch.len()) {
-                    *slot = portable::sha256(batch.item(i));
-                }
+            Code::Avx512(proof, None) => {
+                lanes::batch::<64, 16, Self, _>(proof, 3, portable, start, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
-            Code::ShaNi(proof) => lanes::batch::<{ x86_64::LANES }>(proof, batch, slots),
+            Code::Avx512(proof, Some(alone)) => {
+                let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
+                lanes::batch::<64, 16, Self, _>(proof, 9, alone, start, batch, digests);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::ShaNi(proof) => {
+                let alone = |state: &mut _, blocks: &_| x86_64::alone(proof, state, blocks);
+                lanes::batch::<64, { x86_64::LANES }, Self, _>(
+                    proof, 2, alone, start, batch, digests,
+                );
+            }
             #[cfg(target_arch = "aarch64")]
-            Code::ArmSha2(proof) => lanes::batch::<{ aarch64::LANES }>(proof, batch, slots),
+            Code::ArmSha2(proof) => {
+                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                lanes::batch::<64, { aarch64::LANES }, Self, _>(
+                    proof, 2, alone, start, batch, digests,
+                );
+            }
         }
-        Ok(())
     }
 }
 
-/// What follows the last full block: `rest`, a one bit, zeros, the length in bits (5.1.1). One block or two.
-fn padded_tail(rest: &[u8], total_bytes: u64) -> ([u8; 128], usize) {
-    let mut tail = [0; 128];
-    tail[..rest.len()].copy_from_slice(rest);
-    tail[rest.len()] = 0x80;
-    let blocks = if rest.len() < 56 { 1 } else { 2 };
-    tail[blocks * 64 - 8..blocks * 64].copy_from_slice(&(total_bytes * 8).to_be_bytes());
-    (tail, blocks)
-}
+impl Function<64> for Sha256 {
+    type State = [u32; 8];
 
-/// The hash value's words, big endian.
-fn digest_bytes(hash: &[u32; 8]) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    for (bytes, word) in bytes.chunks_exact_mut(4).zip(hash) {
-        bytes.copy_from_slice(&word.to_be_bytes());
+    fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
+        portable::compress(state, block);
     }
-    bytes
+
+    fn length(bits: u64) -> [u8; 8] {
+        bits.to_be_bytes()
+    }
+
+    fn write(state: &[u32; 8], digest: &mut [u8]) {
+        digest.copy_from_slice(state.map(u32::to_be_bytes).as_flattened());
+    }
 }

@@ -3,50 +3,49 @@
 
 use std::arch::aarch64::*;
 
-use super::lanes::Compress;
-use super::{INITIAL, K};
+use super::{K, Sha256};
 use crate::isa::ArmSha2;
+use crate::security::hash::lanes::Compress;
 
 /// Messages side by side.
 pub(super) const LANES: usize = 2;
 
-impl Compress for ArmSha2 {
-    /// Words A to D and E to H.
-    type State = [uint32x4_t; 2];
+impl<const N: usize> Compress<Sha256, 64, N> for ArmSha2 {
+    type States = [[u32; 8]; N];
 
-    fn initial(self) -> Self::State {
-        // SAFETY: both loads lie inside the eight words.
-        unsafe {
-            [
-                vld1q_u32(INITIAL.as_ptr()),
-                vld1q_u32(INITIAL[4..].as_ptr()),
-            ]
-        }
+    fn fill(self, state: &[u32; 8]) -> Self::States {
+        [*state; N]
     }
 
-    fn digest(self, [abcd, efgh]: Self::State) -> [u8; 32] {
-        let mut bytes = [0; 32];
-        // SAFETY: both stores lie inside the 32 bytes.
-        unsafe {
-            vst1q_u8(bytes.as_mut_ptr(), vrev32q_u8(vreinterpretq_u8_u32(abcd)));
-            vst1q_u8(
-                bytes[16..].as_mut_ptr(),
-                vrev32q_u8(vreinterpretq_u8_u32(efgh)),
-            );
-        }
-        bytes
+    fn set(self, states: &mut Self::States, lane: usize, state: &[u32; 8]) {
+        states[lane] = *state;
     }
 
-    fn compress<const N: usize>(self, states: &mut [Self::State; N], blocks: [&[[u8; 64]]; N]) {
+    fn state(self, states: &Self::States, lane: usize) -> [u32; 8] {
+        states[lane]
+    }
+
+    fn compress(self, states: &mut Self::States, blocks: [&[[u8; 64]]; N]) {
         // SAFETY: `ArmSha2` exists only where these instructions do.
         unsafe { compress(states, blocks) }
     }
 }
 
+/// Takes one message forward.
+pub(super) fn alone(_proof: ArmSha2, state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+    // SAFETY: `ArmSha2` exists only where these instructions do.
+    unsafe { compress(std::array::from_mut(state), [blocks]) }
+}
+
 #[target_feature(enable = "sha2,neon")]
-fn compress<const N: usize>(states: &mut [[uint32x4_t; 2]; N], blocks: [&[[u8; 64]]; N]) {
+fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]) {
+    // Words A to D and E to H.
+    let mut kept = states.map(|state| {
+        // SAFETY: both loads lie inside the eight words.
+        unsafe { [vld1q_u32(state.as_ptr()), vld1q_u32(state[4..].as_ptr())] }
+    });
     for block in 0..blocks[0].len() {
-        let mut now = *states;
+        let mut now = kept;
         let mut words = [[vdupq_n_u32(0); 4]; N];
         for (words, blocks) in words.iter_mut().zip(blocks) {
             *words = load(&blocks[block]);
@@ -69,8 +68,15 @@ fn compress<const N: usize>(states: &mut [[uint32x4_t; 2]; N], blocks: [&[[u8; 6
                 *efgh = vsha256h2q_u32(*efgh, before, input);
             }
         }
-        for (state, now) in states.iter_mut().zip(now) {
-            *state = [vaddq_u32(state[0], now[0]), vaddq_u32(state[1], now[1])];
+        for (kept, now) in kept.iter_mut().zip(now) {
+            *kept = [vaddq_u32(kept[0], now[0]), vaddq_u32(kept[1], now[1])];
+        }
+    }
+    for (state, [abcd, efgh]) in states.iter_mut().zip(kept) {
+        // SAFETY: both stores lie inside the eight words.
+        unsafe {
+            vst1q_u32(state.as_mut_ptr(), abcd);
+            vst1q_u32(state[4..].as_mut_ptr(), efgh);
         }
     }
 }

@@ -1,23 +1,9 @@
 //! The oracle: FIPS 180-4 section 6.2 as it is written there.
 
-use super::{INITIAL, K};
-
-/// SHA-256 of `data`.
-pub(super) fn sha256(data: &[u8]) -> [u8; 32] {
-    let mut hash = INITIAL;
-    let mut blocks = data.chunks_exact(64);
-    for block in &mut blocks {
-        compress(&mut hash, block.try_into().expect("chunks of 64"));
-    }
-    let (tail, count) = super::padded_tail(blocks.remainder(), data.len() as u64);
-    for block in tail.chunks_exact(64).take(count) {
-        compress(&mut hash, block.try_into().expect("chunks of 64"));
-    }
-    super::digest_bytes(&hash)
-}
+use super::K;
 
 /// One block (6.2.2).
-fn compress(hash: &mut [u32; 8], block: &[u8; 64]) {
+pub(super) fn compress(hash: &mut [u32; 8], block: &[u8; 64]) {
     let mut w = [0u32; 64];
     for (word, bytes) in w.iter_mut().zip(block.chunks_exact(4)) {
         *word = u32::from_be_bytes(bytes.try_into().expect("chunks of 4"));

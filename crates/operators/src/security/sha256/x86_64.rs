@@ -3,50 +3,50 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::Compress;
-use super::{INITIAL, K};
+use super::{K, Sha256};
 use crate::isa::ShaNi;
+use crate::security::hash::lanes::Compress;
 
 /// Messages side by side: four chains of `sha256rnds2` run at one a cycle on AMD Zen 4, where one chain takes four.
 pub(super) const LANES: usize = 4;
 
-impl Compress for ShaNi {
-    /// Words A B E F and C D G H, the first of each in the highest place.
-    type State = [__m128i; 2];
+impl<const N: usize> Compress<Sha256, 64, N> for ShaNi {
+    type States = [[u32; 8]; N];
 
-    fn initial(self) -> Self::State {
-        let [a, b, c, d, e, f, g, h] = INITIAL.map(u32::cast_signed);
-        // SAFETY: `ShaNi` exists only where SSE4.1 does.
-        unsafe { [_mm_set_epi32(a, b, e, f), _mm_set_epi32(c, d, g, h)] }
+    fn fill(self, state: &[u32; 8]) -> Self::States {
+        [*state; N]
     }
 
-    fn digest(self, [abef, cdgh]: Self::State) -> [u8; 32] {
-        let mut bytes = [0; 32];
-        // SAFETY: `ShaNi` exists only where SSE4.1 does; both stores lie inside the 32 bytes and need no alignment.
-        unsafe {
-            let swap = swap_mask();
-            let feba = _mm_shuffle_epi32::<0b00_01_10_11>(abef);
-            let hgdc = _mm_shuffle_epi32::<0b00_01_10_11>(cdgh);
-            let abcd = _mm_unpacklo_epi64(feba, hgdc);
-            let efgh = _mm_unpackhi_epi64(feba, hgdc);
-            let to = bytes.as_mut_ptr().cast::<__m128i>();
-            _mm_storeu_si128(to, _mm_shuffle_epi8(abcd, swap));
-            _mm_storeu_si128(to.add(1), _mm_shuffle_epi8(efgh, swap));
-        }
-        bytes
+    fn set(self, states: &mut Self::States, lane: usize, state: &[u32; 8]) {
+        states[lane] = *state;
     }
 
-    fn compress<const N: usize>(self, states: &mut [Self::State; N], blocks: [&[[u8; 64]]; N]) {
+    fn state(self, states: &Self::States, lane: usize) -> [u32; 8] {
+        states[lane]
+    }
+
+    fn compress(self, states: &mut Self::States, blocks: [&[[u8; 64]]; N]) {
         // SAFETY: `ShaNi` exists only where these instructions do.
         unsafe { compress(states, blocks) }
     }
 }
 
+/// Takes one message forward.
+pub(super) fn alone(_proof: ShaNi, state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+    // SAFETY: `ShaNi` exists only where these instructions do.
+    unsafe { compress(std::array::from_mut(state), [blocks]) }
+}
+
 #[target_feature(enable = "sha,ssse3,sse4.1")]
-fn compress<const N: usize>(states: &mut [[__m128i; 2]; N], blocks: [&[[u8; 64]]; N]) {
+fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]) {
     let swap = swap_mask();
+    // Words A B E F and C D G H, the first of each in the highest place.
+    let mut kept = states.map(|state| {
+        let [a, b, c, d, e, f, g, h] = state.map(u32::cast_signed);
+        [_mm_set_epi32(a, b, e, f), _mm_set_epi32(c, d, g, h)]
+    });
     for block in 0..blocks[0].len() {
-        let mut now = *states;
+        let mut now = kept;
         let mut words = [[_mm_setzero_si128(); 4]; N];
         for (words, blocks) in words.iter_mut().zip(blocks) {
             *words = load(&blocks[block], swap);
@@ -71,11 +71,21 @@ fn compress<const N: usize>(states: &mut [[__m128i; 2]; N], blocks: [&[[u8; 64]]
                 *abef = _mm_sha256rnds2_epu32(*abef, *cdgh, input);
             }
         }
-        for (state, now) in states.iter_mut().zip(now) {
-            *state = [
-                _mm_add_epi32(state[0], now[0]),
-                _mm_add_epi32(state[1], now[1]),
+        for (kept, now) in kept.iter_mut().zip(now) {
+            *kept = [
+                _mm_add_epi32(kept[0], now[0]),
+                _mm_add_epi32(kept[1], now[1]),
             ];
+        }
+    }
+    for (state, [abef, cdgh]) in states.iter_mut().zip(kept) {
+        let feba = _mm_shuffle_epi32::<0b00_01_10_11>(abef);
+        let hgdc = _mm_shuffle_epi32::<0b00_01_10_11>(cdgh);
+        let to = state.as_mut_ptr().cast::<__m128i>();
+        // SAFETY: both stores lie inside the eight words and need no alignment.
+        unsafe {
+            _mm_storeu_si128(to, _mm_unpacklo_epi64(feba, hgdc));
+            _mm_storeu_si128(to.add(1), _mm_unpackhi_epi64(feba, hgdc));
         }
     }
 }

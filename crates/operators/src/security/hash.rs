@@ -1,0 +1,146 @@
+//! What the hash functions have in common: blocks, padding, many messages at once, and their kernels.
+//!
+//! MD5, SHA-1 and SHA-2 are built alike: a function takes a state forward by one block; the message's last block is padded
+//! and says how long the message was. HMAC starts from a state that has already taken a key's block in, see [`Start`].
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub(crate) mod lanes;
+pub(crate) mod settled;
+
+use std::fmt::Debug;
+
+use dpb_core::{
+    Batch, BatchOut, Exact, HmacHash, Items, JobError, Kernel, OpSpec, OutputShape, SetupError,
+    Workload,
+};
+
+use crate::cpu::Path;
+use crate::direct::AnyKernel;
+use crate::registry::PORTABLE;
+
+/// A hash function on one code path.
+pub trait Hash: Copy + Debug + Send + Sync + 'static {
+    /// As on the command line.
+    const NAME: &'static str;
+    /// As the hash under HMAC.
+    const HMAC: HmacHash;
+    /// The paths there are, best first.
+    const PATHS: &'static [Path];
+    /// Bytes of a digest.
+    const DIGEST_BYTES: usize;
+    /// Bytes that the function takes at once.
+    const BLOCK_BYTES: usize;
+    /// What is carried from block to block.
+    type State: Copy + Debug + Send + Sync + 'static;
+    /// Before the first block.
+    const INITIAL: Self::State;
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    fn new(path: Path) -> Result<Self, SetupError>;
+
+    /// The state after one more block, of [`Self::BLOCK_BYTES`].
+    ///
+    /// # Panics
+    /// If it is longer or shorter.
+    fn after(state: Self::State, block: &[u8]) -> Self::State;
+
+    /// The digest of what came before `start` and then the item, for each item. `digests` has room for so many and no more.
+    fn each(&self, start: &Start<Self::State>, batch: Batch<'_>, digests: &mut [u8]);
+
+    /// On the best path of this CPU.
+    fn best() -> Self {
+        Self::new(Path::best(Self::PATHS)).expect("the best path is available")
+    }
+
+    /// Where a message begins that stands by itself.
+    fn start() -> Start<Self::State> {
+        Start {
+            state: Self::INITIAL,
+            bytes: 0,
+        }
+    }
+
+    /// The digest of one message.
+    fn digest(&self, message: &[u8]) -> Vec<u8> {
+        let mut digest = vec![0; Self::DIGEST_BYTES];
+        let batch = Batch::new(message, &Items::One).expect("one item is its input");
+        self.each(&Self::start(), batch, &mut digest);
+        digest
+    }
+}
+
+/// Where hashing begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<State> {
+    /// After the blocks that came before.
+    pub state: State,
+    /// How many bytes they had.
+    pub bytes: u64,
+}
+
+/// How a hash function reads blocks and ends, in plain code.
+pub(crate) trait Function<const BLOCK: usize> {
+    type State: Copy;
+    /// One block, as the standard has it: the oracle.
+    fn compress(state: &mut Self::State, block: &[u8; BLOCK]);
+    /// The length of a message, in bits, as its last eight bytes have it.
+    fn length(bits: u64) -> [u8; 8];
+    /// The state's words, as many as fit.
+    fn write(state: &Self::State, digest: &mut [u8]);
+}
+
+/// The digest of each item, as an operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Digests<H>(pub H);
+
+impl<H: Hash> Kernel for Digests<H> {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(H::DIGEST_BYTES)
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        H::DIGEST_BYTES
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        let digests = &mut out.dst[..batch.len() * H::DIGEST_BYTES];
+        self.0.each(&H::start(), batch, digests);
+        Ok(())
+    }
+}
+
+/// For a registry entry.
+pub(crate) fn kernel<H: Hash>(_: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+    Ok(Box::new(Digests(H::new(path)?)))
+}
+
+/// For a registry entry.
+pub(crate) fn workload<H: Hash>(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+    let oracle = H::new(Path::Portable)?;
+    let right = move |item: &[u8], _| Ok(oracle.digest(item));
+    Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+}
+
+/// What follows the last full block: `rest`, a one bit, zeros, the length in bits. One block or two.
+fn padded_tail<const BLOCK: usize, F: Function<BLOCK>>(
+    rest: &[u8],
+    total_bytes: u64,
+) -> ([[u8; BLOCK]; 2], usize) {
+    let mut tail = [[0; BLOCK]; 2];
+    let bytes = tail.as_flattened_mut();
+    bytes[..rest.len()].copy_from_slice(rest);
+    bytes[rest.len()] = 0x80;
+    // The length has an eighth of a block: 64 bits or 128, of which the upper ones are always zero here.
+    let blocks = if rest.len() < BLOCK - BLOCK / 8 { 1 } else { 2 };
+    let end = blocks * BLOCK;
+    bytes[end - 8..end].copy_from_slice(&F::length(total_bytes * 8));
+    (tail, blocks)
+}

@@ -1,0 +1,202 @@
+//! HMAC (RFC 2104): a hash function with a key, so that only who knows the key can make or check what it gives.
+
+use std::fmt;
+
+use dpb_core::{
+    Batch, BatchOut, Exact, Items, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
+};
+
+use super::hash::{Hash, Start};
+use super::md5::Md5;
+use super::sha1::Sha1;
+use super::sha256::Sha256;
+use super::sha512::Sha512;
+use crate::cpu::Path;
+use crate::registry::{Domain, Entry, Given, NO_FILE, PORTABLE, Parameter};
+
+/// The registry's lines.
+pub(crate) const HMAC_MD5: Entry = Entry {
+    name: "hmac-md5",
+    summary: "HMAC-MD5 of each item",
+    output: "16 bytes per item",
+    source: "RFC 2104; RFC 1321",
+    parse: spec::<Md5>,
+    ..entry::<Md5>()
+};
+pub(crate) const HMAC_SHA1: Entry = Entry {
+    name: "hmac-sha1",
+    summary: "HMAC-SHA-1 of each item",
+    output: "20 bytes per item",
+    source: "RFC 2104; FIPS 180-4, 6.1",
+    parse: spec::<Sha1>,
+    ..entry::<Sha1>()
+};
+pub(crate) const HMAC_SHA256: Entry = Entry {
+    name: "hmac-sha256",
+    summary: "HMAC-SHA-256 of each item",
+    output: "32 bytes per item",
+    source: "RFC 2104; FIPS 180-4, 6.2",
+    parse: spec::<Sha256>,
+    ..entry::<Sha256>()
+};
+pub(crate) const HMAC_SHA512: Entry = Entry {
+    name: "hmac-sha512",
+    summary: "HMAC-SHA-512 of each item",
+    output: "64 bytes per item",
+    source: "RFC 2104; FIPS 180-4, 6.4",
+    parse: spec::<Sha512>,
+    ..entry::<Sha512>()
+};
+
+/// HMAC over a hash function on one code path, with a key.
+///
+/// What the key makes of the state is kept, so each item costs the blocks of the hash function's own and one more. That is
+/// as secret as the key, and is not overwritten when it is dropped.
+#[derive(Clone)]
+pub struct Hmac<H: Hash> {
+    hash: H,
+    /// After the key's inner block, before the message.
+    inner: Start<H::State>,
+    /// After the key's outer block, before the inner digest.
+    outer: Start<H::State>,
+}
+
+impl<H: Hash> Hmac<H> {
+    /// On `path`, with a key of any length.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or the hash function has no such path.
+    pub fn new(path: Path, key: &[u8]) -> Result<Self, SetupError> {
+        let hash = H::new(path)?;
+        // A key longer than a block is replaced by its digest; zeros fill the block.
+        let mut block = match key.len() > H::BLOCK_BYTES {
+            true => hash.digest(key),
+            false => key.to_vec(),
+        };
+        block.resize(H::BLOCK_BYTES, 0);
+        let after = |pad: u8| {
+            let padded: Vec<u8> = block.iter().map(|byte| byte ^ pad).collect();
+            Start {
+                state: H::after(H::INITIAL, &padded),
+                bytes: H::BLOCK_BYTES as u64,
+            }
+        };
+        Ok(Self {
+            hash,
+            inner: after(0x36),
+            outer: after(0x5c),
+        })
+    }
+
+    /// The code of one message.
+    pub fn code(&self, message: &[u8]) -> Vec<u8> {
+        let mut code = vec![0; H::DIGEST_BYTES];
+        let batch = Batch::new(message, &Items::One).expect("one item is its input");
+        self.each(batch, &mut code, &mut Vec::new());
+        code
+    }
+
+    fn each(&self, batch: Batch<'_>, codes: &mut [u8], digests: &mut Vec<u8>) {
+        digests.resize(codes.len(), 0);
+        self.hash.each(&self.inner, batch, digests);
+        let items = Items::Fixed {
+            len: H::DIGEST_BYTES as u32,
+            count: batch.len() as u32,
+        };
+        let inner = Batch::new(digests, &items).expect("a digest for each item");
+        self.hash.each(&self.outer, inner, codes);
+    }
+}
+
+impl<H: Hash> Kernel for Hmac<H> {
+    /// The inner digests.
+    type Scratch = Vec<u8>;
+
+    fn scratch(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(H::DIGEST_BYTES)
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        H::DIGEST_BYTES
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        digests: &mut Vec<u8>,
+    ) -> Result<(), JobError> {
+        let codes = &mut out.dst[..batch.len() * H::DIGEST_BYTES];
+        self.each(batch, codes, digests);
+        Ok(())
+    }
+}
+
+/// What the registry's lines have in common.
+const fn entry<H: Hash>() -> Entry {
+    Entry {
+        name: "",
+        scenario: "security",
+        summary: "",
+        unit: "input byte",
+        output: "",
+        source: "",
+        peers: &["hmac"],
+        parameters: &[Parameter {
+            name: "key",
+            values: Domain::File,
+            default: NO_FILE,
+            meaning: "the key, as it is in the file; secret. Without a file, random bytes, as many as a digest has",
+        }],
+        paths: H::PATHS,
+        libraries: &[],
+        documentation: include_str!("../../docs/hmac.md"),
+        parse: |_| unreachable!("each line has its own"),
+        kernel: |spec, path| Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec)?.bytes())?)),
+        workload: |spec| {
+            let oracle = Hmac::<H>::new(Path::Portable, key::<H>(spec)?.bytes())?;
+            let right = move |item: &[u8], _| Ok(oracle.code(item));
+            Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+        },
+    }
+}
+
+/// The spec with the key that is given, or one made now.
+fn spec<H: Hash>(given: &Given<'_>) -> Result<OpSpec, SetupError> {
+    let key = match given.file("key")? {
+        Some(key) => key,
+        None => {
+            let mut key = vec![0; H::DIGEST_BYTES];
+            getrandom::fill(&mut key).map_err(|error| {
+                SetupError::Parameter(format!("key: the system gives no random bytes: {error}"))
+            })?;
+            key
+        }
+    };
+    let key = Material::secret(key);
+    Ok(OpSpec::Hmac { hash: H::HMAC, key })
+}
+
+/// The key of `spec`.
+fn key<H: Hash>(spec: &OpSpec) -> Result<&Material, SetupError> {
+    match spec {
+        OpSpec::Hmac { hash, key } if *hash == H::HMAC => Ok(key),
+        other => Err(SetupError::Parameter(format!(
+            "{other} is not HMAC over {}",
+            H::NAME
+        ))),
+    }
+}
+
+/// Says nothing of the states, which are as good as the key.
+impl<H: Hash> fmt::Debug for Hmac<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hmac")
+            .field("hash", &self.hash)
+            .finish_non_exhaustive()
+    }
+}

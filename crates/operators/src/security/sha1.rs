@@ -1,0 +1,139 @@
+//! SHA-1 (FIPS 180-4): object names of version control, old signatures and protocols. Collisions are known; as HMAC-SHA-1
+//! still in use.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use dpb_core::{Batch, HmacHash, OpSpec, SetupError};
+
+use super::hash::{self, Function, Hash, Start, lanes};
+use crate::cpu::Path;
+use crate::isa;
+use crate::registry::Entry;
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: Sha1::NAME,
+    scenario: "security",
+    summary: "SHA-1 digest of each item",
+    unit: "input byte",
+    output: "20 bytes per item",
+    source: "FIPS 180-4, 6.1; RFC 3174",
+    peers: &["sha1"],
+    parameters: &[],
+    paths: Sha1::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/sha1.md"),
+    parse: |_| Ok(OpSpec::Sha1),
+    kernel: hash::kernel::<Sha1>,
+    workload: hash::workload::<Sha1>,
+};
+
+/// What each twenty steps add (4.2.1).
+const K: [u32; 4] = [0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6];
+
+/// SHA-1 on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Sha1(Code);
+
+/// The path with its proof.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512, Option<isa::ShaNi>),
+    #[cfg(target_arch = "x86_64")]
+    ShaNi(isa::ShaNi),
+    #[cfg(target_arch = "aarch64")]
+    ArmSha2(isa::ArmSha2),
+}
+
+impl Hash for Sha1 {
+    const NAME: &'static str = "sha1";
+    const HMAC: HmacHash = HmacHash::Sha1;
+    const PATHS: &'static [Path] = &[Path::Avx512, Path::ShaNi, Path::ArmSha2, Path::Portable];
+    const DIGEST_BYTES: usize = 20;
+    const BLOCK_BYTES: usize = 64;
+    type State = [u32; 5];
+    const INITIAL: [u32; 5] = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0];
+
+    fn new(path: Path) -> Result<Self, SetupError> {
+        let code = match path {
+            Path::Portable => Some(Code::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => {
+                isa::Avx512::detect().map(|proof| Code::Avx512(proof, isa::ShaNi::detect()))
+            }
+            #[cfg(target_arch = "x86_64")]
+            Path::ShaNi => isa::ShaNi::detect().map(Code::ShaNi),
+            #[cfg(target_arch = "aarch64")]
+            Path::ArmSha2 => isa::ArmSha2::detect().map(Code::ArmSha2),
+            _ => None,
+        };
+        code.map(Self)
+            .ok_or_else(|| path.missing(Self::NAME, Self::PATHS))
+    }
+
+    fn after(mut state: [u32; 5], block: &[u8]) -> [u32; 5] {
+        Self::compress(&mut state, block.try_into().expect("a block"));
+        state
+    }
+
+    fn each(&self, start: &Start<[u32; 5]>, batch: Batch<'_>, digests: &mut [u8]) {
+        let portable = lanes::portable::<64, Self>;
+        match self.0 {
+            Code::Portable => lanes::serial::<64, Self>(portable, start, batch, digests),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof, None) => {
+                lanes::batch::<64, 16, Self, _>(proof, 3, portable, start, batch, digests);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof, Some(alone)) => {
+                let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
+                lanes::batch::<64, 16, Self, _>(
+                    proof,
+                    x86_64::LANES + 1,
+                    alone,
+                    start,
+                    batch,
+                    digests,
+                );
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::ShaNi(proof) => {
+                let alone = |state: &mut _, blocks: &_| x86_64::alone(proof, state, blocks);
+                lanes::batch::<64, { x86_64::LANES }, Self, _>(
+                    proof, 2, alone, start, batch, digests,
+                );
+            }
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmSha2(proof) => {
+                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                lanes::batch::<64, { aarch64::LANES }, Self, _>(
+                    proof, 2, alone, start, batch, digests,
+                );
+            }
+        }
+    }
+}
+
+impl Function<64> for Sha1 {
+    type State = [u32; 5];
+
+    fn compress(state: &mut [u32; 5], block: &[u8; 64]) {
+        portable::compress(state, block);
+    }
+
+    fn length(bits: u64) -> [u8; 8] {
+        bits.to_be_bytes()
+    }
+
+    fn write(state: &[u32; 5], digest: &mut [u8]) {
+        digest.copy_from_slice(state.map(u32::to_be_bytes).as_flattened());
+    }
+}

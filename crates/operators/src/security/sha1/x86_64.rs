@@ -1,0 +1,115 @@
+//! x86-64 with the SHA extensions: four rounds an instruction.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use super::Sha1;
+use crate::isa::ShaNi;
+use crate::security::hash::lanes::Compress;
+
+/// Messages side by side.
+pub(super) const LANES: usize = 3;
+
+impl<const N: usize> Compress<Sha1, 64, N> for ShaNi {
+    type States = [[u32; 5]; N];
+
+    fn fill(self, state: &[u32; 5]) -> Self::States {
+        [*state; N]
+    }
+
+    fn set(self, states: &mut Self::States, lane: usize, state: &[u32; 5]) {
+        states[lane] = *state;
+    }
+
+    fn state(self, states: &Self::States, lane: usize) -> [u32; 5] {
+        states[lane]
+    }
+
+    fn compress(self, states: &mut Self::States, blocks: [&[[u8; 64]]; N]) {
+        // SAFETY: `ShaNi` exists only where these instructions do.
+        unsafe { compress(states, blocks) }
+    }
+}
+
+/// Takes one message forward.
+pub(super) fn alone(_proof: ShaNi, state: &mut [u32; 5], blocks: &[[u8; 64]]) {
+    // SAFETY: `ShaNi` exists only where these instructions do.
+    unsafe { compress(std::array::from_mut(state), [blocks]) }
+}
+
+#[target_feature(enable = "sha,ssse3,sse4.1")]
+fn compress<const N: usize>(states: &mut [[u32; 5]; N], blocks: [&[[u8; 64]]; N]) {
+    // Words A B C D and E 0 0 0, the first of each in the highest place.
+    let mut kept = states.map(|state| {
+        let [a, b, c, d, e] = state.map(u32::cast_signed);
+        [_mm_set_epi32(a, b, c, d), _mm_set_epi32(e, 0, 0, 0)]
+    });
+    for block in 0..blocks[0].len() {
+        let mut now = kept;
+        let mut words = [[_mm_setzero_si128(); 4]; N];
+        for (words, blocks) in words.iter_mut().zip(blocks) {
+            *words = load(&blocks[block]);
+        }
+        // The first group takes E as it is, the others the A of four rounds before.
+        for ([_, e], words) in now.iter_mut().zip(&words) {
+            *e = _mm_add_epi32(*e, words[0]);
+        }
+        groups::<0, N>(&mut now, &mut words);
+        groups::<1, N>(&mut now, &mut words);
+        groups::<2, N>(&mut now, &mut words);
+        groups::<3, N>(&mut now, &mut words);
+        for (kept, [abcd, e]) in kept.iter_mut().zip(now) {
+            *kept = [_mm_add_epi32(kept[0], abcd), _mm_add_epi32(kept[1], e)];
+        }
+    }
+    for (state, [abcd, e]) in states.iter_mut().zip(kept) {
+        *state = [
+            _mm_extract_epi32::<3>(abcd),
+            _mm_extract_epi32::<2>(abcd),
+            _mm_extract_epi32::<1>(abcd),
+            _mm_extract_epi32::<0>(abcd),
+            _mm_extract_epi32::<3>(e),
+        ]
+        .map(i32::cast_unsigned);
+    }
+}
+
+/// Twenty rounds by four. Before and after, E has the next words added, except after the last.
+#[inline]
+#[target_feature(enable = "sha,ssse3,sse4.1")]
+fn groups<const TWENTY: i32, const N: usize>(
+    now: &mut [[__m128i; 2]; N],
+    words: &mut [[__m128i; 4]; N],
+) {
+    for group in 5 * TWENTY as usize..5 * TWENTY as usize + 5 {
+        for ([abcd, e], words) in now.iter_mut().zip(&mut *words) {
+            let before = *abcd;
+            *abcd = _mm_sha1rnds4_epu32::<TWENTY>(*abcd, *e);
+            // Four words in turn: the oldest makes room for the newest.
+            let at = |ahead: usize| words[(group + ahead) % 4];
+            if group < 16 {
+                let sum = _mm_xor_si128(_mm_sha1msg1_epu32(at(0), at(1)), at(2));
+                words[group % 4] = _mm_sha1msg2_epu32(sum, at(3));
+            }
+            let next = match group {
+                19 => _mm_setzero_si128(),
+                _ => words[(group + 1) % 4],
+            };
+            *e = _mm_sha1nexte_epu32(before, next);
+        }
+    }
+}
+
+/// The sixteen words of a block, which are big endian there, the first of each four in the highest place.
+#[inline]
+#[target_feature(enable = "ssse3")]
+fn load(block: &[u8; 64]) -> [__m128i; 4] {
+    let turn = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
+    let mut words = [_mm_setzero_si128(); 4];
+    for (words, bytes) in words.iter_mut().zip(block.as_chunks::<16>().0) {
+        // SAFETY: sixteen bytes; the load needs no alignment.
+        let bytes = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+        *words = _mm_shuffle_epi8(bytes, turn);
+    }
+    words
+}
