@@ -142,7 +142,7 @@ impl Kernel for Snappy {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
-            Path::Snap => EncoderScratch::Library(Box::default()),
+            Path::Snap => EncoderScratch::Library(Box::new(Encoder::new())),
             _ => EncoderScratch::Portable(Box::new([0; _])),
         }
     }
