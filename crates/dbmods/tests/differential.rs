@@ -111,7 +111,7 @@ fn texts_mean_what_they_mean_to_duckdb() {
             false,
         ),
         (
-            "1e0 / 3 BETWEEN 0.33333333333333333333 AND l_discount + 0.30",
+            "1e0 / 4 BETWEEN 0.25000000000000000000 AND l_discount + 0.30",
             true,
         ),
         (

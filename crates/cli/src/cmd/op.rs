@@ -248,7 +248,8 @@ impl Args {
         let mut record = self.record(test);
         let load = match loads.of(test) {
             Ok(load) => load,
-            Err(reason) => return record.without_numbers(Outcome::Failed { reason }),
+            // A payload that no packet holds, for one.
+            Err(reason) => return record.without_numbers(Outcome::Unsupported { reason }),
         };
         record = record.with("input", load.what());
         for mode in self.modes(test) {

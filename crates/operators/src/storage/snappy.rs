@@ -95,7 +95,7 @@ pub struct Unsnappy {
 #[derive(Debug)]
 pub enum EncoderScratch {
     /// Of the crate snap.
-    Library(Encoder),
+    Library(Box<Encoder>),
     /// Of our own.
     Portable(Box<[u32; 1 << 12]>),
 }
@@ -142,7 +142,7 @@ impl Kernel for Snappy {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
-            Path::Snap => EncoderScratch::Library(Encoder::new()),
+            Path::Snap => EncoderScratch::Library(Box::new(Encoder::new())),
             _ => EncoderScratch::Portable(Box::new([0; _])),
         }
     }

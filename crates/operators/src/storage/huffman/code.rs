@@ -247,8 +247,7 @@ mod tests {
         for _ in 0..limit {
             let mut next = vec![vec![u64::MAX; n + 1]; n + 1];
             for used in 0..n {
-                for open in 1..=n {
-                    let bits = best[used][open];
+                for (open, &bits) in best[used].iter().enumerate().skip(1) {
                     if bits == u64::MAX {
                         continue;
                     }

@@ -201,7 +201,7 @@ impl Stream<'_> {
             at += usize::from(entry & 0xff);
         }
         let is_used = at.div_ceil(8) == self.bits.len();
-        let is_padded = is_used && (at % 8 == 0 || self.bits[at / 8] >> (at % 8) == 0);
+        let is_padded = is_used && (at.is_multiple_of(8) || self.bits[at / 8] >> (at % 8) == 0);
         is_padded.then_some(()).ok_or(JobError::Malformed)
     }
 }

@@ -1,3 +1,5 @@
+//! Blocks by hand, every way there and back, and hostile items on all decoders.
+
 use proptest::prelude::*;
 
 use dpb_core::Input;

@@ -1,3 +1,5 @@
+//! Both ways with the C library, malformed blocks, and hostile items on both decoders.
+
 use lz4_sys::{LZ4_compress_HC, LZ4_compress_default, LZ4_decompress_safe};
 use proptest::prelude::*;
 
