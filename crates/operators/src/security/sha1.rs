@@ -95,14 +95,7 @@ impl Hash for Sha1 {
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
                 let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
-                lanes::batch::<64, 16, Self, _>(
-                    proof,
-                    x86_64::LANES + 1,
-                    alone,
-                    start,
-                    batch,
-                    digests,
-                );
+                lanes::batch::<64, 16, Self, _>(proof, 5, alone, start, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {

@@ -107,7 +107,7 @@ impl Hash for Sha256 {
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
                 let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
-                lanes::batch::<64, 16, Self, _>(proof, 9, alone, start, batch, digests);
+                lanes::batch::<64, 16, Self, _>(proof, 7, alone, start, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
