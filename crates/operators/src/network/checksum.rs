@@ -1,0 +1,282 @@
+//! The Internet checksum (RFC 1071): of any bytes, of an IPv4 header, of TCP and UDP with their pseudo headers; and its
+//! incremental update (RFC 1624).
+
+pub(crate) mod portable;
+#[cfg(test)]
+mod tests;
+
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
+
+use super::packet::{Packet, PacketError, TCP, UDP, Version, u16_at};
+use crate::cpu::Path;
+
+/// What is summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// The item's bytes.
+    Plain,
+    /// The IPv4 header of the packet that the item is, or of a header alone.
+    Ipv4,
+    /// TCP in the IP packet that the item is, behind its pseudo header.
+    Tcp,
+    /// UDP, the same.
+    Udp,
+}
+
+/// The Internet checksum on one code path.
+///
+/// What comes out is what goes into the checksum field, big endian as on the wire. A field inside the item counts as zero,
+/// so that the same answer fills a packet that leaves and checks one that came; in [`Form::Plain`] there is no field, and
+/// bytes that hold their right checksum give zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum {
+    form: Form,
+    code: Code,
+}
+
+/// The path with its proof.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code {
+    Portable,
+}
+
+/// What is summed of an item, in the byte order of memory: 16-bit words, little endian.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Added to their sum: pseudo header and the complement of the field.
+    pub(crate) plus: u32,
+    /// Whether zero is written as all ones (RFC 768).
+    pub(crate) is_udp: bool,
+}
+
+/// `checksum` of bytes in which the 16-bit word `old` has become `new` (RFC 1624, equation 3).
+///
+/// ```
+/// use dpb_operators::network::checksum::update;
+///
+/// // The example of RFC 1624, 4.
+/// assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+/// ```
+pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
+    !fold(u64::from(sum))
+}
+
+/// `checksum` of bytes in which the 32-bit word `old`, at an even offset, has become `new`.
+pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
+    let high = update(checksum, (old >> 16) as u16, (new >> 16) as u16);
+    update(high, old as u16, new as u16)
+}
+
+impl Checksum {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Portable];
+
+    /// Of `form`, on `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn new(form: Form, path: Path) -> Result<Self, SetupError> {
+        let code = Code::new(path).ok_or_else(|| path.missing("checksum", Self::PATHS))?;
+        Ok(Self { form, code })
+    }
+
+    /// Of `form`, on the best path of this CPU.
+    pub fn best(form: Form) -> Self {
+        let path = Path::best(Self::PATHS);
+        Self::new(form, path).expect("the best path is available")
+    }
+
+    /// The checksum of `item`.
+    ///
+    /// # Errors
+    /// Of [`Form::Plain`] none; else [`PacketError::Malformed`], [`PacketError::Protocol`], [`PacketError::Fragment`],
+    /// [`PacketError::Routed`].
+    pub fn of(&self, item: &[u8]) -> Result<u16, PacketError> {
+        match self.code {
+            Code::Portable => oracle(self.form, item),
+        }
+    }
+
+    /// Whether the field of `item` holds its checksum. A UDP field of zero over IPv4 says that there is none: right.
+    ///
+    /// # Errors
+    /// As [`Checksum::of`].
+    pub fn is_right(&self, item: &[u8]) -> Result<bool, PacketError> {
+        let right = self.of(item)?;
+        let field = match self.form {
+            Form::Plain => return Ok(right == 0),
+            Form::Ipv4 => u16_at(item, 10),
+            Form::Tcp => u16_at(Packet::parse(item)?.payload(), 16),
+            Form::Udp => u16_at(Packet::parse(item)?.payload(), 6),
+        };
+        let is_absent = self.form == Form::Udp && field == 0 && item[0] >> 4 == 4;
+        // In one's complement both are zero.
+        Ok(field == right || right == 0 && field == 0xffff || is_absent)
+    }
+}
+
+impl Code {
+    pub(crate) fn new(path: Path) -> Option<Self> {
+        match path {
+            Path::Portable => Some(Self::Portable),
+            _ => None,
+        }
+    }
+}
+
+impl Kernel for Checksum {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        match self.form {
+            Form::Plain => OutputShape::Fixed(2),
+            Form::Ipv4 | Form::Tcp | Form::Udp => OutputShape::Variable,
+        }
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        2
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for i in 0..batch.len() {
+            let checksum = self.of(batch.item(i));
+            let slot = out.dst[i * out.slot..][..out.slot].first_chunk_mut::<2>();
+            let outcome = match (checksum, slot) {
+                (Ok(checksum), Some(slot)) => {
+                    *slot = checksum.to_be_bytes();
+                    Ok(2)
+                }
+                (Ok(_), None) => Err(JobError::DstTooShort),
+                (Err(error), _) => Err(error.into()),
+            };
+            if self.form != Form::Plain {
+                out.outcomes.push(outcome);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is right for `item`: the definition, read from the RFCs.
+pub(crate) fn oracle(form: Form, item: &[u8]) -> Result<u16, PacketError> {
+    match form {
+        Form::Plain => Ok(portable::checksum(item)),
+        Form::Ipv4 => {
+            let mut header = ipv4_header(item)?.to_vec();
+            header[10..12].fill(0);
+            Ok(portable::checksum(&header))
+        }
+        Form::Tcp | Form::Udp => {
+            let packet = Packet::parse(item)?;
+            let (protocol, field) = match form {
+                Form::Tcp => (TCP, 16),
+                _ => (UDP, 6),
+            };
+            let mut segment = transport(packet, protocol)?.to_vec();
+            segment[field..field + 2].fill(0);
+            match portable::transport(packet.addresses(), protocol, &segment) {
+                0 if form == Form::Udp => Ok(0xffff),
+                sum => Ok(sum),
+            }
+        }
+    }
+}
+
+/// The IPv4 header at the start of `item`.
+fn ipv4_header(item: &[u8]) -> Result<&[u8], PacketError> {
+    let first = *item.first().ok_or(PacketError::Malformed)?;
+    let len = usize::from(first & 15) * 4;
+    let is_right = first >> 4 == 4 && len >= 20;
+    let header = item.get(..len).filter(|_| is_right);
+    header.ok_or(PacketError::Malformed)
+}
+
+/// The transport's header and payload, their lengths checked.
+fn transport<'a>(packet: Packet<'a>, protocol: u8) -> Result<&'a [u8], PacketError> {
+    let payload = packet.whole(protocol)?.payload();
+    let len = if protocol == TCP {
+        let header = payload.get(12).map(|byte| usize::from(byte >> 4) * 4);
+        header
+            .filter(|header| (20..=payload.len()).contains(header))
+            .map(|_| payload.len())
+    } else {
+        // What a UDP header says may be less than what IP carries.
+        (payload.len() >= 8)
+            .then(|| usize::from(u16_at(payload, 4)))
+            .filter(|len| (8..=payload.len()).contains(len))
+    };
+    let len = len.ok_or(PacketError::Malformed)?;
+    Ok(&payload[..len])
+}
+
+/// What the fast paths sum of `item`.
+pub(crate) fn piece(form: Form, item: &[u8]) -> Result<Piece<'_>, PacketError> {
+    let of = |bytes, plus| Piece {
+        bytes,
+        plus,
+        is_udp: form == Form::Udp,
+    };
+    match form {
+        Form::Plain => Ok(of(item, 0)),
+        Form::Ipv4 => {
+            let header = ipv4_header(item)?;
+            Ok(of(header, complement(header, 10)))
+        }
+        Form::Tcp | Form::Udp => {
+            let (protocol, field) = match form {
+                Form::Tcp => (TCP, 16),
+                _ => (UDP, 6),
+            };
+            let packet = Packet::parse(item)?;
+            let segment = transport(packet, protocol)?;
+            let plus = pseudo(protocol, segment.len()) + complement(segment, field);
+            let addresses = packet.addresses();
+            let fixed_bytes = match packet.version() {
+                Version::V4 => 20,
+                Version::V6 => 40,
+            };
+            // The addresses end the fixed header: without options one run of bytes covers them and the segment.
+            let at = packet.headers().len();
+            if at == fixed_bytes {
+                let run = &item[at - addresses.len()..at + segment.len()];
+                Ok(of(run, plus))
+            } else {
+                Ok(of(segment, plus + words(addresses)))
+            }
+        }
+    }
+}
+
+/// Protocol and length of a pseudo header, as little-endian words.
+pub(crate) fn pseudo(protocol: u8, len: usize) -> u32 {
+    let swapped = |word: usize| u32::from((word as u16).swap_bytes());
+    swapped(usize::from(protocol)) + swapped(len >> 16) + swapped(len & 0xffff)
+}
+
+/// What takes a field out of a sum that counted it.
+fn complement(bytes: &[u8], at: usize) -> u32 {
+    u32::from(!u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+/// The little-endian words of a few bytes, an even number of them.
+pub(crate) fn words(bytes: &[u8]) -> u32 {
+    let (pairs, _) = bytes.as_chunks::<2>();
+    pairs
+        .iter()
+        .map(|pair| u32::from(u16::from_le_bytes(*pair)))
+        .sum()
+}
+
+/// Carries added back in: the 16-bit sum. Zero only of zero.
+pub(crate) fn fold(sum: u64) -> u16 {
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    sum as u16
+}
