@@ -9,7 +9,7 @@ use dpb_core::{
     Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
 };
 
-use crate::isa::{ArmCrc, ArmSha2, Avx512, ShaNi, Sse42};
+use crate::isa::{ArmCrc, ArmSha2, Avx512, Avx512Vnni, Neon, ShaNi, Sse42};
 use crate::registry;
 
 /// How an operator is computed on a CPU.
@@ -21,8 +21,12 @@ pub enum Path {
     Sse42,
     /// See [`Avx512`].
     Avx512,
+    /// See [`Avx512Vnni`].
+    Avx512Vnni,
     /// See [`ShaNi`].
     ShaNi,
+    /// See [`Neon`].
+    Neon,
     /// See [`ArmCrc`].
     ArmCrc,
     /// See [`ArmSha2`].
@@ -87,11 +91,13 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Portable,
         Self::Sse42,
         Self::Avx512,
+        Self::Avx512Vnni,
         Self::ShaNi,
+        Self::Neon,
         Self::ArmCrc,
         Self::ArmSha2,
         Self::Libdeflate,
@@ -103,7 +109,9 @@ impl Path {
             Self::Portable => "portable",
             Self::Sse42 => "sse4.2",
             Self::Avx512 => "avx512",
+            Self::Avx512Vnni => "avx512-vnni",
             Self::ShaNi => "sha-ni",
+            Self::Neon => "neon",
             Self::ArmCrc => "arm-crc",
             Self::ArmSha2 => "arm-sha2",
             Self::Libdeflate => "libdeflate",
@@ -116,7 +124,9 @@ impl Path {
             Self::Portable | Self::Libdeflate => "any CPU",
             Self::Sse42 => Sse42::NEEDS,
             Self::Avx512 => Avx512::NEEDS,
+            Self::Avx512Vnni => Avx512Vnni::NEEDS,
             Self::ShaNi => ShaNi::NEEDS,
+            Self::Neon => Neon::NEEDS,
             Self::ArmCrc => ArmCrc::NEEDS,
             Self::ArmSha2 => ArmSha2::NEEDS,
         }
@@ -128,7 +138,9 @@ impl Path {
             Self::Portable | Self::Libdeflate => true,
             Self::Sse42 => Sse42::detect().is_some(),
             Self::Avx512 => Avx512::detect().is_some(),
+            Self::Avx512Vnni => Avx512Vnni::detect().is_some(),
             Self::ShaNi => ShaNi::detect().is_some(),
+            Self::Neon => Neon::detect().is_some(),
             Self::ArmCrc => ArmCrc::detect().is_some(),
             Self::ArmSha2 => ArmSha2::detect().is_some(),
         }

@@ -1,6 +1,10 @@
 //! The Internet checksum (RFC 1071): of any bytes, of an IPv4 header, of TCP and UDP with their pseudo headers; and its
 //! incremental update (RFC 1624).
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 pub(crate) mod portable;
 #[cfg(test)]
 mod tests;
@@ -9,6 +13,7 @@ use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
 
 use super::packet::{Packet, PacketError, TCP, UDP, Version, u16_at};
 use crate::cpu::Path;
+use crate::isa;
 
 /// What is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,8 +41,12 @@ pub struct Checksum {
 
 /// The path with its proof.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Code {
+enum Code {
     Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512Vnni),
+    #[cfg(target_arch = "aarch64")]
+    Neon(isa::Neon),
 }
 
 /// What is summed of an item, in the byte order of memory: 16-bit words, little endian.
@@ -46,8 +55,6 @@ pub(crate) struct Piece<'a> {
     pub(crate) bytes: &'a [u8],
     /// Added to their sum: pseudo header and the complement of the field.
     pub(crate) plus: u32,
-    /// Whether zero is written as all ones (RFC 768).
-    pub(crate) is_udp: bool,
 }
 
 /// `checksum` of bytes in which the 16-bit word `old` has become `new` (RFC 1624, equation 3).
@@ -71,14 +78,22 @@ pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 
 impl Checksum {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
 
     /// Of `form`, on `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
     pub fn new(form: Form, path: Path) -> Result<Self, SetupError> {
-        let code = Code::new(path).ok_or_else(|| path.missing("checksum", Self::PATHS))?;
+        let code = match path {
+            Path::Portable => Some(Code::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Code::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Path::Neon => isa::Neon::detect().map(Code::Neon),
+            _ => None,
+        };
+        let code = code.ok_or_else(|| path.missing("checksum", Self::PATHS))?;
         Ok(Self { form, code })
     }
 
@@ -96,7 +111,19 @@ impl Checksum {
     pub fn of(&self, item: &[u8]) -> Result<u16, PacketError> {
         match self.code {
             Code::Portable => oracle(self.form, item),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => self.fast(item, |bytes| avx512::sum(proof, bytes)),
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) => self.fast(item, |bytes| neon::sum(proof, bytes)),
         }
+    }
+
+    /// The checksum of `item`, whose words `sum` adds up.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn fast(&self, item: &[u8], sum: impl FnOnce(&[u8]) -> u64) -> Result<u16, PacketError> {
+        let piece = piece(self.form, item)?;
+        let checksum = piece.checksum(sum(piece.bytes), self.form == Form::Udp);
+        Ok(checksum.swap_bytes())
     }
 
     /// Whether the field of `item` holds its checksum. A UDP field of zero over IPv4 says that there is none: right.
@@ -117,15 +144,6 @@ impl Checksum {
     }
 }
 
-impl Code {
-    pub(crate) fn new(path: Path) -> Option<Self> {
-        match path {
-            Path::Portable => Some(Self::Portable),
-            _ => None,
-        }
-    }
-}
-
 impl Kernel for Checksum {
     type Scratch = ();
 
@@ -143,22 +161,77 @@ impl Kernel for Checksum {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let checksum = self.of(batch.item(i));
-            let slot = out.dst[i * out.slot..][..out.slot].first_chunk_mut::<2>();
-            let outcome = match (checksum, slot) {
-                (Ok(checksum), Some(slot)) => {
-                    *slot = checksum.to_be_bytes();
-                    Ok(2)
-                }
-                (Ok(_), None) => Err(JobError::DstTooShort),
-                (Err(error), _) => Err(error.into()),
-            };
-            if self.form != Form::Plain {
-                out.outcomes.push(outcome);
-            }
+        match self.code {
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => self.groups(proof, batch, out),
+            _ => self.each(batch, out),
         }
         Ok(())
+    }
+}
+
+impl Checksum {
+    fn each(&self, batch: Batch<'_>, mut out: BatchOut<'_>) {
+        for i in 0..batch.len() {
+            let checksum = self.of(batch.item(i)).map(u16::to_be_bytes);
+            self.put(&mut out, i, checksum);
+        }
+    }
+
+    /// Sixteen items at a time.
+    #[cfg(target_arch = "x86_64")]
+    fn groups(&self, proof: isa::Avx512Vnni, batch: Batch<'_>, mut out: BatchOut<'_>) {
+        let is_udp = self.form == Form::Udp;
+        for first in (0..batch.len()).step_by(avx512::GROUP) {
+            let count = avx512::GROUP.min(batch.len() - first);
+            let mut pieces = [Piece::EMPTY; avx512::GROUP];
+            let mut refused = [None; avx512::GROUP];
+            for i in 0..count {
+                match piece(self.form, batch.item(first + i)) {
+                    Ok(piece) => pieces[i] = piece,
+                    Err(error) => refused[i] = Some(error),
+                }
+            }
+            let checksums = avx512::group(proof, &pieces, is_udp);
+            for i in 0..count {
+                let checksum = checksums[i].to_le_bytes();
+                self.put(&mut out, first + i, refused[i].map_or(Ok(checksum), Err));
+            }
+        }
+    }
+
+    /// Writes what came of item `i`.
+    fn put(&self, out: &mut BatchOut<'_>, i: usize, checksum: Result<[u8; 2], PacketError>) {
+        let slot = out.dst[i * out.slot..][..out.slot].first_chunk_mut::<2>();
+        let outcome = match (checksum, slot) {
+            (Ok(checksum), Some(slot)) => {
+                *slot = checksum;
+                Ok(2)
+            }
+            (Ok(_), None) => Err(JobError::DstTooShort),
+            (Err(error), _) => Err(error.into()),
+        };
+        if self.form != Form::Plain {
+            out.outcomes.push(outcome);
+        }
+    }
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+impl Piece<'_> {
+    /// Of nothing.
+    #[cfg(target_arch = "x86_64")]
+    const EMPTY: Self = Self {
+        bytes: &[],
+        plus: 0,
+    };
+
+    /// The checksum, little endian, if `sum` is that of the bytes.
+    fn checksum(&self, sum: u64, is_udp: bool) -> u16 {
+        match !fold(sum + u64::from(self.plus)) {
+            0 if is_udp => 0xffff,
+            checksum => checksum,
+        }
     }
 }
 
@@ -216,11 +289,7 @@ fn transport<'a>(packet: Packet<'a>, protocol: u8) -> Result<&'a [u8], PacketErr
 
 /// What the fast paths sum of `item`.
 pub(crate) fn piece(form: Form, item: &[u8]) -> Result<Piece<'_>, PacketError> {
-    let of = |bytes, plus| Piece {
-        bytes,
-        plus,
-        is_udp: form == Form::Udp,
-    };
+    let of = |bytes, plus| Piece { bytes, plus };
     match form {
         Form::Plain => Ok(of(item, 0)),
         Form::Ipv4 => {

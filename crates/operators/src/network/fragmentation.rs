@@ -232,9 +232,9 @@ impl Header {
         let len = (self.len + payload_bytes) as u16;
         put_u16(&mut self.bytes, 2, len);
         put_u16(&mut self.bytes, 6, field);
-        let sum = self.sum + u32::from(len.to_be()) + u32::from(field.to_be());
+        let sum = self.sum + u32::from(len.swap_bytes()) + u32::from(field.swap_bytes());
         let checksum = !fold(sum.into());
-        self.bytes[10..12].copy_from_slice(&checksum.to_ne_bytes());
+        self.bytes[10..12].copy_from_slice(&checksum.to_le_bytes());
         &self.bytes[..self.len]
     }
 }

@@ -365,7 +365,7 @@ fn finish(version: Version, datagram: &mut [u8], headers_bytes: usize) {
             header[7] = 0;
             header[10..12].fill(0);
             let checksum = !fold(words(header).into());
-            header[10..12].copy_from_slice(&checksum.to_ne_bytes());
+            header[10..12].copy_from_slice(&checksum.to_le_bytes());
         }
         Version::V6 => put_u16(datagram, 4, (len - IPV6_BYTES) as u16),
     }
