@@ -1,7 +1,13 @@
 //! What is computed, as data.
 
+mod material;
+
 use std::collections::BTreeMap;
 use std::fmt;
+
+pub use material::Material;
+#[cfg(feature = "measure")]
+pub(crate) use material::{FNV_START, fnv1a64};
 
 /// An operator and its parameters, as data: comparable, printable.
 ///
@@ -59,7 +65,7 @@ pub enum OpSpec {
         /// What wraps the stream.
         format: DeflateFormat,
     },
-    /// An operator that this crate does not know. Its outputs are checked byte by byte against the oracle's.
+    /// An operator that this crate does not know.
     Custom {
         /// One that no other variant has.
         name: String,
@@ -75,6 +81,8 @@ pub enum ParameterValue {
     Number(i64),
     /// A format, a name.
     Text(String),
+    /// A key, a route list.
+    Material(Material),
 }
 
 /// What wraps a DEFLATE stream.
@@ -124,23 +132,6 @@ impl OpSpec {
                 .collect(),
         }
     }
-
-    /// The operator that turns outputs back into inputs, where two right implementations may give different outputs:
-    /// an encoder's decoder. Outputs are then checked by way back, not byte by byte.
-    pub fn undone_by(&self) -> Option<Self> {
-        match *self {
-            Self::Deflate { format, .. } => Some(Self::Inflate { format }),
-            Self::Crc32c | Self::Sha256 | Self::Inflate { .. } | Self::Custom { .. } => None,
-        }
-    }
-
-    /// The operator that makes valid inputs, where not every input is valid: a decoder's encoder.
-    pub fn fed_by(&self) -> Option<Self> {
-        match *self {
-            Self::Inflate { format } => Some(Self::Deflate { level: 6, format }),
-            Self::Crc32c | Self::Sha256 | Self::Deflate { .. } | Self::Custom { .. } => None,
-        }
-    }
 }
 
 impl DeflateFormat {
@@ -166,6 +157,12 @@ impl From<&str> for ParameterValue {
     }
 }
 
+impl From<Material> for ParameterValue {
+    fn from(material: Material) -> Self {
+        Self::Material(material)
+    }
+}
+
 impl fmt::Display for OpSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -177,6 +174,7 @@ impl fmt::Display for ParameterValue {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => f.write_str(text),
+            Self::Material(material) => material.fmt(f),
         }
     }
 }
