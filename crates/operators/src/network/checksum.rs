@@ -122,8 +122,8 @@ impl Checksum {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn fast(&self, item: &[u8], sum: impl FnOnce(&[u8]) -> u64) -> Result<u16, PacketError> {
         let piece = piece(self.form, item)?;
-        let checksum = piece.checksum(sum(piece.bytes), self.form == Form::Udp);
-        Ok(checksum.swap_bytes())
+        let sum = sum(piece.bytes) + u64::from(piece.plus);
+        Ok(finished(sum, self.form == Form::Udp).swap_bytes())
     }
 
     /// Whether the field of `item` holds its checksum. A UDP field of zero over IPv4 says that there is none: right.
@@ -163,6 +163,11 @@ impl Kernel for Checksum {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         match self.code {
             #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) if self.form == Form::Plain => {
+                let (slots, _) = out.dst.as_chunks_mut::<2>();
+                avx512::plain(proof, batch, slots);
+            }
+            #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) => self.groups(proof, batch, out),
             _ => self.each(batch, out),
         }
@@ -184,15 +189,18 @@ impl Checksum {
         let is_udp = self.form == Form::Udp;
         for first in (0..batch.len()).step_by(avx512::GROUP) {
             let count = avx512::GROUP.min(batch.len() - first);
-            let mut pieces = [Piece::EMPTY; avx512::GROUP];
+            let mut group = avx512::Group {
+                bytes: [&[]; avx512::GROUP],
+                plus: [0; avx512::GROUP],
+            };
             let mut refused = [None; avx512::GROUP];
             for i in 0..count {
                 match piece(self.form, batch.item(first + i)) {
-                    Ok(piece) => pieces[i] = piece,
+                    Ok(piece) => (group.bytes[i], group.plus[i]) = (piece.bytes, piece.plus),
                     Err(error) => refused[i] = Some(error),
                 }
             }
-            let checksums = avx512::group(proof, &pieces, is_udp);
+            let checksums = avx512::group(proof, &group, is_udp);
             for i in 0..count {
                 let checksum = checksums[i].to_le_bytes();
                 self.put(&mut out, first + i, refused[i].map_or(Ok(checksum), Err));
@@ -217,21 +225,12 @@ impl Checksum {
     }
 }
 
+/// The checksum of a sum, both little endian.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-impl Piece<'_> {
-    /// Of nothing.
-    #[cfg(target_arch = "x86_64")]
-    const EMPTY: Self = Self {
-        bytes: &[],
-        plus: 0,
-    };
-
-    /// The checksum, little endian, if `sum` is that of the bytes.
-    fn checksum(&self, sum: u64, is_udp: bool) -> u16 {
-        match !fold(sum + u64::from(self.plus)) {
-            0 if is_udp => 0xffff,
-            checksum => checksum,
-        }
+fn finished(sum: u64, is_udp: bool) -> u16 {
+    match !fold(sum) {
+        0 if is_udp => 0xffff,
+        checksum => checksum,
     }
 }
 

@@ -1,16 +1,20 @@
-//! x86-64 with AVX-512 and VNNI: two instructions for 64 bytes, and sixteen short items in one vector.
+//! x86-64 with AVX-512 and VNNI: two instructions for 64 bytes, and sixteen items added up across lanes together.
 //!
 //! `vpdpwssd` multiplies signed words by one and adds both of a pair to a 32-bit lane. Words are not signed: flipping the top
 //! bit of each makes them so, 32,768 less than they are, which is added back at the end. One flip and one `vpdpwssd` for each
 //! 64 bytes keep both of the ports that have 512 bits at work.
 //!
-//! Short items take longer to add up across lanes than to read. Sixteen are reduced together: each step folds two vectors to
-//! one that holds half as many lanes of both, so that fifteen steps end with the sixteen sums side by side.
+//! Adding up across lanes takes longer than reading a short item. Sixteen are reduced together: each step joins two vectors
+//! to one that holds half as many lanes of both, so that fifteen steps end with the sixteen sums side by side.
+//!
+//! Loops stand where `map` or `from_fn` would: what takes a closure lacks these instructions, and is not inlined.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use super::Piece;
+use dpb_core::{Batch, Items};
+
+use super::{finished, fold};
 use crate::isa::Avx512Vnni;
 
 /// So much is summed in 32 bits: 1,024 vectors of at most 32 * 65,535.
@@ -20,108 +24,305 @@ const BIAS: u32 = 32 * 0x8000;
 /// How many items are reduced together.
 pub(super) const GROUP: usize = 16;
 
+/// Sixteen items to be summed together.
+pub(super) struct Group<'a> {
+    pub(super) bytes: [&'a [u8]; GROUP],
+    /// Added to the sum of each.
+    pub(super) plus: [u32; GROUP],
+}
+
 /// The sum of the little-endian words of `data`.
 pub(crate) fn sum(_proof: Avx512Vnni, data: &[u8]) -> u64 {
     // SAFETY: `Avx512Vnni` exists only where these instructions do.
     unsafe { sum_of(data) }
 }
 
-/// The same, while `src` is copied to `dst`, which is as long.
-pub(crate) fn copy(_proof: Avx512Vnni, src: &[u8], dst: &mut [u8]) -> u64 {
+/// The checksums of sixteen items, little endian.
+pub(super) fn group(_proof: Avx512Vnni, group: &Group<'_>, is_udp: bool) -> [u16; GROUP] {
     // SAFETY: `Avx512Vnni` exists only where these instructions do.
-    unsafe { sum_and_copy(src, dst) }
+    unsafe { group_of(group, is_udp) }
 }
 
-/// The checksums of sixteen pieces, little endian.
-pub(super) fn group(_proof: Avx512Vnni, pieces: &[Piece<'_>; GROUP], is_udp: bool) -> [u16; GROUP] {
+/// The checksum of each item, into its slot.
+pub(super) fn plain(_proof: Avx512Vnni, batch: Batch<'_>, slots: &mut [[u8; 2]]) {
+    let slots = &mut slots[..batch.len()];
     // SAFETY: `Avx512Vnni` exists only where these instructions do.
     unsafe {
-        let longest = pieces
-            .iter()
-            .fold(0, |longest, piece| longest.max(piece.bytes.len()));
-        match longest {
-            ..=32 => halves(pieces, is_udp),
-            ..=64 => lines(pieces, is_udp),
-            _ => pieces.map(|piece| piece.checksum(sum_of(piece.bytes), is_udp)),
+        match batch.items() {
+            Items::One => one(batch.src(), &mut slots[0]),
+            Items::Fixed { len: 0, .. } => slots.fill([0xff; 2]),
+            Items::Fixed { len, .. } => equal(batch.src(), *len as usize, slots),
+            Items::Offsets(offsets) => mixed(batch.src(), offsets, slots),
         }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-pub(crate) fn sum_of(data: &[u8]) -> u64 {
-    let (blocks, tail) = data.as_chunks::<BLOCK_BYTES>();
-    let blocks: u64 = blocks.iter().map(|block| u64::from(block_sum(block))).sum();
-    blocks + u64::from(block_sum(tail))
+fn group_of(group: &Group<'_>, is_udp: bool) -> [u16; GROUP] {
+    let sums = sums(&group.bytes);
+    checksums(_mm512_add_epi32(sums, load(&group.plus)), is_udp)
 }
 
+/// Items of `len` bytes each, which is not zero.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn equal(src: &[u8], len: usize, slots: &mut [[u8; 2]]) {
+    let (groups, rest) = slots.as_chunks_mut::<GROUP>();
+    let mut src = src;
+    for group in groups {
+        let (bytes, behind) = src.split_at(GROUP * len);
+        let mut items: [&[u8]; GROUP] = [&[]; GROUP];
+        for (item, bytes) in items.iter_mut().zip(bytes.chunks_exact(len)) {
+            *item = bytes;
+        }
+        put(sums(&items), group);
+        src = behind;
+    }
+    for (item, slot) in src.chunks_exact(len).zip(rest) {
+        one(item, slot);
+    }
+}
+
+/// Items whose offsets are given.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn mixed(src: &[u8], offsets: &[u32], slots: &mut [[u8; 2]]) {
+    let (groups, rest) = slots.as_chunks_mut::<GROUP>();
+    let mut offsets = offsets;
+    for group in groups {
+        let mut items: [&[u8]; GROUP] = [&[]; GROUP];
+        for (item, ends) in items.iter_mut().zip(offsets.windows(2)) {
+            *item = &src[ends[0] as usize..ends[1] as usize];
+        }
+        put(sums(&items), group);
+        offsets = &offsets[GROUP..];
+    }
+    for (ends, slot) in offsets.windows(2).zip(rest) {
+        one(&src[ends[0] as usize..ends[1] as usize], slot);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn one(item: &[u8], slot: &mut [u8; 2]) {
+    *slot = finished(sum_of(item), false).to_le_bytes();
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn put(sums: __m512i, slots: &mut [[u8; 2]; GROUP]) {
+    for (slot, checksum) in slots.iter_mut().zip(checksums(sums, false)) {
+        *slot = checksum.to_le_bytes();
+    }
+}
+
+/// The sum of the little-endian words of `data`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+pub(crate) fn sum_of(data: &[u8]) -> u64 {
+    let mut sum = 0;
+    for block in data.chunks(BLOCK_BYTES) {
+        let Read { lanes, bias, shift } = read(block);
+        // Multiplying by 256 swaps the bytes of a sum whose carries are added back in.
+        sum += u64::from((_mm512_reduce_add_epi32(lanes) as u32).wrapping_add(bias)) << shift;
+    }
+    sum
+}
+
+/// The same, while `src` is copied to `dst`, which is as long.
+///
+/// # Panics
+/// If it is not.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
 pub(crate) fn sum_and_copy(src: &[u8], dst: &mut [u8]) -> u64 {
     assert_eq!(src.len(), dst.len());
-    let blocks = src.chunks(BLOCK_BYTES).zip(dst.chunks_mut(BLOCK_BYTES));
-    blocks
-        .map(|(src, dst)| u64::from(pass::<true>(src, dst.as_mut_ptr())))
-        .sum()
+    let mut sum = 0;
+    for (src, dst) in src.chunks(BLOCK_BYTES).zip(dst.chunks_mut(BLOCK_BYTES)) {
+        let (lanes, bias) = copy_block(src, dst);
+        sum += u64::from((_mm512_reduce_add_epi32(lanes) as u32).wrapping_add(bias));
+    }
+    sum
 }
 
+/// The sums of sixteen items, in 32 bits each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-fn block_sum(block: &[u8]) -> u32 {
-    pass::<false>(block, std::ptr::null_mut())
+fn sums(items: &[&[u8]; GROUP]) -> __m512i {
+    let longest = items
+        .iter()
+        .fold(0, |longest, item| longest.max(item.len()));
+    match longest {
+        ..=32 => halves(items),
+        ..=64 => lines(items),
+        ..=BLOCK_BYTES => blocks(items),
+        _ => longer(items),
+    }
 }
 
-/// The sum of at most [`BLOCK_BYTES`]; with `COPY` also written to `dst`, which has room for as many.
+/// Items of at most 32 bytes: two to a vector, eight apart.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-fn pass<const COPY: bool>(src: &[u8], dst: *mut u8) -> u32 {
-    let step = |sum: &mut __m512i, at: usize| {
-        // SAFETY: every caller below has 64 bytes left at `at`, in `src` and, if it is written, in `dst`.
-        unsafe {
-            let bytes = _mm512_loadu_si512(src.as_ptr().add(at).cast());
-            if COPY {
-                _mm512_storeu_si512(dst.add(at).cast(), bytes);
-            }
-            *sum = added(*sum, bytes);
-        }
+fn halves(items: &[&[u8]; GROUP]) -> __m512i {
+    let zero = _mm512_setzero_si512();
+    let mut pairs = [zero; 8];
+    for i in 0..8 {
+        let (low, high) = (items[i], items[i + 8]);
+        let low_mask = _bzhi_u64(!0, low.len() as u32);
+        let high_mask = _bzhi_u64(!0, high.len() as u32) << 32;
+        // SAFETY: the masks select `low` in the low half and `high`, read from 32 bytes before it, in the high half, each at
+        // most 32 bytes; no other byte is accessed.
+        let bytes = unsafe {
+            let bytes = _mm512_maskz_loadu_epi8(low_mask, low.as_ptr().cast());
+            _mm512_mask_loadu_epi8(bytes, high_mask, high.as_ptr().wrapping_sub(32).cast())
+        };
+        pairs[i] = added(zero, bytes);
+    }
+    _mm512_add_epi32(join(pairs), _mm512_set1_epi32(BIAS as i32 / 2))
+}
+
+/// Items of at most 64 bytes: a vector each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn lines(items: &[&[u8]; GROUP]) -> __m512i {
+    let zero = _mm512_setzero_si512();
+    let mut pairs = [zero; 8];
+    for i in 0..8 {
+        let low = added(zero, load_head(items[i]));
+        let high = added(zero, load_head(items[i + 8]));
+        pairs[i] = join_halves(low, high);
+    }
+    _mm512_add_epi32(join(pairs), _mm512_set1_epi32(BIAS as i32))
+}
+
+/// Items of at most a block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn blocks(items: &[&[u8]; GROUP]) -> __m512i {
+    let mut pairs = [_mm512_setzero_si512(); 8];
+    let (mut biases, mut shifts) = ([0; GROUP], [0; GROUP]);
+    for i in 0..8 {
+        let (low, high) = (read(items[i]), read(items[i + 8]));
+        pairs[i] = join_halves(low.lanes, high.lanes);
+        (biases[i], biases[i + 8]) = (low.bias, high.bias);
+        (shifts[i], shifts[i + 8]) = (low.shift, high.shift);
+    }
+    let sums = once_folded(_mm512_add_epi32(join(pairs), load(&biases)));
+    _mm512_sllv_epi32(sums, load(&shifts))
+}
+
+/// Items of any length, one by one.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn longer(items: &[&[u8]; GROUP]) -> __m512i {
+    let mut sums = [0; GROUP];
+    for (sum, item) in sums.iter_mut().zip(items) {
+        *sum = u32::from(fold(sum_of(item)));
+    }
+    load(&sums)
+}
+
+/// What [`read`] made of a block.
+struct Read {
+    /// The sum, spread over 32-bit lanes, less `bias`.
+    lanes: __m512i,
+    /// What flipping top bits took from the sum.
+    bias: u32,
+    /// Bits by which the sum must be shifted to the left: zero, or eight if the words were read across.
+    shift: u32,
+}
+
+/// Adds up at most [`BLOCK_BYTES`] in whole cache lines, the first and the last masked: loads that cross a line take twice as
+/// long. From an odd address words are read across, which swaps the bytes of the sum (RFC 1071, 2 B).
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn read(block: &[u8]) -> Read {
+    let ahead = block.as_ptr().addr() % 64;
+    let start = block.as_ptr().wrapping_sub(ahead);
+    let end = ahead + block.len();
+    let lines = end.div_ceil(64).max(1);
+    let line = |i: usize, mask: u64| {
+        // SAFETY: `mask` selects bytes of `block` alone; no other byte is accessed.
+        unsafe { _mm512_maskz_loadu_epi8(mask, start.wrapping_add(64 * i).cast()) }
     };
-    let mut sums = [_mm512_setzero_si512(); 8];
-    let (mut at, len) = (0, src.len());
-    while len - at >= 512 {
-        for (i, sum) in sums.iter_mut().enumerate() {
-            step(sum, at + 64 * i);
+    let whole = |sum: __m512i, i: usize| {
+        // SAFETY: lines behind the first and before the last lie inside `block`.
+        added(sum, unsafe { _mm512_load_si512(start.add(64 * i).cast()) })
+    };
+    let zero = _mm512_setzero_si512();
+    let first = !0 << ahead;
+    let last = _bzhi_u64(!0, (end - 64 * (lines - 1)) as u32);
+    let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
+    if lines == 1 {
+        a = added(zero, line(0, first & last));
+    } else {
+        a = added(a, line(0, first));
+        b = added(b, line(lines - 1, last));
+        let mut i = 1;
+        while i + 4 < lines {
+            a = whole(a, i);
+            b = whole(b, i + 1);
+            c = whole(c, i + 2);
+            d = whole(d, i + 3);
+            i += 4;
         }
-        at += 512;
-    }
-    if len - at >= 256 {
-        for (i, sum) in sums[..4].iter_mut().enumerate() {
-            step(sum, at + 64 * i);
+        if i + 2 < lines {
+            c = whole(c, i);
+            d = whole(d, i + 1);
+            i += 2;
         }
-        at += 256;
-    }
-    if len - at >= 128 {
-        step(&mut sums[4], at);
-        step(&mut sums[5], at + 64);
-        at += 128;
-    }
-    if len - at >= 64 {
-        step(&mut sums[6], at);
-        at += 64;
-    }
-    if at < len {
-        let mask = _bzhi_u64(!0, (len - at) as u32);
-        // SAFETY: the mask selects the `len - at` bytes that are left of `src` and `dst`; no other is accessed.
-        unsafe {
-            let bytes = _mm512_maskz_loadu_epi8(mask, src.as_ptr().add(at).cast());
-            if COPY {
-                _mm512_mask_storeu_epi8(dst.add(at).cast(), mask, bytes);
-            }
-            sums[7] = added(sums[7], bytes);
+        if i + 1 < lines {
+            a = whole(a, i);
         }
     }
-    let [a, b, c, d, e, f, g, h] = sums;
-    let low = _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d));
-    let high = _mm512_add_epi32(_mm512_add_epi32(e, f), _mm512_add_epi32(g, h));
-    let sum = _mm512_reduce_add_epi32(_mm512_add_epi32(low, high)) as u32;
-    sum.wrapping_add(len.div_ceil(64) as u32 * BIAS)
+    Read {
+        lanes: _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d)),
+        bias: lines as u32 * BIAS,
+        shift: (ahead as u32 & 1) * 8,
+    }
+}
+
+/// Copies at most [`BLOCK_BYTES`]. Their sum, spread over 32-bit lanes, less what flipping top bits took from it; and that.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn copy_block(src: &[u8], dst: &mut [u8]) -> (__m512i, u32) {
+    let bias = src.len().div_ceil(64) as u32 * BIAS;
+    let zero = _mm512_setzero_si512();
+    let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
+    let (quads, src) = src.as_chunks::<256>();
+    let (quads_to, dst) = dst.as_chunks_mut::<256>();
+    for (from, to) in quads.iter().zip(quads_to) {
+        let (from, _) = from.as_chunks::<64>();
+        let (to, _) = to.as_chunks_mut::<64>();
+        a = copied(a, &from[0], &mut to[0]);
+        b = copied(b, &from[1], &mut to[1]);
+        c = copied(c, &from[2], &mut to[2]);
+        d = copied(d, &from[3], &mut to[3]);
+    }
+    let (lines, src) = src.as_chunks::<64>();
+    let (lines_to, dst) = dst.as_chunks_mut::<64>();
+    for (from, to) in lines.iter().zip(lines_to) {
+        a = copied(a, from, to);
+    }
+    let rest = load_head(src);
+    let mask = _bzhi_u64(!0, dst.len().min(src.len()) as u32);
+    // SAFETY: the mask selects `dst` alone; no other byte is accessed.
+    unsafe { _mm512_mask_storeu_epi8(dst.as_mut_ptr().cast(), mask, rest) };
+    // Nothing but zeros changes nothing: the top bits count only where there is a vector.
+    if !src.is_empty() {
+        d = added(d, rest);
+    }
+    (
+        _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d)),
+        bias,
+    )
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn copied(sum: __m512i, from: &[u8; 64], to: &mut [u8; 64]) -> __m512i {
+    // SAFETY: 64 bytes each; neither needs alignment.
+    let bytes = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
+    // SAFETY: as above.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), bytes) };
+    added(sum, bytes)
 }
 
 /// The words of `bytes` as signed ones, 32,768 less each, added in pairs to the lanes of `sum`.
@@ -132,80 +333,55 @@ fn added(sum: __m512i, bytes: __m512i) -> __m512i {
     _mm512_dpwssd_epi32(sum, flipped, _mm512_set1_epi16(1))
 }
 
-/// Pieces of at most 64 bytes: one vector each.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-fn lines(pieces: &[Piece<'_>; GROUP], is_udp: bool) -> [u16; GROUP] {
-    let zero = _mm512_setzero_si512();
-    let line = |i: usize| {
-        let bytes = pieces[i].bytes;
-        let mask = _bzhi_u64(!0, bytes.len() as u32);
-        // SAFETY: the mask selects `bytes` alone, at most 64; no other byte is accessed.
-        added(zero, unsafe {
-            _mm512_maskz_loadu_epi8(mask, bytes.as_ptr().cast())
-        })
-    };
-    let pairs = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| join_halves(line(i), line(i + 8)));
-    finish(pairs, BIAS, pieces, is_udp)
-}
-
-/// Pieces of at most 32 bytes: two to a vector, eight apart.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-fn halves(pieces: &[Piece<'_>; GROUP], is_udp: bool) -> [u16; GROUP] {
-    let zero = _mm512_setzero_si512();
-    let pairs = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| {
-        let (low, high) = (pieces[i].bytes, pieces[i + 8].bytes);
-        let low_mask = _bzhi_u64(!0, low.len() as u32);
-        let high_mask = _bzhi_u64(!0, high.len() as u32) << 32;
-        // SAFETY: the masks select `low` in the low half and `high`, read from 32 bytes before it, in the high half, each at
-        // most 32 bytes; no other byte is accessed.
-        let bytes = unsafe {
-            let bytes = _mm512_maskz_loadu_epi8(low_mask, low.as_ptr().cast());
-            _mm512_mask_loadu_epi8(bytes, high_mask, high.as_ptr().wrapping_sub(32).cast())
-        };
-        added(zero, bytes)
-    });
-    finish(pairs, BIAS / 2, pieces, is_udp)
-}
-
-/// Sixteen sums, item *i* in the low half of vector *i* and item *i* + 8 in its high half, brought to one lane each, and the
-/// checksums that they are.
+/// At most 64 bytes, and zeros.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn finish(
-    pairs: [__m512i; 8],
-    bias: u32,
-    pieces: &[Piece<'_>; GROUP],
-    is_udp: bool,
-) -> [u16; GROUP] {
-    let fours = [0, 1, 2, 3].map(|i| join_quarters(pairs[i], pairs[i + 4]));
-    let eights = [0, 1].map(|i| join_eighths(fours[i], fours[i + 2]));
-    let sums = join_words(eights[0], eights[1]);
-    let plus = pieces.map(|piece| piece.plus.wrapping_add(bias));
-    // SAFETY: `plus` has 64 bytes; the load needs no alignment.
-    let plus = unsafe { _mm512_loadu_si512(plus.as_ptr().cast()) };
-    checksums(_mm512_add_epi32(sums, plus), is_udp)
+#[target_feature(enable = "avx512f,avx512bw,bmi2")]
+fn load_head(bytes: &[u8]) -> __m512i {
+    let mask = _bzhi_u64(!0, bytes.len() as u32);
+    // SAFETY: the mask selects `bytes` alone; no other byte is accessed.
+    unsafe { _mm512_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) }
 }
 
-/// Each sum's carries added back in, and complemented.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(lanes: &[u32; GROUP]) -> __m512i {
+    // SAFETY: 64 bytes; the load needs no alignment.
+    unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) }
+}
+
+/// Each sum's carries added back in, and complemented: checksums, little endian.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn checksums(sums: __m512i, is_udp: bool) -> [u16; GROUP] {
     let word = _mm512_set1_epi32(0xffff);
-    let fold = |sums| _mm512_add_epi32(_mm512_and_si512(sums, word), _mm512_srli_epi32::<16>(sums));
-    let folded = fold(fold(sums));
+    let folded = once_folded(once_folded(sums));
     // All ones has the complement zero, which UDP writes as all ones.
-    let complement = _mm512_xor_si512(folded, word);
     let is_zero = _mm512_cmpeq_epi32_mask(folded, word) & if is_udp { 0xffff } else { 0 };
+    let complement = _mm512_xor_si512(folded, word);
     let complement = _mm512_mask_mov_epi32(complement, is_zero, word);
     let mut checksums = [0; GROUP];
+    let narrow = _mm512_cvtepi32_epi16(complement);
     // SAFETY: `checksums` has 32 bytes; the store needs no alignment.
-    unsafe {
-        _mm256_storeu_si256(
-            checksums.as_mut_ptr().cast(),
-            _mm512_cvtepi32_epi16(complement),
-        )
-    };
+    unsafe { _mm256_storeu_si256(checksums.as_mut_ptr().cast(), narrow) };
     checksums
+}
+
+/// Each sum's high half added to its low one.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn once_folded(sums: __m512i) -> __m512i {
+    let low = _mm512_and_si512(sums, _mm512_set1_epi32(0xffff));
+    _mm512_add_epi32(low, _mm512_srli_epi32::<16>(sums))
+}
+
+/// Sixteen sums, item *i* in the low half of vector *i* and item *i* + 8 in its high half, brought to one lane each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn join(pairs: [__m512i; 8]) -> __m512i {
+    let [a, b, c, d, e, f, g, h] = pairs;
+    let even = join_eighths(join_quarters(a, e), join_quarters(c, g));
+    let odd = join_eighths(join_quarters(b, f), join_quarters(d, h));
+    join_words(even, odd)
 }
 
 /// The halves of `a` added in the low half, those of `b` in the high one.
