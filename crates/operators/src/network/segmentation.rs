@@ -3,7 +3,13 @@
 //! A send is a complete IPv4 or IPv6 packet with its TCP header, options and payload, as a network stack hands it down. Its
 //! checksums are not read. A payload that the length field cannot say makes the field zero, and the item's own length counts.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod oracle;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod template;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +17,7 @@ use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
 
 use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP};
 use crate::cpu::Path;
+use crate::isa;
 
 /// The smallest MSS that is taken.
 pub const MSS_MIN: u16 = 48;
@@ -58,6 +65,10 @@ pub struct Segmentation {
 #[derive(Clone, Copy, Debug)]
 enum Code {
     Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512Vnni),
+    #[cfg(target_arch = "aarch64")]
+    Neon(isa::Neon),
 }
 
 /// A send, checked: what every segment of it repeats and what it shares out.
@@ -71,7 +82,7 @@ struct Send<'a> {
 
 impl Segmentation {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
 
     /// With `mss` bytes of payload a segment, on `path`.
     ///
@@ -84,6 +95,10 @@ impl Segmentation {
         }
         let code = match path {
             Path::Portable => Some(Code::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Code::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Path::Neon => isa::Neon::detect().map(Code::Neon),
             _ => None,
         };
         Ok(Self {
@@ -113,6 +128,10 @@ impl Segmentation {
         let dst = dst.ok_or(PacketError::DstTooShort)?;
         match self.code {
             Code::Portable => oracle::segment(&send, self.mss, self.mode, dst),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => avx512::segment(proof, &send, self.mss, self.mode, dst),
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) => neon::segment(proof, &send, self.mss, self.mode, dst),
         }
         Ok(dst.len())
     }

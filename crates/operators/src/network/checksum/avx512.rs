@@ -117,28 +117,10 @@ fn put(sums: __m512i, slots: &mut [[u8; 2]; GROUP]) {
 /// The sum of the little-endian words of `data`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-pub(crate) fn sum_of(data: &[u8]) -> u64 {
+fn sum_of(data: &[u8]) -> u64 {
     let mut sum = 0;
     for block in data.chunks(BLOCK_BYTES) {
-        let Read { lanes, bias, shift } = read(block);
-        // Multiplying by 256 swaps the bytes of a sum whose carries are added back in.
-        sum += u64::from((_mm512_reduce_add_epi32(lanes) as u32).wrapping_add(bias)) << shift;
-    }
-    sum
-}
-
-/// The same, while `src` is copied to `dst`, which is as long.
-///
-/// # Panics
-/// If it is not.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-pub(crate) fn sum_and_copy(src: &[u8], dst: &mut [u8]) -> u64 {
-    assert_eq!(src.len(), dst.len());
-    let mut sum = 0;
-    for (src, dst) in src.chunks(BLOCK_BYTES).zip(dst.chunks_mut(BLOCK_BYTES)) {
-        let (lanes, bias) = copy_block(src, dst);
-        sum += u64::from((_mm512_reduce_add_epi32(lanes) as u32).wrapping_add(bias));
+        sum += read(block).sum();
     }
     sum
 }
@@ -220,7 +202,8 @@ fn longer(items: &[&[u8]; GROUP]) -> __m512i {
 }
 
 /// What [`read`] made of a block.
-struct Read {
+#[derive(Clone, Copy)]
+pub(crate) struct Read {
     /// The sum, spread over 32-bit lanes, less `bias`.
     lanes: __m512i,
     /// What flipping top bits took from the sum.
@@ -229,32 +212,73 @@ struct Read {
     shift: u32,
 }
 
-/// Adds up at most [`BLOCK_BYTES`] in whole cache lines, the first and the last masked: loads that cross a line take twice as
-/// long. From an odd address words are read across, which swaps the bytes of the sum (RFC 1071, 2 B).
+/// Adds up at most [`BLOCK_BYTES`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-fn read(block: &[u8]) -> Read {
-    let ahead = block.as_ptr().addr() % 64;
+pub(crate) fn read(block: &[u8]) -> Read {
+    // SAFETY: nothing is written.
+    unsafe { pass::<false>(block, std::ptr::null_mut()) }
+}
+
+/// The same, while they are copied to the start of `dst`.
+///
+/// # Panics
+/// If it is shorter.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+pub(crate) fn copy(block: &[u8], dst: &mut [u8]) -> Read {
+    let dst = &mut dst[..block.len()];
+    // SAFETY: `dst` is as long.
+    unsafe { pass::<true>(block, dst.as_mut_ptr()) }
+}
+
+/// Adds up at most [`BLOCK_BYTES`] in whole cache lines, of what is written if anything is, the first and the last masked:
+/// accesses that cross a line take twice as long. From an odd address words are taken across, which swaps the bytes of the
+/// sum (RFC 1071, 2 B).
+///
+/// # Safety
+/// With `COPY`, `dst` has room for `block`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+unsafe fn pass<const COPY: bool>(block: &[u8], dst: *mut u8) -> Read {
+    let ahead = match COPY {
+        true => dst.addr() % 64,
+        false => block.as_ptr().addr() % 64,
+    };
     let start = block.as_ptr().wrapping_sub(ahead);
+    let start_to = dst.wrapping_sub(ahead);
     let end = ahead + block.len();
     let lines = end.div_ceil(64).max(1);
-    let line = |i: usize, mask: u64| {
-        // SAFETY: `mask` selects bytes of `block` alone; no other byte is accessed.
-        unsafe { _mm512_maskz_loadu_epi8(mask, start.wrapping_add(64 * i).cast()) }
+    let masked = |i: usize, mask: u64| {
+        // SAFETY: every `mask` selects bytes of `block` alone, and as many of `dst`; no other byte is accessed.
+        unsafe {
+            let bytes = _mm512_maskz_loadu_epi8(mask, start.wrapping_add(64 * i).cast());
+            if COPY {
+                _mm512_mask_storeu_epi8(start_to.wrapping_add(64 * i).cast(), mask, bytes);
+            }
+            bytes
+        }
     };
     let whole = |sum: __m512i, i: usize| {
-        // SAFETY: lines behind the first and before the last lie inside `block`.
-        added(sum, unsafe { _mm512_load_si512(start.add(64 * i).cast()) })
+        // SAFETY: lines behind the first and before the last lie inside `block`, and inside `dst`.
+        let bytes = unsafe {
+            let bytes = _mm512_loadu_si512(start.add(64 * i).cast());
+            if COPY {
+                _mm512_storeu_si512(start_to.add(64 * i).cast(), bytes);
+            }
+            bytes
+        };
+        added(sum, bytes)
     };
     let zero = _mm512_setzero_si512();
     let first = !0 << ahead;
     let last = _bzhi_u64(!0, (end - 64 * (lines - 1)) as u32);
     let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
     if lines == 1 {
-        a = added(zero, line(0, first & last));
+        a = added(zero, masked(0, first & last));
     } else {
-        a = added(a, line(0, first));
-        b = added(b, line(lines - 1, last));
+        a = added(a, masked(0, first));
+        b = added(b, masked(lines - 1, last));
         let mut i = 1;
         while i + 4 < lines {
             a = whole(a, i);
@@ -279,50 +303,15 @@ fn read(block: &[u8]) -> Read {
     }
 }
 
-/// Copies at most [`BLOCK_BYTES`]. Their sum, spread over 32-bit lanes, less what flipping top bits took from it; and that.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-fn copy_block(src: &[u8], dst: &mut [u8]) -> (__m512i, u32) {
-    let bias = src.len().div_ceil(64) as u32 * BIAS;
-    let zero = _mm512_setzero_si512();
-    let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
-    let (quads, src) = src.as_chunks::<256>();
-    let (quads_to, dst) = dst.as_chunks_mut::<256>();
-    for (from, to) in quads.iter().zip(quads_to) {
-        let (from, _) = from.as_chunks::<64>();
-        let (to, _) = to.as_chunks_mut::<64>();
-        a = copied(a, &from[0], &mut to[0]);
-        b = copied(b, &from[1], &mut to[1]);
-        c = copied(c, &from[2], &mut to[2]);
-        d = copied(d, &from[3], &mut to[3]);
+impl Read {
+    /// The sum, its carries not added back in.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(crate) fn sum(self) -> u64 {
+        // Multiplying by 256 swaps the bytes of a sum whose carries are added back in.
+        let sum = _mm512_reduce_add_epi32(self.lanes) as u32;
+        u64::from(sum.wrapping_add(self.bias)) << self.shift
     }
-    let (lines, src) = src.as_chunks::<64>();
-    let (lines_to, dst) = dst.as_chunks_mut::<64>();
-    for (from, to) in lines.iter().zip(lines_to) {
-        a = copied(a, from, to);
-    }
-    let rest = load_head(src);
-    let mask = _bzhi_u64(!0, dst.len().min(src.len()) as u32);
-    // SAFETY: the mask selects `dst` alone; no other byte is accessed.
-    unsafe { _mm512_mask_storeu_epi8(dst.as_mut_ptr().cast(), mask, rest) };
-    // Nothing but zeros changes nothing: the top bits count only where there is a vector.
-    if !src.is_empty() {
-        d = added(d, rest);
-    }
-    (
-        _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d)),
-        bias,
-    )
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vnni")]
-fn copied(sum: __m512i, from: &[u8; 64], to: &mut [u8; 64]) -> __m512i {
-    // SAFETY: 64 bytes each; neither needs alignment.
-    let bytes = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
-    // SAFETY: as above.
-    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), bytes) };
-    added(sum, bytes)
 }
 
 /// The words of `bytes` as signed ones, 32,768 less each, added in pairs to the lanes of `sum`.
