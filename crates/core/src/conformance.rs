@@ -11,10 +11,10 @@
 //! }
 //! ```
 //!
-//! Checked: results against what the [`Workload`] calls right at many lengths, batches, layouts and depths; one completion for each job taken,
-//! never more in flight than the depth, none left after a poll where that is promised; tags and buffers that come home
-//! untouched; limits that are kept; bad jobs, bad items and memory that the device cannot reach refused, not crashed on;
-//! queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
+//! Checked: results against what the [`Workload`] calls right at many lengths, batches, layouts and depths; one completion
+//! for each job taken, never more in flight than the depth, none left after a poll where that is promised; tags and buffers
+//! that come home untouched; limits that are kept; bad jobs, bad items and memory that the device cannot reach refused, not
+//! crashed on; queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
 
 mod drive;
 mod input;

@@ -77,8 +77,8 @@ pub trait Workload: Send + Sync {
         Err("one output is right for each item, none other can be approved".to_owned())
     }
 
-    /// Makes an item worse, in a way that `seed` picks; seeds in a row pick different ways. [`spoil`] unless said
-    /// otherwise; add what the format invites. What is right for the result is [`Workload::right`]'s to say.
+    /// Makes an item worse, in a way that `seed` picks: by [`spoil`] unless said otherwise. Add what the format invites.
+    /// What is right for the result is [`Workload::right`]'s to say.
     fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
         spoil(item, seed);
     }

@@ -5,6 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
+use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, Input, Items, OpSpec, Workload, workload};
 use dpb_operators::cpu::Path;
 use dpb_operators::direct::Direct;
@@ -139,11 +140,12 @@ fn spoilt_items() {
                 let workload = &*contest.workload;
                 let good = contest.input(seed, len, 24).expect("short");
                 let batch = good.batch().expect("items lie inside");
+                let mut random = SplitMix64::new(seed);
                 let (mut bytes, mut offsets) = (Vec::new(), vec![0]);
                 for i in 0..batch.len() {
                     let mut item = batch.item(i).to_vec();
                     if i % 4 != 0 {
-                        workload.spoil(&mut item, seed * 24 + i as u64);
+                        workload.spoil(&mut item, random.next_u64());
                     }
                     bytes.extend(item);
                     offsets.push(bytes.len() as u32);

@@ -1,6 +1,7 @@
 //! What goes in, and whether what comes out is right.
 
 use super::RIGHT_BYTES_MAX;
+use crate::random::SplitMix64;
 use crate::workload::{self, Right, Workload};
 use crate::{Buf, Items, Job, JobError, Operator, OutputShape, View};
 
@@ -66,13 +67,11 @@ impl Input {
 
     /// Of four items the first as it is, the others made worse.
     pub(super) fn spoiled(&self, workload: &dyn Workload, seed: u64) -> Self {
-        // So that a workload's ways to spoil all have their turn.
-        let mut seed = ((self.bytes.len() as u64) << 8) + seed * self.ranges.len() as u64;
+        let mut random = SplitMix64::new(seed + ((self.bytes.len() as u64) << 8));
         let spoil = |(i, range): (usize, &std::ops::Range<usize>)| {
             let mut item = self.bytes[range.clone()].to_vec();
             if i % 4 != 0 {
-                workload.spoil(&mut item, seed);
-                seed += 1;
+                workload.spoil(&mut item, random.next_u64());
             }
             item
         };
@@ -145,16 +144,24 @@ impl Input {
         }
     }
 
-    /// Bytes per slot of a variable output.
+    /// Bytes per slot of a variable output: enough for every item that is not refused.
     fn slot(&self, operator: &dyn Operator) -> usize {
-        let longest = self.ranges.iter().map(|r| r.len()).max().unwrap_or(0);
-        let known = self.right.iter().filter_map(|right| match right {
-            Right::Only(output) => Some(output.len()),
-            Right::Several | Right::Refused(_) => None,
-        });
-        self.slot
-            .or(known.max())
-            .unwrap_or_else(|| operator.dst_len(longest))
+        let lens = self.ranges.iter().map(|range| range.len());
+        let needed = lens
+            .clone()
+            .zip(&self.right)
+            .filter_map(|(len, right)| match right {
+                Right::Only(output) => Some(output.len()),
+                Right::Several => Some(operator.dst_len(len)),
+                Right::Refused(_) => None,
+            });
+        // Not so long that something fits which was refused as too long.
+        let suggested = || {
+            operator
+                .dst_len(lens.max().unwrap_or(0))
+                .min(RIGHT_BYTES_MAX)
+        };
+        self.slot.or(needed.max()).unwrap_or_else(suggested)
     }
 
     /// Whether everything in a finished job is right.

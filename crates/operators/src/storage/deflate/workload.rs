@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use dpb_core::{DeflateFormat, Input, JobError, OpSpec, Right, SetupError, Workload};
+use dpb_core::{DeflateFormat, Input, JobError, OpSpec, Right, SetupError, Workload, workload};
 
 use super::{compressed_bytes_max, foreign, portable};
 use crate::input;
@@ -10,6 +10,9 @@ use crate::registry::PORTABLE;
 
 /// Of the level at which a decoder's streams are made.
 const LEVEL: u8 = 6;
+
+/// BTYPE 11 (RFC 1951, 3.2.3) in a stream's first byte.
+const RESERVED_TYPE: u8 = 0b110;
 
 /// Text and streams of it; the portable path's word counts. An encoder is free in what it writes, as long as it decodes.
 pub(super) struct Streams {
@@ -84,6 +87,16 @@ impl Workload for Streams {
         match self.decodes() {
             true => decoded(self.format, item, slot_bytes).into(),
             false => Right::Several,
+        }
+    }
+
+    /// A bare stream with one flipped bit may be one that libdeflate takes and others refuse (the page says which); a block
+    /// of reserved type is refused by all.
+    fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
+        let is_bare = self.decodes() && self.format == DeflateFormat::Raw;
+        match (seed % 3, item.first_mut()) {
+            (2, Some(first)) if is_bare => *first |= RESERVED_TYPE,
+            _ => workload::spoil(item, seed),
         }
     }
 
