@@ -9,33 +9,69 @@ pub(crate) mod portable;
 #[cfg(test)]
 mod tests;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, ChecksumForm, JobError, Kernel, OpSpec, OutputShape, SetupError};
 
-use super::packet::{Packet, PacketError, TCP, UDP, Version, u16_at};
+use super::packet::workload::{Packets, foreign};
+use super::packet::{Packet, PacketError, TCP, Transport, UDP, Version, u16_at};
 use crate::cpu::Path;
 use crate::isa;
+use crate::registry::{Domain, Entry, Parameter};
 
-/// What is summed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
-    /// The item's bytes.
-    Plain,
-    /// The IPv4 header of the packet that the item is, or of a header alone.
-    Ipv4,
-    /// TCP in the IP packet that the item is, behind its pseudo header.
-    Tcp,
-    /// UDP, the same.
-    Udp,
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "checksum",
+    scenario: "network",
+    summary: "Internet checksum of each item, or of the headers that it begins with",
+    unit: "input byte",
+    output: "2 bytes per item, big endian; variable where the item must be a packet",
+    source: "RFC 1071; RFC 791, RFC 9293, RFC 768, RFC 8200",
+    peers: &[],
+    parameters: &[Parameter {
+        name: "form",
+        values: Domain::Word(&["plain", "ipv4", "tcp", "udp"]),
+        default: "plain",
+        meaning: "what is summed: the item, or of the packet that it is the header or the transport",
+    }],
+    paths: Checksum::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/checksum.md"),
+    parse: |given| {
+        let form = match given.word("form") {
+            "ipv4" => ChecksumForm::Ipv4,
+            "tcp" => ChecksumForm::Tcp,
+            "udp" => ChecksumForm::Udp,
+            _ => ChecksumForm::Plain,
+        };
+        Ok(OpSpec::Checksum { form })
+    },
+    kernel: |spec, path| Ok(Box::new(Checksum::new(form_of(spec)?, path)?)),
+    workload: |spec| {
+        let form = form_of(spec)?;
+        let right = move |item: &[u8]| oracle(form, item).map(|sum| sum.to_be_bytes().to_vec());
+        Ok(Box::new(match form {
+            ChecksumForm::Plain => Packets::bytes(spec, right),
+            ChecksumForm::Ipv4 => Packets::ipv4(spec, right),
+            ChecksumForm::Tcp => Packets::one(spec, Transport::ACK, right),
+            ChecksumForm::Udp => Packets::one(spec, Transport::Udp, right),
+        }))
+    },
+};
+
+fn form_of(spec: &OpSpec) -> Result<ChecksumForm, SetupError> {
+    match *spec {
+        OpSpec::Checksum { form } => Ok(form),
+        _ => Err(foreign(spec)),
+    }
 }
 
 /// The Internet checksum on one code path.
 ///
 /// What comes out is what goes into the checksum field, big endian as on the wire. A field inside the item counts as zero,
-/// so that the same answer fills a packet that leaves and checks one that came; in [`Form::Plain`] there is no field, and
+/// so that the same answer fills a packet that leaves and checks one that came; in [`ChecksumForm::Plain`] there is no field, and
 /// bytes that hold their right checksum give zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum {
-    form: Form,
+    form: ChecksumForm,
     code: Code,
 }
 
@@ -84,7 +120,7 @@ impl Checksum {
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(form: Form, path: Path) -> Result<Self, SetupError> {
+    pub fn new(form: ChecksumForm, path: Path) -> Result<Self, SetupError> {
         let code = match path {
             Path::Portable => Some(Code::Portable),
             #[cfg(target_arch = "x86_64")]
@@ -98,7 +134,7 @@ impl Checksum {
     }
 
     /// Of `form`, on the best path of this CPU.
-    pub fn best(form: Form) -> Self {
+    pub fn best(form: ChecksumForm) -> Self {
         let path = Path::best(Self::PATHS);
         Self::new(form, path).expect("the best path is available")
     }
@@ -106,7 +142,7 @@ impl Checksum {
     /// The checksum of `item`.
     ///
     /// # Errors
-    /// Of [`Form::Plain`] none; else [`PacketError::Malformed`], [`PacketError::Protocol`], [`PacketError::Fragment`],
+    /// Of [`ChecksumForm::Plain`] none; else [`PacketError::Malformed`], [`PacketError::Protocol`], [`PacketError::Fragment`],
     /// [`PacketError::Routed`].
     pub fn of(&self, item: &[u8]) -> Result<u16, PacketError> {
         match self.code {
@@ -123,7 +159,7 @@ impl Checksum {
     fn fast(&self, item: &[u8], sum: impl FnOnce(&[u8]) -> u64) -> Result<u16, PacketError> {
         let piece = piece(self.form, item)?;
         let sum = sum(piece.bytes) + u64::from(piece.plus);
-        Ok(finished(sum, self.form == Form::Udp).swap_bytes())
+        Ok(finished(sum, self.form == ChecksumForm::Udp).swap_bytes())
     }
 
     /// Whether the field of `item` holds its checksum. A UDP field of zero over IPv4 says that there is none: right.
@@ -133,12 +169,12 @@ impl Checksum {
     pub fn is_right(&self, item: &[u8]) -> Result<bool, PacketError> {
         let right = self.of(item)?;
         let field = match self.form {
-            Form::Plain => return Ok(right == 0),
-            Form::Ipv4 => u16_at(item, 10),
-            Form::Tcp => u16_at(Packet::parse(item)?.payload(), 16),
-            Form::Udp => u16_at(Packet::parse(item)?.payload(), 6),
+            ChecksumForm::Plain => return Ok(right == 0),
+            ChecksumForm::Ipv4 => u16_at(item, 10),
+            ChecksumForm::Tcp => u16_at(Packet::parse(item)?.payload(), 16),
+            ChecksumForm::Udp => u16_at(Packet::parse(item)?.payload(), 6),
         };
-        let is_absent = self.form == Form::Udp && field == 0 && item[0] >> 4 == 4;
+        let is_absent = self.form == ChecksumForm::Udp && field == 0 && item[0] >> 4 == 4;
         // In one's complement both are zero.
         Ok(field == right || right == 0 && field == 0xffff || is_absent)
     }
@@ -151,8 +187,8 @@ impl Kernel for Checksum {
 
     fn shape(&self) -> OutputShape {
         match self.form {
-            Form::Plain => OutputShape::Fixed(2),
-            Form::Ipv4 | Form::Tcp | Form::Udp => OutputShape::Variable,
+            ChecksumForm::Plain => OutputShape::Fixed(2),
+            ChecksumForm::Ipv4 | ChecksumForm::Tcp | ChecksumForm::Udp => OutputShape::Variable,
         }
     }
 
@@ -163,7 +199,7 @@ impl Kernel for Checksum {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         match self.code {
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) if self.form == Form::Plain => {
+            Code::Avx512(proof) if self.form == ChecksumForm::Plain => {
                 let (slots, _) = out.dst.as_chunks_mut::<2>();
                 avx512::plain(proof, batch, slots);
             }
@@ -186,7 +222,7 @@ impl Checksum {
     /// Sixteen items at a time.
     #[cfg(target_arch = "x86_64")]
     fn groups(&self, proof: isa::Avx512Vnni, batch: Batch<'_>, mut out: BatchOut<'_>) {
-        let is_udp = self.form == Form::Udp;
+        let is_udp = self.form == ChecksumForm::Udp;
         for first in (0..batch.len()).step_by(avx512::GROUP) {
             let count = avx512::GROUP.min(batch.len() - first);
             let mut group = avx512::Group {
@@ -219,7 +255,7 @@ impl Checksum {
             (Ok(_), None) => Err(JobError::DstTooShort),
             (Err(error), _) => Err(error.into()),
         };
-        if self.form != Form::Plain {
+        if self.form != ChecksumForm::Plain {
             out.outcomes.push(outcome);
         }
     }
@@ -235,24 +271,24 @@ fn finished(sum: u64, is_udp: bool) -> u16 {
 }
 
 /// What is right for `item`: the definition, read from the RFCs.
-pub(crate) fn oracle(form: Form, item: &[u8]) -> Result<u16, PacketError> {
+pub(crate) fn oracle(form: ChecksumForm, item: &[u8]) -> Result<u16, PacketError> {
     match form {
-        Form::Plain => Ok(portable::checksum(item)),
-        Form::Ipv4 => {
+        ChecksumForm::Plain => Ok(portable::checksum(item)),
+        ChecksumForm::Ipv4 => {
             let mut header = ipv4_header(item)?.to_vec();
             header[10..12].fill(0);
             Ok(portable::checksum(&header))
         }
-        Form::Tcp | Form::Udp => {
+        ChecksumForm::Tcp | ChecksumForm::Udp => {
             let packet = Packet::parse(item)?;
             let (protocol, field) = match form {
-                Form::Tcp => (TCP, 16),
+                ChecksumForm::Tcp => (TCP, 16),
                 _ => (UDP, 6),
             };
             let mut segment = transport(packet, protocol)?.to_vec();
             segment[field..field + 2].fill(0);
             match portable::transport(packet.addresses(), protocol, &segment) {
-                0 if form == Form::Udp => Ok(0xffff),
+                0 if form == ChecksumForm::Udp => Ok(0xffff),
                 sum => Ok(sum),
             }
         }
@@ -287,17 +323,17 @@ fn transport<'a>(packet: Packet<'a>, protocol: u8) -> Result<&'a [u8], PacketErr
 }
 
 /// What the fast paths sum of `item`.
-pub(crate) fn piece(form: Form, item: &[u8]) -> Result<Piece<'_>, PacketError> {
+pub(crate) fn piece(form: ChecksumForm, item: &[u8]) -> Result<Piece<'_>, PacketError> {
     let of = |bytes, plus| Piece { bytes, plus };
     match form {
-        Form::Plain => Ok(of(item, 0)),
-        Form::Ipv4 => {
+        ChecksumForm::Plain => Ok(of(item, 0)),
+        ChecksumForm::Ipv4 => {
             let header = ipv4_header(item)?;
             Ok(of(header, complement(header, 10)))
         }
-        Form::Tcp | Form::Udp => {
+        ChecksumForm::Tcp | ChecksumForm::Udp => {
             let (protocol, field) = match form {
-                Form::Tcp => (TCP, 16),
+                ChecksumForm::Tcp => (TCP, 16),
                 _ => (UDP, 6),
             };
             let packet = Packet::parse(item)?;

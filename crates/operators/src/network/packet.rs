@@ -4,9 +4,10 @@
 //! Packets lie back to back: each says its own length (IPv4's total length, IPv6's payload length), so a burst needs no
 //! framing of its own. What cannot be read is refused; nothing here reads past the bytes it was given.
 
-mod sample;
+pub(crate) mod sample;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod workload;
 
 use std::fmt;
 

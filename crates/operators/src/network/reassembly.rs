@@ -12,13 +12,37 @@ mod units;
 
 use std::fmt;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
 
 use super::checksum::{fold, words};
+use super::packet::workload::Packets;
 use super::packet::{Burst, Packet, PacketError, Version};
 use crate::cpu::Path;
+use crate::registry::Entry;
 use key::Piece;
 use table::Table;
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "reassembly",
+    scenario: "network",
+    summary: "puts the fragments of a burst of IP packets together",
+    unit: "input byte",
+    output: "the datagrams that became whole, one after another; variable",
+    source: "RFC 791, 3.2; RFC 815; RFC 8200, 4.5; RFC 5722; RFC 3168, 5.3",
+    peers: &[],
+    parameters: &[],
+    paths: Reassembly::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/reassembly.md"),
+    parse: |_| Ok(OpSpec::Reassembly),
+    kernel: |_, path| Ok(Box::new(Reassembly::new(path)?)),
+    workload: |spec| {
+        let limits = ReassemblyLimits::default();
+        let right = move |item: &[u8]| oracle::reassemble(item, limits);
+        Ok(Box::new(Packets::fragments(spec, right)))
+    },
+};
 
 /// What a [`Reassembler`] may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,32 +13,83 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
+use dpb_core::{
+    Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SegmentationMode as Mode, SetupError,
+};
 
-use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP};
+use super::packet::workload::{Packets, foreign};
+use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP, Transport};
 use crate::cpu::Path;
 use crate::isa;
+use crate::registry::{Domain, Entry, Parameter};
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "segmentation",
+    scenario: "network",
+    summary: "cuts one large TCP send per item into segments",
+    unit: "input byte",
+    output: "packets one after another, or descriptors with headers; variable",
+    source: "RFC 9293, RFC 791, RFC 8200, RFC 3168; checksums RFC 1624",
+    peers: &[],
+    parameters: &[
+        Parameter {
+            name: "mss",
+            values: Domain::Number(MSS_MIN as u64, MSS_MAX as u64),
+            default: "1460",
+            meaning: "bytes of payload of a segment",
+        },
+        Parameter {
+            name: "mode",
+            values: Domain::Word(&["copy", "descriptor"]),
+            default: "copy",
+            meaning: "whole segments, or headers and where the payload lies",
+        },
+    ],
+    paths: Segmentation::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/segmentation.md"),
+    parse: |given| {
+        Ok(OpSpec::Segmentation {
+            mss: given.number("mss") as u16,
+            mode: match given.word("mode") {
+                "descriptor" => Mode::Descriptor,
+                _ => Mode::Copy,
+            },
+        })
+    },
+    kernel: |spec, path| {
+        let &OpSpec::Segmentation { mss, mode } = spec else {
+            return Err(foreign(spec));
+        };
+        Ok(Box::new(Segmentation::new(mss, mode, path)?))
+    },
+    workload: |spec| {
+        let &OpSpec::Segmentation { mss, mode } = spec else {
+            return Err(foreign(spec));
+        };
+        let judge = Segmentation::new(mss, mode, Path::Portable)?;
+        let right = move |item: &[u8]| {
+            let mut segments = vec![0; judge.dst_len(item.len())];
+            let len = judge.segment(item, &mut segments)?;
+            segments.truncate(len);
+            Ok(segments)
+        };
+        Ok(Box::new(Packets::send(spec, Transport::LAST, right)))
+    },
+};
 
 /// The smallest MSS that is taken.
 pub const MSS_MIN: u16 = 48;
 /// The largest: with the longest headers a segment can still say its length.
 pub const MSS_MAX: u16 = u16::MAX - HEADERS_BYTES_MAX as u16;
 
-/// What is written of each segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// All of it, one segment after another.
-    Copy,
-    /// Its headers, and where its payload lies: a list for an engine that gathers.
-    Descriptor,
-}
-
 /// Bytes in front of the headers in a descriptor.
 pub const DESCRIPTOR_BYTES: usize = 8;
 /// Descriptors begin at multiples of this.
 pub const DESCRIPTOR_ALIGN: usize = 64;
 
-/// A descriptor of [`Mode::Descriptor`], read from bytes. It is eight bytes, the headers, and zeros up to a multiple of
+/// A descriptor of [`SegmentationMode::Descriptor`](Mode::Descriptor), read from bytes. It is eight bytes, the headers, and zeros up to a multiple of
 /// [`DESCRIPTOR_ALIGN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor<'a> {
@@ -183,7 +234,7 @@ fn descriptor_bytes(headers_bytes: usize) -> usize {
     (DESCRIPTOR_BYTES + headers_bytes).next_multiple_of(DESCRIPTOR_ALIGN)
 }
 
-/// The descriptors in an output of [`Mode::Descriptor`]. Ends at the first that is cut short.
+/// The descriptors in an output of [`SegmentationMode::Descriptor`](Mode::Descriptor). Ends at the first that is cut short.
 pub fn descriptors(output: &[u8]) -> impl Iterator<Item = Descriptor<'_>> {
     let mut rest = output;
     std::iter::from_fn(move || {

@@ -5,10 +5,15 @@ use super::*;
 use crate::network::packet::tests::{ACK, bytes, chained, received, samples};
 use crate::network::packet::{Sample, Transport, put_u16};
 
-const FORMS: [Form; 4] = [Form::Plain, Form::Ipv4, Form::Tcp, Form::Udp];
+const FORMS: [ChecksumForm; 4] = [
+    ChecksumForm::Plain,
+    ChecksumForm::Ipv4,
+    ChecksumForm::Tcp,
+    ChecksumForm::Udp,
+];
 
 /// Every path that this CPU has.
-fn each(form: Form) -> Vec<Checksum> {
+fn each(form: ChecksumForm) -> Vec<Checksum> {
     let paths = Checksum::PATHS.iter().filter(|path| path.is_available());
     let made = paths.map(|path| Checksum::new(form, *path).expect("available"));
     made.collect()
@@ -26,7 +31,7 @@ fn another(data: &[u8]) -> u16 {
 #[test]
 fn the_example_of_rfc_1071() {
     let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-    for checksum in each(Form::Plain) {
+    for checksum in each(ChecksumForm::Plain) {
         assert_eq!(checksum.of(&bytes), Ok(!0xddf2));
     }
 }
@@ -34,7 +39,7 @@ fn the_example_of_rfc_1071() {
 #[test]
 fn every_length_at_every_offset() {
     let data = bytes(1 << 12, 1);
-    for checksum in each(Form::Plain) {
+    for checksum in each(ChecksumForm::Plain) {
         for len in (0..=300).chain([511, 512, 513, 1500, 2047, 2048, 2049]) {
             for offset in [0, 1, 2, 3, 31, 63] {
                 let item = &data[offset..offset + len];
@@ -68,7 +73,7 @@ fn sums_that_carry_most() {
     ] {
         for byte in [0x00, 0xff, 0x7f, 0x80] {
             let item = vec![byte; len];
-            for checksum in each(Form::Plain) {
+            for checksum in each(ChecksumForm::Plain) {
                 let right = another(&item);
                 assert_eq!(
                     checksum.of(&item),
@@ -84,8 +89,8 @@ fn sums_that_carry_most() {
 fn packets_of_another_implementation() {
     for transport in [ACK, Transport::Udp] {
         let form = match transport {
-            Transport::Udp => Form::Udp,
-            Transport::Tcp { .. } => Form::Tcp,
+            Transport::Udp => ChecksumForm::Udp,
+            Transport::Tcp { .. } => ChecksumForm::Tcp,
         };
         for sample in samples(transport) {
             for len in [0, 1, 7, 12, 64, 255, 1460, 65_000] {
@@ -99,7 +104,7 @@ fn packets_of_another_implementation() {
                     assert_eq!(checksum.of(&wrong), oracle(form, &wrong));
                 }
                 if packet[0] >> 4 == 4 {
-                    for checksum in each(Form::Ipv4) {
+                    for checksum in each(ChecksumForm::Ipv4) {
                         assert_eq!(checksum.is_right(&packet), Ok(true), "{checksum:?}");
                     }
                 }
@@ -115,11 +120,14 @@ fn udp_writes_zero_as_all_ones() {
     let field = u16_at(&packet, 26);
     // What makes the sum all ones, so that its complement is zero.
     put_u16(&mut packet, 28, field);
-    for checksum in each(Form::Udp) {
+    for checksum in each(ChecksumForm::Udp) {
         assert_eq!(checksum.of(&packet), Ok(0xffff));
     }
     put_u16(&mut packet, 26, 0);
-    assert_eq!(Checksum::best(Form::Udp).is_right(&packet), Ok(true));
+    assert_eq!(
+        Checksum::best(ChecksumForm::Udp).is_right(&packet),
+        Ok(true)
+    );
 }
 
 #[test]
@@ -128,11 +136,11 @@ fn a_udp_length_below_the_packets_counts() {
     put_u16(&mut packet, 44, 8 + 4);
     let mut cut = packet[..packet.len() - 12].to_vec();
     put_u16(&mut cut, 4, 8 + 4);
-    for checksum in each(Form::Udp) {
+    for checksum in each(ChecksumForm::Udp) {
         assert_eq!(checksum.of(&packet), checksum.of(&cut));
     }
     put_u16(&mut packet, 44, 7);
-    for checksum in each(Form::Udp) {
+    for checksum in each(ChecksumForm::Udp) {
         assert_eq!(checksum.of(&packet), Err(PacketError::Malformed));
     }
 }
@@ -144,12 +152,12 @@ fn what_has_no_such_checksum_is_refused() {
     fragment[6] = 0x20;
     let routed = chained(UDP, 1, &[0, 0, 0, 0, 0, 8, 0, 0]);
     let cases = [
-        (Form::Udp, &tcp[..], PacketError::Protocol),
-        (Form::Tcp, &fragment[..], PacketError::Fragment),
-        (Form::Udp, &routed[..], PacketError::Routed),
-        (Form::Tcp, &tcp[1..], PacketError::Malformed),
-        (Form::Ipv4, &[][..], PacketError::Malformed),
-        (Form::Ipv4, &tcp[..19], PacketError::Malformed),
+        (ChecksumForm::Udp, &tcp[..], PacketError::Protocol),
+        (ChecksumForm::Tcp, &fragment[..], PacketError::Fragment),
+        (ChecksumForm::Udp, &routed[..], PacketError::Routed),
+        (ChecksumForm::Tcp, &tcp[1..], PacketError::Malformed),
+        (ChecksumForm::Ipv4, &[][..], PacketError::Malformed),
+        (ChecksumForm::Ipv4, &tcp[..19], PacketError::Malformed),
     ];
     for (form, item, error) in cases {
         for checksum in each(form) {
@@ -177,7 +185,7 @@ fn run(checksum: Checksum, items: &[Vec<u8>]) -> Vec<Option<u16>> {
     checksum.run(batch, out, &mut ()).expect("runs");
     let values = dst.chunks(2).map(|pair| u16_at(pair, 0));
     match checksum.form {
-        Form::Plain => values.map(Some).collect(),
+        ChecksumForm::Plain => values.map(Some).collect(),
         _ => values
             .zip(outcomes)
             .map(|(value, outcome)| outcome.ok().map(|_| value))

@@ -2,9 +2,8 @@ use etherparse::NetHeaders;
 use proptest::prelude::*;
 
 use super::*;
-use crate::network::packet::tests::{
-    ACK, OPTIONS_V4, OPTIONS_V6, bytes, chained, received, samples,
-};
+use crate::network::packet::sample::{OPTIONS_V4, OPTIONS_V6};
+use crate::network::packet::tests::{ACK, bytes, chained, received, samples};
 use crate::network::packet::{Burst, Sample, Transport, UDP};
 
 fn each(mtu: u16) -> Vec<Fragmentation> {
@@ -123,7 +122,7 @@ fn options_are_kept_as_their_copy_bit_says() {
 }
 
 fn checksum_of(packet: &[u8]) -> u16 {
-    let checksum = crate::network::checksum::Checksum::best(crate::network::checksum::Form::Ipv4);
+    let checksum = crate::network::checksum::Checksum::best(dpb_core::ChecksumForm::Ipv4);
     checksum.of(packet).expect("IPv4")
 }
 
@@ -259,9 +258,7 @@ fn packets() -> impl Strategy<Value = Vec<u8>> {
         if let Some(byte) = packet.get_mut(at).filter(|_| seed % 3 == 0) {
             *byte ^= (seed >> 40) as u8;
         }
-        if let Ok(sum) =
-            crate::network::checksum::oracle(crate::network::checksum::Form::Ipv4, &packet)
-        {
+        if let Ok(sum) = crate::network::checksum::oracle(dpb_core::ChecksumForm::Ipv4, &packet) {
             put_u16(&mut packet, 10, sum);
         }
         packet

@@ -3,6 +3,11 @@
 use super::{HOP_BY_HOP, IPV4_BYTES, IPV6_BYTES, TCP, UDP, Version, put_u16, put_u32};
 use crate::network::checksum::portable;
 
+/// Options for IPv4: record route (not copied to later fragments), router alert (copied), no operation.
+pub(crate) const OPTIONS_V4: &[u8] = &[7, 7, 4, 0, 0, 0, 0, 0x94, 4, 0, 0, 1];
+/// A header of hop-by-hop options for IPv6: padding.
+pub(crate) const OPTIONS_V6: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
+
 /// What a generated packet is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
@@ -105,6 +110,11 @@ impl Sample<'_> {
 }
 
 impl Transport {
+    /// TCP in the middle of a stream: ACK.
+    pub const ACK: Self = Self::Tcp { flags: 0x10 };
+    /// TCP at the end of one that was slowed down: FIN, PSH, ACK, CWR. What segmentation treats apart.
+    pub const LAST: Self = Self::Tcp { flags: 0x99 };
+
     fn protocol(self) -> u8 {
         match self {
             Self::Tcp { .. } => TCP,

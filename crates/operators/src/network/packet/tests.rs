@@ -1,15 +1,10 @@
 use etherparse::{NetHeaders, PacketHeaders, TcpHeader, TransportHeader};
 use proptest::prelude::*;
 
+use super::sample::{OPTIONS_V4, OPTIONS_V6};
 use super::*;
 
-/// Flags of an acknowledgment.
-pub(crate) const ACK: Transport = Transport::Tcp { flags: 0x10 };
-
-/// Options for IPv4: record route (not copied), router alert (copied), no operation.
-pub(crate) const OPTIONS_V4: &[u8] = &[7, 7, 4, 0, 0, 0, 0, 0x94, 4, 0, 0, 1];
-/// A header of hop-by-hop options for IPv6: PadN.
-pub(crate) const OPTIONS_V6: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
+pub(crate) const ACK: Transport = Transport::ACK;
 
 /// Both versions, with options and without.
 pub(crate) fn samples(transport: Transport) -> [Sample<'static>; 4] {

@@ -97,10 +97,11 @@ fn moved(fragment: &[u8], units: i16) -> Vec<u8> {
 
 /// Writes a word of an IPv4 header, its checksum right.
 fn put(packet: &mut [u8], at: usize, value: u16) {
-    use crate::network::checksum::{Checksum, Form};
+    use crate::network::checksum::Checksum;
     use crate::network::packet::put_u16;
+    use dpb_core::ChecksumForm;
     put_u16(packet, at, value);
-    let sum = Checksum::best(Form::Ipv4).of(packet).expect("IPv4");
+    let sum = Checksum::best(ChecksumForm::Ipv4).of(packet).expect("IPv4");
     put_u16(packet, 10, sum);
 }
 
