@@ -211,6 +211,35 @@ fn items() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(item, 0..40)
 }
 
+/// Batches of items of one length, which have paths of their own.
+#[test]
+fn equal_items() {
+    for len in [0usize, 1, 19, 20, 21, 32, 33, 40, 41, 64, 65, 333] {
+        for count in [1usize, 15, 16, 17, 50] {
+            let src = bytes(len * count + 1, 3);
+            let right: Vec<_> = (0..count)
+                .map(|i| another(&src[1 + i * len..][..len]))
+                .collect();
+            let items = dpb_core::Items::Fixed {
+                len: len as u32,
+                count: count as u32,
+            };
+            for checksum in each(ChecksumForm::Plain) {
+                let mut dst = vec![0; 2 * count];
+                let out = BatchOut {
+                    dst: &mut dst,
+                    slot: 2,
+                    outcomes: &mut Vec::new(),
+                };
+                let batch = Batch::new(&src[1..], &items).expect("inside");
+                checksum.run(batch, out, &mut ()).expect("runs");
+                let ours: Vec<_> = dst.chunks(2).map(|pair| u16_at(pair, 0)).collect();
+                assert_eq!(ours, right, "{checksum:?}, {count} of {len}");
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn batches_are_as_items_one_by_one(items in items()) {
