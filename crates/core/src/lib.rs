@@ -31,5 +31,5 @@ pub use lift::{Inline, Pooled};
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
-pub use spec::{DeflateFormat, Material, OpSpec, ParameterValue};
+pub use spec::{ChecksumForm, DeflateFormat, Material, OpSpec, ParameterValue, SegmentationMode};
 pub use workload::{Exact, Input, Right, Workload};

@@ -77,6 +77,25 @@ pub enum OpSpec {
     Huffman,
     /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
     Unhuffman,
+    /// The Internet checksum (RFC 1071). Output: two bytes, big endian; of packets variable, refusing what is none.
+    Checksum {
+        /// What is summed.
+        form: ChecksumForm,
+    },
+    /// TCP segmentation of one large send. Output: variable.
+    Segmentation {
+        /// Bytes of payload of a segment.
+        mss: u16,
+        /// What is written of each.
+        mode: SegmentationMode,
+    },
+    /// IP fragmentation (RFC 791, RFC 8200). Output: variable; refuses what must not be fragmented.
+    Fragmentation {
+        /// The longest fragment, in bytes.
+        mtu: u16,
+    },
+    /// IP reassembly of a burst of fragments (RFC 791, RFC 8200, RFC 5722). Output: variable.
+    Reassembly,
     /// An operator that this crate does not know.
     Custom {
         /// One that no other variant has.
@@ -108,6 +127,28 @@ pub enum DeflateFormat {
     Gzip,
 }
 
+/// What a checksum covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChecksumForm {
+    /// The item's bytes.
+    Plain,
+    /// The IPv4 header at the start of the item.
+    Ipv4,
+    /// TCP in the IP packet that the item is, behind its pseudo header.
+    Tcp,
+    /// UDP, the same.
+    Udp,
+}
+
+/// What segmentation writes of each segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentationMode {
+    /// All of it, one segment after another.
+    Copy,
+    /// Its headers, and where its payload lies: a list for an engine that gathers.
+    Descriptor,
+}
+
 impl OpSpec {
     /// [`OpSpec::Custom`], from its parts.
     pub fn custom<const N: usize>(name: &str, parameters: [(&str, ParameterValue); N]) -> Self {
@@ -131,6 +172,10 @@ impl OpSpec {
             Self::Unsnappy => "unsnappy",
             Self::Huffman => "huffman",
             Self::Unhuffman => "unhuffman",
+            Self::Checksum { .. } => "checksum",
+            Self::Segmentation { .. } => "segmentation",
+            Self::Fragmentation { .. } => "fragmentation",
+            Self::Reassembly => "reassembly",
             Self::Custom { name, .. } => name,
         }
     }
@@ -140,6 +185,7 @@ impl OpSpec {
         match self {
             Self::Crc32c
             | Self::Sha256
+            | Self::Reassembly
             | Self::Lz4
             | Self::Unlz4
             | Self::Snappy
@@ -151,6 +197,12 @@ impl OpSpec {
                 ("format", format.name().into()),
             ],
             Self::Inflate { format } => vec![("format", format.name().into())],
+            Self::Checksum { form } => vec![("form", form.name().into())],
+            Self::Segmentation { mss, mode } => vec![
+                ("mss", i64::from(*mss).into()),
+                ("mode", mode.name().into()),
+            ],
+            Self::Fragmentation { mtu } => vec![("mtu", i64::from(*mtu).into())],
             Self::Custom { parameters, .. } => parameters
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.clone()))
@@ -166,6 +218,28 @@ impl DeflateFormat {
             Self::Raw => "raw",
             Self::Zlib => "zlib",
             Self::Gzip => "gzip",
+        }
+    }
+}
+
+impl ChecksumForm {
+    /// `plain`, `ipv4`, `tcp`, `udp`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Ipv4 => "ipv4",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+impl SegmentationMode {
+    /// `copy`, `descriptor`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Descriptor => "descriptor",
         }
     }
 }

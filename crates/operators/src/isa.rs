@@ -57,12 +57,30 @@ token!(
 );
 
 token!(
+    /// x86-64 with AVX-512 (F, BW, VL, VNNI) and BMI2: thirty-two products of 16-bit words, added in pairs.
+    Avx512Vnni,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx512f", "avx512bw", "avx512vl", "avx512vnni", "bmi2"],
+    "an x86-64 CPU with AVX-512 F/BW/VL/VNNI and BMI2"
+);
+
+token!(
     /// x86-64 with the SHA extensions.
     ShaNi,
     "x86_64",
     is_x86_feature_detected,
     ["sha", "ssse3", "sse4.1"],
     "an x86-64 CPU with the SHA extensions"
+);
+
+token!(
+    /// Armv8-A with Advanced SIMD.
+    Neon,
+    "aarch64",
+    is_aarch64_feature_detected,
+    ["neon"],
+    "an Armv8-A CPU with Advanced SIMD"
 );
 
 token!(

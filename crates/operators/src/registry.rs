@@ -11,6 +11,10 @@ use crate::{network, security, storage};
 /// Every operator that has a CPU kernel.
 pub const OPERATORS: &[Entry] = &[
     network::crc32c::ENTRY,
+    network::checksum::ENTRY,
+    network::segmentation::ENTRY,
+    network::fragmentation::ENTRY,
+    network::reassembly::ENTRY,
     security::sha256::ENTRY,
     storage::deflate::DEFLATE,
     storage::deflate::INFLATE,
