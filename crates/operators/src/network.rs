@@ -1,3 +1,4 @@
 //! Operators that packets need.
 
 pub mod crc32c;
+pub mod lpm;
