@@ -9,7 +9,7 @@ use dpb_core::{
     Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
 };
 
-use crate::isa::{ArmCrc, ArmSha2, Avx512, ShaNi, Sse42};
+use crate::isa::{ArmCrc, ArmSha2, Avx512, Gfni, ShaNi, Sse42};
 use crate::registry;
 
 /// How an operator is computed on a CPU.
@@ -21,6 +21,8 @@ pub enum Path {
     Sse42,
     /// See [`Avx512`].
     Avx512,
+    /// See [`Gfni`].
+    Gfni,
     /// See [`ShaNi`].
     ShaNi,
     /// See [`ArmCrc`].
@@ -87,10 +89,11 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Portable,
         Self::Sse42,
         Self::Avx512,
+        Self::Gfni,
         Self::ShaNi,
         Self::ArmCrc,
         Self::ArmSha2,
@@ -103,6 +106,7 @@ impl Path {
             Self::Portable => "portable",
             Self::Sse42 => "sse4.2",
             Self::Avx512 => "avx512",
+            Self::Gfni => "gfni",
             Self::ShaNi => "sha-ni",
             Self::ArmCrc => "arm-crc",
             Self::ArmSha2 => "arm-sha2",
@@ -116,6 +120,7 @@ impl Path {
             Self::Portable | Self::Libdeflate => "any CPU",
             Self::Sse42 => Sse42::NEEDS,
             Self::Avx512 => Avx512::NEEDS,
+            Self::Gfni => Gfni::NEEDS,
             Self::ShaNi => ShaNi::NEEDS,
             Self::ArmCrc => ArmCrc::NEEDS,
             Self::ArmSha2 => ArmSha2::NEEDS,
@@ -128,6 +133,7 @@ impl Path {
             Self::Portable | Self::Libdeflate => true,
             Self::Sse42 => Sse42::detect().is_some(),
             Self::Avx512 => Avx512::detect().is_some(),
+            Self::Gfni => Gfni::detect().is_some(),
             Self::ShaNi => ShaNi::detect().is_some(),
             Self::ArmCrc => ArmCrc::detect().is_some(),
             Self::ArmSha2 => ArmSha2::detect().is_some(),

@@ -48,6 +48,15 @@ token!(
 );
 
 token!(
+    /// x86-64 with AVX-512 (F, BW, VBMI) and GFNI: matrices of 8 × 8 bits times many bytes at once.
+    Gfni,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx512f", "avx512bw", "avx512vbmi", "gfni"],
+    "an x86-64 CPU with AVX-512 F/BW/VBMI and GFNI"
+);
+
+token!(
     /// x86-64 with the SHA extensions.
     ShaNi,
     "x86_64",

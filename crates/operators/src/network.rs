@@ -2,3 +2,4 @@
 
 pub mod crc32c;
 pub mod lpm;
+pub mod toeplitz;

@@ -3,26 +3,272 @@
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
-mod gfni;
-mod matrix;
-mod portable;
+mod avx512;
+mod bits;
 mod redirection;
-mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
+
+use std::fmt;
 
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
 
 pub use redirection::Redirection;
 
 use crate::cpu::Path;
+#[cfg(target_arch = "aarch64")]
 use crate::isa;
-use matrix::Matrices;
-use table::Tables;
+use tables::Tables;
 
-/// Microsoft's key, of the RSS verification suite; most drivers come with it.
+/// Microsoft's key, that of the RSS verification suite, which many drivers come with.
 pub const MICROSOFT_KEY: [u8; 40] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
     0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
     0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
+
+/// What of a packet is hashed; everything in network order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tuple {
+    /// Source and destination address: 8 bytes.
+    Ipv4,
+    /// And source and destination port: 12 bytes.
+    Ipv4Ports,
+    /// Source and destination address: 32 bytes.
+    Ipv6,
+    /// And source and destination port: 36 bytes.
+    Ipv6Ports,
+}
+
+/// A key of 40 or 52 bytes, as network cards take it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    bytes: [u8; 52],
+    len: usize,
+}
+
+/// The hash with one key for one kind of tuple, on one code path.
+///
+/// ```
+/// use dpb_operators::network::toeplitz::{Key, MICROSOFT_KEY, Toeplitz, Tuple};
+///
+/// let key = Key::new(&MICROSOFT_KEY).expect("40 bytes");
+/// let toeplitz = Toeplitz::best(&key, Tuple::Ipv4Ports);
+/// // From 66.9.149.187 port 2794 to 161.142.100.80 port 1766.
+/// let tuple = [66, 9, 149, 187, 161, 142, 100, 80, 0x0a, 0xea, 0x06, 0xe6];
+/// assert_eq!(toeplitz.hash(&tuple), 0x51cc_c178);
+/// ```
+pub struct Toeplitz {
+    code: Code,
+    tuple: Tuple,
+    redirection: Option<Redirection>,
+}
+
+/// The path with its proof, and what it knows of the key.
+enum Code {
+    Portable(Tables),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Box<avx512::Matrices>),
+    #[cfg(target_arch = "aarch64")]
+    ArmPmull(aarch64::Windows),
+}
+
+impl Tuple {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ipv4, Self::Ipv4Ports, Self::Ipv6, Self::Ipv6Ports];
+
+    /// Bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Ipv4 => 8,
+            Self::Ipv4Ports => 12,
+            Self::Ipv6 => 32,
+            Self::Ipv6Ports => 36,
+        }
+    }
+
+    /// `ipv4`, `ipv4-ports`, `ipv6`, `ipv6-ports`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "ipv4",
+            Self::Ipv4Ports => "ipv4-ports",
+            Self::Ipv6 => "ipv6",
+            Self::Ipv6Ports => "ipv6-ports",
+        }
+    }
+}
+
+impl Key {
+    /// `None` unless there are 40 or 52 bytes.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let mut key = Self {
+            bytes: [0; 52],
+            len: bytes.len(),
+        };
+        matches!(bytes.len(), 40 | 52).then(|| key.bytes[..bytes.len()].copy_from_slice(bytes))?;
+        Some(key)
+    }
+
+    /// As it was given.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// The 64 bits from a byte on, at most 36: the first 39 cover the hash of each bit of that word of a tuple.
+    fn window(&self, byte: usize) -> u64 {
+        u64::from_be_bytes(self.bytes[byte..byte + 8].try_into().expect("eight bytes"))
+    }
+}
+
+impl Toeplitz {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Gfni, Path::ArmCrc, Path::Portable];
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn new(key: &Key, tuple: Tuple, path: Path) -> Result<Self, SetupError> {
+        let code = match path {
+            Path::Portable => Some(Code::Portable(Tables::new(key, tuple))),
+            #[cfg(target_arch = "x86_64")]
+            Path::Gfni => crate::isa::Gfni::detect()
+                .map(|proof| Code::Avx512(Box::new(avx512::Matrices::new(proof, key, tuple)))),
+            #[cfg(target_arch = "aarch64")]
+            Path::ArmCrc => isa::ArmCrc::detect()
+                .map(|proof| Code::ArmPmull(aarch64::Windows::new(proof, key, tuple))),
+            _ => None,
+        };
+        let code = code.ok_or_else(|| path.missing("toeplitz", Self::PATHS))?;
+        Ok(Self {
+            code,
+            tuple,
+            redirection: None,
+        })
+    }
+
+    /// On the best path of this CPU.
+    pub fn best(key: &Key, tuple: Tuple) -> Self {
+        Self::new(key, tuple, Path::best(Self::PATHS)).expect("the best path is available")
+    }
+
+    /// Gives queues instead of hashes.
+    #[must_use]
+    pub fn redirected(self, redirection: Redirection) -> Self {
+        Self {
+            redirection: Some(redirection),
+            ..self
+        }
+    }
+
+    /// The hash of one tuple, or its queue.
+    ///
+    /// # Panics
+    /// If it has more bytes or fewer than [`Tuple::bytes`] says.
+    pub fn hash(&self, tuple: &[u8]) -> u32 {
+        let mut hash = [[0; 4]];
+        self.hash_all(tuple, &mut hash);
+        u32::from_le_bytes(hash[0])
+    }
+
+    /// The hashes of tuples that lie one behind another, or their queues: little endian.
+    ///
+    /// # Panics
+    /// If there is not one place for each tuple.
+    pub fn hash_all(&self, tuples: &[u8], hashes: &mut [[u8; 4]]) {
+        assert_eq!(
+            tuples.len(),
+            hashes.len() * self.tuple.bytes(),
+            "a place for each tuple"
+        );
+        match &self.code {
+            Code::Portable(tables) => tables.hash_all(tuples, hashes),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(matrices) => matrices.hash_all(tuples, hashes),
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmPmull(windows) => windows.hash_all(tuples, hashes),
+        }
+        if let Some(redirection) = &self.redirection {
+            for hash in hashes {
+                *hash = redirection.queue(u32::from_le_bytes(*hash)).to_le_bytes();
+            }
+        }
+    }
+}
+
+/// What is right for the tuples of an item: by the definition, bit by bit. `None` if the item ends inside a tuple.
+pub fn definition(
+    key: &Key,
+    tuple: Tuple,
+    redirection: Option<&Redirection>,
+    item: &[u8],
+) -> Option<Vec<u8>> {
+    if !item.len().is_multiple_of(tuple.bytes()) {
+        return None;
+    }
+    let hash = |tuple: &[u8]| {
+        let hash = bits::hash(key, tuple);
+        redirection
+            .map_or(hash, |redirection| redirection.queue(hash))
+            .to_le_bytes()
+    };
+    Some(item.chunks_exact(tuple.bytes()).flat_map(hash).collect())
+}
+
+impl Kernel for Toeplitz {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len / self.tuple.bytes() * 4
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
+        for i in 0..batch.len() {
+            let item = batch.item(i);
+            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            out.outcomes.push(self.hash_item(item, slot));
+        }
+        Ok(())
+    }
+}
+
+impl Toeplitz {
+    fn hash_item(&self, item: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
+        if !item.len().is_multiple_of(self.tuple.bytes()) {
+            return Err(JobError::Malformed);
+        }
+        let len = self.dst_len(item.len());
+        let slot = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
+        self.hash_all(item, slot.as_chunks_mut().0);
+        Ok(len as u32)
+    }
+}
+
+/// Says nothing of the key.
+impl fmt::Debug for Toeplitz {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Toeplitz")
+            .field("tuple", &self.tuple)
+            .field("redirection", &self.redirection)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key of {} bytes", self.len)
+    }
+}
+
+impl fmt::Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
