@@ -1,5 +1,7 @@
 //! Longest prefix match: the next hop of an address is that of the longest prefix in the table that it starts with.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod block;
 mod generator;
 mod hops;
@@ -14,9 +16,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use dpb_core::SetupError;
+
 pub use generator::{Generated, Keys};
 pub use route::{Address, Prefix, Route, RouteError, parse, write};
 
+use crate::cpu::Path;
+#[cfg(target_arch = "x86_64")]
+use crate::isa;
 use hops::Hops;
 use trie::Trie;
 
@@ -54,7 +61,16 @@ pub struct Lpm<A> {
     trie: Trie,
     hops: Hops,
     len: usize,
+    code: Code,
     family: PhantomData<A>,
+}
+
+/// The path that batches take, with its proof.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512),
 }
 
 /// Why a route was not taken.
@@ -67,12 +83,16 @@ pub enum InsertError {
 }
 
 impl<A: Address> Lpm<A> {
-    /// With these routes; of equal prefixes the last counts.
+    /// The paths that batches can take, best first.
+    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Portable];
+
+    /// With these routes, of equal prefixes the last; batches on the best path of this CPU.
     ///
     /// # Errors
     /// A hop is [`NO_ROUTE`], or there are too many routes.
     pub fn new(routes: &[Route<A>]) -> Result<Self, InsertError> {
         let mut table = Self {
+            code: Code::on(Path::best(Self::PATHS)).unwrap_or(Code::Portable),
             trie: Trie::new(),
             hops: Hops::new(routes.iter().map(|route| route.hop)),
             len: 0,
@@ -86,6 +106,15 @@ impl<A: Address> Lpm<A> {
             true => Err(InsertError::Full),
             false => Ok(table),
         }
+    }
+
+    /// Batches on `path` from now on.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn on(self, path: Path) -> Result<Self, SetupError> {
+        let code = Code::on(path).ok_or_else(|| path.missing(A::OPERATOR, Self::PATHS))?;
+        Ok(Self { code, ..self })
     }
 
     /// How many routes.
@@ -131,6 +160,27 @@ impl<A: Address> Lpm<A> {
         self.hops.hop(self.trie.lookup(address.high()))
     }
 
+    /// The hops of addresses in network order, [`Address::BYTES`] each: little endian.
+    ///
+    /// # Panics
+    /// If there is not one place for each address.
+    pub fn lookup_batch(&self, addresses: &[u8], hops: &mut [[u8; 4]]) {
+        assert_eq!(
+            addresses.len(),
+            hops.len() * A::BYTES,
+            "a place for each address"
+        );
+        match self.code {
+            Code::Portable => {
+                for (address, hop) in addresses.chunks_exact(A::BYTES).zip(hops) {
+                    *hop = self.lookup(A::from_wire(address)).to_le_bytes();
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => self.lookup_avx512(proof, addresses, hops),
+        }
+    }
+
     /// All routes, in no order to rely on.
     pub fn routes(&self) -> Vec<Route<A>> {
         let mut routes = Vec::with_capacity(self.len);
@@ -141,6 +191,15 @@ impl<A: Address> Lpm<A> {
             });
         });
         routes
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn lookup_avx512(&self, proof: isa::Avx512, addresses: &[u8], hops: &mut [[u8; 4]]) {
+        let view = avx512::View::of(&self.trie, &self.hops);
+        match A::BYTES {
+            4 => avx512::lookup_all::<4>(proof, view, addresses.as_chunks().0, hops),
+            _ => avx512::lookup_all::<16>(proof, view, addresses.as_chunks().0, hops),
+        }
     }
 
     fn put(
@@ -167,6 +226,18 @@ impl<A: Address> Lpm<A> {
         assert!(!self.trie.is_full(), "blocks grew to four times their size");
         self.len += usize::from(before.is_none());
         Ok(before)
+    }
+}
+
+impl Code {
+    /// `None` if there is no such path here.
+    fn on(path: Path) -> Option<Self> {
+        match path {
+            Path::Portable => Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => isa::Avx512::detect().map(Self::Avx512),
+            _ => None,
+        }
     }
 }
 

@@ -22,9 +22,24 @@ fn edges<A: Address>(routes: &[Route<A>]) -> Vec<A> {
     routes.iter().flat_map(around).map(A::from_high).collect()
 }
 
+/// One by one, and in batches on every path.
 fn assert_agrees<A: Address>(table: &Lpm<A>, model: &Model<A>, addresses: &[A]) {
-    for address in addresses {
-        assert_eq!(table.lookup(*address), model.lookup(*address), "{address}");
+    let right: Vec<u32> = addresses
+        .iter()
+        .map(|address| model.lookup(*address))
+        .collect();
+    let mut wire = Vec::new();
+    for (address, right) in addresses.iter().zip(&right) {
+        assert_eq!(table.lookup(*address), *right, "{address}");
+        address.to_wire(&mut wire);
+    }
+    for path in Lpm::<A>::PATHS.iter().filter(|path| path.is_available()) {
+        let table = table.clone().on(*path).expect("available");
+        let mut hops = vec![[0xee; 4]; addresses.len()];
+        table.lookup_batch(&wire, &mut hops);
+        for ((address, right), hop) in addresses.iter().zip(&right).zip(hops) {
+            assert_eq!(u32::from_le_bytes(hop), *right, "{address} on {path}");
+        }
     }
 }
 

@@ -20,7 +20,7 @@ const ABSENT: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Trie {
     /// What each value of the first 16 bits leads to.
-    root: Vec<Entry>,
+    root: Box<[Entry; SLOTS]>,
     pool: Pool,
     /// The routes of up to 16 bits: at `1 << len | bits` a code.
     root_routes: Vec<u32>,
@@ -55,7 +55,7 @@ impl Trie {
     /// Without routes.
     pub(super) fn new() -> Self {
         let mut trie = Self {
-            root: Vec::new(),
+            root: Box::new([0; SLOTS]),
             pool: Pool::new(),
             root_routes: vec![ABSENT; 2 * SLOTS],
             root_nodes: vec![ABSENT; SLOTS],
@@ -63,12 +63,13 @@ impl Trie {
             free_nodes: Vec::new(),
             plain: Vec::new(),
         };
-        trie.root = vec![trie.plain_block(NONE); SLOTS];
+        let none = trie.plain_block(NONE);
+        trie.root.fill(none);
         trie
     }
 
     /// The entries by the first 16 bits, and the memory that they lead into.
-    pub(super) fn lookup_parts(&self) -> (&[Entry], &[u8]) {
+    pub(super) fn parts(&self) -> (&[Entry; SLOTS], &[u8]) {
         (&self.root, self.pool.bytes())
     }
 
