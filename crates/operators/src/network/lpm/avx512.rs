@@ -10,6 +10,7 @@ use std::arch::x86_64::*;
 
 use super::block::{Entry, KIND_BITS, KINDS};
 use super::hops::Hops;
+use super::pool::GRAIN_BYTES;
 use super::trie::Trie;
 use crate::isa::Avx512;
 
@@ -53,18 +54,24 @@ impl<'a> View<'a> {
 /// Lookups whose lines are being fetched.
 #[repr(align(64))]
 struct Group {
-    /// Which address of the stretch.
-    index: [u32; GROUP],
     /// What is looked up in.
     entry: [Entry; GROUP],
     /// Where the part starts that has the value.
     part: [u32; GROUP],
-    /// The value of the byte that is looked up.
-    value: [u32; GROUP],
-    /// The packed [`Kind`](super::block::Kind) of the block.
-    kind: [u32; GROUP],
-    /// The run that the value is in.
-    run: [u32; GROUP],
+    /// What is looked up how.
+    how: [How; GROUP],
+    /// Which address of the stretch, once lookups wait for others.
+    index: [u32; GROUP],
+}
+
+/// A value of an address's byte, and what of the block's [`Kind`](super::block::Kind) finding its code takes.
+#[derive(Clone, Copy)]
+#[repr(C, align(4))]
+struct How {
+    ends: u8,
+    width_log2: u8,
+    width_bits: u8,
+    value: u8,
 }
 
 /// Lookups that met a child; room for one more vector than there can be.
@@ -78,41 +85,67 @@ struct Pending {
 
 impl Group {
     const fn new() -> Self {
+        const HOW: How = How {
+            ends: 0,
+            width_log2: 0,
+            width_bits: 0,
+            value: 0,
+        };
         Self {
-            index: [0; GROUP],
             entry: [0; GROUP],
             part: [0; GROUP],
-            value: [0; GROUP],
-            kind: [0; GROUP],
-            run: [0; GROUP],
+            how: [HOW; GROUP],
+            index: [0; GROUP],
         }
     }
 }
 
-/// By number of a kind, its fields in one word: shift, logarithm of stride, ends, logarithm of width.
-static PACKED_KINDS: [u32; 2 * LANES] = {
+impl Pending {
+    /// Notes a lookup behind `on` others if it met a child, and fetches the child's entry; says how many there are then.
+    #[inline]
+    fn add(&mut self, view: View<'_>, on: usize, index: u32, found: Found) -> usize {
+        self.index[on] = index;
+        self.child[on] = found.child;
+        view.fetch(found.child);
+        on + usize::from(found.is_child)
+    }
+}
+
+/// By number of a kind, how a value is made an offset: its shift, and the logarithm of the stride.
+static OFFSETS: [u32; 2 * LANES] = {
     let mut packed = [0; 2 * LANES];
     let mut number = 0;
     while number < KINDS.len() {
         let kind = KINDS[number];
-        let fields = [kind.shift, kind.stride_log2, kind.ends, kind.width_log2];
+        packed[number] = u32::from_le_bytes([kind.shift, 0, kind.stride_log2, 0]);
+        number += 1;
+    }
+    packed
+};
+
+/// By number of a kind, a [`How`] without its value.
+static HOWS: [u32; 2 * LANES] = {
+    let mut packed = [0; 2 * LANES];
+    let mut number = 0;
+    while number < KINDS.len() {
+        let kind = KINDS[number];
+        let fields = [kind.ends, kind.width_log2, 8 << kind.width_log2, 0];
         packed[number] = u32::from_le_bytes(fields);
         number += 1;
     }
     packed
 };
 
-/// By logarithm of the width of a code: the highest code, then the lowest of a child.
-static BOUNDS: [u32; 2 * LANES] = {
-    let mut bounds = [0; 2 * LANES];
+/// By logarithm of the width of a code, how many codes, from the highest down, are children's.
+static CHILDREN_MAX: [u32; 3] = {
+    let mut children_max = [0; 3];
     let mut number = 0;
     while number < KINDS.len() {
         let kind = KINDS[number];
-        bounds[kind.width_log2 as usize] = kind.highest();
-        bounds[LANES + kind.width_log2 as usize] = kind.child_min();
+        children_max[kind.width_log2 as usize] = kind.highest() - kind.child_min() + 1;
         number += 1;
     }
-    bounds
+    children_max
 };
 
 /// The hop of each address of `BYTES` bytes, little endian.
@@ -162,16 +195,12 @@ fn look_up<const BYTES: usize>(
         if first + GROUP < addresses.len() {
             start(view, addresses, first + GROUP, &mut ahead);
         }
-        find_runs(view, &mut now, GROUP);
-        for vector in (0..GROUP).step_by(LANES) {
-            let codes = codes(view, &now, vector);
-            let found = found(view, codes, !codes.children);
-            let places = &mut hops[first + vector..][..LANES];
-            // SAFETY: sixteen places of four bytes; the store needs no alignment.
-            unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), found) };
-            if codes.children != 0 {
-                let index = lanes_from(first + vector);
-                on = go_on(view, &now, vector, codes, index, pending, on);
+        for (i, hop) in hops[first..first + GROUP].iter_mut().enumerate() {
+            let found = find(view, &now, i);
+            *hop = found.hop;
+            // Few IPv4 routes have more than 24 bits: a branch that is seldom taken. Most of IPv6 have.
+            if BYTES == 16 || found.is_child {
+                on = pending.add(view, on, (first + i) as u32, found);
             }
         }
     }
@@ -185,7 +214,7 @@ fn look_up<const BYTES: usize>(
 
 /// Looks the first 16 bits of a group up, and fetches what the next byte needs.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw")]
 fn start<const BYTES: usize>(
     view: View<'_>,
     addresses: &[[u8; BYTES]],
@@ -193,7 +222,15 @@ fn start<const BYTES: usize>(
     group: &mut Group,
 ) {
     for vector in (0..GROUP).step_by(LANES) {
-        let word = words(addresses, lanes_from(first + vector), 0);
+        let word = match BYTES {
+            4 => big_endian(load(
+                addresses[first + vector..]
+                    .as_flattened()
+                    .as_chunks::<4>()
+                    .0,
+            )),
+            _ => words(addresses, lanes_from(first + vector), 0),
+        };
         let slot = _mm512_srli_epi32::<16>(word);
         // SAFETY: 2^16 entries, and indices of 16 bits.
         let entry = unsafe { _mm512_i32gather_epi32::<4>(slot, view.root.as_ptr().cast()) };
@@ -221,20 +258,12 @@ fn step<const BYTES: usize>(
         if first + GROUP < count {
             resume(view, addresses, pending, first + GROUP..count, depth, ahead);
         }
-        let here = (count - first).min(GROUP);
-        find_runs(view, now, here);
-        for vector in (0..here).step_by(LANES) {
-            let live = (u32::MAX >> (32 - (here - vector).min(LANES))) as u16;
-            let mut codes = codes(view, now, vector);
-            codes.children &= live;
-            let done = live & !codes.children;
-            let index = load(&now.index, vector);
-            let found = found(view, codes, done);
-            let places = hops.as_mut_ptr().cast();
-            // SAFETY: indices are below the stretch's length, and there is a place for each address.
-            unsafe { _mm512_mask_i32scatter_epi32::<4>(places, done, index, found) };
+        for i in 0..(count - first).min(GROUP) {
+            let found = find(view, now, i);
+            let index = now.index[i];
+            hops[index as usize] = found.hop;
             // What was pending here is in `now`, and `on` is not beyond: nothing is written over.
-            on = go_on(view, now, vector, codes, index, pending, on);
+            on = pending.add(view, on, index, found);
         }
     }
     on
@@ -254,33 +283,36 @@ fn resume<const BYTES: usize>(
     let at = 2 + depth;
     let shift = _mm_cvtsi32_si128(8 * (3 - at as i32 % 4));
     for vector in (0..those.len().min(GROUP)).step_by(LANES) {
-        let index = load(&pending.index, those.start + vector);
+        let index = load(&pending.index[those.start + vector..]);
         let word = words(addresses, index, at / 4 * 4);
         let value = _mm512_and_si512(_mm512_srl_epi32(word, shift), _mm512_set1_epi32(0xff));
-        let child = load(&pending.child, those.start + vector);
-        // SAFETY: children's entries are in the pool. Lanes behind the last pending one have zeros from compressions.
+        let child = load(&pending.child[those.start + vector..]);
+        // SAFETY: children's entries are in the pool. Behind the last pending one there are such that once
+        // were pending, or zeros.
         let entry = unsafe { _mm512_i32gather_epi32::<1>(child, view.pool.as_ptr().cast()) };
-        store(&mut group.index, vector, index);
+        store(&mut group.index[vector..], index);
         locate(view, group, vector, entry, value);
     }
 }
 
 /// Finds where blocks have their values, and fetches that.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw")]
 fn locate(view: View<'_>, group: &mut Group, first: usize, entry: __m512i, value: __m512i) {
-    let byte = _mm512_set1_epi32(0xff);
     let number = _mm512_and_si512(entry, _mm512_set1_epi32((1 << KIND_BITS) - 1));
-    let [low, high] = [load(&PACKED_KINDS, 0), load(&PACKED_KINDS, LANES)];
-    let kind = _mm512_permutex2var_epi32(low, number, high);
-    let shift = _mm512_and_si512(kind, byte);
-    let stride = _mm512_and_si512(_mm512_srli_epi32::<8>(kind), byte);
+    let by_number = |table: &[u32; 2 * LANES]| {
+        let [low, high] = [load(&table[..LANES]), load(&table[LANES..])];
+        _mm512_permutex2var_epi32(low, number, high)
+    };
+    let offset = by_number(&OFFSETS);
+    let shift = _mm512_and_si512(offset, _mm512_set1_epi32(0xff));
+    let stride = _mm512_srli_epi32::<16>(offset);
     let offset = _mm512_sllv_epi32(_mm512_srlv_epi32(value, shift), stride);
     let part = _mm512_add_epi32(block_start(entry), offset);
-    store(&mut group.entry, first, entry);
-    store(&mut group.kind, first, kind);
-    store(&mut group.value, first, value);
-    store(&mut group.part, first, part);
+    let how = _mm512_or_si512(by_number(&HOWS), _mm512_slli_epi32::<24>(value));
+    store(&mut group.entry[first..], entry);
+    store(&mut group.part[first..], part);
+    store(&mut group.how[first..], how);
     for part in &group.part[first..first + LANES] {
         view.fetch(*part);
     }
@@ -293,89 +325,46 @@ fn block_start(entry: __m512i) -> __m512i {
     _mm512_slli_epi32::<3>(_mm512_srli_epi32::<KIND_BITS>(entry))
 }
 
-/// The run of each of the first `count` lookups: as many as there are ends below its value.
+/// Where a lookup leads.
+#[derive(Clone, Copy)]
+struct Found {
+    /// Its hop, little endian, unless it met a child.
+    hop: [u8; 4],
+    is_child: bool,
+    /// Where the child's entry is; else somewhere in the pool.
+    child: u32,
+}
+
+/// Where a lookup of a group leads, whose line was fetched.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
-fn find_runs(view: View<'_>, group: &mut Group, count: usize) {
-    for i in 0..count {
-        let part = group.part[i] as usize;
-        // SAFETY: a part lies in the pool, and so does its line: the pool begins at a multiple of 64 and goes on for 64.
-        let line = unsafe { _mm512_load_si512(view.pool.as_ptr().add(part & !63).cast()) };
-        let value = _mm512_set1_epi8(group.value[i] as i8);
-        let below = _mm512_cmplt_epu8_mask(line, value);
-        let ends = _bzhi_u64(below >> (part % 64), group.kind[i] >> 16 & 0xff);
-        group.run[i] = ends.count_ones();
+fn find(view: View<'_>, group: &Group, i: usize) -> Found {
+    let (part, how) = (group.part[i], group.how[i]);
+    let pool = view.pool.as_ptr();
+    // SAFETY: a part lies in the pool, and so does its line: the pool begins at a multiple of 64 and goes on for 64.
+    let line = unsafe { _mm512_load_si512(pool.add(part as usize & !63).cast()) };
+    // The run is as many runs in as there are ends below the value.
+    let below = _mm512_cmplt_epu8_mask(line, _mm512_set1_epi8(how.value.cast_signed()));
+    let run = _bzhi_u64(below >> (part % 64), how.ends.into()).count_ones();
+    let at = part + u32::from(how.ends) + (run << how.width_log2);
+    // SAFETY: a code lies in its part; behind it there are 64 bytes in the pool.
+    let word = unsafe { pool.add(at as usize).cast::<u32>().read_unaligned() };
+    let code = _bzhi_u32(word, how.width_bits.into());
+    // Children are counted down from the highest code.
+    let number = _bzhi_u32(!word, how.width_bits.into());
+    let is_child = number < CHILDREN_MAX[usize::from(how.width_log2)];
+    let start = group.entry[i] >> KIND_BITS << GRAIN_BYTES.ilog2();
+    let hop = if is_child { 0 } else { code };
+    Found {
+        // SAFETY: codes of hops are below their number, and there is one at least.
+        hop: unsafe { view.hops.get_unchecked(hop as usize) }.to_le_bytes(),
+        is_child,
+        child: if is_child {
+            start.wrapping_sub(4 * number + 4)
+        } else {
+            part
+        },
     }
-}
-
-/// What lookups found.
-#[derive(Clone, Copy)]
-struct Codes {
-    code: __m512i,
-    highest: __m512i,
-    /// The lanes whose code is a child's.
-    children: u16,
-}
-
-/// The codes of sixteen lookups whose runs are known.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn codes(view: View<'_>, group: &Group, first: usize) -> Codes {
-    let kind = load(&group.kind, first);
-    let ends = _mm512_and_si512(_mm512_srli_epi32::<16>(kind), _mm512_set1_epi32(0xff));
-    let width = _mm512_srli_epi32::<24>(kind);
-    let run = _mm512_sllv_epi32(load(&group.run, first), width);
-    let at = _mm512_add_epi32(_mm512_add_epi32(load(&group.part, first), ends), run);
-    // SAFETY: a code lies in its part; behind it there are 64 bytes in the pool. Indices are below 2³¹.
-    let word = unsafe { _mm512_i32gather_epi32::<1>(at, view.pool.as_ptr().cast()) };
-    let highest = _mm512_permutexvar_epi32(width, load(&BOUNDS, 0));
-    let child_min = _mm512_permutexvar_epi32(width, load(&BOUNDS, LANES));
-    let code = _mm512_and_si512(word, highest);
-    Codes {
-        code,
-        highest,
-        children: _mm512_cmpge_epu32_mask(code, child_min),
-    }
-}
-
-/// The hops of some lanes' codes; of the others 0.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn found(view: View<'_>, codes: Codes, lanes: u16) -> __m512i {
-    let zero = _mm512_setzero_si512();
-    let hops = view.hops.as_ptr().cast();
-    // SAFETY: codes of hops are below their number; the other lanes are left out.
-    unsafe { _mm512_mask_i32gather_epi32::<4>(zero, lanes, codes.code, hops) }
-}
-
-/// Puts the lookups of a vector that met a child behind the `on` that did before, and fetches the children's entries;
-/// says how many they are then.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,popcnt")]
-fn go_on(
-    view: View<'_>,
-    group: &Group,
-    first: usize,
-    codes: Codes,
-    index: __m512i,
-    pending: &mut Pending,
-    on: usize,
-) -> usize {
-    let start = block_start(load(&group.entry, first));
-    let number = _mm512_sub_epi32(codes.highest, codes.code);
-    // Child 0 stands right before the block.
-    let back = _mm512_add_epi32(_mm512_slli_epi32::<2>(number), _mm512_set1_epi32(4));
-    let at = _mm512_sub_epi32(start, back);
-    // By way of a register: some CPUs are slow at compressing to memory.
-    let index = _mm512_maskz_compress_epi32(codes.children, index);
-    store(&mut pending.index, on, index);
-    let at = _mm512_maskz_compress_epi32(codes.children, at);
-    store(&mut pending.child, on, at);
-    let next = on + codes.children.count_ones() as usize;
-    for child in &pending.child[on..next] {
-        view.fetch(*child);
-    }
-    next
 }
 
 /// The 32 bits at byte `at` of the addresses at these indices.
@@ -385,9 +374,14 @@ fn words<const BYTES: usize>(addresses: &[[u8; BYTES]], index: __m512i, at: usiz
     let index = _mm512_mullo_epi32(index, _mm512_set1_epi32(BYTES as i32));
     let first = addresses.as_ptr().cast::<u8>().wrapping_add(at);
     // SAFETY: indices are below the number of addresses, and four bytes from `at`, a multiple of four, are in each.
-    let word = unsafe { _mm512_i32gather_epi32::<1>(index, first.cast()) };
-    let big_endian = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
-    _mm512_shuffle_epi8(word, _mm512_broadcast_i32x4(big_endian))
+    big_endian(unsafe { _mm512_i32gather_epi32::<1>(index, first.cast()) })
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn big_endian(words: __m512i) -> __m512i {
+    let order = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
+    _mm512_shuffle_epi8(words, _mm512_broadcast_i32x4(order))
 }
 
 /// `first`, `first + 1`, …
@@ -398,18 +392,31 @@ fn lanes_from(first: usize) -> __m512i {
     _mm512_add_epi32(lanes, _mm512_set1_epi32(first as i32))
 }
 
+/// The first sixteen of some words.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(words: &[u32], first: usize) -> __m512i {
-    let words = &words[first..first + LANES];
-    // SAFETY: sixteen words; the load needs no alignment.
+fn load<T: Word>(words: &[T]) -> __m512i {
+    let words = &words[..LANES];
+    // SAFETY: sixteen words of four plain bytes; the load needs no alignment.
     unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
 }
 
+/// Writes the first sixteen of some words.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(words: &mut [u32], first: usize, values: __m512i) {
-    let words = &mut words[first..first + LANES];
-    // SAFETY: sixteen words; the store needs no alignment.
+fn store<T: Word>(words: &mut [T], values: __m512i) {
+    let words = &mut words[..LANES];
+    // SAFETY: sixteen words of four bytes, of any values; the store needs no alignment.
     unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), values) }
 }
+
+/// # Safety
+/// Four bytes that may be anything.
+unsafe trait Word {}
+
+// SAFETY: four bytes, any of which will do.
+unsafe impl Word for u32 {}
+// SAFETY: four bytes, any of which will do.
+unsafe impl Word for [u8; 4] {}
+// SAFETY: four bytes in order without gaps, any of which will do.
+unsafe impl Word for How {}

@@ -1,14 +1,14 @@
-//! Memory for blocks: chunks of a power of two of bytes, none of which up to a cache line crosses one.
+//! Memory for blocks: chunks of 8, 16 or 32 bytes, none of which crosses a cache line, and of whole lines.
 
 use dpb_core::Buf;
 
 /// What chunks begin at multiples of, and the smallest chunk.
 pub(super) const GRAIN_BYTES: usize = 8;
 
-const LINE_LOG2: usize = 6;
-/// Chunks have 2³ to 2¹¹ bytes.
-const SIZES: usize = 12;
-const LARGEST_BYTES: usize = 1 << (SIZES - 1);
+const LINE_BYTES: usize = 64;
+/// 8, 16 and 32 bytes, and 1 to 32 lines.
+const SIZES: usize = 3 + 32;
+const LARGEST_BYTES: usize = 32 * LINE_BYTES;
 /// Entries count grains in 27 bits.
 const BYTES_MAX: usize = GRAIN_BYTES << 27;
 /// What a fresh pool can hold before it grows.
@@ -20,7 +20,7 @@ pub(super) struct Pool {
     memory: Buf,
     /// Bytes at the start that chunks were ever taken from.
     used: usize,
-    /// Where the chunks given back start, by the logarithm of their size.
+    /// Where the chunks given back start, by their size.
     free: [Vec<u32>; SIZES],
     /// Whether a chunk was asked for that there is no room for: the first chunk was given instead, which nobody else has.
     is_full: bool,
@@ -32,7 +32,7 @@ impl Pool {
         Self {
             memory: zeroed(START_BYTES),
             used: LARGEST_BYTES,
-            free: Default::default(),
+            free: [const { Vec::new() }; SIZES],
             is_full: false,
         }
     }
@@ -59,32 +59,32 @@ impl Pool {
 
     /// A chunk of `bytes` or more: where it starts, and how long it is.
     pub(super) fn take(&mut self, bytes: usize) -> (usize, usize) {
-        let size = size_log2(bytes);
-        (self.take_sized(size), 1 << size)
+        let room = room(bytes);
+        (self.take_room(room), room)
     }
 
     /// Takes back the chunk that ends at `end` and was taken for `bytes`.
     pub(super) fn give_back(&mut self, end: usize, bytes: usize) {
-        let size = size_log2(bytes);
-        self.free[size].push((end - (1 << size)) as u32);
+        let room = room(bytes);
+        self.free[size(room)].push((end - room) as u32);
     }
 
-    fn take_sized(&mut self, size: usize) -> usize {
-        if let Some(start) = self.free[size].pop() {
+    fn take_room(&mut self, room: usize) -> usize {
+        if let Some(start) = self.free[size(room)].pop() {
             return start as usize;
         }
-        if size < LINE_LOG2 {
-            let start = self.take_sized(size + 1);
-            self.free[size].push((start + (1 << size)) as u32);
+        if room < LINE_BYTES {
+            let start = self.take_room(2 * room);
+            self.free[size(room)].push((start + room) as u32);
             return start;
         }
-        if self.used + (1 << size) > BYTES_MAX {
+        if self.used + room > BYTES_MAX {
             self.is_full = true;
             return 0;
         }
         let start = self.used;
-        self.used += 1 << size;
-        if self.used + 64 > self.memory.len() {
+        self.used += room;
+        if self.used + LINE_BYTES > self.memory.len() {
             let mut memory = zeroed(2 * self.memory.len());
             memory[..self.memory.len()].copy_from_slice(&self.memory);
             self.memory = memory;
@@ -106,8 +106,20 @@ impl Clone for Pool {
     }
 }
 
-fn size_log2(bytes: usize) -> usize {
-    bytes.max(GRAIN_BYTES).next_power_of_two().ilog2() as usize
+/// The size of the smallest chunk that holds so many bytes.
+fn room(bytes: usize) -> usize {
+    match bytes {
+        0..=32 => bytes.max(GRAIN_BYTES).next_power_of_two(),
+        _ => bytes.next_multiple_of(LINE_BYTES),
+    }
+}
+
+/// The number of the free list of chunks of this size.
+fn size(room: usize) -> usize {
+    match room {
+        0..=32 => room.ilog2() as usize - 3,
+        _ => 2 + room / LINE_BYTES,
+    }
 }
 
 fn zeroed(len: usize) -> Buf {

@@ -272,3 +272,13 @@ fn keys_are_drawn_as_they_say() {
     let first = (0..10_000).filter(|_| random.unit() < 0.1).count();
     assert!((900..1100).contains(&first));
 }
+
+#[test]
+fn zz_kinds() {
+    let routes = Ipv4Addr::routes(1, 1_000_000, 100);
+    let t = Lpm4::new(&routes).unwrap();
+    t.trie.stats();
+    let routes = Ipv6Addr::routes(1, 200_000, 100);
+    let t = Lpm6::new(&routes).unwrap();
+    t.trie.stats();
+}
