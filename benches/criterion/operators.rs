@@ -2,7 +2,7 @@
 //!
 //! Every operator of the registry, with each of its parameters at the ends of its range, on every path that this CPU has,
 //! beside the peers that the registry names. Sizes: 64 bytes in batches of 256, 1500 bytes in batches of 64, one item of
-//! 64 KiB. Each contender's output is compared with the portable path's before it is timed, and again after. A peer
+//! 64 KiB. Each contender's output is judged by the workload before it is timed, and again after. A peer
 //! has no batch call, so it is called once per item.
 //!
 //! `cargo bench -p dpb-benches --bench operators -- crc32c` runs one operator.
@@ -11,10 +11,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
-use dpb_core::{Batch, BatchOut, Buf, DeflateFormat, JobError, Kernel, OpSpec, OutputShape};
+use dpb_core::{
+    Batch, BatchOut, Buf, DeflateFormat, Input, Items, JobError, Kernel, OpSpec, OutputShape,
+    Workload,
+};
 use dpb_operators::cpu::Path;
 use dpb_operators::direct::{Direct, direct};
-use dpb_operators::input::Input;
 use dpb_operators::registry::{Entry, OPERATORS};
 
 const SEED: u64 = 1;
@@ -46,7 +48,34 @@ fn contest(
     item_bytes: usize,
     count: usize,
 ) {
-    let mut contest = Contest::new(criterion, entry, spec, item_bytes, count);
+    let workload = entry.workload(spec).expect("its own spec");
+    let input = match Input::of(&*workload, SEED, item_bytes, count) {
+        Ok(input) => input,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    let portable = entry.direct(spec, Path::Portable).expect("any CPU");
+    // Room for what any contender writes, if it keeps to the portable path's bound.
+    let slot = match portable.shape() {
+        OutputShape::Fixed(bytes) => bytes,
+        OutputShape::Variable => input.slot_bytes.unwrap_or_else(|| {
+            let batch = input.batch().expect("items lie inside");
+            portable.dst_len(batch.longest())
+        }),
+    };
+    let mut src = Buf::zeroed(input.bytes.len()).expect("memory");
+    src.copy_from_slice(&input.bytes);
+    let mut group = criterion.benchmark_group(format!("{}/{count}x{item_bytes}", name(spec)));
+    group.throughput(Throughput::Bytes((item_bytes * count) as u64));
+    let mut contest = Contest {
+        group,
+        workload,
+        items: input.items,
+        src,
+        slot,
+    };
     for path in entry.paths.iter().filter(|path| path.is_available()) {
         let kernel = entry.direct(spec, *path).expect("available");
         contest.enter(&format!("cpu/{path}"), kernel);
@@ -114,48 +143,17 @@ fn window_bits(format: DeflateFormat) -> i32 {
 /// One operator on one shape of input; contenders enter one by one.
 struct Contest<'a> {
     group: BenchmarkGroup<'a, WallTime>,
-    entry: &'static Entry,
-    spec: OpSpec,
-    input: Input,
-    /// The input's bytes in such memory as backends give, aligned.
+    workload: Box<dyn Workload>,
+    items: Items,
+    /// The items' bytes in such memory as backends give, aligned.
     src: Buf,
     slot: usize,
 }
 
-impl<'a> Contest<'a> {
-    fn new(
-        criterion: &'a mut Criterion,
-        entry: &'static Entry,
-        spec: &OpSpec,
-        item_bytes: usize,
-        count: usize,
-    ) -> Self {
-        let mut group = criterion.benchmark_group(format!("{}/{count}x{item_bytes}", name(spec)));
-        group.throughput(Throughput::Bytes((item_bytes * count) as u64));
-        let input = entry.input(spec, SEED, item_bytes, count);
-        let mut src = Buf::zeroed(input.bytes.len()).expect("memory");
-        src.copy_from_slice(&input.bytes);
-        let portable = entry.direct(spec, Path::Portable).expect("any CPU");
-        // Room for what any contender writes, if it keeps to the portable path's bound.
-        let slot = match portable.shape() {
-            OutputShape::Fixed(bytes) => bytes,
-            OutputShape::Variable => input
-                .slot_bytes
-                .unwrap_or_else(|| portable.dst_len(item_bytes)),
-        };
-        Self {
-            group,
-            entry,
-            spec: spec.clone(),
-            input,
-            src,
-            slot,
-        }
-    }
-
+impl Contest<'_> {
     /// Checks, times and checks again.
     fn enter(&mut self, name: &str, mut kernel: Box<dyn Direct>) {
-        let batch = Batch::new(&self.src, &self.input.items).expect("items lie inside");
+        let batch = Batch::new(&self.src, &self.items).expect("items lie inside");
         let (shape, slot) = (kernel.shape(), self.slot);
         let mut dst = Buf::zeroed(slot * batch.len()).expect("memory");
         let mut outcomes = Vec::with_capacity(batch.len());
@@ -175,8 +173,8 @@ impl<'a> Contest<'a> {
                     OutputShape::Variable => outcomes[i].expect("not refused") as usize,
                 };
                 let output = &dst[i * slot..][..len];
-                self.entry
-                    .check(&self.spec, batch.item(i), Ok(output), slot)
+                self.workload
+                    .check(batch.item(i), Ok(output), slot)
                     .unwrap_or_else(|wrong| panic!("{name}, item {i}: {wrong}"));
             }
         };

@@ -2,7 +2,7 @@
 
 use dpb_core::measure::Evidence;
 use dpb_core::measure::provenance::allowed_cpus;
-use dpb_core::{Backend, OpSpec, SetupError, Unsupported};
+use dpb_core::{Backend, SetupError, Unsupported};
 use dpb_operators::cpu;
 use dpb_operators::registry::{self, Entry};
 use dpb_sim::{Model, Modelled};
@@ -141,14 +141,13 @@ pub fn all_for(entry: &Entry) -> Vec<String> {
 
 /// The code that computes behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is what `cpu/best`
 /// and `pool/N` mean on this machine, and what a model takes its results from.
-pub fn code(name: &str, spec: &OpSpec) -> Option<String> {
+pub fn code(name: &str, entry: &Entry) -> Option<String> {
     let cpu = match name.starts_with(SIM) {
         true => cpu::Cpu::best(),
         false => cpu::by_name(name).ok()?,
     };
-    let path = cpu.path(spec).ok()?;
-    let library = registry::of(spec).ok()?.library(path);
-    Some(format!("{path}, {library}"))
+    let path = cpu.path(entry).ok()?;
+    Some(format!("{path}, {}", entry.library(path)))
 }
 
 #[cfg(test)]

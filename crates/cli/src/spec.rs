@@ -33,7 +33,7 @@ pub fn own(record: &Record) -> impl Iterator<Item = (&str, &Value)> {
     parameters.filter(|(name, _)| is_own(name))
 }
 
-/// As `--parameters` takes them: `format=raw,level=6`.
+/// As `--parameters` takes them: `format=raw,level=6`; instead of a file what tells its content from another's.
 pub fn written(record: &Record) -> String {
     let pairs: Vec<String> = own(record)
         .map(|(name, value)| format!("{}={value}", bare(name)))

@@ -1,20 +1,20 @@
 //! The suite that every backend passes, whatever it is: a kernel, a pool, a device, a model.
 //!
 //! ```
-//! use dpb_core::{Backend, JobError, OpSpec, conformance};
+//! use dpb_core::{Backend, Workload, conformance};
 //!
-//! fn passes(backend: &dyn Backend, oracle: conformance::Oracle<'_>) {
-//!     match conformance::check(backend, &[OpSpec::Crc32c], oracle) {
+//! fn passes(backend: &dyn Backend, workload: &dyn Workload) {
+//!     match conformance::check(backend, &[workload]) {
 //!         Ok(coverage) => println!("{coverage:?}"),
 //!         Err(failure) => panic!("{failure}"),
 //!     }
 //! }
 //! ```
 //!
-//! Checked: results against an oracle at many lengths, batches, layouts and depths; one completion for each job taken,
-//! never more in flight than the depth, none left after a poll where that is promised; tags and buffers that come home
-//! untouched; limits that are kept; bad jobs, bad items and memory that the device cannot reach refused, not crashed on;
-//! queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
+//! Checked: results against what the [`Workload`] calls right at many lengths, batches, layouts and depths; one completion
+//! for each job taken, never more in flight than the depth, none left after a poll where that is promised; tags and buffers
+//! that come home untouched; limits that are kept; bad jobs, bad items and memory that the device cannot reach refused, not
+//! crashed on; queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
 
 mod drive;
 mod input;
@@ -26,15 +26,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::{
-    Backend, Batch, Buf, Completion, Job, JobError, Limits, OpSpec, Operator, OutputShape,
-    SetupError, View,
+    Backend, Batch, Buf, Completion, Job, Limits, OpSpec, Operator, OutputShape, SetupError, View,
+    Workload,
 };
 use drive::Course;
 use input::{Input, Layout};
-
-/// What is right: the output for one item, or why the item is refused. Knows the encoder of each decoder it is asked
-/// for ([`OpSpec::fed_by`]) and the decoder of each encoder ([`OpSpec::undone_by`]).
-pub type Oracle<'a> = &'a dyn Fn(&OpSpec, &[u8]) -> Result<Vec<u8>, JobError>;
 
 /// What a passed suite rests on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,20 +86,19 @@ const BYTES_PER_RUN: usize = if cfg!(miri) { 256 } else { 1 << 20 };
 const BYTES_PER_RUN_EMULATED: usize = 1 << 16;
 /// Longest input that is allocated only to see it refused.
 const BYTES_TOO_LONG: usize = 64 << 20;
+/// Items that decode to more than this need not be decoded.
+const RIGHT_BYTES_MAX: usize = 1 << 18;
 
-/// Runs the whole suite on each of `specs`.
+/// Runs the whole suite on the spec of each of `workloads`.
 ///
 /// A spec that the backend does not support is skipped, with its reason in [`Coverage::skipped`].
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub fn check(
-    backend: &dyn Backend,
-    specs: &[OpSpec],
-    oracle: Oracle<'_>,
-) -> Result<Coverage, Failure> {
+pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Coverage, Failure> {
     let mut coverage = Coverage::default();
-    for spec in specs {
+    for &workload in workloads {
+        let spec = workload.spec();
         let failure = |(case, what): (String, String)| Failure {
             backend: backend.name().to_string(),
             spec: spec.clone(),
@@ -119,13 +114,13 @@ pub fn check(
         let mut bench = Bench {
             backend,
             spec,
-            oracle,
+            workload,
             limits,
             operator,
             coverage: &mut coverage,
         };
         bench.results().map_err(failure)?;
-        bench.refused_items().map_err(failure)?;
+        bench.bad_items().map_err(failure)?;
         bench.bad_jobs().map_err(failure)?;
         bench.foreign_memory().map_err(failure)?;
         bench.two_queues().map_err(failure)?;
@@ -196,7 +191,7 @@ fn admission(
 struct Bench<'a> {
     backend: &'a dyn Backend,
     spec: &'a OpSpec,
-    oracle: Oracle<'a>,
+    workload: &'a dyn Workload,
     limits: Limits,
     operator: Arc<dyn Operator>,
     coverage: &'a mut Coverage,
@@ -208,7 +203,7 @@ type Admitted = (Limits, Arc<dyn Operator>);
 type Wrong = (String, String);
 
 impl Bench<'_> {
-    /// Every length, batch, layout and depth against the oracle.
+    /// Every length, batch, layout and depth against what is right.
     fn results(&mut self) -> Result<(), Wrong> {
         for &item_len in ITEM_LENGTHS {
             for &batch in BATCHES {
@@ -218,9 +213,8 @@ impl Bench<'_> {
                     }
                     let case = format!("{batch} items of about {item_len} bytes ({layout:?})");
                     // Two inputs, so that jobs that are mixed up show.
-                    let mut inputs = [1, 2].map(|seed| {
-                        Input::new(self.spec, self.oracle, layout, item_len, batch, seed)
-                    });
+                    let inputs = self.inputs([1, 2], layout, item_len, batch);
+                    let mut inputs = inputs.map_err(|what| (case.clone(), what))?;
                     for &depth in DEPTHS {
                         let at = |what| (format!("{case}, depth {depth}"), what);
                         self.compare(&mut inputs, depth).map_err(at)?;
@@ -231,27 +225,39 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Items that are malformed, or whose output is longer than its slot, among good ones: refused, each alone.
-    fn refused_items(&mut self) -> Result<(), Wrong> {
-        if self.operator.shape() != OutputShape::Variable {
-            return Ok(());
-        }
+    /// Items made worse among good ones: each gives what is right for it, or is refused alone. So are items whose output is
+    /// longer than its slot.
+    fn bad_items(&mut self) -> Result<(), Wrong> {
+        let (layout, batch) = (Layout::Offsets, BATCHES[1]);
         for &item_len in ITEM_LENGTHS {
             let at = |what| (format!("bad items of about {item_len} bytes"), what);
-            let mut inputs = [1, 2]
-                .map(|seed| Input::spoiled(self.spec, self.oracle, item_len, BATCHES[1], seed));
+            let good = self.inputs([1, 2], layout, item_len, 4 * batch);
+            let [one, two] = good.map_err(at)?;
+            let mut inputs = [one.spoiled(self.workload, 1), two.spoiled(self.workload, 2)];
             self.compare(&mut inputs, DEPTHS[1]).map_err(at)?;
+            if self.operator.shape() != OutputShape::Variable {
+                continue;
+            }
             for slot in [0, 1, item_len / 2] {
                 let at = |what| (format!("{item_len} bytes in, slots of {slot}"), what);
-                let mut inputs = [1, 2].map(|seed| {
-                    let layout = Layout::Offsets;
-                    Input::new(self.spec, self.oracle, layout, item_len, BATCHES[1], seed)
-                        .with_slot(slot)
-                });
+                let inputs = self.inputs([1, 2], layout, item_len, batch);
+                let mut inputs = inputs.map_err(at)?.map(|input| input.with_slot(slot));
                 self.compare(&mut inputs, DEPTHS[1]).map_err(at)?;
             }
         }
         Ok(())
+    }
+
+    /// Valid items that carry about `item_len` bytes, by two seeds.
+    fn inputs(
+        &self,
+        seeds: [u64; 2],
+        layout: Layout,
+        item_len: usize,
+        batch: usize,
+    ) -> Result<[Input; 2], String> {
+        let [one, two] = seeds.map(|seed| Input::new(self.workload, layout, item_len, batch, seed));
+        Ok([one?, two?])
     }
 
     /// Drives jobs over `inputs` in turn through a queue and judges every item.
@@ -313,7 +319,7 @@ impl Bench<'_> {
             let input = &mut inputs[tag as usize % 2];
             result.map_err(|e| format!("job {tag} failed: {e}"))?;
             input
-                .judge(&job, self.operator.shape(), &*self.operator, self.oracle)
+                .judge(&job, &*self.operator, self.workload)
                 .map_err(|what| format!("job {tag}, {what}"))?;
             self.coverage.jobs += 1;
             self.coverage.items += input.items.count() as u64;
@@ -330,7 +336,7 @@ impl Bench<'_> {
 
     /// Room for the outputs of `input`, and some bytes more that must stay as they are.
     fn dst(&self, input: &Input) -> Result<Buf, String> {
-        let mut dst = self.alloc(input.dst_len(self.operator.shape(), &*self.operator))?;
+        let mut dst = self.alloc(input.dst_len(&*self.operator))?;
         dst.fill(input::GUARD);
         Ok(dst)
     }

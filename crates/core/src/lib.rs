@@ -2,6 +2,7 @@
 //!
 //! * [`OpSpec`]: *what* is computed, as data.
 //! * [`Backend`] → [`Operator`] → [`Queue`]: *where and how*, prepared once, run many times.
+//! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
 //! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
 //!
@@ -21,6 +22,7 @@ mod patience;
 pub mod random;
 pub mod seam;
 pub mod spec;
+pub mod workload;
 
 pub use buf::{Buf, Region, View};
 pub use clock::{Clock, VirtualClock, WallClock};
@@ -29,4 +31,5 @@ pub use lift::{Inline, Pooled};
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
-pub use spec::{DeflateFormat, OpSpec, ParameterValue};
+pub use spec::{DeflateFormat, HashTuple, IpFamily, LookupKeys, Material, OpSpec, ParameterValue};
+pub use workload::{Exact, Input, Right, Workload};

@@ -10,7 +10,7 @@ use dpb_core::{
 };
 
 use crate::isa::{ArmCrc, ArmSha2, Avx512, Gfni, ShaNi, Sse42};
-use crate::registry;
+use crate::registry::{self, Entry};
 
 /// How an operator is computed on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,12 +213,11 @@ impl Cpu {
         }
     }
 
-    /// The path that `spec` takes here: what `cpu/best` and `pool/N` stand for on this machine.
+    /// The path that `entry` takes here: what `cpu/best` and `pool/N` stand for on this machine.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn path(&self, spec: &OpSpec) -> Result<Path, Unsupported> {
-        let entry = registry::of(spec)?;
+    pub fn path(&self, entry: &Entry) -> Result<Path, Unsupported> {
         let path = self.path.unwrap_or_else(|| Path::best(entry.paths));
         if entry.paths.contains(&path) && path.is_available() {
             Ok(path)
@@ -242,12 +241,13 @@ impl Backend for Cpu {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        self.path(spec).map(|_| self.lift.limits())
+        let entry = registry::of(spec)?;
+        self.path(entry).map(|_| self.lift.limits())
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        let path = self.path(spec).map_err(SetupError::Unsupported)?;
         let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
+        let path = self.path(entry).map_err(SetupError::Unsupported)?;
         Ok((entry.kernel)(spec, path)?.lift(self.lift, spec))
     }
 }

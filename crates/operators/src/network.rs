@@ -2,4 +2,5 @@
 
 pub mod crc32c;
 pub mod lpm;
+mod records;
 pub mod toeplitz;

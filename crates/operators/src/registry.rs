@@ -1,18 +1,21 @@
 //! The one list of operators: command line, benches, conformance and page-end tests follow from it.
 
 use std::fmt;
-use std::mem::discriminant;
 
-use dpb_core::{JobError, OpSpec, SetupError};
+use dpb_core::{OpSpec, SetupError, Workload};
 
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
-use crate::input::Input;
 use crate::{network, security, storage};
 
 /// Every operator that has a CPU kernel.
 pub const OPERATORS: &[Entry] = &[
     network::crc32c::ENTRY,
+    network::lpm::LPM4,
+    network::lpm::LPM6,
+    network::lpm::LPM4_UPDATE,
+    network::lpm::LPM6_UPDATE,
+    network::toeplitz::ENTRY,
     security::sha256::ENTRY,
     storage::deflate::DEFLATE,
     storage::deflate::INFLATE,
@@ -43,22 +46,20 @@ pub struct Entry {
     pub libraries: &'static [(Path, Library)],
     /// Its page, in Markdown.
     pub documentation: &'static str,
-    /// The spec without any parameter.
-    pub default: OpSpec,
-    pub(crate) parse: fn(&Given<'_>) -> OpSpec,
+    pub(crate) parse: Parse,
     pub(crate) kernel: MakeKernel,
-    /// Items by seed, length and number; for a decoder what it decodes to.
-    pub(crate) input: fn(u64, usize, usize) -> Input,
-    pub(crate) oracle: Oracle,
-    pub(crate) verify: Option<Verify>,
+    pub(crate) workload: MakeWorkload,
 }
 
+/// The spec that values choose. Keys and tables that are not given are made here.
+type Parse = fn(&Given<'_>) -> Result<OpSpec, SetupError>;
 /// The kernel of a spec on a path.
 type MakeKernel = fn(&OpSpec, Path) -> Result<Box<dyn AnyKernel>, SetupError>;
-/// What is right for an item, in a slot of so many bytes.
-type Oracle = fn(&OpSpec, &[u8], usize) -> Result<Vec<u8>, JobError>;
-/// Says whether an output is right for an item, where more than one is.
-type Verify = fn(&OpSpec, &[u8], &[u8]) -> Result<(), String>;
+/// What a spec is run on, judged by the portable path.
+type MakeWorkload = fn(&OpSpec) -> Result<Box<dyn Workload>, SetupError>;
+
+/// Whose word counts, as a workload's name: the portable path's.
+pub(crate) const PORTABLE: &str = "cpu/portable";
 
 /// A parameter of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub enum Domain {
     Number(u64, u64),
     /// One of these words.
     Word(&'static [&'static str]),
+    /// A file's path, whose content is the value; its own default, `-`, is none: what it would say is generated.
+    File,
 }
 
 /// Code that others wrote.
@@ -107,7 +110,13 @@ pub(crate) use library;
 
 /// A value for each parameter of an operator, inside its domain: what was given, else the default.
 #[derive(Debug)]
-pub(crate) struct Given<'a>(Vec<(&'static str, &'a str)>);
+pub(crate) struct Given<'a> {
+    operator: &'static str,
+    values: Vec<(&'static str, &'a str)>,
+}
+
+/// Instead of a path: there is no file.
+pub(crate) const NO_FILE: &str = "-";
 
 /// The operator of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -119,31 +128,39 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 /// # Errors
 /// If there is no CPU kernel for it. A custom operator is nobody's, whatever its name.
 pub fn of(spec: &OpSpec) -> Result<&'static Entry, dpb_core::Unsupported> {
-    let is_of_its_kind = |entry: &&Entry| discriminant(&entry.default) == discriminant(spec);
+    let is_ours = !matches!(spec, OpSpec::Custom { .. });
     find(spec.name())
-        .filter(is_of_its_kind)
+        .filter(|_| is_ours)
         .ok_or_else(|| dpb_core::Unsupported {
             reason: format!("there is no CPU kernel for {spec}"),
         })
 }
 
 impl Entry {
-    /// The spec that `parameters` choose: `level=9,format=zlib`, or nothing for the defaults.
+    /// The spec that `parameters` choose: `level=9,format=zlib`, or nothing for the defaults. Secrets that are not given
+    /// are made anew at each call.
     ///
     /// # Errors
-    /// An unknown or repeated key, or a value out of range, named in the message.
+    /// An unknown or repeated key, a value out of range, a file that cannot be read or does not say what it should, named
+    /// in the message.
     pub fn spec(&self, parameters: &str) -> Result<OpSpec, SetupError> {
-        Ok((self.parse)(&Given::parse(parameters, self)?))
+        (self.parse)(&Given::parse(parameters, self)?)
+    }
+
+    /// The spec without any parameter given.
+    pub fn default_spec(&self) -> OpSpec {
+        self.spec("").expect("the defaults make a spec")
     }
 
     /// The specs that tests and benches run: the default, and each parameter at each end of its range or at each of its
-    /// words, the others at their defaults.
+    /// words, the others at their defaults. Files are not given.
     pub fn specs(&self) -> Vec<OpSpec> {
-        let mut specs = vec![self.default.clone()];
+        let mut specs = vec![self.default_spec()];
         for Parameter { name, values, .. } in self.parameters {
             let values = match values {
                 Domain::Number(first, last) => vec![first.to_string(), last.to_string()],
                 Domain::Word(words) => words.iter().map(ToString::to_string).collect(),
+                Domain::File => Vec::new(),
             };
             for value in values {
                 let spec = self.spec(&format!("{name}={value}"));
@@ -176,78 +193,19 @@ impl Entry {
         )
     }
 
-    /// `count` items by `seed`. For a decoder `item_bytes` is what each decodes to.
-    ///
-    /// # Panics
-    /// If the items have 4 GiB or more.
-    pub fn input(&self, spec: &OpSpec, seed: u64, item_bytes: usize, count: usize) -> Input {
-        let plain = (self.input)(seed, item_bytes, count);
-        self.fed(spec, plain).expect("an encoder takes any bytes")
-    }
-
-    /// What `spec` is run on to handle the items of `plain`: these items, or for a decoder what its encoder
-    /// ([`OpSpec::fed_by`]) makes of them, on the portable path, so that it is the same on every machine.
+    /// What `spec` is run on, and what is right for it, judged by the portable path.
     ///
     /// # Errors
-    /// If the encoder refuses an item, and why.
-    pub fn fed(&self, spec: &OpSpec, plain: Input) -> Result<Input, String> {
-        match spec.fed_by() {
-            None => Ok(plain),
-            Some(encoder) => {
-                let entry = of(&encoder).map_err(|error| error.to_string())?;
-                let kernel = entry.direct(&encoder, Path::Portable);
-                plain.encoded(&encoder, &mut *kernel.map_err(|error| error.to_string())?)
-            }
-        }
-    }
-
-    /// What the portable path makes of `item`, in a slot of `slot_bytes`; the length of a decoder's slot is its bound.
-    ///
-    /// # Errors
-    /// If it refuses the item.
-    pub fn oracle(
-        &self,
-        spec: &OpSpec,
-        item: &[u8],
-        slot_bytes: usize,
-    ) -> Result<Vec<u8>, JobError> {
-        (self.oracle)(spec, item, slot_bytes)
-    }
-
-    /// Whether two correct paths give the same bytes. An encoder is free in what it writes; it is checked by decoding.
-    pub fn is_exact(&self) -> bool {
-        self.verify.is_none()
-    }
-
-    /// Checks what a backend made of `item`: equal to the oracle's, or for an encoder decoded back to the item.
-    /// Refusals must be the oracle's refusals.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn check(
-        &self,
-        spec: &OpSpec,
-        item: &[u8],
-        output: Result<&[u8], JobError>,
-        slot_bytes: usize,
-    ) -> Result<(), String> {
-        if let (Some(verify), Ok(output)) = (self.verify, output) {
-            return verify(spec, item, output);
-        }
-        match (self.oracle(spec, item, slot_bytes), output) {
-            (Ok(right), Ok(output)) if right == output => Ok(()),
-            (Ok(right), Ok(output)) => Err(difference(&right, output)),
-            (Err(_), Err(_)) => Ok(()),
-            (Ok(_), Err(error)) => Err(format!("refused ({error}), but it is right")),
-            (Err(error), Ok(_)) => Err(format!("taken, but the oracle refuses it: {error}")),
-        }
+    /// If `spec` is not of this operator, or what it is prepared with makes no sense.
+    pub fn workload(&self, spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+        (self.workload)(spec)
     }
 }
 
 impl Given<'_> {
     /// The word that `name`, a parameter, is.
     pub(crate) fn word(&self, name: &str) -> &str {
-        let given = self.0.iter().find(|(key, _)| *key == name);
+        let given = self.values.iter().find(|(key, _)| *key == name);
         given
             .map(|(_, value)| *value)
             .expect("every parameter has a value")
@@ -257,11 +215,27 @@ impl Given<'_> {
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.word(name).parse().expect("its domain is of numbers")
     }
+
+    /// The content of the file that `name`, a parameter, is; `None` if no file is given.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn file(&self, name: &str) -> Result<Option<Vec<u8>>, SetupError> {
+        match self.word(name) {
+            NO_FILE => Ok(None),
+            path => std::fs::read(path).map(Some).map_err(|error| {
+                let operator = self.operator;
+                SetupError::Parameter(format!(
+                    "{operator}: {name}={path}: cannot be read: {error}"
+                ))
+            }),
+        }
+    }
 }
 
 impl<'a> Given<'a> {
     fn parse(text: &'a str, entry: &Entry) -> Result<Self, SetupError> {
-        let mut pairs: Vec<(&'static str, &'a str)> = Vec::new();
+        let mut values: Vec<(&'static str, &'a str)> = Vec::new();
         let parts = text
             .split(',')
             .map(str::trim)
@@ -284,17 +258,20 @@ impl<'a> Given<'a> {
             if !parameter.values.has(value) {
                 return Err(wrong(&format!("not {}", parameter.values)));
             }
-            if pairs.iter().any(|(known, _)| *known == key) {
+            if values.iter().any(|(known, _)| *known == key) {
                 return Err(wrong("given twice"));
             }
-            pairs.push((parameter.name, value));
+            values.push((parameter.name, value));
         }
         for parameter in entry.parameters {
-            if !pairs.iter().any(|(key, _)| *key == parameter.name) {
-                pairs.push((parameter.name, parameter.default));
+            if !values.iter().any(|(key, _)| *key == parameter.name) {
+                values.push((parameter.name, parameter.default));
             }
         }
-        Ok(Self(pairs))
+        Ok(Self {
+            operator: entry.name,
+            values,
+        })
     }
 }
 
@@ -305,16 +282,18 @@ impl Domain {
                 .parse()
                 .is_ok_and(|number: u64| (first..=last).contains(&number)),
             Self::Word(words) => words.contains(&value),
+            Self::File => !value.is_empty(),
         }
     }
 }
 
-/// `1..9`, `raw|zlib|gzip`.
+/// `1..9`, `raw|zlib|gzip`, `FILE`.
 impl fmt::Display for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(first, last) => write!(f, "{first}..{last}"),
             Self::Word(words) => f.write_str(&words.join("|")),
+            Self::File => f.write_str("FILE"),
         }
     }
 }
@@ -326,14 +305,5 @@ impl fmt::Display for Library {
     }
 }
 
-/// Where two outputs part.
-fn difference(right: &[u8], output: &[u8]) -> String {
-    let at = right.iter().zip(output).take_while(|(a, b)| a == b).count();
-    format!(
-        "byte {at} of {} is {:02x?}, should be {:02x?} of {}",
-        output.len(),
-        output.get(at),
-        right.get(at),
-        right.len()
-    )
-}
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! DEFLATE and INFLATE: streams of other implementations, both ways between the paths, bad streams, bounded output.
 
-use dpb_core::{Batch, BatchOut, DeflateFormat, Items, JobError, Kernel};
+use dpb_core::{Batch, BatchOut, DeflateFormat, Input, Items, JobError, Kernel};
 use dpb_operators::cpu::Path;
 use dpb_operators::input;
 use dpb_operators::storage::deflate::{Deflate, Inflate, compressed_bytes_max};
@@ -125,7 +125,7 @@ fn a_bomb_stops_at_its_slot() {
 
 #[test]
 fn an_encoder_refuses_a_slot_that_is_too_short() {
-    let plain = input::random(1, 1000, 1).bytes;
+    let plain = Input::random(1, 1000, 1).bytes;
     for path in PATHS {
         for format in FORMATS {
             for slot in [0, 1, 9, 10, 500, 999] {
@@ -145,7 +145,7 @@ fn an_encoder_refuses_a_slot_that_is_too_short() {
 fn every_level_and_format_decodes_on_both_paths() {
     let inputs = [
         input::text(1, 20_000, 1).bytes,
-        input::random(1, 70_000, 1).bytes,
+        Input::random(1, 70_000, 1).bytes,
         Vec::new(),
     ];
     for plain in inputs {
@@ -179,7 +179,7 @@ proptest! {
         format in prop::sample::select(&FORMATS[..]),
     ) {
         let mut stream = if noise {
-            input::random(seed, len, 1).bytes
+            Input::random(seed, len, 1).bytes
         } else {
             encode(Path::Portable, 6, format, &input::text(seed, len, 1).bytes)
         };

@@ -6,9 +6,10 @@ mod support;
 
 use std::ptr::NonNull;
 
-use dpb_core::Batch;
+use dpb_core::{Batch, Input, OpSpec, Workload};
 use dpb_operators::cpu::Path;
-use dpb_operators::registry::{Entry, OPERATORS};
+use dpb_operators::direct::Direct;
+use dpb_operators::registry::OPERATORS;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use support::{assert_right, slot_bytes};
 
@@ -59,17 +60,14 @@ impl Drop for Guarded {
     }
 }
 
-/// Runs `count` items of `len` bytes, at the end of their pages or at their start, and checks each output.
+/// Runs a batch, at the end of its pages or at their start, and checks each output.
 fn assert_stays_inside(
-    entry: &Entry,
-    path: Path,
+    workload: &dyn Workload,
+    (kernel, path): (&mut dyn Direct, Path),
     (src, dst): (&mut Guarded, &mut Guarded),
-    (len, count): (usize, usize),
+    input: &Input,
     at_end: bool,
 ) {
-    let spec = &entry.default;
-    let mut kernel = entry.direct(spec, path).expect("available");
-    let input = entry.input(spec, 5, len, count);
     let place = |bytes: usize| match at_end {
         true => MIDDLE_BYTES - bytes..MIDDLE_BYTES,
         false => 0..bytes,
@@ -77,10 +75,14 @@ fn assert_stays_inside(
     let src = &mut src.middle()[place(input.bytes.len())];
     src.copy_from_slice(&input.bytes);
     let batch = Batch::new(src, &input.items).expect("items lie inside");
-    let slot = slot_bytes(&*kernel, batch, input.slot_bytes);
-    let dst = &mut dst.middle()[place(slot * count)];
-    let who = format!("{path}, {count} items of {len}, at end: {at_end}");
-    assert_right(entry, spec, &mut *kernel, batch, dst, &who);
+    let slot = slot_bytes(kernel, batch, input.slot_bytes);
+    let dst = &mut dst.middle()[place(slot * batch.len())];
+    let who = format!(
+        "{path}, {} items of up to {}, at end: {at_end}",
+        batch.len(),
+        batch.longest()
+    );
+    assert_right(workload, kernel, batch, dst, &who);
 }
 
 #[test]
@@ -91,10 +93,18 @@ fn every_operator_stays_inside() {
         .flat_map(|len| [1, 3, 4, 5].map(|count| (len, count)))
         .collect();
     for entry in OPERATORS {
-        for path in entry.paths.iter().filter(|path| path.is_available()) {
-            for &shape in &shapes {
+        let spec: OpSpec = entry.default_spec();
+        let workload = entry.workload(&spec).expect("its own spec");
+        let paths = entry.paths.iter().filter(|path| path.is_available());
+        let mut kernels: Vec<_> = paths
+            .map(|&path| (path, entry.direct(&spec, path).expect("available")))
+            .collect();
+        for &(len, count) in &shapes {
+            let input = Input::of(&*workload, 5, len, count).expect("feeds");
+            for (path, kernel) in &mut kernels {
                 for at_end in [true, false] {
-                    assert_stays_inside(entry, *path, (&mut src, &mut dst), shape, at_end);
+                    let pages = (&mut src, &mut dst);
+                    assert_stays_inside(&*workload, (&mut **kernel, *path), pages, &input, at_end);
                 }
             }
         }

@@ -4,26 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use dpb_core::conformance::sample::{self, Sample};
-use dpb_core::measure::harness::{Broken, Input, Measured, Mode, Oracle, Plan, SILENCE, measure};
-use dpb_core::{Items, JobError, OpSpec};
+use dpb_core::Input;
+use dpb_core::conformance::sample::{Sample, workloads};
+use dpb_core::measure::harness::{Broken, Measured, Mode, Plan, SILENCE, measure};
 use dpb_sim::{Model, Modelled};
-
-struct Right;
-
-impl Oracle for Right {
-    fn name(&self) -> &str {
-        "sample"
-    }
-
-    fn check(&self, item: &[u8], output: Result<&[u8], JobError>, _: usize) -> Result<(), String> {
-        let right = sample::oracle(&OpSpec::Crc32c, item);
-        match output {
-            Ok(output) if right.as_deref() == Ok(output) => Ok(()),
-            other => Err(format!("{other:?}, should be {right:?}")),
-        }
-    }
-}
 
 fn plan(mode: Mode) -> Plan {
     Plan {
@@ -46,14 +30,10 @@ fn run(plan: &Plan) -> Result<Measured, Broken> {
         .parse()
         .expect("a model");
     let backend = Modelled::new("test", model, Sample::new(None));
-    let input = |bytes: usize| Input {
-        bytes: vec![7; bytes],
-        items: Items::One,
-        slot_bytes: None,
-    };
+    let input = |bytes: usize| Input::fixed("sevens", vec![7; bytes], bytes, 1);
     let inputs = [64, 5000, 300, 1, 1200, 90, 4000].map(input);
     let never = AtomicBool::new(false);
-    measure(&backend, &OpSpec::Crc32c, &inputs, &Right, plan, &never)
+    measure(&backend, &inputs, workloads()[0], plan, &never)
 }
 
 /// Everything that a run says.

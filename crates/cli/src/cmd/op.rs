@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use dpb_core::measure::harness::{self, Broken, Mode, Oracle, Plan};
+use dpb_core::measure::harness::{self, Broken, Mode, Plan};
 use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Durability, Outcome, Record, Store};
-use dpb_core::{Backend, JobError, OpSpec, SetupError};
+use dpb_core::{Backend, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
 
 use crate::args::{self, List};
@@ -246,19 +246,15 @@ impl Args {
         stop: &std::sync::atomic::AtomicBool,
     ) -> Record {
         let mut record = self.record(test);
-        let oracle = ByRegistry {
-            entry: test.entry,
-            spec: &test.spec,
-        };
         let load = match loads.of(test) {
             Ok(load) => load,
             Err(reason) => return record.without_numbers(Outcome::Failed { reason }),
         };
-        record = record.with("input", load.what);
+        record = record.with("input", load.what());
         for mode in self.modes(test) {
             let plan = self.plan(test, mode);
             let backend = &*test.backend;
-            match harness::measure(backend, &test.spec, &load.inputs, &oracle, &plan, stop) {
+            match harness::measure(backend, &load.inputs, &*load.workload, &plan, stop) {
                 Ok(measured) => measured.fill(&mut record),
                 Err(broken) => return record.without_numbers(outcome_of(&broken)),
             }
@@ -313,7 +309,7 @@ impl Args {
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
         }
-        if let Some(code) = backends::code(backend, &test.spec) {
+        if let Some(code) = backends::code(backend, test.entry) {
             let libraries = &mut record.provenance.libraries;
             libraries.insert(backend.to_owned(), code);
         }
@@ -339,30 +335,6 @@ impl std::fmt::Display for Test {
             entry.name,
             backend.name()
         )
-    }
-}
-
-/// The registry's own check.
-struct ByRegistry<'a> {
-    entry: &'a Entry,
-    spec: &'a OpSpec,
-}
-
-impl Oracle for ByRegistry<'_> {
-    fn name(&self) -> &str {
-        match self.entry.is_exact() {
-            true => "cpu/portable",
-            false => "decoded back by cpu/portable",
-        }
-    }
-
-    fn check(
-        &self,
-        item: &[u8],
-        output: Result<&[u8], JobError>,
-        slot_bytes: usize,
-    ) -> Result<(), String> {
-        self.entry.check(self.spec, item, output, slot_bytes)
     }
 }
 

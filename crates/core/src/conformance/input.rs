@@ -1,7 +1,9 @@
 //! What goes in, and whether what comes out is right.
 
-use super::Oracle;
-use crate::{Buf, Items, Job, JobError, OpSpec, Operator, OutputShape, View};
+use super::RIGHT_BYTES_MAX;
+use crate::random::SplitMix64;
+use crate::workload::{self, Right, Workload};
+use crate::{Buf, Items, Job, JobError, Operator, OutputShape, View};
 
 /// What a destination holds before its job.
 pub(super) const GUARD: u8 = 0xA5;
@@ -24,69 +26,57 @@ impl Layout {
 
 /// One job's input and what is right for it.
 pub(super) struct Input {
-    spec: OpSpec,
     pub(super) bytes: Vec<u8>,
     pub(super) items: Items,
     ranges: Vec<std::ops::Range<usize>>,
-    /// For operators with one right answer.
-    expected: Vec<Result<Vec<u8>, JobError>>,
-    /// For the others: the last output that the way back approved, so that equal ones need no second look.
+    right: Vec<Right>,
+    /// Where several outputs are right: the last one that was approved, so that equal ones need no second look.
     approved: Vec<Option<Vec<u8>>>,
     /// Bytes per slot, if not what the operator suggests.
     slot: Option<usize>,
 }
 
 impl Input {
-    /// `batch` valid items of about `item_len` bytes (before encoding, for decoders).
+    /// `batch` valid items that carry about `item_len` bytes.
     pub(super) fn new(
-        spec: &OpSpec,
-        oracle: Oracle<'_>,
+        workload: &dyn Workload,
         layout: Layout,
         item_len: usize,
         batch: usize,
         seed: u64,
-    ) -> Self {
-        let items = (0..batch).map(|i| match layout {
-            Layout::One => plain(item_len, seed),
-            // A decoder's items are as long as each other only if they are the same.
-            Layout::Fixed if spec.fed_by().is_some() => plain(item_len, seed),
-            Layout::Fixed => plain(item_len, seed ^ (i as u64) << 32),
-            Layout::Offsets => {
-                let len = [item_len, item_len + 1, item_len / 2, 0][i % 4];
-                plain(len, seed ^ (i as u64) << 32)
-            }
+    ) -> Result<Self, String> {
+        // Of the longest that are wanted; others are cut from them.
+        let plain = workload.plain(seed, item_len + 1, batch);
+        let plain = plain.batch().map_err(|error| error.to_string())?;
+        if plain.len() != batch || (0..batch).any(|i| plain.item(i).len() != item_len + 1) {
+            return Err("the workload's user data is not as long as asked for".to_owned());
+        }
+        let items = (0..batch).map(|i| {
+            let len = match layout {
+                Layout::One | Layout::Fixed => item_len,
+                Layout::Offsets => [item_len, item_len + 1, item_len / 2, 0][i % 4],
+            };
+            &plain.item(i)[..len]
         });
-        let items = items.map(|item| match spec.fed_by() {
-            Some(encoder) => oracle(&encoder, &item).expect("the oracle encodes"),
-            None => item,
-        });
-        Self::lay_out(spec, oracle, layout, items.collect())
+        let mut items = workload::fed(workload, items)?;
+        if layout == Layout::Fixed {
+            workload::level(&mut items);
+        }
+        Ok(Self::lay_out(workload, layout, &items))
     }
 
-    /// Valid items between random, cut and flipped ones.
-    pub(super) fn spoiled(
-        spec: &OpSpec,
-        oracle: Oracle<'_>,
-        item_len: usize,
-        batch: usize,
-        seed: u64,
-    ) -> Self {
-        let good = Self::new(spec, oracle, Layout::Offsets, item_len, 4 * batch, seed);
+    /// Of four items the first as it is, the others made worse.
+    pub(super) fn spoiled(&self, workload: &dyn Workload, seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed + ((self.bytes.len() as u64) << 8));
         let spoil = |(i, range): (usize, &std::ops::Range<usize>)| {
-            let mut item = good.bytes[range.clone()].to_vec();
-            match i % 4 {
-                1 => item = plain(item_len, seed + i as u64),
-                2 => item.truncate(item.len() / 2),
-                3 if !item.is_empty() => {
-                    let at = seed as usize * 31 % item.len();
-                    item[at] ^= 0x10;
-                }
-                _ => {}
+            let mut item = self.bytes[range.clone()].to_vec();
+            if i % 4 != 0 {
+                workload.spoil(&mut item, random.next_u64());
             }
             item
         };
-        let items = good.ranges.iter().enumerate().map(spoil).collect();
-        Self::lay_out(spec, oracle, Layout::Offsets, items)
+        let items: Vec<_> = self.ranges.iter().enumerate().map(spoil).collect();
+        Self::lay_out(workload, Layout::Offsets, &items)
     }
 
     /// The same with slots of `slot` bytes.
@@ -97,11 +87,11 @@ impl Input {
         }
     }
 
-    fn lay_out(spec: &OpSpec, oracle: Oracle<'_>, layout: Layout, items: Vec<Vec<u8>>) -> Self {
+    fn lay_out(workload: &dyn Workload, layout: Layout, items: &[Vec<u8>]) -> Self {
         // Offsets start at an odd address, and the input ends behind the last item.
         let mut bytes = vec![0xEE; usize::from(layout == Layout::Offsets)];
         let mut ranges = Vec::new();
-        for item in &items {
+        for item in items {
             ranges.push(bytes.len()..bytes.len() + item.len());
             bytes.extend_from_slice(item);
         }
@@ -119,17 +109,13 @@ impl Input {
         if layout != Layout::One {
             bytes.extend_from_slice(&[0xEE; 3]);
         }
-        let expected = match spec.undone_by() {
-            Some(_) => Vec::new(),
-            None => items.iter().map(|item| oracle(spec, item)).collect(),
-        };
+        let right = |item: &Vec<u8>| workload.right(item, RIGHT_BYTES_MAX);
         Self {
-            spec: spec.clone(),
             bytes,
             items: items_of_layout,
             approved: vec![None; ranges.len()],
             ranges,
-            expected,
+            right: items.iter().map(right).collect(),
             slot: None,
         }
     }
@@ -149,32 +135,43 @@ impl Input {
     }
 
     /// Bytes of a destination, guards included.
-    pub(super) fn dst_len(&self, shape: OutputShape, operator: &dyn Operator) -> usize {
+    pub(super) fn dst_len(&self, operator: &dyn Operator) -> usize {
         let count = self.ranges.len();
-        match shape {
+        match operator.shape() {
             OutputShape::Fixed(bytes) => count * bytes + GUARDS,
             // Fewer guards than items, or they would make the slots longer.
             OutputShape::Variable => count * self.slot(operator) + GUARDS.min(count - 1),
         }
     }
 
-    /// Bytes per slot of a variable output.
+    /// Bytes per slot of a variable output: enough for every item that is not refused.
     fn slot(&self, operator: &dyn Operator) -> usize {
-        let longest = self.ranges.iter().map(|r| r.len()).max().unwrap_or(0);
-        let known = self.expected.iter().flatten().map(Vec::len).max();
-        self.slot
-            .or(known)
-            .unwrap_or_else(|| operator.dst_len(longest))
+        let lens = self.ranges.iter().map(|range| range.len());
+        let needed = lens
+            .clone()
+            .zip(&self.right)
+            .filter_map(|(len, right)| match right {
+                Right::Only(output) => Some(output.len()),
+                Right::Several => Some(operator.dst_len(len)),
+                Right::Refused(_) => None,
+            });
+        // Not so long that something fits which was refused as too long.
+        let suggested = || {
+            operator
+                .dst_len(lens.max().unwrap_or(0))
+                .min(RIGHT_BYTES_MAX)
+        };
+        self.slot.or(needed.max()).unwrap_or_else(suggested)
     }
 
     /// Whether everything in a finished job is right.
     pub(super) fn judge(
         &mut self,
         job: &Job,
-        shape: OutputShape,
         operator: &dyn Operator,
-        oracle: Oracle<'_>,
+        workload: &dyn Workload,
     ) -> Result<(), String> {
+        let shape = operator.shape();
         let count = self.ranges.len();
         let slot = shape.slot(job.dst.len(), count);
         if job.dst[count * slot..].iter().any(|&b| b != GUARD) {
@@ -189,7 +186,7 @@ impl Input {
         }
         for i in 0..count {
             let got = job.output(shape, i);
-            self.judge_item(i, got, slot, operator, oracle)
+            self.judge_item(i, got, slot, operator, workload)
                 .map_err(|what| format!("item {i} of {} bytes: {what}", self.ranges[i].len()))?;
         }
         Ok(())
@@ -201,57 +198,23 @@ impl Input {
         got: Result<&[u8], JobError>,
         slot: usize,
         operator: &dyn Operator,
-        oracle: Oracle<'_>,
+        workload: &dyn Workload,
     ) -> Result<(), String> {
         let item = &self.bytes[self.ranges[i].clone()];
-        if let Some(way_back) = self.spec.undone_by() {
-            return match got {
-                Ok(output) if self.approved[i].as_deref() == Some(output) => Ok(()),
-                Ok(output) => match oracle(&way_back, output) {
-                    Ok(again) if again == item => {
-                        self.approved[i] = Some(output.to_vec());
-                        Ok(())
-                    }
-                    other => Err(format!("the way back gives {}", brief(&other))),
-                },
-                Err(JobError::DstTooShort) if slot < operator.dst_len(item.len()) => Ok(()),
-                Err(e) => Err(format!("refused with {e:?}, slot of {slot}")),
-            };
-        }
-        let right = match (&self.expected[i], got) {
-            (Ok(output), Err(JobError::DstTooShort)) => output.len() > slot,
-            (Ok(output), got) => got == Ok(output),
-            (Err(_), got) => got.is_err(),
-        };
-        if right {
+        let right = &self.right[i];
+        if let (Right::Several, Err(JobError::DstTooShort)) = (right, got)
+            && slot < operator.dst_len(item.len())
+        {
+            // It need not have gone into so short a slot.
             return Ok(());
         }
-        let got = got.map(<[u8]>::to_vec);
-        let expected = brief(&self.expected[i]);
-        Err(format!("expected {expected}, got {}", brief(&got)))
+        let approved = &mut self.approved[i];
+        right.check(got, slot, |output| {
+            if approved.as_deref() != Some(output) {
+                workload.approve(item, output)?;
+                *approved = Some(output.to_vec());
+            }
+            Ok(())
+        })
     }
-}
-
-/// A result, cut to what fits a line.
-fn brief(result: &Result<Vec<u8>, JobError>) -> String {
-    match result {
-        Ok(bytes) if bytes.len() <= 40 => format!("{bytes:02x?}"),
-        Ok(bytes) => format!("{} bytes, {:02x?} …", bytes.len(), &bytes[..40]),
-        Err(e) => format!("{e:?}"),
-    }
-}
-
-/// `len` bytes, half of them random and half a run, so that encoders have something to find.
-fn plain(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) as u8
-    };
-    let run = next();
-    (0..len)
-        .map(|i| if i / 16 % 2 == 0 { next() } else { run })
-        .collect()
 }

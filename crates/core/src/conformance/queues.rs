@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::drive::Course;
-use super::input::{Input, Layout};
+use super::input::Layout;
 use super::{Bench, DEPTHS, Wrong};
 use crate::buf::Ledger;
 use crate::{Completion, Items, Job, SetupError, Unsupported};
@@ -34,9 +34,12 @@ impl Bench<'_> {
     /// Two queues into one operator keep apart, driven in turns by one thread and each by its own.
     pub(super) fn two_queues(&mut self) -> Result<(), Wrong> {
         let depth = DEPTHS[DEPTHS.len() - 2].min(self.limits.depth_max.get());
-        let mut inputs = [[1, 2], [3, 4]].map(|seeds| {
-            seeds.map(|seed| Input::new(self.spec, self.oracle, Layout::Offsets, 64, 3, seed))
+        let inputs = [[1, 2], [3, 4]].map(|seeds| {
+            let inputs = self.inputs(seeds, Layout::Offsets, 64, 3);
+            inputs.map_err(|what| ("two queues".to_string(), what))
         });
+        let [first, second] = inputs;
+        let mut inputs = [first?, second?];
         if self.is_beyond(&inputs[0], depth) || self.is_beyond(&inputs[1], depth) {
             return Ok(());
         }

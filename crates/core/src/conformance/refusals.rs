@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::input::{Input, Layout};
+use super::input::Layout;
 use super::{BYTES_TOO_LONG, Bench, Wrong};
 use crate::buf::Island;
 use crate::{Items, Job, JobError, OutputShape};
@@ -128,8 +128,7 @@ impl Bench<'_> {
     }
 
     fn works_afterwards(&mut self) -> Result<(), String> {
-        let mut inputs =
-            [1, 2].map(|seed| Input::new(self.spec, self.oracle, Layout::Fixed, 9, 3, seed));
+        let mut inputs = self.inputs([1, 2], Layout::Fixed, 9, 3)?;
         self.compare(&mut inputs, 1)
             .map_err(|what| format!("afterwards: {what}"))
     }
@@ -162,8 +161,7 @@ impl Bench<'_> {
     }
 
     fn foreign_job(&mut self, is_src: bool, is_dst: bool) -> Result<(), String> {
-        let mut inputs =
-            [1, 2].map(|seed| Input::new(self.spec, self.oracle, Layout::Fixed, 9, 3, seed));
+        let mut inputs = self.inputs([1, 2], Layout::Fixed, 9, 3)?;
         if self.is_beyond(&inputs, 1) {
             return Ok(());
         }

@@ -1,39 +1,86 @@
-//! Small, slow, right kernels for tests of whatever wraps a backend: CRC-32C byte by byte, and DEFLATE's stored blocks
-//! (RFC 1951 section 3.2.4) in both directions.
+//! Small, slow, right kernels for tests of whatever wraps a backend: CRC-32C byte by byte, DEFLATE's stored blocks
+//! (RFC 1951 section 3.2.4) in both directions, and an exclusive or with a key.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::{
-    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Inline, JobError, Kernel, Limits, OpSpec,
-    Operator, OutputShape, Pooled, SetupError, Unsupported, WallClock,
+    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Exact, Inline, JobError, Kernel, Limits,
+    Material, OpSpec, Operator, OutputShape, ParameterValue, Pooled, Right, SetupError,
+    Unsupported, WallClock, Workload,
 };
 
-/// Specs that [`Sample`] supports.
-pub const SPECS: &[OpSpec] = &[
-    OpSpec::Crc32c,
-    OpSpec::Deflate {
-        level: 6,
-        format: DeflateFormat::Raw,
-    },
-    OpSpec::Inflate {
-        format: DeflateFormat::Raw,
-    },
-];
+/// Who says what is right.
+const NAME: &str = "sample";
 
 /// The longest item that one stored block holds.
 const STORED_MAX: usize = 0xFFFF;
 
-/// What is right for [`SPECS`], as an [`Oracle`](super::Oracle).
-///
-/// # Errors
-/// [`JobError::Malformed`] for an item that is not one stored block, or for another spec.
-pub fn oracle(spec: &OpSpec, item: &[u8]) -> Result<Vec<u8>, JobError> {
-    match spec {
-        OpSpec::Crc32c => Ok(crc32c(item).to_le_bytes().to_vec()),
-        OpSpec::Deflate { .. } => stored(item),
-        OpSpec::Inflate { .. } => unstored(item).map(<[u8]>::to_vec),
-        _ => Err(JobError::Malformed),
+/// What [`Sample`] is run on: CRC-32C, DEFLATE, INFLATE, and `xor` with a key.
+pub fn workloads() -> &'static [&'static dyn Workload] {
+    static CRC_AND_XOR: LazyLock<[Box<dyn Workload>; 2]> = LazyLock::new(|| {
+        let crc = |item: &[u8], _| Ok(crc32c(item).to_le_bytes().to_vec());
+        let key = Material::secret(*b"no secret at all");
+        let spec = OpSpec::custom("xor", [("key", key.clone().into())]);
+        let xor = move |item: &[u8], _| Ok(xored(item, key.bytes()).collect());
+        [
+            Box::new(Exact::new(&OpSpec::Crc32c, NAME, crc)),
+            Box::new(Exact::new(&spec, NAME, xor)),
+        ]
+    });
+    static ALL: LazyLock<[&'static dyn Workload; 4]> =
+        LazyLock::new(|| [&*CRC_AND_XOR[0], &DEFLATE, &INFLATE, &*CRC_AND_XOR[1]]);
+    &*ALL
+}
+
+/// Stored blocks, in one direction.
+struct StoredBlocks(OpSpec);
+
+static DEFLATE: StoredBlocks = StoredBlocks(OpSpec::Deflate {
+    level: 6,
+    format: DeflateFormat::Raw,
+});
+
+static INFLATE: StoredBlocks = StoredBlocks(OpSpec::Inflate {
+    format: DeflateFormat::Raw,
+});
+
+impl StoredBlocks {
+    fn decodes(&self) -> bool {
+        matches!(self.0, OpSpec::Inflate { .. })
+    }
+}
+
+impl Workload for StoredBlocks {
+    fn spec(&self) -> &OpSpec {
+        &self.0
+    }
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        match self.decodes() {
+            true => stored(plain).map_err(|error| error.to_string()),
+            false => Ok(plain.to_vec()),
+        }
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        match self.decodes() {
+            true => unstored(item).map(<[u8]>::to_vec).into(),
+            false if item.len() > STORED_MAX => Right::Refused(JobError::TooLong),
+            // An encoder is free in what it writes.
+            false => Right::Several,
+        }
+    }
+
+    fn approve(&self, item: &[u8], output: &[u8]) -> Result<(), String> {
+        match unstored(output) {
+            Ok(again) if again == item => Ok(()),
+            other => Err(format!("decodes to {other:02x?}")),
+        }
     }
 }
 
@@ -66,7 +113,7 @@ impl Sample {
         }
     }
 
-    fn lift<K: Kernel>(&self, kernel: K, spec: &OpSpec) -> Arc<dyn Operator> {
+    pub(super) fn lift<K: Kernel>(&self, kernel: K, spec: &OpSpec) -> Arc<dyn Operator> {
         match self.workers {
             None => Arc::new(Inline::new(kernel, spec.clone(), self.limits)),
             Some(n) => Arc::new(Pooled::new(kernel, spec.clone(), self.limits, n)),
@@ -88,10 +135,9 @@ impl Backend for Sample {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        if SPECS.contains(spec) {
-            return Ok(self.limits);
-        }
-        Err(Unsupported {
+        let is_known =
+            [&OpSpec::Crc32c, &DEFLATE.0, &INFLATE.0].contains(&spec) || key_of(spec).is_some();
+        is_known.then_some(self.limits).ok_or_else(|| Unsupported {
             reason: format!("a sample has no {spec}"),
         })
     }
@@ -100,9 +146,31 @@ impl Backend for Sample {
         self.limits(spec).map_err(SetupError::Unsupported)?;
         Ok(match spec {
             OpSpec::Crc32c => self.lift(Crc, spec),
-            OpSpec::Deflate { .. } => self.lift(Stored { decode: false }, spec),
-            _ => self.lift(Stored { decode: true }, spec),
+            OpSpec::Deflate { .. } => self.lift(Each(stored), spec),
+            OpSpec::Inflate { .. } => {
+                self.lift(Each(|item: &[u8]| unstored(item).map(<[u8]>::to_vec)), spec)
+            }
+            _ => {
+                let key = key_of(spec).expect("supported").clone();
+                self.lift(
+                    Each(move |item: &[u8]| Ok(xored(item, key.bytes()).collect())),
+                    spec,
+                )
+            }
         })
+    }
+}
+
+/// The key in the spec of an exclusive or, if it is one.
+fn key_of(spec: &OpSpec) -> Option<&Material> {
+    match spec {
+        OpSpec::Custom { name, parameters } if name == "xor" && parameters.len() == 1 => {
+            match parameters.get("key")? {
+                ParameterValue::Material(key) if !key.bytes().is_empty() => Some(key),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 
@@ -129,11 +197,13 @@ impl Kernel for Crc {
     }
 }
 
-struct Stored {
-    decode: bool,
-}
+/// A function of each item, of variable shape; its outputs are at most five bytes longer than its items.
+pub(super) struct Each<F>(pub(super) F);
 
-impl Kernel for Stored {
+impl<F> Kernel for Each<F>
+where
+    F: Fn(&[u8]) -> Result<Vec<u8>, JobError> + Send + Sync + 'static,
+{
     type Scratch = ();
 
     fn scratch(&self) {}
@@ -143,19 +213,13 @@ impl Kernel for Stored {
     }
 
     fn dst_len(&self, item_len: usize) -> usize {
-        if self.decode { item_len } else { item_len + 5 }
+        item_len + 5
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for i in 0..batch.len() {
-            let item = batch.item(i);
             let slot = &mut out.dst[i * out.slot..][..out.slot];
-            let output = if self.decode {
-                unstored(item).map(<[u8]>::to_vec)
-            } else {
-                stored(item)
-            };
-            out.outcomes.push(output.and_then(|bytes| {
+            out.outcomes.push(self.0(batch.item(i)).and_then(|bytes| {
                 let room = slot.get_mut(..bytes.len()).ok_or(JobError::DstTooShort)?;
                 room.copy_from_slice(&bytes);
                 Ok(bytes.len() as u32)
@@ -163,6 +227,11 @@ impl Kernel for Stored {
         }
         Ok(())
     }
+}
+
+/// Each byte with the key's, which starts again at its end.
+pub(super) fn xored(item: &[u8], key: &[u8]) -> impl Iterator<Item = u8> {
+    item.iter().zip(key.iter().cycle()).map(|(a, b)| a ^ b)
 }
 
 /// What each byte adds to a CRC-32C: Castagnoli's polynomial, reflected, bit by bit.
@@ -182,14 +251,14 @@ const CRC_OF_BYTE: [u32; 256] = {
     table
 };
 
-fn crc32c(bytes: &[u8]) -> u32 {
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| {
         (crc >> 8) ^ CRC_OF_BYTE[(crc as u8 ^ byte) as usize]
     })
 }
 
 /// One final stored block.
-fn stored(item: &[u8]) -> Result<Vec<u8>, JobError> {
+pub(super) fn stored(item: &[u8]) -> Result<Vec<u8>, JobError> {
     if item.len() > STORED_MAX {
         return Err(JobError::TooLong);
     }

@@ -34,42 +34,16 @@ use std::time::Duration;
 
 use super::interference::{Interference, Watch};
 use super::latency::Latencies;
+use crate::spec::{FNV_START, fnv1a64};
 use crate::{
-    Backend, Batch, Clock, Items, JobError, Limits, OpSpec, Operator, OutputShape, SetupError,
-    Unsupported, View,
+    Backend, Batch, Clock, Input, Items, JobError, Limits, Operator, OutputShape, SetupError,
+    Unsupported, View, Workload,
 };
 use lane::Lane;
 use team::{Span, Team};
 
 /// Destinations of all threads together may take this much memory, if the jobs in flight need no more.
 const DST_BYTES_MAX: usize = 256 << 20;
-
-/// One batch of input; a job reads all of it.
-#[derive(Clone, Debug)]
-pub struct Input {
-    /// The items' bytes.
-    pub bytes: Vec<u8>,
-    /// How they split.
-    pub items: Items,
-    /// Bytes of an output slot, for a decoder; `None` takes what the operator's `dst_len` says.
-    pub slot_bytes: Option<usize>,
-}
-
-/// Says whether an output is right.
-pub trait Oracle: Sync {
-    /// Who says so: `cpu/portable`, for one.
-    fn name(&self) -> &str;
-    /// Checks what came of one item, in a slot of `slot_bytes`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    fn check(
-        &self,
-        item: &[u8],
-        output: Result<&[u8], JobError>,
-        slot_bytes: usize,
-    ) -> Result<(), String>;
-}
 
 /// What is run, for how long, by how many.
 #[derive(Clone, Debug)]
@@ -126,9 +100,9 @@ pub struct Measured {
     pub runs_asked: u32,
     /// Threads.
     pub threads: u32,
-    /// Who vouched for the results.
-    pub oracle: String,
-    /// FNV-1a of the right output of every input, in order, where all right outputs are equal.
+    /// Who vouched for the results: the workload's name.
+    pub against: String,
+    /// FNV-1a of the right output of every input, in order, where each item has only one.
     pub digest: Option<String>,
     /// Jobs between two readings of the clock.
     pub segment_jobs: u64,
@@ -179,19 +153,18 @@ pub enum Broken {
     Wrong(String),
 }
 
-/// Runs `spec` on `backend` over `inputs`, as `plan` says, until done or `stop` is set.
+/// Runs the workload's spec on `backend` over `inputs`, as `plan` says, until done or `stop` is set.
 ///
 /// # Errors
 /// [`Broken`]; then nothing that was timed counts.
 pub fn measure(
     backend: &dyn Backend,
-    spec: &OpSpec,
     inputs: &[Input],
-    oracle: &dyn Oracle,
+    workload: &dyn Workload,
     plan: &Plan,
     stop: &AtomicBool,
 ) -> Result<Measured, Broken> {
-    let bench = Bench::new(backend, spec, inputs, oracle, plan, stop)?;
+    let bench = Bench::new(backend, inputs, workload, plan, stop)?;
     let team = Team::new(plan.threads);
     thread::scope(|scope| {
         let (mut lanes, mut threads) = (Vec::new(), Vec::new());
@@ -234,7 +207,7 @@ struct Bench<'a> {
     backend: &'a dyn Backend,
     operator: Arc<dyn Operator>,
     shape: OutputShape,
-    oracle: &'a dyn Oracle,
+    workload: &'a dyn Workload,
     plan: &'a Plan,
     /// Jobs in flight on each queue: one where latency has no meaning beyond.
     depth: NonZeroU32,
@@ -253,13 +226,15 @@ struct Load {
     view: View,
     items: Items,
     dst_bytes: usize,
-    right: OnceLock<Right>,
+    known: OnceLock<Known>,
 }
 
-/// An output that the oracle vouched for.
-struct Right {
+/// What the workload vouched for, for all items.
+struct Known {
     bytes: Vec<u8>,
     outcomes: Vec<Result<u32, JobError>>,
+    /// Whether each item's is the only one.
+    is_only: bool,
 }
 
 /// The leader's ends of one thread's channels.
@@ -290,18 +265,18 @@ enum Report {
 impl<'a> Bench<'a> {
     fn new(
         backend: &'a dyn Backend,
-        spec: &OpSpec,
         inputs: &[Input],
-        oracle: &'a dyn Oracle,
+        workload: &'a dyn Workload,
         plan: &'a Plan,
         stop: &'a AtomicBool,
     ) -> Result<Self, Broken> {
+        let spec = workload.spec();
         let limits = backend.limits(spec).map_err(Broken::Unsupported)?;
         if inputs.is_empty() {
             return Err(Broken::Wrong("there is no input".into()));
         }
         for input in inputs {
-            let excess = excess(&limits, input.batch()?);
+            let excess = excess(&limits, batch(input)?);
             if let Some(what) = excess {
                 return Err(unsupported(format!("{} takes {what}", backend.name())));
             }
@@ -338,7 +313,7 @@ impl<'a> Bench<'a> {
             backend,
             shape: operator.shape(),
             operator,
-            oracle,
+            workload,
             plan,
             depth,
             stop,
@@ -357,7 +332,7 @@ impl<'a> Bench<'a> {
             runs: Vec::new(),
             runs_asked: self.plan.repeat,
             threads: self.plan.threads.get(),
-            oracle: self.oracle.name().to_owned(),
+            against: self.workload.name().to_owned(),
             digest: None,
             segment_jobs: 0,
             interference: Interference::default(),
@@ -392,35 +367,14 @@ impl<'a> Bench<'a> {
         Ok(measured)
     }
 
-    /// Of fixed outputs only: an encoder is free in what it writes.
+    /// Where every item has one right output: an encoder is free in what it writes, a refusal writes nothing.
     fn digest(&self) -> Option<String> {
-        let OutputShape::Fixed(_) = self.shape else {
-            return None;
-        };
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut hash = FNV_START;
         for load in &self.loads {
-            for &byte in &load.right.get()?.bytes {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
+            let known = load.known.get().filter(|known| known.is_only)?;
+            hash = fnv1a64(hash, &known.bytes);
         }
         Some(format!("fnv1a64:{hash:016x}"))
-    }
-}
-
-impl Input {
-    fn batch(&self) -> Result<Batch<'_>, Broken> {
-        Batch::new(&self.bytes, &self.items).map_err(|error| Broken::Wrong(error.to_string()))
-    }
-
-    /// Bytes of a destination for it.
-    fn dst_bytes(&self, operator: &dyn Operator) -> Result<usize, Broken> {
-        let batch = self.batch()?;
-        let slot_bytes = match (operator.shape(), self.slot_bytes) {
-            (OutputShape::Fixed(bytes), _) | (OutputShape::Variable, Some(bytes)) => bytes,
-            (OutputShape::Variable, None) => operator.dst_len(batch.longest()),
-        };
-        let dst_bytes = slot_bytes.checked_mul(batch.len());
-        Ok(dst_bytes.ok_or(SetupError::OutOfMemory { len: usize::MAX })?)
     }
 }
 
@@ -431,8 +385,8 @@ impl Load {
         Ok(Self {
             view: buf.freeze(),
             items: input.items.clone(),
-            dst_bytes: input.dst_bytes(operator)?,
-            right: OnceLock::new(),
+            dst_bytes: dst_bytes(input, operator)?,
+            known: OnceLock::new(),
         })
     }
 }
@@ -505,6 +459,22 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+fn batch(input: &Input) -> Result<Batch<'_>, Broken> {
+    let batch = input.batch();
+    batch.map_err(|error| Broken::Wrong(error.to_string()))
+}
+
+/// Bytes of a destination for `input`.
+fn dst_bytes(input: &Input, operator: &dyn Operator) -> Result<usize, Broken> {
+    let batch = batch(input)?;
+    let slot_bytes = match (operator.shape(), input.slot_bytes) {
+        (OutputShape::Fixed(bytes), _) | (OutputShape::Variable, Some(bytes)) => bytes,
+        (OutputShape::Variable, None) => operator.dst_len(batch.longest()),
+    };
+    let dst_bytes = slot_bytes.checked_mul(batch.len());
+    Ok(dst_bytes.ok_or(SetupError::OutOfMemory { len: usize::MAX })?)
+}
+
 /// What the destinations of all threads may take, if `plan` has memory for the least that they need.
 fn dst_bytes_max(
     plan: &Plan,
@@ -514,7 +484,7 @@ fn dst_bytes_max(
 ) -> Result<usize, Broken> {
     let (mut kept_bytes, mut longest) = (0u64, 0);
     for input in inputs {
-        let dst_bytes = input.dst_bytes(operator)? as u64;
+        let dst_bytes = dst_bytes(input, operator)? as u64;
         // The input, and once it was seen, what is right for it.
         kept_bytes = kept_bytes.saturating_add(dst_bytes.saturating_add(input.bytes.len() as u64));
         longest = longest.max(dst_bytes);

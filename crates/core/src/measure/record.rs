@@ -129,6 +129,7 @@ impl From<ParameterValue> for Value {
         match value {
             ParameterValue::Number(number) => Self::Int(number),
             ParameterValue::Text(text) => Self::Text(text),
+            ParameterValue::Material(material) => Self::Text(material.to_string()),
         }
     }
 }

@@ -12,14 +12,13 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError};
 
 pub(crate) use portable::table as reflected_table;
 
 use crate::cpu::Path;
-use crate::input;
 use crate::isa;
-use crate::registry::Entry;
+use crate::registry::{Entry, PORTABLE};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -34,12 +33,12 @@ pub(crate) const ENTRY: Entry = Entry {
     paths: Crc32c::PATHS,
     libraries: &[],
     documentation: include_str!("../../docs/crc32c.md"),
-    default: OpSpec::Crc32c,
-    parse: |_| OpSpec::Crc32c,
+    parse: |_| Ok(OpSpec::Crc32c),
     kernel: |_, path| Ok(Box::new(Crc32c::new(path)?)),
-    input: input::random,
-    oracle: |_, item, _| Ok(portable::crc32c(item).to_le_bytes().to_vec()),
-    verify: None,
+    workload: |spec| {
+        let right = |item: &[u8], _| Ok(portable::crc32c(item).to_le_bytes().to_vec());
+        Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+    },
 };
 
 /// CRC-32C on one code path.

@@ -5,12 +5,14 @@ mod avx512;
 mod block;
 mod generator;
 mod hops;
+mod lookup;
 pub mod model;
 mod pool;
 mod route;
 #[cfg(test)]
 mod tests;
 mod trie;
+mod update;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,8 +20,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dpb_core::SetupError;
 
-pub use generator::{Generated, Keys};
+pub use generator::{Generated, draw};
+pub(crate) use lookup::{LPM4, LPM6};
 pub use route::{Address, Prefix, Route, RouteError, parse, write};
+pub use update::Updates;
+pub(crate) use update::{LPM4_UPDATE, LPM6_UPDATE};
 
 use crate::cpu::Path;
 #[cfg(target_arch = "x86_64")]

@@ -5,6 +5,7 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod bits;
+mod operator;
 mod redirection;
 mod tables;
 #[cfg(test)]
@@ -12,8 +13,9 @@ mod tests;
 
 use std::fmt;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError};
+use dpb_core::{HashTuple, SetupError};
 
+pub(crate) use operator::ENTRY;
 pub use redirection::Redirection;
 
 use crate::cpu::Path;
@@ -28,19 +30,6 @@ pub const MICROSOFT_KEY: [u8; 40] = [
     0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
-/// What of a packet is hashed; everything in network order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tuple {
-    /// Source and destination address: 8 bytes.
-    Ipv4,
-    /// And source and destination port: 12 bytes.
-    Ipv4Ports,
-    /// Source and destination address: 32 bytes.
-    Ipv6,
-    /// And source and destination port: 36 bytes.
-    Ipv6Ports,
-}
-
 /// A key of 40 or 52 bytes, as network cards take it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
@@ -51,17 +40,18 @@ pub struct Key {
 /// The hash with one key for one kind of tuple, on one code path.
 ///
 /// ```
-/// use dpb_operators::network::toeplitz::{Key, MICROSOFT_KEY, Toeplitz, Tuple};
+/// use dpb_core::HashTuple;
+/// use dpb_operators::network::toeplitz::{Key, MICROSOFT_KEY, Toeplitz};
 ///
 /// let key = Key::new(&MICROSOFT_KEY).expect("40 bytes");
-/// let toeplitz = Toeplitz::best(&key, Tuple::Ipv4Ports);
+/// let toeplitz = Toeplitz::best(&key, HashTuple::Ipv4Ports);
 /// // From 66.9.149.187 port 2794 to 161.142.100.80 port 1766.
 /// let tuple = [66, 9, 149, 187, 161, 142, 100, 80, 0x0a, 0xea, 0x06, 0xe6];
 /// assert_eq!(toeplitz.hash(&tuple), 0x51cc_c178);
 /// ```
 pub struct Toeplitz {
     code: Code,
-    tuple: Tuple,
+    tuple: HashTuple,
     redirection: Option<Redirection>,
 }
 
@@ -72,31 +62,6 @@ enum Code {
     Avx512(Box<avx512::Matrices>),
     #[cfg(target_arch = "aarch64")]
     ArmPmull(aarch64::Windows),
-}
-
-impl Tuple {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Ipv4, Self::Ipv4Ports, Self::Ipv6, Self::Ipv6Ports];
-
-    /// Bytes.
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::Ipv4 => 8,
-            Self::Ipv4Ports => 12,
-            Self::Ipv6 => 32,
-            Self::Ipv6Ports => 36,
-        }
-    }
-
-    /// `ipv4`, `ipv4-ports`, `ipv6`, `ipv6-ports`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ipv4 => "ipv4",
-            Self::Ipv4Ports => "ipv4-ports",
-            Self::Ipv6 => "ipv6",
-            Self::Ipv6Ports => "ipv6-ports",
-        }
-    }
 }
 
 impl Key {
@@ -129,7 +94,7 @@ impl Toeplitz {
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(key: &Key, tuple: Tuple, path: Path) -> Result<Self, SetupError> {
+    pub fn new(key: &Key, tuple: HashTuple, path: Path) -> Result<Self, SetupError> {
         let code = match path {
             Path::Portable => Some(Code::Portable(Tables::new(key, tuple))),
             #[cfg(target_arch = "x86_64")]
@@ -149,7 +114,7 @@ impl Toeplitz {
     }
 
     /// On the best path of this CPU.
-    pub fn best(key: &Key, tuple: Tuple) -> Self {
+    pub fn best(key: &Key, tuple: HashTuple) -> Self {
         Self::new(key, tuple, Path::best(Self::PATHS)).expect("the best path is available")
     }
 
@@ -165,7 +130,7 @@ impl Toeplitz {
     /// The hash of one tuple, or its queue.
     ///
     /// # Panics
-    /// If it has more bytes or fewer than [`Tuple::bytes`] says.
+    /// If it has more bytes or fewer than [`HashTuple::bytes`] says.
     pub fn hash(&self, tuple: &[u8]) -> u32 {
         let mut hash = [[0; 4]];
         self.hash_all(tuple, &mut hash);
@@ -200,7 +165,7 @@ impl Toeplitz {
 /// What is right for the tuples of an item: by the definition, bit by bit. `None` if the item ends inside a tuple.
 pub fn definition(
     key: &Key,
-    tuple: Tuple,
+    tuple: HashTuple,
     redirection: Option<&Redirection>,
     item: &[u8],
 ) -> Option<Vec<u8>> {
@@ -216,41 +181,6 @@ pub fn definition(
     Some(item.chunks_exact(tuple.bytes()).flat_map(hash).collect())
 }
 
-impl Kernel for Toeplitz {
-    type Scratch = ();
-
-    fn scratch(&self) {}
-
-    fn shape(&self) -> OutputShape {
-        OutputShape::Variable
-    }
-
-    fn dst_len(&self, item_len: usize) -> usize {
-        item_len / self.tuple.bytes() * 4
-    }
-
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let item = batch.item(i);
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
-            out.outcomes.push(self.hash_item(item, slot));
-        }
-        Ok(())
-    }
-}
-
-impl Toeplitz {
-    fn hash_item(&self, item: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
-        if !item.len().is_multiple_of(self.tuple.bytes()) {
-            return Err(JobError::Malformed);
-        }
-        let len = self.dst_len(item.len());
-        let slot = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
-        self.hash_all(item, slot.as_chunks_mut().0);
-        Ok(len as u32)
-    }
-}
-
 /// Says nothing of the key.
 impl fmt::Debug for Toeplitz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -264,11 +194,5 @@ impl fmt::Debug for Toeplitz {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key of {} bytes", self.len)
-    }
-}
-
-impl fmt::Display for Tuple {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

@@ -8,12 +8,11 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError};
 
 use crate::cpu::Path;
-use crate::input;
 use crate::isa;
-use crate::registry::Entry;
+use crate::registry::{Entry, PORTABLE};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -28,12 +27,12 @@ pub(crate) const ENTRY: Entry = Entry {
     paths: Sha256::PATHS,
     libraries: &[],
     documentation: include_str!("../../docs/sha256.md"),
-    default: OpSpec::Sha256,
-    parse: |_| OpSpec::Sha256,
+    parse: |_| Ok(OpSpec::Sha256),
     kernel: |_, path| Ok(Box::new(Sha256::new(path)?)),
-    input: input::random,
-    oracle: |_, item, _| Ok(portable::sha256(item).to_vec()),
-    verify: None,
+    workload: |spec| {
+        let right = |item: &[u8], _| Ok(portable::sha256(item).to_vec());
+        Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+    },
 };
 
 /// The first 32 bits of the fractional parts of the cube roots of the first 64 primes (4.2.2).

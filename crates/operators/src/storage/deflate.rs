@@ -2,13 +2,14 @@
 
 mod container;
 mod portable;
+mod workload;
 
 use dpb_core::{Batch, BatchOut, DeflateFormat, JobError, Kernel, OpSpec, OutputShape, SetupError};
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use crate::cpu::Path;
-use crate::input;
 use crate::registry::{Domain, Entry, Library, Parameter, library};
+use workload::Streams;
 
 /// The registry's line for the encoder.
 pub(crate) const DEFLATE: Entry = Entry {
@@ -31,44 +32,19 @@ pub(crate) const DEFLATE: Entry = Entry {
     paths: PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
-    default: OpSpec::Deflate {
-        level: 6,
-        format: DeflateFormat::Raw,
-    },
-    parse: |given| OpSpec::Deflate {
-        level: given.number("level") as u8,
-        format: format_named(given.word("format")),
+    parse: |given| {
+        Ok(OpSpec::Deflate {
+            level: given.number("level") as u8,
+            format: format_named(given.word("format")),
+        })
     },
     kernel: |spec, path| {
         let &OpSpec::Deflate { level, format } = spec else {
-            return Err(SetupError::Parameter(format!("{spec} is not deflate")));
+            return Err(foreign(spec));
         };
         Ok(Box::new(Deflate::new(path, level, format)?))
     },
-    input: input::text,
-    oracle: |spec, item, _| {
-        let &OpSpec::Deflate { level, format } = spec else {
-            return Err(JobError::Malformed);
-        };
-        let mut stream = vec![0; compressed_bytes_max(item.len())];
-        let len = portable::Encoder::new(level).encode(format, item, &mut stream)?;
-        stream.truncate(len);
-        Ok(stream)
-    },
-    verify: Some(|spec, item, stream| {
-        let &OpSpec::Deflate { format, .. } = spec else {
-            return Err(format!("{spec} is not deflate"));
-        };
-        let mut plain = vec![0; item.len()];
-        match portable::Decoder::default().decode(format, stream, &mut plain) {
-            Ok(len) if plain[..len] == *item => Ok(()),
-            Ok(len) => Err(format!(
-                "decodes to {len} other bytes than the {} given",
-                item.len()
-            )),
-            Err(error) => Err(format!("does not decode: {error}")),
-        }
-    }),
+    workload: |spec| Ok(Box::new(Streams::new(spec)?)),
 };
 
 /// The registry's line for the decoder.
@@ -84,29 +60,18 @@ pub(crate) const INFLATE: Entry = Entry {
     paths: PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
-    default: OpSpec::Inflate {
-        format: DeflateFormat::Raw,
-    },
-    parse: |given| OpSpec::Inflate {
-        format: format_named(given.word("format")),
+    parse: |given| {
+        Ok(OpSpec::Inflate {
+            format: format_named(given.word("format")),
+        })
     },
     kernel: |spec, path| {
         let &OpSpec::Inflate { format } = spec else {
-            return Err(SetupError::Parameter(format!("{spec} is not inflate")));
+            return Err(foreign(spec));
         };
         Ok(Box::new(Inflate::new(path, format)?))
     },
-    input: input::text,
-    oracle: |spec, item, output_bytes_max| {
-        let &OpSpec::Inflate { format } = spec else {
-            return Err(JobError::Malformed);
-        };
-        let mut plain = vec![0; output_bytes_max];
-        let len = portable::Decoder::default().decode(format, item, &mut plain)?;
-        plain.truncate(len);
-        Ok(plain)
-    },
-    verify: None,
+    workload: |spec| Ok(Box::new(Streams::new(spec)?)),
 };
 
 const FORMAT: Parameter = Parameter {
@@ -283,6 +248,10 @@ fn format_named(name: &str) -> DeflateFormat {
     let formats = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
     let named = formats.into_iter().find(|format| format.name() == name);
     named.expect("a word of the parameter's")
+}
+
+fn foreign(spec: &OpSpec) -> SetupError {
+    SetupError::Parameter(format!("{spec} is neither deflate nor inflate"))
 }
 
 fn admit(path: Path, operator: &str) -> Result<Path, SetupError> {

@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 
-use dpb_core::{Batch, BatchOut, JobError, OpSpec, OutputShape};
+use dpb_core::{Batch, BatchOut, JobError, OutputShape, Workload};
 use dpb_operators::direct::Direct;
-use dpb_operators::registry::Entry;
 
 /// Bytes of a slot for the batch's longest item; a decoder's input says itself.
 pub(crate) fn slot_bytes(kernel: &dyn Direct, batch: Batch<'_>, of_input: Option<usize>) -> usize {
@@ -14,13 +13,12 @@ pub(crate) fn slot_bytes(kernel: &dyn Direct, batch: Batch<'_>, of_input: Option
     }
 }
 
-/// Runs the batch into `dst`, which is its slots and nothing more, and checks each item's output.
+/// Runs the batch into `dst`, which is its slots and nothing more, and has the workload judge each item's output.
 ///
 /// # Panics
 /// If one is wrong; `who` says on which path.
 pub(crate) fn assert_right(
-    entry: &Entry,
-    spec: &OpSpec,
+    workload: &dyn Workload,
     kernel: &mut dyn Direct,
     batch: Batch<'_>,
     dst: &mut [u8],
@@ -41,10 +39,11 @@ pub(crate) fn assert_right(
             OutputShape::Variable => outcomes[i].map(|len| len as usize),
         };
         let output = len.map(|len| &dst[i * slot..][..len]);
-        if let Err(wrong) = entry.check(spec, batch.item(i), output, slot) {
+        if let Err(wrong) = workload.check(batch.item(i), output, slot) {
             let len = batch.item(i).len();
             panic!(
-                "{spec:?} on {who}: item {i} of {}, {len} bytes: {wrong}",
+                "{:?} on {who}: item {i} of {}, {len} bytes: {wrong}",
+                workload.spec(),
                 batch.len()
             );
         }

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{Model, Modelled};
-use dpb_core::Items;
 use dpb_core::conformance::check;
-use dpb_core::conformance::sample::{self, SPECS, Sample};
+use dpb_core::conformance::sample::{Sample, workloads};
+use dpb_core::{Items, Right};
 
 fn faults(errors_ppm: u32, delay_polls_max: u32, reorder: bool) -> Faults {
     Faults {
@@ -25,7 +25,7 @@ fn conforms_when_late_and_out_of_order() {
         (faults(0, 9, true), pool),
     ] {
         let backend = Faulty::new(faults.clone(), Sample::new(workers));
-        check(&backend, SPECS, &sample::oracle).unwrap_or_else(|f| panic!("{faults:?}: {f}"));
+        check(&backend, workloads()).unwrap_or_else(|f| panic!("{faults:?}: {f}"));
     }
 }
 
@@ -33,11 +33,11 @@ fn conforms_when_late_and_out_of_order() {
 fn faults_and_models_compose() {
     let inner = Faulty::new(faults(0, 3, true), Sample::new(None));
     let backend = Modelled::new("late", Model::default(), inner);
-    check(&backend, SPECS, &sample::oracle).unwrap_or_else(|f| panic!("{f}"));
+    check(&backend, workloads()).unwrap_or_else(|f| panic!("{f}"));
     let inner = Modelled::new("engine", Model::default(), Sample::new(None));
     let backend = Faulty::new(faults(0, 3, true), inner);
     assert_eq!(backend.name(), "faulty(sim/engine)");
-    check(&backend, SPECS, &sample::oracle).unwrap_or_else(|f| panic!("{f}"));
+    check(&backend, workloads()).unwrap_or_else(|f| panic!("{f}"));
 }
 
 /// Runs `count` jobs; the tags in the order they came home, each with its result.
@@ -56,7 +56,9 @@ fn run(backend: &dyn Backend, count: u64, depth: u32) -> Vec<(u64, Result<(), Jo
         queue.poll(&mut done);
         assert!(queue.in_flight() <= depth as usize);
     }
-    let right = sample::oracle(&OpSpec::Crc32c, &[0; 32]).unwrap();
+    let Right::Only(right) = workloads()[0].right(&[0; 32], 4) else {
+        panic!("a checksum has one answer");
+    };
     for completion in done.iter().filter(|c| c.result.is_ok()) {
         assert_eq!(completion.job.dst[..], right);
     }

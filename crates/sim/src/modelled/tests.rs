@@ -2,7 +2,7 @@
 
 use super::*;
 use dpb_core::conformance::check;
-use dpb_core::conformance::sample::{self, SPECS, Sample};
+use dpb_core::conformance::sample::{Sample, workloads};
 
 fn model(text: &str) -> Model {
     text.parse().unwrap()
@@ -41,7 +41,7 @@ fn conforms_over_one_core_and_over_a_pool() {
         ("job_ns=0,byte_ps=0,doorbell_ns=0", pool),
     ] {
         let backend = Modelled::new("test", model(text), Sample::new(workers));
-        check(&backend, SPECS, &sample::oracle).unwrap_or_else(|f| panic!("{text}: {f}"));
+        check(&backend, workloads()).unwrap_or_else(|f| panic!("{text}: {f}"));
     }
 }
 

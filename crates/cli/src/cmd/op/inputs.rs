@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use dpb_core::measure::harness::Input;
-use dpb_core::{Items, OpSpec};
+use dpb_core::{Input, OpSpec, Workload};
 
 use super::{Args, Test};
 use crate::exit::Failure;
@@ -19,11 +18,11 @@ pub(super) struct Inputs {
     last: Option<((OpSpec, u64, u64), Load)>,
 }
 
-/// Inputs and what they are.
+/// What a test is run on, and what is right for it.
 #[derive(Clone)]
 pub(super) struct Load {
-    /// In a few words.
-    pub(super) what: String,
+    /// Of the test's spec.
+    pub(super) workload: Arc<dyn Workload>,
     /// Different batches.
     pub(super) inputs: Arc<[Input]>,
 }
@@ -57,10 +56,10 @@ impl Inputs {
         })
     }
 
-    /// The batches of `test`.
+    /// What `test` is run on.
     ///
     /// # Errors
-    /// If the encoder of a decoder's input refuses the file's items.
+    /// If there is no workload for the spec, or it has no item that carries so much.
     pub(super) fn of(&mut self, test: &Test) -> Result<Load, String> {
         let key = (test.spec.clone(), test.size, test.batch);
         if let Some((last, load)) = &self.last
@@ -68,64 +67,52 @@ impl Inputs {
         {
             return Ok(load.clone());
         }
-        let load = match &self.file {
-            None => self.generated(test),
-            Some((name, bytes)) => self.cut(name, bytes, test)?,
+        let workload = test.entry.workload(&test.spec);
+        let workload: Arc<dyn Workload> = workload.map_err(|error| error.to_string())?.into();
+        let inputs = match &self.file {
+            None => self.generated(test, &*workload),
+            Some((name, bytes)) => self.cut(name, bytes, test, &*workload),
+        };
+        let load = Load {
+            workload,
+            inputs: inputs?.into(),
         };
         self.last = Some((key, load.clone()));
         Ok(load)
     }
 
-    fn generated(&self, test: &Test) -> Load {
-        let Test {
-            entry,
-            spec,
-            size,
-            batch,
-            ..
-        } = test;
-        let count = (self.working_set / (size * batch).max(1)).clamp(1, INPUTS_MAX);
-        let inputs =
-            (0..count).map(|at| entry.input(spec, self.seed + at, *size as usize, *batch as usize));
-        Load::of(inputs)
+    fn generated(&self, test: &Test, workload: &dyn Workload) -> Result<Vec<Input>, String> {
+        let (len, in_batch) = (test.size as usize, test.batch as usize);
+        let count = (self.working_set / (test.size * test.batch).max(1)).clamp(1, INPUTS_MAX);
+        (0..count)
+            .map(|at| Input::of(workload, self.seed + at, len, in_batch))
+            .collect()
     }
 
     /// Whole items from the file's start, again and again if it is short of one batch.
-    fn cut(&self, name: &str, bytes: &[u8], test: &Test) -> Result<Load, String> {
+    fn cut(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        test: &Test,
+        workload: &dyn Workload,
+    ) -> Result<Vec<Input>, String> {
         let (len, in_batch) = (test.size as usize, test.batch as usize);
         let items: Vec<&[u8]> = bytes.chunks_exact(len).collect();
         let jobs = items.len().div_ceil(in_batch) as u64;
         let jobs = jobs.min((self.working_set / (test.size * test.batch)).clamp(1, INPUTS_MAX));
         let mut endless = items.iter().copied().cycle();
-        let mut inputs = Vec::new();
-        for _ in 0..jobs {
-            let plain = dpb_operators::input::Input {
-                what: name.to_owned(),
-                bytes: endless.by_ref().take(in_batch).flatten().copied().collect(),
-                items: Items::Fixed {
-                    len: len as u32,
-                    count: in_batch as u32,
-                },
-                slot_bytes: None,
-            };
-            inputs.push(test.entry.fed(&test.spec, plain)?);
-        }
-        Ok(Load::of(inputs))
+        let mut next = || {
+            let bytes = endless.by_ref().take(in_batch).flatten().copied().collect();
+            Input::fixed(name, bytes, len, in_batch).fed(workload)
+        };
+        (0..jobs).map(|_| next()).collect()
     }
 }
 
 impl Load {
-    fn of(made: impl IntoIterator<Item = dpb_operators::input::Input>) -> Self {
-        let mut what = String::new();
-        let inputs = made.into_iter().map(|made| {
-            what = made.what;
-            Input {
-                bytes: made.bytes,
-                items: made.items,
-                slot_bytes: made.slot_bytes,
-            }
-        });
-        let inputs = inputs.collect();
-        Self { what, inputs }
+    /// What the inputs are, in a few words.
+    pub(super) fn what(&self) -> &str {
+        self.inputs.last().map_or("", |input| &input.what)
     }
 }

@@ -92,7 +92,7 @@ impl Measured {
     fn fill_check(&self, record: &mut Record, total: &Counts) {
         let before = record.check.as_ref().map_or(0, |check| check.compared);
         record.check = Some(Check {
-            against: self.oracle.clone(),
+            against: self.against.clone(),
             compared: before + total.items,
             digest: self.digest.clone(),
         });

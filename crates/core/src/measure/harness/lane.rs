@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::team::{Finish, Member, Span, Team};
-use super::{Bench, Broken, Counts, Load, Mode, Order, Report, Right, Run};
+use super::{Bench, Broken, Counts, Known, Load, Mode, Order, Report, Run};
 use crate::measure::latency::Latencies;
 use crate::patience::{self, Silence};
 use crate::random::SplitMix64;
-use crate::{Completion, Job, JobError, OutputShape, Queue, SetupError};
+use crate::{Batch, Completion, Job, JobError, OutputShape, Queue, Right, SetupError};
 
 /// A segment has at least this many jobs for each that the queue holds, if memory and time allow.
 const SEGMENT_DEPTHS: usize = 64;
@@ -388,40 +388,44 @@ impl<'a> Lane<'a> {
             .and_then(|()| job.check_outcomes(self.bench.shape))
             .map_err(|error| format!("the job failed: {error}"))?;
         let load = &self.bench.loads[self.loads[job.tag as usize]];
-        if let Some(right) = load.right.get()
-            && right.equals(job, self.bench.shape)
+        if let Some(known) = load.known.get()
+            && known.equals(job, self.bench.shape)
         {
-            return Ok(right.bytes.len() as u64);
+            return Ok(known.bytes.len() as u64);
         }
         // The first of its kind, or an encoder that wrote something else this time, as it may.
         let found = self.vouch(job)?;
         let bytes_out = found.bytes.len() as u64;
-        let _ = load.right.set(found);
+        let _ = load.known.set(found);
         Ok(bytes_out)
     }
 
-    /// Has the oracle check each item.
-    fn vouch(&self, job: &Job) -> Result<Right, String> {
-        let shape = self.bench.shape;
-        let batch = crate::Batch::new(&job.src, &job.items).map_err(|error| error.to_string())?;
+    /// Has the workload judge each item.
+    fn vouch(&self, job: &Job) -> Result<Known, String> {
+        let Bench {
+            shape, workload, ..
+        } = *self.bench;
+        let batch = Batch::new(&job.src, &job.items).map_err(|error| error.to_string())?;
         let slot_bytes = shape.slot(job.dst.len(), batch.len());
-        let mut right = Right {
+        let mut known = Known {
             bytes: Vec::new(),
             outcomes: job.outcomes.clone(),
+            is_only: true,
         };
         for i in 0..batch.len() {
-            let output = job.output(shape, i);
-            self.bench
-                .oracle
-                .check(batch.item(i), output, slot_bytes)
-                .map_err(|what| format!("item {i} ({} bytes): {what}", batch.item(i).len()))?;
-            right.bytes.extend_from_slice(output.unwrap_or_default());
+            let (item, output) = (batch.item(i), job.output(shape, i));
+            let right = workload.right(item, slot_bytes);
+            right
+                .check(output, slot_bytes, |output| workload.approve(item, output))
+                .map_err(|what| format!("item {i} ({} bytes): {what}", item.len()))?;
+            known.is_only &= matches!(right, Right::Only(_));
+            known.bytes.extend_from_slice(output.unwrap_or_default());
         }
-        Ok(right)
+        Ok(known)
     }
 }
 
-impl Right {
+impl Known {
     fn equals(&self, job: &Job, shape: OutputShape) -> bool {
         match shape {
             OutputShape::Fixed(_) => job.dst[..self.bytes.len()] == self.bytes,

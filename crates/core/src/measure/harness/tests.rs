@@ -8,7 +8,8 @@ use std::time::Instant;
 use super::*;
 use crate::lift::{Inline, Pooled};
 use crate::{
-    Batch, BatchOut, Buf, Completion, Job, Kernel, Limits, Queue, VirtualClock, WallClock,
+    Batch, BatchOut, Buf, Completion, Exact, Job, Kernel, Limits, OpSpec, Queue, Right,
+    VirtualClock, WallClock,
 };
 
 /// The sum of an item's bytes, four bytes, little endian; wrong at the calls listed.
@@ -48,19 +49,10 @@ fn sum(item: &[u8]) -> u32 {
     item.iter().map(|&byte| u32::from(byte)).sum()
 }
 
-struct SumOracle;
-
-impl Oracle for SumOracle {
-    fn name(&self) -> &str {
-        "sum"
-    }
-
-    fn check(&self, item: &[u8], output: Result<&[u8], JobError>, _: usize) -> Result<(), String> {
-        match output {
-            Ok(output) if output == sum(item).to_le_bytes() => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    }
+fn sums() -> impl Workload {
+    Exact::new(&spec(), "sum", |item, _| {
+        Ok(sum(item).to_le_bytes().to_vec())
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -236,17 +228,16 @@ fn plan(mode: Mode) -> Plan {
 }
 
 fn inputs() -> Vec<Input> {
-    let input = |first: u8| Input {
-        bytes: (0..160).map(|at| first.wrapping_add(at)).collect(),
-        items: Items::Fixed { len: 16, count: 10 },
-        slot_bytes: None,
+    let input = |first: u8| {
+        let bytes = (0..160).map(|at| first.wrapping_add(at)).collect();
+        Input::fixed("numbers", bytes, 16, 10)
     };
     (0..7).map(|at| input(at * 31)).collect()
 }
 
 fn run(backend: &Sums, plan: &Plan) -> Result<Measured, Broken> {
     let never = AtomicBool::new(false);
-    measure(backend, &spec(), &inputs(), &SumOracle, plan, &never)
+    measure(backend, &inputs(), &sums(), plan, &never)
 }
 
 #[test]
@@ -336,19 +327,10 @@ impl Kernel for Echo {
     }
 }
 
-struct EchoOracle;
-
-impl Oracle for EchoOracle {
-    fn name(&self) -> &str {
-        "echo"
-    }
-
-    fn check(&self, item: &[u8], output: Result<&[u8], JobError>, _: usize) -> Result<(), String> {
-        match output {
-            Ok(output) if output == item => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    }
+fn echoes() -> impl Workload {
+    Exact::new(&OpSpec::custom("echo", []), "echo", |item, _| {
+        Ok(item.to_vec())
+    })
 }
 
 #[test]
@@ -408,7 +390,7 @@ fn told_to_stop_it_keeps_the_runs_that_finished() {
             stop.store(true, Ordering::Relaxed);
         });
         let backend = Sums::new(Kind::Inline, u64::MAX);
-        measure(&backend, &spec(), &inputs(), &SumOracle, &long, &stop)
+        measure(&backend, &inputs(), &sums(), &long, &stop)
     });
     let measured = measured.expect("all is right");
     assert!(measured.interrupted);
@@ -422,6 +404,7 @@ fn what_cannot_be_run_says_why() {
     let broken = run(&Sums::new(Kind::Inline, u64::MAX), &deep).expect_err("64 at most");
     assert!(matches!(broken, Broken::Setup(SetupError::TooDeep { .. })));
     let input = |bytes: usize, count: usize| Input {
+        what: "zeros".into(),
         bytes: vec![0; bytes],
         items: Items::Offsets((0..=count).map(|at| (at * bytes / count) as u32).collect()),
         slot_bytes: None,
@@ -439,7 +422,7 @@ fn what_cannot_be_run_says_why() {
         let backend = Sums::new(Kind::Inline, u64::MAX);
         let plan = plan(Mode::Throughput);
         let never = AtomicBool::new(false);
-        let broken = measure(&backend, &spec(), &[input], &SumOracle, &plan, &never);
+        let broken = measure(&backend, &[input], &sums(), &plan, &never);
         let reason = format!("test takes {said}");
         assert_eq!(
             broken.expect_err(said),
@@ -458,7 +441,7 @@ fn what_cannot_be_run_says_why() {
     let mut two = plan(Mode::Throughput);
     two.threads = NonZeroU32::new(2).expect("not zero");
     let never = AtomicBool::new(false);
-    let broken = measure(&backend, &spec(), &[huge], &EchoOracle, &two, &never);
+    let broken = measure(&backend, &[huge], &echoes(), &two, &never);
     // One that is kept, and four in flight on each of two threads.
     let too_little = SetupError::TooLittleMemory {
         needed_bytes: 16 + (1 << 40) + 2 * 4 * (1 << 40),
@@ -529,16 +512,24 @@ impl Kernel for Engine {
 }
 
 /// Takes any output, and as long as several jobs.
-struct SlowOracle;
+struct Slow(OpSpec);
 
-impl Oracle for SlowOracle {
+impl Workload for Slow {
+    fn spec(&self) -> &OpSpec {
+        &self.0
+    }
+
     fn name(&self) -> &str {
         "slow"
     }
 
-    fn check(&self, _: &[u8], output: Result<&[u8], JobError>, _: usize) -> Result<(), String> {
+    fn right(&self, _: &[u8], _: usize) -> Right {
+        Right::Several
+    }
+
+    fn approve(&self, _: &[u8], _: &[u8]) -> Result<(), String> {
         thread::sleep(Duration::from_nanos(3 * ENGINE_NS));
-        output.map(|_| ()).map_err(|error| error.to_string())
+        Ok(())
     }
 }
 
@@ -648,11 +639,7 @@ fn run_engine(panics: Panics, mode: Mode) -> Result<Measured, Broken> {
             panics,
         }),
     };
-    let input = Input {
-        bytes: vec![7; 16],
-        items: Items::One,
-        slot_bytes: None,
-    };
+    let input = Input::fixed("sevens", vec![7; 16], 16, 1);
     let mut plan = plan(mode);
     plan.threads = NonZeroU32::new(2).expect("not zero");
     if !matches!(panics, Panics::Never) {
@@ -660,13 +647,14 @@ fn run_engine(panics: Panics, mode: Mode) -> Result<Measured, Broken> {
         plan.repeat = u32::MAX;
     }
     let never = AtomicBool::new(false);
-    measure(&backend, &spec, &[input], &SlowOracle, &plan, &never)
+    measure(&backend, &[input], &Slow(spec), &plan, &never)
 }
 
 #[test]
 fn threads_that_take_turns_are_not_counted_as_if_at_once() {
     for mode in [Mode::Throughput, Mode::Latency] {
         let measured = run_engine(Panics::Never, mode).expect("all is right");
+        assert_eq!(measured.digest, None, "several outputs are right");
         for run in &measured.runs {
             // A bound by construction, however busy the machine is: the engine never does more.
             assert!(run.items_per_s > 0.0);

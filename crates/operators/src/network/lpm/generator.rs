@@ -3,20 +3,10 @@
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use dpb_core::LookupKeys;
 use dpb_core::random::SplitMix64;
 
 use super::route::{Address, Prefix, Route};
-
-/// How the addresses to look up are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keys {
-    /// Every address equally likely; for IPv6 every address of 2000::/3, where all global ones are.
-    Random,
-    /// A route, the *n*-th of a random order about *n* times rarer than the first, then an address in it.
-    Zipf,
-    /// A route, each equally likely, then an address in it.
-    RouteWeighted,
-}
 
 /// A family whose routing tables can be imitated.
 pub trait Generated: Address {
@@ -24,29 +14,32 @@ pub trait Generated: Address {
     /// 0, all equally likely. Sorted; a few less where `count` is more than there are prefixes of a length.
     fn routes(seed: u64, count: usize, hops: u32) -> Vec<Route<Self>>;
 
-    /// A random address, see [`Keys::Random`].
+    /// A random address, see [`LookupKeys::Random`].
     fn random(random: &mut SplitMix64) -> Self;
 }
 
-impl Keys {
-    /// `count` addresses by seed. Without routes all are random.
-    pub fn draw<A: Generated>(self, seed: u64, count: usize, routes: &[Route<A>]) -> Vec<A> {
-        let mut random = SplitMix64::new(seed);
-        let order = match self {
-            Self::Zipf => shuffled(&mut random, routes.len()),
-            Self::Random | Self::RouteWeighted => Vec::new(),
+/// `count` addresses to look up, by seed. Without routes all are random.
+pub fn draw<A: Generated>(
+    keys: LookupKeys,
+    seed: u64,
+    count: usize,
+    routes: &[Route<A>],
+) -> Vec<A> {
+    let mut random = SplitMix64::new(seed);
+    let order = match keys {
+        LookupKeys::Zipf => shuffled(&mut random, routes.len()),
+        LookupKeys::Random | LookupKeys::RouteWeighted => Vec::new(),
+    };
+    let mut one = || {
+        let route = match keys {
+            LookupKeys::Random => return A::random(&mut random),
+            _ if routes.is_empty() => return A::random(&mut random),
+            LookupKeys::RouteWeighted => random.below(routes.len()),
+            LookupKeys::Zipf => order[zipf(&mut random, order.len())] as usize,
         };
-        let mut draw = || {
-            let route = match self {
-                Self::Random => return A::random(&mut random),
-                _ if routes.is_empty() => return A::random(&mut random),
-                Self::RouteWeighted => random.below(routes.len()),
-                Self::Zipf => order[zipf(&mut random, order.len())] as usize,
-            };
-            routes[route].prefix.fill(bits(&mut random))
-        };
-        (0..count).map(|_| draw()).collect()
-    }
+        routes[route].prefix.fill(bits(&mut random))
+    };
+    (0..count).map(|_| one()).collect()
 }
 
 /// A rank below `n`, with a density of 1/rank: Zipf's law with exponent 1.

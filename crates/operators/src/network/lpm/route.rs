@@ -7,6 +7,8 @@ use std::hash::Hash;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use dpb_core::IpFamily;
+
 use super::NO_ROUTE;
 
 /// An IPv4 or IPv6 address.
@@ -17,7 +19,9 @@ pub trait Address:
     const BITS: u8;
     /// 4 or 16.
     const BYTES: usize;
-    /// `lpm4` or `lpm6`, as operators are called.
+    /// Which they are.
+    const FAMILY: IpFamily;
+    /// What the operator that looks them up is called.
     const OPERATOR: &'static str;
 
     /// From the high bits of `bits`; the others do not matter.
@@ -70,6 +74,7 @@ pub struct RouteError {
 impl Address for Ipv4Addr {
     const BITS: u8 = 32;
     const BYTES: usize = 4;
+    const FAMILY: IpFamily = IpFamily::V4;
     const OPERATOR: &'static str = "lpm4";
 
     fn from_high(bits: u128) -> Self {
@@ -84,6 +89,7 @@ impl Address for Ipv4Addr {
 impl Address for Ipv6Addr {
     const BITS: u8 = 128;
     const BYTES: usize = 16;
+    const FAMILY: IpFamily = IpFamily::V6;
     const OPERATOR: &'static str = "lpm6";
 
     fn from_high(bits: u128) -> Self {

@@ -1,6 +1,6 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use dpb_core::random::SplitMix64;
+use dpb_core::LookupKeys;
 use proptest::prelude::*;
 
 use super::model::Model;
@@ -49,8 +49,8 @@ fn assert_generated<A: Generated>(seed: u64, count: usize, hops: u32) {
     let model = Model::new(&routes);
     assert_eq!(table.len(), routes.len());
     assert_agrees(&table, &model, &edges(&routes));
-    for keys in [Keys::Random, Keys::Zipf, Keys::RouteWeighted] {
-        assert_agrees(&table, &model, &keys.draw(seed, 2000, &routes));
+    for keys in LookupKeys::ALL {
+        assert_agrees(&table, &model, &draw(keys, seed, 2000, &routes));
     }
     let mut back = table.routes();
     back.sort_unstable();
@@ -254,31 +254,41 @@ fn generated_tables_have_the_published_lengths() {
     );
 }
 
-/// Zipf's first address in a hundred thousand comes up about one time in twelve; all routes are drawn from.
+/// Of addresses in routes, the share of the most frequent route is 1 of *n* where all are equally likely, and by Zipf's law
+/// 1 of the *n*-th harmonic number, 7.5 for a thousand.
 #[test]
 fn keys_are_drawn_as_they_say() {
-    let routes = Ipv4Addr::routes(4, 1000, 10);
-    let table = Model::new(&routes);
-    let in_routes = |keys: Keys| {
-        keys.draw(5, 5000, &routes)
-            .into_iter()
-            .filter(|key| table.lookup(*key) != NO_ROUTE)
-            .count()
+    let routes: Vec<_> = (0..1000)
+        .map(|i| Route {
+            prefix: Prefix::of(Ipv4Addr::from_bits(i << 20), 12),
+            hop: i,
+        })
+        .collect();
+    let model = Model::new(&routes);
+    let most = |keys| {
+        let mut counts = vec![0; routes.len()];
+        let keys = draw(keys, 5, 100_000, &routes);
+        for hop in keys.into_iter().map(|key| model.lookup(key)) {
+            if hop != NO_ROUTE {
+                counts[hop as usize] += 1;
+            }
+        }
+        (
+            counts.iter().sum::<i32>(),
+            counts.into_iter().max().expect("routes"),
+        )
     };
-    assert_eq!(in_routes(Keys::Zipf), 5000);
-    assert_eq!(in_routes(Keys::RouteWeighted), 5000);
-    assert!(in_routes(Keys::Random) < 5000);
-    let mut random = SplitMix64::new(6);
-    let first = (0..10_000).filter(|_| random.unit() < 0.1).count();
-    assert!((900..1100).contains(&first));
-}
-
-#[test]
-fn zz_kinds() {
-    let routes = Ipv4Addr::routes(1, 1_000_000, 100);
-    let t = Lpm4::new(&routes).unwrap();
-    t.trie.stats();
-    let routes = Ipv6Addr::routes(1, 200_000, 100);
-    let t = Lpm6::new(&routes).unwrap();
-    t.trie.stats();
+    let (routed, most_often) = most(LookupKeys::Zipf);
+    assert!(
+        routed == 100_000 && (9_000..14_500).contains(&most_often),
+        "{most_often}"
+    );
+    let (routed, most_often) = most(LookupKeys::RouteWeighted);
+    assert!(routed == 100_000 && most_often < 200, "{most_often}");
+    let (routed, most_often) = most(LookupKeys::Random);
+    // A thousand of 4,096 blocks have a route.
+    assert!(
+        (23_400..25_400).contains(&routed) && most_often < 80,
+        "{routed} {most_often}"
+    );
 }

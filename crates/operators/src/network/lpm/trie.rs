@@ -418,27 +418,3 @@ fn root_spot(address: u128, len: u8) -> usize {
 fn byte(address: u128, depth: usize) -> u8 {
     (address << ROOT_BITS << (8 * depth) >> 120) as u8
 }
-#[cfg(test)]
-impl Trie {
-    pub(super) fn stats(&self) {
-        let mut c = [[0usize; 3]; 19];
-        for n in &self.nodes {
-            if let Some(b) = n.block {
-                let k = (b & 31) as usize;
-                c[k][0] += 1;
-                c[k][1] += n.children.len();
-            }
-        }
-        for (k, c) in c.iter().enumerate() {
-            let kind = block::KINDS[k];
-            let b = (256 >> kind.shift) << kind.stride_log2;
-            eprintln!(
-                "{kind:?} {} blocks, {} children, {} KiB",
-                c[0],
-                c[1],
-                c[0] * b / 1024
-            );
-        }
-        eprintln!("used {} free {}", self.pool.used(), 0);
-    }
-}

@@ -7,7 +7,9 @@
 
 use std::arch::aarch64::vmull_p64;
 
-use super::{Key, Tuple};
+use dpb_core::HashTuple;
+
+use super::Key;
 use crate::isa::ArmCrc;
 
 /// The key's bits from each word on, in the opposite order.
@@ -18,7 +20,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn new(proof: ArmCrc, key: &Key, tuple: Tuple) -> Self {
+    pub(super) fn new(proof: ArmCrc, key: &Key, tuple: HashTuple) -> Self {
         Self {
             proof,
             windows: std::array::from_fn(|word| key.window(4 * word).reverse_bits()),

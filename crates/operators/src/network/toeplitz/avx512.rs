@@ -13,7 +13,9 @@
 
 use std::arch::x86_64::*;
 
-use super::{Key, Tuple};
+use dpb_core::HashTuple;
+
+use super::Key;
 use crate::isa::Gfni;
 
 /// Tuples at a time.
@@ -37,7 +39,7 @@ struct Column {
 }
 
 impl Matrices {
-    pub(super) fn new(proof: Gfni, key: &Key, tuple: Tuple) -> Self {
+    pub(super) fn new(proof: Gfni, key: &Key, tuple: HashTuple) -> Self {
         let words = tuple.bytes() / 4;
         let column = |word: usize| Column {
             order: order(words, word),

@@ -1,12 +1,14 @@
 //! Without any instruction set: for each byte of a tuple a table of what each of its values adds.
 
-use super::{Key, Tuple, bits};
+use dpb_core::HashTuple;
+
+use super::{Key, bits};
 
 /// A table for each byte.
 pub(super) struct Tables(Vec<[u32; 256]>);
 
 impl Tables {
-    pub(super) fn new(key: &Key, tuple: Tuple) -> Self {
+    pub(super) fn new(key: &Key, tuple: HashTuple) -> Self {
         let mut alone = vec![0; tuple.bytes()];
         let table = |byte: usize| {
             std::array::from_fn(|value| {

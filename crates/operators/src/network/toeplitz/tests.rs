@@ -75,15 +75,15 @@ const SUITE6: [(&str, &str, u16, u16, u32, u32); 3] = [
 ];
 
 /// The suite's tuples with their hashes, by kind.
-fn suite(tuple: Tuple) -> Vec<(Vec<u8>, u32)> {
+fn suite(tuple: HashTuple) -> Vec<(Vec<u8>, u32)> {
     let octets = |text: &str| {
         text.parse::<std::net::Ipv6Addr>()
             .expect("an address")
             .octets()
     };
     let with = |source: &[u8], destination: &[u8], ports: [u16; 2], hashes: [u32; 2]| match tuple {
-        Tuple::Ipv4 | Tuple::Ipv6 => ([source, destination].concat(), hashes[0]),
-        Tuple::Ipv4Ports | Tuple::Ipv6Ports => {
+        HashTuple::Ipv4 | HashTuple::Ipv6 => ([source, destination].concat(), hashes[0]),
+        HashTuple::Ipv4Ports | HashTuple::Ipv6Ports => {
             let ports = ports.map(u16::to_be_bytes);
             (
                 [source, destination, &ports[0], &ports[1]].concat(),
@@ -92,11 +92,11 @@ fn suite(tuple: Tuple) -> Vec<(Vec<u8>, u32)> {
         }
     };
     match tuple {
-        Tuple::Ipv4 | Tuple::Ipv4Ports => SUITE4
+        HashTuple::Ipv4 | HashTuple::Ipv4Ports => SUITE4
             .iter()
             .map(|(from, to, a, b, without, ports)| with(from, to, [*a, *b], [*without, *ports]))
             .collect(),
-        Tuple::Ipv6 | Tuple::Ipv6Ports => SUITE6
+        HashTuple::Ipv6 | HashTuple::Ipv6Ports => SUITE6
             .iter()
             .map(|(from, to, a, b, without, ports)| {
                 with(&octets(from), &octets(to), [*a, *b], [*without, *ports])
@@ -106,7 +106,7 @@ fn suite(tuple: Tuple) -> Vec<(Vec<u8>, u32)> {
 }
 
 /// On every path of this CPU.
-fn all(key: &Key, tuple: Tuple) -> Vec<Toeplitz> {
+fn all(key: &Key, tuple: HashTuple) -> Vec<Toeplitz> {
     Toeplitz::PATHS
         .iter()
         .filter(|path| path.is_available())
@@ -117,7 +117,7 @@ fn all(key: &Key, tuple: Tuple) -> Vec<Toeplitz> {
 #[test]
 fn verification_suite() {
     let key = Key::new(&MICROSOFT_KEY).expect("40 bytes");
-    for tuple in Tuple::ALL {
+    for tuple in HashTuple::ALL {
         for (bytes, hash) in suite(tuple) {
             assert_eq!(
                 definition(&key, tuple, None, &bytes),
@@ -134,7 +134,7 @@ fn verification_suite() {
 #[test]
 fn symmetric_key() {
     let key = Key::new(&[0x6d, 0x5a].repeat(26)).expect("52 bytes");
-    for toeplitz in all(&key, Tuple::Ipv4Ports) {
+    for toeplitz in all(&key, HashTuple::Ipv4Ports) {
         let there = toeplitz.hash(&[192, 0, 2, 1, 198, 51, 100, 7, 0x12, 0x34, 0, 80]);
         let back = toeplitz.hash(&[198, 51, 100, 7, 192, 0, 2, 1, 0, 80, 0x12, 0x34]);
         assert_eq!(there, back);
@@ -154,7 +154,7 @@ proptest! {
         start in 0usize..64,
     ) {
         let key = Key::new(&key).expect("a length of keys");
-        for tuple in Tuple::ALL {
+        for tuple in HashTuple::ALL {
             for toeplitz in all(&key, tuple) {
                 for count in (0..20).chain([31, 32, 33, 48, 67]) {
                     let tuples = &bytes[start..][..count * tuple.bytes()];
@@ -165,24 +165,6 @@ proptest! {
                 }
             }
         }
-    }
-}
-
-#[test]
-fn only_whole_tuples_and_room_for_all() {
-    let key = Key::new(&MICROSOFT_KEY).expect("40 bytes");
-    for toeplitz in all(&key, Tuple::Ipv4Ports) {
-        let mut slot = [0; 8];
-        assert_eq!(toeplitz.hash_item(&[0; 24], &mut slot), Ok(8));
-        assert_eq!(toeplitz.hash_item(&[], &mut slot), Ok(0));
-        assert_eq!(
-            toeplitz.hash_item(&[0; 23], &mut slot),
-            Err(JobError::Malformed)
-        );
-        assert_eq!(
-            toeplitz.hash_item(&[0; 36], &mut slot),
-            Err(JobError::DstTooShort)
-        );
     }
 }
 
@@ -198,9 +180,9 @@ fn keys_and_tables_have_the_lengths_of_network_cards() {
 fn queues() {
     let key = Key::new(&MICROSOFT_KEY).expect("40 bytes");
     let redirection = Redirection::in_turn(6, 128).expect("128 entries");
-    for toeplitz in all(&key, Tuple::Ipv4Ports) {
+    for toeplitz in all(&key, HashTuple::Ipv4Ports) {
         let toeplitz = toeplitz.redirected(redirection.clone());
-        let (tuple, hash) = &suite(Tuple::Ipv4Ports)[0];
+        let (tuple, hash) = &suite(HashTuple::Ipv4Ports)[0];
         assert_eq!(toeplitz.hash(tuple), hash % 128 % 6);
     }
 }

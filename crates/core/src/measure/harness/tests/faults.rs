@@ -100,10 +100,7 @@ fn a_result_that_was_never_written_is_not_the_last_one() {
         Mode::Latency,
         Mode::Open { jobs_per_s: 5e4 },
     ] {
-        for (inner, oracle) in [
-            (&fixed, &SumOracle as &dyn Oracle),
-            (&variable, &EchoOracle),
-        ] {
+        for (inner, workload) in [(&fixed, &sums() as &dyn Workload), (&variable, &echoes())] {
             let tiring = Failing {
                 inner: inner.clone(),
                 works: 5000,
@@ -115,7 +112,7 @@ fn a_result_that_was_never_written_is_not_the_last_one() {
             };
             let mut plan = plan(mode);
             plan.seconds = Duration::from_millis(200);
-            let broken = measure(&backend, inner.spec(), inputs, oracle, &plan, &never);
+            let broken = measure(&backend, inputs, workload, &plan, &never);
             assert!(
                 matches!(&broken, Err(Broken::Wrong(_))),
                 "{mode:?}, {}: {broken:?}",
@@ -149,7 +146,7 @@ fn run_wedging(mode: Mode, works: u64, silence: Duration) -> Result<Measured, Br
             thread::sleep(Duration::from_millis(200));
             stop.store(true, Ordering::Relaxed);
         });
-        measure(&backend, &spec(), &inputs(), &SumOracle, &plan, &stop)
+        measure(&backend, &inputs(), &sums(), &plan, &stop)
     })
 }
 
