@@ -5,6 +5,7 @@ mod avx512;
 mod block;
 mod generator;
 mod hops;
+mod loaded;
 mod lookup;
 pub mod model;
 mod pool;
@@ -170,20 +171,7 @@ impl<A: Address> Lpm<A> {
     /// # Panics
     /// If there is not one place for each address.
     pub fn lookup_batch(&self, addresses: &[u8], hops: &mut [[u8; 4]]) {
-        assert_eq!(
-            addresses.len(),
-            hops.len() * A::BYTES,
-            "a place for each address"
-        );
-        match self.code {
-            Code::Portable => {
-                for (address, hop) in addresses.chunks_exact(A::BYTES).zip(hops) {
-                    *hop = self.lookup(A::from_wire(address)).to_le_bytes();
-                }
-            }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => self.lookup_avx512(proof, addresses, hops),
-        }
+        self.lookup_batch_on(self.code, addresses, hops);
     }
 
     /// All routes, in no order to rely on.
@@ -196,6 +184,24 @@ impl<A: Address> Lpm<A> {
             });
         });
         routes
+    }
+
+    fn lookup_batch_on(&self, code: Code, addresses: &[u8], hops: &mut [[u8; 4]]) {
+        let count = hops.len();
+        assert_eq!(
+            addresses.len(),
+            count * A::BYTES,
+            "a place for each address"
+        );
+        match code {
+            Code::Portable => {
+                for (address, hop) in addresses.chunks_exact(A::BYTES).zip(hops) {
+                    *hop = self.lookup(A::from_wire(address)).to_le_bytes();
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => self.lookup_avx512(proof, addresses, hops),
+        }
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -57,7 +57,8 @@ pub struct Toeplitz {
 
 /// The path with its proof, and what it knows of the key.
 enum Code {
-    Portable(Tables),
+    Portable(Key),
+    Tables(Tables),
     #[cfg(target_arch = "x86_64")]
     Avx512(Box<avx512::Matrices>),
     #[cfg(target_arch = "aarch64")]
@@ -88,7 +89,7 @@ impl Key {
 
 impl Toeplitz {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Gfni, Path::ArmCrc, Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Gfni, Path::ArmCrc, Path::Tables, Path::Portable];
 
     /// On `path`.
     ///
@@ -96,7 +97,8 @@ impl Toeplitz {
     /// If this CPU lacks what the path needs, or there is no such path.
     pub fn new(key: &Key, tuple: HashTuple, path: Path) -> Result<Self, SetupError> {
         let code = match path {
-            Path::Portable => Some(Code::Portable(Tables::new(key, tuple))),
+            Path::Portable => Some(Code::Portable(*key)),
+            Path::Tables => Some(Code::Tables(Tables::new(key, tuple))),
             #[cfg(target_arch = "x86_64")]
             Path::Gfni => crate::isa::Gfni::detect()
                 .map(|proof| Code::Avx512(Box::new(avx512::Matrices::new(proof, key, tuple)))),
@@ -148,7 +150,12 @@ impl Toeplitz {
             "a place for each tuple"
         );
         match &self.code {
-            Code::Portable(tables) => tables.hash_all(tuples, hashes),
+            Code::Portable(key) => {
+                for (tuple, hash) in tuples.chunks_exact(self.tuple.bytes()).zip(&mut *hashes) {
+                    *hash = bits::hash(key, tuple).to_le_bytes();
+                }
+            }
+            Code::Tables(tables) => tables.hash_all(tuples, hashes),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(matrices) => matrices.hash_all(tuples, hashes),
             #[cfg(target_arch = "aarch64")]

@@ -1,17 +1,17 @@
 //! The operators `lpm4` and `lpm6`: the hops of addresses.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use dpb_core::{
     Batch, BatchOut, Input, IpFamily, JobError, Kernel, LookupKeys, Material, OpSpec, OutputShape,
     Right, SetupError, Workload,
 };
 
-use super::Lpm;
 use super::generator::{Generated, draw};
-use super::model::Model;
-use super::route::{self, Address, Route};
+use super::loaded::Loaded;
+use super::route::{self, Address};
+use super::{Code, Lpm};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
 use crate::network::records;
@@ -72,7 +72,7 @@ pub(super) fn routes_given<A: Generated>(given: &Given<'_>) -> Result<Material, 
     match given.file("routes")? {
         Some(text) => {
             let routes = Material::public(text);
-            read::<A>(&routes)?;
+            Loaded::<A>::of(&routes)?;
             Ok(routes)
         }
         None => Ok(generated(A::FAMILY)),
@@ -93,23 +93,9 @@ fn generated(family: IpFamily) -> Material {
     }
 }
 
-/// The routes of a list.
-pub(super) fn read<A: Address>(list: &Material) -> Result<Vec<Route<A>>, SetupError> {
-    let wrong = |what: String| SetupError::Parameter(format!("{}: routes: {what}", A::OPERATOR));
-    let text = std::str::from_utf8(list.bytes()).map_err(|error| wrong(error.to_string()))?;
-    route::parse(text).map_err(|error| wrong(error.to_string()))
-}
-
-/// The table of a list, on `path`.
-pub(super) fn table<A: Address>(list: &Material, path: Path) -> Result<Lpm<A>, SetupError> {
-    let table = Lpm::new(&read(list)?);
-    let table = table
-        .map_err(|error| SetupError::Parameter(format!("{}: routes: {error}", A::OPERATOR)))?;
-    table.on(path)
-}
-
 fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    Ok(Box::new(table::<A>(parts::<A>(spec)?.0, path)?))
+    let (routes, _) = parts::<A>(spec)?;
+    Ok(Box::new(Lookups::<A>::new(routes, path)?))
 }
 
 /// What a spec of this operator consists of.
@@ -134,7 +120,22 @@ fn keys_named(name: &str) -> LookupKeys {
     keys.expect("one of the registry's words")
 }
 
-impl<A: Address> Kernel for Lpm<A> {
+/// Looks addresses up, on one code path.
+struct Lookups<A> {
+    routes: Arc<Loaded<A>>,
+    code: Code,
+}
+
+impl<A: Address> Lookups<A> {
+    fn new(routes: &Material, path: Path) -> Result<Self, SetupError> {
+        let routes = Loaded::<A>::of(routes)?;
+        routes.table()?;
+        let code = Code::on(path).ok_or_else(|| path.missing(A::OPERATOR, Lpm::<A>::PATHS))?;
+        Ok(Self { routes, code })
+    }
+}
+
+impl<A: Address> Kernel for Lookups<A> {
     type Scratch = ();
 
     fn scratch(&self) {}
@@ -148,29 +149,27 @@ impl<A: Address> Kernel for Lpm<A> {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
+        let table = self.routes.table().expect("made once already");
         records::run(batch, out, A::BYTES, |addresses, hops| {
-            self.lookup_batch(addresses, hops);
+            table.lookup_batch_on(self.code, addresses, hops);
         });
         Ok(())
     }
 }
 
-/// Addresses drawn as the spec says; right is what [`Model`] says.
+/// Addresses drawn as the spec says; right is what the model says.
 struct Addresses<A> {
     spec: OpSpec,
-    routes: Vec<Route<A>>,
-    model: Model<A>,
+    routes: Arc<Loaded<A>>,
     keys: LookupKeys,
 }
 
 impl<A: Address> Addresses<A> {
     fn new(spec: &OpSpec) -> Result<Self, SetupError> {
         let (list, keys) = parts::<A>(spec)?;
-        let routes = read(list)?;
         Ok(Self {
             spec: spec.clone(),
-            model: Model::new(&routes),
-            routes,
+            routes: Loaded::of(list)?,
             keys,
         })
     }
@@ -186,20 +185,13 @@ impl<A: Generated> Workload for Addresses<A> {
     }
 
     fn plain(&self, seed: u64, len: usize, count: usize) -> Input {
-        let keys = draw(
-            self.keys,
-            seed,
-            (len * count).div_ceil(A::BYTES),
-            &self.routes,
-        );
+        let routes = self.routes.routes();
+        let addresses = (len * count).div_ceil(A::BYTES);
+        let keys = draw(self.keys, seed, addresses, routes);
         let mut bytes = Vec::with_capacity(keys.len() * A::BYTES);
         keys.iter().for_each(|key| key.to_wire(&mut bytes));
         bytes.truncate(len * count);
-        let what = format!(
-            "{} addresses of {} routes",
-            self.keys.name(),
-            self.routes.len()
-        );
+        let what = format!("{} addresses of {} routes", self.keys.name(), routes.len());
         Input::fixed(&what, bytes, len, count)
     }
 
@@ -211,8 +203,9 @@ impl<A: Generated> Workload for Addresses<A> {
         if !item.len().is_multiple_of(A::BYTES) {
             return Right::Refused(JobError::Malformed);
         }
+        let model = self.routes.model();
         let addresses = item.chunks_exact(A::BYTES).map(A::from_wire);
-        let hops = addresses.flat_map(|address| self.model.lookup(address).to_le_bytes());
+        let hops = addresses.flat_map(|address| model.lookup(address).to_le_bytes());
         Right::Only(hops.collect())
     }
 }

@@ -4,8 +4,10 @@
 //! byte with the prefix's length; its address in network order; the hop, four bytes little endian, which means nothing
 //! where a prefix is taken out. The table is a queue's own, and each item leaves it as it was.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
@@ -14,9 +16,9 @@ use dpb_core::{
 };
 
 use super::generator::Generated;
-use super::lookup::{ROUTES, foreign, read, routes_given, table};
-use super::model::Model;
-use super::route::{Address, Prefix, Route};
+use super::loaded::Loaded;
+use super::lookup::{ROUTES, foreign, routes_given};
+use super::route::{Address, Prefix};
 use super::{Lpm, NO_ROUTE};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
@@ -54,7 +56,8 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
 }
 
 fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    Ok(Box::new(Updates(table::<A>(list::<A>(spec)?, path)?)))
+    let routes = Loaded::<A>::of(list::<A>(spec)?)?;
+    Ok(Box::new(Updates(routes.table()?.clone().on(path)?)))
 }
 
 /// The route list of a spec of this operator.
@@ -188,27 +191,25 @@ impl<A: Address> Scratch<A> {
     }
 }
 
-/// Scripts like those that a router hears from its neighbours; right is what [`Model`] says.
+/// Scripts like those that a router hears from its neighbours; right is what the model says.
 struct Scripts<A> {
     spec: OpSpec,
-    routes: Vec<Route<A>>,
-    model: Model<A>,
+    routes: Arc<Loaded<A>>,
 }
 
 impl<A: Address> Scripts<A> {
     fn new(spec: &OpSpec) -> Result<Self, SetupError> {
-        let routes = read(list::<A>(spec)?)?;
         Ok(Self {
             spec: spec.clone(),
-            model: Model::new(&routes),
-            routes,
+            routes: Loaded::of(list::<A>(spec)?)?,
         })
     }
 
     /// Half the time a route gets another hop, a quarter of the time it is taken out, else one inside it is announced.
     fn change(&self, random: &mut SplitMix64) -> Change<A> {
         let hop = random.next_u64() as u32 % 100;
-        let Some(route) = self.routes.get(random.below(self.routes.len().max(1))) else {
+        let routes = self.routes.routes();
+        let Some(route) = routes.get(random.below(routes.len().max(1))) else {
             return (Prefix::of(A::from_high(0), 0), Some(hop));
         };
         let len = route.prefix.bits();
@@ -240,7 +241,7 @@ impl<A: Generated> Workload for Scripts<A> {
             }
             bytes.truncate(len * i);
         }
-        let what = format!("changes to {} routes", self.routes.len());
+        let what = format!("changes to {} routes", self.routes.routes().len());
         Input::fixed(&what, bytes, len, count)
     }
 
@@ -261,11 +262,12 @@ impl<A: Generated> Workload for Scripts<A> {
         let Some(changes) = changes::<A>(item) else {
             return Right::Refused(JobError::Malformed);
         };
+        let model = self.routes.model();
         // What the script did to a prefix yet; else the model knows.
-        let mut changed = std::collections::HashMap::new();
+        let mut changed = HashMap::new();
         let hops = changes.flat_map(|(prefix, hop)| {
             let known = changed.insert(prefix, hop);
-            let had = known.unwrap_or_else(|| self.model.exact(prefix));
+            let had = known.unwrap_or_else(|| model.exact(prefix));
             had.unwrap_or(NO_ROUTE).to_le_bytes()
         });
         Right::Only(hops.collect())
