@@ -59,14 +59,16 @@ pub(super) const KINDS: [Kind; 19] = [
     Kind::plain(2),
 ];
 
-/// Where a value of the next byte leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaf {
-    /// To a hop, by its code.
-    Hop(u32),
-    /// To a child, by its number in this block.
-    Child(u32),
+/// Where a value of the next byte leads: a hop by its code, or [`child`].
+pub(super) type Leaf = u32;
+
+/// The leaf that leads to a block's child of this number, from 0 to 255. Cut to the width of a code, it is that code.
+pub(super) fn child(number: usize) -> Leaf {
+    !(number as Leaf)
 }
+
+/// The children that a block can have: no code of a hop is so high.
+const CHILDREN_MAX: u32 = 256;
 
 impl Kind {
     const fn parts(width_log2: u8, stride_log2: u8, parts: u8) -> Self {
@@ -110,80 +112,107 @@ impl Kind {
         }
     }
 
-    /// Whether these leaves fit.
-    fn holds(self, leaves: &[Leaf; 256]) -> bool {
-        let values = 1usize << self.shift;
-        let holds = |part: &[Leaf]| {
-            let runs = 1 + part.windows(2).filter(|pair| pair[0] != pair[1]).count();
-            runs <= usize::from(self.ends)
-        };
-        self.ends == 0 || leaves.chunks(values).all(holds)
+    /// Whether these runs fit, of which each ends at one of the values.
+    fn holds(self, runs: &Runs) -> bool {
+        let ends = usize::from(self.ends);
+        match self.shift {
+            0 => true,
+            8 => runs.len() <= ends,
+            // A run that goes on in the next part is one of that part too.
+            shift => (0..256usize >> shift).all(|part| {
+                let last = (part << shift) + (1 << shift) - 1;
+                let run_of =
+                    |value: usize| runs.partition_point(|(end, _)| usize::from(*end) < value);
+                run_of(last) - run_of(part << shift) < ends
+            }),
+        }
     }
 
-    /// The smallest that holds these leaves.
-    fn smallest(leaves: &[Leaf; 256]) -> usize {
-        let (mut hop_max, mut child_max) = (0, 0);
-        for leaf in leaves {
-            match *leaf {
-                Leaf::Hop(code) => hop_max = hop_max.max(code),
-                Leaf::Child(child) => child_max = child_max.max(child),
-            }
-        }
+    /// The number of the smallest that holds these runs and so many children.
+    fn smallest(runs: &Runs, children: usize) -> usize {
+        let hops = runs.iter().map(|(_, leaf)| *leaf);
+        let hop_max = hops
+            .filter(|leaf| *leaf <= !CHILDREN_MAX)
+            .max()
+            .unwrap_or(0);
         let is_wide_enough = |kind: Self| {
-            hop_max < kind.child_min() && child_max <= kind.highest() - kind.child_min()
+            let children_max = kind.highest() - kind.child_min() + 1;
+            hop_max < kind.child_min() && children <= children_max as usize
         };
-        let fits = |kind: &Kind| is_wide_enough(*kind) && kind.holds(leaves);
+        let fits = |kind: &Kind| is_wide_enough(*kind) && kind.holds(runs);
         KINDS
             .iter()
             .position(fits)
             .expect("the widest plain table holds all")
     }
+}
 
-    fn code(self, leaf: Leaf) -> u32 {
-        match leaf {
-            Leaf::Hop(code) => code,
-            Leaf::Child(child) => self.highest() - child,
+/// The last values of leaves that are alike and side by side, and those leaves.
+struct Runs {
+    runs: [(u8, Leaf); 256],
+    len: usize,
+}
+
+impl Runs {
+    fn of(leaves: &[Leaf; 256]) -> Self {
+        let mut runs = Self {
+            runs: [(0, 0); 256],
+            len: 0,
+        };
+        for (value, leaf) in leaves.iter().enumerate() {
+            // The last one of a run stays.
+            runs.runs[runs.len] = (value as u8, *leaf);
+            runs.len += usize::from(leaves.get(value + 1) != Some(leaf));
         }
+        runs
+    }
+}
+
+impl std::ops::Deref for Runs {
+    type Target = [(u8, Leaf)];
+
+    fn deref(&self) -> &[(u8, Leaf)] {
+        &self.runs[..self.len]
     }
 }
 
 /// Writes a block of these leaves, with its children's entries, into the pool.
 pub(super) fn write(pool: &mut Pool, leaves: &[Leaf; 256], children: &[Entry]) -> Entry {
-    let number = Kind::smallest(leaves);
+    let runs = Runs::of(leaves);
+    let number = Kind::smallest(&runs, children.len());
     let kind = KINDS[number];
     let (bytes, head) = (kind.bytes(), children.len() * 4);
     let (start, room) = pool.take(bytes + head);
     // The parts end where the room does, so that none crosses a cache line.
     let at = start + room - bytes;
     let chunk = pool.bytes_mut(start, room);
-    chunk.fill(0xff);
     let (before, parts) = chunk.split_at_mut(room - bytes);
     for (slot, entry) in before.rchunks_exact_mut(4).zip(children) {
         slot.copy_from_slice(&entry.to_le_bytes());
     }
-    let parts = parts.chunks_mut(1 << kind.stride_log2);
-    for (number, part) in parts.enumerate() {
-        let first = number << kind.shift;
-        write_part(kind, part, first, &leaves[first..][..1 << kind.shift]);
+    if kind.shift == 8 {
+        write_part(kind, parts, &runs);
+    } else {
+        for (number, part) in parts.chunks_mut(1 << kind.stride_log2).enumerate() {
+            let (first, last) = (number << kind.shift, ((number + 1) << kind.shift) - 1);
+            let run_of = |value: usize| runs.partition_point(|(end, _)| usize::from(*end) < value);
+            write_part(kind, part, &runs[run_of(first)..=run_of(last)]);
+        }
     }
     (at / GRAIN_BYTES) as Entry * (1 << KIND_BITS) + number as Entry
 }
 
-/// The runs of `leaves`, which are those of `first` and the values behind it.
-fn write_part(kind: Kind, part: &mut [u8], first: usize, leaves: &[Leaf]) {
+/// Writes a part that has these runs. The last may end behind the part's values: none of them is above its end then.
+fn write_part(kind: Kind, part: &mut [u8], runs: &[(u8, Leaf)]) {
     let (ends, codes) = part.split_at_mut(usize::from(kind.ends));
+    // No value is above the ends that are not needed.
+    ends.fill(0xff);
+    for (slot, (end, _)) in ends.iter_mut().zip(runs) {
+        *slot = *end;
+    }
     let width = 1 << kind.width_log2;
-    let mut run = 0;
-    for (i, leaf) in leaves.iter().enumerate() {
-        let is_last = leaves.get(i + 1) != Some(leaf);
-        if is_last {
-            if let Some(end) = ends.get_mut(run) {
-                *end = (first + i) as u8;
-            }
-            let code = kind.code(*leaf).to_le_bytes();
-            codes[run * width..][..width].copy_from_slice(&code[..width]);
-            run += 1;
-        }
+    for (slot, (_, leaf)) in codes.chunks_exact_mut(width).zip(runs) {
+        slot.copy_from_slice(&leaf.to_le_bytes()[..width]);
     }
 }
 

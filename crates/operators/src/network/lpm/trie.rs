@@ -5,7 +5,7 @@
 //! included. So a lookup stops at the first hop that it meets. A change rebuilds the block of one node, those above it only
 //! where a node comes or goes, and those below it only where a shorter route shows through that they inherit.
 
-use super::block::{self, Entry, Leaf};
+use super::block::{self, Entry};
 use super::hops::NONE;
 use super::pool::Pool;
 
@@ -335,14 +335,14 @@ impl Trie {
         self.drop_block(node, 0);
         self.nodes[node as usize].inherited = inherited;
         let codes = self.painted(node);
-        let mut leaves = codes.map(Leaf::Hop);
+        let mut leaves = codes;
         let mut entries = [0; 256];
         let count = self.nodes[node as usize].children.len();
         for number in 0..count {
             let (byte, child) = self.nodes[node as usize].children[number];
             let at = usize::from(byte);
             entries[number] = self.compile_node(child, codes[at]);
-            leaves[at] = Leaf::Child(number as u32);
+            leaves[at] = block::child(number);
         }
         let entry = block::write(&mut self.pool, &leaves, &entries[..count]);
         self.nodes[node as usize].block = Some(entry);
@@ -373,7 +373,7 @@ impl Trie {
             self.plain.resize(at + 1, ABSENT);
         }
         if self.plain[at] == ABSENT {
-            self.plain[at] = block::write(&mut self.pool, &[Leaf::Hop(code); 256], &[]);
+            self.plain[at] = block::write(&mut self.pool, &[code; 256], &[]);
         }
         self.plain[at]
     }

@@ -107,6 +107,17 @@ fn parse<A: Address>(change: &[u8]) -> Option<Change<A>> {
     }
 }
 
+/// A change made of any bytes. One in 64 of random ones is of a short prefix: they are few, and cost most.
+fn mended<A: Address>(bytes: &[u8]) -> Change<A> {
+    let len = match bytes[0] % 64 {
+        0 => bytes[1] % 17,
+        _ => 17 + bytes[1] % (A::BITS - 16),
+    };
+    let prefix = Prefix::of(A::from_wire(&bytes[2..][..A::BYTES]), len);
+    let hop = u32::from_le_bytes(*bytes.last_chunk().expect("six bytes and more"));
+    (prefix, (bytes[0] % 2 == 1).then_some(hop.min(NO_ROUTE - 1)))
+}
+
 /// Appends a change to a script.
 fn write<A: Address>((prefix, hop): Change<A>, script: &mut Vec<u8>) {
     script.extend([u8::from(hop.is_some()), prefix.bits()]);
@@ -249,11 +260,7 @@ impl<A: Generated> Workload for Scripts<A> {
     fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let mut script = Vec::with_capacity(plain.len());
         for bytes in plain.chunks_exact(change_bytes::<A>()) {
-            let len = bytes[1] % (A::BITS + 1);
-            let prefix = Prefix::of(A::from_wire(&bytes[2..][..A::BYTES]), len);
-            let hop = u32::from_le_bytes(*bytes.last_chunk().expect("six bytes and more"));
-            let hop = (bytes[0] % 2 == 1).then_some(hop.min(NO_ROUTE - 1));
-            write((prefix, hop), &mut script);
+            write::<A>(parse(bytes).unwrap_or_else(|| mended(bytes)), &mut script);
         }
         Ok(script)
     }
