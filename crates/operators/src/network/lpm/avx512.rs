@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
+use std::hint::{black_box, select_unpredictable};
 
 use super::block::{Entry, KIND_BITS, KINDS};
 use super::hops::Hops;
@@ -70,7 +71,8 @@ struct Group {
 struct How {
     ends: u8,
     width_log2: u8,
-    width_bits: u8,
+    /// The highest number of a child.
+    child_max: u8,
     value: u8,
 }
 
@@ -88,7 +90,7 @@ impl Group {
         const HOW: How = How {
             ends: 0,
             width_log2: 0,
-            width_bits: 0,
+            child_max: 0,
             value: 0,
         };
         Self {
@@ -129,23 +131,12 @@ static HOWS: [u32; 2 * LANES] = {
     let mut number = 0;
     while number < KINDS.len() {
         let kind = KINDS[number];
-        let fields = [kind.ends, kind.width_log2, 8 << kind.width_log2, 0];
+        let child_max = kind.highest() - kind.child_min();
+        let fields = [kind.ends, kind.width_log2, child_max as u8, 0];
         packed[number] = u32::from_le_bytes(fields);
         number += 1;
     }
     packed
-};
-
-/// By logarithm of the width of a code, how many codes, from the highest down, are children's.
-static CHILDREN_MAX: [u32; 3] = {
-    let mut children_max = [0; 3];
-    let mut number = 0;
-    while number < KINDS.len() {
-        let kind = KINDS[number];
-        children_max[kind.width_log2 as usize] = kind.highest() - kind.child_min() + 1;
-        number += 1;
-    }
-    children_max
 };
 
 /// The hop of each address of `BYTES` bytes, little endian.
@@ -313,7 +304,8 @@ fn locate(view: View<'_>, group: &mut Group, first: usize, entry: __m512i, value
     store(&mut group.entry[first..], entry);
     store(&mut group.part[first..], part);
     store(&mut group.how[first..], how);
-    for part in &group.part[first..first + LANES] {
+    // From memory: taking them out of the vector costs more.
+    for part in &black_box(&*group).part[first..first + LANES] {
         view.fetch(*part);
     }
 }
@@ -349,21 +341,18 @@ fn find(view: View<'_>, group: &Group, i: usize) -> Found {
     let at = part + u32::from(how.ends) + (run << how.width_log2);
     // SAFETY: a code lies in its part; behind it there are 64 bytes in the pool.
     let word = unsafe { pool.add(at as usize).cast::<u32>().read_unaligned() };
-    let code = _bzhi_u32(word, how.width_bits.into());
+    let width_bits = 8 << how.width_log2;
     // Children are counted down from the highest code.
-    let number = _bzhi_u32(!word, how.width_bits.into());
-    let is_child = number < CHILDREN_MAX[usize::from(how.width_log2)];
+    let number = _bzhi_u32(!word, width_bits);
+    let is_child = number <= how.child_max.into();
+    let code = select_unpredictable(is_child, 0, _bzhi_u32(word, width_bits));
     let start = group.entry[i] >> KIND_BITS << GRAIN_BYTES.ilog2();
-    let hop = if is_child { 0 } else { code };
+    let child = start.wrapping_sub(4 * number).wrapping_sub(4);
     Found {
         // SAFETY: codes of hops are below their number, and there is one at least.
-        hop: unsafe { view.hops.get_unchecked(hop as usize) }.to_le_bytes(),
+        hop: unsafe { view.hops.get_unchecked(code as usize) }.to_le_bytes(),
         is_child,
-        child: if is_child {
-            start.wrapping_sub(4 * number + 4)
-        } else {
-            part
-        },
+        child: select_unpredictable(is_child, child, part),
     }
 }
 
