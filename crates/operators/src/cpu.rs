@@ -9,7 +9,7 @@ use dpb_core::{
     Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
 };
 
-use crate::isa::{ArmCrc, ArmSha2, Avx512, Avx512Vnni, Bmi2, Neon, ShaNi, Sse42};
+use crate::isa::{ArmCrc, ArmSha2, Avx512, Avx512Vnni, Bmi2, Gfni, Neon, ShaNi, Sse42};
 use crate::registry::{self, Entry};
 
 /// How an operator is computed on a CPU.
@@ -27,6 +27,8 @@ pub enum Path {
     Avx512,
     /// See [`Avx512Vnni`].
     Avx512Vnni,
+    /// See [`Gfni`].
+    Gfni,
     /// See [`ShaNi`].
     ShaNi,
     /// See [`Neon`].
@@ -99,13 +101,14 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Portable,
         Self::Tables,
         Self::Sse42,
         Self::Bmi2,
         Self::Avx512,
         Self::Avx512Vnni,
+        Self::Gfni,
         Self::ShaNi,
         Self::Neon,
         Self::ArmCrc,
@@ -124,6 +127,7 @@ impl Path {
             Self::Bmi2 => "bmi2",
             Self::Avx512 => "avx512",
             Self::Avx512Vnni => "avx512-vnni",
+            Self::Gfni => "gfni",
             Self::ShaNi => "sha-ni",
             Self::Neon => "neon",
             Self::ArmCrc => "arm-crc",
@@ -144,6 +148,7 @@ impl Path {
             Self::Bmi2 => Bmi2::NEEDS,
             Self::Avx512 => Avx512::NEEDS,
             Self::Avx512Vnni => Avx512Vnni::NEEDS,
+            Self::Gfni => Gfni::NEEDS,
             Self::ShaNi => ShaNi::NEEDS,
             Self::Neon => Neon::NEEDS,
             Self::ArmCrc => ArmCrc::NEEDS,
@@ -159,6 +164,7 @@ impl Path {
             Self::Bmi2 => Bmi2::detect().is_some(),
             Self::Avx512 => Avx512::detect().is_some(),
             Self::Avx512Vnni => Avx512Vnni::detect().is_some(),
+            Self::Gfni => Gfni::detect().is_some(),
             Self::ShaNi => ShaNi::detect().is_some(),
             Self::Neon => Neon::detect().is_some(),
             Self::ArmCrc => ArmCrc::detect().is_some(),

@@ -48,11 +48,14 @@ token!(
 );
 
 token!(
-    /// x86-64 with AVX-512 (F, BW, VL) and VPCLMULQDQ: four carry-less products of 64 bits at once.
+    /// x86-64 with AVX-512 (F, BW, VL) and VPCLMULQDQ, four carry-less products of 64 bits at once; and BMI1, BMI2 and POPCNT,
+    /// which every such CPU has.
     Avx512,
     "x86_64",
     is_x86_feature_detected,
-    ["avx512f", "avx512bw", "avx512vl", "vpclmulqdq", "pclmulqdq", "sse4.2"],
+    [
+        "avx512f", "avx512bw", "avx512vl", "vpclmulqdq", "pclmulqdq", "sse4.2", "bmi1", "bmi2", "popcnt"
+    ],
     "an x86-64 CPU with AVX-512 F/BW/VL and VPCLMULQDQ"
 );
 
@@ -63,6 +66,15 @@ token!(
     is_x86_feature_detected,
     ["avx512f", "avx512bw", "avx512vl", "avx512vnni", "bmi2"],
     "an x86-64 CPU with AVX-512 F/BW/VL/VNNI and BMI2"
+);
+
+token!(
+    /// x86-64 with AVX-512 (F, BW, VBMI) and GFNI: matrices of 8 × 8 bits times many bytes at once.
+    Gfni,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx512f", "avx512bw", "avx512vbmi", "gfni"],
+    "an x86-64 CPU with AVX-512 F/BW/VBMI and GFNI"
 );
 
 token!(

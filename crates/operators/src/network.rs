@@ -3,6 +3,9 @@
 pub mod checksum;
 pub mod crc32c;
 pub mod fragmentation;
+pub mod lpm;
 pub mod packet;
 pub mod reassembly;
+mod records;
 pub mod segmentation;
+pub mod toeplitz;

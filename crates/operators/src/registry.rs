@@ -11,6 +11,11 @@ use crate::{network, security, storage};
 /// Every operator that has a CPU kernel.
 pub const OPERATORS: &[Entry] = &[
     network::crc32c::ENTRY,
+    network::lpm::LPM4,
+    network::lpm::LPM6,
+    network::lpm::LPM4_UPDATE,
+    network::lpm::LPM6_UPDATE,
+    network::toeplitz::ENTRY,
     network::checksum::ENTRY,
     network::segmentation::ENTRY,
     network::fragmentation::ENTRY,
@@ -225,10 +230,6 @@ impl Given<'_> {
     ///
     /// # Errors
     /// If it cannot be read.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "none of the operators takes a file yet")
-    )]
     pub(crate) fn file(&self, name: &str) -> Result<Option<Vec<u8>>, SetupError> {
         match self.word(name) {
             NO_FILE => Ok(None),
