@@ -19,6 +19,8 @@ use crate::isa::Avx512Vnni;
 
 /// So much is summed in 32 bits: 1,024 vectors of at most 32 * 65,535.
 const BLOCK_BYTES: usize = 1 << 16;
+/// From this length on whole cache lines are read.
+const LINED_BYTES_MIN: usize = 512;
 /// What flipping the top bits takes from the sum of one vector of 32 words.
 const BIAS: u32 = 32 * 0x8000;
 /// How many items are reduced together.
@@ -63,7 +65,7 @@ fn group_of(group: &Group<'_>, is_udp: bool) -> [u16; GROUP] {
     checksums(_mm512_add_epi32(sums, load(&group.plus)), is_udp)
 }
 
-/// Items of `len` bytes each, which is not zero.
+/// Items of `len` bytes each, which is not zero. (`chunks_exact` would divide.)
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
 fn equal(src: &[u8], len: usize, slots: &mut [[u8; 2]]) {
     let (groups, rest) = slots.as_chunks_mut::<GROUP>();
@@ -80,13 +82,16 @@ fn equal(src: &[u8], len: usize, slots: &mut [[u8; 2]]) {
             continue;
         }
         let mut items: [&[u8]; GROUP] = [&[]; GROUP];
-        for (item, bytes) in items.iter_mut().zip(bytes.chunks_exact(len)) {
-            *item = bytes;
+        let mut rest = bytes;
+        for item in &mut items {
+            (*item, rest) = rest.split_at(len);
         }
         put(sums(&items), group);
     }
-    for (item, slot) in src.chunks_exact(len).zip(rest) {
+    for slot in rest {
+        let (item, behind) = src.split_at(len);
         one(item, slot);
+        src = behind;
     }
 }
 
@@ -220,9 +225,14 @@ fn eight_of_40(items: &[u8]) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn flipped(line: &[u8; 64]) -> __m512i {
+    _mm512_xor_si512(load_line(line), _mm512_set1_epi16(i16::MIN))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_line(line: &[u8; 64]) -> __m512i {
     // SAFETY: 64 bytes; the load needs no alignment.
-    let bytes = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
-    _mm512_xor_si512(bytes, _mm512_set1_epi16(i16::MIN))
+    unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
 }
 
 /// Items of at most 32 bytes: two to a vector, eight apart.
@@ -301,8 +311,36 @@ pub(crate) struct Read {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
 pub(crate) fn read(block: &[u8]) -> Read {
-    // SAFETY: nothing is written.
-    unsafe { pass::<false>(block, std::ptr::null_mut()) }
+    if block.len() < LINED_BYTES_MIN {
+        read_few(block)
+    } else {
+        // SAFETY: nothing is written.
+        unsafe { pass::<false>(block, std::ptr::null_mut()) }
+    }
+}
+
+/// As it lies: masks cost more than the lines that are crossed.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn read_few(block: &[u8]) -> Read {
+    let (lines, rest) = block.as_chunks::<64>();
+    let (pairs, odd) = lines.as_chunks::<2>();
+    let (mut a, mut b) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    for [first, second] in pairs {
+        a = added(a, load_line(first));
+        b = added(b, load_line(second));
+    }
+    if let [line] = odd {
+        a = added(a, load_line(line));
+    }
+    if !rest.is_empty() {
+        b = added(b, load_head(rest));
+    }
+    Read {
+        lanes: _mm512_add_epi32(a, b),
+        bias: block.len().div_ceil(64) as u32 * BIAS,
+        shift: 0,
+    }
 }
 
 /// The same, while they are copied to the start of `dst`.
