@@ -224,22 +224,25 @@ impl Checksum {
     fn groups(&self, proof: isa::Avx512Vnni, batch: Batch<'_>, mut out: BatchOut<'_>) {
         let is_udp = self.form == ChecksumForm::Udp;
         for first in (0..batch.len()).step_by(avx512::GROUP) {
-            let count = avx512::GROUP.min(batch.len() - first);
+            let last = batch.len().min(first + avx512::GROUP);
             let mut group = avx512::Group {
                 bytes: [&[]; avx512::GROUP],
                 plus: [0; avx512::GROUP],
             };
             let mut refused = [None; avx512::GROUP];
-            for i in 0..count {
-                match piece(self.form, batch.item(first + i)) {
-                    Ok(piece) => (group.bytes[i], group.plus[i]) = (piece.bytes, piece.plus),
-                    Err(error) => refused[i] = Some(error),
+            for i in first..last {
+                let place = i - first;
+                match piece(self.form, batch.item(i)) {
+                    Ok(piece) => {
+                        (group.bytes[place], group.plus[place]) = (piece.bytes, piece.plus);
+                    }
+                    Err(error) => refused[place] = Some(error),
                 }
             }
             let checksums = avx512::group(proof, &group, is_udp);
-            for i in 0..count {
-                let checksum = checksums[i].to_le_bytes();
-                self.put(&mut out, first + i, refused[i].map_or(Ok(checksum), Err));
+            for ((i, checksum), refused) in (first..last).zip(checksums).zip(refused) {
+                let outcome = refused.map_or(Ok(checksum.to_le_bytes()), Err);
+                self.put(&mut out, i, outcome);
             }
         }
     }

@@ -116,7 +116,7 @@ where
     /// Half of them are packets whose IPv4 header is wrong and still sums up, so that what comes behind the check is seen.
     fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
         let is_v4 = item.len() >= 20 && item[0] == 0x45;
-        if seed % 2 == 0 || !is_v4 || matches!(self.carrier, Carrier::Bytes) {
+        if seed.is_multiple_of(2) || !is_v4 || matches!(self.carrier, Carrier::Bytes) {
             return workload::spoil(item, seed / 2);
         }
         let at = 1 + (seed / 2 % 19) as usize;
