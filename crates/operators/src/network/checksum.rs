@@ -75,9 +75,9 @@ pub struct Checksum {
     code: Code,
 }
 
-/// The path with its proof.
+/// A path on which words are summed, with its proof.
 #[derive(Clone, Copy, Debug)]
-enum Code {
+pub(crate) enum Code {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx512(isa::Avx512Vnni),
@@ -114,22 +114,14 @@ pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 
 impl Checksum {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
+    pub const PATHS: &'static [Path] = Code::PATHS;
 
     /// Of `form`, on `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
     pub fn new(form: ChecksumForm, path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Code::Avx512),
-            #[cfg(target_arch = "aarch64")]
-            Path::Neon => isa::Neon::detect().map(Code::Neon),
-            _ => None,
-        };
-        let code = code.ok_or_else(|| path.missing("checksum", Self::PATHS))?;
+        let code = Code::new(path).ok_or_else(|| path.missing("checksum", Self::PATHS))?;
         Ok(Self { form, code })
     }
 
@@ -177,6 +169,23 @@ impl Checksum {
         let is_absent = self.form == ChecksumForm::Udp && field == 0 && item[0] >> 4 == 4;
         // In one's complement both are zero.
         Ok(field == right || right == 0 && field == 0xffff || is_absent)
+    }
+}
+
+impl Code {
+    /// The paths there are, best first.
+    pub(crate) const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
+
+    /// On `path`, if there is such a path and this CPU has what it needs.
+    pub(crate) fn new(path: Path) -> Option<Self> {
+        match path {
+            Path::Portable => Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Self::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Path::Neon => isa::Neon::detect().map(Self::Neon),
+            _ => None,
+        }
     }
 }
 
