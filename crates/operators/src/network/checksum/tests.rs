@@ -1,3 +1,5 @@
+//! The checksum against the RFCs' examples and another implementation, on every path.
+
 use etherparse::checksum::Sum16BitWords;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Reassembly in any order, of hostile fragments, and against another implementation.
+
 use proptest::prelude::*;
 
 use super::*;
