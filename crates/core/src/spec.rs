@@ -84,6 +84,18 @@ pub enum OpSpec {
     },
     /// IP reassembly of a burst of fragments (RFC 791, RFC 8200, RFC 5722). Output: variable.
     Reassembly,
+    /// LZ77 as a block of LZ4 (`lz4_Block_format.md`). Output: variable.
+    Lz4,
+    /// Decodes such a block. Output: variable; refuses what is malformed or longer than its slot.
+    Unlz4,
+    /// Snappy's raw format (`format_description.txt`). Output: variable.
+    Snappy,
+    /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
+    Unsnappy,
+    /// Canonical Huffman codes of at most eleven bits, their table in front. Output: variable, in dpb's own format.
+    Huffman,
+    /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
+    Unhuffman,
     /// An operator that this crate does not know.
     Custom {
         /// One that no other variant has.
@@ -158,6 +170,12 @@ impl OpSpec {
             Self::Segmentation { .. } => "segmentation",
             Self::Fragmentation { .. } => "fragmentation",
             Self::Reassembly => "reassembly",
+            Self::Lz4 => "lz4",
+            Self::Unlz4 => "unlz4",
+            Self::Snappy => "snappy",
+            Self::Unsnappy => "unsnappy",
+            Self::Huffman => "huffman",
+            Self::Unhuffman => "unhuffman",
             Self::Custom { name, .. } => name,
         }
     }
@@ -165,7 +183,15 @@ impl OpSpec {
     /// Every parameter by its name, those with their usual value too: with the name they say exactly what is computed.
     pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         match self {
-            Self::Crc32c | Self::Sha256 | Self::Reassembly => Vec::new(),
+            Self::Crc32c
+            | Self::Sha256
+            | Self::Lz4
+            | Self::Unlz4
+            | Self::Snappy
+            | Self::Unsnappy
+            | Self::Huffman
+            | Self::Unhuffman
+            | Self::Reassembly => Vec::new(),
             Self::Deflate { level, format } => vec![
                 ("level", i64::from(*level).into()),
                 ("format", format.name().into()),

@@ -9,7 +9,7 @@ use dpb_core::{
     Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
 };
 
-use crate::isa::{ArmCrc, ArmSha2, Avx512, Avx512Vnni, Neon, ShaNi, Sse42};
+use crate::isa::{ArmCrc, ArmSha2, Avx512, Avx512Vnni, Bmi2, Neon, ShaNi, Sse42};
 use crate::registry::{self, Entry};
 
 /// How an operator is computed on a CPU.
@@ -17,8 +17,12 @@ use crate::registry::{self, Entry};
 pub enum Path {
     /// Without any instruction set of its own: the oracle.
     Portable,
+    /// Without any instruction set of its own either, but written for speed: tables, and many chains at once.
+    Tables,
     /// See [`Sse42`].
     Sse42,
+    /// See [`Bmi2`].
+    Bmi2,
     /// See [`Avx512`].
     Avx512,
     /// See [`Avx512Vnni`].
@@ -33,6 +37,10 @@ pub enum Path {
     ArmSha2,
     /// The library libdeflate, which chooses its instruction sets itself.
     Libdeflate,
+    /// The library lz4_flex.
+    Lz4Flex,
+    /// The library snap.
+    Snap,
 }
 
 /// A backend on this machine's CPU.
@@ -91,9 +99,11 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Portable,
+        Self::Tables,
         Self::Sse42,
+        Self::Bmi2,
         Self::Avx512,
         Self::Avx512Vnni,
         Self::ShaNi,
@@ -101,13 +111,17 @@ impl Path {
         Self::ArmCrc,
         Self::ArmSha2,
         Self::Libdeflate,
+        Self::Lz4Flex,
+        Self::Snap,
     ];
 
     /// As in a backend's name, after `cpu/`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
+            Self::Tables => "tables",
             Self::Sse42 => "sse4.2",
+            Self::Bmi2 => "bmi2",
             Self::Avx512 => "avx512",
             Self::Avx512Vnni => "avx512-vnni",
             Self::ShaNi => "sha-ni",
@@ -115,14 +129,19 @@ impl Path {
             Self::ArmCrc => "arm-crc",
             Self::ArmSha2 => "arm-sha2",
             Self::Libdeflate => "libdeflate",
+            Self::Lz4Flex => "lz4_flex",
+            Self::Snap => "snap",
         }
     }
 
     /// What the CPU must have for it.
     pub fn needs(self) -> &'static str {
         match self {
-            Self::Portable | Self::Libdeflate => "any CPU",
+            Self::Portable | Self::Tables | Self::Libdeflate | Self::Lz4Flex | Self::Snap => {
+                "any CPU"
+            }
             Self::Sse42 => Sse42::NEEDS,
+            Self::Bmi2 => Bmi2::NEEDS,
             Self::Avx512 => Avx512::NEEDS,
             Self::Avx512Vnni => Avx512Vnni::NEEDS,
             Self::ShaNi => ShaNi::NEEDS,
@@ -135,8 +154,9 @@ impl Path {
     /// Whether this CPU has it.
     pub fn is_available(self) -> bool {
         match self {
-            Self::Portable | Self::Libdeflate => true,
+            Self::Portable | Self::Tables | Self::Libdeflate | Self::Lz4Flex | Self::Snap => true,
             Self::Sse42 => Sse42::detect().is_some(),
+            Self::Bmi2 => Bmi2::detect().is_some(),
             Self::Avx512 => Avx512::detect().is_some(),
             Self::Avx512Vnni => Avx512Vnni::detect().is_some(),
             Self::ShaNi => ShaNi::detect().is_some(),

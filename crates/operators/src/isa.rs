@@ -39,6 +39,15 @@ token!(
 );
 
 token!(
+    /// x86-64 with BMI1, BMI2 and LZCNT: shifts and counts of bits without detours.
+    Bmi2,
+    "x86_64",
+    is_x86_feature_detected,
+    ["bmi1", "bmi2", "lzcnt"],
+    "an x86-64 CPU with BMI2 and LZCNT"
+);
+
+token!(
     /// x86-64 with AVX-512 (F, BW, VL) and VPCLMULQDQ: four carry-less products of 64 bits at once.
     Avx512,
     "x86_64",

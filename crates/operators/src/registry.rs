@@ -18,6 +18,12 @@ pub const OPERATORS: &[Entry] = &[
     security::sha256::ENTRY,
     storage::deflate::DEFLATE,
     storage::deflate::INFLATE,
+    storage::lz4::LZ4,
+    storage::lz4::UNLZ4,
+    storage::snappy::SNAPPY,
+    storage::snappy::UNSNAPPY,
+    storage::huffman::HUFFMAN,
+    storage::huffman::UNHUFFMAN,
 ];
 
 /// One operator: what it is, and how to make, feed and check it.

@@ -1,3 +1,25 @@
 //! Operators that stored data needs.
 
 pub mod deflate;
+pub mod huffman;
+pub mod lz4;
+mod lz77;
+pub mod snappy;
+mod streams;
+
+use dpb_core::{Batch, BatchOut, JobError};
+
+/// Runs `code` on each item and its slot, and notes each outcome.
+fn each(
+    batch: Batch<'_>,
+    out: BatchOut<'_>,
+    mut code: impl FnMut(&[u8], &mut [u8]) -> Result<usize, JobError>,
+) {
+    for i in 0..batch.len() {
+        let slot = &mut out.dst[i * out.slot..(i + 1) * out.slot];
+        // A slot longer than 4 GiB can hold more than an outcome can say; nothing here makes one.
+        let outcome = code(batch.item(i), slot)
+            .and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong));
+        out.outcomes.push(outcome);
+    }
+}

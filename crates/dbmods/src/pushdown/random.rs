@@ -9,6 +9,8 @@ mod samples;
 mod texts;
 mod types;
 
+use dpb_core::random::SplitMix64;
+
 use self::types::{
     Expression, Type, combine, comparable, is_exact, is_literal, number_type, scale_of,
 };
@@ -36,9 +38,9 @@ pub struct Generator<'a> {
     random: Random,
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+/// Choices that a seed repeats.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 /// Deepest nesting of AND, OR and NOT.
 const NESTING: u32 = 3;
@@ -46,15 +48,12 @@ const NESTING: u32 = 3;
 impl Random {
     /// The sequence of this seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        self.0.next_u64()
     }
 
     /// One of `0..n`.
@@ -63,7 +62,7 @@ impl Random {
     /// If `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         assert!(n > 0, "one of none");
-        ((u128::from(self.bits()) * n as u128) >> 64) as usize
+        self.0.below(n)
     }
 
     /// True `percent` times in a hundred.

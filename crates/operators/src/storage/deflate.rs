@@ -7,9 +7,9 @@ mod workload;
 use dpb_core::{Batch, BatchOut, DeflateFormat, JobError, Kernel, OpSpec, OutputShape, SetupError};
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
+use super::each;
 use crate::cpu::Path;
 use crate::registry::{Domain, Entry, Library, Parameter, library};
-use workload::Streams;
 
 /// The registry's line for the encoder.
 pub(crate) const DEFLATE: Entry = Entry {
@@ -44,7 +44,7 @@ pub(crate) const DEFLATE: Entry = Entry {
         };
         Ok(Box::new(Deflate::new(path, level, format)?))
     },
-    workload: |spec| Ok(Box::new(Streams::new(spec)?)),
+    workload: |spec| Ok(Box::new(workload::streams(spec)?)),
 };
 
 /// The registry's line for the decoder.
@@ -71,7 +71,7 @@ pub(crate) const INFLATE: Entry = Entry {
         };
         Ok(Box::new(Inflate::new(path, format)?))
     },
-    workload: |spec| Ok(Box::new(Streams::new(spec)?)),
+    workload: |spec| Ok(Box::new(workload::streams(spec)?)),
 };
 
 const FORMAT: Parameter = Parameter {
@@ -259,20 +259,5 @@ fn admit(path: Path, operator: &str) -> Result<Path, SetupError> {
         Ok(path)
     } else {
         Err(path.missing(operator, PATHS))
-    }
-}
-
-/// Runs `code` on each item and its slot, and notes each outcome.
-fn each(
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
-    mut code: impl FnMut(&[u8], &mut [u8]) -> Result<usize, JobError>,
-) {
-    for i in 0..batch.len() {
-        let slot = &mut out.dst[i * out.slot..(i + 1) * out.slot];
-        // A slot longer than 4 GiB can hold more than an outcome can say; nothing here makes one.
-        let outcome = code(batch.item(i), slot)
-            .and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong));
-        out.outcomes.push(outcome);
     }
 }

@@ -48,12 +48,13 @@ impl Pages {
 /// A byte a page of this part of the file, the lowest bit set if the page is in the cache.
 fn resident(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut resident = vec![0; len.div_ceil(rustix::param::page_size())];
-    // SAFETY: a new mapping at no given address, without any access: nothing can refer to it, and it loads no page.
+    // Readable, though nobody reads it: emulators of user mode know nothing of pages without access.
+    // SAFETY: a new mapping at no given address: nothing can refer to it.
     let start = unsafe {
         mmap(
             std::ptr::null_mut(),
             len,
-            ProtFlags::empty(),
+            ProtFlags::READ,
             MapFlags::SHARED,
             file,
             offset,

@@ -1,0 +1,215 @@
+//! LZ77 as LZ4's block format: bytes and repeats of at least four bytes, nothing coded by bits. What a storage engine does where
+//! speed matters more than size.
+//!
+//! The format is `lz4_Block_format.md` of the LZ4 project (version 1.10). That a block ends with five literals, and that no
+//! repeat starts in its last twelve bytes, binds encoders; the decoders here do not insist on it.
+
+mod decode;
+mod portable;
+
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+
+use super::each;
+use super::streams::{Decode, Encode, Streams};
+use crate::cpu::Path;
+use crate::registry::{Entry, library};
+
+/// The registry's line for the encoder.
+pub(crate) const LZ4: Entry = Entry {
+    name: "lz4",
+    scenario: "storage",
+    summary: "compresses each item to a block of LZ4",
+    unit: "input byte",
+    output: "one block per item, variable",
+    source: "lz4_Block_format.md of LZ4 1.10",
+    peers: &["lz4"],
+    parameters: &[],
+    paths: Lz4::PATHS,
+    libraries: &[(Path::Lz4Flex, library!("lz4_flex"))],
+    documentation: include_str!("../../docs/lz4.md"),
+    parse: |_| Ok(OpSpec::Lz4),
+    kernel: |_, path| Ok(Box::new(Lz4::new(path)?)),
+    workload: |spec| {
+        Ok(Box::new(Streams::encoder(
+            spec,
+            "lz4",
+            encoder(),
+            decoder(),
+        )))
+    },
+};
+
+/// The registry's line for the decoder.
+pub(crate) const UNLZ4: Entry = Entry {
+    name: "unlz4",
+    scenario: "storage",
+    summary: "decodes one block of LZ4 per item",
+    unit: "output byte",
+    output: "the plain bytes of each item, variable; malformed or too long items are refused",
+    source: "lz4_Block_format.md of LZ4 1.10",
+    peers: &["lz4"],
+    parameters: &[],
+    paths: Unlz4::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/lz4.md"),
+    parse: |_| Ok(OpSpec::Unlz4),
+    kernel: |_, path| Ok(Box::new(Unlz4::new(path)?)),
+    workload: |spec| {
+        Ok(Box::new(Streams::decoder(
+            spec,
+            "lz4",
+            encoder(),
+            decoder(),
+        )))
+    },
+};
+
+/// The portable encoder.
+fn encoder() -> Encode {
+    Box::new(|plain| {
+        let mut stream = vec![0; compressed_bytes_max(plain.len())];
+        let len = portable::encode(plain, &mut stream, &mut [0; _])?;
+        stream.truncate(len);
+        Ok(stream)
+    })
+}
+
+/// The portable decoder.
+fn decoder() -> Decode {
+    Box::new(portable::decode)
+}
+
+/// The shortest repeat.
+const MATCH_BYTES_MIN: usize = 4;
+/// Bytes at a block's end that are literals.
+const LAST_LITERALS: usize = 5;
+/// Bytes before a block's end where the last repeat may start.
+const MATCH_START_MIN: usize = 12;
+/// The longest item: lengths and offsets of its bytes are signed 32-bit numbers in many implementations.
+const ITEM_BYTES_MAX: usize = 0x7E00_0000;
+
+/// The encoder on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Lz4 {
+    path: Path,
+}
+
+/// The decoder on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Unlz4 {
+    path: Path,
+}
+
+/// A queue's memory for the encoder.
+#[allow(missing_debug_implementations)]
+pub enum EncoderScratch {
+    /// Of lz4_flex, for items below 64 KiB and above.
+    Library(Box<[CompressTable; 2]>),
+    /// Of our own.
+    Portable(Box<[u32; 1 << 12]>),
+}
+
+impl Lz4 {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Lz4Flex, Path::Portable];
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        let is_there = Self::PATHS.contains(&path);
+        is_there
+            .then_some(Self { path })
+            .ok_or_else(|| path.missing("lz4", Self::PATHS))
+    }
+}
+
+impl Unlz4 {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Tables, Path::Portable];
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        let is_there = Self::PATHS.contains(&path);
+        is_there
+            .then_some(Self { path })
+            .ok_or_else(|| path.missing("unlz4", Self::PATHS))
+    }
+}
+
+/// The longest block that either encoder makes of `item_len` bytes.
+pub fn compressed_bytes_max(item_len: usize) -> usize {
+    get_maximum_output_size(item_len).max(item_len + item_len / 255 + 16)
+}
+
+impl Kernel for Lz4 {
+    type Scratch = EncoderScratch;
+
+    fn scratch(&self) -> EncoderScratch {
+        match self.path {
+            Path::Lz4Flex => {
+                EncoderScratch::Library(Box::new([CompressTable::small(), CompressTable::large()]))
+            }
+            _ => EncoderScratch::Portable(Box::new([0; _])),
+        }
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        compressed_bytes_max(item_len)
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut EncoderScratch,
+    ) -> Result<(), JobError> {
+        each(batch, out, |item, slot| match scratch {
+            _ if item.len() > ITEM_BYTES_MAX => Err(JobError::TooLong),
+            EncoderScratch::Portable(table) => portable::encode(item, slot, table),
+            EncoderScratch::Library(tables) => {
+                let table = &mut tables[usize::from(item.len() >= usize::from(u16::MAX))];
+                compress_into_with_table(item, slot, table).map_err(|_| JobError::DstTooShort)
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Kernel for Unlz4 {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    /// Room for a ratio of eight. The format's own bound is 255.
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len.saturating_mul(8).saturating_add(64)
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        each(batch, out, |item, slot| match self.path {
+            Path::Tables => decode::decode(item, slot),
+            _ => portable::decode(item, slot.len()).map(|plain| {
+                slot[..plain.len()].copy_from_slice(&plain);
+                plain.len()
+            }),
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

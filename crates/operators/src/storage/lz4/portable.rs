@@ -1,0 +1,134 @@
+//! The oracle: LZ4's block format from its description, a byte at a time, and an encoder that finds what is four bytes long and
+//! was seen last.
+
+use dpb_core::JobError;
+
+use super::{LAST_LITERALS, MATCH_BYTES_MIN, MATCH_START_MIN};
+
+/// The plain bytes of `item`, if there are at most `bytes_max`.
+pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError> {
+    let mut plain = Vec::new();
+    let mut bytes = item.iter().copied();
+    let mut next = || bytes.next().ok_or(JobError::Malformed);
+    loop {
+        let token = next()?;
+        let literals = length(token >> 4, &mut next)?;
+        if plain.len() + literals > bytes_max {
+            return Err(JobError::DstTooShort);
+        }
+        for _ in 0..literals {
+            plain.push(next()?);
+        }
+        let Ok(low) = next() else {
+            // The last sequence has literals alone.
+            return if token & 15 == 0 {
+                Ok(plain)
+            } else {
+                Err(JobError::Malformed)
+            };
+        };
+        let offset = usize::from(u16::from_le_bytes([low, next()?]));
+        let repeated = length(token & 15, &mut next)? + MATCH_BYTES_MIN;
+        if offset == 0 || offset > plain.len() {
+            return Err(JobError::Malformed);
+        }
+        if plain.len() + repeated > bytes_max {
+            return Err(JobError::DstTooShort);
+        }
+        for _ in 0..repeated {
+            plain.push(plain[plain.len() - offset]);
+        }
+    }
+}
+
+/// A length that starts as `nibble`, and goes on in whole bytes if that is 15.
+fn length(nibble: u8, mut next: impl FnMut() -> Result<u8, JobError>) -> Result<usize, JobError> {
+    let mut length = usize::from(nibble);
+    if nibble == 15 {
+        loop {
+            let more = next()?;
+            length += usize::from(more);
+            if more != 255 {
+                break;
+            }
+        }
+    }
+    Ok(length)
+}
+
+/// Where each hash of four bytes was seen last, and one more.
+pub(super) type Table = [u32; 1 << HASH_BITS];
+const HASH_BITS: u32 = 12;
+
+/// Encodes `plain` into `slot`; says how many bytes.
+pub(super) fn encode(plain: &[u8], slot: &mut [u8], table: &mut Table) -> Result<usize, JobError> {
+    table.fill(0);
+    let mut out = Out { slot, len: 0 };
+    let (mut at, mut literals) = (0, 0);
+    while at + MATCH_START_MIN <= plain.len() {
+        let word = u32::from_le_bytes(plain[at..at + 4].try_into().expect("four"));
+        let entry = &mut table[(word.wrapping_mul(2_654_435_761) >> (32 - HASH_BITS)) as usize];
+        let seen = std::mem::replace(entry, at as u32 + 1) as usize;
+        let is_match = seen > 0
+            && at - (seen - 1) <= usize::from(u16::MAX)
+            && plain[seen - 1..seen + 3] == plain[at..at + 4];
+        if !is_match {
+            at += 1;
+            continue;
+        }
+        let from = seen - 1;
+        let most = plain.len() - LAST_LITERALS - at;
+        let same = (0..most)
+            .take_while(|&i| plain[from + i] == plain[at + i])
+            .count();
+        out.sequence(&plain[literals..at], Some((at - from, same)))?;
+        at += same;
+        literals = at;
+    }
+    out.sequence(&plain[literals..], None)?;
+    Ok(out.len)
+}
+
+/// A slot that fills.
+struct Out<'a> {
+    slot: &'a mut [u8],
+    len: usize,
+}
+
+impl Out<'_> {
+    /// Literals, then a repeat: how far back, and how long.
+    fn sequence(
+        &mut self,
+        literals: &[u8],
+        repeat: Option<(usize, usize)>,
+    ) -> Result<(), JobError> {
+        let length = repeat.map_or(0, |(_, len)| len - MATCH_BYTES_MIN);
+        self.push(&[(literals.len().min(15) as u8) << 4 | length.min(15) as u8])?;
+        self.rest_of(literals.len())?;
+        self.push(literals)?;
+        if let Some((offset, _)) = repeat {
+            self.push(&(offset as u16).to_le_bytes())?;
+            self.rest_of(length)?;
+        }
+        Ok(())
+    }
+
+    /// What of a length does not fit its nibble.
+    fn rest_of(&mut self, length: usize) -> Result<(), JobError> {
+        let Some(mut rest) = length.checked_sub(15) else {
+            return Ok(());
+        };
+        while rest >= 255 {
+            self.push(&[255])?;
+            rest -= 255;
+        }
+        self.push(&[rest as u8])
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), JobError> {
+        let room = self.slot.get_mut(self.len..self.len + bytes.len());
+        room.ok_or(JobError::DstTooShort)?.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+use lz4_sys::{LZ4_compress_HC, LZ4_compress_default, LZ4_decompress_safe};
+use proptest::prelude::*;
+
+use dpb_core::Input;
+
+use super::*;
+use crate::input;
+
+/// What both decoders say of an item, in a slot of so many bytes.
+fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
+    let right = portable::decode(item, slot_bytes);
+    let mut slot = vec![0; slot_bytes];
+    let fast = decode::decode(item, &mut slot).map(|len| slot[..len].to_vec());
+    match (&fast, &right) {
+        (Err(_), Err(_)) => {}
+        _ => assert_eq!(fast, right, "of {} bytes", item.len()),
+    }
+    right
+}
+
+/// What each path makes of `plain`.
+fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
+    let mut slot = vec![0; compressed_bytes_max(plain.len())];
+    let portable = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
+    let portable = slot[..portable].to_vec();
+    let mut table = CompressTable::default();
+    let library = compress_into_with_table(plain, &mut slot, &mut table).expect("room");
+    [slot[..library].to_vec(), portable]
+}
+
+/// The reference implementation's way back, and its ways there: fast and thorough.
+mod reference {
+    #![allow(unsafe_code)]
+    use super::*;
+
+    pub(super) fn decode(item: &[u8], slot_bytes: usize) -> Option<Vec<u8>> {
+        let mut slot = vec![0u8; slot_bytes.max(1)];
+        // SAFETY: pointers and lengths of two slices.
+        let len = unsafe {
+            LZ4_decompress_safe(
+                item.as_ptr().cast(),
+                slot.as_mut_ptr().cast(),
+                item.len() as i32,
+                slot_bytes as i32,
+            )
+        };
+        slot.truncate(usize::try_from(len).ok()?);
+        Some(slot)
+    }
+
+    pub(super) fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
+        let of = |code: &dyn Fn(*const u8, *mut u8, i32, i32) -> i32| {
+            let mut slot = vec![0u8; compressed_bytes_max(plain.len())];
+            let (len, room) = (plain.len() as i32, slot.len() as i32);
+            let len = code(plain.as_ptr(), slot.as_mut_ptr(), len, room);
+            slot.truncate(usize::try_from(len).expect("a length"));
+            slot
+        };
+        // SAFETY: pointers and lengths of two slices.
+        let fast = |from: *const u8, to: *mut u8, len, room| unsafe {
+            LZ4_compress_default(from.cast(), to.cast(), len, room)
+        };
+        // SAFETY: the same.
+        let thorough = |from: *const u8, to: *mut u8, len, room| unsafe {
+            LZ4_compress_HC(from.cast(), to.cast(), len, room, 9)
+        };
+        [of(&fast), of(&thorough)]
+    }
+}
+
+fn samples() -> Vec<Vec<u8>> {
+    let lengths = (0..40).chain([255, 270, 1000, 4097, 65_534, 65_535, 65_536, 200_001]);
+    let mut samples = Vec::new();
+    for len in lengths {
+        samples.push(input::text(1, len, 1).bytes);
+        samples.push(Input::random(1, len, 1).bytes);
+        samples.push(vec![7; len]);
+        // Runs of every short period.
+        samples.push(
+            (0..len)
+                .map(|at| (at % (1 + at / 500 % 20)) as u8)
+                .collect(),
+        );
+    }
+    samples
+}
+
+#[test]
+fn ours_comes_back_here_and_in_the_reference_implementation() {
+    for plain in samples() {
+        for item in encoded(&plain) {
+            assert_eq!(decoded(&item, plain.len()).as_ref(), Ok(&plain));
+            assert_eq!(reference::decode(&item, plain.len()).as_ref(), Some(&plain));
+            assert_eq!(decoded(&item, plain.len() + 100).as_ref(), Ok(&plain));
+            if !plain.is_empty() {
+                let short = decoded(&item, plain.len() - 1);
+                assert_eq!(short, Err(JobError::DstTooShort), "{}", plain.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_reference_implementation_writes_is_read() {
+    for plain in samples() {
+        for item in reference::encoded(&plain) {
+            assert_eq!(decoded(&item, plain.len()).as_ref(), Ok(&plain));
+        }
+    }
+}
+
+#[test]
+fn slots_that_are_too_short_refuse() {
+    let plain = input::text(1, 3000, 1).bytes;
+    let right = portable::encode(&plain, &mut [0; 4000], &mut [0; _]).expect("room");
+    for slot_bytes in [0, 1, 10, right - 1] {
+        let short = portable::encode(&plain, &mut vec![0; slot_bytes], &mut [0; _]);
+        assert_eq!(short, Err(JobError::DstTooShort), "{slot_bytes}");
+    }
+}
+
+/// Malformed in each way that the format has.
+#[test]
+fn malformed_blocks_are_refused() {
+    let items: &[&[u8]] = &[
+        &[],
+        // A token whose literals, or whose length, are missing.
+        &[0x10],
+        &[0xf0],
+        &[0xf0, 255],
+        // No literals behind the last repeat; no offset; half of one; an offset of 0; one beyond the start.
+        &[0x10, b'a', 1, 0],
+        &[0x10, b'a', 1],
+        &[0x10, b'a', 0, 0, 0x10, b'b'],
+        &[0x10, b'a', 2, 0, 0x10, b'b'],
+        // A last sequence that claims a repeat.
+        &[0x11, b'a'],
+    ];
+    for item in items {
+        assert_eq!(decoded(item, 100), Err(JobError::Malformed), "{item:02x?}");
+    }
+    let good = [0x10, b'a', 1, 0, 0x10, b'b'];
+    assert_eq!(decoded(&good, 100).as_deref(), Ok(&b"aaaaab"[..]));
+    assert_eq!(decoded(&[0], 0).as_deref(), Ok(&b""[..]));
+}
+
+proptest! {
+    #[test]
+    fn hostile_items_are_refused_alike(
+        len in 0usize..3000,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+        slot_bytes in 0usize..5000,
+    ) {
+        let [mut item, _] = encoded(&input::text(2, len, 1).bytes);
+        for (at, byte) in changes {
+            let at = at.index(item.len());
+            item[at] = byte;
+        }
+        let _ = decoded(&item, slot_bytes);
+        let _ = decoded(&item[..cut.index(item.len() + 1)], slot_bytes);
+    }
+
+    #[test]
+    fn noise_is_refused_or_decoded_alike(item in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = decoded(&item, 4096);
+    }
+}

@@ -1,0 +1,216 @@
+//! Snappy's raw format: LZ77 by bytes, with the plain length in front.
+//!
+//! The format is `format_description.txt` of the Snappy project (2011-10-05). A length is at most five bytes, and nothing follows
+//! the last element.
+
+mod decode;
+mod portable;
+
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use snap::raw::{Encoder, max_compress_len};
+
+use super::each;
+use super::streams::{Decode, Encode, Streams};
+use crate::cpu::Path;
+use crate::registry::{Entry, library};
+
+/// The registry's line for the encoder.
+pub(crate) const SNAPPY: Entry = Entry {
+    name: "snappy",
+    scenario: "storage",
+    summary: "compresses each item to Snappy's raw format",
+    unit: "input byte",
+    output: "one raw stream per item, variable",
+    source: "format_description.txt of Snappy, 2011-10-05",
+    peers: &["snap", "snappy"],
+    parameters: &[],
+    paths: Snappy::PATHS,
+    libraries: &[(Path::Snap, library!("snap"))],
+    documentation: include_str!("../../docs/snappy.md"),
+    parse: |_| Ok(OpSpec::Snappy),
+    kernel: |_, path| Ok(Box::new(Snappy::new(path)?)),
+    workload: |spec| {
+        Ok(Box::new(Streams::encoder(
+            spec,
+            "snappy",
+            encoder(),
+            decoder(),
+        )))
+    },
+};
+
+/// The registry's line for the decoder.
+pub(crate) const UNSNAPPY: Entry = Entry {
+    name: "unsnappy",
+    scenario: "storage",
+    summary: "decodes one item of Snappy's raw format each",
+    unit: "output byte",
+    output: "the plain bytes of each item, variable; malformed or too long items are refused",
+    source: "format_description.txt of Snappy, 2011-10-05",
+    peers: &["snap", "snappy"],
+    parameters: &[],
+    paths: Unsnappy::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/snappy.md"),
+    parse: |_| Ok(OpSpec::Unsnappy),
+    kernel: |_, path| Ok(Box::new(Unsnappy::new(path)?)),
+    workload: |spec| {
+        Ok(Box::new(Streams::decoder(
+            spec,
+            "snappy",
+            encoder(),
+            decoder(),
+        )))
+    },
+};
+
+/// The portable encoder.
+fn encoder() -> Encode {
+    Box::new(|plain| {
+        let mut stream = vec![0; compressed_bytes_max(plain.len())];
+        let len = portable::encode(plain, &mut stream, &mut [0; _])?;
+        stream.truncate(len);
+        Ok(stream)
+    })
+}
+
+/// The portable decoder.
+fn decoder() -> Decode {
+    Box::new(portable::decode)
+}
+
+/// The encoder on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Snappy {
+    path: Path,
+}
+
+/// The decoder on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsnappy {
+    path: Path,
+}
+
+/// A queue's memory for the encoder.
+#[derive(Debug)]
+pub enum EncoderScratch {
+    /// Of the crate snap.
+    Library(Encoder),
+    /// Of our own.
+    Portable(Box<[u32; 1 << 12]>),
+}
+
+impl Snappy {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Snap, Path::Portable];
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        let is_there = Self::PATHS.contains(&path);
+        is_there
+            .then_some(Self { path })
+            .ok_or_else(|| path.missing("snappy", Self::PATHS))
+    }
+}
+
+impl Unsnappy {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Tables, Path::Portable];
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        let is_there = Self::PATHS.contains(&path);
+        is_there
+            .then_some(Self { path })
+            .ok_or_else(|| path.missing("unsnappy", Self::PATHS))
+    }
+}
+
+/// The longest output that either encoder makes of `item_len` bytes: the bound of Snappy's own implementation.
+pub fn compressed_bytes_max(item_len: usize) -> usize {
+    32 + item_len + item_len / 6
+}
+
+impl Kernel for Snappy {
+    type Scratch = EncoderScratch;
+
+    fn scratch(&self) -> EncoderScratch {
+        match self.path {
+            Path::Snap => EncoderScratch::Library(Encoder::new()),
+            _ => EncoderScratch::Portable(Box::new([0; _])),
+        }
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        compressed_bytes_max(item_len)
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut EncoderScratch,
+    ) -> Result<(), JobError> {
+        each(batch, out, |item, slot| match scratch {
+            // The library knows no bound above this.
+            _ if max_compress_len(item.len()) == 0 => Err(JobError::TooLong),
+            EncoderScratch::Portable(table) => portable::encode(item, slot, table),
+            EncoderScratch::Library(encoder) => encoder
+                .compress(item, slot)
+                .map_err(|_| JobError::DstTooShort),
+        });
+        Ok(())
+    }
+}
+
+impl Kernel for Unsnappy {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    /// Room for a ratio of eight. The format's own bound is 21.
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len.saturating_mul(8).saturating_add(64)
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        each(batch, out, |item, slot| match self.path {
+            Path::Tables => decode::decode(item, slot),
+            _ => portable::decode(item, slot.len()).map(|plain| {
+                slot[..plain.len()].copy_from_slice(&plain);
+                plain.len()
+            }),
+        });
+        Ok(())
+    }
+}
+
+/// The plain length in front of `item`, and what follows it: seven bits a byte, lowest first.
+fn plain_len(item: &[u8]) -> Result<(usize, &[u8]), JobError> {
+    let mut len = 0u64;
+    for (at, &byte) in item.iter().take(5).enumerate() {
+        len |= u64::from(byte & 0x7f) << (7 * at);
+        if byte < 0x80 {
+            let len = u32::try_from(len).map_err(|_| JobError::Malformed)?;
+            return Ok((len as usize, &item[at + 1..]));
+        }
+    }
+    Err(JobError::Malformed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+use proptest::prelude::*;
+use snap::raw::Decoder;
+
+use dpb_core::Input;
+
+use super::*;
+use crate::input;
+
+/// What both decoders say of an item, in a slot of so many bytes.
+fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
+    let right = portable::decode(item, slot_bytes);
+    let mut slot = vec![0; slot_bytes];
+    let fast = decode::decode(item, &mut slot).map(|len| slot[..len].to_vec());
+    match (&fast, &right) {
+        (Err(_), Err(_)) => {}
+        _ => assert_eq!(fast, right, "of {} bytes", item.len()),
+    }
+    right
+}
+
+/// What each path makes of `plain`.
+fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
+    let mut slot = vec![0; compressed_bytes_max(plain.len())];
+    let portable = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
+    let portable = slot[..portable].to_vec();
+    let library = Encoder::new().compress(plain, &mut slot).expect("room");
+    [slot[..library].to_vec(), portable]
+}
+
+#[test]
+fn ours_comes_back_here_and_in_another_implementation() {
+    for len in (0..70).chain([255, 256, 257, 1000, 4097, 65_535, 65_536, 65_537, 200_001]) {
+        let periods = (0..len)
+            .map(|at| (at % (1 + at / 500 % 20)) as u8)
+            .collect();
+        let text = input::text(1, len, 1).bytes;
+        for plain in [text, Input::random(1, len, 1).bytes, vec![7; len], periods] {
+            for item in encoded(&plain) {
+                assert_eq!(decoded(&item, plain.len()).as_ref(), Ok(&plain));
+                assert_eq!(decoded(&item, plain.len() + 100).as_ref(), Ok(&plain));
+                let other = Decoder::new().decompress_vec(&item).expect("decodes");
+                assert_eq!(other, plain);
+                if len > 0 {
+                    let short = decoded(&item, len - 1);
+                    assert_eq!(short, Err(JobError::DstTooShort), "{len}");
+                }
+            }
+        }
+    }
+}
+
+/// From the format's description: its example of a repeat that is longer than its offset, and each kind of element.
+#[test]
+fn elements_by_hand() {
+    // "xababab": the literal "xab", then four bytes from two back.
+    let item = [7, 2 << 2, b'x', b'a', b'b', 1 | 0 << 2, 2];
+    assert_eq!(decoded(&item, 7).as_deref(), Ok(&b"xababab"[..]));
+    // Literals with a length of one byte behind the tag; offsets of two and of four bytes.
+    let mut item = vec![64, 60 << 2, 60];
+    item.extend(0..61u8);
+    item.extend([2 | 1 << 2, 61, 0, 3 | 0 << 2, 1, 0, 0, 0]);
+    let mut plain: Vec<u8> = (0..61).collect();
+    plain.extend([0, 1, 1]);
+    assert_eq!(decoded(&item, 64), Ok(plain));
+    assert_eq!(decoded(&[0], 0).as_deref(), Ok(&b""[..]));
+}
+
+#[test]
+fn malformed_items_are_refused() {
+    let items: &[&[u8]] = &[
+        &[],
+        // A length without an end, and one above 32 bits.
+        &[0x80],
+        &[0x80, 0x80, 0x80, 0x80, 0x80],
+        &[0xff, 0xff, 0xff, 0xff, 0x10, 0, b'a'],
+        // Fewer and more bytes than said.
+        &[2, 0, b'a'],
+        &[1, 1 << 2, b'a', b'b'],
+        // Literals, a literal's length, and offsets that are cut.
+        &[3, 2 << 2, b'a'],
+        &[3, 61 << 2, 1],
+        &[5, 0, b'a', 1],
+        &[5, 0, b'a', 2, 1],
+        &[5, 0, b'a', 3, 1, 0, 0],
+        // Offsets of 0 and beyond the start.
+        &[5, 0, b'a', 1, 0],
+        &[5, 0, b'a', 1, 2],
+    ];
+    for item in items {
+        assert_eq!(decoded(item, 100), Err(JobError::Malformed), "{item:02x?}");
+    }
+}
+
+#[test]
+fn slots_that_are_too_short_refuse() {
+    let plain = input::text(1, 3000, 1).bytes;
+    let right = portable::encode(&plain, &mut [0; 4000], &mut [0; _]).expect("room");
+    for slot_bytes in [0, 1, 10, right - 1] {
+        let short = portable::encode(&plain, &mut vec![0; slot_bytes], &mut [0; _]);
+        assert_eq!(short, Err(JobError::DstTooShort), "{slot_bytes}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn hostile_items_are_refused_alike(
+        len in 0usize..3000,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+        slot_bytes in 0usize..5000,
+    ) {
+        let [mut item, _] = encoded(&input::text(2, len, 1).bytes);
+        for (at, byte) in changes {
+            let at = at.index(item.len());
+            item[at] = byte;
+        }
+        let _ = decoded(&item, slot_bytes);
+        let _ = decoded(&item[..cut.index(item.len() + 1)], slot_bytes);
+    }
+
+    #[test]
+    fn noise_is_refused_or_decoded_alike(item in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = decoded(&item, 4096);
+    }
+}
