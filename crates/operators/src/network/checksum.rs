@@ -265,7 +265,7 @@ impl Checksum {
                 Ok(2)
             }
             (Ok(_), None) => Err(JobError::DstTooShort),
-            (Err(error), _) => Err(error.into()),
+            (Err(error), _) => Err(error.refusal()),
         };
         if self.form != ChecksumForm::Plain {
             out.outcomes.push(outcome);

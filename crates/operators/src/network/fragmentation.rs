@@ -329,7 +329,7 @@ impl Kernel for Fragmentation {
             let item = batch.item(i);
             let len = self.fragment(item, identification(item), slot);
             out.outcomes
-                .push(len.map(|len| len as u32).map_err(JobError::from));
+                .push(len.map(|len| len as u32).map_err(PacketError::refusal));
         }
         Ok(())
     }

@@ -259,7 +259,7 @@ impl Kernel for Segmentation {
             let slot = &mut out.dst[i * out.slot..][..out.slot];
             let len = self.segment(batch.item(i), slot);
             out.outcomes
-                .push(len.map(|len| len as u32).map_err(JobError::from));
+                .push(len.map(|len| len as u32).map_err(PacketError::refusal));
         }
         Ok(())
     }
