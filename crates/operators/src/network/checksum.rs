@@ -75,9 +75,9 @@ pub struct Checksum {
     code: Code,
 }
 
-/// The path with its proof.
+/// A path on which words are summed, with its proof.
 #[derive(Clone, Copy, Debug)]
-enum Code {
+pub(crate) enum Code {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx512(isa::Avx512Vnni),
@@ -114,22 +114,14 @@ pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 
 impl Checksum {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
+    pub const PATHS: &'static [Path] = Code::PATHS;
 
     /// Of `form`, on `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
     pub fn new(form: ChecksumForm, path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Code::Avx512),
-            #[cfg(target_arch = "aarch64")]
-            Path::Neon => isa::Neon::detect().map(Code::Neon),
-            _ => None,
-        };
-        let code = code.ok_or_else(|| path.missing("checksum", Self::PATHS))?;
+        let code = Code::new(path).ok_or_else(|| path.missing("checksum", Self::PATHS))?;
         Ok(Self { form, code })
     }
 
@@ -180,6 +172,23 @@ impl Checksum {
     }
 }
 
+impl Code {
+    /// The paths there are, best first.
+    pub(crate) const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
+
+    /// On `path`, if there is such a path and this CPU has what it needs.
+    pub(crate) fn new(path: Path) -> Option<Self> {
+        match path {
+            Path::Portable => Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Self::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Path::Neon => isa::Neon::detect().map(Self::Neon),
+            _ => None,
+        }
+    }
+}
+
 impl Kernel for Checksum {
     type Scratch = ();
 
@@ -224,22 +233,25 @@ impl Checksum {
     fn groups(&self, proof: isa::Avx512Vnni, batch: Batch<'_>, mut out: BatchOut<'_>) {
         let is_udp = self.form == ChecksumForm::Udp;
         for first in (0..batch.len()).step_by(avx512::GROUP) {
-            let count = avx512::GROUP.min(batch.len() - first);
+            let last = batch.len().min(first + avx512::GROUP);
             let mut group = avx512::Group {
                 bytes: [&[]; avx512::GROUP],
                 plus: [0; avx512::GROUP],
             };
             let mut refused = [None; avx512::GROUP];
-            for i in 0..count {
-                match piece(self.form, batch.item(first + i)) {
-                    Ok(piece) => (group.bytes[i], group.plus[i]) = (piece.bytes, piece.plus),
-                    Err(error) => refused[i] = Some(error),
+            for i in first..last {
+                let place = i - first;
+                match piece(self.form, batch.item(i)) {
+                    Ok(piece) => {
+                        (group.bytes[place], group.plus[place]) = (piece.bytes, piece.plus);
+                    }
+                    Err(error) => refused[place] = Some(error),
                 }
             }
             let checksums = avx512::group(proof, &group, is_udp);
-            for i in 0..count {
-                let checksum = checksums[i].to_le_bytes();
-                self.put(&mut out, first + i, refused[i].map_or(Ok(checksum), Err));
+            for ((i, checksum), refused) in (first..last).zip(checksums).zip(refused) {
+                let outcome = refused.map_or(Ok(checksum.to_le_bytes()), Err);
+                self.put(&mut out, i, outcome);
             }
         }
     }
@@ -253,7 +265,7 @@ impl Checksum {
                 Ok(2)
             }
             (Ok(_), None) => Err(JobError::DstTooShort),
-            (Err(error), _) => Err(error.into()),
+            (Err(error), _) => Err(error.refusal()),
         };
         if self.form != ChecksumForm::Plain {
             out.outcomes.push(outcome);

@@ -68,12 +68,6 @@ const MF: u16 = 0x2000;
 #[derive(Clone, Copy, Debug)]
 pub struct Fragmentation {
     mtu: usize,
-    code: Code,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
 }
 
 impl Fragmentation {
@@ -83,20 +77,16 @@ impl Fragmentation {
     /// To fragments of at most `mtu` bytes, on `path`.
     ///
     /// # Errors
-    /// If `mtu` is below [`MTU_MIN`], this CPU lacks what the path needs, or there is no such path.
+    /// If `mtu` is below [`MTU_MIN`], or there is no such path.
     pub fn new(mtu: u16, path: Path) -> Result<Self, SetupError> {
         if mtu < MTU_MIN {
             let what = format!("an MTU of {mtu} bytes: not {MTU_MIN}..{}", u16::MAX);
             return Err(SetupError::Parameter(what));
         }
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            _ => None,
-        };
-        Ok(Self {
-            mtu: usize::from(mtu),
-            code: code.ok_or_else(|| path.missing("fragmentation", Self::PATHS))?,
-        })
+        match path {
+            Path::Portable => Ok(Self { mtu: mtu.into() }),
+            _ => Err(path.missing("fragmentation", Self::PATHS)),
+        }
     }
 
     /// The same, on the best path of this CPU.
@@ -120,9 +110,7 @@ impl Fragmentation {
         dst: &mut [u8],
     ) -> Result<usize, PacketError> {
         let packet = Packet::parse(packet)?;
-        match self.code {
-            Code::Portable => cut(packet, self.mtu, identification, dst),
-        }
+        cut(packet, self.mtu, identification, dst)
     }
 }
 
@@ -341,7 +329,7 @@ impl Kernel for Fragmentation {
             let item = batch.item(i);
             let len = self.fragment(item, identification(item), slot);
             out.outcomes
-                .push(len.map(|len| len as u32).map_err(JobError::from));
+                .push(len.map(|len| len as u32).map_err(PacketError::refusal));
         }
         Ok(())
     }

@@ -349,11 +349,12 @@ pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
-impl From<PacketError> for JobError {
-    fn from(error: PacketError) -> Self {
-        match error {
-            PacketError::DstTooShort => Self::DstTooShort,
-            _ => Self::Malformed,
+impl PacketError {
+    /// What it is at the seam.
+    pub(crate) fn refusal(self) -> JobError {
+        match self {
+            Self::DstTooShort => JobError::DstTooShort,
+            _ => JobError::Malformed,
         }
     }
 }

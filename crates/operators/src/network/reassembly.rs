@@ -223,7 +223,7 @@ impl Kernel for Reassembly {
 fn burst(reassembler: &mut Reassembler, item: &[u8], mut slot: &mut [u8]) -> Result<u32, JobError> {
     let slot_bytes = slot.len();
     for packet in Burst::new(item) {
-        if let Ok(Some(datagram)) = reassembler.push(packet?, 0) {
+        if let Ok(Some(datagram)) = reassembler.push(packet.map_err(PacketError::refusal)?, 0) {
             let room = slot.split_at_mut_checked(datagram.len());
             let (room, rest) = room.ok_or(JobError::DstTooShort)?;
             room.copy_from_slice(datagram);

@@ -17,10 +17,10 @@ use dpb_core::{
     Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SegmentationMode as Mode, SetupError,
 };
 
+use super::checksum::Code;
 use super::packet::workload::{Packets, foreign};
 use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP, Transport};
 use crate::cpu::Path;
-use crate::isa;
 use crate::registry::{Domain, Entry, Parameter};
 
 /// The registry's line.
@@ -113,15 +113,6 @@ pub struct Segmentation {
     code: Code,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512Vnni),
-    #[cfg(target_arch = "aarch64")]
-    Neon(isa::Neon),
-}
-
 /// A send, checked: what every segment of it repeats and what it shares out.
 #[derive(Clone, Copy, Debug)]
 struct Send<'a> {
@@ -133,7 +124,7 @@ struct Send<'a> {
 
 impl Segmentation {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
+    pub const PATHS: &'static [Path] = Code::PATHS;
 
     /// With `mss` bytes of payload a segment, on `path`.
     ///
@@ -144,18 +135,10 @@ impl Segmentation {
             let what = format!("an MSS of {mss} bytes: not {MSS_MIN}..{MSS_MAX}");
             return Err(SetupError::Parameter(what));
         }
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Code::Avx512),
-            #[cfg(target_arch = "aarch64")]
-            Path::Neon => isa::Neon::detect().map(Code::Neon),
-            _ => None,
-        };
         Ok(Self {
             mss: usize::from(mss),
             mode,
-            code: code.ok_or_else(|| path.missing("segmentation", Self::PATHS))?,
+            code: Code::new(path).ok_or_else(|| path.missing("segmentation", Self::PATHS))?,
         })
     }
 
@@ -276,7 +259,7 @@ impl Kernel for Segmentation {
             let slot = &mut out.dst[i * out.slot..][..out.slot];
             let len = self.segment(batch.item(i), slot);
             out.outcomes
-                .push(len.map(|len| len as u32).map_err(JobError::from));
+                .push(len.map(|len| len as u32).map_err(PacketError::refusal));
         }
         Ok(())
     }

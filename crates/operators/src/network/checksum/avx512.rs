@@ -19,6 +19,8 @@ use crate::isa::Avx512Vnni;
 
 /// So much is summed in 32 bits: 1,024 vectors of at most 32 * 65,535.
 const BLOCK_BYTES: usize = 1 << 16;
+/// From this length on whole cache lines are read.
+const LINED_BYTES_MIN: usize = 512;
 /// What flipping the top bits takes from the sum of one vector of 32 words.
 const BIAS: u32 = 32 * 0x8000;
 /// How many items are reduced together.
@@ -67,26 +69,30 @@ fn group_of(group: &Group<'_>, is_udp: bool) -> [u16; GROUP] {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
 fn equal(src: &[u8], len: usize, slots: &mut [[u8; 2]]) {
     let (groups, rest) = slots.as_chunks_mut::<GROUP>();
-    let mut src = src;
-    for group in groups {
-        let (bytes, behind) = src.split_at(GROUP * len);
+    let (grouped, mut src) = src.split_at(groups.len() * GROUP * len);
+    match len {
+        _ if groups.is_empty() => {}
+        20 => headers_of_20(grouped, groups),
+        40 => headers_of_40(grouped, groups),
+        _ => equal_groups(grouped, len, groups),
+    }
+    for slot in rest {
+        let (item, behind) = src.split_at(len);
+        one(item, slot);
         src = behind;
-        if let Ok(headers) = bytes.try_into() {
-            put(headers_of_20(headers), group);
-            continue;
-        }
-        if let Ok(headers) = bytes.try_into() {
-            put(headers_of_40(headers), group);
-            continue;
-        }
+    }
+}
+
+/// Sixteen items at a time. (`chunks_exact` would divide.)
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn equal_groups(src: &[u8], len: usize, groups: &mut [[[u8; 2]; GROUP]]) {
+    let mut rest = src;
+    for group in groups {
         let mut items: [&[u8]; GROUP] = [&[]; GROUP];
-        for (item, bytes) in items.iter_mut().zip(bytes.chunks_exact(len)) {
-            *item = bytes;
+        for item in &mut items {
+            (*item, rest) = rest.split_at(len);
         }
         put(sums(&items), group);
-    }
-    for (item, slot) in src.chunks_exact(len).zip(rest) {
-        one(item, slot);
     }
 }
 
@@ -141,88 +147,102 @@ fn sums(items: &[&[u8]; GROUP]) -> __m512i {
         .iter()
         .fold(0, |longest, item| longest.max(item.len()));
     match longest {
-        ..=32 => halves(items),
-        ..=64 => lines(items),
-        ..=BLOCK_BYTES => blocks(items),
+        0..=32 => halves(items),
+        33..=64 => lines(items),
+        65..=BLOCK_BYTES => blocks(items),
         _ => longer(items),
     }
 }
 
-/// Sixteen items of 20 bytes, one after another: five vectors, of whose 80 lanes five are an item. They are turned into five
-/// columns, in which an item has one lane.
-#[inline]
+/// Items of 20 bytes: sixteen are five vectors, of whose 80 lanes five are an item. They are turned into five columns, in
+/// which an item has one lane.
+#[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn headers_of_20(items: &[u8; GROUP * 20]) -> __m512i {
-    let (lines, _) = items.as_chunks::<64>();
-    let (a, b, c, d, e) = (
-        flipped(&lines[0]),
-        flipped(&lines[1]),
-        flipped(&lines[2]),
-        flipped(&lines[3]),
-        flipped(&lines[4]),
-    );
-    let ones = _mm512_set1_epi16(1);
+fn headers_of_20(src: &[u8], groups: &mut [[[u8; 2]; GROUP]]) {
+    const MIDDLE: [u16; 5] = lanes_from::<16>(32);
+    const HIGH: [u16; 5] = lanes_from::<16>(64);
     let first = _mm512_set_epi32(75, 70, 65, 60, 55, 50, 45, 40, 35, 30, 25, 20, 15, 10, 5, 0);
-    let mut sum = _mm512_setzero_si512();
-    for column in 0..5 {
-        // Lanes count modulo 32 in two vectors and modulo 16 in one, so that one index serves all.
-        let lane = _mm512_add_epi32(first, _mm512_set1_epi32(column));
-        let low = _mm512_permutex2var_epi32(a, lane, b);
-        let middle = _mm512_permutex2var_epi32(c, lane, d);
-        let from_middle = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(32));
-        let from_high = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(64));
-        let words = _mm512_mask_blend_epi32(from_middle, low, middle);
-        let words = _mm512_mask_permutexvar_epi32(words, from_high, lane, e);
-        sum = _mm512_dpwssd_epi32(sum, words, ones);
-    }
-    _mm512_add_epi32(sum, _mm512_set1_epi32(10 * 0x8000))
-}
-
-/// Sixteen items of 40 bytes: the same twice, with eight items in lanes of 64 bits.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn headers_of_40(items: &[u8; GROUP * 40]) -> __m512i {
-    let (low, high) = items.split_at(GROUP / 2 * 40);
-    let sums = join_words(eight_of_40(low), eight_of_40(high));
-    let in_order = _mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0);
-    let sums = _mm512_permutexvar_epi32(in_order, sums);
-    _mm512_add_epi32(sums, _mm512_set1_epi32(20 * 0x8000))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn eight_of_40(items: &[u8]) -> __m512i {
-    let (lines, _) = items.as_chunks::<64>();
-    let (a, b, c, d, e) = (
-        flipped(&lines[0]),
-        flipped(&lines[1]),
-        flipped(&lines[2]),
-        flipped(&lines[3]),
-        flipped(&lines[4]),
-    );
     let ones = _mm512_set1_epi16(1);
+    for (items, group) in src.as_chunks::<{ GROUP * 20 }>().0.iter().zip(groups) {
+        let [a, b, c, d, e] = five_lines(items);
+        let mut sum = _mm512_set1_epi32(10 * 0x8000);
+        for column in 0..5 {
+            // Lanes count modulo 32 in two vectors and modulo 16 in one, so that one index serves all.
+            let lane = _mm512_add_epi32(first, _mm512_set1_epi32(column as i32));
+            let low = _mm512_permutex2var_epi32(a, lane, b);
+            let middle = _mm512_permutex2var_epi32(c, lane, d);
+            let words = _mm512_mask_blend_epi32(MIDDLE[column], low, middle);
+            let words = _mm512_mask_permutexvar_epi32(words, HIGH[column], lane, e);
+            sum = _mm512_dpwssd_epi32(sum, words, ones);
+        }
+        put(sum, group);
+    }
+}
+
+/// Items of 40 bytes: the same, with eight items in lanes of 64 bits, twice.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn headers_of_40(src: &[u8], groups: &mut [[[u8; 2]; GROUP]]) {
+    let in_order = _mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0);
+    let bias = _mm512_set1_epi32(20 * 0x8000);
+    let (eights, _) = src.as_chunks::<{ GROUP / 2 * 40 }>();
+    for (eights, group) in eights.as_chunks::<2>().0.iter().zip(groups) {
+        let sums = join_words(eight_of_40(&eights[0]), eight_of_40(&eights[1]));
+        let sums = _mm512_permutexvar_epi32(in_order, sums);
+        put(_mm512_add_epi32(sums, bias), group);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn eight_of_40(items: &[u8; GROUP / 2 * 40]) -> __m512i {
+    const MIDDLE: [u16; 5] = lanes_from::<8>(16);
+    const HIGH: [u16; 5] = lanes_from::<8>(32);
+    let [a, b, c, d, e] = five_lines(items);
     let first = _mm512_set_epi64(35, 30, 25, 20, 15, 10, 5, 0);
+    let ones = _mm512_set1_epi16(1);
     let mut sum = _mm512_setzero_si512();
     for column in 0..5 {
-        let lane = _mm512_add_epi64(first, _mm512_set1_epi64(column));
+        let lane = _mm512_add_epi64(first, _mm512_set1_epi64(column as i64));
         let low = _mm512_permutex2var_epi64(a, lane, b);
         let middle = _mm512_permutex2var_epi64(c, lane, d);
-        let from_middle = _mm512_cmpge_epi64_mask(lane, _mm512_set1_epi64(16));
-        let from_high = _mm512_cmpge_epi64_mask(lane, _mm512_set1_epi64(32));
-        let words = _mm512_mask_blend_epi64(from_middle, low, middle);
-        let words = _mm512_mask_permutexvar_epi64(words, from_high, lane, e);
+        let words = _mm512_mask_blend_epi64(MIDDLE[column] as u8, low, middle);
+        let words = _mm512_mask_permutexvar_epi64(words, HIGH[column] as u8, lane, e);
         sum = _mm512_dpwssd_epi32(sum, words, ones);
     }
     sum
 }
 
-/// A line, the top bits of its words flipped.
+/// Which of `LANES` items have a column's lane, the fifth of their lanes for each column, at `start` or behind.
+const fn lanes_from<const LANES: usize>(start: usize) -> [u16; 5] {
+    let mut masks = [0; 5];
+    let mut lane = 0;
+    while lane < 5 * LANES {
+        if lane >= start {
+            masks[lane % 5] |= 1 << (lane / 5);
+        }
+        lane += 1;
+    }
+    masks
+}
+
+/// Five lines, the top bits of their words flipped.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn flipped(line: &[u8; 64]) -> __m512i {
+fn five_lines(bytes: &[u8; 5 * 64]) -> [__m512i; 5] {
+    let (lines, _) = bytes.as_chunks::<64>();
+    let mut flipped = [_mm512_setzero_si512(); 5];
+    for (flipped, line) in flipped.iter_mut().zip(lines) {
+        *flipped = _mm512_xor_si512(load_line(line), _mm512_set1_epi16(i16::MIN));
+    }
+    flipped
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_line(line: &[u8; 64]) -> __m512i {
     // SAFETY: 64 bytes; the load needs no alignment.
-    let bytes = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
-    _mm512_xor_si512(bytes, _mm512_set1_epi16(i16::MIN))
+    unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
 }
 
 /// Items of at most 32 bytes: two to a vector, eight apart.
@@ -301,8 +321,36 @@ pub(crate) struct Read {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
 pub(crate) fn read(block: &[u8]) -> Read {
-    // SAFETY: nothing is written.
-    unsafe { pass::<false>(block, std::ptr::null_mut()) }
+    if block.len() < LINED_BYTES_MIN {
+        read_few(block)
+    } else {
+        // SAFETY: nothing is written.
+        unsafe { pass::<false>(block, std::ptr::null_mut()) }
+    }
+}
+
+/// As it lies: masks cost more than the lines that are crossed.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
+fn read_few(block: &[u8]) -> Read {
+    let (lines, rest) = block.as_chunks::<64>();
+    let (pairs, odd) = lines.as_chunks::<2>();
+    let (mut a, mut b) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    for [first, second] in pairs {
+        a = added(a, load_line(first));
+        b = added(b, load_line(second));
+    }
+    if let [line] = odd {
+        a = added(a, load_line(line));
+    }
+    if !rest.is_empty() {
+        b = added(b, load_head(rest));
+    }
+    Read {
+        lanes: _mm512_add_epi32(a, b),
+        bias: block.len().div_ceil(64) as u32 * BIAS,
+        shift: 0,
+    }
 }
 
 /// The same, while they are copied to the start of `dst`.

@@ -1,3 +1,5 @@
+//! The checksum against the RFCs' examples and another implementation, on every path.
+
 use etherparse::checksum::Sum16BitWords;
 use proptest::prelude::*;
 
@@ -256,7 +258,7 @@ proptest! {
 
     #[test]
     fn an_update_is_as_a_new_sum(mut data in prop::collection::vec(any::<u8>(), 8..60), at in 0usize..26, new in any::<u32>()) {
-        let at = at * 2 % (data.len() - 5) & !1;
+        let at = (at * 2 % (data.len() - 5)) & !1;
         let old = u32::from_be_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]);
         let before = another(&data);
         data[at..at + 4].copy_from_slice(&new.to_be_bytes());

@@ -1,3 +1,5 @@
+//! Fragments read by another implementation, and refusals.
+
 use etherparse::NetHeaders;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Packets read by another implementation; what the tests of packet operators share.
+
 use etherparse::{NetHeaders, PacketHeaders, TcpHeader, TransportHeader};
 use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use dpb_core::workload;
-use dpb_core::{JobError, OpSpec, Right, SetupError, Workload};
+use dpb_core::{OpSpec, Right, SetupError, Workload};
 
 use super::sample::{OPTIONS_V4, OPTIONS_V6};
 use super::{PacketError, Sample, Transport, Version, put_u16};
@@ -110,13 +110,13 @@ where
     }
 
     fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
-        (self.right)(item).map_err(JobError::from).into()
+        (self.right)(item).map_err(PacketError::refusal).into()
     }
 
     /// Half of them are packets whose IPv4 header is wrong and still sums up, so that what comes behind the check is seen.
     fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
         let is_v4 = item.len() >= 20 && item[0] == 0x45;
-        if seed % 2 == 0 || !is_v4 || matches!(self.carrier, Carrier::Bytes) {
+        if seed.is_multiple_of(2) || !is_v4 || matches!(self.carrier, Carrier::Bytes) {
             return workload::spoil(item, seed / 2);
         }
         let at = 1 + (seed / 2 % 19) as usize;

@@ -1,3 +1,5 @@
+//! Reassembly in any order, of hostile fragments, and against another implementation.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -370,7 +372,7 @@ proptest! {
     #[test]
     fn a_burst_is_as_the_oracle_says(burst in bursts(), datagrams_max in 1u32..4, fragments_max in prop_oneof![1u32..20, Just(8192u32)]) {
         let limits = ReassemblyLimits { datagrams_max, fragments_max, timeout_ns: 1 };
-        let right = oracle::reassemble(&burst, limits).map_err(JobError::from);
+        let right = oracle::reassemble(&burst, limits).map_err(PacketError::refusal);
         let mut reassembler = Reassembler::new(limits);
         let mut slot = vec![0; burst.len()];
         let len = super::burst(&mut reassembler, &burst, &mut slot);

@@ -1,3 +1,5 @@
+//! Segments read back as a stream by another implementation, and refusals.
+
 use etherparse::NetHeaders;
 use proptest::prelude::*;
 
