@@ -48,15 +48,22 @@ token!(
 );
 
 token!(
-    /// x86-64 with AVX-512 (F, BW, VL) and VPCLMULQDQ, four carry-less products of 64 bits at once; and BMI1, BMI2 and POPCNT,
-    /// which every such CPU has.
+    /// x86-64 with AVX-512 (F, BW, VL), VPCLMULQDQ, four carry-less products of 64 bits at once, and VPOPCNTDQ, which came with
+    /// it; and POPCNT, which every such CPU has.
     Avx512,
     "x86_64",
     is_x86_feature_detected,
     [
-        "avx512f", "avx512bw", "avx512vl", "vpclmulqdq", "pclmulqdq", "sse4.2", "bmi1", "bmi2", "popcnt"
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512vpopcntdq",
+        "vpclmulqdq",
+        "pclmulqdq",
+        "sse4.2",
+        "popcnt"
     ],
-    "an x86-64 CPU with AVX-512 F/BW/VL and VPCLMULQDQ"
+    "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ and VPCLMULQDQ"
 );
 
 token!(

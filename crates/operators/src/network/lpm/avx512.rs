@@ -7,11 +7,10 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
-use std::hint::{black_box, select_unpredictable};
+use std::hint::black_box;
 
 use super::block::{Entry, KIND_BITS, KINDS};
 use super::hops::Hops;
-use super::pool::GRAIN_BYTES;
 use super::trie::Trie;
 use crate::isa::Avx512;
 
@@ -59,21 +58,14 @@ struct Group {
     entry: [Entry; GROUP],
     /// Where the part starts that has the value.
     part: [u32; GROUP],
-    /// What is looked up how.
-    how: [How; GROUP],
+    /// The value of the byte that is looked up.
+    value: [u32; GROUP],
+    /// Of the block's kind, what finding a code takes: see [`HOWS`].
+    how: [u32; GROUP],
+    /// Which bytes of the part's line are below the value.
+    below: [u64; GROUP],
     /// Which address of the stretch, once lookups wait for others.
     index: [u32; GROUP],
-}
-
-/// A value of an address's byte, and what of the block's [`Kind`](super::block::Kind) finding its code takes.
-#[derive(Clone, Copy)]
-#[repr(C, align(4))]
-struct How {
-    ends: u8,
-    width_log2: u8,
-    /// The highest number of a child.
-    child_max: u8,
-    value: u8,
 }
 
 /// Lookups that met a child; room for one more vector than there can be.
@@ -87,29 +79,37 @@ struct Pending {
 
 impl Group {
     const fn new() -> Self {
-        const HOW: How = How {
-            ends: 0,
-            width_log2: 0,
-            child_max: 0,
-            value: 0,
-        };
         Self {
             entry: [0; GROUP],
             part: [0; GROUP],
-            how: [HOW; GROUP],
+            value: [0; GROUP],
+            how: [0; GROUP],
+            below: [0; GROUP],
             index: [0; GROUP],
         }
     }
 }
 
 impl Pending {
-    /// Notes a lookup behind `on` others if it met a child, and fetches the child's entry; says how many there are then.
+    /// Notes the lookups of a vector that met a child behind `on` others, and fetches the children's entries; says how many
+    /// there are then.
     #[inline]
-    fn add(&mut self, view: View<'_>, on: usize, index: u32, found: Found) -> usize {
-        self.index[on] = index;
-        self.child[on] = found.child;
-        view.fetch(found.child);
-        on + usize::from(found.is_child)
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn add(&mut self, view: View<'_>, on: usize, index: __m512i, found: Found) -> usize {
+        // By way of a register: some CPUs are slow at compressing to memory.
+        store(
+            &mut self.index[on..],
+            _mm512_maskz_compress_epi32(found.children, index),
+        );
+        store(
+            &mut self.child[on..],
+            _mm512_maskz_compress_epi32(found.children, found.child),
+        );
+        let next = on + found.children.count_ones() as usize;
+        for child in &self.child[on..next] {
+            view.fetch(*child);
+        }
+        next
     }
 }
 
@@ -125,18 +125,30 @@ static OFFSETS: [u32; 2 * LANES] = {
     packed
 };
 
-/// By number of a kind, a [`How`] without its value.
+/// By number of a kind, from the lowest byte: how many ends a part has, the logarithm of a code's width, the highest number of
+/// a child.
 static HOWS: [u32; 2 * LANES] = {
     let mut packed = [0; 2 * LANES];
     let mut number = 0;
     while number < KINDS.len() {
         let kind = KINDS[number];
         let child_max = kind.highest() - kind.child_min();
-        let fields = [kind.ends, kind.width_log2, child_max as u8, 0];
-        packed[number] = u32::from_le_bytes(fields);
+        packed[number] = u32::from_le_bytes([kind.ends, kind.width_log2, child_max as u8, 0]);
         number += 1;
     }
     packed
+};
+
+/// By logarithm of its width, the highest code.
+static HIGHEST: [u32; LANES] = {
+    let mut highest = [0; LANES];
+    let mut number = 0;
+    while number < KINDS.len() {
+        let kind = KINDS[number];
+        highest[kind.width_log2 as usize] = kind.highest();
+        number += 1;
+    }
+    highest
 };
 
 /// The hop of each address of `BYTES` bytes, little endian.
@@ -150,7 +162,7 @@ pub(super) fn lookup_all<const BYTES: usize>(
     unsafe { stretches(view, addresses, hops) }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,popcnt")]
 fn stretches<const BYTES: usize>(view: View<'_>, addresses: &[[u8; BYTES]], hops: &mut [[u8; 4]]) {
     let mut pending = Pending {
         index: [0; STRETCH + LANES],
@@ -171,33 +183,35 @@ fn stretches<const BYTES: usize>(view: View<'_>, addresses: &[[u8; BYTES]], hops
 }
 
 /// The hops of a stretch of whole groups.
-#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,popcnt")]
 fn look_up<const BYTES: usize>(
     view: View<'_>,
     addresses: &[[u8; BYTES]],
     pending: &mut Pending,
     hops: &mut [[u8; 4]],
 ) {
-    let (mut now, mut ahead) = (Group::new(), Group::new());
+    let (mut now, mut ahead) = (&mut Group::new(), &mut Group::new());
     let mut on = 0;
-    start(view, addresses, 0, &mut ahead);
+    start(view, addresses, 0, ahead);
     for first in (0..addresses.len()).step_by(GROUP) {
         std::mem::swap(&mut now, &mut ahead);
         if first + GROUP < addresses.len() {
-            start(view, addresses, first + GROUP, &mut ahead);
+            start(view, addresses, first + GROUP, ahead);
         }
-        for (i, hop) in hops[first..first + GROUP].iter_mut().enumerate() {
-            let found = find(view, &now, i);
-            *hop = found.hop;
-            // Few IPv4 routes have more than 24 bits: a branch that is seldom taken. Most of IPv6 have.
-            if BYTES == 16 || found.is_child {
-                on = pending.add(view, on, (first + i) as u32, found);
+        compare(view, now, GROUP);
+        for vector in (0..GROUP).step_by(LANES) {
+            let found = find(view, now, vector);
+            store(&mut hops[first + vector..], found.hop);
+            // Few IPv4 routes have more than 24 bits.
+            if found.children != 0 {
+                let index = lanes_from(first + vector);
+                on = pending.add(view, on, index, found);
             }
         }
     }
     let mut depth = 1;
     while on > 0 {
-        let groups = [&mut now, &mut ahead];
+        let groups = [&mut *now, &mut *ahead];
         on = step(view, addresses, pending, on, depth, hops, groups);
         depth += 1;
     }
@@ -232,7 +246,7 @@ fn start<const BYTES: usize>(
 
 /// Looks the next byte of the first `count` pending lookups up, `depth` bytes behind the root's bits. Those that meet a
 /// child stay pending; it says how many they are.
-#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,popcnt")]
 fn step<const BYTES: usize>(
     view: View<'_>,
     addresses: &[[u8; BYTES]],
@@ -249,10 +263,16 @@ fn step<const BYTES: usize>(
         if first + GROUP < count {
             resume(view, addresses, pending, first + GROUP..count, depth, ahead);
         }
-        for i in 0..(count - first).min(GROUP) {
-            let found = find(view, now, i);
-            let index = now.index[i];
-            hops[index as usize] = found.hop;
+        let here = (count - first).min(GROUP);
+        compare(view, now, here);
+        for vector in (0..here).step_by(LANES) {
+            let live = (u32::MAX >> (32 - (here - vector).min(LANES))) as u16;
+            let mut found = find(view, now, vector);
+            found.children &= live;
+            let index = load(&now.index[vector..]);
+            let places = hops.as_mut_ptr().cast();
+            // SAFETY: indices are below the stretch's length, and there is a place for each address.
+            unsafe { _mm512_mask_i32scatter_epi32::<4>(places, live, index, found.hop) };
             // What was pending here is in `now`, and `on` is not beyond: nothing is written over.
             on = pending.add(view, on, index, found);
         }
@@ -262,7 +282,7 @@ fn step<const BYTES: usize>(
 
 /// Takes the first group of these pending lookups to the blocks of their children.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,popcnt")]
 fn resume<const BYTES: usize>(
     view: View<'_>,
     addresses: &[[u8; BYTES]],
@@ -300,10 +320,10 @@ fn locate(view: View<'_>, group: &mut Group, first: usize, entry: __m512i, value
     let stride = _mm512_srli_epi32::<16>(offset);
     let offset = _mm512_sllv_epi32(_mm512_srlv_epi32(value, shift), stride);
     let part = _mm512_add_epi32(block_start(entry), offset);
-    let how = _mm512_or_si512(by_number(&HOWS), _mm512_slli_epi32::<24>(value));
     store(&mut group.entry[first..], entry);
     store(&mut group.part[first..], part);
-    store(&mut group.how[first..], how);
+    store(&mut group.value[first..], value);
+    store(&mut group.how[first..], by_number(&HOWS));
     // From memory: taking them out of the vector costs more.
     for part in &black_box(&*group).part[first..first + LANES] {
         view.fetch(*part);
@@ -317,43 +337,87 @@ fn block_start(entry: __m512i) -> __m512i {
     _mm512_slli_epi32::<3>(_mm512_srli_epi32::<KIND_BITS>(entry))
 }
 
-/// Where a lookup leads.
-#[derive(Clone, Copy)]
-struct Found {
-    /// Its hop, little endian, unless it met a child.
-    hop: [u8; 4],
-    is_child: bool,
-    /// Where the child's entry is; else somewhere in the pool.
-    child: u32,
+/// Compares the values of the first `count` lookups with their lines, which were fetched.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn compare(view: View<'_>, group: &mut Group, count: usize) {
+    for i in 0..count {
+        let line = group.part[i] as usize & !63;
+        // SAFETY: a part lies in the pool, and so does its line: the pool begins at a multiple of 64 and goes on for 64.
+        let line = unsafe { _mm512_load_si512(view.pool.as_ptr().add(line).cast()) };
+        let value = _mm512_set1_epi8(group.value[i] as i8);
+        group.below[i] = _mm512_cmplt_epu8_mask(line, value);
+    }
 }
 
-/// Where a lookup of a group leads, whose line was fetched.
+/// Where sixteen lookups lead.
+#[derive(Clone, Copy)]
+struct Found {
+    /// Their hops, unless they met a child.
+    hop: __m512i,
+    /// Those that did.
+    children: u16,
+    /// Where the child's entry is.
+    child: __m512i,
+}
+
+/// Where sixteen lookups lead that were compared.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
-fn find(view: View<'_>, group: &Group, i: usize) -> Found {
-    let (part, how) = (group.part[i], group.how[i]);
-    let pool = view.pool.as_ptr();
-    // SAFETY: a part lies in the pool, and so does its line: the pool begins at a multiple of 64 and goes on for 64.
-    let line = unsafe { _mm512_load_si512(pool.add(part as usize & !63).cast()) };
-    // The run is as many runs in as there are ends below the value.
-    let below = _mm512_cmplt_epu8_mask(line, _mm512_set1_epi8(how.value.cast_signed()));
-    let run = _bzhi_u64(below >> (part % 64), how.ends.into()).count_ones();
-    let at = part + u32::from(how.ends) + (run << how.width_log2);
-    // SAFETY: a code lies in its part; behind it there are 64 bytes in the pool.
-    let word = unsafe { pool.add(at as usize).cast::<u32>().read_unaligned() };
-    let width_bits = 8 << how.width_log2;
-    // Children are counted down from the highest code.
-    let number = _bzhi_u32(!word, width_bits);
-    let is_child = number <= how.child_max.into();
-    let code = select_unpredictable(is_child, 0, _bzhi_u32(word, width_bits));
-    let start = group.entry[i] >> KIND_BITS << GRAIN_BYTES.ilog2();
-    let child = start.wrapping_sub(4 * number).wrapping_sub(4);
+#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq")]
+fn find(view: View<'_>, group: &Group, first: usize) -> Found {
+    let byte = _mm512_set1_epi32(0xff);
+    let (how, part) = (load(&group.how[first..]), load(&group.part[first..]));
+    let ends = _mm512_and_si512(how, byte);
+    let width = _mm512_and_si512(_mm512_srli_epi32::<8>(how), byte);
+    let child_max = _mm512_srli_epi32::<16>(how);
+    let run = runs(&group.below[first..], part, ends);
+    let at = _mm512_add_epi32(_mm512_add_epi32(part, ends), _mm512_sllv_epi32(run, width));
+    // SAFETY: a code lies in its part; behind it there are 64 bytes in the pool. Indices are below 2³¹.
+    let word = unsafe { _mm512_i32gather_epi32::<1>(at, view.pool.as_ptr().cast()) };
+    let highest = _mm512_permutexvar_epi32(width, load(&HIGHEST));
+    // Children are counted down from the highest code; child 0 stands right before the block.
+    let number = _mm512_andnot_si512(word, highest);
+    let children = _mm512_cmple_epu32_mask(number, child_max);
+    let before = _mm512_add_epi32(_mm512_slli_epi32::<2>(number), _mm512_set1_epi32(4));
+    let child = _mm512_sub_epi32(block_start(load(&group.entry[first..])), before);
+    let code = _mm512_and_si512(word, highest);
+    let zero = _mm512_setzero_si512();
+    let hops = view.hops.as_ptr().cast();
+    // SAFETY: codes of hops are below their number; those of children are left out.
+    let hop = unsafe { _mm512_mask_i32gather_epi32::<4>(zero, !children, code, hops) };
     Found {
-        // SAFETY: codes of hops are below their number, and there is one at least.
-        hop: unsafe { view.hops.get_unchecked(code as usize) }.to_le_bytes(),
-        is_child,
-        child: select_unpredictable(is_child, child, part),
+        hop,
+        children,
+        child,
     }
+}
+
+/// The runs of sixteen lookups: as many as there are bytes below the value among the part's ends.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn runs(below: &[u64], part: __m512i, ends: __m512i) -> __m512i {
+    let below = &below[..LANES];
+    let start = _mm512_and_si512(part, _mm512_set1_epi32(63));
+    // The bits before the part go out at the bottom, those behind its ends at the top.
+    let above = _mm512_sub_epi32(_mm512_set1_epi32(64), ends);
+    let count = |half: usize, start: __m256i, above: __m256i| {
+        // SAFETY: eight words; the load needs no alignment.
+        let below = unsafe { _mm512_loadu_si512(below[half..half + LANES / 2].as_ptr().cast()) };
+        let from_start = _mm512_srlv_epi64(below, _mm512_cvtepu32_epi64(start));
+        let within = _mm512_sllv_epi64(from_start, _mm512_cvtepu32_epi64(above));
+        _mm512_cvtepi64_epi32(_mm512_popcnt_epi64(within))
+    };
+    let low = count(
+        0,
+        _mm512_castsi512_si256(start),
+        _mm512_castsi512_si256(above),
+    );
+    let [start, above] = [
+        _mm512_extracti64x4_epi64::<1>(start),
+        _mm512_extracti64x4_epi64::<1>(above),
+    ];
+    let high = count(LANES / 2, start, above);
+    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
 }
 
 /// The 32 bits at byte `at` of the addresses at these indices.
@@ -407,5 +471,3 @@ unsafe trait Word {}
 unsafe impl Word for u32 {}
 // SAFETY: four bytes, any of which will do.
 unsafe impl Word for [u8; 4] {}
-// SAFETY: four bytes in order without gaps, any of which will do.
-unsafe impl Word for How {}

@@ -60,8 +60,8 @@ fn assert_generated<A: Generated>(seed: u64, count: usize, hops: u32) {
 #[test]
 fn agrees_with_the_model_on_generated_tables() {
     for hops in [1, 2, 190, 5000, 100_000] {
-        assert_generated::<Ipv4Addr>(1, 20_000, hops);
-        assert_generated::<Ipv6Addr>(2, 10_000, hops);
+        assert_generated::<Ipv4Addr>(1, 6000, hops);
+        assert_generated::<Ipv6Addr>(2, 4000, hops);
     }
 }
 
@@ -136,7 +136,7 @@ fn assert_changes<A: Address>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(target_arch = "x86_64") { 60 } else { 6 }))]
 
     #[test]
     fn agrees_with_the_model_through_changes_4(changes in changes::<Ipv4Addr>()) {

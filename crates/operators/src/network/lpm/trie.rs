@@ -69,6 +69,7 @@ impl Trie {
     }
 
     /// The entries by the first 16 bits, and the memory that they lead into.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn parts(&self) -> (&[Entry; SLOTS], &[u8]) {
         (&self.root, self.pool.bytes())
     }
@@ -338,10 +339,10 @@ impl Trie {
         let mut leaves = codes;
         let mut entries = [0; 256];
         let count = self.nodes[node as usize].children.len();
-        for number in 0..count {
+        for (number, entry) in entries[..count].iter_mut().enumerate() {
             let (byte, child) = self.nodes[node as usize].children[number];
             let at = usize::from(byte);
-            entries[number] = self.compile_node(child, codes[at]);
+            *entry = self.compile_node(child, codes[at]);
             leaves[at] = block::child(number);
         }
         let entry = block::write(&mut self.pool, &leaves, &entries[..count]);
