@@ -1,3 +1,5 @@
+//! Lookups and changes against a model that has a map for each length, lists there and back, vectors.
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dpb_core::LookupKeys;

@@ -1,3 +1,5 @@
+//! Microsoft's verification suite, and each path against the definition.
+
 use proptest::prelude::*;
 
 use super::*;
