@@ -31,5 +31,8 @@ pub use lift::{Inline, Pooled};
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
-pub use spec::{DeflateFormat, HmacHash, Material, OpSpec, ParameterValue};
+pub use spec::{
+    ChecksumForm, DeflateFormat, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec,
+    ParameterValue, SegmentationMode,
+};
 pub use workload::{Exact, Input, Right, Workload};

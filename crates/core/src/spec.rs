@@ -78,6 +78,34 @@ pub enum OpSpec {
         /// What wraps the stream.
         format: DeflateFormat,
     },
+    /// Longest prefix match of addresses, 4 or 16 bytes each in network order. Output: variable, the next hop of each, four
+    /// bytes little endian, all ones if there is no route; an item that ends inside an address is refused.
+    Lpm {
+        /// Which addresses.
+        family: IpFamily,
+        /// The route list, as text: on each line a prefix and a hop.
+        routes: Material,
+        /// How addresses are drawn for it.
+        keys: LookupKeys,
+    },
+    /// Changes to a table of routes: each item a script, which is undone behind its last change. Output: variable, for each
+    /// change the hop that its prefix had, four bytes little endian, all ones if it had none; malformed scripts are refused.
+    LpmUpdate {
+        /// Which addresses.
+        family: IpFamily,
+        /// The route list that each item starts from, as text.
+        routes: Material,
+    },
+    /// Toeplitz hash of tuples that lie one behind another. Output: variable, the hash or queue of each, four bytes little
+    /// endian; an item that ends inside a tuple is refused.
+    Toeplitz {
+        /// What is hashed.
+        form: HashTuple,
+        /// From so many queues the one of the hash, by a redirection table filled in turn; of 0 the hash itself.
+        queues: u16,
+        /// 40 or 52 bytes.
+        key: Material,
+    },
     /// LZ77 as a block of LZ4 (`lz4_Block_format.md`). Output: variable.
     Lz4,
     /// Decodes such a block. Output: variable; refuses what is malformed or longer than its slot.
@@ -90,6 +118,25 @@ pub enum OpSpec {
     Huffman,
     /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
     Unhuffman,
+    /// The Internet checksum (RFC 1071). Output: two bytes, big endian; of packets variable, refusing what is none.
+    Checksum {
+        /// What is summed.
+        form: ChecksumForm,
+    },
+    /// TCP segmentation of one large send. Output: variable.
+    Segmentation {
+        /// Bytes of payload of a segment.
+        mss: u16,
+        /// What is written of each.
+        mode: SegmentationMode,
+    },
+    /// IP fragmentation (RFC 791, RFC 8200). Output: variable; refuses what must not be fragmented.
+    Fragmentation {
+        /// The longest fragment, in bytes.
+        mtu: u16,
+    },
+    /// IP reassembly of a burst of fragments (RFC 791, RFC 8200, RFC 5722). Output: variable.
+    Reassembly,
     /// An operator that this crate does not know.
     Custom {
         /// One that no other variant has.
@@ -108,6 +155,39 @@ pub enum ParameterValue {
     Text(String),
     /// A key, a route list.
     Material(Material),
+}
+
+/// A version of the Internet Protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IpFamily {
+    /// RFC 791.
+    V4,
+    /// RFC 8200.
+    V6,
+}
+
+/// How the addresses to look up are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LookupKeys {
+    /// Every address equally likely; of IPv6 every one of 2000::/3, where all global ones are.
+    Random,
+    /// A route, the *n*-th of a random order about *n* times rarer than the first, then an address in it.
+    Zipf,
+    /// A route, each equally likely, then an address in it.
+    RouteWeighted,
+}
+
+/// What of a packet is hashed for receive-side scaling; everything in network order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HashTuple {
+    /// Source and destination address: 8 bytes.
+    Ipv4,
+    /// And source and destination port: 12 bytes.
+    Ipv4Ports,
+    /// Source and destination address: 32 bytes.
+    Ipv6,
+    /// And source and destination port: 36 bytes.
+    Ipv6Ports,
 }
 
 /// What wraps a DEFLATE stream.
@@ -134,6 +214,28 @@ pub enum HmacHash {
     Sha512,
 }
 
+/// What a checksum covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChecksumForm {
+    /// The item's bytes.
+    Plain,
+    /// The IPv4 header at the start of the item.
+    Ipv4,
+    /// TCP in the IP packet that the item is, behind its pseudo header.
+    Tcp,
+    /// UDP, the same.
+    Udp,
+}
+
+/// What segmentation writes of each segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentationMode {
+    /// All of it, one segment after another.
+    Copy,
+    /// Its headers, and where its payload lies: a list for an engine that gathers.
+    Descriptor,
+}
+
 impl OpSpec {
     /// [`OpSpec::Custom`], from its parts.
     pub fn custom<const N: usize>(name: &str, parameters: [(&str, ParameterValue); N]) -> Self {
@@ -144,7 +246,7 @@ impl OpSpec {
         }
     }
 
-    /// The name as written on a command line and in records: `crc32c`, `sha256`, `deflate`, `inflate`, a custom one's own.
+    /// The name as written on a command line and in records: `crc32c`, `sha256`, `deflate`, a custom one's own.
     pub fn name(&self) -> &str {
         match self {
             Self::Crc32c => "crc32c",
@@ -160,12 +262,25 @@ impl OpSpec {
             },
             Self::Deflate { .. } => "deflate",
             Self::Inflate { .. } => "inflate",
+            Self::Lpm { family, .. } => match family {
+                IpFamily::V4 => "lpm4",
+                IpFamily::V6 => "lpm6",
+            },
+            Self::LpmUpdate { family, .. } => match family {
+                IpFamily::V4 => "lpm4-update",
+                IpFamily::V6 => "lpm6-update",
+            },
+            Self::Toeplitz { .. } => "toeplitz",
             Self::Lz4 => "lz4",
             Self::Unlz4 => "unlz4",
             Self::Snappy => "snappy",
             Self::Unsnappy => "unsnappy",
             Self::Huffman => "huffman",
             Self::Unhuffman => "unhuffman",
+            Self::Checksum { .. } => "checksum",
+            Self::Segmentation { .. } => "segmentation",
+            Self::Fragmentation { .. } => "fragmentation",
+            Self::Reassembly => "reassembly",
             Self::Custom { name, .. } => name,
         }
     }
@@ -178,6 +293,7 @@ impl OpSpec {
             | Self::Sha1
             | Self::Sha256
             | Self::Sha512
+            | Self::Reassembly
             | Self::Lz4
             | Self::Unlz4
             | Self::Snappy
@@ -190,6 +306,22 @@ impl OpSpec {
             ],
             Self::Inflate { format } => vec![("format", format.name().into())],
             Self::Hmac { key, .. } => vec![("key", key.clone().into())],
+            Self::Checksum { form } => vec![("form", form.name().into())],
+            Self::Segmentation { mss, mode } => vec![
+                ("mss", i64::from(*mss).into()),
+                ("mode", mode.name().into()),
+            ],
+            Self::Fragmentation { mtu } => vec![("mtu", i64::from(*mtu).into())],
+            Self::Lpm { routes, keys, .. } => vec![
+                ("routes", routes.clone().into()),
+                ("keys", keys.name().into()),
+            ],
+            Self::LpmUpdate { routes, .. } => vec![("routes", routes.clone().into())],
+            Self::Toeplitz { form, queues, key } => vec![
+                ("form", form.name().into()),
+                ("queues", i64::from(*queues).into()),
+                ("key", key.clone().into()),
+            ],
             Self::Custom { parameters, .. } => parameters
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.clone()))
@@ -205,6 +337,67 @@ impl DeflateFormat {
             Self::Raw => "raw",
             Self::Zlib => "zlib",
             Self::Gzip => "gzip",
+        }
+    }
+}
+
+impl ChecksumForm {
+    /// `plain`, `ipv4`, `tcp`, `udp`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Ipv4 => "ipv4",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+impl SegmentationMode {
+    /// `copy`, `descriptor`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Descriptor => "descriptor",
+        }
+    }
+}
+
+impl LookupKeys {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Random, Self::Zipf, Self::RouteWeighted];
+
+    /// `random`, `zipf`, `route-weighted`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Zipf => "zipf",
+            Self::RouteWeighted => "route-weighted",
+        }
+    }
+}
+
+impl HashTuple {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ipv4, Self::Ipv4Ports, Self::Ipv6, Self::Ipv6Ports];
+
+    /// Its length.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Ipv4 => 8,
+            Self::Ipv4Ports => 12,
+            Self::Ipv6 => 32,
+            Self::Ipv6Ports => 36,
+        }
+    }
+
+    /// `ipv4`, `ipv4-ports`, `ipv6`, `ipv6-ports`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "ipv4",
+            Self::Ipv4Ports => "ipv4-ports",
+            Self::Ipv6 => "ipv6",
+            Self::Ipv6Ports => "ipv6-ports",
         }
     }
 }

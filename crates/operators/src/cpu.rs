@@ -9,7 +9,7 @@ use dpb_core::{
     Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
 };
 
-use crate::isa::{ArmCrc, ArmSha2, Avx512, Bmi2, ShaNi, Sse42};
+use crate::isa::{ArmCrc, ArmSha2, Avx512, Avx512Vnni, Bmi2, Gfni, Neon, ShaNi, Sse42};
 use crate::registry::{self, Entry};
 
 /// How an operator is computed on a CPU.
@@ -25,8 +25,14 @@ pub enum Path {
     Bmi2,
     /// See [`Avx512`].
     Avx512,
+    /// See [`Avx512Vnni`].
+    Avx512Vnni,
+    /// See [`Gfni`].
+    Gfni,
     /// See [`ShaNi`].
     ShaNi,
+    /// See [`Neon`].
+    Neon,
     /// See [`ArmCrc`].
     ArmCrc,
     /// See [`ArmSha2`].
@@ -95,13 +101,16 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Portable,
         Self::Tables,
         Self::Sse42,
         Self::Bmi2,
         Self::Avx512,
+        Self::Avx512Vnni,
+        Self::Gfni,
         Self::ShaNi,
+        Self::Neon,
         Self::ArmCrc,
         Self::ArmSha2,
         Self::Libdeflate,
@@ -117,7 +126,10 @@ impl Path {
             Self::Sse42 => "sse4.2",
             Self::Bmi2 => "bmi2",
             Self::Avx512 => "avx512",
+            Self::Avx512Vnni => "avx512-vnni",
+            Self::Gfni => "gfni",
             Self::ShaNi => "sha-ni",
+            Self::Neon => "neon",
             Self::ArmCrc => "arm-crc",
             Self::ArmSha2 => "arm-sha2",
             Self::Libdeflate => "libdeflate",
@@ -135,7 +147,10 @@ impl Path {
             Self::Sse42 => Sse42::NEEDS,
             Self::Bmi2 => Bmi2::NEEDS,
             Self::Avx512 => Avx512::NEEDS,
+            Self::Avx512Vnni => Avx512Vnni::NEEDS,
+            Self::Gfni => Gfni::NEEDS,
             Self::ShaNi => ShaNi::NEEDS,
+            Self::Neon => Neon::NEEDS,
             Self::ArmCrc => ArmCrc::NEEDS,
             Self::ArmSha2 => ArmSha2::NEEDS,
         }
@@ -148,7 +163,10 @@ impl Path {
             Self::Sse42 => Sse42::detect().is_some(),
             Self::Bmi2 => Bmi2::detect().is_some(),
             Self::Avx512 => Avx512::detect().is_some(),
+            Self::Avx512Vnni => Avx512Vnni::detect().is_some(),
+            Self::Gfni => Gfni::detect().is_some(),
             Self::ShaNi => ShaNi::detect().is_some(),
+            Self::Neon => Neon::detect().is_some(),
             Self::ArmCrc => ArmCrc::detect().is_some(),
             Self::ArmSha2 => ArmSha2::detect().is_some(),
         }

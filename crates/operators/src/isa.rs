@@ -48,12 +48,40 @@ token!(
 );
 
 token!(
-    /// x86-64 with AVX-512 (F, BW, VL) and VPCLMULQDQ: four carry-less products of 64 bits at once.
+    /// x86-64 with AVX-512 (F, BW, VL), VPCLMULQDQ, four carry-less products of 64 bits at once, and VPOPCNTDQ, which came with
+    /// it; and POPCNT, which every such CPU has.
     Avx512,
     "x86_64",
     is_x86_feature_detected,
-    ["avx512f", "avx512bw", "avx512vl", "vpclmulqdq", "pclmulqdq", "sse4.2"],
-    "an x86-64 CPU with AVX-512 F/BW/VL and VPCLMULQDQ"
+    [
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512vpopcntdq",
+        "vpclmulqdq",
+        "pclmulqdq",
+        "sse4.2",
+        "popcnt"
+    ],
+    "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ and VPCLMULQDQ"
+);
+
+token!(
+    /// x86-64 with AVX-512 (F, BW, VL, VNNI) and BMI2: thirty-two products of 16-bit words, added in pairs.
+    Avx512Vnni,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx512f", "avx512bw", "avx512vl", "avx512vnni", "bmi2"],
+    "an x86-64 CPU with AVX-512 F/BW/VL/VNNI and BMI2"
+);
+
+token!(
+    /// x86-64 with AVX-512 (F, BW, VBMI) and GFNI: matrices of 8 × 8 bits times many bytes at once.
+    Gfni,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx512f", "avx512bw", "avx512vbmi", "gfni"],
+    "an x86-64 CPU with AVX-512 F/BW/VBMI and GFNI"
 );
 
 token!(
@@ -63,6 +91,15 @@ token!(
     is_x86_feature_detected,
     ["sha", "ssse3", "sse4.1"],
     "an x86-64 CPU with the SHA extensions"
+);
+
+token!(
+    /// Armv8-A with Advanced SIMD.
+    Neon,
+    "aarch64",
+    is_aarch64_feature_detected,
+    ["neon"],
+    "an Armv8-A CPU with Advanced SIMD"
 );
 
 token!(

@@ -1,3 +1,11 @@
 //! Operators that packets need.
 
+pub mod checksum;
 pub mod crc32c;
+pub mod fragmentation;
+pub mod lpm;
+pub mod packet;
+pub mod reassembly;
+mod records;
+pub mod segmentation;
+pub mod toeplitz;

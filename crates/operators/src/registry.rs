@@ -11,6 +11,15 @@ use crate::{network, security, storage};
 /// Every operator that has a CPU kernel.
 pub const OPERATORS: &[Entry] = &[
     network::crc32c::ENTRY,
+    network::lpm::LPM4,
+    network::lpm::LPM6,
+    network::lpm::LPM4_UPDATE,
+    network::lpm::LPM6_UPDATE,
+    network::toeplitz::ENTRY,
+    network::checksum::ENTRY,
+    network::segmentation::ENTRY,
+    network::fragmentation::ENTRY,
+    network::reassembly::ENTRY,
     security::md5::ENTRY,
     security::sha1::ENTRY,
     security::sha256::ENTRY,

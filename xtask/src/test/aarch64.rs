@@ -76,8 +76,14 @@ pub(super) fn run(cpu: &str, cargo: &[String]) -> Result<()> {
         }));
     };
     let chosen: Vec<&str> = cargo.iter().map(String::as_str).collect();
-    let kinds = ["--lib", "--bins", "--tests"];
-    if !chosen.is_empty() {
+    // All but what documentation says.
+    let kinds = ["--tests"];
+    if chosen
+        .iter()
+        .any(|word| word.starts_with("--test") || *word == "--lib")
+    {
+        part("what was chosen", &chosen);
+    } else if !chosen.is_empty() {
         part("what was chosen", &[&kinds, &chosen[..]].concat());
     } else if let Starting::Never(why) = &emulation.starting {
         // Always with the workspace's features, so that nothing is built twice.

@@ -167,7 +167,7 @@ pub(super) fn read_lengths<'a>(
         let byte = bytes.get(nibbles / 2).ok_or(JobError::Malformed)?;
         let nibble = byte >> (nibbles % 2 * 4) & 15;
         nibbles += 1;
-        Ok(nibble)
+        Ok::<_, JobError>(nibble)
     };
     let mut lengths = [0; 256];
     let (mut symbol, mut used, mut kraft) = (0, 0, 0);

@@ -99,8 +99,9 @@ fn coded(
         .iter()
         .zip(&lengths)
         .map(|(&count, &length)| u64::from(count) * u64::from(length));
-    let bytes = table_len + 2 * streams + bits.sum::<u64>() as usize / 8;
-    if bytes >= block.len() {
+    // Each stream ends in a byte of its own.
+    let coded = bits.sum::<u64>() as usize / 8 + streams;
+    if table_len + 2 * streams + coded > block.len() {
         return Ok(false);
     }
     let codes = entries(&lengths);

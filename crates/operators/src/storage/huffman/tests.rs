@@ -80,6 +80,18 @@ fn text_and_noise_come_back() {
     }
 }
 
+/// Of bytes that coding makes hardly shorter, padding must not make the output longer than the bound.
+#[test]
+fn what_hardly_becomes_shorter_fits_the_bound() {
+    for len in (900..1200).chain([65_536]) {
+        for values in 100..=256 {
+            let plain: Vec<u8> = (0..len).map(|at| (at * at / 7 % values) as u8).collect();
+            let item = encoded(&plain);
+            assert_eq!(decoded(&item, len), Ok(plain), "{len} of {values}");
+        }
+    }
+}
+
 /// Text takes as many bits as its symbols' entropy and a little more; Shannon's bound cannot be beaten.
 #[test]
 fn text_is_coded_close_to_its_entropy() {

@@ -1,0 +1,398 @@
+//! The Internet checksum (RFC 1071): of any bytes, of an IPv4 header, of TCP and UDP with their pseudo headers; and its
+//! incremental update (RFC 1624).
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
+pub(crate) mod portable;
+#[cfg(test)]
+mod tests;
+
+use dpb_core::{Batch, BatchOut, ChecksumForm, JobError, Kernel, OpSpec, OutputShape, SetupError};
+
+use super::packet::workload::{Packets, foreign};
+use super::packet::{Packet, PacketError, TCP, Transport, UDP, Version, u16_at};
+use crate::cpu::Path;
+use crate::isa;
+use crate::registry::{Domain, Entry, Parameter};
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "checksum",
+    scenario: "network",
+    summary: "Internet checksum of each item, or of the headers that it begins with",
+    unit: "input byte",
+    output: "2 bytes per item, big endian; variable where the item must be a packet",
+    source: "RFC 1071; RFC 791, RFC 9293, RFC 768, RFC 8200",
+    peers: &[],
+    parameters: &[Parameter {
+        name: "form",
+        values: Domain::Word(&["plain", "ipv4", "tcp", "udp"]),
+        default: "plain",
+        meaning: "what is summed: the item, or of the packet that it is the header or the transport",
+    }],
+    paths: Checksum::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/checksum.md"),
+    parse: |given| {
+        let form = match given.word("form") {
+            "ipv4" => ChecksumForm::Ipv4,
+            "tcp" => ChecksumForm::Tcp,
+            "udp" => ChecksumForm::Udp,
+            _ => ChecksumForm::Plain,
+        };
+        Ok(OpSpec::Checksum { form })
+    },
+    kernel: |spec, path| Ok(Box::new(Checksum::new(form_of(spec)?, path)?)),
+    workload: |spec| {
+        let form = form_of(spec)?;
+        let right = move |item: &[u8]| oracle(form, item).map(|sum| sum.to_be_bytes().to_vec());
+        Ok(Box::new(match form {
+            ChecksumForm::Plain => Packets::bytes(spec, right),
+            ChecksumForm::Ipv4 => Packets::ipv4(spec, right),
+            ChecksumForm::Tcp => Packets::one(spec, Transport::ACK, right),
+            ChecksumForm::Udp => Packets::one(spec, Transport::Udp, right),
+        }))
+    },
+};
+
+fn form_of(spec: &OpSpec) -> Result<ChecksumForm, SetupError> {
+    match *spec {
+        OpSpec::Checksum { form } => Ok(form),
+        _ => Err(foreign(spec)),
+    }
+}
+
+/// The Internet checksum on one code path.
+///
+/// What comes out is what goes into the checksum field, big endian as on the wire. A field inside the item counts as zero,
+/// so that the same answer fills a packet that leaves and checks one that came; in [`ChecksumForm::Plain`] there is no field, and
+/// bytes that hold their right checksum give zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum {
+    form: ChecksumForm,
+    code: Code,
+}
+
+/// A path on which words are summed, with its proof.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512Vnni),
+    #[cfg(target_arch = "aarch64")]
+    Neon(isa::Neon),
+}
+
+/// What is summed of an item, in the byte order of memory: 16-bit words, little endian.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Added to their sum: pseudo header and the complement of the field.
+    pub(crate) plus: u32,
+}
+
+/// `checksum` of bytes in which the 16-bit word `old` has become `new` (RFC 1624, equation 3).
+///
+/// ```
+/// use dpb_operators::network::checksum::update;
+///
+/// // The example of RFC 1624, 4.
+/// assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+/// ```
+pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
+    !fold(u64::from(sum))
+}
+
+/// `checksum` of bytes in which the 32-bit word `old`, at an even offset, has become `new`.
+pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
+    let high = update(checksum, (old >> 16) as u16, (new >> 16) as u16);
+    update(high, old as u16, new as u16)
+}
+
+impl Checksum {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = Code::PATHS;
+
+    /// Of `form`, on `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn new(form: ChecksumForm, path: Path) -> Result<Self, SetupError> {
+        let code = Code::new(path).ok_or_else(|| path.missing("checksum", Self::PATHS))?;
+        Ok(Self { form, code })
+    }
+
+    /// Of `form`, on the best path of this CPU.
+    pub fn best(form: ChecksumForm) -> Self {
+        let path = Path::best(Self::PATHS);
+        Self::new(form, path).expect("the best path is available")
+    }
+
+    /// The checksum of `item`.
+    ///
+    /// # Errors
+    /// Of [`ChecksumForm::Plain`] none; else [`PacketError::Malformed`], [`PacketError::Protocol`], [`PacketError::Fragment`],
+    /// [`PacketError::Routed`].
+    pub fn of(&self, item: &[u8]) -> Result<u16, PacketError> {
+        match self.code {
+            Code::Portable => oracle(self.form, item),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => self.fast(item, |bytes| avx512::sum(proof, bytes)),
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) => self.fast(item, |bytes| neon::sum(proof, bytes)),
+        }
+    }
+
+    /// The checksum of `item`, whose words `sum` adds up.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn fast(&self, item: &[u8], sum: impl FnOnce(&[u8]) -> u64) -> Result<u16, PacketError> {
+        let piece = piece(self.form, item)?;
+        let sum = sum(piece.bytes) + u64::from(piece.plus);
+        Ok(finished(sum, self.form == ChecksumForm::Udp).swap_bytes())
+    }
+
+    /// Whether the field of `item` holds its checksum. A UDP field of zero over IPv4 says that there is none: right.
+    ///
+    /// # Errors
+    /// As [`Checksum::of`].
+    pub fn is_right(&self, item: &[u8]) -> Result<bool, PacketError> {
+        let right = self.of(item)?;
+        let field = match self.form {
+            ChecksumForm::Plain => return Ok(right == 0),
+            ChecksumForm::Ipv4 => u16_at(item, 10),
+            ChecksumForm::Tcp => u16_at(Packet::parse(item)?.payload(), 16),
+            ChecksumForm::Udp => u16_at(Packet::parse(item)?.payload(), 6),
+        };
+        let is_absent = self.form == ChecksumForm::Udp && field == 0 && item[0] >> 4 == 4;
+        // In one's complement both are zero.
+        Ok(field == right || right == 0 && field == 0xffff || is_absent)
+    }
+}
+
+impl Code {
+    /// The paths there are, best first.
+    pub(crate) const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
+
+    /// On `path`, if there is such a path and this CPU has what it needs.
+    pub(crate) fn new(path: Path) -> Option<Self> {
+        match path {
+            Path::Portable => Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Self::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Path::Neon => isa::Neon::detect().map(Self::Neon),
+            _ => None,
+        }
+    }
+}
+
+impl Kernel for Checksum {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        match self.form {
+            ChecksumForm::Plain => OutputShape::Fixed(2),
+            ChecksumForm::Ipv4 | ChecksumForm::Tcp | ChecksumForm::Udp => OutputShape::Variable,
+        }
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        2
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        match self.code {
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) if self.form == ChecksumForm::Plain => {
+                let (slots, _) = out.dst.as_chunks_mut::<2>();
+                avx512::plain(proof, batch, slots);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => self.groups(proof, batch, out),
+            _ => self.each(batch, out),
+        }
+        Ok(())
+    }
+}
+
+impl Checksum {
+    fn each(&self, batch: Batch<'_>, mut out: BatchOut<'_>) {
+        for i in 0..batch.len() {
+            let checksum = self.of(batch.item(i)).map(u16::to_be_bytes);
+            self.put(&mut out, i, checksum);
+        }
+    }
+
+    /// Sixteen items at a time.
+    #[cfg(target_arch = "x86_64")]
+    fn groups(&self, proof: isa::Avx512Vnni, batch: Batch<'_>, mut out: BatchOut<'_>) {
+        let is_udp = self.form == ChecksumForm::Udp;
+        for first in (0..batch.len()).step_by(avx512::GROUP) {
+            let last = batch.len().min(first + avx512::GROUP);
+            let mut group = avx512::Group {
+                bytes: [&[]; avx512::GROUP],
+                plus: [0; avx512::GROUP],
+            };
+            let mut refused = [None; avx512::GROUP];
+            for i in first..last {
+                let place = i - first;
+                match piece(self.form, batch.item(i)) {
+                    Ok(piece) => {
+                        (group.bytes[place], group.plus[place]) = (piece.bytes, piece.plus);
+                    }
+                    Err(error) => refused[place] = Some(error),
+                }
+            }
+            let checksums = avx512::group(proof, &group, is_udp);
+            for ((i, checksum), refused) in (first..last).zip(checksums).zip(refused) {
+                let outcome = refused.map_or(Ok(checksum.to_le_bytes()), Err);
+                self.put(&mut out, i, outcome);
+            }
+        }
+    }
+
+    /// Writes what came of item `i`.
+    fn put(&self, out: &mut BatchOut<'_>, i: usize, checksum: Result<[u8; 2], PacketError>) {
+        let slot = out.dst[i * out.slot..][..out.slot].first_chunk_mut::<2>();
+        let outcome = match (checksum, slot) {
+            (Ok(checksum), Some(slot)) => {
+                *slot = checksum;
+                Ok(2)
+            }
+            (Ok(_), None) => Err(JobError::DstTooShort),
+            (Err(error), _) => Err(error.refusal()),
+        };
+        if self.form != ChecksumForm::Plain {
+            out.outcomes.push(outcome);
+        }
+    }
+}
+
+/// The checksum of a sum, both little endian.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn finished(sum: u64, is_udp: bool) -> u16 {
+    match !fold(sum) {
+        0 if is_udp => 0xffff,
+        checksum => checksum,
+    }
+}
+
+/// What is right for `item`: the definition, read from the RFCs.
+pub(crate) fn oracle(form: ChecksumForm, item: &[u8]) -> Result<u16, PacketError> {
+    match form {
+        ChecksumForm::Plain => Ok(portable::checksum(item)),
+        ChecksumForm::Ipv4 => {
+            let mut header = ipv4_header(item)?.to_vec();
+            header[10..12].fill(0);
+            Ok(portable::checksum(&header))
+        }
+        ChecksumForm::Tcp | ChecksumForm::Udp => {
+            let packet = Packet::parse(item)?;
+            let (protocol, field) = match form {
+                ChecksumForm::Tcp => (TCP, 16),
+                _ => (UDP, 6),
+            };
+            let mut segment = transport(packet, protocol)?.to_vec();
+            segment[field..field + 2].fill(0);
+            match portable::transport(packet.addresses(), protocol, &segment) {
+                0 if form == ChecksumForm::Udp => Ok(0xffff),
+                sum => Ok(sum),
+            }
+        }
+    }
+}
+
+/// The IPv4 header at the start of `item`.
+fn ipv4_header(item: &[u8]) -> Result<&[u8], PacketError> {
+    let first = *item.first().ok_or(PacketError::Malformed)?;
+    let len = usize::from(first & 15) * 4;
+    let is_right = first >> 4 == 4 && len >= 20;
+    let header = item.get(..len).filter(|_| is_right);
+    header.ok_or(PacketError::Malformed)
+}
+
+/// The transport's header and payload, their lengths checked.
+fn transport<'a>(packet: Packet<'a>, protocol: u8) -> Result<&'a [u8], PacketError> {
+    let payload = packet.whole(protocol)?.payload();
+    let len = if protocol == TCP {
+        let header = payload.get(12).map(|byte| usize::from(byte >> 4) * 4);
+        header
+            .filter(|header| (20..=payload.len()).contains(header))
+            .map(|_| payload.len())
+    } else {
+        // What a UDP header says may be less than what IP carries.
+        (payload.len() >= 8)
+            .then(|| usize::from(u16_at(payload, 4)))
+            .filter(|len| (8..=payload.len()).contains(len))
+    };
+    let len = len.ok_or(PacketError::Malformed)?;
+    Ok(&payload[..len])
+}
+
+/// What the fast paths sum of `item`.
+pub(crate) fn piece(form: ChecksumForm, item: &[u8]) -> Result<Piece<'_>, PacketError> {
+    let of = |bytes, plus| Piece { bytes, plus };
+    match form {
+        ChecksumForm::Plain => Ok(of(item, 0)),
+        ChecksumForm::Ipv4 => {
+            let header = ipv4_header(item)?;
+            Ok(of(header, complement(header, 10)))
+        }
+        ChecksumForm::Tcp | ChecksumForm::Udp => {
+            let (protocol, field) = match form {
+                ChecksumForm::Tcp => (TCP, 16),
+                _ => (UDP, 6),
+            };
+            let packet = Packet::parse(item)?;
+            let segment = transport(packet, protocol)?;
+            let plus = pseudo(protocol, segment.len()) + complement(segment, field);
+            let addresses = packet.addresses();
+            let fixed_bytes = match packet.version() {
+                Version::V4 => 20,
+                Version::V6 => 40,
+            };
+            // The addresses end the fixed header: without options one run of bytes covers them and the segment.
+            let at = packet.headers().len();
+            if at == fixed_bytes {
+                let run = &item[at - addresses.len()..at + segment.len()];
+                Ok(of(run, plus))
+            } else {
+                Ok(of(segment, plus + words(addresses)))
+            }
+        }
+    }
+}
+
+/// Protocol and length of a pseudo header, as little-endian words.
+pub(crate) fn pseudo(protocol: u8, len: usize) -> u32 {
+    let swapped = |word: usize| u32::from((word as u16).swap_bytes());
+    swapped(usize::from(protocol)) + swapped(len >> 16) + swapped(len & 0xffff)
+}
+
+/// What takes a field out of a sum that counted it.
+fn complement(bytes: &[u8], at: usize) -> u32 {
+    u32::from(!u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+/// The little-endian words of a few bytes, an even number of them.
+pub(crate) fn words(bytes: &[u8]) -> u32 {
+    let (pairs, _) = bytes.as_chunks::<2>();
+    pairs
+        .iter()
+        .map(|pair| u32::from(u16::from_le_bytes(*pair)))
+        .sum()
+}
+
+/// Carries added back in: the 16-bit sum. Zero only of zero.
+pub(crate) fn fold(sum: u64) -> u16 {
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    sum as u16
+}

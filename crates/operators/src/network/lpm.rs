@@ -1,0 +1,273 @@
+//! Longest prefix match: the next hop of an address is that of the longest prefix in the table that it starts with.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod block;
+mod generator;
+mod hops;
+mod loaded;
+mod lookup;
+pub mod model;
+mod pool;
+mod route;
+#[cfg(test)]
+mod tests;
+mod trie;
+mod update;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use dpb_core::SetupError;
+
+pub use generator::{Generated, draw};
+pub(crate) use lookup::{LPM4, LPM6};
+pub use route::{Address, Prefix, Route, RouteError, parse, write};
+pub use update::Updates;
+pub(crate) use update::{LPM4_UPDATE, LPM6_UPDATE};
+
+use crate::cpu::Path;
+#[cfg(target_arch = "x86_64")]
+use crate::isa;
+use hops::Hops;
+use trie::Trie;
+
+/// The hop of addresses that no route covers. No route can have it.
+pub const NO_ROUTE: u32 = u32::MAX;
+
+/// IPv4 routes.
+pub type Lpm4 = Lpm<Ipv4Addr>;
+/// IPv6 routes.
+pub type Lpm6 = Lpm<Ipv6Addr>;
+
+/// Most bytes of blocks that an insertion starts from. There is room for four times as many, for all the blocks that a
+/// short prefix makes larger.
+const BLOCK_BYTES_MAX: usize = 1 << 28;
+
+/// A table of routes.
+///
+/// Lookups read a compact copy of the routes, which each change brings up to date at once. A change costs the blocks that
+/// it touches: one for a route longer than 16 bits; for a shorter one those in which it shows through, up to all of them
+/// for a default route.
+///
+/// ```
+/// use dpb_operators::network::lpm::{Lpm4, NO_ROUTE, parse};
+///
+/// let mut table = Lpm4::new(&parse("192.0.2.0/24 7\n192.0.2.128/25 8\n")?)?;
+/// assert_eq!(table.lookup("192.0.2.200".parse()?), 8);
+/// assert_eq!(table.remove("192.0.2.128/25".parse()?), Some(8));
+/// assert_eq!(table.lookup("192.0.2.200".parse()?), 7);
+/// assert_eq!(table.insert("0.0.0.0/0".parse()?, 1)?, None);
+/// assert_eq!(table.lookup("198.51.100.1".parse()?), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Lpm<A> {
+    trie: Trie,
+    hops: Hops,
+    len: usize,
+    code: Code,
+    family: PhantomData<A>,
+}
+
+/// The path that batches take, with its proof.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512),
+}
+
+/// Why a route was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsertError {
+    /// Its hop is [`NO_ROUTE`].
+    NoRoute,
+    /// There is no room for more routes.
+    Full,
+}
+
+impl<A: Address> Lpm<A> {
+    /// The paths that batches can take, best first.
+    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Portable];
+
+    /// With these routes, of equal prefixes the last; batches on the best path of this CPU.
+    ///
+    /// # Errors
+    /// A hop is [`NO_ROUTE`], or there are too many routes.
+    pub fn new(routes: &[Route<A>]) -> Result<Self, InsertError> {
+        let mut table = Self {
+            code: Code::on(Path::best(Self::PATHS)).unwrap_or(Code::Portable),
+            trie: Trie::new(),
+            hops: Hops::new(routes.iter().map(|route| route.hop)),
+            len: 0,
+            family: PhantomData,
+        };
+        for route in routes {
+            table.put(route.prefix, route.hop, true)?;
+        }
+        table.trie.compile();
+        match table.trie.is_full() {
+            true => Err(InsertError::Full),
+            false => Ok(table),
+        }
+    }
+
+    /// Batches on `path` from now on.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn on(self, path: Path) -> Result<Self, SetupError> {
+        let code = Code::on(path).ok_or_else(|| path.missing(A::OPERATOR, Self::PATHS))?;
+        Ok(Self { code, ..self })
+    }
+
+    /// How many routes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no route.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes that lookups read from, when they ask for all addresses.
+    pub fn lookup_bytes(&self) -> usize {
+        self.trie.lookup_bytes() + size_of_val(self.hops.by_code())
+    }
+
+    /// Sends `prefix` to `hop`; gives the hop it had.
+    ///
+    /// # Errors
+    /// See [`InsertError`]; the table is as it was then.
+    pub fn insert(&mut self, prefix: Prefix<A>, hop: u32) -> Result<Option<u32>, InsertError> {
+        self.put(prefix, hop, false)
+    }
+
+    /// Takes `prefix` out; gives the hop it had.
+    pub fn remove(&mut self, prefix: Prefix<A>) -> Option<u32> {
+        let code = self.trie.remove(prefix.address().high(), prefix.bits())?;
+        let hop = self.hops.hop(code);
+        self.hops.release(code);
+        self.len -= 1;
+        Some(hop)
+    }
+
+    /// The hop of exactly this prefix, if there is a route for it.
+    pub fn exact(&self, prefix: Prefix<A>) -> Option<u32> {
+        let code = self.trie.exact(prefix.address().high(), prefix.bits())?;
+        Some(self.hops.hop(code))
+    }
+
+    /// The hop of the longest prefix that `address` lies in, or [`NO_ROUTE`].
+    pub fn lookup(&self, address: A) -> u32 {
+        self.hops.hop(self.trie.lookup(address.high()))
+    }
+
+    /// The hops of addresses in network order, [`Address::BYTES`] each: little endian.
+    ///
+    /// # Panics
+    /// If there is not one place for each address.
+    pub fn lookup_batch(&self, addresses: &[u8], hops: &mut [[u8; 4]]) {
+        self.lookup_batch_on(self.code, addresses, hops);
+    }
+
+    /// All routes, in no order to rely on.
+    pub fn routes(&self) -> Vec<Route<A>> {
+        let mut routes = Vec::with_capacity(self.len);
+        self.trie.routes(|address, len, code| {
+            routes.push(Route {
+                prefix: Prefix::of(A::from_high(address), len),
+                hop: self.hops.hop(code),
+            });
+        });
+        routes
+    }
+
+    fn lookup_batch_on(&self, code: Code, addresses: &[u8], hops: &mut [[u8; 4]]) {
+        let count = hops.len();
+        assert_eq!(
+            addresses.len(),
+            count * A::BYTES,
+            "a place for each address"
+        );
+        match code {
+            Code::Portable => {
+                for (address, hop) in addresses.chunks_exact(A::BYTES).zip(hops) {
+                    *hop = self.lookup(A::from_wire(address)).to_le_bytes();
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => self.lookup_avx512(proof, addresses, hops),
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn lookup_avx512(&self, proof: isa::Avx512, addresses: &[u8], hops: &mut [[u8; 4]]) {
+        let view = avx512::View::of(&self.trie, &self.hops);
+        match A::BYTES {
+            4 => avx512::lookup_all::<4>(proof, view, addresses.as_chunks().0, hops),
+            _ => avx512::lookup_all::<16>(proof, view, addresses.as_chunks().0, hops),
+        }
+    }
+
+    fn put(
+        &mut self,
+        prefix: Prefix<A>,
+        hop: u32,
+        later: bool,
+    ) -> Result<Option<u32>, InsertError> {
+        if hop == NO_ROUTE {
+            return Err(InsertError::NoRoute);
+        }
+        if self.trie.block_bytes() > BLOCK_BYTES_MAX {
+            return Err(InsertError::Full);
+        }
+        let code = self.hops.take(hop);
+        let before = self
+            .trie
+            .insert(prefix.address().high(), prefix.bits(), code, later);
+        let before = before.map(|code| {
+            let hop = self.hops.hop(code);
+            self.hops.release(code);
+            hop
+        });
+        assert!(!self.trie.is_full(), "blocks grew to four times their size");
+        self.len += usize::from(before.is_none());
+        Ok(before)
+    }
+}
+
+impl Code {
+    /// `None` if there is no such path here.
+    fn on(path: Path) -> Option<Self> {
+        match path {
+            Path::Portable => Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => isa::Avx512::detect().map(Self::Avx512),
+            _ => None,
+        }
+    }
+}
+
+impl<A: Address> fmt::Debug for Lpm<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lpm")
+            .field("family", &A::OPERATOR)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for InsertError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoute => write!(f, "{NO_ROUTE} stands for no route and cannot be a hop"),
+            Self::Full => f.write_str("no room for more routes"),
+        }
+    }
+}
+
+impl std::error::Error for InsertError {}

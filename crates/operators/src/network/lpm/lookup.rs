@@ -1,0 +1,211 @@
+//! The operators `lpm4` and `lpm6`: the hops of addresses.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, LazyLock};
+
+use dpb_core::{
+    Batch, BatchOut, Input, IpFamily, JobError, Kernel, LookupKeys, Material, OpSpec, OutputShape,
+    Right, SetupError, Workload,
+};
+
+use super::generator::{Generated, draw};
+use super::loaded::Loaded;
+use super::route::{self, Address};
+use super::{Code, Lpm};
+use crate::cpu::Path;
+use crate::direct::AnyKernel;
+use crate::network::records;
+use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
+
+/// The registry's line for IPv4.
+pub(crate) const LPM4: Entry = entry::<Ipv4Addr>("next hops of IPv4 addresses by longest prefix");
+/// The registry's line for IPv6.
+pub(crate) const LPM6: Entry = entry::<Ipv6Addr>("next hops of IPv6 addresses by longest prefix");
+
+/// The route list.
+pub(super) const ROUTES: Parameter = Parameter {
+    name: "routes",
+    values: Domain::File,
+    default: "-",
+    meaning: "a route list, `prefix/length hop` on each line; without one, 10,000 generated routes",
+};
+
+/// How many routes a spec has to which none are given, and to how many hops.
+const GENERATED_ROUTES: usize = 10_000;
+const GENERATED_HOPS: u32 = 100;
+
+const fn entry<A: Generated>(summary: &'static str) -> Entry {
+    Entry {
+        name: A::OPERATOR,
+        scenario: "network",
+        summary,
+        unit: "input byte, 4 an IPv4 and 16 an IPv6 address",
+        output: "4 bytes per address, little endian; all ones: no route",
+        source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
+        peers: &[],
+        parameters: &[
+            ROUTES,
+            Parameter {
+                name: "keys",
+                values: Domain::Word(&["random", "zipf", "route-weighted"]),
+                default: "random",
+                meaning: "how addresses are drawn: of all; of routes, by Zipf's law or all alike",
+            },
+        ],
+        paths: Lpm::<A>::PATHS,
+        libraries: &[],
+        documentation: include_str!("../../../docs/lpm.md"),
+        parse: |given| {
+            Ok(OpSpec::Lpm {
+                family: A::FAMILY,
+                routes: routes_given::<A>(given)?,
+                keys: keys_named(given.word("keys")),
+            })
+        },
+        kernel: kernel::<A>,
+        workload: |spec| Ok(Box::new(Addresses::<A>::new(spec)?)),
+    }
+}
+
+/// The route list of `routes=`, checked; or a generated one.
+pub(super) fn routes_given<A: Generated>(given: &Given<'_>) -> Result<Material, SetupError> {
+    match given.file("routes")? {
+        Some(text) => {
+            let routes = Material::public(text);
+            Loaded::<A>::of(&routes)?;
+            Ok(routes)
+        }
+        None => Ok(generated(A::FAMILY)),
+    }
+}
+
+/// The list that stands in where none is given: made once, for it is asked for often.
+fn generated(family: IpFamily) -> Material {
+    fn list<A: Generated>() -> Material {
+        let routes = A::routes(1, GENERATED_ROUTES, GENERATED_HOPS);
+        Material::public(route::write(&routes))
+    }
+    static V4: LazyLock<Material> = LazyLock::new(list::<Ipv4Addr>);
+    static V6: LazyLock<Material> = LazyLock::new(list::<Ipv6Addr>);
+    match family {
+        IpFamily::V4 => V4.clone(),
+        IpFamily::V6 => V6.clone(),
+    }
+}
+
+fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+    let (routes, _) = parts::<A>(spec)?;
+    Ok(Box::new(Lookups::<A>::new(routes, path)?))
+}
+
+/// What a spec of this operator consists of.
+fn parts<A: Address>(spec: &OpSpec) -> Result<(&Material, LookupKeys), SetupError> {
+    match spec {
+        OpSpec::Lpm {
+            family,
+            routes,
+            keys,
+        } if *family == A::FAMILY => Ok((routes, *keys)),
+        _ => Err(foreign(spec, A::OPERATOR)),
+    }
+}
+
+pub(super) fn foreign(spec: &OpSpec, operator: &str) -> SetupError {
+    SetupError::Parameter(format!("{spec} is not {operator}"))
+}
+
+fn keys_named(name: &str) -> LookupKeys {
+    let named = |keys: &LookupKeys| keys.name() == name;
+    let keys = LookupKeys::ALL.into_iter().find(named);
+    keys.expect("one of the registry's words")
+}
+
+/// Looks addresses up, on one code path.
+struct Lookups<A> {
+    routes: Arc<Loaded<A>>,
+    code: Code,
+}
+
+impl<A: Address> Lookups<A> {
+    fn new(routes: &Material, path: Path) -> Result<Self, SetupError> {
+        let routes = Loaded::<A>::of(routes)?;
+        routes.table()?;
+        let code = Code::on(path).ok_or_else(|| path.missing(A::OPERATOR, Lpm::<A>::PATHS))?;
+        Ok(Self { routes, code })
+    }
+}
+
+impl<A: Address> Kernel for Lookups<A> {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len / A::BYTES * 4
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
+        let table = self.routes.table().expect("made once already");
+        records::run(batch, out, A::BYTES, |addresses, hops| {
+            table.lookup_batch_on(self.code, addresses, hops);
+        });
+        Ok(())
+    }
+}
+
+/// Addresses drawn as the spec says; right is what the model says.
+struct Addresses<A> {
+    spec: OpSpec,
+    routes: Arc<Loaded<A>>,
+    keys: LookupKeys,
+}
+
+impl<A: Address> Addresses<A> {
+    fn new(spec: &OpSpec) -> Result<Self, SetupError> {
+        let (list, keys) = parts::<A>(spec)?;
+        Ok(Self {
+            spec: spec.clone(),
+            routes: Loaded::of(list)?,
+            keys,
+        })
+    }
+}
+
+impl<A: Generated> Workload for Addresses<A> {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn plain(&self, seed: u64, len: usize, count: usize) -> Input {
+        let routes = self.routes.routes();
+        let addresses = (len * count).div_ceil(A::BYTES);
+        let keys = draw(self.keys, seed, addresses, routes);
+        let mut bytes = Vec::with_capacity(keys.len() * A::BYTES);
+        keys.iter().for_each(|key| key.to_wire(&mut bytes));
+        bytes.truncate(len * count);
+        let what = format!("{} addresses of {} routes", self.keys.name(), routes.len());
+        Input::fixed(&what, bytes, len, count)
+    }
+
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(plain[..plain.len() / A::BYTES * A::BYTES].to_vec())
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        if !item.len().is_multiple_of(A::BYTES) {
+            return Right::Refused(JobError::Malformed);
+        }
+        let model = self.routes.model();
+        let addresses = item.chunks_exact(A::BYTES).map(A::from_wire);
+        let hops = addresses.flat_map(|address| model.lookup(address).to_le_bytes());
+        Right::Only(hops.collect())
+    }
+}

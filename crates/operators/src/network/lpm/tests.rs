@@ -1,0 +1,296 @@
+//! Lookups and changes against a model that has a map for each length, lists there and back, vectors.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use dpb_core::LookupKeys;
+use proptest::prelude::*;
+
+use super::model::Model;
+use super::*;
+
+/// Addresses where something may change: the first and last of each route and their neighbours.
+fn edges<A: Address>(routes: &[Route<A>]) -> Vec<A> {
+    let around = |route: &Route<A>| {
+        let first = route.prefix.fill(0).high();
+        let last = route.prefix.fill(u128::MAX).high();
+        let step = 1u128 << (128 - u32::from(A::BITS));
+        [
+            first,
+            first.wrapping_sub(step),
+            last,
+            last.wrapping_add(step),
+        ]
+    };
+    routes.iter().flat_map(around).map(A::from_high).collect()
+}
+
+/// One by one, and in batches on every path.
+fn assert_agrees<A: Address>(table: &Lpm<A>, model: &Model<A>, addresses: &[A]) {
+    let right: Vec<u32> = addresses
+        .iter()
+        .map(|address| model.lookup(*address))
+        .collect();
+    let mut wire = Vec::new();
+    for (address, right) in addresses.iter().zip(&right) {
+        assert_eq!(table.lookup(*address), *right, "{address}");
+        address.to_wire(&mut wire);
+    }
+    for path in Lpm::<A>::PATHS.iter().filter(|path| path.is_available()) {
+        let table = table.clone().on(*path).expect("available");
+        let mut hops = vec![[0xee; 4]; addresses.len()];
+        table.lookup_batch(&wire, &mut hops);
+        for ((address, right), hop) in addresses.iter().zip(&right).zip(hops) {
+            assert_eq!(u32::from_le_bytes(hop), *right, "{address} on {path}");
+        }
+    }
+}
+
+fn assert_generated<A: Generated>(seed: u64, count: usize, hops: u32) {
+    let routes = A::routes(seed, count, hops);
+    let table = Lpm::new(&routes).expect("fits");
+    let model = Model::new(&routes);
+    assert_eq!(table.len(), routes.len());
+    assert_agrees(&table, &model, &edges(&routes));
+    for keys in LookupKeys::ALL {
+        assert_agrees(&table, &model, &draw(keys, seed, 2000, &routes));
+    }
+    let mut back = table.routes();
+    back.sort_unstable();
+    assert_eq!(back, routes);
+}
+
+#[test]
+fn agrees_with_the_model_on_generated_tables() {
+    for hops in [1, 2, 190, 5000, 100_000] {
+        assert_generated::<Ipv4Addr>(1, 6000, hops);
+        assert_generated::<Ipv6Addr>(2, 4000, hops);
+    }
+}
+
+/// Any prefix, but often inside a few ones, so that routes nest.
+fn prefixes<A: Address>() -> impl Strategy<Value = Prefix<A>> {
+    let any_bits = any::<u128>();
+    let near = (any::<u8>(), any::<u128>()).prop_map(|(shift, noise)| {
+        0xc0a8_0102_0304_0506_0708_090a_0b0c_0d0e ^ noise.checked_shr(u32::from(shift)).unwrap_or(0)
+    });
+    let bits = prop_oneof![1 => any_bits, 4 => near];
+    (bits, 0..=A::BITS).prop_map(|(bits, len)| Prefix::of(A::from_high(bits), len))
+}
+
+/// A hop of few, so that neighbours share one, or of many, so that codes get wide.
+fn hops() -> impl Strategy<Value = u32> {
+    prop_oneof![0u32..3, 0..NO_ROUTE]
+}
+
+/// An insertion, or a removal.
+type Change<A> = (Prefix<A>, Option<u32>);
+
+fn changes<A: Address>() -> impl Strategy<Value = Vec<Change<A>>> {
+    prop::collection::vec(
+        (prefixes::<A>(), prop::option::weighted(0.7, hops())),
+        0..120,
+    )
+}
+
+/// After each change the table is what the model says, and after all of them what a fresh table is; with all routes taken
+/// out it is empty.
+fn assert_changes<A: Address>(
+    changes: &[Change<A>],
+    base: &[Route<A>],
+) -> Result<(), TestCaseError> {
+    let mut table = Lpm::new(base).expect("fits");
+    let mut model = Model::new(base);
+    let routes: Vec<_> = changes
+        .iter()
+        .map(|(prefix, _)| Route {
+            prefix: *prefix,
+            hop: 0,
+        })
+        .collect();
+    let addresses = edges(&routes);
+    for (prefix, hop) in changes {
+        prop_assert_eq!(table.exact(*prefix), model.exact(*prefix));
+        match hop {
+            Some(hop) => {
+                let before = table.insert(*prefix, *hop).expect("fits");
+                prop_assert_eq!(before, model.insert(*prefix, *hop));
+            }
+            None => prop_assert_eq!(table.remove(*prefix), model.remove(*prefix)),
+        }
+        for address in edges(&[Route {
+            prefix: *prefix,
+            hop: 0,
+        }]) {
+            prop_assert_eq!(table.lookup(address), model.lookup(address));
+        }
+    }
+    assert_agrees(&table, &model, &addresses);
+    let fresh = Lpm::new(&table.routes()).expect("fits");
+    assert_agrees(&fresh, &model, &addresses);
+    for route in table.routes() {
+        prop_assert_eq!(table.remove(route.prefix), Some(route.hop));
+    }
+    prop_assert!(table.is_empty());
+    for address in addresses {
+        prop_assert_eq!(table.lookup(address), NO_ROUTE);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(target_arch = "x86_64") { 60 } else { 6 }))]
+
+    #[test]
+    fn agrees_with_the_model_through_changes_4(changes in changes::<Ipv4Addr>()) {
+        assert_changes(&changes, &[])?;
+    }
+
+    #[test]
+    fn agrees_with_the_model_through_changes_6(changes in changes::<Ipv6Addr>()) {
+        assert_changes(&changes, &[])?;
+    }
+
+    #[test]
+    fn changes_of_a_large_table(changes in changes::<Ipv4Addr>(), seed in any::<u64>()) {
+        assert_changes(&changes, &Ipv4Addr::routes(seed, 500, 300))?;
+    }
+
+    #[test]
+    fn lists_are_read_as_they_were_written(
+        routes in prop::collection::btree_map(prefixes::<Ipv6Addr>(), 0..NO_ROUTE, 0..30)
+    ) {
+        let routes: Vec<_> = routes.into_iter().map(|(prefix, hop)| Route { prefix, hop }).collect();
+        prop_assert_eq!(parse(&write(&routes)), Ok(routes));
+    }
+
+    #[test]
+    fn no_text_breaks_the_reader(text in "[0-9a-f:./ #\n-]{0,60}") {
+        let _ = parse::<Ipv4Addr>(&text);
+        let _ = parse::<Ipv6Addr>(&text);
+    }
+}
+
+#[test]
+fn lists_may_have_comments_and_say_what_is_wrong() {
+    let good = "# two routes\n\n 10.0.0.0/8\t1 # the first\n0.0.0.0/0 4294967294\n";
+    let routes = parse::<Ipv4Addr>(good).expect("is a list");
+    assert_eq!(write(&routes), "10.0.0.0/8 1\n0.0.0.0/0 4294967294\n");
+    for (text, line, what) in [
+        (
+            "10.0.0.0/8 1\n\n10.0.0.0/8 2",
+            3,
+            "10.0.0.0/8 is on line 1 already",
+        ),
+        ("10.0.0.0 1", 1, "`10.0.0.0` is no prefix: address/length"),
+        ("\n10.0.0/8 1", 2, "`10.0.0` is no address of 32 bits"),
+        ("::/0 1", 1, "`::` is no address of 32 bits"),
+        ("10.0.0.0/33 1", 1, "`33` is no length: 0 to 32"),
+        ("10.0.0.0/+8 1", 1, "`+8` is no length: 0 to 32"),
+        (
+            "10.0.0.1/8 1",
+            1,
+            "10.0.0.1/8 has bits set behind the prefix",
+        ),
+        ("10.0.0.0/8", 1, "no hop behind the prefix"),
+        (
+            "10.0.0.0/8 -1",
+            1,
+            "`-1` is no hop: a number from 0 to 4294967294",
+        ),
+        (
+            "10.0.0.0/8 4294967295",
+            1,
+            "`4294967295` is no hop: a number from 0 to 4294967294",
+        ),
+        ("10.0.0.0/8 1 2", 1, "`2` behind the hop"),
+    ] {
+        let error = parse::<Ipv4Addr>(text).expect_err(text);
+        assert_eq!((error.line, error.what.as_str()), (line, what));
+    }
+}
+
+#[test]
+fn a_hop_that_stands_for_no_route_is_refused() {
+    let mut table = Lpm4::new(&[]).expect("empty");
+    let all = Prefix::of(Ipv4Addr::UNSPECIFIED, 0);
+    assert_eq!(table.insert(all, NO_ROUTE), Err(InsertError::NoRoute));
+    assert!(table.is_empty());
+}
+
+/// The lengths of the source's histogram, in proportion, and no prefix twice.
+#[test]
+fn generated_tables_have_the_published_lengths() {
+    let routes = Ipv4Addr::routes(3, 100_000, 10);
+    assert!(
+        (99_900..=100_000).contains(&routes.len()),
+        "{}",
+        routes.len()
+    );
+    let longest = routes
+        .iter()
+        .filter(|route| route.prefix.bits() == 24)
+        .count();
+    // 583,898 of 1,042,384.
+    assert!((55_500..56_500).contains(&longest), "{longest}");
+    assert!(
+        routes
+            .windows(2)
+            .all(|pair| pair[0].prefix < pair[1].prefix)
+    );
+    let routes = Ipv6Addr::routes(3, 50_000, 10);
+    assert!(
+        (49_900..=50_000).contains(&routes.len()),
+        "{}",
+        routes.len()
+    );
+    let longest = routes
+        .iter()
+        .filter(|route| route.prefix.bits() == 48)
+        .count();
+    // 75,488 of 160,146.
+    assert!((23_300..23_900).contains(&longest), "{longest}");
+    assert!(
+        routes
+            .windows(2)
+            .all(|pair| pair[0].prefix < pair[1].prefix)
+    );
+}
+
+/// Of addresses in routes, the share of the most frequent route is 1 of *n* where all are equally likely, and by Zipf's law
+/// 1 of the *n*-th harmonic number, 7.5 for a thousand.
+#[test]
+fn keys_are_drawn_as_they_say() {
+    let routes: Vec<_> = (0..1000)
+        .map(|i| Route {
+            prefix: Prefix::of(Ipv4Addr::from_bits(i << 20), 12),
+            hop: i,
+        })
+        .collect();
+    let model = Model::new(&routes);
+    let most = |keys| {
+        let mut counts = vec![0; routes.len()];
+        let keys = draw(keys, 5, 100_000, &routes);
+        for hop in keys.into_iter().map(|key| model.lookup(key)) {
+            if hop != NO_ROUTE {
+                counts[hop as usize] += 1;
+            }
+        }
+        (
+            counts.iter().sum::<i32>(),
+            counts.into_iter().max().expect("routes"),
+        )
+    };
+    let (routed, most_often) = most(LookupKeys::Zipf);
+    assert!(
+        routed == 100_000 && (9_000..14_500).contains(&most_often),
+        "{most_often}"
+    );
+    let (routed, most_often) = most(LookupKeys::RouteWeighted);
+    assert!(routed == 100_000 && most_often < 200, "{most_often}");
+    let (routed, most_often) = most(LookupKeys::Random);
+    // A thousand of 4,096 blocks have a route.
+    assert!(
+        (23_400..25_400).contains(&routed) && most_often < 80,
+        "{routed} {most_often}"
+    );
+}

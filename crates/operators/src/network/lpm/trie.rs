@@ -1,0 +1,421 @@
+//! The table: what routes there are, by bytes of the address, and the blocks that lookups read.
+//!
+//! The first 16 bits of an address are looked up directly, each byte behind them in a block. A node holds the routes that
+//! end within its byte and the nodes below it; its block is what these come to for each value of the byte, shorter routes
+//! included. So a lookup stops at the first hop that it meets. A change rebuilds the block of one node, those above it only
+//! where a node comes or goes, and those below it only where a shorter route shows through that they inherit.
+
+use super::block::{self, Entry};
+use super::hops::NONE;
+use super::pool::Pool;
+
+/// Bits that the root looks up at once.
+pub(super) const ROOT_BITS: u8 = 16;
+const SLOTS: usize = 1 << ROOT_BITS;
+
+/// No node, no block, no route.
+const ABSENT: u32 = u32::MAX;
+
+/// A table from addresses to codes of hops; addresses stand in the high bits.
+#[derive(Clone, Debug)]
+pub(super) struct Trie {
+    /// What each value of the first 16 bits leads to.
+    root: Box<[Entry; SLOTS]>,
+    pool: Pool,
+    /// The routes of up to 16 bits: at `1 << len | bits` a code.
+    root_routes: Vec<u32>,
+    /// The nodes below the root.
+    root_nodes: Vec<u32>,
+    nodes: Vec<Node>,
+    free_nodes: Vec<u32>,
+    /// By code, the block all of whose values lead to that hop: what the root's slots without a node have.
+    plain: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    /// The routes that end here: `1 << len | bits` of this byte, and a code. Sorted, so the shorter ones come first.
+    routes: Vec<(u16, u32)>,
+    /// The nodes below, by value of this byte; sorted.
+    children: Vec<(u8, u32)>,
+    block: Option<Entry>,
+    /// The code of the longest route that ends above this node.
+    inherited: u32,
+}
+
+/// Where a prefix belongs: bits of it above a node, and a place inside.
+struct Place {
+    /// `1 << len | bits`, of what is left for the node.
+    spot: usize,
+    /// The bytes between the root's bits and the node's.
+    bytes: usize,
+}
+
+impl Trie {
+    /// Without routes.
+    pub(super) fn new() -> Self {
+        let mut trie = Self {
+            root: Box::new([0; SLOTS]),
+            pool: Pool::new(),
+            root_routes: vec![ABSENT; 2 * SLOTS],
+            root_nodes: vec![ABSENT; SLOTS],
+            nodes: Vec::new(),
+            free_nodes: Vec::new(),
+            plain: Vec::new(),
+        };
+        let none = trie.plain_block(NONE);
+        trie.root.fill(none);
+        trie
+    }
+
+    /// The entries by the first 16 bits, and the memory that they lead into.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn parts(&self) -> (&[Entry; SLOTS], &[u8]) {
+        (&self.root, self.pool.bytes())
+    }
+
+    /// Bytes that lookups may read.
+    pub(super) fn lookup_bytes(&self) -> usize {
+        self.root.len() * size_of::<Entry>() + self.pool.used()
+    }
+
+    /// Bytes taken for blocks yet.
+    pub(super) fn block_bytes(&self) -> usize {
+        self.pool.used()
+    }
+
+    /// Whether there is no room for all blocks: the table is of no use then.
+    pub(super) fn is_full(&self) -> bool {
+        self.pool.is_full()
+    }
+
+    /// The code of the longest route of `address`.
+    #[inline]
+    pub(super) fn lookup(&self, address: u128) -> u32 {
+        let mut entry = self.root[(address >> 112) as usize];
+        let mut rest = address << ROOT_BITS;
+        loop {
+            match block::find(self.pool.bytes(), entry, (rest >> 120) as u8) {
+                Ok(code) => return code,
+                Err(child) => entry = child,
+            }
+            rest <<= 8;
+        }
+    }
+
+    /// The code of the route of exactly this prefix.
+    pub(super) fn exact(&self, address: u128, len: u8) -> Option<u32> {
+        let Some(place) = Place::below_root(address, len) else {
+            let code = self.root_routes[root_spot(address, len)];
+            return (code != ABSENT).then_some(code);
+        };
+        let mut node = self.root_nodes[slot(address)];
+        for depth in 0..place.bytes {
+            if node == ABSENT {
+                return None;
+            }
+            node = self.child(node, byte(address, depth));
+        }
+        let node = self.nodes.get(node as usize)?;
+        let at = node.find_route(place.spot).ok()?;
+        Some(node.routes[at].1)
+    }
+
+    /// Sends a prefix, given by its address and length, to a code; gives the code it had. With `later`, blocks are as they
+    /// were until [`Trie::compile`].
+    pub(super) fn insert(&mut self, address: u128, len: u8, code: u32, later: bool) -> Option<u32> {
+        let Some(place) = Place::below_root(address, len) else {
+            let spot = &mut self.root_routes[root_spot(address, len)];
+            let before = std::mem::replace(spot, code);
+            if !later {
+                self.compile_slots(address, len);
+            }
+            return (before != ABSENT).then_some(before);
+        };
+        let path = self.make_path(address, place.bytes);
+        let node = &mut self.nodes[path[place.bytes] as usize];
+        let before = match node.find_route(place.spot) {
+            Ok(at) => Some(std::mem::replace(&mut node.routes[at].1, code)),
+            Err(at) => {
+                node.routes.insert(at, (place.spot as u16, code));
+                None
+            }
+        };
+        if !later {
+            self.compile_path(address, &path);
+        }
+        before
+    }
+
+    /// Takes a prefix out; gives the code it had.
+    pub(super) fn remove(&mut self, address: u128, len: u8) -> Option<u32> {
+        let before = self.exact(address, len)?;
+        let Some(place) = Place::below_root(address, len) else {
+            self.root_routes[root_spot(address, len)] = ABSENT;
+            self.compile_slots(address, len);
+            return Some(before);
+        };
+        let mut path = self.make_path(address, place.bytes);
+        let node = &mut self.nodes[path[place.bytes] as usize];
+        let at = node.find_route(place.spot).expect("looked up above");
+        node.routes.remove(at);
+        while let Some(&last) = path.last() {
+            let node = &self.nodes[last as usize];
+            if !node.routes.is_empty() || !node.children.is_empty() {
+                break;
+            }
+            path.pop();
+            self.unhook(address, path.last().copied(), path.len());
+            self.free_node(last);
+        }
+        self.compile_path(address, &path);
+        Some(before)
+    }
+
+    /// Every route, shorter ones first within a byte: address, length, code.
+    pub(super) fn routes(&self, mut each: impl FnMut(u128, u8, u32)) {
+        for (spot, code) in self.root_routes.iter().enumerate().skip(1) {
+            if *code != ABSENT {
+                let len = spot.ilog2() as u8;
+                let bits = (spot - (1 << len)) as u128;
+                each(bits << 112 << (ROOT_BITS - len), len, *code);
+            }
+        }
+        for (slot, node) in self.root_nodes.iter().enumerate() {
+            if *node != ABSENT {
+                self.node_routes(*node, (slot as u128) << 112, ROOT_BITS, &mut each);
+            }
+        }
+    }
+
+    /// All blocks anew.
+    pub(super) fn compile(&mut self) {
+        self.compile_slots(0, 0);
+    }
+
+    fn node_routes(&self, node: u32, above: u128, depth: u8, each: &mut impl FnMut(u128, u8, u32)) {
+        let node = &self.nodes[node as usize];
+        // A node's byte ends `depth + 8` bits into the address.
+        let place = |byte: usize| above | (byte as u128) << (120 - depth);
+        for (spot, code) in &node.routes {
+            let (len, values) = spread(*spot);
+            each(place(values.start), depth + len, *code);
+        }
+        for (byte, child) in &node.children {
+            self.node_routes(*child, place(usize::from(*byte)), depth + 8, each);
+        }
+    }
+
+    /// The nodes from the root's down, `bytes` of them below the first; makes those that are missing.
+    fn make_path(&mut self, address: u128, bytes: usize) -> Vec<u32> {
+        let mut path = Vec::with_capacity(bytes + 1);
+        let mut node = self.root_nodes[slot(address)];
+        if node == ABSENT {
+            node = self.new_node();
+            self.root_nodes[slot(address)] = node;
+        }
+        path.push(node);
+        for depth in 0..bytes {
+            let byte = byte(address, depth);
+            let mut child = self.child(node, byte);
+            if child == ABSENT {
+                child = self.new_node();
+                let children = &mut self.nodes[node as usize].children;
+                let at = children.partition_point(|(other, _)| *other < byte);
+                children.insert(at, (byte, child));
+                self.drop_block(node, 1);
+            }
+            node = child;
+            path.push(node);
+        }
+        path
+    }
+
+    /// Takes the child of `parent` on the way to `address` out, or the root's node if there is no parent.
+    fn unhook(&mut self, address: u128, parent: Option<u32>, depth: usize) {
+        let Some(parent) = parent else {
+            self.root_nodes[slot(address)] = ABSENT;
+            return;
+        };
+        let byte = byte(address, depth - 1);
+        let children = &mut self.nodes[parent as usize].children;
+        children.retain(|(other, _)| *other != byte);
+        self.drop_block_of(parent, self.nodes[parent as usize].children.len() + 1);
+    }
+
+    fn new_node(&mut self) -> u32 {
+        match self.free_nodes.pop() {
+            Some(node) => node,
+            None => {
+                self.nodes.push(Node::default());
+                self.nodes.len() as u32 - 1
+            }
+        }
+    }
+
+    fn free_node(&mut self, node: u32) {
+        self.drop_block(node, 0);
+        self.nodes[node as usize] = Node::default();
+        self.free_nodes.push(node);
+    }
+
+    fn child(&self, node: u32, byte: u8) -> u32 {
+        let children = &self.nodes[node as usize].children;
+        match children.binary_search_by_key(&byte, |(byte, _)| *byte) {
+            Ok(at) => children[at].1,
+            Err(_) => ABSENT,
+        }
+    }
+
+    /// Gives the block of a node back, which was written when it had `more` children less than now.
+    fn drop_block(&mut self, node: u32, more: usize) {
+        let children = self.nodes[node as usize].children.len() - more;
+        self.drop_block_of(node, children);
+    }
+
+    fn drop_block_of(&mut self, node: u32, children: usize) {
+        if let Some(entry) = self.nodes[node as usize].block.take() {
+            block::release(&mut self.pool, entry, children);
+        }
+    }
+
+    /// The slots of the root that a short prefix covers.
+    fn compile_slots(&mut self, address: u128, len: u8) {
+        let first = slot(address);
+        for slot in first..first + (SLOTS >> len) {
+            let code = self.root_code(slot);
+            self.root[slot] = match self.root_nodes[slot] {
+                ABSENT => self.plain_block(code),
+                node => self.compile_node(node, code),
+            };
+        }
+    }
+
+    /// The nodes of a path, whose last one changed, and its slot of the root.
+    fn compile_path(&mut self, address: u128, path: &[u32]) {
+        let slot = slot(address);
+        let mut code = self.root_code(slot);
+        let Some((first, _)) = path.split_first() else {
+            self.root[slot] = self.plain_block(code);
+            return;
+        };
+        // What the last node inherits, by the routes above it. A node made for this path was told nothing yet.
+        let last = path.len() - 1;
+        for (depth, node) in path[..last].iter().enumerate() {
+            self.nodes[*node as usize].inherited = code;
+            code = self.painted(*node)[usize::from(byte(address, depth))];
+        }
+        let mut entry = self.write_node(path[last], code);
+        for depth in (0..last).rev() {
+            let node = path[depth];
+            entry = match self.nodes[node as usize].block {
+                Some(block) => {
+                    let byte = byte(address, depth);
+                    let children = &self.nodes[node as usize].children;
+                    let number = children.partition_point(|(other, _)| *other < byte);
+                    block::set_child(&mut self.pool, block, number, entry);
+                    block
+                }
+                None => self.write_node(node, self.nodes[node as usize].inherited),
+            };
+        }
+        debug_assert_eq!(self.root_nodes[slot], *first);
+        self.root[slot] = entry;
+    }
+
+    /// The block of a node below which `inherited` shows through: as it is if that is what it was written with.
+    fn compile_node(&mut self, node: u32, inherited: u32) -> Entry {
+        match self.nodes[node as usize].block {
+            Some(entry) if self.nodes[node as usize].inherited == inherited => entry,
+            _ => self.write_node(node, inherited),
+        }
+    }
+
+    /// Writes the block of a node, and those below it that inherit something new.
+    fn write_node(&mut self, node: u32, inherited: u32) -> Entry {
+        self.drop_block(node, 0);
+        self.nodes[node as usize].inherited = inherited;
+        let codes = self.painted(node);
+        let mut leaves = codes;
+        let mut entries = [0; 256];
+        let count = self.nodes[node as usize].children.len();
+        for (number, entry) in entries[..count].iter_mut().enumerate() {
+            let (byte, child) = self.nodes[node as usize].children[number];
+            let at = usize::from(byte);
+            *entry = self.compile_node(child, codes[at]);
+            leaves[at] = block::child(number);
+        }
+        let entry = block::write(&mut self.pool, &leaves, &entries[..count]);
+        self.nodes[node as usize].block = Some(entry);
+        entry
+    }
+
+    /// The code of the longest route for each value of a node's byte, of the node's routes and those above.
+    fn painted(&self, node: u32) -> [u32; 256] {
+        let node = &self.nodes[node as usize];
+        let mut codes = [node.inherited; 256];
+        for (spot, code) in &node.routes {
+            let (_, values) = spread(*spot);
+            codes[values].fill(*code);
+        }
+        codes
+    }
+
+    /// The code of the longest of the short routes that cover a slot of the root.
+    fn root_code(&self, slot: usize) -> u32 {
+        let spots = (0..=ROOT_BITS).map(|shorter| (SLOTS + slot) >> shorter);
+        let mut codes = spots.map(|spot| self.root_routes[spot]);
+        codes.find(|code| *code != ABSENT).unwrap_or(NONE)
+    }
+
+    fn plain_block(&mut self, code: u32) -> Entry {
+        let at = code as usize;
+        if self.plain.len() <= at {
+            self.plain.resize(at + 1, ABSENT);
+        }
+        if self.plain[at] == ABSENT {
+            self.plain[at] = block::write(&mut self.pool, &[code; 256], &[]);
+        }
+        self.plain[at]
+    }
+}
+
+impl Node {
+    fn find_route(&self, spot: usize) -> Result<usize, usize> {
+        let spot_of = |route: &(u16, u32)| usize::from(route.0);
+        self.routes.binary_search_by_key(&spot, spot_of)
+    }
+}
+
+impl Place {
+    /// `None` if the root itself has a place for it.
+    fn below_root(address: u128, len: u8) -> Option<Self> {
+        let below = len.checked_sub(ROOT_BITS + 1)?;
+        let (bytes, within) = (usize::from(below / 8), below % 8 + 1);
+        let bits = usize::from(byte(address, bytes) >> (8 - within));
+        Some(Self {
+            spot: 1 << within | bits,
+            bytes,
+        })
+    }
+}
+
+/// How long the part of a prefix within a byte is, and the values that it covers.
+fn spread(spot: u16) -> (u8, std::ops::Range<usize>) {
+    let len = spot.ilog2() as u8;
+    let first = (usize::from(spot) - (1 << len)) << (8 - len);
+    (len, first..first + (256 >> len))
+}
+
+fn slot(address: u128) -> usize {
+    (address >> 112) as usize
+}
+
+fn root_spot(address: u128, len: u8) -> usize {
+    1 << len | slot(address) >> (ROOT_BITS - len)
+}
+
+/// The byte at so many bytes behind the root's bits.
+fn byte(address: u128, depth: usize) -> u8 {
+    (address << ROOT_BITS << (8 * depth) >> 120) as u8
+}

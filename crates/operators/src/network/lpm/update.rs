@@ -1,0 +1,288 @@
+//! The operators `lpm4-update` and `lpm6-update`: what routes cost that come and go.
+//!
+//! An item is a script of changes, each of the same length: a byte that is 1 to send a prefix to a hop and 0 to take it out; a
+//! byte with the prefix's length; its address in network order; the hop, four bytes little endian, which means nothing
+//! where a prefix is taken out. The table is a queue's own, and each item leaves it as it was.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use dpb_core::random::SplitMix64;
+use dpb_core::{
+    Batch, BatchOut, Input, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError,
+    Workload,
+};
+
+use super::generator::Generated;
+use super::loaded::Loaded;
+use super::lookup::{ROUTES, foreign, routes_given};
+use super::route::{Address, Prefix};
+use super::{Lpm, NO_ROUTE};
+use crate::cpu::Path;
+use crate::direct::AnyKernel;
+use crate::registry::{Entry, PORTABLE};
+
+/// The registry's line for IPv4.
+pub(crate) const LPM4_UPDATE: Entry =
+    entry::<Ipv4Addr>("lpm4-update", "changes to a table of IPv4 routes");
+/// The registry's line for IPv6.
+pub(crate) const LPM6_UPDATE: Entry =
+    entry::<Ipv6Addr>("lpm6-update", "changes to a table of IPv6 routes");
+
+const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry {
+    Entry {
+        name,
+        scenario: "network",
+        summary,
+        unit: "input byte, 10 a change of IPv4 and 22 one of IPv6 routes",
+        output: "4 bytes per change: the hop that its prefix had, little endian; all ones: none",
+        source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
+        peers: &[],
+        parameters: &[ROUTES],
+        paths: &[Path::Portable],
+        libraries: &[],
+        documentation: include_str!("../../../docs/lpm.md"),
+        parse: |given| {
+            Ok(OpSpec::LpmUpdate {
+                family: A::FAMILY,
+                routes: routes_given::<A>(given)?,
+            })
+        },
+        kernel: kernel::<A>,
+        workload: |spec| Ok(Box::new(Scripts::<A>::new(spec)?)),
+    }
+}
+
+fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+    let routes = Loaded::<A>::of(list::<A>(spec)?)?;
+    Ok(Box::new(Updates(routes.table()?.clone().on(path)?)))
+}
+
+/// The route list of a spec of this operator.
+fn list<A: Address>(spec: &OpSpec) -> Result<&Material, SetupError> {
+    match spec {
+        OpSpec::LpmUpdate { family, routes } if *family == A::FAMILY => Ok(routes),
+        _ => Err(foreign(spec, &format!("{}-update", A::OPERATOR))),
+    }
+}
+
+/// Runs scripts of changes on copies of a table.
+pub struct Updates<A>(Lpm<A>);
+
+/// A queue's own table.
+#[allow(missing_debug_implementations)]
+pub struct Scratch<A> {
+    table: Lpm<A>,
+    /// What is to be done to undo a script, last first: a prefix and the hop it had.
+    undo: Vec<(Prefix<A>, Option<u32>)>,
+}
+
+impl<A: Address> Updates<A> {
+    /// On copies of `table`.
+    pub fn new(table: Lpm<A>) -> Self {
+        Self(table)
+    }
+}
+
+/// One change of a script: a prefix, and the hop it gets, if it is not taken out.
+type Change<A> = (Prefix<A>, Option<u32>);
+
+/// Bytes of a change.
+const fn change_bytes<A: Address>() -> usize {
+    A::BYTES + 6
+}
+
+/// Reads a change. `None` if it is malformed.
+fn parse<A: Address>(change: &[u8]) -> Option<Change<A>> {
+    let (head, rest) = change.split_at_checked(2)?;
+    let (address, hop) = rest.split_at_checked(A::BYTES)?;
+    let prefix = Prefix::new(A::from_wire(address), head[1])?;
+    let hop = u32::from_le_bytes(hop.try_into().ok()?);
+    match head[0] {
+        0 => Some((prefix, None)),
+        1 if hop != NO_ROUTE => Some((prefix, Some(hop))),
+        _ => None,
+    }
+}
+
+/// A change made of any bytes. One in 64 of random ones is of a short prefix: they are few, and cost most.
+fn mended<A: Address>(bytes: &[u8]) -> Change<A> {
+    let len = match bytes[0] % 64 {
+        0 => bytes[1] % 17,
+        _ => 17 + bytes[1] % (A::BITS - 16),
+    };
+    let prefix = Prefix::of(A::from_wire(&bytes[2..][..A::BYTES]), len);
+    let hop = u32::from_le_bytes(*bytes.last_chunk().expect("six bytes and more"));
+    (prefix, (bytes[0] % 2 == 1).then_some(hop.min(NO_ROUTE - 1)))
+}
+
+/// Appends a change to a script.
+fn write<A: Address>((prefix, hop): Change<A>, script: &mut Vec<u8>) {
+    script.extend([u8::from(hop.is_some()), prefix.bits()]);
+    prefix.address().to_wire(script);
+    script.extend(hop.unwrap_or(0).to_le_bytes());
+}
+
+/// The changes of a script. `None` if it is malformed.
+fn changes<A: Address>(script: &[u8]) -> Option<impl Iterator<Item = Change<A>>> {
+    let changes = || script.chunks(change_bytes::<A>()).map(parse);
+    let is_right = changes().all(|change| change.is_some());
+    is_right.then(|| changes().flatten())
+}
+
+impl<A: Address> Kernel for Updates<A> {
+    type Scratch = Scratch<A>;
+
+    fn scratch(&self) -> Scratch<A> {
+        Scratch {
+            table: self.0.clone(),
+            undo: Vec::new(),
+        }
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len / change_bytes::<A>() * 4
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut Scratch<A>,
+    ) -> Result<(), JobError> {
+        for i in 0..batch.len() {
+            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            out.outcomes.push(scratch.run(batch.item(i), slot));
+        }
+        Ok(())
+    }
+}
+
+impl<A: Address> Scratch<A> {
+    fn run(&mut self, script: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
+        let changes = changes(script).ok_or(JobError::Malformed)?;
+        let len = script.len() / change_bytes::<A>() * 4;
+        let slot = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
+        let mut outcome = Ok(len as u32);
+        for (change, had) in changes.zip(slot.as_chunks_mut::<4>().0) {
+            match self.apply(change) {
+                Ok(hop) => *had = hop.unwrap_or(NO_ROUTE).to_le_bytes(),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        while let Some((prefix, hop)) = self.undo.pop() {
+            match hop {
+                Some(hop) => drop(self.table.insert(prefix, hop)),
+                None => drop(self.table.remove(prefix)),
+            }
+        }
+        outcome
+    }
+
+    fn apply(&mut self, (prefix, hop): Change<A>) -> Result<Option<u32>, JobError> {
+        let had = match hop {
+            // The table is full: the script is too long for it.
+            Some(hop) => self
+                .table
+                .insert(prefix, hop)
+                .map_err(|_| JobError::TooLong)?,
+            None => self.table.remove(prefix),
+        };
+        self.undo.push((prefix, had));
+        Ok(had)
+    }
+}
+
+/// Scripts like those that a router hears from its neighbours; right is what the model says.
+struct Scripts<A> {
+    spec: OpSpec,
+    routes: Arc<Loaded<A>>,
+}
+
+impl<A: Address> Scripts<A> {
+    fn new(spec: &OpSpec) -> Result<Self, SetupError> {
+        Ok(Self {
+            spec: spec.clone(),
+            routes: Loaded::of(list::<A>(spec)?)?,
+        })
+    }
+
+    /// Half the time a route gets another hop, a quarter of the time it is taken out, else one inside it is announced.
+    fn change(&self, random: &mut SplitMix64) -> Change<A> {
+        let hop = random.next_u64() as u32 % 100;
+        let routes = self.routes.routes();
+        let Some(route) = routes.get(random.below(routes.len().max(1))) else {
+            return (Prefix::of(A::from_high(0), 0), Some(hop));
+        };
+        let len = route.prefix.bits();
+        let inside = (len + 1 + random.below(4) as u8).min(A::BITS);
+        let bits = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+        match random.below(4) {
+            0 => (route.prefix, None),
+            1 => (Prefix::of(route.prefix.fill(bits), inside), Some(hop)),
+            _ => (route.prefix, Some(hop)),
+        }
+    }
+}
+
+impl<A: Generated> Workload for Scripts<A> {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn plain(&self, seed: u64, len: usize, count: usize) -> Input {
+        let mut random = SplitMix64::new(seed);
+        let mut bytes = Vec::with_capacity((len + change_bytes::<A>()) * count);
+        for i in 1..=count {
+            while bytes.len() < len * i {
+                write(self.change(&mut random), &mut bytes);
+            }
+            bytes.truncate(len * i);
+        }
+        let what = format!("changes to {} routes", self.routes.routes().len());
+        Input::fixed(&what, bytes, len, count)
+    }
+
+    /// Each change that would be malformed is made a good one.
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        let mut script = Vec::with_capacity(plain.len());
+        for bytes in plain.chunks_exact(change_bytes::<A>()) {
+            write::<A>(parse(bytes).unwrap_or_else(|| mended(bytes)), &mut script);
+        }
+        Ok(script)
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        let Some(changes) = changes::<A>(item) else {
+            return Right::Refused(JobError::Malformed);
+        };
+        let model = self.routes.model();
+        // What the script did to a prefix yet; else the model knows.
+        let mut changed = HashMap::new();
+        let hops = changes.flat_map(|(prefix, hop)| {
+            let known = changed.insert(prefix, hop);
+            let had = known.unwrap_or_else(|| model.exact(prefix));
+            had.unwrap_or(NO_ROUTE).to_le_bytes()
+        });
+        Right::Only(hops.collect())
+    }
+}
+
+impl<A: Address> fmt::Debug for Updates<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Updates").field(&self.0).finish()
+    }
+}

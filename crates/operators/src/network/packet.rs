@@ -1,0 +1,378 @@
+//! IP packets as the operators of this scenario meet them: what they claim of their own length, where their headers end,
+//! and packets to measure with.
+//!
+//! Packets lie back to back: each says its own length (IPv4's total length, IPv6's payload length), so a burst needs no
+//! framing of its own. What cannot be read is refused; nothing here reads past the bytes it was given.
+
+pub(crate) mod sample;
+#[cfg(test)]
+pub(crate) mod tests;
+pub(crate) mod workload;
+
+use std::fmt;
+
+use dpb_core::JobError;
+
+pub use sample::{Sample, Transport};
+
+/// The protocol number of TCP.
+pub const TCP: u8 = 6;
+/// The protocol number of UDP.
+pub const UDP: u8 = 17;
+/// IPv6's extension headers: hop-by-hop options, routing, fragment, destination options (RFC 8200, 4).
+pub(crate) const HOP_BY_HOP: u8 = 0;
+pub(crate) const ROUTING: u8 = 43;
+pub(crate) const FRAGMENT: u8 = 44;
+pub(crate) const DESTINATION: u8 = 60;
+
+/// An IPv4 header without options.
+pub(crate) const IPV4_BYTES: usize = 20;
+/// An IPv6 header.
+pub(crate) const IPV6_BYTES: usize = 40;
+/// IPv6's fragment header.
+pub(crate) const FRAGMENT_BYTES: usize = 8;
+/// The longest chain of headers that is repeated in each piece of a packet that is cut: IPv6's extension headers have no
+/// bound of their own, and pieces that are mostly headers are an attack.
+pub const HEADERS_BYTES_MAX: usize = 256;
+/// The longest packet whose length its header can say: an IPv6 header and 65,535 bytes.
+pub const PACKET_BYTES_MAX: usize = IPV6_BYTES + 0xffff;
+
+/// Why a packet was refused.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketError {
+    /// Neither IPv4 nor IPv6, cut short, or its lengths do not agree.
+    Malformed,
+    /// Its IPv4 header does not sum to what it says.
+    Checksum,
+    /// It carries another protocol than the operator works on.
+    Protocol,
+    /// It is a fragment where a whole packet is needed.
+    Fragment,
+    /// It must be cut, and says that it may not be.
+    DontFragment,
+    /// It must be cut, and has a flag that only one segment can carry: SYN, RST, URG.
+    Flags,
+    /// What would be repeated in each piece is longer than [`HEADERS_BYTES_MAX`] or leaves no room for payload.
+    Headers,
+    /// A routing header says that its destination is not the last one, which the pseudo header needs.
+    Routed,
+    /// The output does not fit.
+    DstTooShort,
+}
+
+/// The two versions of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// RFC 791.
+    V4,
+    /// RFC 8200.
+    V6,
+}
+
+/// One IP packet, its lengths checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    bytes: &'a [u8],
+    version: Version,
+    protocol: u8,
+    payload_at: usize,
+    /// IPv6: where the part ends that each fragment repeats.
+    per_fragment_bytes: usize,
+    /// IPv6: where that part's last header says what follows.
+    next_header_at: usize,
+    is_routed_on: bool,
+}
+
+/// The packets of a burst, one after another; after an error there are no more.
+#[derive(Clone, Debug)]
+pub struct Burst<'a>(&'a [u8]);
+
+/// Whether a packet's length field must say its length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Said,
+    /// Zero stands for a length that the field cannot say.
+    SaidOrTooLong,
+}
+
+impl<'a> Packet<'a> {
+    /// The packet that is all of `bytes`.
+    ///
+    /// IPv6's extension headers are walked as far as they are hop-by-hop options, routing and destination options; what comes
+    /// then is the protocol, a fragment header too.
+    ///
+    /// # Errors
+    /// [`PacketError::Malformed`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        Self::parse_with(bytes, Length::Said)
+    }
+
+    /// The same, of a packet that may be longer than its length field can say: the field is then zero, as in one large send
+    /// that a stack hands to segmentation.
+    ///
+    /// # Errors
+    /// [`PacketError::Malformed`].
+    pub fn parse_send(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        Self::parse_with(bytes, Length::SaidOrTooLong)
+    }
+
+    fn parse_with(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
+        match version(bytes)? {
+            Version::V4 => Self::parse_v4(bytes, length),
+            Version::V6 => Self::parse_v6(bytes, length),
+        }
+    }
+
+    fn parse_v4(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
+        let header_bytes = usize::from(bytes[0] & 15) * 4;
+        let is_right = header_bytes >= IPV4_BYTES
+            && header_bytes <= bytes.len()
+            && says(u16_at(bytes, 2), bytes.len(), length);
+        if !is_right {
+            return Err(PacketError::Malformed);
+        }
+        Ok(Self {
+            bytes,
+            version: Version::V4,
+            protocol: bytes[9],
+            payload_at: header_bytes,
+            per_fragment_bytes: header_bytes,
+            next_header_at: 9,
+            is_routed_on: false,
+        })
+    }
+
+    fn parse_v6(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
+        if !says(u16_at(bytes, 4), bytes.len() - IPV6_BYTES, length) {
+            return Err(PacketError::Malformed);
+        }
+        let mut packet = Self {
+            bytes,
+            version: Version::V6,
+            protocol: bytes[6],
+            payload_at: IPV6_BYTES,
+            per_fragment_bytes: IPV6_BYTES,
+            next_header_at: 6,
+            is_routed_on: false,
+        };
+        let mut said_at = 6;
+        while matches!(packet.protocol, HOP_BY_HOP | ROUTING | DESTINATION) {
+            let at = packet.payload_at;
+            let header = extension(&bytes[at..])?;
+            // Hop-by-hop options stand first or nowhere.
+            if packet.protocol == HOP_BY_HOP && at != IPV6_BYTES {
+                return Err(PacketError::Malformed);
+            }
+            packet.is_routed_on |= packet.protocol == ROUTING && header[3] != 0;
+            packet.payload_at += header.len();
+            if packet.protocol != DESTINATION {
+                packet.per_fragment_bytes = packet.payload_at;
+                packet.next_header_at = at;
+            }
+            said_at = at;
+            packet.protocol = header[0];
+        }
+        // A fragment header follows the part that is repeated, whatever stands in it.
+        if packet.protocol == FRAGMENT {
+            packet.per_fragment_bytes = packet.payload_at;
+            packet.next_header_at = said_at;
+        }
+        Ok(packet)
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Of IP.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// What it carries: [`TCP`], [`UDP`], another number of IANA's list.
+    pub fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    /// The IP header with its options or extension headers.
+    pub fn headers(&self) -> &'a [u8] {
+        &self.bytes[..self.payload_at]
+    }
+
+    /// What comes after the headers.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[self.payload_at..]
+    }
+
+    /// Source and destination, one after the other.
+    pub fn addresses(&self) -> &'a [u8] {
+        match self.version {
+            Version::V4 => &self.bytes[12..20],
+            Version::V6 => &self.bytes[8..40],
+        }
+    }
+
+    /// Whether it is a part of a datagram. (Of IPv6 any packet with a fragment header.)
+    pub fn is_fragment(&self) -> bool {
+        match self.version {
+            // More fragments, or an offset; neither `don't fragment` nor the reserved bit.
+            Version::V4 => u16_at(self.bytes, 6) & 0x3fff != 0,
+            Version::V6 => self.protocol == FRAGMENT,
+        }
+    }
+
+    /// Whether a routing header has segments left, so that the destination is not the last one.
+    pub fn is_routed_on(&self) -> bool {
+        self.is_routed_on
+    }
+
+    /// IPv6's per-fragment headers (RFC 8200, 4.5): all up to the routing header, else the hop-by-hop options, else the IPv6
+    /// header alone; of a fragment, all before the fragment header. IPv4's header.
+    pub(crate) fn per_fragment_bytes(&self) -> usize {
+        self.per_fragment_bytes
+    }
+
+    /// Where [`Packet::per_fragment_bytes`] says what follows.
+    pub(crate) fn next_header_at(&self) -> usize {
+        self.next_header_at
+    }
+
+    /// Bytes of the header of TCP, UDP or ICMPv6 as it starts the payload; zero of any other protocol.
+    pub(crate) fn transport_header_bytes(&self) -> usize {
+        transport_header_bytes(self.protocol, self.payload())
+    }
+
+    /// The whole packet of one of these transports that it is.
+    ///
+    /// # Errors
+    /// [`PacketError::Fragment`], [`PacketError::Protocol`], [`PacketError::Routed`].
+    pub(crate) fn whole(self, protocol: u8) -> Result<Self, PacketError> {
+        if self.is_fragment() {
+            Err(PacketError::Fragment)
+        } else if self.protocol != protocol {
+            Err(PacketError::Protocol)
+        } else if self.is_routed_on {
+            Err(PacketError::Routed)
+        } else {
+            Ok(self)
+        }
+    }
+}
+
+impl<'a> Burst<'a> {
+    /// The packets in `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl<'a> Iterator for Burst<'a> {
+    type Item = Result<&'a [u8], PacketError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let first = packet_bytes(self.0);
+        let (packet, rest) = match first.map(|len| self.0.split_at(len)) {
+            Ok((packet, rest)) => (Ok(packet), rest),
+            Err(error) => (Err(error), &[][..]),
+        };
+        self.0 = rest;
+        Some(packet)
+    }
+}
+
+/// How long the packet at the start of `bytes` says it is, if it lies inside.
+fn packet_bytes(bytes: &[u8]) -> Result<usize, PacketError> {
+    let len = match version(bytes)? {
+        Version::V4 => usize::from(u16_at(bytes, 2)),
+        Version::V6 => IPV6_BYTES + usize::from(u16_at(bytes, 4)),
+    };
+    let is_inside = (IPV4_BYTES..=bytes.len()).contains(&len);
+    is_inside.then_some(len).ok_or(PacketError::Malformed)
+}
+
+/// The version, if `bytes` have the room for its fixed header.
+fn version(bytes: &[u8]) -> Result<Version, PacketError> {
+    match bytes.first().map(|first| first >> 4) {
+        Some(4) if bytes.len() >= IPV4_BYTES => Ok(Version::V4),
+        Some(6) if bytes.len() >= IPV6_BYTES => Ok(Version::V6),
+        _ => Err(PacketError::Malformed),
+    }
+}
+
+/// Whether a length field stands for `len` bytes.
+fn says(field: u16, len: usize, length: Length) -> bool {
+    usize::from(field) == len || length == Length::SaidOrTooLong && field == 0 && len > 0xffff
+}
+
+/// Bytes of the transport's header at the start of `payload`, as far as it can be known.
+pub(crate) fn transport_header_bytes(protocol: u8, payload: &[u8]) -> usize {
+    const ICMP_V6: u8 = 58;
+    match protocol {
+        TCP => payload
+            .get(12)
+            .map_or(20, |byte| usize::from(byte >> 4) * 4)
+            .max(20),
+        UDP | ICMP_V6 => 8,
+        _ => 0,
+    }
+}
+
+/// The extension header at the start of `bytes`: next header, its own length in units of 8 bytes less one.
+pub(crate) fn extension(bytes: &[u8]) -> Result<&[u8], PacketError> {
+    let units = bytes.get(1).ok_or(PacketError::Malformed)?;
+    let len = (usize::from(*units) + 1) * 8;
+    bytes.get(..len).ok_or(PacketError::Malformed)
+}
+
+/// Two bytes in network order.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Four bytes in network order.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Writes two bytes in network order.
+pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Writes four bytes in network order.
+pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+}
+
+impl PacketError {
+    /// What it is at the seam.
+    pub(crate) fn refusal(self) -> JobError {
+        match self {
+            Self::DstTooShort => JobError::DstTooShort,
+            _ => JobError::Malformed,
+        }
+    }
+}
+
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "not an IP packet whose lengths agree",
+            Self::Checksum => "wrong IPv4 header checksum",
+            Self::Protocol => "another protocol than this operator works on",
+            Self::Fragment => "a fragment where a whole packet is needed",
+            Self::DontFragment => "longer than the MTU, and must not be fragmented",
+            Self::Flags => "SYN, RST or URG in a send of more than one segment",
+            Self::Headers => "headers too long to repeat in each piece",
+            Self::Routed => "a routing header with segments left",
+            Self::DstTooShort => "output does not fit",
+        })
+    }
+}
+
+impl std::error::Error for PacketError {}

@@ -1,0 +1,190 @@
+//! What packet operators are run on: generated packets that carry the user's bytes.
+
+use std::fmt;
+
+use dpb_core::workload;
+use dpb_core::{OpSpec, Right, SetupError, Workload};
+
+use super::sample::{OPTIONS_V4, OPTIONS_V6};
+use super::{PacketError, Sample, Transport, Version, put_u16};
+use crate::network::checksum::portable;
+use crate::network::fragmentation;
+use crate::registry::PORTABLE;
+
+/// What a datagram carries at most where several share a payload.
+const DATAGRAM_BYTES_MAX: usize = 60_000;
+
+/// Packets, and what is right for each by a function that refuses what is none.
+///
+/// A payload of an even length goes into an IPv4 packet, one of an odd length into an IPv6 packet, and a length that leaves
+/// two or three modulo four brings options: sweeps over powers of two see the packets that are most of any traffic, sweeps
+/// over every length see all kinds.
+pub(crate) struct Packets<F> {
+    spec: OpSpec,
+    carrier: Carrier,
+    right: F,
+}
+
+/// What carries a payload.
+#[derive(Clone, Copy)]
+enum Carrier {
+    /// Nothing: it is the item.
+    Bytes,
+    /// One packet, which can say its length.
+    Packet(Transport),
+    /// One IPv4 packet with UDP.
+    Ipv4,
+    /// One packet.
+    Send(Transport),
+    /// Fragments of UDP datagrams.
+    Fragments,
+}
+
+impl<F> Packets<F>
+where
+    F: Fn(&[u8]) -> Result<Vec<u8>, PacketError> + Send + Sync,
+{
+    /// Items that are the payload itself.
+    pub(crate) fn bytes(spec: &OpSpec, right: F) -> Self {
+        Self::new(spec, Carrier::Bytes, right)
+    }
+
+    /// Items of one packet with this transport.
+    pub(crate) fn one(spec: &OpSpec, transport: Transport, right: F) -> Self {
+        Self::new(spec, Carrier::Packet(transport), right)
+    }
+
+    /// Items of one IPv4 packet with UDP, whatever the length.
+    pub(crate) fn ipv4(spec: &OpSpec, right: F) -> Self {
+        Self::new(spec, Carrier::Ipv4, right)
+    }
+
+    /// Items of one send with this transport, which may be longer than a packet.
+    pub(crate) fn send(spec: &OpSpec, transport: Transport, right: F) -> Self {
+        Self::new(spec, Carrier::Send(transport), right)
+    }
+
+    /// Items of a burst of fragments: at least two of each datagram that has the payload for it.
+    pub(crate) fn fragments(spec: &OpSpec, right: F) -> Self {
+        Self::new(spec, Carrier::Fragments, right)
+    }
+
+    fn new(spec: &OpSpec, carrier: Carrier, right: F) -> Self {
+        Self {
+            spec: spec.clone(),
+            carrier,
+            right,
+        }
+    }
+}
+
+impl<F> Workload for Packets<F>
+where
+    F: Fn(&[u8]) -> Result<Vec<u8>, PacketError> + Send + Sync,
+{
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        match self.carrier {
+            Carrier::Bytes => Ok(plain.to_vec()),
+            Carrier::Send(transport) => Ok(sample(transport, plain.len()).packet(plain)),
+            Carrier::Packet(transport) => one(&sample(transport, plain.len()), plain),
+            Carrier::Ipv4 => one(&sample(Transport::Udp, plain.len() & !1), plain),
+            Carrier::Fragments => Ok(fragments(plain)),
+        }
+    }
+
+    fn describe(&self, plain: &str) -> String {
+        match self.carrier {
+            Carrier::Bytes => plain.to_owned(),
+            Carrier::Packet(_) | Carrier::Ipv4 => format!("IP packets that carry {plain}"),
+            Carrier::Send(_) => format!("TCP sends of {plain}"),
+            Carrier::Fragments => format!("fragments of UDP datagrams that carry {plain}"),
+        }
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        (self.right)(item).map_err(PacketError::refusal).into()
+    }
+
+    /// Half of them are packets whose IPv4 header is wrong and still sums up, so that what comes behind the check is seen.
+    fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
+        let is_v4 = item.len() >= 20 && item[0] == 0x45;
+        if seed.is_multiple_of(2) || !is_v4 || matches!(self.carrier, Carrier::Bytes) {
+            return workload::spoil(item, seed / 2);
+        }
+        let at = 1 + (seed / 2 % 19) as usize;
+        item[at] ^= 1 << (seed / 64 % 8);
+        put_u16(item, 10, 0);
+        let sum = portable::checksum(&item[..20]);
+        put_u16(item, 10, sum);
+    }
+}
+
+/// The packet of this kind with this payload.
+fn one(sample: &Sample<'_>, payload: &[u8]) -> Result<Vec<u8>, String> {
+    let room = 0xffff - sample.headers_bytes();
+    match payload.len() <= room {
+        true => Ok(sample.packet(payload)),
+        false => Err(format!("such a packet carries at most {room} bytes")),
+    }
+}
+
+/// What carries so many bytes.
+fn sample(transport: Transport, payload_bytes: usize) -> Sample<'static> {
+    let version = match payload_bytes % 2 {
+        0 => Version::V4,
+        _ => Version::V6,
+    };
+    let options = match (payload_bytes % 4, version) {
+        (2 | 3, Version::V4) => OPTIONS_V4,
+        (2 | 3, Version::V6) => OPTIONS_V6,
+        _ => &[],
+    };
+    Sample {
+        options,
+        ..Sample::new(version, transport)
+    }
+}
+
+/// The fragments of as many datagrams as it takes to carry `payload`, one at least.
+fn fragments(payload: &[u8]) -> Vec<u8> {
+    /// Of Ethernet.
+    const MTU: usize = 1500;
+    let mut parts: Vec<_> = payload.chunks(DATAGRAM_BYTES_MAX).collect();
+    if parts.is_empty() {
+        parts.push(&[]);
+    }
+    let mut burst = Vec::new();
+    for (id, part) in parts.into_iter().enumerate() {
+        let sample = Sample {
+            id: id as u16,
+            ..sample(Transport::Udp, part.len())
+        };
+        let packet = sample.packet(part);
+        // The headers are on each fragment, and the first has room for all of them.
+        let mtu = (sample.headers_bytes() + 16 + part.len() / 2).clamp(80, MTU);
+        let cut = fragmentation::oracle::fragment(&packet, mtu, id as u32);
+        burst.extend(cut.expect("a packet that may be cut"));
+    }
+    burst
+}
+
+/// `spec` is of another operator.
+pub(crate) fn foreign(spec: &OpSpec) -> SetupError {
+    SetupError::Parameter(format!("{spec}: another operator's spec"))
+}
+
+impl<F> fmt::Debug for Packets<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packets")
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,256 @@
+//! IP reassembly: fragments become the datagram they were cut from (RFC 791, 3.2; RFC 815; RFC 8200, 4.5; RFC 5722).
+//!
+//! A fragment's payload goes straight to its place in the datagram's buffer. What has come is kept as one bit for each eight
+//! bytes, RFC 815's holes being the bits that are clear: its cost does not grow with the order or the number of fragments.
+
+mod key;
+mod oracle;
+mod table;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::fmt;
+
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+
+use super::checksum::{fold, words};
+use super::packet::workload::Packets;
+use super::packet::{Burst, Packet, PacketError, Version};
+use crate::cpu::Path;
+use crate::registry::Entry;
+use key::Piece;
+use table::Table;
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "reassembly",
+    scenario: "network",
+    summary: "puts the fragments of a burst of IP packets together",
+    unit: "input byte",
+    output: "the datagrams that became whole, one after another; variable",
+    source: "RFC 791, 3.2; RFC 815; RFC 8200, 4.5; RFC 5722; RFC 3168, 5.3",
+    peers: &[],
+    parameters: &[],
+    paths: Reassembly::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/reassembly.md"),
+    parse: |_| Ok(OpSpec::Reassembly),
+    kernel: |_, path| Ok(Box::new(Reassembly::new(path)?)),
+    workload: |spec| {
+        let limits = ReassemblyLimits::default();
+        let right = move |item: &[u8]| oracle::reassemble(item, limits);
+        Ok(Box::new(Packets::fragments(spec, right)))
+    },
+};
+
+/// What a [`Reassembler`] may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReassemblyLimits {
+    /// Datagrams at once. Each takes about 68 KiB, all allocated at the start; the oldest gives way to one more.
+    pub datagrams_max: u32,
+    /// Fragments of one datagram; one more and the datagram is given up.
+    pub fragments_max: u32,
+    /// How long a datagram may wait after its first fragment came (RFC 8200: 60 s).
+    pub timeout_ns: u64,
+}
+
+/// Puts fragments together. Bounded in memory, fragments and time, whatever comes.
+#[derive(Debug)]
+pub struct Reassembler {
+    limits: ReassemblyLimits,
+    table: Table,
+}
+
+/// Why a packet did not get into a datagram.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// It is no valid packet or fragment, and changed nothing.
+    Packet(PacketError),
+    /// It has come before, byte for byte.
+    Duplicate,
+    /// It overlaps another, or disagrees about where the datagram ends: the datagram is given up, and so is every fragment of
+    /// it that is still to come (RFC 5722).
+    Overlap,
+    /// The datagram would be longer than an IP packet can be: given up.
+    TooLong,
+    /// There are too many fragments of its datagram: given up.
+    TooMany,
+    /// Fragments marked by congestion and unmarkable ones in one datagram (RFC 3168, 5.3): given up.
+    Congestion,
+    /// Its datagram was given up before.
+    GivenUp,
+}
+
+/// IP reassembly as an operator: an item is a burst of packets as they came off the wire, the output the datagrams that
+/// became whole and the packets that were, in the order in which they did. Nothing is kept from one item to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Reassembly(());
+
+impl Default for ReassemblyLimits {
+    /// 64 datagrams, 8,192 fragments each (as many as there can be), 60 seconds.
+    fn default() -> Self {
+        Self {
+            datagrams_max: 64,
+            fragments_max: 8192,
+            timeout_ns: 60_000_000_000,
+        }
+    }
+}
+
+impl Reassembler {
+    /// Allocates everything. At least one datagram.
+    pub fn new(limits: ReassemblyLimits) -> Self {
+        Self {
+            limits,
+            table: Table::new(limits.datagrams_max.max(1)),
+        }
+    }
+
+    /// Takes one packet; gives the datagram that it made whole, or itself if it is no fragment.
+    ///
+    /// `now_ns` never goes back; datagrams that are due expire first.
+    ///
+    /// # Errors
+    /// Why the packet was dropped.
+    pub fn push<'a>(
+        &'a mut self,
+        packet: &'a [u8],
+        now_ns: u64,
+    ) -> Result<Option<&'a [u8]>, Dropped> {
+        self.expire(now_ns);
+        let packet = Packet::parse(packet)?;
+        if packet.version() == Version::V4 && fold(words(packet.headers()).into()) != 0xffff {
+            return Err(PacketError::Checksum.into());
+        }
+        if !packet.is_fragment() {
+            return Ok(Some(packet.bytes()));
+        }
+        let piece = Piece::parse(packet)?;
+        if piece.is_whole() {
+            // Stands for itself, even if fragments with its identification are waiting (RFC 6946).
+            let whole = self.table.alone(&piece);
+            return Ok(Some(self.table.bytes(whole)));
+        }
+        let at = self.table.find_or_make(&piece, now_ns);
+        let whole = self.table.add(at, &piece, self.limits.fragments_max)?;
+        Ok(whole.map(|whole| {
+            self.table.release(at);
+            self.table.bytes(whole)
+        }))
+    }
+
+    /// Gives up the datagrams whose time is over at `now_ns`, and says how many.
+    pub fn expire(&mut self, now_ns: u64) -> usize {
+        let mut expired = 0;
+        while let Some((oldest, since_ns)) = self.table.oldest()
+            && now_ns.saturating_sub(since_ns) >= self.limits.timeout_ns
+        {
+            self.table.release(oldest);
+            expired += 1;
+        }
+        expired
+    }
+
+    /// Datagrams that wait for fragments, and those given up whose time is not over.
+    pub fn waiting(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Datagrams that had to make room for others.
+    pub fn evicted(&self) -> u64 {
+        self.table.evicted()
+    }
+
+    /// Forgets everything that waits.
+    pub fn clear(&mut self) {
+        while let Some((oldest, _)) = self.table.oldest() {
+            self.table.release(oldest);
+        }
+    }
+}
+
+impl Reassembly {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Portable];
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        match path {
+            Path::Portable => Ok(Self(())),
+            _ => Err(path.missing("reassembly", Self::PATHS)),
+        }
+    }
+}
+
+impl Kernel for Reassembly {
+    type Scratch = Reassembler;
+
+    fn scratch(&self) -> Reassembler {
+        Reassembler::new(ReassemblyLimits::default())
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    /// A datagram is never longer than its fragments together.
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut Reassembler,
+    ) -> Result<(), JobError> {
+        for i in 0..batch.len() {
+            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            scratch.clear();
+            out.outcomes.push(burst(scratch, batch.item(i), slot));
+        }
+        Ok(())
+    }
+}
+
+/// The datagrams of a burst, one after another. What cannot be told apart is refused; a fragment that belongs to nothing is
+/// left out.
+fn burst(reassembler: &mut Reassembler, item: &[u8], mut slot: &mut [u8]) -> Result<u32, JobError> {
+    let slot_bytes = slot.len();
+    for packet in Burst::new(item) {
+        if let Ok(Some(datagram)) = reassembler.push(packet.map_err(PacketError::refusal)?, 0) {
+            let room = slot.split_at_mut_checked(datagram.len());
+            let (room, rest) = room.ok_or(JobError::DstTooShort)?;
+            room.copy_from_slice(datagram);
+            slot = rest;
+        }
+    }
+    Ok((slot_bytes - slot.len()) as u32)
+}
+
+impl From<PacketError> for Dropped {
+    fn from(error: PacketError) -> Self {
+        Self::Packet(error)
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packet(error) => error.fmt(f),
+            Self::Duplicate => f.write_str("a fragment that came before"),
+            Self::Overlap => f.write_str("fragments that overlap or disagree about the end"),
+            Self::TooLong => f.write_str("fragments of more than an IP packet can be"),
+            Self::TooMany => f.write_str("too many fragments of one datagram"),
+            Self::Congestion => f.write_str("fragments that disagree about congestion marks"),
+            Self::GivenUp => f.write_str("a fragment of a datagram that was given up"),
+        }
+    }
+}
+
+impl std::error::Error for Dropped {}
