@@ -80,6 +80,8 @@ const ITEM_LENGTHS: &[usize] = if cfg!(miri) {
 const BATCHES: &[usize] = if cfg!(miri) { &[1, 3] } else { &[1, 3, 256] };
 /// Jobs in flight.
 const DEPTHS: &[u32] = if cfg!(miri) { &[1, 3] } else { &[1, 2, 7, 64] };
+/// Input of one job, about: long items come in smaller batches.
+const BYTES_PER_JOB: usize = 1 << 16;
 /// Input that one case may push through one queue; bounds the suite's time with slow operators.
 const BYTES_PER_RUN: usize = if cfg!(miri) { 256 } else { 1 << 20 };
 /// The same where `DPB_QEMU` says that instructions are emulated.
@@ -207,6 +209,7 @@ impl Bench<'_> {
     fn results(&mut self) -> Result<(), Wrong> {
         for &item_len in ITEM_LENGTHS {
             for &batch in BATCHES {
+                let batch = batch.min((BYTES_PER_JOB / item_len.max(1)).max(BATCHES[1]));
                 for layout in Layout::ALL {
                     if layout == Layout::One && batch != 1 {
                         continue;
