@@ -8,6 +8,7 @@
 //! `cargo bench -p dpb-benches --bench operators -- crc32c` runs one operator.
 
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
@@ -123,6 +124,25 @@ fn peer(name: &str, spec: &OpSpec) -> Box<dyn Direct> {
                 zlib_rs::decompress_slice(slot, item, config).0.len()
             })
         }
+        ("lz4", OpSpec::Lz4) => item_by_item(OutputShape::Variable, |item, slot| {
+            lz4::block::compress_to_buffer(item, None, false, slot).expect("a slot that fits")
+        }),
+        ("lz4", OpSpec::Unlz4) => item_by_item(OutputShape::Variable, |item, slot| {
+            let room = i32::try_from(slot.len()).expect("below 2 GiB");
+            lz4::block::decompress_to_buffer(item, Some(room), slot).expect("a block")
+        }),
+        ("snap", OpSpec::Snappy) => {
+            // Its tables are made once.
+            let encoder = Mutex::new(snap::raw::Encoder::new());
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                let mut encoder = encoder.lock().expect("no call panics");
+                encoder.compress(item, slot).expect("a slot that fits")
+            })
+        }
+        ("snap", OpSpec::Unsnappy) => item_by_item(OutputShape::Variable, |item, slot| {
+            let decoded = snap::raw::Decoder::new().decompress(item, slot);
+            decoded.expect("a raw stream")
+        }),
         _ => panic!("the registry names {name} as a peer of {spec}; it has no call here"),
     }
 }

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use dpb_core::measure::{Outcome, Reading};
+use dpb_operators::registry::OPERATORS;
 use serde_json::Value;
 use support::schema::misfit;
 
@@ -52,7 +53,7 @@ fn records_match_the_schema_on_stdout_and_in_the_file() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let schema: Value = serde_json::from_slice(&dpb(&["schema", "record"]).stdout).expect("JSON");
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
-    assert_eq!(lines.len(), 4 * 2 * 3);
+    assert_eq!(lines.len(), OPERATORS.len() * 2 * 3);
     let mut runs = BTreeSet::new();
     for line in &lines {
         let record: Value = serde_json::from_str(line).expect("JSON");
@@ -353,7 +354,7 @@ fn doctor_and_list_say_what_there_is() {
         }
     }
     let operators = dpb(&["list", "operators", "--format", "csv"]);
-    assert_eq!(text(&operators.stdout).lines().count(), 1 + 4);
+    assert_eq!(text(&operators.stdout).lines().count(), 1 + OPERATORS.len());
     let backends = dpb(&["list", "backends", "--format", "csv"]);
     let shown = text(&backends.stdout);
     for name in [
