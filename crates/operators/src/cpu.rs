@@ -181,6 +181,17 @@ impl Path {
             .unwrap_or(Self::Portable)
     }
 
+    /// This path, if it is one of `operator`'s `paths`, which need nothing of the CPU.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub(crate) fn among(self, operator: &str, paths: &[Self]) -> Result<Self, SetupError> {
+        let is_there = paths.contains(&self);
+        is_there
+            .then_some(self)
+            .ok_or_else(|| self.missing(operator, paths))
+    }
+
     /// Why `operator`, which has `paths`, does not run on this one here.
     pub(crate) fn missing(self, operator: &str, paths: &[Self]) -> SetupError {
         SetupError::Unsupported(self.reason(operator, paths))

@@ -23,3 +23,23 @@ fn each(
         out.outcomes.push(outcome);
     }
 }
+
+/// A slot that fills from the front; each format adds its own ways to write.
+struct Out<'a> {
+    slot: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Out<'a> {
+    fn new(slot: &'a mut [u8]) -> Self {
+        Self { slot, len: 0 }
+    }
+
+    /// Appends `bytes`, all of them or none.
+    fn push(&mut self, bytes: &[u8]) -> Result<(), JobError> {
+        let room = self.slot[self.len..].get_mut(..bytes.len());
+        room.ok_or(JobError::DstTooShort)?.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Ok(())
+    }
+}

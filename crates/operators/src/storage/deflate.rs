@@ -133,7 +133,7 @@ impl Deflate {
                 "level={level}: not from 1 to 9"
             )));
         }
-        let path = admit(path, "deflate")?;
+        let path = path.among("deflate", PATHS)?;
         Ok(Self {
             path,
             level,
@@ -148,7 +148,7 @@ impl Inflate {
     /// # Errors
     /// If INFLATE has no such path.
     pub fn new(path: Path, format: DeflateFormat) -> Result<Self, SetupError> {
-        let path = admit(path, "inflate")?;
+        let path = path.among("inflate", PATHS)?;
         Ok(Self { path, format })
     }
 }
@@ -252,12 +252,4 @@ fn format_named(name: &str) -> DeflateFormat {
 
 fn foreign(spec: &OpSpec) -> SetupError {
     SetupError::Parameter(format!("{spec} is neither deflate nor inflate"))
-}
-
-fn admit(path: Path, operator: &str) -> Result<Path, SetupError> {
-    if PATHS.contains(&path) {
-        Ok(path)
-    } else {
-        Err(path.missing(operator, PATHS))
-    }
 }

@@ -31,6 +31,7 @@ use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupErro
 use super::each;
 use super::streams::{Decode, Encode, Streams};
 use crate::cpu::Path;
+#[cfg(target_arch = "x86_64")]
 use crate::isa;
 use crate::registry::Entry;
 

@@ -119,10 +119,8 @@ impl Lz4 {
     /// # Errors
     /// If there is no such path.
     pub fn new(path: Path) -> Result<Self, SetupError> {
-        let is_there = Self::PATHS.contains(&path);
-        is_there
-            .then_some(Self { path })
-            .ok_or_else(|| path.missing("lz4", Self::PATHS))
+        let path = path.among("lz4", Self::PATHS)?;
+        Ok(Self { path })
     }
 }
 
@@ -135,10 +133,8 @@ impl Unlz4 {
     /// # Errors
     /// If there is no such path.
     pub fn new(path: Path) -> Result<Self, SetupError> {
-        let is_there = Self::PATHS.contains(&path);
-        is_there
-            .then_some(Self { path })
-            .ok_or_else(|| path.missing("unlz4", Self::PATHS))
+        let path = path.among("unlz4", Self::PATHS)?;
+        Ok(Self { path })
     }
 }
 

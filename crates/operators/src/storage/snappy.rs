@@ -109,10 +109,8 @@ impl Snappy {
     /// # Errors
     /// If there is no such path.
     pub fn new(path: Path) -> Result<Self, SetupError> {
-        let is_there = Self::PATHS.contains(&path);
-        is_there
-            .then_some(Self { path })
-            .ok_or_else(|| path.missing("snappy", Self::PATHS))
+        let path = path.among("snappy", Self::PATHS)?;
+        Ok(Self { path })
     }
 }
 
@@ -125,10 +123,8 @@ impl Unsnappy {
     /// # Errors
     /// If there is no such path.
     pub fn new(path: Path) -> Result<Self, SetupError> {
-        let is_there = Self::PATHS.contains(&path);
-        is_there
-            .then_some(Self { path })
-            .ok_or_else(|| path.missing("unsnappy", Self::PATHS))
+        let path = path.among("unsnappy", Self::PATHS)?;
+        Ok(Self { path })
     }
 }
 

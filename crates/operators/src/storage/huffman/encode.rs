@@ -4,6 +4,7 @@ use dpb_core::JobError;
 
 use super::code::{self, BITS_MAX, LENGTHS_BYTES_MAX, Lengths};
 use super::{BLOCK_BYTES_MAX, HEADER_BYTES, Kind, STREAMS, streams};
+use crate::storage::Out;
 
 /// Symbols that fit a 64-bit word behind seven bits that wait for their byte.
 const SYMBOLS_A_WORD: usize = (64 - 7) / BITS_MAX;
@@ -29,7 +30,7 @@ pub(super) fn encode(
     slot: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<usize, JobError> {
-    let mut out = Out { slot, len: 0 };
+    let mut out = Out::new(slot);
     for block in plain.chunks(BLOCK_BYTES_MAX) {
         let counts = counts(block);
         if block.len() > 1 && counts[usize::from(block[0])] as usize == block.len() {
@@ -41,25 +42,12 @@ pub(super) fn encode(
     Ok(out.len)
 }
 
-/// A slot that fills.
-struct Out<'a> {
-    slot: &'a mut [u8],
-    len: usize,
-}
-
 impl Out<'_> {
     /// A block of `len` plain bytes: its header, then `parts`.
     fn block(&mut self, kind: Kind, len: usize, parts: &[&[u8]]) -> Result<(), JobError> {
         let [low, high] = ((len - 1) as u16).to_le_bytes();
         self.push(&[kind as u8, low, high])?;
         parts.iter().try_for_each(|part| self.push(part))
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> Result<(), JobError> {
-        let room = self.slot.get_mut(self.len..self.len + bytes.len());
-        room.ok_or(JobError::DstTooShort)?.copy_from_slice(bytes);
-        self.len += bytes.len();
-        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 use dpb_core::JobError;
 
 use super::{LAST_LITERALS, MATCH_BYTES_MIN, MATCH_START_MIN};
+use crate::storage::Out;
 
 /// The plain bytes of `item`, if there are at most `bytes_max`.
 pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError> {
@@ -63,7 +64,7 @@ const HASH_BITS: u32 = 12;
 /// Encodes `plain` into `slot`; says how many bytes.
 pub(super) fn encode(plain: &[u8], slot: &mut [u8], table: &mut Table) -> Result<usize, JobError> {
     table.fill(0);
-    let mut out = Out { slot, len: 0 };
+    let mut out = Out::new(slot);
     let (mut at, mut literals) = (0, 0);
     while at + MATCH_START_MIN <= plain.len() {
         let word = u32::from_le_bytes(plain[at..at + 4].try_into().expect("four"));
@@ -87,12 +88,6 @@ pub(super) fn encode(plain: &[u8], slot: &mut [u8], table: &mut Table) -> Result
     }
     out.sequence(&plain[literals..], None)?;
     Ok(out.len)
-}
-
-/// A slot that fills.
-struct Out<'a> {
-    slot: &'a mut [u8],
-    len: usize,
 }
 
 impl Out<'_> {
@@ -123,12 +118,5 @@ impl Out<'_> {
             rest -= 255;
         }
         self.push(&[rest as u8])
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> Result<(), JobError> {
-        let room = self.slot.get_mut(self.len..self.len + bytes.len());
-        room.ok_or(JobError::DstTooShort)?.copy_from_slice(bytes);
-        self.len += bytes.len();
-        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 use dpb_core::JobError;
 
 use super::plain_len;
+use crate::storage::Out;
 
 /// The plain bytes of `item`, if there are at most `bytes_max`.
 pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError> {
@@ -56,7 +57,7 @@ const HASH_BITS: u32 = 12;
 /// Encodes `plain` into `slot`; says how many bytes.
 pub(super) fn encode(plain: &[u8], slot: &mut [u8], table: &mut Table) -> Result<usize, JobError> {
     table.fill(0);
-    let mut out = Out { slot, len: 0 };
+    let mut out = Out::new(slot);
     out.plain_len(plain.len())?;
     let (mut at, mut literals) = (0, 0);
     while let Some(word) = plain.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -79,12 +80,6 @@ pub(super) fn encode(plain: &[u8], slot: &mut [u8], table: &mut Table) -> Result
     }
     out.literals(&plain[literals..])?;
     Ok(out.len)
-}
-
-/// A slot that fills.
-struct Out<'a> {
-    slot: &'a mut [u8],
-    len: usize,
 }
 
 impl Out<'_> {
@@ -119,13 +114,6 @@ impl Out<'_> {
             self.push(&[(part as u8 - 1) << 2 | 2, low, high])?;
             len -= part;
         }
-        Ok(())
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> Result<(), JobError> {
-        let room = self.slot.get_mut(self.len..self.len + bytes.len());
-        room.ok_or(JobError::DstTooShort)?.copy_from_slice(bytes);
-        self.len += bytes.len();
         Ok(())
     }
 }
