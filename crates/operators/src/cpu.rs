@@ -9,40 +9,79 @@ use dpb_core::{
     Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
 };
 
-use crate::isa::{ArmCrc, ArmSha2, Avx512, Avx512Vnni, Bmi2, Gfni, Neon, ShaNi, Sse42};
+use crate::isa;
 use crate::registry::{self, Entry};
 
-/// How an operator is computed on a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
+/// [`Path`] and its lists from one table.
+macro_rules! paths {
+    ($($(#[$doc:meta])* $path:ident = $name:literal needs $needs:tt),+ $(,)?) => {
+        /// How an operator is computed on a CPU.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Path {
+            $($(#[$doc])* $path,)+
+        }
+
+        impl Path {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$path),+];
+
+            /// As in a backend's name, after `cpu/`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$path => $name,)+
+                }
+            }
+
+            /// What the CPU must have for it.
+            pub fn needs(self) -> &'static str {
+                match self {
+                    $(Self::$path => paths!(@needs $needs),)+
+                }
+            }
+
+            /// Whether this CPU has it.
+            pub fn is_available(self) -> bool {
+                match self {
+                    $(Self::$path => paths!(@has $needs),)+
+                }
+            }
+        }
+    };
+    (@needs _) => { "any CPU" };
+    (@needs $token:ident) => { isa::$token::NEEDS };
+    (@has _) => { true };
+    (@has $token:ident) => { isa::$token::detect().is_some() };
+}
+
+paths! {
     /// Without any instruction set of its own: the oracle.
-    Portable,
+    Portable = "portable" needs _,
     /// Without any instruction set of its own either, but written for speed: tables, and many chains at once.
-    Tables,
-    /// See [`Sse42`].
-    Sse42,
-    /// See [`Bmi2`].
-    Bmi2,
-    /// See [`Avx512`].
-    Avx512,
-    /// See [`Avx512Vnni`].
-    Avx512Vnni,
-    /// See [`Gfni`].
-    Gfni,
-    /// See [`ShaNi`].
-    ShaNi,
-    /// See [`Neon`].
-    Neon,
-    /// See [`ArmCrc`].
-    ArmCrc,
-    /// See [`ArmSha2`].
-    ArmSha2,
+    Tables = "tables" needs _,
+    /// See [`isa::Sse42`].
+    Sse42 = "sse4.2" needs Sse42,
+    /// See [`isa::Bmi2`].
+    Bmi2 = "bmi2" needs Bmi2,
+    /// See [`isa::Avx512`].
+    Avx512 = "avx512" needs Avx512,
+    /// See [`isa::Avx512Vnni`].
+    Avx512Vnni = "avx512-vnni" needs Avx512Vnni,
+    /// See [`isa::Gfni`].
+    Gfni = "gfni" needs Gfni,
+    /// See [`isa::ShaNi`].
+    ShaNi = "sha-ni" needs ShaNi,
+    /// See [`isa::Neon`].
+    Neon = "neon" needs Neon,
+    /// See [`isa::ArmCrc`].
+    ArmCrc = "arm-crc" needs ArmCrc,
+    /// See [`isa::ArmSha2`].
+    ArmSha2 = "arm-sha2" needs ArmSha2,
     /// The library libdeflate, which chooses its instruction sets itself.
-    Libdeflate,
+    Libdeflate = "libdeflate" needs _,
     /// The library lz4_flex.
-    Lz4Flex,
+    Lz4Flex = "lz4_flex" needs _,
     /// The library snap.
-    Snap,
+    Snap = "snap" needs _,
 }
 
 /// A backend on this machine's CPU.
@@ -67,7 +106,7 @@ pub enum Lift {
 pub fn backends() -> Vec<Cpu> {
     let threads = std::thread::available_parallelism()
         .map_or(NonZeroU32::MIN, |n| n.try_into().unwrap_or(NonZeroU32::MAX));
-    let mut backends: Vec<_> = Path::ALL.into_iter().map(Cpu::on).collect();
+    let mut backends: Vec<_> = Path::ALL.iter().copied().map(Cpu::on).collect();
     backends.push(Cpu::best());
     backends.push(Cpu::pool(threads));
     backends
@@ -86,7 +125,8 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
         return Ok(Cpu::pool(threads));
     }
     let path = Path::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .find(|path| name.strip_prefix("cpu/") == Some(path.name()));
     path.map(Cpu::on).ok_or_else(|| {
         let names: Vec<_> = Path::ALL.iter().map(|path| format!("cpu/{path}")).collect();
@@ -100,78 +140,6 @@ pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
 }
 
 impl Path {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::Portable,
-        Self::Tables,
-        Self::Sse42,
-        Self::Bmi2,
-        Self::Avx512,
-        Self::Avx512Vnni,
-        Self::Gfni,
-        Self::ShaNi,
-        Self::Neon,
-        Self::ArmCrc,
-        Self::ArmSha2,
-        Self::Libdeflate,
-        Self::Lz4Flex,
-        Self::Snap,
-    ];
-
-    /// As in a backend's name, after `cpu/`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            Self::Tables => "tables",
-            Self::Sse42 => "sse4.2",
-            Self::Bmi2 => "bmi2",
-            Self::Avx512 => "avx512",
-            Self::Avx512Vnni => "avx512-vnni",
-            Self::Gfni => "gfni",
-            Self::ShaNi => "sha-ni",
-            Self::Neon => "neon",
-            Self::ArmCrc => "arm-crc",
-            Self::ArmSha2 => "arm-sha2",
-            Self::Libdeflate => "libdeflate",
-            Self::Lz4Flex => "lz4_flex",
-            Self::Snap => "snap",
-        }
-    }
-
-    /// What the CPU must have for it.
-    pub fn needs(self) -> &'static str {
-        match self {
-            Self::Portable | Self::Tables | Self::Libdeflate | Self::Lz4Flex | Self::Snap => {
-                "any CPU"
-            }
-            Self::Sse42 => Sse42::NEEDS,
-            Self::Bmi2 => Bmi2::NEEDS,
-            Self::Avx512 => Avx512::NEEDS,
-            Self::Avx512Vnni => Avx512Vnni::NEEDS,
-            Self::Gfni => Gfni::NEEDS,
-            Self::ShaNi => ShaNi::NEEDS,
-            Self::Neon => Neon::NEEDS,
-            Self::ArmCrc => ArmCrc::NEEDS,
-            Self::ArmSha2 => ArmSha2::NEEDS,
-        }
-    }
-
-    /// Whether this CPU has it.
-    pub fn is_available(self) -> bool {
-        match self {
-            Self::Portable | Self::Tables | Self::Libdeflate | Self::Lz4Flex | Self::Snap => true,
-            Self::Sse42 => Sse42::detect().is_some(),
-            Self::Bmi2 => Bmi2::detect().is_some(),
-            Self::Avx512 => Avx512::detect().is_some(),
-            Self::Avx512Vnni => Avx512Vnni::detect().is_some(),
-            Self::Gfni => Gfni::detect().is_some(),
-            Self::ShaNi => ShaNi::detect().is_some(),
-            Self::Neon => Neon::detect().is_some(),
-            Self::ArmCrc => ArmCrc::detect().is_some(),
-            Self::ArmSha2 => ArmSha2::detect().is_some(),
-        }
-    }
-
     /// The first of `paths`, sorted best first, that this CPU has.
     pub(crate) fn best(paths: &[Self]) -> Self {
         paths
