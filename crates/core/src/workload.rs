@@ -63,6 +63,12 @@ pub trait Workload: Send + Sync {
         None
     }
 
+    /// What an item costs besides its bytes, as bytes that would cost as much, about a nanosecond each where all goes slowly:
+    /// none unless said otherwise, of a signature millions. Whoever bounds time by bytes counts these too.
+    fn cost_bytes(&self) -> usize {
+        0
+    }
+
     /// What is right for `item`, which may be anything, in a slot of `slot_bytes`. That is a bound, often far beyond what
     /// is needed, so not something to allocate ahead. An output that is longer may be given whole, or is
     /// [`JobError::DstTooShort`].
