@@ -63,10 +63,9 @@ pub trait Workload: Send + Sync {
         None
     }
 
-    /// What an item costs besides its bytes, as bytes that would cost as much, about a nanosecond each where all goes slowly:
-    /// none unless said otherwise, of a signature millions. Whoever bounds time by bytes counts these too.
+    /// What an item costs besides its bytes: what [`OpSpec::cost_bytes`] says, unless known better.
     fn cost_bytes(&self) -> usize {
-        0
+        self.spec().cost_bytes()
     }
 
     /// What is right for `item`, which may be anything, in a slot of `slot_bytes`. That is a bound, often far beyond what

@@ -85,14 +85,6 @@ pub(super) fn verifier(
     }
 }
 
-/// About how long the portable path takes to sign, in nanoseconds; to verify twice that.
-pub(super) fn operation_ns(curve: Curve) -> usize {
-    match curve {
-        Curve::P256 => 200_000,
-        Curve::P384 => 600_000,
-    }
-}
-
 fn curve(given: &Given<'_>) -> Curve {
     match given.word("curve") {
         "p384" => Curve::P384,

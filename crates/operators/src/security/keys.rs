@@ -98,7 +98,9 @@ impl Kind {
                 // Overwritten when it goes.
                 let file = Material::secret(file);
                 let pair = self.read(file.bytes());
-                pair.map_err(|what| SetupError::Parameter(format!("key={}: {what}", given.word("key"))))
+                pair.map_err(|what| {
+                    SetupError::Parameter(format!("key={}: {what}", given.word("key")))
+                })
             }
         }
     }
@@ -107,7 +109,9 @@ impl Kind {
     pub(crate) fn private_given(self, given: &Given<'_>) -> Result<Material, SetupError> {
         self.given(given)?.private.ok_or_else(|| {
             let file = given.word("key");
-            SetupError::Parameter(format!("key={file}: a public key; this needs the private one"))
+            SetupError::Parameter(format!(
+                "key={file}: a public key; this needs the private one"
+            ))
         })
     }
 
@@ -126,7 +130,9 @@ impl Kind {
             Err(private) => {
                 let public = P::from_public_key_der(der);
                 let public = public.map_err(|public| {
-                    format!("no key of {self}: as a private one: {private}; as a public one: {public}")
+                    format!(
+                        "no key of {self}: as a private one: {private}; as a public one: {public}"
+                    )
                 })?;
                 (public, None)
             }

@@ -27,7 +27,11 @@ pub(crate) const SIGN: Entry = Entry {
     parse: |given| {
         let bits = bits(given);
         let padding = padding(given);
-        sign_spec(given, SignatureScheme::Rsa { bits, padding }, Kind::Rsa(bits))
+        sign_spec(
+            given,
+            SignatureScheme::Rsa { bits, padding },
+            Kind::Rsa(bits),
+        )
     },
     ..sign_entry()
 };
@@ -41,7 +45,11 @@ pub(crate) const VERIFY: Entry = Entry {
     parse: |given| {
         let bits = bits(given);
         let padding = padding(given);
-        verify_spec(given, SignatureScheme::Rsa { bits, padding }, Kind::Rsa(bits))
+        verify_spec(
+            given,
+            SignatureScheme::Rsa { bits, padding },
+            Kind::Rsa(bits),
+        )
     },
     ..verify_entry()
 };
@@ -93,20 +101,13 @@ pub(super) fn verifier(
     }
 }
 
-/// About how long the portable path takes with a private key, in nanoseconds.
-pub(super) fn private_ns(bits: u16) -> usize {
-    match bits {
-        ..=2048 => 8_000_000,
-        ..=3072 => 24_000_000,
-        _ => 50_000_000,
-    }
-}
-
 /// Sees that a key has as many bits as was said.
 fn sized(bits: u16, bytes: usize) -> Result<(), SetupError> {
     let is_right = bytes == usize::from(bits).div_ceil(8);
     is_right.then_some(()).ok_or_else(|| {
-        SetupError::Parameter(format!("key: its modulus has {bytes} bytes, not {bits} bits"))
+        SetupError::Parameter(format!(
+            "key: its modulus has {bytes} bytes, not {bits} bits"
+        ))
     })
 }
 

@@ -243,7 +243,6 @@ fn verify_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupE
 /// What a signing spec is run on: any bytes. Several signatures may be right; all paths must verify one.
 struct Signing {
     spec: OpSpec,
-    scheme: SignatureScheme,
     name: String,
     verifiers: Vec<(Path, Verify)>,
 }
@@ -267,10 +266,12 @@ fn signing(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
     let verifiers = verifiers
         .map(|&path| Ok((path, Verify::new(path, *scheme, public.bytes())?)))
         .collect::<Result<Vec<_>, SetupError>>()?;
-    let names: Vec<_> = verifiers.iter().map(|(path, _)| format!("cpu/{path}")).collect();
+    let names: Vec<_> = verifiers
+        .iter()
+        .map(|(path, _)| format!("cpu/{path}"))
+        .collect();
     Ok(Box::new(Signing {
         spec: spec.clone(),
-        scheme: *scheme,
         name: names.join(" and "),
         verifiers,
     }))
@@ -314,10 +315,6 @@ impl Workload for Signing {
             None => Ok(()),
         }
     }
-
-    fn cost_bytes(&self) -> usize {
-        sign_ns(self.scheme)
-    }
 }
 
 impl Workload for Verifying {
@@ -357,28 +354,6 @@ impl Workload for Verifying {
             Some(half) if seed % 5 == 1 => half.iter_mut().for_each(|byte| *byte = !*byte),
             _ => workload::spoil(item, random.next_u64()),
         }
-    }
-
-    fn cost_bytes(&self) -> usize {
-        verify_ns(self.scheme)
-    }
-}
-
-/// About how long the portable path takes to sign, in nanoseconds.
-fn sign_ns(scheme: SignatureScheme) -> usize {
-    match scheme {
-        SignatureScheme::Rsa { bits, .. } => rsa::private_ns(bits),
-        SignatureScheme::Dsa => 10_000_000,
-        SignatureScheme::Ecdsa { curve } => ecdsa::operation_ns(curve),
-    }
-}
-
-/// About how long the portable path takes to verify, in nanoseconds, or the best one to sign: an item needs both.
-fn verify_ns(scheme: SignatureScheme) -> usize {
-    match scheme {
-        SignatureScheme::Rsa { bits, .. } => rsa::private_ns(bits) / 8,
-        SignatureScheme::Dsa => 20_000_000,
-        SignatureScheme::Ecdsa { curve } => 2 * ecdsa::operation_ns(curve),
     }
 }
 

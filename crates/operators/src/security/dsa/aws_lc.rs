@@ -57,7 +57,9 @@ impl Key {
         let key = key.ok_or_else(|| refused("not one of DSA"))?;
         match key.order_bytes() {
             HALF => Ok(key),
-            other => Err(refused(format!("a group whose order has {other} bytes, not {HALF}"))),
+            other => Err(refused(format!(
+                "a group whose order has {other} bytes, not {HALF}"
+            ))),
         }
     }
 
@@ -80,7 +82,11 @@ impl Signer for Key {
         let (r, s) = signature.split_at_mut(HALF);
         // SAFETY: the digest is as long as said; the key is alive.
         let made = unsafe {
-            sys::DSA_do_sign(digest.as_ref().as_ptr(), digest.as_ref().len(), self.0.as_ptr())
+            sys::DSA_do_sign(
+                digest.as_ref().as_ptr(),
+                digest.as_ref().len(),
+                self.0.as_ptr(),
+            )
         };
         let made = Signature(NonNull::new(made).ok_or(FAILED)?);
         let (mut made_r, mut made_s) = (null(), null());

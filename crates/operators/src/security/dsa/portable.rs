@@ -23,11 +23,15 @@ pub(in crate::security) fn group() -> Components {
 }
 
 pub(super) fn signer(pkcs8: &[u8]) -> Result<Box<dyn Signer>, SetupError> {
-    Ok(Box::new(SigningKey::from_pkcs8_der(pkcs8).map_err(refused)?))
+    Ok(Box::new(
+        SigningKey::from_pkcs8_der(pkcs8).map_err(refused)?,
+    ))
 }
 
 pub(super) fn verifier(spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
-    Ok(Box::new(VerifyingKey::from_public_key_der(spki).map_err(refused)?))
+    Ok(Box::new(
+        VerifyingKey::from_public_key_der(spki).map_err(refused)?,
+    ))
 }
 
 impl Signer for SigningKey {

@@ -51,7 +51,12 @@ pub(super) fn verifier(
     padding: RsaPadding,
     spki: &[u8],
 ) -> Result<Box<dyn Verifier>, SetupError> {
-    sized(bits, PublicEncryptingKey::from_der(spki).map_err(refused)?.key_size_bytes())?;
+    sized(
+        bits,
+        PublicEncryptingKey::from_der(spki)
+            .map_err(refused)?
+            .key_size_bytes(),
+    )?;
     let parameters: &'static RsaParameters = match padding {
         RsaPadding::Pkcs1 => &RSA_PKCS1_2048_8192_SHA256,
         RsaPadding::Pss => &RSA_PSS_2048_8192_SHA256,

@@ -6,7 +6,7 @@ use dpb_core::{
     Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError, Workload,
 };
 
-use super::{BITS, LIBRARIES, bits, portable, private_ns};
+use super::{BITS, LIBRARIES, bits, portable};
 use crate::cpu::Path;
 use crate::registry::{Entry, PORTABLE};
 use crate::security::keys::{Kind, Pair};
@@ -311,10 +311,6 @@ impl Workload for Encrypting {
             _ => dpb_core::workload::spoil(item, seed),
         }
     }
-
-    fn cost_bytes(&self) -> usize {
-        private_ns(self.bits)
-    }
 }
 
 impl Workload for Decrypting {
@@ -337,10 +333,6 @@ impl Workload for Decrypting {
 
     fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
         self.oracle.decrypted(item).into()
-    }
-
-    fn cost_bytes(&self) -> usize {
-        private_ns(self.bits)
     }
 }
 
