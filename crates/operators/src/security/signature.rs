@@ -188,8 +188,8 @@ pub(super) const KEY_PAIR: Parameter = Parameter {
     name: "key",
     values: Domain::File,
     default: NO_FILE,
-    meaning: "the private key, PKCS#8 as PEM or DER, whose public half verifies what the other half signs; secret. \
-              Without a file, a key pair made for the run",
+    meaning: "the private key, PKCS#8 as PEM or DER, whose public half is used and whose other half makes or judges items; \
+              or the public key alone, for which `dpb op` has no items. Without a file, a key pair made for the run",
 };
 
 /// The spec that signs.
