@@ -6,6 +6,7 @@
 //! that median. Every output is judged by the operator's workload before the first turn and after the last, so who is wrong has
 //! no speed. A peer that is missing is a line.
 
+mod instructions;
 mod rows;
 mod table;
 
@@ -56,6 +57,9 @@ struct Args {
     /// Runs are emulated by this: everything is checked, nothing is timed
     #[arg(long)]
     emulated: Option<String>,
+    /// With --emulated: the file to which the emulator's plugin adds a count of instructions when it is asked to
+    #[arg(long, requires = "emulated")]
+    instructions: Option<PathBuf>,
     /// Given by `cargo bench`; without it everything is checked and nothing is timed
     #[arg(long, hide = true)]
     bench: bool,
@@ -94,6 +98,7 @@ fn run(args: &Args) -> Result<()> {
     let mut bench = Bench {
         rounds,
         evidence,
+        instructions: args.instructions.clone(),
         pinned: if rounds > 0 { pin() } else { Vec::new() },
         route_lists: RouteLists {
             folder,
@@ -127,7 +132,7 @@ fn run(args: &Args) -> Result<()> {
         records.push(record);
     }
     if let Some(folder) = &args.record {
-        keep(folder, &records, &table.markdown(&machine))?;
+        keep(folder, &records, &table.markdown(&machine, &bench.evidence))?;
     }
     ensure!(failed == 0, "{failed} rows with wrong outputs");
     Ok(())
@@ -193,6 +198,7 @@ fn keep(folder: &Path, records: &[Record], table: &str) -> Result<()> {
 struct Bench {
     rounds: usize,
     evidence: Evidence,
+    instructions: Option<PathBuf>,
     pinned: Vec<u32>,
     route_lists: RouteLists,
 }
@@ -278,6 +284,13 @@ impl Bench {
         if verdict.is_ok() && self.rounds > 0 {
             take_turns(&mut sides, self.rounds);
             verdict = check(&mut sides);
+        }
+        if let Some(file) = &self.instructions {
+            for side in &mut sides {
+                let count = instructions::of(file, || side.code.run())?;
+                let name = format!("{} instructions", side.name);
+                record.counts.insert(name, count);
+            }
         }
         for side in &sides {
             let (name, version) = (side.name.clone(), side.version.clone());
