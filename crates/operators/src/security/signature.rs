@@ -154,7 +154,7 @@ pub(super) const fn sign_entry() -> Entry {
         unit: "signature",
         output: "",
         source: "",
-        peers: &[],
+        peers: &["openssl"],
         parameters: &[],
         paths: PATHS,
         libraries: &[],
