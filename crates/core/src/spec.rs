@@ -51,6 +51,10 @@ pub(crate) use material::{FNV_START, fnv1a64};
 pub enum OpSpec {
     /// CRC-32C (Castagnoli, RFC 3720 appendix B.4). Output: four bytes, little endian, per item.
     Crc32c,
+    /// CRC-32 (IEEE 802.3, as gzip and zlib have it). Output: four bytes, little endian, per item.
+    Crc32,
+    /// CRC-16/T10-DIF (T10 SBC-3). Output: two bytes, big endian, per item.
+    Crc16T10Dif,
     /// MD5 (RFC 1321). Output: sixteen bytes per item.
     Md5,
     /// SHA-1 (FIPS 180-4). Output: twenty bytes per item.
@@ -250,6 +254,8 @@ impl OpSpec {
     pub fn name(&self) -> &str {
         match self {
             Self::Crc32c => "crc32c",
+            Self::Crc32 => "crc32",
+            Self::Crc16T10Dif => "crc16-t10dif",
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
             Self::Sha256 => "sha256",
@@ -289,6 +295,8 @@ impl OpSpec {
     pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         match self {
             Self::Crc32c
+            | Self::Crc32
+            | Self::Crc16T10Dif
             | Self::Md5
             | Self::Sha1
             | Self::Sha256

@@ -1,7 +1,7 @@
 //! Operators that packets need.
 
 pub mod checksum;
-pub mod crc32c;
+pub mod crc;
 pub mod fragmentation;
 pub mod lpm;
 pub mod packet;

@@ -10,7 +10,9 @@ use crate::{network, security, storage};
 
 /// Every operator that has a CPU kernel.
 pub const OPERATORS: &[Entry] = &[
-    network::crc32c::ENTRY,
+    network::crc::CRC32C,
+    network::crc::CRC32,
+    network::crc::CRC16_T10DIF,
     network::lpm::LPM4,
     network::lpm::LPM6,
     network::lpm::LPM4_UPDATE,
@@ -69,7 +71,7 @@ pub struct Entry {
 }
 
 /// The spec that values choose. Keys and tables that are not given are made here.
-type Parse = fn(&Given<'_>) -> Result<OpSpec, SetupError>;
+pub(crate) type Parse = fn(&Given<'_>) -> Result<OpSpec, SetupError>;
 /// The kernel of a spec on a path.
 type MakeKernel = fn(&OpSpec, Path) -> Result<Box<dyn AnyKernel>, SetupError>;
 /// What a spec is run on, judged by the portable path.
