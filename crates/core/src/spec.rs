@@ -55,6 +55,12 @@ pub enum OpSpec {
     Crc32,
     /// CRC-16/T10-DIF (T10 SBC-3). Output: two bytes, big endian, per item.
     Crc16T10Dif,
+    /// The CRC of two parts from theirs and the second's length: of records of sixteen bytes, two CRCs of four bytes and a length
+    /// of eight, little endian. Output: variable, four bytes a record; an item that ends inside one is refused.
+    CrcCombine {
+        /// Of what.
+        crc: CrcName,
+    },
     /// MD5 (RFC 1321). Output: sixteen bytes per item.
     Md5,
     /// SHA-1 (FIPS 180-4). Output: twenty bytes per item.
@@ -205,6 +211,17 @@ pub enum DeflateFormat {
     Gzip,
 }
 
+/// A CRC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CrcName {
+    /// See [`OpSpec::Crc32`].
+    Crc32,
+    /// See [`OpSpec::Crc32c`].
+    Crc32c,
+    /// See [`OpSpec::Crc16T10Dif`].
+    Crc16T10Dif,
+}
+
 /// A hash function under HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HmacHash {
@@ -256,6 +273,7 @@ impl OpSpec {
             Self::Crc32c => "crc32c",
             Self::Crc32 => "crc32",
             Self::Crc16T10Dif => "crc16-t10dif",
+            Self::CrcCombine { .. } => "crc-combine",
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
             Self::Sha256 => "sha256",
@@ -313,6 +331,7 @@ impl OpSpec {
                 ("format", format.name().into()),
             ],
             Self::Inflate { format } => vec![("format", format.name().into())],
+            Self::CrcCombine { crc } => vec![("crc", crc.name().into())],
             Self::Hmac { key, .. } => vec![("key", key.clone().into())],
             Self::Checksum { form } => vec![("form", form.name().into())],
             Self::Segmentation { mss, mode } => vec![
@@ -345,6 +364,17 @@ impl DeflateFormat {
             Self::Raw => "raw",
             Self::Zlib => "zlib",
             Self::Gzip => "gzip",
+        }
+    }
+}
+
+impl CrcName {
+    /// `crc32`, `crc32c`, `crc16-t10dif`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crc32 => "crc32",
+            Self::Crc32c => "crc32c",
+            Self::Crc16T10Dif => "crc16-t10dif",
         }
     }
 }

@@ -13,6 +13,7 @@ pub const OPERATORS: &[Entry] = &[
     network::crc::CRC32C,
     network::crc::CRC32,
     network::crc::CRC16_T10DIF,
+    network::crc::combine::ENTRY,
     network::lpm::LPM4,
     network::lpm::LPM6,
     network::lpm::LPM4_UPDATE,

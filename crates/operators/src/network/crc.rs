@@ -12,6 +12,7 @@ mod algorithm;
 mod avx512;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod chains;
+pub mod combine;
 mod constants;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod folds;
@@ -34,7 +35,7 @@ pub(crate) const CRC32: Entry = Entry {
     name: "crc32",
     summary: "CRC-32 of each item",
     source: "ISO 3309, RFC 1952, 8",
-    peers: &["crc-fast", "crc32fast"],
+    peers: &["crc-fast", "isa-l"],
     documentation: include_str!("../../docs/crc32.md"),
     ..entry::<Ieee>(|_| Ok(OpSpec::Crc32))
 };
@@ -44,7 +45,7 @@ pub(crate) const CRC32C: Entry = Entry {
     name: "crc32c",
     summary: "CRC-32C of each item",
     source: "RFC 3720, 12.1 and B.4",
-    peers: &["crc-fast", "crc32c"],
+    peers: &["crc-fast", "crc32c", "isa-l"],
     documentation: include_str!("../../docs/crc32c.md"),
     ..entry::<Castagnoli>(|_| Ok(OpSpec::Crc32c))
 };
@@ -55,7 +56,7 @@ pub(crate) const CRC16_T10DIF: Entry = Entry {
     summary: "CRC-16/T10-DIF of each item",
     output: "2 bytes per item, big endian",
     source: "T10 SBC-3, 4.22.4",
-    peers: &["crc-fast"],
+    peers: &["crc-fast", "isa-l"],
     documentation: include_str!("../../docs/crc16-t10dif.md"),
     ..entry::<T10Dif>(|_| Ok(OpSpec::Crc16T10Dif))
 };

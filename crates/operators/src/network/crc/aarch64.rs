@@ -6,6 +6,10 @@ use std::arch::aarch64::*;
 
 use dpb_core::Batch;
 
+use super::combine::powers;
+use super::constants::Barrett;
+use super::folds::forward;
+
 use super::{Algorithm, Castagnoli, Ieee};
 use crate::isa::ArmCrc;
 
@@ -70,7 +74,7 @@ mod chained {
 
 /// By carry-less products.
 mod folded {
-    use super::super::constants::{Barrett, fold};
+    use super::super::constants::fold;
     use super::super::folds::{FOLDED_BYTES_MIN, folds};
     use super::super::portable;
     use super::*;
@@ -115,6 +119,14 @@ mod folded {
         [vgetq_lane_u64::<0>(lane), vgetq_lane_u64::<1>(lane)]
     }
 }
+
+/// A remainder with so many bytes behind it.
+pub(super) fn forward<A: Algorithm>(_proof: ArmCrc, remainder: u32, bytes: u64) -> u32 {
+    // SAFETY: `ArmCrc` exists only where these instructions do.
+    unsafe { forward_by::<A>(remainder, bytes) }
+}
+
+forward!("aes,neon");
 
 /// The carry-less product, low half first.
 #[inline]

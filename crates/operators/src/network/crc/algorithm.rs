@@ -26,8 +26,8 @@ pub trait Algorithm: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static 
     fn register(crc: Self::Crc) -> u32;
     /// Its bytes.
     fn slot(crc: Self::Crc) -> Self::Slot;
-    /// The value of these bytes.
-    fn from_slot(slot: Self::Slot) -> Self::Crc;
+    /// The value that the low bits of a word are.
+    fn from_word(word: u32) -> Self::Crc;
     /// Places for so many values, one behind another.
     fn slots(bytes: &mut [u8]) -> &mut [Self::Slot];
 }
@@ -74,8 +74,8 @@ macro_rules! of_32_bits {
                 crc.to_le_bytes()
             }
 
-            fn from_slot(slot: [u8; 4]) -> u32 {
-                u32::from_le_bytes(slot)
+            fn from_word(word: u32) -> u32 {
+                word
             }
 
             fn slots(bytes: &mut [u8]) -> &mut [[u8; 4]] {
@@ -108,8 +108,8 @@ impl Algorithm for T10Dif {
         crc.to_be_bytes()
     }
 
-    fn from_slot(slot: [u8; 2]) -> u16 {
-        u16::from_be_bytes(slot)
+    fn from_word(word: u32) -> u16 {
+        word as u16
     }
 
     fn slots(bytes: &mut [u8]) -> &mut [[u8; 2]] {

@@ -93,3 +93,28 @@ macro_rules! folds {
     };
 }
 pub(super) use folds;
+
+/// Defines `forward_by` over an instruction set's `product(u64, u64) -> [u64; 2]`.
+macro_rules! forward {
+    ($features:literal) => {
+        /// A remainder with so many bytes behind it: a product for each byte of their number.
+        #[target_feature(enable = $features)]
+        fn forward_by<A: Algorithm>(mut remainder: u32, mut bytes: u64) -> u32 {
+            let mut powers = const { &powers::<A>() }.iter();
+            while bytes > 0 {
+                // At most eight bytes: there is a row for each.
+                let Some(row) = powers.next() else { break };
+                let power = row[bytes as usize & 0xff];
+                // Bit *i* of the product is the coefficient of x^(62-i); of what leaves the polynomial, of x^(63-i).
+                let [twice, _] = product(u64::from(remainder), u64::from(power) << 1);
+                let half = |word: u64| word & 0xffff_ffff;
+                let [quotient, _] = product(half(twice), half(Barrett::<A>::QUOTIENT));
+                let [multiple, _] = product(half(quotient), Barrett::<A>::POLYNOMIAL);
+                remainder = ((twice ^ multiple) >> 32) as u32;
+                bytes >>= 8;
+            }
+            remainder
+        }
+    };
+}
+pub(super) use forward;

@@ -5,6 +5,10 @@ use std::arch::x86_64::*;
 
 use dpb_core::Batch;
 
+use super::combine::powers;
+use super::constants::Barrett;
+use super::folds::forward;
+
 use super::Algorithm;
 use crate::isa::Sse42;
 
@@ -59,7 +63,7 @@ pub(super) mod chained {
 
 /// By carry-less products.
 mod folded {
-    use super::super::constants::{Barrett, fold};
+    use super::super::constants::fold;
     use super::super::folds::{FOLDED_BYTES_MIN, folds};
     use super::super::portable;
     use super::*;
@@ -111,6 +115,14 @@ mod folded {
         ]
     }
 }
+
+/// A remainder with so many bytes behind it.
+pub(super) fn forward<A: Algorithm>(_proof: Sse42, remainder: u32, bytes: u64) -> u32 {
+    // SAFETY: `Sse42` exists only where these instructions do.
+    unsafe { forward_by::<A>(remainder, bytes) }
+}
+
+forward!("sse4.2,pclmulqdq");
 
 /// The carry-less product, low half first.
 #[inline]

@@ -18,9 +18,15 @@ use crate::network::records;
 use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
 
 /// The registry's line for IPv4.
-pub(crate) const LPM4: Entry = entry::<Ipv4Addr>("next hops of IPv4 addresses by longest prefix");
+pub(crate) const LPM4: Entry = entry::<Ipv4Addr>(
+    "next hops of IPv4 addresses by longest prefix",
+    &["rte_lpm", "rte_fib"],
+);
 /// The registry's line for IPv6.
-pub(crate) const LPM6: Entry = entry::<Ipv6Addr>("next hops of IPv6 addresses by longest prefix");
+pub(crate) const LPM6: Entry = entry::<Ipv6Addr>(
+    "next hops of IPv6 addresses by longest prefix",
+    &["rte_fib6"],
+);
 
 /// The route list.
 pub(super) const ROUTES: Parameter = Parameter {
@@ -34,7 +40,7 @@ pub(super) const ROUTES: Parameter = Parameter {
 const GENERATED_ROUTES: usize = 10_000;
 const GENERATED_HOPS: u32 = 100;
 
-const fn entry<A: Generated>(summary: &'static str) -> Entry {
+const fn entry<A: Generated>(summary: &'static str, peers: &'static [&'static str]) -> Entry {
     Entry {
         name: A::OPERATOR,
         scenario: "network",
@@ -42,7 +48,7 @@ const fn entry<A: Generated>(summary: &'static str) -> Entry {
         unit: "input byte, 4 an IPv4 and 16 an IPv6 address",
         output: "4 bytes per address, little endian; all ones: no route",
         source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
-        peers: &[],
+        peers,
         parameters: &[
             ROUTES,
             Parameter {
