@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 
 use dpb_core::{
-    Batch, BatchOut, CrcName, DeflateFormat, HmacHash, JobError, Kernel, Material, OpSpec, OutputShape,
+    Batch, BatchOut, CrcName, DeflateFormat, HmacHash, JobError, Kernel, Material, OpSpec,
+    OutputShape,
 };
 use dpb_operators::direct::{Direct, direct};
 

@@ -32,7 +32,8 @@ pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
 pub use spec::{
-    ChecksumForm, CrcName, DeflateFormat, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec,
+    ArithmeticForm, ArithmeticOperation, ArithmeticType, ChecksumForm, CollationLocale, CopyMode,
+    CrcName, DeflateFormat, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec,
     ParameterValue, SegmentationMode,
 };
 pub use workload::{Exact, Input, Right, Workload};

@@ -1,6 +1,7 @@
 //! Operators that packets need.
 
 pub mod checksum;
+pub mod copy;
 pub mod crc;
 pub mod fragmentation;
 pub mod lpm;

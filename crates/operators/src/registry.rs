@@ -6,7 +6,7 @@ use dpb_core::{OpSpec, SetupError, Workload};
 
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
-use crate::{network, security, storage};
+use crate::{network, primitive, security, storage};
 
 /// Every operator that has a CPU kernel.
 pub const OPERATORS: &[Entry] = &[
@@ -14,6 +14,7 @@ pub const OPERATORS: &[Entry] = &[
     network::crc::CRC32,
     network::crc::CRC16_T10DIF,
     network::crc::combine::ENTRY,
+    network::copy::ENTRY,
     network::lpm::LPM4,
     network::lpm::LPM6,
     network::lpm::LPM4_UPDATE,
@@ -39,6 +40,10 @@ pub const OPERATORS: &[Entry] = &[
     storage::snappy::UNSNAPPY,
     storage::huffman::HUFFMAN,
     storage::huffman::UNHUFFMAN,
+    primitive::arithmetic::ENTRY,
+    primitive::strings::STRCMP,
+    primitive::strings::STRCAT,
+    primitive::strxfrm::ENTRY,
 ];
 
 /// One operator: what it is, and how to make, feed and check it.
@@ -46,7 +51,7 @@ pub const OPERATORS: &[Entry] = &[
 pub struct Entry {
     /// As on the command line and in records; equals [`OpSpec::name`].
     pub name: &'static str,
-    /// Who needs it: `network`, `security`, `storage`.
+    /// Who needs it: `network`, `security`, `storage`, `primitive`.
     pub scenario: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,

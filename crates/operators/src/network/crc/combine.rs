@@ -259,7 +259,9 @@ impl Workload for Records {
 
     fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
         let (records, rest) = item.as_chunks();
-        let whole = records.iter().flat_map(|record| (self.combine)(record).to_le_bytes());
+        let whole = records
+            .iter()
+            .flat_map(|record| (self.combine)(record).to_le_bytes());
         match rest {
             [] => Right::Only(whole.collect()),
             _ => Right::Refused(JobError::Malformed),

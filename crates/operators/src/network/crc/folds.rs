@@ -66,8 +66,7 @@ macro_rules! folds {
             bytes[at..].copy_from_slice(head);
             registers[at..at + 4].copy_from_slice(&register.to_le_bytes());
             let (bytes, registers) = (bytes.as_chunks::<16>().0, registers.as_chunks::<16>().0);
-            let [early, late] =
-                [0, 1].map(|i| xor(taken::<A>(&bytes[i]), load(&registers[i])));
+            let [early, late] = [0, 1].map(|i| xor(taken::<A>(&bytes[i]), load(&registers[i])));
             folded(early, const { fold::<A>(128) }, late)
         }
 

@@ -6,7 +6,9 @@ use std::arch::x86_64::*;
 use super::super::Algorithm;
 use super::super::constants::{fold, shift};
 use super::super::x86_64::chained::{moved, word};
-use super::{Parts, Start, advance, by, fold_start, folded as onto, load_bytes, register_of, with_tail};
+use super::{
+    Parts, Start, advance, by, fold_start, folded as onto, load_bytes, register_of, with_tail,
+};
 
 /// A long item goes in strides: eight vectors side by side for eight steps, and three chains of `crc32` beside them.
 const STEPS: usize = 8;
