@@ -51,6 +51,44 @@ pub(crate) use material::{FNV_START, fnv1a64};
 pub enum OpSpec {
     /// CRC-32C (Castagnoli, RFC 3720 appendix B.4). Output: four bytes, little endian, per item.
     Crc32c,
+    /// CRC-32 (IEEE 802.3, as gzip and zlib have it). Output: four bytes, little endian, per item.
+    Crc32,
+    /// CRC-16/T10-DIF (T10 SBC-3). Output: two bytes, big endian, per item.
+    Crc16T10Dif,
+    /// The CRC of two parts from theirs and the second's length: of records of sixteen bytes, two CRCs of four bytes and a length
+    /// of eight, little endian. Output: variable, four bytes a record; an item that ends inside one is refused.
+    CrcCombine {
+        /// Of what.
+        crc: CrcName,
+    },
+    /// The item's bytes. Output: variable, as long as the item.
+    Copy {
+        /// How they are written.
+        mode: CopyMode,
+    },
+    /// Arithmetic in registers, on operands that an item's first 32 bytes say, zeros behind those that it has. Output: fixed, the
+    /// last value of each chain, little endian.
+    Arithmetic {
+        /// What is computed with.
+        operand: ArithmeticType,
+        /// What is computed.
+        operation: ArithmeticOperation,
+        /// One chain or several.
+        form: ArithmeticForm,
+        /// Eight operations each.
+        rounds: u32,
+    },
+    /// Compares two strings, each in half of the item, an odd last byte left out: up to a zero byte, or the half's end. Output: one
+    /// byte, 0 if they are equal, 1 if the first is greater, 255 if it is less.
+    Strcmp,
+    /// Joins two strings that lie like those. Output: variable, both and a zero byte.
+    Strcat,
+    /// The sort key of UTF-8 text (Unicode Collation Algorithm, as CLDR has it; what is not UTF-8 counts as U+FFFD). Output:
+    /// variable; keys compare as bytes.
+    Strxfrm {
+        /// Whose order.
+        locale: CollationLocale,
+    },
     /// MD5 (RFC 1321). Output: sixteen bytes per item.
     Md5,
     /// SHA-1 (FIPS 180-4). Output: twenty bytes per item.
@@ -234,6 +272,78 @@ pub enum DeflateFormat {
     Gzip,
 }
 
+/// A CRC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CrcName {
+    /// See [`OpSpec::Crc32`].
+    Crc32,
+    /// See [`OpSpec::Crc32c`].
+    Crc32c,
+    /// See [`OpSpec::Crc16T10Dif`].
+    Crc16T10Dif,
+}
+
+/// How a copy is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CopyMode {
+    /// Through the caches.
+    Cached,
+    /// Past them.
+    Streaming,
+}
+
+/// What arithmetic is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithmeticType {
+    /// Eight bits, signed, wrapping; so are the other integers.
+    Int8,
+    /// Sixteen bits.
+    Int16,
+    /// Thirty-two bits.
+    Int32,
+    /// Sixty-four bits.
+    Int64,
+    /// A hundred and twenty-eight bits.
+    Int128,
+    /// IEEE 754, binary32.
+    F32,
+    /// IEEE 754, binary64.
+    F64,
+}
+
+/// What is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithmeticOperation {
+    /// A sum.
+    Add,
+    /// A difference.
+    Subtract,
+    /// A product.
+    Multiply,
+    /// A quotient.
+    Divide,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithmeticForm {
+    /// The one before: latency.
+    Dependent,
+    /// One of several chains: throughput.
+    Independent,
+}
+
+/// Whose order text is sorted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CollationLocale {
+    /// Nobody's in particular: CLDR's root.
+    Root,
+    /// German, as in telephone books: umlauts as two letters.
+    GermanPhonebook,
+    /// Swedish: å, ä and ö behind z.
+    Swedish,
+}
+
 /// A hash function under HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HmacHash {
@@ -320,6 +430,14 @@ impl OpSpec {
     pub fn name(&self) -> &str {
         match self {
             Self::Crc32c => "crc32c",
+            Self::Crc32 => "crc32",
+            Self::Crc16T10Dif => "crc16-t10dif",
+            Self::CrcCombine { .. } => "crc-combine",
+            Self::Copy { .. } => "copy",
+            Self::Arithmetic { .. } => "arithmetic",
+            Self::Strcmp => "strcmp",
+            Self::Strcat => "strcat",
+            Self::Strxfrm { .. } => "strxfrm",
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
             Self::Sha256 => "sha256",
@@ -383,6 +501,10 @@ impl OpSpec {
     pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         match self {
             Self::Crc32c
+            | Self::Crc32
+            | Self::Crc16T10Dif
+            | Self::Strcmp
+            | Self::Strcat
             | Self::Md5
             | Self::Sha1
             | Self::Sha256
@@ -399,6 +521,20 @@ impl OpSpec {
                 ("format", format.name().into()),
             ],
             Self::Inflate { format } => vec![("format", format.name().into())],
+            Self::Copy { mode } => vec![("mode", mode.name().into())],
+            Self::Arithmetic {
+                operand,
+                operation,
+                form,
+                rounds,
+            } => vec![
+                ("type", operand.name().into()),
+                ("operation", operation.name().into()),
+                ("form", form.name().into()),
+                ("rounds", i64::from(*rounds).into()),
+            ],
+            Self::Strxfrm { locale } => vec![("locale", locale.name().into())],
+            Self::CrcCombine { crc } => vec![("crc", crc.name().into())],
             Self::Hmac { key, .. } => vec![("key", key.clone().into())],
             // Who makes a verifier's items changes nothing of what it computes.
             Self::Sign { scheme, key } | Self::Verify { scheme, key, .. } => {
@@ -513,6 +649,106 @@ impl Curve {
         match self {
             Self::P256 => 32,
             Self::P384 => 48,
+        }
+    }
+}
+
+impl CrcName {
+    /// `crc32`, `crc32c`, `crc16-t10dif`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crc32 => "crc32",
+            Self::Crc32c => "crc32c",
+            Self::Crc16T10Dif => "crc16-t10dif",
+        }
+    }
+}
+
+impl CopyMode {
+    /// `cached`, `streaming`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cached => "cached",
+            Self::Streaming => "streaming",
+        }
+    }
+}
+
+impl ArithmeticType {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Int8,
+        Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Int128,
+        Self::F32,
+        Self::F64,
+    ];
+
+    /// Its length.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Int8 => 1,
+            Self::Int16 => 2,
+            Self::Int32 | Self::F32 => 4,
+            Self::Int64 | Self::F64 => 8,
+            Self::Int128 => 16,
+        }
+    }
+
+    /// `int8` to `int128`, `f32`, `f64`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::Int16 => "int16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Int128 => "int128",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+}
+
+impl ArithmeticOperation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Add, Self::Subtract, Self::Multiply, Self::Divide];
+
+    /// `add`, `subtract`, `multiply`, `divide`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Subtract => "subtract",
+            Self::Multiply => "multiply",
+            Self::Divide => "divide",
+        }
+    }
+}
+
+impl ArithmeticForm {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Dependent, Self::Independent];
+
+    /// `dependent`, `independent`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dependent => "dependent",
+            Self::Independent => "independent",
+        }
+    }
+}
+
+impl CollationLocale {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Root, Self::GermanPhonebook, Self::Swedish];
+
+    /// As BCP 47 has it: `und`, `de-u-co-phonebk`, `sv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Root => "und",
+            Self::GermanPhonebook => "de-u-co-phonebk",
+            Self::Swedish => "sv",
         }
     }
 }

@@ -60,6 +60,8 @@ paths! {
     Portable = "portable" needs _,
     /// Without any instruction set of its own either, but written for speed: tables, and many chains at once.
     Tables = "tables" needs _,
+    /// Without any instruction set of its own: values held in registers, of which the compiler knows nothing.
+    Registers = "registers" needs _,
     /// See [`isa::Sse42`].
     Sse42 = "sse4.2" needs Sse42,
     /// See [`isa::Bmi2`].

@@ -48,8 +48,8 @@ token!(
 );
 
 token!(
-    /// x86-64 with AVX-512 (F, BW, VL), VPCLMULQDQ, four carry-less products of 64 bits at once, and VPOPCNTDQ, which came with
-    /// it; and POPCNT, which every such CPU has.
+    /// x86-64 with AVX-512 (F, BW, VL), VPCLMULQDQ, four carry-less products of 64 bits at once, VPOPCNTDQ and GFNI, which came
+    /// with it; and POPCNT, which every such CPU has.
     Avx512,
     "x86_64",
     is_x86_feature_detected,
@@ -59,11 +59,12 @@ token!(
         "avx512vl",
         "avx512vpopcntdq",
         "vpclmulqdq",
+        "gfni",
         "pclmulqdq",
         "sse4.2",
         "popcnt"
     ],
-    "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ and VPCLMULQDQ"
+    "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ, VPCLMULQDQ and GFNI"
 );
 
 token!(
