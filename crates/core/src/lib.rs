@@ -32,7 +32,7 @@ pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
 pub use spec::{
-    ChecksumForm, DeflateFormat, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec,
-    ParameterValue, SegmentationMode,
+    ChecksumForm, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys, Material,
+    OpSpec, ParameterValue, SegmentationMode,
 };
 pub use workload::{Exact, Input, Right, Workload};

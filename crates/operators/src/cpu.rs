@@ -32,14 +32,14 @@ macro_rules! paths {
                 }
             }
 
-            /// What the CPU must have for it.
+            /// What the CPU, or the build, must have for it.
             pub fn needs(self) -> &'static str {
                 match self {
                     $(Self::$path => paths!(@needs $needs),)+
                 }
             }
 
-            /// Whether this CPU has it.
+            /// Whether they have it.
             pub fn is_available(self) -> bool {
                 match self {
                     $(Self::$path => paths!(@has $needs),)+
@@ -49,8 +49,12 @@ macro_rules! paths {
     };
     (@needs _) => { "any CPU" };
     (@needs $token:ident) => { isa::$token::NEEDS };
+    (@needs (feature $feature:tt)) => {
+        concat!("a build of dpb-operators with its feature `", $feature, "`")
+    };
     (@has _) => { true };
     (@has $token:ident) => { isa::$token::detect().is_some() };
+    (@has (feature $feature:tt)) => { cfg!(feature = $feature) };
 }
 
 paths! {
@@ -70,12 +74,18 @@ paths! {
     Gfni = "gfni" needs Gfni,
     /// See [`isa::ShaNi`].
     ShaNi = "sha-ni" needs ShaNi,
+    /// See [`isa::Vaes`].
+    Vaes = "vaes" needs Vaes,
     /// See [`isa::Neon`].
     Neon = "neon" needs Neon,
     /// See [`isa::ArmCrc`].
     ArmCrc = "arm-crc" needs ArmCrc,
+    /// See [`isa::ArmAes`].
+    ArmAes = "arm-aes" needs ArmAes,
     /// See [`isa::ArmSha2`].
     ArmSha2 = "arm-sha2" needs ArmSha2,
+    /// The library AWS-LC, which chooses its instruction sets itself.
+    AwsLc = "aws-lc" needs (feature "aws-lc"),
     /// The library libdeflate, which chooses its instruction sets itself.
     Libdeflate = "libdeflate" needs _,
     /// The library lz4_flex.

@@ -1,5 +1,6 @@
 //! Operators that protect data.
 
+pub mod aes;
 pub mod hash;
 pub mod hmac;
 pub mod md5;
