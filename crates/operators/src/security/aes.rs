@@ -6,7 +6,13 @@
 #[cfg(feature = "aws-lc")]
 mod aws_lc;
 mod form;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod schedule;
+#[cfg(target_arch = "x86_64")]
+mod vaes;
 mod workload;
 
 use std::fmt;
@@ -17,6 +23,8 @@ use dpb_core::{
 
 use self::form::{Form, Mode};
 use crate::cpu::Path;
+#[cfg(target_arch = "x86_64")]
+use crate::isa;
 use crate::registry::{Domain, Entry, Given, Library, NO_FILE, Parameter, library};
 
 /// The registry's lines.
@@ -145,9 +153,9 @@ trait Code: Send + Sync {
 
 impl Aes {
     /// The paths of CTR, CBC and XTS, best first.
-    pub const PATHS: &'static [Path] = &[Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Vaes, Path::Portable];
     /// The paths of GCM, best first.
-    pub const GCM_PATHS: &'static [Path] = &[Path::AwsLc, Path::Portable];
+    pub const GCM_PATHS: &'static [Path] = &[Path::Vaes, Path::AwsLc, Path::Portable];
 
     /// What `spec` says, on `path`.
     ///
@@ -162,6 +170,8 @@ impl Aes {
         };
         let code: Option<Box<dyn Code>> = match path.among(spec.name(), paths)? {
             Path::Portable => Some(portable::new(form, key)),
+            #[cfg(target_arch = "x86_64")]
+            Path::Vaes => isa::Vaes::detect().map(|proof| vaes::new(proof, form, key)),
             #[cfg(feature = "aws-lc")]
             Path::AwsLc => Some(Box::new(aws_lc::Gcm::new(form, key)?)),
             _ => None,

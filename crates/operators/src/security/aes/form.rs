@@ -31,6 +31,8 @@ pub(super) struct Form {
 /// An item, taken apart.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts<'a> {
+    /// All of it.
+    pub(super) item: &'a [u8],
     /// Nonce, counter block, initialisation vector or tweak.
     pub(super) iv: &'a [u8],
     pub(super) aad: &'a [u8],
@@ -134,7 +136,13 @@ impl Form {
         if self.mode == Mode::Xts && text.len() > XTS_BYTES_MAX {
             return Err(JobError::TooLong);
         }
-        Ok(Parts { iv, aad, text, tag })
+        Ok(Parts {
+            item,
+            iv,
+            aad,
+            text,
+            tag,
+        })
     }
 
     /// An item's parts, and so many bytes at the start of its slot as its output has.

@@ -1,0 +1,280 @@
+//! Galois/counter mode: the counter mode of sixteen blocks at once, and a hash whose sums of up to 64 products are reduced
+//! once.
+//!
+//! GHASH is computed as POLYVAL (RFC 8452, appendix A): the bytes of blocks are turned around, the hash key is multiplied by
+//! x, and a product is reduced as Montgomery does.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use dpb_core::{Batch, BatchOut, JobError};
+use zeroize::Zeroizing;
+
+use super::{WIDE, broadcast, encrypt_blocks, first, load, load_some, store, store_some, swap};
+use crate::security::aes::form::{BLOCK, Form, Parts, TAG};
+
+/// Products in a sum.
+const SUMMANDS: usize = 64;
+
+/// The powers of the hash key, highest first, and zeros that are read with the last ones.
+pub(super) type Powers = [[u8; BLOCK]; SUMMANDS + 3];
+
+/// Of no key.
+pub(super) const NONE: Powers = [[0; BLOCK]; SUMMANDS + 3];
+
+/// Encrypts and authenticates each item.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
+pub(super) fn encrypt<const N: usize>(
+    keys: &[[u8; 16]; N],
+    powers: &Powers,
+    form: Form,
+    batch: Batch<'_>,
+    out: BatchOut<'_>,
+) {
+    let keys = broadcast(keys);
+    form.each(batch, out, |parts, to| {
+        let (to, to_tag) = to.split_at_mut(parts.text.len());
+        let tag = item::<N, true>(&keys, powers, parts, to);
+        to_tag.copy_from_slice(&tag);
+        Ok(())
+    });
+}
+
+/// Checks and decrypts each item.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
+pub(super) fn decrypt<const N: usize>(
+    keys: &[[u8; 16]; N],
+    powers: &Powers,
+    form: Form,
+    batch: Batch<'_>,
+    out: BatchOut<'_>,
+) {
+    let keys = broadcast(keys);
+    form.each(batch, out, |parts, to| {
+        let tag = item::<N, false>(&keys, powers, parts, to);
+        let given = parts.tag.try_into().expect("sixteen bytes");
+        // As one number: where they part takes no time.
+        if u128::from_ne_bytes(tag) == u128::from_ne_bytes(given) {
+            Ok(())
+        } else {
+            to.fill(0);
+            Err(JobError::Malformed)
+        }
+    });
+}
+
+/// The powers of the hash key, which the encrypted block of zeros is.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
+pub(super) fn powers<const N: usize>(keys: &[[u8; 16]; N]) -> Zeroizing<Powers> {
+    let mut block = Zeroizing::new([0; BLOCK]);
+    let [zeros] = encrypt_blocks(&broadcast(keys), [_mm512_setzero_si512()]);
+    store_some(&mut *block, zeros);
+    let key = u128::from_be_bytes(*block);
+    // Times x; x^128 is x^127 + x^126 + x^121 + 1.
+    let key = key << 1 ^ (key >> 127).wrapping_neg() & (0xc2 << 120 | 1);
+    *block = key.to_le_bytes();
+    let key = load_some(&*block);
+    let mut powers = Zeroizing::new(NONE);
+    let mut power = key;
+    for to in powers[..SUMMANDS].iter_mut().rev() {
+        store_some(to, power);
+        let mut square = Sum::ZERO;
+        square.add(power, key);
+        power = square.reduced();
+    }
+    powers
+}
+
+/// Encrypts or decrypts the text, and gives its tag.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
+fn item<const N: usize, const ENCRYPT: bool>(
+    keys: &[__m512i; N],
+    powers: &Powers,
+    parts: Parts<'_>,
+    to: &mut [u8],
+) -> [u8; TAG] {
+    let mut start = [0; 16];
+    start[..12].copy_from_slice(parts.iv);
+    // The counter is the lowest of a block's 32-bit words.
+    let start = swap(super::broadcast_block(&start));
+    let at = |blocks: [i32; 4]| {
+        let [a, b, c, d] = blocks;
+        _mm512_add_epi32(
+            start,
+            _mm512_set_epi32(0, 0, 0, d, 0, 0, 0, c, 0, 0, 0, b, 0, 0, 0, a),
+        )
+    };
+    let [mask] = encrypt_blocks(keys, [swap(at([1, 0, 0, 0]))]);
+    let mut counter = at([2, 3, 4, 5]);
+    let four = _mm512_set_epi32(0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4);
+
+    let blocks = |bytes: &[u8]| bytes.len().div_ceil(BLOCK);
+    let mut hash = Hash::new(powers);
+    let all = blocks(parts.aad) + blocks(parts.text) + 1;
+    if all <= SUMMANDS {
+        hash.begin(all);
+    }
+    for aad in parts.aad.chunks(SUMMANDS * BLOCK) {
+        hash.begin_if_none(blocks(aad));
+        for four in aad.chunks(64) {
+            hash.add(load_some(four), blocks(four));
+        }
+    }
+    let (chunks, text) = parts.text.as_chunks::<{ 64 * WIDE }>();
+    let (chunks_to, to) = to.as_chunks_mut::<{ 64 * WIDE }>();
+    for (i, (chunk, to)) in chunks.iter().zip(chunks_to).enumerate() {
+        hash.begin_if_none(SUMMANDS.min((chunks.len() - i) * 4 * WIDE));
+        let mut stream = [counter; WIDE];
+        for stream in &mut stream {
+            *stream = swap(counter);
+            counter = _mm512_add_epi32(counter, four);
+        }
+        let stream = encrypt_blocks(keys, stream);
+        let (text, to) = (chunk.as_chunks().0, to.as_chunks_mut().0);
+        for ((text, to), stream) in text.iter().zip(to).zip(stream) {
+            let text = load(text);
+            let crypt = _mm512_xor_si512(text, stream);
+            store(to, crypt);
+            hash.add(if ENCRYPT { crypt } else { text }, 4);
+        }
+    }
+    hash.begin_if_none(blocks(text) + 1);
+    for (text, to) in text.chunks(64).zip(to.chunks_mut(64)) {
+        let [stream] = encrypt_blocks(keys, [swap(counter)]);
+        counter = _mm512_add_epi32(counter, four);
+        let blocks = blocks(text);
+        let mask = first(text.len());
+        let text = load_some(text);
+        let crypt = _mm512_maskz_mov_epi8(mask, _mm512_xor_si512(text, stream));
+        store_some(to, crypt);
+        hash.add(if ENCRYPT { crypt } else { text }, blocks);
+    }
+    let bits = |bytes: &[u8]| (bytes.len() as i64) << 3;
+    let lengths = _mm_set_epi64x(bits(parts.aad), bits(parts.text));
+    let hash = hash.last(_mm512_zextsi128_si512(lengths));
+    let mut tag = [0; TAG];
+    store_some(&mut tag, _mm512_xor_si512(swap(hash), mask));
+    tag
+}
+
+/// A hash on its way.
+struct Hash<'a> {
+    powers: &'a Powers,
+    /// Of the blocks before the current sum, in the lowest block.
+    before: __m512i,
+    sum: Sum,
+    /// How many blocks the current sum still takes.
+    left: usize,
+}
+
+impl<'a> Hash<'a> {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(powers: &'a Powers) -> Self {
+        Self {
+            powers,
+            before: _mm512_setzero_si512(),
+            sum: Sum::ZERO,
+            left: 0,
+        }
+    }
+
+    /// Begins a sum of so many blocks, at most [`SUMMANDS`].
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn begin(&mut self, blocks: usize) {
+        self.sum = Sum::ZERO;
+        self.left = blocks;
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn begin_if_none(&mut self, blocks: usize) {
+        if self.left == 0 {
+            self.begin(blocks);
+        }
+    }
+
+    /// Takes so many blocks in, four at most; zeros are behind them.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq")]
+    fn add(&mut self, four: __m512i, blocks: usize) {
+        self.add_turned(swap(four), blocks);
+        if self.left == 0 {
+            self.before = self.sum.reduced();
+        }
+    }
+
+    /// Takes the block of lengths in, whose bytes are turned around already.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq")]
+    fn last(mut self, lengths: __m512i) -> __m512i {
+        self.add_turned(lengths, 1);
+        self.sum.reduced()
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,vpclmulqdq")]
+    fn add_turned(&mut self, four: __m512i, blocks: usize) {
+        let powers = &self.powers[SUMMANDS - self.left..][..4];
+        let powers = load(powers.as_flattened().try_into().expect("64 bytes"));
+        self.sum.add(_mm512_xor_si512(four, self.before), powers);
+        self.before = _mm512_setzero_si512();
+        self.left -= blocks;
+    }
+}
+
+/// Four sums of products of 256 bits: those of the lower halves, of the upper, and of one with the other.
+#[derive(Clone, Copy)]
+struct Sum {
+    low: __m512i,
+    middle: __m512i,
+    high: __m512i,
+}
+
+impl Sum {
+    // SAFETY: of numbers.
+    const ZERO: Self = unsafe { std::mem::zeroed() };
+
+    #[inline]
+    #[target_feature(enable = "avx512f,vpclmulqdq")]
+    fn add(&mut self, a: __m512i, b: __m512i) {
+        self.low = _mm512_xor_si512(self.low, _mm512_clmulepi64_epi128::<0x00>(a, b));
+        self.high = _mm512_xor_si512(self.high, _mm512_clmulepi64_epi128::<0x11>(a, b));
+        self.middle = _mm512_ternarylogic_epi64::<0x96>(
+            self.middle,
+            _mm512_clmulepi64_epi128::<0x01>(a, b),
+            _mm512_clmulepi64_epi128::<0x10>(a, b),
+        );
+    }
+
+    /// The sum of the four, divided by x^128, in the lowest block.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq")]
+    fn reduced(self) -> __m512i {
+        let low = _mm512_xor_si512(self.low, _mm512_bslli_epi128::<8>(self.middle));
+        let high = _mm512_xor_si512(self.high, _mm512_bsrli_epi128::<8>(self.middle));
+        let mut low = across(low);
+        let prime = _mm_set_epi64x(0, 0xc2 << 56);
+        for _ in 0..2 {
+            let product = _mm_clmulepi64_si128::<0x00>(low, prime);
+            low = _mm_xor_si128(_mm_shuffle_epi32::<0b01_00_11_10>(low), product);
+        }
+        _mm512_zextsi128_si512(_mm_xor_si128(low, across(high)))
+    }
+}
+
+/// The sum of four blocks.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn across(four: __m512i) -> __m128i {
+    let two = _mm256_xor_si256(
+        _mm512_castsi512_si256(four),
+        _mm512_extracti64x4_epi64::<1>(four),
+    );
+    _mm_xor_si128(
+        _mm256_castsi256_si128(two),
+        _mm256_extracti128_si256::<1>(two),
+    )
+}

@@ -1,0 +1,151 @@
+//! XTS: the tweaks of sixteen blocks at once.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use dpb_core::{Batch, BatchOut};
+
+use super::{WIDE, broadcast, decrypt_blocks, encrypt_blocks, load, load_some, store, store_some};
+use crate::security::aes::form::{BLOCK, Form};
+
+/// Each item. `keys` are those of the direction, `tweak` those that encrypt.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
+pub(super) fn crypt<const N: usize, const ENCRYPT: bool>(
+    keys: &[[u8; 16]; N],
+    tweak: &[[u8; 16]; N],
+    form: Form,
+    batch: Batch<'_>,
+    out: BatchOut<'_>,
+) {
+    let keys = broadcast(keys);
+    let tweak_keys = broadcast(tweak);
+    form.each(batch, out, |parts, to| {
+        let iv = super::broadcast_block(parts.iv.try_into().expect("sixteen bytes"));
+        let [tweak] = encrypt_blocks(&tweak_keys, [iv]);
+        unit::<N, ENCRYPT>(&keys, tweak, parts.text, to);
+        Ok(())
+    });
+}
+
+/// A data unit; `tweak` is that of its first block, four times.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
+fn unit<const N: usize, const ENCRYPT: bool>(
+    keys: &[__m512i; N],
+    tweak: __m512i,
+    text: &[u8],
+    to: &mut [u8],
+) {
+    let rest = text.len() % BLOCK;
+    // With a short block at the end, the last whole one is not done in turn.
+    let in_turn = match rest {
+        0 => text.len(),
+        rest => text.len() - rest - BLOCK,
+    };
+    let (text, last) = text.split_at(in_turn);
+    let (to, last_to) = to.split_at_mut(in_turn);
+    // Those of four blocks.
+    let mut tweak = times_alpha_to(tweak, _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0));
+    let four = _mm512_set1_epi64(4);
+    let (chunks, text) = text.as_chunks::<{ 64 * WIDE }>();
+    let (chunks_to, to) = to.as_chunks_mut::<{ 64 * WIDE }>();
+    if !chunks.is_empty() {
+        let mut tweaks = [tweak; WIDE];
+        for i in 1..WIDE {
+            tweaks[i] = times_alpha_to(tweaks[i - 1], four);
+        }
+        for (chunk, to) in chunks.iter().zip(chunks_to) {
+            let (text, to) = (chunk.as_chunks().0, to.as_chunks_mut().0);
+            let mut blocks = tweaks;
+            for (block, text) in blocks.iter_mut().zip(text) {
+                *block = _mm512_xor_si512(*block, load(text));
+            }
+            blocks = direct::<N, WIDE, ENCRYPT>(keys, blocks);
+            for ((block, to), tweak) in blocks.iter().zip(to).zip(&mut tweaks) {
+                store(to, _mm512_xor_si512(*block, *tweak));
+                *tweak = times_alpha_to_16(*tweak);
+            }
+        }
+        tweak = tweaks[0];
+    }
+    for (text, to) in text.chunks(64).zip(to.chunks_mut(64)) {
+        let block = _mm512_xor_si512(load_some(text), tweak);
+        let [block] = direct::<N, 1, ENCRYPT>(keys, [block]);
+        store_some(to, _mm512_xor_si512(block, tweak));
+        if text.len() == 64 {
+            tweak = times_alpha_to(tweak, four);
+        }
+    }
+    if rest != 0 {
+        let mut tweaks = [0; 64 + 2 * BLOCK];
+        let (now, next) = tweaks.split_at_mut(64);
+        store(now.try_into().expect("64 bytes"), tweak);
+        store_some(next, times_alpha_to(tweak, four));
+        let at = text.len() % 64;
+        steal::<N, ENCRYPT>(keys, &tweaks[at..at + 2 * BLOCK], last, last_to);
+    }
+}
+
+/// The last whole block and the short one behind it (IEEE 1619, 5.3.2 and 5.4.2). `tweaks` are theirs.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
+fn steal<const N: usize, const ENCRYPT: bool>(
+    keys: &[__m512i; N],
+    tweaks: &[u8],
+    text: &[u8],
+    to: &mut [u8],
+) {
+    let (first, second) = tweaks.split_at(BLOCK);
+    let (first, second) = match ENCRYPT {
+        true => (first, second),
+        false => (second, first),
+    };
+    let one = |block: &[u8], tweak: &[u8]| {
+        let tweak = load_some(tweak);
+        let block = _mm512_xor_si512(load_some(block), tweak);
+        let [block] = direct::<N, 1, ENCRYPT>(keys, [block]);
+        _mm512_xor_si512(block, tweak)
+    };
+    let (whole, short) = text.split_at(BLOCK);
+    let (whole_to, short_to) = to.split_at_mut(BLOCK);
+    let mut block = [0; BLOCK];
+    store_some(&mut block, one(whole, first));
+    short_to.copy_from_slice(&block[..short.len()]);
+    block[..short.len()].copy_from_slice(short);
+    store_some(whole_to, one(&block, second));
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,vaes")]
+fn direct<const N: usize, const W: usize, const ENCRYPT: bool>(
+    keys: &[__m512i; N],
+    blocks: [__m512i; W],
+) -> [__m512i; W] {
+    match ENCRYPT {
+        true => encrypt_blocks(keys, blocks),
+        false => decrypt_blocks(keys, blocks),
+    }
+}
+
+/// Four tweaks times α to the powers in `bits`, each of them twice, below 57.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
+fn times_alpha_to(tweaks: __m512i, bits: __m512i) -> __m512i {
+    let left = _mm512_sllv_epi64(tweaks, bits);
+    let out = _mm512_srlv_epi64(tweaks, _mm512_sub_epi64(_mm512_set1_epi64(64), bits));
+    // What leaves the lower word enters the upper one; what leaves that comes back times α^7 + α^2 + α + 1.
+    let back = _mm512_clmulepi64_epi128::<0x01>(out, _mm512_set1_epi64(0x87));
+    let up = _mm512_bslli_epi128::<8>(out);
+    _mm512_ternarylogic_epi64::<XOR3>(left, up, back)
+}
+
+/// Four tweaks times α^16: two bytes further.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
+fn times_alpha_to_16(tweaks: __m512i) -> __m512i {
+    let out = _mm512_bsrli_epi128::<14>(tweaks);
+    let back = _mm512_clmulepi64_epi128::<0x00>(out, _mm512_set1_epi64(0x87));
+    _mm512_xor_si512(_mm512_bslli_epi128::<2>(tweaks), back)
+}
+
+/// The sum of three, bit by bit.
+const XOR3: i32 = 0x96;
