@@ -375,10 +375,11 @@ impl<'a> Batch<'a> {
         self.items
     }
 
-    /// Item `i`.
+    /// Item `i`. Inlined, as kernels ask for each of many short items.
     ///
     /// # Panics
     /// If there is no such item.
+    #[inline]
     pub fn item(&self, i: usize) -> &'a [u8] {
         match self.items {
             Items::One => {

@@ -84,6 +84,17 @@ impl Form {
         Ok((form, key))
     }
 
+    /// Itself, said so that the compiler knows mode and direction.
+    #[inline(always)]
+    pub(super) fn known(self, mode: Mode, direction: Direction) -> Self {
+        debug_assert!(self.mode == mode);
+        Self {
+            mode,
+            direction,
+            ..self
+        }
+    }
+
     /// How many keys it takes.
     pub(super) fn keys(self) -> usize {
         match self.mode {
@@ -118,7 +129,7 @@ impl Form {
     ///
     /// # Errors
     /// If the mode has no such item.
-    #[inline]
+    #[inline(always)]
     pub(super) fn parts(self, item: &[u8]) -> Result<Parts<'_>, JobError> {
         let short = JobError::Malformed;
         let (iv, rest) = item.split_at_checked(self.iv_bytes()).ok_or(short)?;
@@ -149,7 +160,7 @@ impl Form {
     ///
     /// # Errors
     /// If the mode has no such item, or the slot is too short.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place<'a, 'b>(
         self,
         item: &'a [u8],
@@ -169,13 +180,16 @@ impl Form {
         out: BatchOut<'_>,
         mut code: impl FnMut(Parts<'_>, &mut [u8]) -> Result<(), JobError>,
     ) {
-        for i in 0..batch.len() {
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
-            let outcome = self.place(batch.item(i), slot).and_then(|(parts, to)| {
+        let (mut slots, slot) = (out.dst, out.slot);
+        // At once, so that the list is not asked for room at each item.
+        out.outcomes.resize(batch.len(), Ok(0));
+        for (i, outcome) in out.outcomes.iter_mut().enumerate() {
+            let to;
+            (to, slots) = slots.split_at_mut(slot);
+            *outcome = self.place(batch.item(i), to).and_then(|(parts, to)| {
                 code(parts, to)?;
                 u32::try_from(to.len()).map_err(|_| JobError::TooLong)
             });
-            out.outcomes.push(outcome);
         }
     }
 

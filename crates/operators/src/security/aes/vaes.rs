@@ -182,6 +182,21 @@ fn decrypt_blocks<const N: usize, const W: usize>(
     blocks
 }
 
+/// Groups of [`WIDE`] vectors, and what is left.
+#[inline]
+fn groups(bytes: &[u8]) -> (&[[[u8; 64]; WIDE]], &[u8]) {
+    let (groups, _) = bytes.as_chunks::<64>().0.as_chunks();
+    (groups, &bytes[groups.len() * 64 * WIDE..])
+}
+
+/// The same, to write to.
+#[inline]
+fn groups_mut(bytes: &mut [u8]) -> (&mut [[[u8; 64]; WIDE]], &mut [u8]) {
+    let in_groups = bytes.len() / (64 * WIDE) * (64 * WIDE);
+    let (groups, rest) = bytes.split_at_mut(in_groups);
+    (groups.as_chunks_mut::<64>().0.as_chunks_mut().0, rest)
+}
+
 /// 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -201,6 +216,9 @@ fn store(to: &mut [u8; 64], vector: __m512i) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_some(bytes: &[u8]) -> __m512i {
+    if let Ok(all) = bytes.try_into() {
+        return load(all);
+    }
     // SAFETY: the mask has bits only for bytes that are there.
     unsafe { _mm512_maskz_loadu_epi8(first(bytes.len()), bytes.as_ptr().cast()) }
 }
@@ -209,6 +227,9 @@ fn load_some(bytes: &[u8]) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store_some(to: &mut [u8], vector: __m512i) {
+    if let Ok(all) = to.try_into() {
+        return store(all, vector);
+    }
     // SAFETY: the mask has bits only for bytes that are there.
     unsafe { _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), first(to.len()), vector) }
 }

@@ -3,10 +3,13 @@
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut};
+use dpb_core::{Batch, BatchOut, Direction};
 
-use super::{WIDE, broadcast, decrypt_blocks, encrypt_blocks, load, load_some, store, store_some};
-use crate::security::aes::form::{BLOCK, Form};
+use super::{
+    WIDE, broadcast, decrypt_blocks, encrypt_blocks, groups, groups_mut, load, load_some, store,
+    store_some,
+};
+use crate::security::aes::form::{BLOCK, Form, Mode};
 use crate::security::aes::lanes::{self, Chains, LANES};
 
 /// Each item: a block's predecessor lies in front of it, before the first one the initialisation vector.
@@ -18,21 +21,20 @@ pub(super) fn decrypt<const N: usize>(
     out: BatchOut<'_>,
 ) {
     let keys = broadcast(keys);
+    let form = form.known(Mode::Cbc, Direction::Decrypt);
     form.each(batch, out, |parts, to| {
         let before = &parts.item[..parts.text.len()];
-        let (chunks, text) = parts.text.as_chunks::<{ 64 * WIDE }>();
-        let (chunks_before, before) = before.as_chunks::<{ 64 * WIDE }>();
-        let (chunks_to, to) = to.as_chunks_mut::<{ 64 * WIDE }>();
-        for ((chunk, before), to) in chunks.iter().zip(chunks_before).zip(chunks_to) {
-            let (text, before) = (chunk.as_chunks().0, before.as_chunks().0);
+        let (chunks, text) = groups(parts.text);
+        let (chunks_before, before) = groups(before);
+        let (chunks_to, to) = groups_mut(to);
+        for ((text, before), to) in chunks.iter().zip(chunks_before).zip(chunks_to) {
             let mut blocks = [_mm512_setzero_si512(); WIDE];
-            for (block, text) in blocks.iter_mut().zip(text) {
-                *block = load(text);
+            for i in 0..WIDE {
+                blocks[i] = load(&text[i]);
             }
             let blocks = decrypt_blocks(&keys, blocks);
-            let to = to.as_chunks_mut().0;
-            for ((block, before), to) in blocks.into_iter().zip(before).zip(to) {
-                store(to, _mm512_xor_si512(block, load(before)));
+            for i in 0..WIDE {
+                store(&mut to[i], _mm512_xor_si512(blocks[i], load(&before[i])));
             }
         }
         let rest = text.chunks(64).zip(before.chunks(64));
@@ -53,6 +55,7 @@ pub(super) fn encrypt<const N: usize>(
     out: BatchOut<'_>,
 ) {
     let keys = broadcast(keys);
+    let form = form.known(Mode::Cbc, Direction::Encrypt);
     lanes::encrypt(form, batch, out, |chains, count| match chains.busy() {
         0..=4 => advance::<N, 1>(&keys, chains, count),
         5..=8 => advance::<N, 2>(&keys, chains, count),

@@ -3,10 +3,12 @@
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut};
+use dpb_core::{Batch, BatchOut, Direction};
 
-use super::{WIDE, broadcast, encrypt_blocks, load, load_some, store, store_some, swap};
-use crate::security::aes::form::{BLOCK, Form};
+use super::{
+    WIDE, broadcast, encrypt_blocks, groups, groups_mut, load, load_some, store, store_some, swap,
+};
+use crate::security::aes::form::{BLOCK, Form, Mode};
 
 /// Each item.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
@@ -17,6 +19,7 @@ pub(super) fn crypt<const N: usize>(
     out: BatchOut<'_>,
 ) {
     let keys = broadcast(keys);
+    let form = form.known(Mode::Ctr, Direction::Encrypt);
     form.each(batch, out, |parts, to| {
         let counter = u128::from_be_bytes(parts.iv.try_into().expect("sixteen bytes"));
         let blocks = (parts.text.len() / BLOCK) as u64;
@@ -39,18 +42,17 @@ fn in_one_word<const N: usize>(keys: &[__m512i; N], counter: u128, text: &[u8], 
         _mm512_set_epi64(0, 3, 0, 2, 0, 1, 0, 0),
     );
     let four = _mm512_set_epi64(0, 4, 0, 4, 0, 4, 0, 4);
-    let (chunks, rest) = text.as_chunks::<{ 64 * WIDE }>();
-    let (chunks_to, rest_to) = to.as_chunks_mut::<{ 64 * WIDE }>();
-    for (chunk, to) in chunks.iter().zip(chunks_to) {
+    let (chunks, rest) = groups(text);
+    let (chunks_to, rest_to) = groups_mut(to);
+    for (text, to) in chunks.iter().zip(chunks_to) {
         let mut stream = [counter; WIDE];
         for stream in &mut stream {
             *stream = swap(counter);
             counter = _mm512_add_epi64(counter, four);
         }
         let stream = encrypt_blocks(keys, stream);
-        let (text, to) = (chunk.as_chunks().0, to.as_chunks_mut().0);
-        for ((text, to), stream) in text.iter().zip(to).zip(stream) {
-            store(to, _mm512_xor_si512(load(text), stream));
+        for i in 0..WIDE {
+            store(&mut to[i], _mm512_xor_si512(load(&text[i]), stream[i]));
         }
     }
     for (text, to) in rest.chunks(64).zip(rest_to.chunks_mut(64)) {

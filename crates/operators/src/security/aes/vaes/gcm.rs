@@ -7,11 +7,14 @@
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut, JobError};
+use dpb_core::{Batch, BatchOut, Direction, JobError};
 use zeroize::Zeroizing;
 
-use super::{WIDE, broadcast, encrypt_blocks, first, load, load_some, store, store_some, swap};
-use crate::security::aes::form::{BLOCK, Form, Parts, TAG};
+use super::{
+    WIDE, broadcast, encrypt_blocks, first, groups, groups_mut, load, load_some, store, store_some,
+    swap,
+};
+use crate::security::aes::form::{BLOCK, Form, Mode, Parts, TAG};
 
 /// Products in a sum.
 const SUMMANDS: usize = 64;
@@ -32,6 +35,7 @@ pub(super) fn encrypt<const N: usize>(
     out: BatchOut<'_>,
 ) {
     let keys = broadcast(keys);
+    let form = form.known(Mode::Gcm, Direction::Encrypt);
     form.each(batch, out, |parts, to| {
         let (to, to_tag) = to.split_at_mut(parts.text.len());
         let tag = item::<N, true>(&keys, powers, parts, to);
@@ -50,6 +54,7 @@ pub(super) fn decrypt<const N: usize>(
     out: BatchOut<'_>,
 ) {
     let keys = broadcast(keys);
+    let form = form.known(Mode::Gcm, Direction::Decrypt);
     form.each(batch, out, |parts, to| {
         let tag = item::<N, false>(&keys, powers, parts, to);
         let given = parts.tag.try_into().expect("sixteen bytes");
@@ -121,9 +126,9 @@ fn item<const N: usize, const ENCRYPT: bool>(
             hash.add(load_some(four), blocks(four));
         }
     }
-    let (chunks, text) = parts.text.as_chunks::<{ 64 * WIDE }>();
-    let (chunks_to, to) = to.as_chunks_mut::<{ 64 * WIDE }>();
-    for (i, (chunk, to)) in chunks.iter().zip(chunks_to).enumerate() {
+    let (chunks, text) = groups(parts.text);
+    let (chunks_to, to) = groups_mut(to);
+    for (i, (text, to)) in chunks.iter().zip(chunks_to).enumerate() {
         hash.begin_if_none(SUMMANDS.min((chunks.len() - i) * 4 * WIDE));
         let mut stream = [counter; WIDE];
         for stream in &mut stream {
@@ -131,11 +136,10 @@ fn item<const N: usize, const ENCRYPT: bool>(
             counter = _mm512_add_epi32(counter, four);
         }
         let stream = encrypt_blocks(keys, stream);
-        let (text, to) = (chunk.as_chunks().0, to.as_chunks_mut().0);
-        for ((text, to), stream) in text.iter().zip(to).zip(stream) {
-            let text = load(text);
-            let crypt = _mm512_xor_si512(text, stream);
-            store(to, crypt);
+        for i in 0..WIDE {
+            let text = load(&text[i]);
+            let crypt = _mm512_xor_si512(text, stream[i]);
+            store(&mut to[i], crypt);
             hash.add(if ENCRYPT { crypt } else { text }, 4);
         }
     }

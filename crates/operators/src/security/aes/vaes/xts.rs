@@ -3,10 +3,13 @@
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut};
+use dpb_core::{Batch, BatchOut, Direction};
 
-use super::{WIDE, broadcast, decrypt_blocks, encrypt_blocks, load, load_some, store, store_some};
-use crate::security::aes::form::{BLOCK, Form};
+use super::{
+    WIDE, broadcast, decrypt_blocks, encrypt_blocks, groups, groups_mut, load, load_some, store,
+    store_some,
+};
+use crate::security::aes::form::{BLOCK, Form, Mode};
 
 /// Each item. `keys` are those of the direction, `tweak` those that encrypt.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
@@ -18,6 +21,11 @@ pub(super) fn crypt<const N: usize, const ENCRYPT: bool>(
     out: BatchOut<'_>,
 ) {
     let keys = broadcast(keys);
+    let direction = match ENCRYPT {
+        true => Direction::Encrypt,
+        false => Direction::Decrypt,
+    };
+    let form = form.known(Mode::Xts, direction);
     let tweak_keys = broadcast(tweak);
     form.each(batch, out, |parts, to| {
         let iv = super::broadcast_block(parts.iv.try_into().expect("sixteen bytes"));
@@ -47,23 +55,22 @@ fn unit<const N: usize, const ENCRYPT: bool>(
     // Those of four blocks.
     let mut tweak = times_alpha_to(tweak, _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0));
     let four = _mm512_set1_epi64(4);
-    let (chunks, text) = text.as_chunks::<{ 64 * WIDE }>();
-    let (chunks_to, to) = to.as_chunks_mut::<{ 64 * WIDE }>();
+    let (chunks, text) = groups(text);
+    let (chunks_to, to) = groups_mut(to);
     if !chunks.is_empty() {
         let mut tweaks = [tweak; WIDE];
         for i in 1..WIDE {
             tweaks[i] = times_alpha_to(tweaks[i - 1], four);
         }
-        for (chunk, to) in chunks.iter().zip(chunks_to) {
-            let (text, to) = (chunk.as_chunks().0, to.as_chunks_mut().0);
+        for (text, to) in chunks.iter().zip(chunks_to) {
             let mut blocks = tweaks;
-            for (block, text) in blocks.iter_mut().zip(text) {
-                *block = _mm512_xor_si512(*block, load(text));
+            for i in 0..WIDE {
+                blocks[i] = _mm512_xor_si512(tweaks[i], load(&text[i]));
             }
             blocks = direct::<N, WIDE, ENCRYPT>(keys, blocks);
-            for ((block, to), tweak) in blocks.iter().zip(to).zip(&mut tweaks) {
-                store(to, _mm512_xor_si512(*block, *tweak));
-                *tweak = times_alpha_to_16(*tweak);
+            for i in 0..WIDE {
+                store(&mut to[i], _mm512_xor_si512(blocks[i], tweaks[i]));
+                tweaks[i] = times_alpha_to_16(tweaks[i]);
             }
         }
         tweak = tweaks[0];
