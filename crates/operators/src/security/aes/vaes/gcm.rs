@@ -112,7 +112,6 @@ fn item<const N: usize, const ENCRYPT: bool>(
     };
     let [mask] = encrypt_blocks(keys, [swap(at([1, 0, 0, 0]))]);
     let mut counter = at([2, 3, 4, 5]);
-    let four = _mm512_set_epi32(0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4);
 
     let blocks = |bytes: &[u8]| bytes.len().div_ceil(BLOCK);
     let mut hash = Hash::new(powers);
@@ -126,27 +125,18 @@ fn item<const N: usize, const ENCRYPT: bool>(
             hash.add(load_some(four), blocks(four));
         }
     }
-    let (chunks, text) = groups(parts.text);
-    let (chunks_to, to) = groups_mut(to);
-    for (i, (text, to)) in chunks.iter().zip(chunks_to).enumerate() {
-        hash.begin_if_none(SUMMANDS.min((chunks.len() - i) * 4 * WIDE));
-        let mut stream = [counter; WIDE];
-        for stream in &mut stream {
-            *stream = swap(counter);
-            counter = _mm512_add_epi32(counter, four);
-        }
-        let stream = encrypt_blocks(keys, stream);
-        for i in 0..WIDE {
-            let text = load(&text[i]);
-            let crypt = _mm512_xor_si512(text, stream[i]);
-            store(&mut to[i], crypt);
-            hash.add(if ENCRYPT { crypt } else { text }, 4);
-        }
+    let (mut text, mut to) = (parts.text, to);
+    if text.len() >= 2 * 64 * WIDE {
+        let (long, long_to);
+        (long, text) = groups(text);
+        (long_to, to) = groups_mut(to);
+        (hash, counter) =
+            many::<N, ENCRYPT>(keys, hash, counter, (long, long_to), blocks(text) + 1);
     }
     hash.begin_if_none(blocks(text) + 1);
     for (text, to) in text.chunks(64).zip(to.chunks_mut(64)) {
         let [stream] = encrypt_blocks(keys, [swap(counter)]);
-        counter = _mm512_add_epi32(counter, four);
+        counter = _mm512_add_epi32(counter, four_blocks());
         let blocks = blocks(text);
         let mask = first(text.len());
         let text = load_some(text);
@@ -160,6 +150,120 @@ fn item<const N: usize, const ENCRYPT: bool>(
     let mut tag = [0; TAG];
     store_some(&mut tag, _mm512_xor_si512(swap(hash), mask));
     tag
+}
+
+/// Encrypts or decrypts groups, from `counter` on, and takes them into the hash, in which `behind` blocks will follow.
+///
+/// A group's ciphertext is hashed in the rounds of its own decryption, or those of the next group's encryption: products and
+/// rounds have nothing to wait for in each other.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
+fn many<'a, const N: usize, const ENCRYPT: bool>(
+    keys: &[__m512i; N],
+    mut hash: Hash<'a>,
+    mut counter: __m512i,
+    (text, to): (&[[[u8; 64]; WIDE]], &mut [[[u8; 64]; WIDE]]),
+    behind: usize,
+) -> (Hash<'a>, __m512i) {
+    let mut next = || {
+        let mut stream = [swap(counter); WIDE];
+        // Mostly only the last byte of the counter changes, which can be added to where it is.
+        let last_byte = _mm_cvtsi128_si32(_mm512_castsi512_si128(counter)) & 0xff;
+        if last_byte < 256 - 4 * WIDE as i32 {
+            let four = swap(four_blocks());
+            for i in 1..WIDE {
+                stream[i] = _mm512_add_epi32(stream[i - 1], four);
+            }
+            counter = _mm512_add_epi32(counter, _mm512_slli_epi32::<2>(four_blocks()));
+            return stream;
+        }
+        for stream in &mut stream {
+            *stream = swap(counter);
+            counter = _mm512_add_epi32(counter, four_blocks());
+        }
+        stream
+    };
+    let mut group = [_mm512_setzero_si512(); WIDE];
+    let stream = encrypt_blocks(keys, next());
+    for i in 0..WIDE {
+        let text = load(&text[0][i]);
+        let crypt = _mm512_xor_si512(stream[i], text);
+        store(&mut to[0][i], crypt);
+        group[i] = if ENCRYPT { crypt } else { text };
+    }
+    for i in 1..text.len() {
+        let (text_now, to) = (&text[i], &mut to[i]);
+        hash.begin_if_none(SUMMANDS.min((text.len() - i + 1) * 4 * WIDE + behind));
+        let powers = &hash.powers[SUMMANDS - hash.left..][..4 * WIDE];
+        let powers = powers.as_flattened().as_chunks::<64>().0;
+        let mut blocks = next();
+        for block in &mut blocks {
+            *block = _mm512_xor_si512(*block, keys[0]);
+        }
+        for i in 0..WIDE {
+            for block in &mut blocks {
+                *block = _mm512_aesenc_epi128(*block, keys[2 * i + 1]);
+            }
+            let four = swap(group[i]);
+            let four = match i {
+                0 => _mm512_xor_si512(four, hash.before),
+                _ => four,
+            };
+            hash.sum.add(four, load(&powers[i]));
+            for block in &mut blocks {
+                *block = _mm512_aesenc_epi128(*block, keys[2 * i + 2]);
+            }
+            keep_order(&mut blocks, &mut hash.sum);
+        }
+        for key in &keys[2 * WIDE + 1..N - 1] {
+            for block in &mut blocks {
+                *block = _mm512_aesenc_epi128(*block, *key);
+            }
+        }
+        for i in 0..WIDE {
+            let block = _mm512_aesenclast_epi128(blocks[i], keys[N - 1]);
+            let text = load(&text_now[i]);
+            let crypt = _mm512_xor_si512(block, text);
+            store(&mut to[i], crypt);
+            group[i] = if ENCRYPT { crypt } else { text };
+        }
+        hash.before = _mm512_setzero_si512();
+        hash.left -= 4 * WIDE;
+        if hash.left == 0 {
+            hash.before = hash.sum.reduced();
+        }
+    }
+    hash.begin_if_none(4 * WIDE + behind);
+    for four in group {
+        hash.add(four, 4);
+    }
+    (hash, counter)
+}
+
+/// Keeps the compiler from moving one block's rounds behind another's, which it does for want of registers: the CPU would not
+/// look far enough ahead to start them together.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn keep_order(blocks: &mut [__m512i; WIDE], sum: &mut Sum) {
+    let [a, b, c, d] = blocks;
+    // SAFETY: it has no instruction.
+    unsafe {
+        std::arch::asm!(
+            "/* {} {} {} {} */",
+            inout(zmm_reg) * a,
+            inout(zmm_reg) * b,
+            inout(zmm_reg) * c,
+            inout(zmm_reg) * d,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+}
+
+/// To count four blocks on.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn four_blocks() -> __m512i {
+    _mm512_set_epi32(0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4)
 }
 
 /// A hash on its way.
@@ -214,6 +318,7 @@ impl<'a> Hash<'a> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq")]
     fn last(mut self, lengths: __m512i) -> __m512i {
+        self.begin_if_none(1);
         self.add_turned(lengths, 1);
         self.sum.reduced()
     }
