@@ -3,14 +3,18 @@
 //! Four modes: GCM (SP 800-38D), CTR and CBC (SP 800-38A), XTS (IEEE 1619, SP 800-38E). What changes from item to item
 //! lies in front of it: nonce and additional data, counter block, initialisation vector, tweak.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 #[cfg(feature = "aws-lc")]
 mod aws_lc;
 mod form;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lanes;
 mod portable;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod schedule;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod stealing;
 #[cfg(target_arch = "x86_64")]
 mod vaes;
 mod workload;
@@ -23,7 +27,7 @@ use dpb_core::{
 
 use self::form::{Form, Mode};
 use crate::cpu::Path;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
 use crate::registry::{Domain, Entry, Given, Library, NO_FILE, Parameter, library};
 
@@ -153,7 +157,7 @@ trait Code: Send + Sync {
 
 impl Aes {
     /// The paths of CTR, CBC and XTS, best first.
-    pub const PATHS: &'static [Path] = &[Path::Vaes, Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Vaes, Path::ArmAes, Path::Portable];
     /// The paths of GCM, best first.
     pub const GCM_PATHS: &'static [Path] = &[Path::Vaes, Path::AwsLc, Path::Portable];
 
@@ -172,6 +176,8 @@ impl Aes {
             Path::Portable => Some(portable::new(form, key)),
             #[cfg(target_arch = "x86_64")]
             Path::Vaes => isa::Vaes::detect().map(|proof| vaes::new(proof, form, key)),
+            #[cfg(target_arch = "aarch64")]
+            Path::ArmAes => isa::ArmAes::detect().map(|proof| aarch64::new(proof, form, key)),
             #[cfg(feature = "aws-lc")]
             Path::AwsLc => Some(Box::new(aws_lc::Gcm::new(form, key)?)),
             _ => None,

@@ -85,6 +85,7 @@ impl Form {
     }
 
     /// Itself, said so that the compiler knows mode and direction.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn known(self, mode: Mode, direction: Direction) -> Self {
         debug_assert!(self.mode == mode);

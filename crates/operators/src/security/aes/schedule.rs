@@ -20,7 +20,7 @@ pub(super) fn expand<const N: usize>(key: &[u8], substitute: impl Fn(u32) -> u32
         let mut word = u32::from_le_bytes(words[i - 1]);
         if i % key_words == 0 {
             word = substitute(word.rotate_right(8)) ^ constant;
-            constant = constant << 1 ^ (constant >> 7) * 0x11b;
+            constant = (constant << 1) ^ ((constant >> 7) * 0x11b);
         } else if key_words == 8 && i % key_words == 4 {
             word = substitute(word);
         }

@@ -22,6 +22,9 @@ use crate::isa::Vaes;
 /// Vectors on their way at once.
 const WIDE: usize = 4;
 
+/// What they hold.
+type Group = [[u8; 64]; WIDE];
+
 /// A mode with its keys, of `N` rounds and one.
 struct Keyed<const N: usize> {
     proof: Vaes,
@@ -184,14 +187,14 @@ fn decrypt_blocks<const N: usize, const W: usize>(
 
 /// Groups of [`WIDE`] vectors, and what is left.
 #[inline]
-fn groups(bytes: &[u8]) -> (&[[[u8; 64]; WIDE]], &[u8]) {
+fn groups(bytes: &[u8]) -> (&[Group], &[u8]) {
     let (groups, _) = bytes.as_chunks::<64>().0.as_chunks();
     (groups, &bytes[groups.len() * 64 * WIDE..])
 }
 
 /// The same, to write to.
 #[inline]
-fn groups_mut(bytes: &mut [u8]) -> (&mut [[[u8; 64]; WIDE]], &mut [u8]) {
+fn groups_mut(bytes: &mut [u8]) -> (&mut [Group], &mut [u8]) {
     let in_groups = bytes.len() / (64 * WIDE) * (64 * WIDE);
     let (groups, rest) = bytes.split_at_mut(in_groups);
     (groups.as_chunks_mut::<64>().0.as_chunks_mut().0, rest)

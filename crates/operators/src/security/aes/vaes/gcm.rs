@@ -11,8 +11,8 @@ use dpb_core::{Batch, BatchOut, Direction, JobError};
 use zeroize::Zeroizing;
 
 use super::{
-    WIDE, broadcast, encrypt_blocks, first, groups, groups_mut, load, load_some, store, store_some,
-    swap,
+    Group, WIDE, broadcast, encrypt_blocks, first, groups, groups_mut, load, load_some, store,
+    store_some, swap,
 };
 use crate::security::aes::form::{BLOCK, Form, Mode, Parts, TAG};
 
@@ -162,7 +162,7 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
     keys: &[__m512i; N],
     mut hash: Hash<'a>,
     mut counter: __m512i,
-    (text, to): (&[[[u8; 64]; WIDE]], &mut [[[u8; 64]; WIDE]]),
+    (text, to): (&[Group], &mut [Group]),
     behind: usize,
 ) -> (Hash<'a>, __m512i) {
     let mut next = || {
@@ -213,7 +213,7 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
             for block in &mut blocks {
                 *block = _mm512_aesenc_epi128(*block, keys[2 * i + 2]);
             }
-            keep_order(&mut blocks, &mut hash.sum);
+            keep_order(&mut blocks);
         }
         for key in &keys[2 * WIDE + 1..N - 1] {
             for block in &mut blocks {
@@ -244,7 +244,7 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
 /// look far enough ahead to start them together.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn keep_order(blocks: &mut [__m512i; WIDE], sum: &mut Sum) {
+fn keep_order(blocks: &mut [__m512i; WIDE]) {
     let [a, b, c, d] = blocks;
     // SAFETY: it has no instruction.
     unsafe {

@@ -10,6 +10,7 @@ use super::{
     store_some,
 };
 use crate::security::aes::form::{BLOCK, Form, Mode};
+use crate::security::aes::stealing::steal;
 
 /// Each item. `keys` are those of the direction, `tweak` those that encrypt.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
@@ -21,11 +22,7 @@ pub(super) fn crypt<const N: usize, const ENCRYPT: bool>(
     out: BatchOut<'_>,
 ) {
     let keys = broadcast(keys);
-    let direction = match ENCRYPT {
-        true => Direction::Encrypt,
-        false => Direction::Decrypt,
-    };
-    let form = form.known(Mode::Xts, direction);
+    let form = form.known(Mode::Xts, direction(ENCRYPT));
     let tweak_keys = broadcast(tweak);
     form.each(batch, out, |parts, to| {
         let iv = super::broadcast_block(parts.iv.try_into().expect("sixteen bytes"));
@@ -84,41 +81,30 @@ fn unit<const N: usize, const ENCRYPT: bool>(
         }
     }
     if rest != 0 {
-        let mut tweaks = [0; 64 + 2 * BLOCK];
-        let (now, next) = tweaks.split_at_mut(64);
-        store(now.try_into().expect("64 bytes"), tweak);
-        store_some(next, times_alpha_to(tweak, four));
-        let at = text.len() % 64;
-        steal::<N, ENCRYPT>(keys, &tweaks[at..at + 2 * BLOCK], last, last_to);
+        let mut tweaks = [[0; BLOCK]; 8];
+        let (now, next) = tweaks.split_at_mut(4);
+        store_some(now.as_flattened_mut(), tweak);
+        store_some(next.as_flattened_mut(), times_alpha_to(tweak, four));
+        let at = text.len() % 64 / BLOCK;
+        let one = |block: [u8; BLOCK], tweak: [u8; BLOCK]| {
+            let tweak = load_some(&tweak);
+            let block = _mm512_xor_si512(load_some(&block), tweak);
+            let [block] = direct::<N, 1, ENCRYPT>(keys, [block]);
+            let mut to = [0; BLOCK];
+            store_some(&mut to, _mm512_xor_si512(block, tweak));
+            to
+        };
+        let tweaks = [tweaks[at], tweaks[at + 1]];
+        steal(direction(ENCRYPT), tweaks, last, last_to, one);
     }
 }
 
-/// The last whole block and the short one behind it (IEEE 1619, 5.3.2 and 5.4.2). `tweaks` are theirs.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
-fn steal<const N: usize, const ENCRYPT: bool>(
-    keys: &[__m512i; N],
-    tweaks: &[u8],
-    text: &[u8],
-    to: &mut [u8],
-) {
-    let (first, second) = tweaks.split_at(BLOCK);
-    let (first, second) = match ENCRYPT {
-        true => (first, second),
-        false => (second, first),
-    };
-    let one = |block: &[u8], tweak: &[u8]| {
-        let tweak = load_some(tweak);
-        let block = _mm512_xor_si512(load_some(block), tweak);
-        let [block] = direct::<N, 1, ENCRYPT>(keys, [block]);
-        _mm512_xor_si512(block, tweak)
-    };
-    let (whole, short) = text.split_at(BLOCK);
-    let (whole_to, short_to) = to.split_at_mut(BLOCK);
-    let mut block = [0; BLOCK];
-    store_some(&mut block, one(whole, first));
-    short_to.copy_from_slice(&block[..short.len()]);
-    block[..short.len()].copy_from_slice(short);
-    store_some(whole_to, one(&block, second));
+/// From plain text to ciphertext, or back.
+fn direction(encrypt: bool) -> Direction {
+    match encrypt {
+        true => Direction::Encrypt,
+        false => Direction::Decrypt,
+    }
 }
 
 #[inline]
