@@ -139,8 +139,22 @@ fn broadcast<const N: usize>(keys: &[[u8; 16]; N]) -> [__m512i; N] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn broadcast_block(block: &[u8; 16]) -> __m512i {
+    _mm512_broadcast_i32x4(load_block(block))
+}
+
+/// One block.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_block(block: &[u8; 16]) -> __m128i {
     // SAFETY: sixteen bytes; the load needs no alignment.
-    _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(block.as_ptr().cast()) })
+    unsafe { _mm_loadu_si128(block.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store_block(to: &mut [u8; 16], block: __m128i) {
+    // SAFETY: sixteen bytes; the store needs no alignment.
+    unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), block) }
 }
 
 /// Encrypts `W` times four blocks.

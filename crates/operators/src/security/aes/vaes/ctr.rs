@@ -1,5 +1,4 @@
 //! Counter mode: the counter blocks of sixteen blocks at once.
-#![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 

@@ -8,22 +8,32 @@
 use std::arch::x86_64::*;
 
 use dpb_core::{Batch, BatchOut, Direction, JobError};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::{
-    Group, WIDE, broadcast, encrypt_blocks, first, groups, groups_mut, load, load_some, store,
-    store_some, swap,
+    Group, WIDE, broadcast, encrypt_blocks, first, groups, groups_mut, load, load_block, load_some,
+    store, store_block, store_some, swap,
 };
-use crate::security::aes::form::{BLOCK, Form, Mode, Parts, TAG};
+use crate::security::aes::form::{BLOCK, Form, Mode, Parts};
 
 /// Products in a sum.
 const SUMMANDS: usize = 64;
 
+/// Bytes from which on a text is worth groups.
+const LONG: usize = 2 * 64 * WIDE;
+
 /// The powers of the hash key, highest first, and zeros that are read with the last ones.
-pub(super) type Powers = [[u8; BLOCK]; SUMMANDS + 3];
+#[repr(align(64))]
+pub(super) struct Powers([[u8; BLOCK]; SUMMANDS + 3]);
 
 /// Of no key.
-pub(super) const NONE: Powers = [[0; BLOCK]; SUMMANDS + 3];
+pub(super) const NONE: Powers = Powers([[0; BLOCK]; SUMMANDS + 3]);
+
+impl Zeroize for Powers {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 /// Encrypts and authenticates each item.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
@@ -38,8 +48,11 @@ pub(super) fn encrypt<const N: usize>(
     let form = form.known(Mode::Gcm, Direction::Encrypt);
     form.each(batch, out, |parts, to| {
         let (to, to_tag) = to.split_at_mut(parts.text.len());
-        let tag = item::<N, true>(&keys, powers, parts, to);
-        to_tag.copy_from_slice(&tag);
+        let tag = match parts.text.len() < LONG {
+            true => item::<N, true, false>(&keys, powers, parts, to),
+            false => long_item::<N, true>(&keys, powers, parts, to),
+        };
+        store_block(to_tag.try_into().expect("sixteen bytes"), tag);
         Ok(())
     });
 }
@@ -56,10 +69,14 @@ pub(super) fn decrypt<const N: usize>(
     let keys = broadcast(keys);
     let form = form.known(Mode::Gcm, Direction::Decrypt);
     form.each(batch, out, |parts, to| {
-        let tag = item::<N, false>(&keys, powers, parts, to);
+        let tag = match parts.text.len() < LONG {
+            true => item::<N, false, false>(&keys, powers, parts, to),
+            false => long_item::<N, false>(&keys, powers, parts, to),
+        };
         let given = parts.tag.try_into().expect("sixteen bytes");
-        // As one number: where they part takes no time.
-        if u128::from_ne_bytes(tag) == u128::from_ne_bytes(given) {
+        let difference = _mm_xor_si128(tag, load_block(given));
+        // All bits at once: where they part takes no time.
+        if _mm_testz_si128(difference, difference) == 1 {
             Ok(())
         } else {
             to.fill(0);
@@ -81,28 +98,39 @@ pub(super) fn powers<const N: usize>(keys: &[[u8; 16]; N]) -> Zeroizing<Powers> 
     let key = load_some(&*block);
     let mut powers = Zeroizing::new(NONE);
     let mut power = key;
-    for to in powers[..SUMMANDS].iter_mut().rev() {
+    for to in powers.0[..SUMMANDS].iter_mut().rev() {
         store_some(to, power);
-        let mut square = Sum::ZERO;
+        let mut square = Sum::zero();
         square.add(power, key);
         power = square.reduced();
     }
     powers
 }
 
-/// Encrypts or decrypts the text, and gives its tag.
-#[inline]
+/// [`item`] with a text of [`LONG`] and more. Apart, so that each is as lean as it can be.
+#[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
-fn item<const N: usize, const ENCRYPT: bool>(
+fn long_item<const N: usize, const ENCRYPT: bool>(
     keys: &[__m512i; N],
     powers: &Powers,
     parts: Parts<'_>,
     to: &mut [u8],
-) -> [u8; TAG] {
-    let mut start = [0; 16];
-    start[..12].copy_from_slice(parts.iv);
-    // The counter is the lowest of a block's 32-bit words.
-    let start = swap(super::broadcast_block(&start));
+) -> __m128i {
+    item::<N, ENCRYPT, true>(keys, powers, parts, to)
+}
+
+/// Encrypts or decrypts the text, which may be [`LONG`] only if said so, and gives its tag.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
+fn item<const N: usize, const ENCRYPT: bool, const IS_LONG: bool>(
+    keys: &[__m512i; N],
+    powers: &Powers,
+    parts: Parts<'_>,
+    to: &mut [u8],
+) -> __m128i {
+    // Behind the nonce four bytes of zeros: the counter, here the lowest of a block's 32-bit words.
+    let start = _mm512_castsi512_si128(load_some(parts.iv));
+    let start = swap(_mm512_broadcast_i32x4(start));
     let at = |blocks: [i32; 4]| {
         let [a, b, c, d] = blocks;
         _mm512_add_epi32(
@@ -126,7 +154,7 @@ fn item<const N: usize, const ENCRYPT: bool>(
         }
     }
     let (mut text, mut to) = (parts.text, to);
-    if text.len() >= 2 * 64 * WIDE {
+    if IS_LONG {
         let (long, long_to);
         (long, text) = groups(text);
         (long_to, to) = groups_mut(to);
@@ -147,16 +175,14 @@ fn item<const N: usize, const ENCRYPT: bool>(
     let bits = |bytes: &[u8]| (bytes.len() as i64) << 3;
     let lengths = _mm_set_epi64x(bits(parts.aad), bits(parts.text));
     let hash = hash.last(_mm512_zextsi128_si512(lengths));
-    let mut tag = [0; TAG];
-    store_some(&mut tag, _mm512_xor_si512(swap(hash), mask));
-    tag
+    _mm512_castsi512_si128(_mm512_xor_si512(swap(hash), mask))
 }
 
 /// Encrypts or decrypts groups, from `counter` on, and takes them into the hash, in which `behind` blocks will follow.
 ///
 /// A group's ciphertext is hashed in the rounds of its own decryption, or those of the next group's encryption: products and
 /// rounds have nothing to wait for in each other.
-#[inline(never)]
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
 fn many<'a, const N: usize, const ENCRYPT: bool>(
     keys: &[__m512i; N],
@@ -194,7 +220,7 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
     for i in 1..text.len() {
         let (text_now, to) = (&text[i], &mut to[i]);
         hash.begin_if_none(SUMMANDS.min((text.len() - i + 1) * 4 * WIDE + behind));
-        let powers = &hash.powers[SUMMANDS - hash.left..][..4 * WIDE];
+        let powers = &hash.powers.0[SUMMANDS - hash.left..][..4 * WIDE];
         let powers = powers.as_flattened().as_chunks::<64>().0;
         let mut blocks = next();
         for block in &mut blocks {
@@ -283,7 +309,7 @@ impl<'a> Hash<'a> {
         Self {
             powers,
             before: _mm512_setzero_si512(),
-            sum: Sum::ZERO,
+            sum: Sum::zero(),
             left: 0,
         }
     }
@@ -292,7 +318,7 @@ impl<'a> Hash<'a> {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn begin(&mut self, blocks: usize) {
-        self.sum = Sum::ZERO;
+        self.sum = Sum::zero();
         self.left = blocks;
     }
 
@@ -326,7 +352,7 @@ impl<'a> Hash<'a> {
     #[inline]
     #[target_feature(enable = "avx512f,vpclmulqdq")]
     fn add_turned(&mut self, four: __m512i, blocks: usize) {
-        let powers = &self.powers[SUMMANDS - self.left..][..4];
+        let powers = &self.powers.0[SUMMANDS - self.left..][..4];
         let powers = load(powers.as_flattened().try_into().expect("64 bytes"));
         self.sum.add(_mm512_xor_si512(four, self.before), powers);
         self.before = _mm512_setzero_si512();
@@ -343,8 +369,12 @@ struct Sum {
 }
 
 impl Sum {
-    // SAFETY: of numbers.
-    const ZERO: Self = unsafe { std::mem::zeroed() };
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn zero() -> Self {
+        let [low, middle, high] = [_mm512_setzero_si512(); 3];
+        Self { low, middle, high }
+    }
 
     #[inline]
     #[target_feature(enable = "avx512f,vpclmulqdq")]

@@ -1,5 +1,4 @@
 //! XTS: the tweaks of sixteen blocks at once.
-#![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
