@@ -32,7 +32,7 @@ pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
 pub use spec::{
-    ChecksumForm, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys, Material,
-    OpSpec, ParameterValue, SegmentationMode,
+    ChecksumForm, Curve, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys,
+    Material, OpSpec, ParameterValue, RsaPadding, SegmentationMode, SignatureScheme,
 };
 pub use workload::{Exact, Input, Right, Workload};

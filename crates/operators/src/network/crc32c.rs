@@ -28,7 +28,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "4 bytes per item, little endian",
     source: "RFC 3720, 12.1 and B.4",
-    peers: &["crc-fast", "crc32c"],
+    peers: &["crc-fast", "crc32c", "isa-l"],
     parameters: &[],
     paths: Crc32c::PATHS,
     libraries: &[],

@@ -145,7 +145,7 @@ const fn entry<H: Hash>() -> Entry {
         unit: "input byte",
         output: "",
         source: "",
-        peers: &["hmac"],
+        peers: &["hmac", "ipsec-mb", "openssl"],
         parameters: &[Parameter {
             name: "key",
             values: Domain::File,
