@@ -91,7 +91,7 @@ const EITHER: Entry = Entry {
     unit: "input byte",
     output: "",
     source: "",
-    peers: &[],
+    peers: &["ipsec-mb", "openssl"],
     parameters: &[BITS, KEY],
     paths: Aes::PATHS,
     libraries: &[PORTABLE],
@@ -126,6 +126,7 @@ const CBC_EITHER: Entry = Entry {
 const XTS_EITHER: Entry = Entry {
     output: "as many bytes as the data unit has, variable; one of less than a block is refused",
     source: "FIPS 197; IEEE 1619; SP 800-38E",
+    peers: &["openssl"],
     documentation: include_str!("../../docs/aes-xts.md"),
     ..EITHER
 };
@@ -253,22 +254,13 @@ fn xts(given: &Given<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
 /// So many keys, one behind another: those given, or made now.
 fn key(given: &Given<'_>, keys: usize) -> Result<Material, SetupError> {
     let bytes = given.number("bits") as usize / 8 * keys;
-    let key = match given.file("key")? {
-        Some(key) if key.len() == bytes => key,
-        Some(key) => {
-            let len = key.len();
-            let bits = given.word("bits");
-            return Err(SetupError::Parameter(format!(
-                "key: {len} bytes in the file, {bytes} are needed with bits={bits}"
-            )));
-        }
-        None => {
-            let mut key = vec![0; bytes];
-            getrandom::fill(&mut key).map_err(|error| {
-                SetupError::Parameter(format!("key: the system gives no random bytes: {error}"))
-            })?;
-            key
-        }
-    };
+    let key = given.secret("key", bytes)?;
+    if key.len() != bytes {
+        let len = key.len();
+        let bits = given.word("bits");
+        return Err(SetupError::Parameter(format!(
+            "key: {len} bytes in the file, {bytes} are needed with bits={bits}"
+        )));
+    }
     Ok(Material::secret(key))
 }
