@@ -79,6 +79,16 @@ const fn coder(operator: &'static str, parameters: &'static str) -> [Row; 2] {
     ]
 }
 
+/// A cipher's rows: short and packet-sized items in batches, pages of memory and disk.
+const fn cipher(operator: &'static str, parameters: &'static str) -> [Row; 4] {
+    [
+        row(operator, parameters, 64, 256),
+        row(operator, parameters, 256, 128),
+        row(operator, parameters, 1500, 64),
+        row(operator, parameters, 16_384, 8),
+    ]
+}
+
 /// Lookups: so many addresses that each is met anew when it comes again.
 const fn lookups(operator: &'static str, keys: &'static str, target: f64) -> Row {
     let (bytes, routes) = match operator.as_bytes() {
@@ -125,6 +135,15 @@ pub(crate) fn rows() -> Vec<Row> {
         row("crc32c", "", 256, 64),
         row("crc32c", "", 1500, 16).wanted(1.7),
         row("crc32c", "", 65_536, 1).wanted(1.4),
+        row("crc32", "", 64, 256),
+        row("crc32", "", 256, 64),
+        row("crc32", "", 1500, 16).wanted(1.5),
+        row("crc32", "", 65_536, 1),
+        row("crc16-t10dif", "", 64, 256),
+        row("crc16-t10dif", "", 512, 64),
+        row("crc16-t10dif", "", 4096, 8),
+        row("crc16-t10dif", "", 65_536, 1),
+        row("crc-combine", "crc=crc32", 16 * 256, 1).counting(Unit::Parts(16)),
         lookups("lpm4", "keys=random", 3.0),
         lookups("lpm4", "keys=zipf", 3.0),
         lookups("lpm4", "keys=route-weighted", 3.0),
@@ -150,6 +169,19 @@ pub(crate) fn rows() -> Vec<Row> {
             ("sha256", 1024) => row.wanted(1.3),
             _ => row,
         }));
+    }
+    for bits in ["bits=128", "bits=256"] {
+        for name in [
+            "aes-gcm",
+            "aes-gcm-decrypt",
+            "aes-ctr",
+            "aes-cbc",
+            "aes-cbc-decrypt",
+            "aes-xts",
+            "aes-xts-decrypt",
+        ] {
+            rows.extend(cipher(name, bits));
+        }
     }
     for parameters in [
         "level=1,format=raw",

@@ -60,6 +60,8 @@ paths! {
     Portable = "portable" needs _,
     /// Without any instruction set of its own either, but written for speed: tables, and many chains at once.
     Tables = "tables" needs _,
+    /// Without any instruction set of its own: values held in registers, of which the compiler knows nothing.
+    Registers = "registers" needs _,
     /// See [`isa::Sse42`].
     Sse42 = "sse4.2" needs Sse42,
     /// See [`isa::Bmi2`].
@@ -72,10 +74,14 @@ paths! {
     Gfni = "gfni" needs Gfni,
     /// See [`isa::ShaNi`].
     ShaNi = "sha-ni" needs ShaNi,
+    /// See [`isa::Vaes`].
+    Vaes = "vaes" needs Vaes,
     /// See [`isa::Neon`].
     Neon = "neon" needs Neon,
     /// See [`isa::ArmCrc`].
     ArmCrc = "arm-crc" needs ArmCrc,
+    /// See [`isa::ArmAes`].
+    ArmAes = "arm-aes" needs ArmAes,
     /// See [`isa::ArmSha2`].
     ArmSha2 = "arm-sha2" needs ArmSha2,
     /// The library AWS-LC, which chooses its instruction sets itself.

@@ -4,7 +4,7 @@
 //! * [`registry`]: the one list of operators.
 //! * [`cpu`]: the backends `cpu/portable`, `cpu/avx512`, …, `cpu/best`, `pool/N`.
 //! * [`direct`]: a kernel by itself, without the seam.
-//! * [`network`], [`security`], [`storage`]: the kernels.
+//! * [`network`], [`security`], [`storage`], [`primitive`]: the kernels.
 //!
 //! A prototype that offloads the Internet checksum to a device, and falls back to the best path of this CPU where the device
 //! cannot, or is not there:
@@ -53,6 +53,7 @@ pub mod direct;
 pub mod input;
 pub mod isa;
 pub mod network;
+pub mod primitive;
 pub mod registry;
 pub mod security;
 pub mod storage;
