@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 
 use dpb_core::{
-    Batch, BatchOut, DeflateFormat, HmacHash, JobError, Kernel, Material, OpSpec, OutputShape,
+    Batch, BatchOut, CrcName, DeflateFormat, HmacHash, JobError, Kernel, Material, OpSpec,
+    OutputShape,
 };
 use dpb_operators::direct::{Direct, direct};
 
@@ -18,6 +19,20 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
             slot.copy_from_slice(&crc32c::crc32c(item).to_le_bytes());
             4
         }),
+        ("crc-fast", OpSpec::Crc32) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+            slot.copy_from_slice(&crc_fast::crc32_iso_hdlc(item).to_le_bytes());
+            4
+        }),
+        ("crc-fast", OpSpec::Crc16T10Dif) => item_by_item(OutputShape::Fixed(2), |item, slot| {
+            let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc16T10Dif, item);
+            slot.copy_from_slice(&(crc as u16).to_be_bytes());
+            2
+        }),
+        ("crc-fast", &OpSpec::CrcCombine { crc }) => {
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                combine(crc, item, slot)
+            })
+        }
         ("md-5", OpSpec::Md5) => digest::<md5::Md5>(),
         ("sha1", OpSpec::Sha1) => digest::<sha1::Sha1>(),
         ("sha2", OpSpec::Sha256) => digest::<sha2::Sha256>(),
@@ -63,6 +78,25 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
         }),
         _ => return None,
     })
+}
+
+/// The CRCs of the records' messages.
+fn combine(crc: CrcName, item: &[u8], slot: &mut [u8]) -> usize {
+    let algorithm = match crc {
+        CrcName::Crc32 => crc_fast::CrcAlgorithm::Crc32IsoHdlc,
+        CrcName::Crc32c => crc_fast::CrcAlgorithm::Crc32Iscsi,
+        CrcName::Crc16T10Dif => crc_fast::CrcAlgorithm::Crc16T10Dif,
+    };
+    let (records, _) = item.as_chunks::<16>();
+    let (slots, _) = slot.as_chunks_mut::<4>();
+    for (record, slot) in records.iter().zip(slots) {
+        let (words, _) = record.as_chunks::<4>();
+        let [first, second] = [words[0], words[1]].map(|word| u64::from(u32::from_le_bytes(word)));
+        let len = u64::from_le_bytes([words[2], words[3]].as_flattened().try_into().expect("8"));
+        let whole = crc_fast::checksum_combine(algorithm, first, second, len);
+        *slot = (whole as u32).to_le_bytes();
+    }
+    records.len() * 4
 }
 
 /// A hash function of RustCrypto's.

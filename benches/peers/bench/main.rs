@@ -6,11 +6,10 @@
 //! that median. Every output is judged by the operator's workload before the first turn and after the last, so who is wrong has
 //! no speed. A peer that is missing is a line.
 
+mod instructions;
 mod rows;
 mod table;
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,7 +20,6 @@ use dpb_core::measure::{Build, Check, Durability, Evidence, Outcome, Record, Sto
 use dpb_core::{Batch, BatchOut, Buf, Input, JobError, OutputShape, Workload};
 use dpb_operators::cpu::{self, Cpu};
 use dpb_operators::direct::Direct;
-use dpb_operators::network::lpm::{Generated, write};
 use dpb_operators::registry::{self, Entry};
 use dpb_peers::native::{self, LIBRARIES, Native};
 use dpb_peers::rust_peers;
@@ -39,9 +37,6 @@ const ROUNDS_QUICK: usize = 7;
 const LARGER_MAX: f64 = 1.05;
 /// Routes where only the checks count.
 const ROUTES_TEST: usize = 2_000;
-/// Hops of generated routes.
-const HOPS: u32 = 100;
-
 /// Compares dpb's operators with peers.
 #[derive(Parser)]
 struct Args {
@@ -56,6 +51,9 @@ struct Args {
     /// Runs are emulated by this: everything is checked, nothing is timed
     #[arg(long)]
     emulated: Option<String>,
+    /// With --emulated: the file to which the emulator's plugin adds a count of instructions when it is asked to
+    #[arg(long, requires = "emulated")]
+    instructions: Option<PathBuf>,
     /// Given by `cargo bench`; without it everything is checked and nothing is timed
     #[arg(long, hide = true)]
     bench: bool,
@@ -90,15 +88,11 @@ fn run(args: &Args) -> Result<()> {
     };
     let machine = machine(&evidence);
     println!("{machine}");
-    let folder = tempfile::tempdir()?;
     let mut bench = Bench {
         rounds,
         evidence,
+        instructions: args.instructions.clone(),
         pinned: if rounds > 0 { pin() } else { Vec::new() },
-        route_lists: RouteLists {
-            folder,
-            written: BTreeMap::new(),
-        },
     };
     for library in LIBRARIES {
         match library.version() {
@@ -127,7 +121,7 @@ fn run(args: &Args) -> Result<()> {
         records.push(record);
     }
     if let Some(folder) = &args.record {
-        keep(folder, &records, &table.markdown(&machine))?;
+        keep(folder, &records, &table.markdown(&machine, &bench.evidence))?;
     }
     ensure!(failed == 0, "{failed} rows with wrong outputs");
     Ok(())
@@ -193,14 +187,8 @@ fn keep(folder: &Path, records: &[Record], table: &str) -> Result<()> {
 struct Bench {
     rounds: usize,
     evidence: Evidence,
+    instructions: Option<PathBuf>,
     pinned: Vec<u32>,
-    route_lists: RouteLists,
-}
-
-/// Generated route lists, each written once.
-struct RouteLists {
-    folder: tempfile::TempDir,
-    written: BTreeMap<(&'static str, usize), PathBuf>,
 }
 
 /// One side of a row.
@@ -231,8 +219,7 @@ impl Bench {
         let mut parameters = row.parameters.to_owned();
         if let Some(count) = row.routes {
             let count = if self.rounds == 0 { ROUTES_TEST } else { count };
-            let path = self.route_lists.path(row.operator, count)?;
-            parameters += &format!(",routes={}", path.display());
+            parameters += &format!(",routes=generated:{count}");
         }
         let spec = entry.spec(&parameters)?;
         let workload = entry.workload(&spec)?;
@@ -278,6 +265,13 @@ impl Bench {
         if verdict.is_ok() && self.rounds > 0 {
             take_turns(&mut sides, self.rounds);
             verdict = check(&mut sides);
+        }
+        if let Some(file) = &self.instructions {
+            for side in &mut sides {
+                let count = instructions::of(file, || side.code.run())?;
+                let name = format!("{} instructions", side.name);
+                record.counts.insert(name, count);
+            }
         }
         for side in &sides {
             let (name, version) = (side.name.clone(), side.version.clone());
@@ -468,25 +462,6 @@ impl Runs<'_> {
                     .collect()
             }
         }
-    }
-}
-
-impl RouteLists {
-    fn path(&mut self, operator: &'static str, count: usize) -> Result<PathBuf> {
-        if let Some(path) = self.written.get(&(operator, count)) {
-            return Ok(path.clone());
-        }
-        let text = match operator {
-            "lpm4" => write(&Ipv4Addr::routes(SEED, count, HOPS)),
-            _ => write(&Ipv6Addr::routes(SEED, count, HOPS)),
-        };
-        let path = self
-            .folder
-            .path()
-            .join(format!("{operator}-{count}.routes"));
-        std::fs::write(&path, text)?;
-        self.written.insert((operator, count), path.clone());
-        Ok(path)
     }
 }
 

@@ -79,6 +79,16 @@ const fn coder(operator: &'static str, parameters: &'static str) -> [Row; 2] {
     ]
 }
 
+/// A cipher's rows: short and packet-sized items in batches, pages of memory and disk.
+const fn cipher(operator: &'static str, parameters: &'static str) -> [Row; 4] {
+    [
+        row(operator, parameters, 64, 256),
+        row(operator, parameters, 256, 128),
+        row(operator, parameters, 1500, 64),
+        row(operator, parameters, 16_384, 8),
+    ]
+}
+
 /// Lookups: so many addresses that each is met anew when it comes again.
 const fn lookups(operator: &'static str, keys: &'static str, target: f64) -> Row {
     let (bytes, routes) = match operator.as_bytes() {
@@ -96,6 +106,11 @@ const fn tuples(form: &'static str, bytes: usize, target: f64) -> Row {
     row("toeplitz", form, bytes * 256, 1)
         .counting(Unit::Parts(bytes))
         .wanted(target)
+}
+
+/// Operations with a public key: a few short messages.
+const fn signatures(operator: &'static str, parameters: &'static str) -> Row {
+    row(operator, parameters, 64, 4).counting(Unit::Items)
 }
 
 /// All of them.
@@ -120,6 +135,15 @@ pub(crate) fn rows() -> Vec<Row> {
         row("crc32c", "", 256, 64),
         row("crc32c", "", 1500, 16).wanted(1.7),
         row("crc32c", "", 65_536, 1).wanted(1.4),
+        row("crc32", "", 64, 256),
+        row("crc32", "", 256, 64),
+        row("crc32", "", 1500, 16).wanted(1.5),
+        row("crc32", "", 65_536, 1),
+        row("crc16-t10dif", "", 64, 256),
+        row("crc16-t10dif", "", 512, 64),
+        row("crc16-t10dif", "", 4096, 8),
+        row("crc16-t10dif", "", 65_536, 1),
+        row("crc-combine", "crc=crc32", 16 * 256, 1).counting(Unit::Parts(16)),
         lookups("lpm4", "keys=random", 3.0),
         lookups("lpm4", "keys=zipf", 3.0),
         lookups("lpm4", "keys=route-weighted", 3.0),
@@ -146,6 +170,19 @@ pub(crate) fn rows() -> Vec<Row> {
             _ => row,
         }));
     }
+    for bits in ["bits=128", "bits=256"] {
+        for name in [
+            "aes-gcm",
+            "aes-gcm-decrypt",
+            "aes-ctr",
+            "aes-cbc",
+            "aes-cbc-decrypt",
+            "aes-xts",
+            "aes-xts-decrypt",
+        ] {
+            rows.extend(cipher(name, bits));
+        }
+    }
     for parameters in [
         "level=1,format=raw",
         "level=6,format=raw",
@@ -157,5 +194,24 @@ pub(crate) fn rows() -> Vec<Row> {
     for name in ["lz4", "unlz4", "snappy", "unsnappy"] {
         rows.extend(coder(name, ""));
     }
+    for padding in [
+        "bits=2048,padding=pkcs1",
+        "bits=2048,padding=pss",
+        "bits=3072,padding=pkcs1",
+        "bits=4096,padding=pkcs1",
+    ] {
+        rows.push(signatures("rsa-sign", padding));
+        rows.push(signatures("rsa-verify", padding));
+    }
+    for bits in ["bits=2048", "bits=3072", "bits=4096"] {
+        rows.push(signatures("rsa-encrypt", bits));
+        rows.push(signatures("rsa-decrypt", bits));
+    }
+    for curve in ["curve=p256", "curve=p384"] {
+        rows.push(signatures("ecdsa-sign", curve));
+        rows.push(signatures("ecdsa-verify", curve));
+    }
+    rows.push(signatures("dsa-sign", ""));
+    rows.push(signatures("dsa-verify", ""));
     rows
 }

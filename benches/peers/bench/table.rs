@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dpb_core::measure::{Outcome, Record, Summary};
+use dpb_core::measure::{Evidence, Outcome, Record, Summary};
 
 use crate::rows::{Row, Unit};
 use crate::units;
@@ -30,8 +30,17 @@ impl Table {
             .filter_map(|name| Some((name.clone(), speed(row, record, name)?)))
             .collect();
         if speeds.is_empty() {
-            let sides: Vec<_> = record.provenance.libraries.keys().cloned().collect();
-            return format!("{what:44} {shape:>14}  checked: {}", sides.join(", "));
+            let counted = |name: &String| match record.counts.get(&format!("{name} instructions")) {
+                Some(&count) => {
+                    let per_unit = count as f64 / units(row, record);
+                    format!("{name} {per_unit:.2} instructions/{}", unit(row))
+                }
+                None => name.clone(),
+            };
+            let sides: Vec<_> = record.provenance.libraries.keys().map(counted).collect();
+            let sides = sides.join(", ");
+            let _ = writeln!(self.0, "| {what} | {shape} | checked | {sides} | | |");
+            return format!("{what:44} {shape:>14}  checked: {sides}");
         }
         let of = |name: &str| speeds.iter().find(|(side, _)| side == name);
         let ours = of("dpb").map_or("", |(_, speed)| speed.as_str());
@@ -60,14 +69,27 @@ impl Table {
     }
 
     /// The whole, below what it was measured on.
-    pub(crate) fn markdown(&self, machine: &str) -> String {
+    pub(crate) fn markdown(&self, machine: &str, evidence: &Evidence) -> String {
+        let evidence = match evidence {
+            Evidence::Emulated { by } => format!("emulated by {by}: right or wrong, no speed"),
+            _ => "measured".to_owned(),
+        };
         format!(
-            "# Operators beside their peers\n\n`cargo xtask bench --peers --record benches/record`; evidence: measured. {machine}.\n\n\
+            "# Operators beside their peers\n\n`cargo xtask bench --peers --record benches/record`; evidence: {evidence}. {machine}.\n\n\
              One core, CPU time, sides in turn, every output checked. Ratio: dpb's speed over that of the fastest peer whose output \
              is at most 5 % larger, median over the rounds with the exact 95 % interval of the median. In brackets behind a coder's speed: bytes out over bytes in.\n\n\
              | operator | items | dpb | peers | ratio | wanted |\n|---|---|---|---|---|---|\n{}",
             self.0
         )
+    }
+}
+
+/// What is counted, in a word.
+fn unit(row: &Row) -> &'static str {
+    match row.unit {
+        Unit::Bytes => "byte",
+        Unit::Items => "item",
+        Unit::Parts(_) => "part",
     }
 }
 

@@ -32,7 +32,8 @@ pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
 pub use spec::{
-    ChecksumForm, DeflateFormat, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec,
-    ParameterValue, SegmentationMode,
+    ArithmeticForm, ArithmeticOperation, ArithmeticType, ChecksumForm, CollationLocale, CopyMode,
+    CrcName, Curve, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys, Material,
+    OpSpec, ParameterValue, RsaPadding, SegmentationMode, SignatureScheme,
 };
 pub use workload::{Exact, Input, Right, Workload};
