@@ -302,7 +302,11 @@ fn repeat_to_the_end(
         unsafe { copy_exact(from.as_ptr(), room.as_mut_ptr(), len) };
     } else {
         for i in 0..len {
-            room[i] = if i < offset { from[i] } else { room[i - offset] };
+            room[i] = if i < offset {
+                from[i]
+            } else {
+                room[i - offset]
+            };
         }
     }
     Ok(())
