@@ -234,16 +234,17 @@ impl Cpu {
         }
     }
 
-    /// The path that `entry` takes here: what `cpu/best` and `pool/N` stand for on this machine.
+    /// The path that `spec`, one of `entry`'s, takes here: what `cpu/best` and `pool/N` stand for on this machine.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn path(&self, entry: &Entry) -> Result<Path, Unsupported> {
-        let path = self.path.unwrap_or_else(|| Path::best(entry.paths));
-        if entry.paths.contains(&path) && path.is_available() {
+    pub fn path(&self, entry: &Entry, spec: &OpSpec) -> Result<Path, Unsupported> {
+        let paths = entry.paths_of(spec);
+        let path = self.path.unwrap_or_else(|| Path::best(paths));
+        if paths.contains(&path) && path.is_available() {
             Ok(path)
         } else {
-            Err(path.reason(entry.name, entry.paths))
+            Err(path.reason(entry.name, paths))
         }
     }
 }
@@ -263,12 +264,12 @@ impl Backend for Cpu {
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
         let entry = registry::of(spec)?;
-        self.path(entry).map(|_| self.lift.limits())
+        self.path(entry, spec).map(|_| self.lift.limits())
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
-        let path = self.path(entry).map_err(SetupError::Unsupported)?;
+        let path = self.path(entry, spec).map_err(SetupError::Unsupported)?;
         Ok((entry.kernel)(spec, path)?.lift(self.lift, spec))
     }
 }

@@ -6,6 +6,7 @@ use dpb_core::{OpSpec, SetupError, Workload};
 
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
+use crate::storage::deflate;
 use crate::{network, primitive, security, storage};
 
 /// Every operator that has a CPU kernel.
@@ -211,6 +212,14 @@ impl Entry {
             }
         }
         specs
+    }
+
+    /// Those of its paths that compute `spec`, best first: all of them, except where some are for other parameters alone.
+    pub fn paths_of(&self, spec: &OpSpec) -> &'static [Path] {
+        match *spec {
+            OpSpec::Deflate { level, .. } => deflate::encoder_paths(level),
+            _ => self.paths,
+        }
     }
 
     /// The kernel of `spec` on `path`, to be called without a queue.
