@@ -10,8 +10,6 @@ mod instructions;
 mod rows;
 mod table;
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,7 +20,6 @@ use dpb_core::measure::{Build, Check, Durability, Evidence, Outcome, Record, Sto
 use dpb_core::{Batch, BatchOut, Buf, Input, JobError, OutputShape, Workload};
 use dpb_operators::cpu::{self, Cpu};
 use dpb_operators::direct::Direct;
-use dpb_operators::network::lpm::{Generated, write};
 use dpb_operators::registry::{self, Entry};
 use dpb_peers::native::{self, LIBRARIES, Native};
 use dpb_peers::rust_peers;
@@ -40,9 +37,6 @@ const ROUNDS_QUICK: usize = 7;
 const LARGER_MAX: f64 = 1.05;
 /// Routes where only the checks count.
 const ROUTES_TEST: usize = 2_000;
-/// Hops of generated routes.
-const HOPS: u32 = 100;
-
 /// Compares dpb's operators with peers.
 #[derive(Parser)]
 struct Args {
@@ -94,16 +88,11 @@ fn run(args: &Args) -> Result<()> {
     };
     let machine = machine(&evidence);
     println!("{machine}");
-    let folder = tempfile::tempdir()?;
     let mut bench = Bench {
         rounds,
         evidence,
         instructions: args.instructions.clone(),
         pinned: if rounds > 0 { pin() } else { Vec::new() },
-        route_lists: RouteLists {
-            folder,
-            written: BTreeMap::new(),
-        },
     };
     for library in LIBRARIES {
         match library.version() {
@@ -200,13 +189,6 @@ struct Bench {
     evidence: Evidence,
     instructions: Option<PathBuf>,
     pinned: Vec<u32>,
-    route_lists: RouteLists,
-}
-
-/// Generated route lists, each written once.
-struct RouteLists {
-    folder: tempfile::TempDir,
-    written: BTreeMap<(&'static str, usize), PathBuf>,
 }
 
 /// One side of a row.
@@ -237,8 +219,7 @@ impl Bench {
         let mut parameters = row.parameters.to_owned();
         if let Some(count) = row.routes {
             let count = if self.rounds == 0 { ROUTES_TEST } else { count };
-            let path = self.route_lists.path(row.operator, count)?;
-            parameters += &format!(",routes={}", path.display());
+            parameters += &format!(",routes=generated:{count}");
         }
         let spec = entry.spec(&parameters)?;
         let workload = entry.workload(&spec)?;
@@ -481,25 +462,6 @@ impl Runs<'_> {
                     .collect()
             }
         }
-    }
-}
-
-impl RouteLists {
-    fn path(&mut self, operator: &'static str, count: usize) -> Result<PathBuf> {
-        if let Some(path) = self.written.get(&(operator, count)) {
-            return Ok(path.clone());
-        }
-        let text = match operator {
-            "lpm4" => write(&Ipv4Addr::routes(SEED, count, HOPS)),
-            _ => write(&Ipv6Addr::routes(SEED, count, HOPS)),
-        };
-        let path = self
-            .folder
-            .path()
-            .join(format!("{operator}-{count}.routes"));
-        std::fs::write(&path, text)?;
-        self.written.insert((operator, count), path.clone());
-        Ok(path)
     }
 }
 

@@ -98,6 +98,11 @@ const fn tuples(form: &'static str, bytes: usize, target: f64) -> Row {
         .wanted(target)
 }
 
+/// Operations with a public key: a few short messages.
+const fn signatures(operator: &'static str, parameters: &'static str) -> Row {
+    row(operator, parameters, 64, 4).counting(Unit::Items)
+}
+
 /// All of them.
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = vec![
@@ -175,5 +180,24 @@ pub(crate) fn rows() -> Vec<Row> {
     for name in ["lz4", "unlz4", "snappy", "unsnappy"] {
         rows.extend(coder(name, ""));
     }
+    for padding in [
+        "bits=2048,padding=pkcs1",
+        "bits=2048,padding=pss",
+        "bits=3072,padding=pkcs1",
+        "bits=4096,padding=pkcs1",
+    ] {
+        rows.push(signatures("rsa-sign", padding));
+        rows.push(signatures("rsa-verify", padding));
+    }
+    for bits in ["bits=2048", "bits=3072", "bits=4096"] {
+        rows.push(signatures("rsa-encrypt", bits));
+        rows.push(signatures("rsa-decrypt", bits));
+    }
+    for curve in ["curve=p256", "curve=p384"] {
+        rows.push(signatures("ecdsa-sign", curve));
+        rows.push(signatures("ecdsa-verify", curve));
+    }
+    rows.push(signatures("dsa-sign", ""));
+    rows.push(signatures("dsa-verify", ""));
     rows
 }

@@ -1,4 +1,5 @@
 /* OpenSSL's libcrypto through EVP: algorithms fetched and keys taken in once, contexts used again. */
+#include "openssl_keys.h"
 #include "peer.h"
 
 #include <openssl/core_names.h>
@@ -58,6 +59,9 @@ struct peer *openssl_peer(const char *name, const struct task *task)
 	static const char *const names[][2] = {
 		{ "md5", "MD5" }, { "sha1", "SHA1" }, { "sha256", "SHA256" }, { "sha512", "SHA512" },
 	};
+	struct peer *keyed = keyed_peer(task);
+	if (keyed)
+		return keyed;
 	struct own *own = room(sizeof(*own));
 	(void)name;
 	own->peer = (struct peer){ NULL, NULL, release, task };

@@ -104,6 +104,39 @@ pub enum OpSpec {
         /// The key, of any length.
         key: Material,
     },
+    /// A signature of each item. Output: fixed, [`SignatureScheme::bytes`].
+    Sign {
+        /// How.
+        scheme: SignatureScheme,
+        /// The private key: PKCS#8 (RFC 5208), DER.
+        key: Material,
+    },
+    /// Whether each item, which is a signature and behind it what was signed, is genuine. Output: one byte, 1 or 0.
+    Verify {
+        /// How it was signed.
+        scheme: SignatureScheme,
+        /// The public key: SubjectPublicKeyInfo (RFC 5280), DER.
+        key: Material,
+        /// The private key, as for signing, for who makes the items; the operator itself needs none.
+        private: Option<Material>,
+    },
+    /// RSAES-OAEP encryption (RFC 8017) with SHA-256 and no label. Output: variable, as long as the modulus; refuses what is
+    /// longer than fits.
+    RsaEncrypt {
+        /// Of the modulus.
+        bits: u16,
+        /// The public key: SubjectPublicKeyInfo (RFC 5280), DER.
+        key: Material,
+        /// The private key, for who judges the outputs; the operator itself needs none.
+        private: Option<Material>,
+    },
+    /// RSAES-OAEP decryption. Output: variable; refuses what is not as long as the modulus, or was not encrypted so.
+    RsaDecrypt {
+        /// Of the modulus.
+        bits: u16,
+        /// The private key: PKCS#8 (RFC 5208), DER.
+        key: Material,
+    },
     /// DEFLATE compression (RFC 1951; wrapped as RFC 1950 or RFC 1952). Output: variable.
     Deflate {
         /// 1 (fast) to 9 (small).
@@ -324,6 +357,43 @@ pub enum HmacHash {
     Sha512,
 }
 
+/// How something is signed, hash function included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SignatureScheme {
+    /// RFC 8017, with SHA-256.
+    Rsa {
+        /// Of the modulus.
+        bits: u16,
+        /// How the digest becomes as long as the modulus.
+        padding: RsaPadding,
+    },
+    /// FIPS 186-4, 4: primes of 2048 and 256 bits, with SHA-256.
+    Dsa,
+    /// FIPS 186-5, 6, with the hash function that fits the curve.
+    Ecdsa {
+        /// Over which.
+        curve: Curve,
+    },
+}
+
+/// How a digest is padded for RSA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RsaPadding {
+    /// RSASSA-PKCS1-v1_5.
+    Pkcs1,
+    /// RSASSA-PSS, its mask by SHA-256 too, its salt as long as a digest.
+    Pss,
+}
+
+/// An elliptic curve of NIST's (SP 800-186).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Curve {
+    /// With SHA-256.
+    P256,
+    /// With SHA-384.
+    P384,
+}
+
 /// What a checksum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumForm {
@@ -378,6 +448,18 @@ impl OpSpec {
                 HmacHash::Sha256 => "hmac-sha256",
                 HmacHash::Sha512 => "hmac-sha512",
             },
+            Self::Sign { scheme, .. } => match scheme {
+                SignatureScheme::Rsa { .. } => "rsa-sign",
+                SignatureScheme::Dsa => "dsa-sign",
+                SignatureScheme::Ecdsa { .. } => "ecdsa-sign",
+            },
+            Self::Verify { scheme, .. } => match scheme {
+                SignatureScheme::Rsa { .. } => "rsa-verify",
+                SignatureScheme::Dsa => "dsa-verify",
+                SignatureScheme::Ecdsa { .. } => "ecdsa-verify",
+            },
+            Self::RsaEncrypt { .. } => "rsa-encrypt",
+            Self::RsaDecrypt { .. } => "rsa-decrypt",
             Self::Deflate { .. } => "deflate",
             Self::Inflate { .. } => "inflate",
             Self::Lpm { family, .. } => match family {
@@ -400,6 +482,18 @@ impl OpSpec {
             Self::Fragmentation { .. } => "fragmentation",
             Self::Reassembly => "reassembly",
             Self::Custom { name, .. } => name,
+        }
+    }
+
+    /// What an item costs besides its bytes, whatever its length, as bytes that would cost as much: about a nanosecond each
+    /// on a path that is not quick, to make an item, to run it and to check it. None for most operators, a signature's
+    /// are millions. Only the order of magnitude is meant. Who bounds time by bytes counts these too.
+    pub const fn cost_bytes(&self) -> usize {
+        match self {
+            Self::Sign { scheme, .. } => scheme.sign_ns(),
+            Self::Verify { scheme, .. } => scheme.verify_ns(),
+            Self::RsaEncrypt { bits, .. } | Self::RsaDecrypt { bits, .. } => rsa_private_ns(*bits),
+            _ => 0,
         }
     }
 
@@ -442,6 +536,16 @@ impl OpSpec {
             Self::Strxfrm { locale } => vec![("locale", locale.name().into())],
             Self::CrcCombine { crc } => vec![("crc", crc.name().into())],
             Self::Hmac { key, .. } => vec![("key", key.clone().into())],
+            // Who makes a verifier's items changes nothing of what it computes.
+            Self::Sign { scheme, key } | Self::Verify { scheme, key, .. } => {
+                let mut parameters = scheme.parameters();
+                parameters.push(("key", key.clone().into()));
+                parameters
+            }
+            Self::RsaEncrypt { bits, key, .. } | Self::RsaDecrypt { bits, key } => vec![
+                ("bits", i64::from(*bits).into()),
+                ("key", key.clone().into()),
+            ],
             Self::Checksum { form } => vec![("form", form.name().into())],
             Self::Segmentation { mss, mode } => vec![
                 ("mss", i64::from(*mss).into()),
@@ -473,6 +577,78 @@ impl DeflateFormat {
             Self::Raw => "raw",
             Self::Zlib => "zlib",
             Self::Gzip => "gzip",
+        }
+    }
+}
+
+impl SignatureScheme {
+    /// The length of a signature: RSA's is as long as the modulus; DSA's and ECDSA's are *r* and *s*, each as long as the
+    /// group's order, most significant byte first (IEEE P1363).
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Rsa { bits, .. } => (bits as usize).div_ceil(8),
+            Self::Dsa => 2 * 32,
+            Self::Ecdsa { curve } => 2 * curve.bytes(),
+        }
+    }
+
+    /// Sign, and verify what was signed.
+    const fn sign_ns(self) -> usize {
+        match self {
+            Self::Rsa { bits, .. } => rsa_private_ns(bits),
+            Self::Dsa => 14_000_000,
+            Self::Ecdsa { .. } => self.verify_ns() * 2,
+        }
+    }
+
+    /// Sign quickly, and verify.
+    const fn verify_ns(self) -> usize {
+        match self {
+            Self::Rsa { bits, .. } => rsa_private_ns(bits) / 4,
+            Self::Dsa => 9_000_000,
+            Self::Ecdsa { curve } => match curve {
+                Curve::P256 => 250_000,
+                Curve::P384 => 700_000,
+            },
+        }
+    }
+
+    fn parameters(self) -> Vec<(&'static str, ParameterValue)> {
+        match self {
+            Self::Rsa { bits, padding } => vec![
+                ("bits", i64::from(bits).into()),
+                ("padding", padding.name().into()),
+            ],
+            Self::Dsa => Vec::new(),
+            Self::Ecdsa { curve } => vec![("curve", curve.name().into())],
+        }
+    }
+}
+
+impl RsaPadding {
+    /// `pkcs1`, `pss`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pkcs1 => "pkcs1",
+            Self::Pss => "pss",
+        }
+    }
+}
+
+impl Curve {
+    /// `p256`, `p384`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::P256 => "p256",
+            Self::P384 => "p384",
+        }
+    }
+
+    /// The length of a number below the group's order.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::P256 => 32,
+            Self::P384 => 48,
         }
     }
 }
@@ -636,6 +812,11 @@ impl HashTuple {
             Self::Ipv6Ports => "ipv6-ports",
         }
     }
+}
+
+/// An operation with a private key: 2 ms at 2048 bits, and the cube of the modulus' length.
+const fn rsa_private_ns(bits: u16) -> usize {
+    (bits as usize / 16).pow(3)
 }
 
 impl From<i64> for ParameterValue {

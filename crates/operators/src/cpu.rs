@@ -32,14 +32,14 @@ macro_rules! paths {
                 }
             }
 
-            /// What the CPU must have for it.
+            /// What the CPU must have for it, or this crate be built with.
             pub fn needs(self) -> &'static str {
                 match self {
                     $(Self::$path => paths!(@needs $needs),)+
                 }
             }
 
-            /// Whether this CPU has it.
+            /// Whether this CPU has it, and this build.
             pub fn is_available(self) -> bool {
                 match self {
                     $(Self::$path => paths!(@has $needs),)+
@@ -49,7 +49,9 @@ macro_rules! paths {
     };
     (@needs _) => { "any CPU" };
     (@needs $token:ident) => { isa::$token::NEEDS };
+    (@needs $feature:literal) => { concat!("dpb-operators with its feature `", $feature, "`") };
     (@has _) => { true };
+    (@has $feature:literal) => { cfg!(feature = $feature) };
     (@has $token:ident) => { isa::$token::detect().is_some() };
 }
 
@@ -78,6 +80,8 @@ paths! {
     ArmCrc = "arm-crc" needs ArmCrc,
     /// See [`isa::ArmSha2`].
     ArmSha2 = "arm-sha2" needs ArmSha2,
+    /// The library AWS-LC, which chooses its instruction sets itself.
+    AwsLc = "aws-lc" needs "aws-lc",
     /// The library libdeflate, which chooses its instruction sets itself.
     Libdeflate = "libdeflate" needs _,
     /// The library lz4_flex.

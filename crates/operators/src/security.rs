@@ -1,8 +1,13 @@
 //! Operators that protect data.
 
+pub mod dsa;
+pub mod ecdsa;
 pub mod hash;
 pub mod hmac;
+pub mod keys;
 pub mod md5;
+pub mod rsa;
 pub mod sha1;
 pub mod sha256;
 pub mod sha512;
+pub mod signature;

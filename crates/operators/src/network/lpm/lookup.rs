@@ -33,7 +33,7 @@ pub(super) const ROUTES: Parameter = Parameter {
     name: "routes",
     values: Domain::File,
     default: "-",
-    meaning: "a route list, `prefix/length hop` on each line; without one, 10,000 generated routes",
+    meaning: "a route list, `prefix/length hop` on each line; or `generated:N` routes, without either 10,000",
 };
 
 /// How many routes a spec has to which none are given, and to how many hops.
@@ -73,8 +73,25 @@ const fn entry<A: Generated>(summary: &'static str, peers: &'static [&'static st
     }
 }
 
+/// Instead of a path: so many generated routes.
+const GENERATED: &str = "generated:";
+const GENERATED_MAX: usize = 2_000_000;
+
 /// The route list of `routes=`, checked; or a generated one.
 pub(super) fn routes_given<A: Generated>(given: &Given<'_>) -> Result<Material, SetupError> {
+    let word = given.word("routes");
+    if let Some(count) = word.strip_prefix(GENERATED) {
+        let count = count.parse().ok();
+        let count = count.filter(|count| (1..=GENERATED_MAX).contains(count));
+        let count = count.ok_or_else(|| {
+            let operator = A::OPERATOR;
+            SetupError::Parameter(format!(
+                "{operator}: routes={word}: not 1..{GENERATED_MAX} routes"
+            ))
+        })?;
+        let routes = A::routes(1, count, GENERATED_HOPS);
+        return Ok(Material::public(route::write(&routes)));
+    }
     match given.file("routes")? {
         Some(text) => {
             let routes = Material::public(text);
