@@ -79,6 +79,16 @@ const fn coder(operator: &'static str, parameters: &'static str) -> [Row; 2] {
     ]
 }
 
+/// A cipher's rows: short and packet-sized items in batches, pages of memory and disk.
+const fn cipher(operator: &'static str, parameters: &'static str) -> [Row; 4] {
+    [
+        row(operator, parameters, 64, 256),
+        row(operator, parameters, 256, 128),
+        row(operator, parameters, 1500, 64),
+        row(operator, parameters, 16_384, 8),
+    ]
+}
+
 /// Lookups: so many addresses that each is met anew when it comes again.
 const fn lookups(operator: &'static str, keys: &'static str, target: f64) -> Row {
     let (bytes, routes) = match operator.as_bytes() {
@@ -168,6 +178,19 @@ pub(crate) fn rows() -> Vec<Row> {
             ("sha256", 1024) => row.wanted(1.3),
             _ => row,
         }));
+    }
+    for bits in ["bits=128", "bits=256"] {
+        for name in [
+            "aes-gcm",
+            "aes-gcm-decrypt",
+            "aes-ctr",
+            "aes-cbc",
+            "aes-cbc-decrypt",
+            "aes-xts",
+            "aes-xts-decrypt",
+        ] {
+            rows.extend(cipher(name, bits));
+        }
     }
     for parameters in [
         "level=1,format=raw",

@@ -1,4 +1,5 @@
 /* OpenSSL's libcrypto through EVP: algorithms fetched and keys taken in once, contexts used again. */
+#include "openssl_aes.h"
 #include "openssl_keys.h"
 #include "peer.h"
 
@@ -62,6 +63,9 @@ struct peer *openssl_peer(const char *name, const struct task *task)
 	struct peer *keyed = keyed_peer(task);
 	if (keyed)
 		return keyed;
+	struct peer *aes = aes_peer(task);
+	if (aes)
+		return aes;
 	struct own *own = room(sizeof(*own));
 	(void)name;
 	own->peer = (struct peer){ NULL, NULL, release, task };

@@ -33,7 +33,7 @@ pub use seam::{
 };
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, ChecksumForm, CollationLocale, CopyMode,
-    CrcName, Curve, DeflateFormat, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec,
-    ParameterValue, RsaPadding, SegmentationMode, SignatureScheme,
+    CrcName, Curve, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys, Material,
+    OpSpec, ParameterValue, RsaPadding, SegmentationMode, SignatureScheme,
 };
 pub use workload::{Exact, Input, Right, Workload};

@@ -104,6 +104,37 @@ pub enum OpSpec {
         /// The key, of any length.
         key: Material,
     },
+    /// AES (FIPS 197) in Galois/counter mode (SP 800-38D). Item: nonce of 12 bytes, additional data, then plain text, or
+    /// ciphertext and tag of 16 bytes. Output: variable, ciphertext and tag, or plain text; a wrong tag is refused.
+    AesGcm {
+        /// Which way.
+        direction: Direction,
+        /// Bytes of additional data, which are authenticated and not encrypted.
+        aad_bytes: u16,
+        /// 16 or 32 bytes.
+        key: Material,
+    },
+    /// AES in counter mode (SP 800-38A), both ways the same. Item: first counter block, then text. Output: variable, the text.
+    AesCtr {
+        /// 16 or 32 bytes.
+        key: Material,
+    },
+    /// AES in cipher block chaining mode (SP 800-38A), without padding. Item: initialisation vector of 16 bytes, then whole
+    /// blocks. Output: variable, those blocks; an item that ends inside a block is refused.
+    AesCbc {
+        /// Which way.
+        direction: Direction,
+        /// 16 or 32 bytes.
+        key: Material,
+    },
+    /// AES in XTS mode (IEEE 1619, SP 800-38E). Item: tweak of 16 bytes, then a data unit of one to 2^20 blocks, the last
+    /// of which may be short. Output: variable, the data unit.
+    AesXts {
+        /// Which way.
+        direction: Direction,
+        /// Two different keys of 16 or 32 bytes each, the data's first.
+        key: Material,
+    },
     /// A signature of each item. Output: fixed, [`SignatureScheme::bytes`].
     Sign {
         /// How.
@@ -259,6 +290,15 @@ pub enum HashTuple {
     Ipv6,
     /// And source and destination port: 36 bytes.
     Ipv6Ports,
+}
+
+/// Which way a cipher goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From plain text to ciphertext.
+    Encrypt,
+    /// And back.
+    Decrypt,
 }
 
 /// What wraps a DEFLATE stream.
@@ -448,6 +488,19 @@ impl OpSpec {
                 HmacHash::Sha256 => "hmac-sha256",
                 HmacHash::Sha512 => "hmac-sha512",
             },
+            Self::AesGcm { direction, .. } => match direction {
+                Direction::Encrypt => "aes-gcm",
+                Direction::Decrypt => "aes-gcm-decrypt",
+            },
+            Self::AesCtr { .. } => "aes-ctr",
+            Self::AesCbc { direction, .. } => match direction {
+                Direction::Encrypt => "aes-cbc",
+                Direction::Decrypt => "aes-cbc-decrypt",
+            },
+            Self::AesXts { direction, .. } => match direction {
+                Direction::Encrypt => "aes-xts",
+                Direction::Decrypt => "aes-xts-decrypt",
+            },
             Self::Sign { scheme, .. } => match scheme {
                 SignatureScheme::Rsa { .. } => "rsa-sign",
                 SignatureScheme::Dsa => "dsa-sign",
@@ -538,6 +591,17 @@ impl OpSpec {
             Self::Strxfrm { locale } => vec![("locale", locale.name().into())],
             Self::CrcCombine { crc } => vec![("crc", crc.name().into())],
             Self::Hmac { key, .. } => vec![("key", key.clone().into())],
+            Self::AesGcm { aad_bytes, key, .. } => vec![
+                ("bits", bits(key, 1)),
+                ("aad", i64::from(*aad_bytes).into()),
+                ("key", key.clone().into()),
+            ],
+            Self::AesCtr { key } | Self::AesCbc { key, .. } => {
+                vec![("bits", bits(key, 1)), ("key", key.clone().into())]
+            }
+            Self::AesXts { key, .. } => {
+                vec![("bits", bits(key, 2)), ("key", key.clone().into())]
+            }
             // Who makes a verifier's items changes nothing of what it computes.
             Self::Sign { scheme, key } | Self::Verify { scheme, key, .. } => {
                 let mut parameters = scheme.parameters();
@@ -570,6 +634,12 @@ impl OpSpec {
                 .collect(),
         }
     }
+}
+
+/// The length of each of the `keys` that lie one behind another in `key`.
+fn bits(key: &Material, keys: usize) -> ParameterValue {
+    let bits = key.bytes().len() / keys * 8;
+    i64::try_from(bits).unwrap_or(i64::MAX).into()
 }
 
 impl DeflateFormat {

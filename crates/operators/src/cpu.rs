@@ -74,10 +74,14 @@ paths! {
     Gfni = "gfni" needs Gfni,
     /// See [`isa::ShaNi`].
     ShaNi = "sha-ni" needs ShaNi,
+    /// See [`isa::Vaes`].
+    Vaes = "vaes" needs Vaes,
     /// See [`isa::Neon`].
     Neon = "neon" needs Neon,
     /// See [`isa::ArmCrc`].
     ArmCrc = "arm-crc" needs ArmCrc,
+    /// See [`isa::ArmAes`].
+    ArmAes = "arm-aes" needs ArmAes,
     /// See [`isa::ArmSha2`].
     ArmSha2 = "arm-sha2" needs ArmSha2,
     /// The library AWS-LC, which chooses its instruction sets itself.

@@ -95,6 +95,24 @@ token!(
 );
 
 token!(
+    /// x86-64 with AVX-512 (F, BW, VL), VAES and VPCLMULQDQ: a round of four blocks of AES, four carry-less products of 64
+    /// bits, at once.
+    Vaes,
+    "x86_64",
+    is_x86_feature_detected,
+    [
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "vaes",
+        "vpclmulqdq",
+        "aes",
+        "pclmulqdq"
+    ],
+    "an x86-64 CPU with AVX-512 F/BW/VL, VAES and VPCLMULQDQ"
+);
+
+token!(
     /// Armv8-A with Advanced SIMD.
     Neon,
     "aarch64",
@@ -110,6 +128,15 @@ token!(
     is_aarch64_feature_detected,
     ["crc", "aes", "neon"],
     "an Armv8-A CPU with the CRC and PMULL extensions"
+);
+
+token!(
+    /// Armv8-A with the AES extension.
+    ArmAes,
+    "aarch64",
+    is_aarch64_feature_detected,
+    ["aes", "neon"],
+    "an Armv8-A CPU with the AES extension"
 );
 
 token!(

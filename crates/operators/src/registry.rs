@@ -32,6 +32,13 @@ pub const OPERATORS: &[Entry] = &[
     security::hmac::HMAC_SHA1,
     security::hmac::HMAC_SHA256,
     security::hmac::HMAC_SHA512,
+    security::aes::GCM,
+    security::aes::GCM_DECRYPT,
+    security::aes::CTR,
+    security::aes::CBC,
+    security::aes::CBC_DECRYPT,
+    security::aes::XTS,
+    security::aes::XTS_DECRYPT,
     security::rsa::SIGN,
     security::rsa::VERIFY,
     security::rsa::oaep::ENCRYPT,
@@ -247,6 +254,22 @@ impl Given<'_> {
     /// The number that `name`, a parameter, is.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.word(name).parse().expect("its domain is of numbers")
+    }
+
+    /// The content of the file that `name`, a parameter, is; without a file, so many of the system's random bytes.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the system gives none.
+    pub(crate) fn secret(&self, name: &str, bytes: usize) -> Result<Vec<u8>, SetupError> {
+        if let Some(content) = self.file(name)? {
+            return Ok(content);
+        }
+        let mut random = vec![0; bytes];
+        getrandom::fill(&mut random).map_err(|error| {
+            let reason = format!("{name}: the system gives no random bytes: {error}");
+            SetupError::Parameter(reason)
+        })?;
+        Ok(random)
     }
 
     /// The content of the file that `name`, a parameter, is; `None` if no file is given.

@@ -1,5 +1,6 @@
 //! Operators that protect data.
 
+pub mod aes;
 pub mod dsa;
 pub mod ecdsa;
 pub mod hash;
