@@ -11,6 +11,7 @@ use dpb_core::{
 
 use crate::cpu::Path;
 use crate::input;
+#[cfg(target_arch = "x86_64")]
 use crate::isa;
 use crate::registry::{Entry, PORTABLE};
 
