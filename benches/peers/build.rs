@@ -21,6 +21,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
             "rte_net",
         ],
     ),
+    ("glibc", &[]),
     ("ipsec", &["IPSec_MB"]),
     ("isal", &["isal"]),
     ("openssl", &["crypto"]),

@@ -60,6 +60,12 @@ pub const LIBRARIES: &[Library] = &[
         code: code!(peer_dpdk, dpdk_version, dpdk_peer),
     },
     Library {
+        name: "glibc",
+        package: "libc6-dev",
+        peers: &["glibc"],
+        code: code!(peer_glibc, glibc_version, glibc_peer),
+    },
+    Library {
         name: "intel-ipsec-mb",
         package: "libipsec-mb-dev",
         peers: &["ipsec-mb"],

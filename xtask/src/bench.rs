@@ -41,13 +41,14 @@ pub(crate) struct Args {
 }
 
 /// A C library that peers come from, by its file in `benches/peers/native`, and a header that is there if it is.
-const PEERS: [(&str, &str); 6] = [
+const PEERS: [(&str, &str); 7] = [
     ("dpdk", "rte_config.h"),
     ("ipsec", "intel-ipsec-mb.h"),
     ("isal", "isa-l/igzip_lib.h"),
     ("openssl", "openssl/evp.h"),
     ("snappy", "snappy-c.h"),
     ("vpp", "stdint.h"),
+    ("glibc", "gnu/libc-version.h"),
 ];
 
 /// Runs them.

@@ -546,6 +546,8 @@ impl OpSpec {
             Self::Sign { scheme, .. } => scheme.sign_ns(),
             Self::Verify { scheme, .. } => scheme.verify_ns(),
             Self::RsaEncrypt { bits, .. } | Self::RsaDecrypt { bits, .. } => rsa_private_ns(*bits),
+            // About a nanosecond each.
+            Self::Arithmetic { rounds, .. } => *rounds as usize * 8,
             _ => 0,
         }
     }

@@ -6,7 +6,7 @@ mod avx512;
 mod neon;
 
 use dpb_core::{
-    Batch, BatchOut, CopyMode, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError,
+    Batch, BatchOut, CopyMode, Exact, Items, JobError, Kernel, OpSpec, OutputShape, SetupError,
 };
 
 use crate::cpu::Path;
@@ -116,7 +116,9 @@ impl Kernel for Copy {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         match self.code {
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => avx512::batch(proof, self.mode, batch, out),
+            Code::Avx512(proof) if self.mode == CopyMode::Streaming => {
+                avx512::batch(proof, batch, out);
+            }
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) if self.mode == CopyMode::Streaming => {
                 each(batch, out, |item, slot| neon::stream(proof, item, slot));
@@ -130,15 +132,27 @@ impl Kernel for Copy {
 /// Copies each item that its slot has room for.
 #[inline(always)]
 fn each(batch: Batch<'_>, out: BatchOut<'_>, copy: impl Fn(&[u8], &mut [u8])) {
-    for i in 0..batch.len() {
-        let item = batch.item(i);
-        let slot = &mut out.dst[i * out.slot..][..out.slot];
-        out.outcomes.push(match slot.get_mut(..item.len()) {
-            Some(slot) => {
-                copy(item, slot);
-                Ok(item.len() as u32)
+    match *batch.items() {
+        Items::Fixed { len, count } if len > 0 && len as usize <= out.slot => {
+            let items = batch.src().chunks_exact(len as usize);
+            let slots = out.dst.chunks_exact_mut(out.slot);
+            for (item, slot) in items.zip(slots).take(count as usize) {
+                copy(item, &mut slot[..item.len()]);
             }
-            None => Err(JobError::DstTooShort),
-        });
+            out.outcomes.extend((0..count).map(|_| Ok(len)));
+        }
+        _ => {
+            for i in 0..batch.len() {
+                let item = batch.item(i);
+                let slot = &mut out.dst[i * out.slot..][..out.slot];
+                out.outcomes.push(match slot.get_mut(..item.len()) {
+                    Some(slot) => {
+                        copy(item, slot);
+                        Ok(item.len() as u32)
+                    }
+                    None => Err(JobError::DstTooShort),
+                });
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use dpb_core::{
 
 use crate::cpu::Path;
 use crate::input;
+#[cfg(target_arch = "x86_64")]
 use crate::isa;
 use crate::registry::{Entry, PORTABLE};
 
@@ -22,7 +23,7 @@ pub(crate) const STRCMP: Entry = Entry {
     unit: "input byte",
     output: "1 byte per item: 0, 1 or 255",
     source: "ISO C, strcmp",
-    peers: &[],
+    peers: &["glibc"],
     parameters: &[],
     paths: PATHS,
     libraries: &[],
@@ -43,7 +44,7 @@ pub(crate) const STRCAT: Entry = Entry {
     unit: "input byte",
     output: "variable: both, and a zero byte",
     source: "ISO C, strcat",
-    peers: &[],
+    peers: &["glibc"],
     parameters: &[],
     paths: PATHS,
     libraries: &[],

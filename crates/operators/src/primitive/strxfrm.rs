@@ -110,9 +110,9 @@ impl Kernel for Strxfrm {
         OutputShape::Variable
     }
 
-    /// Room for the key of any usual text: letters with accents take up to six bytes.
+    /// Room for the key of any usual text: weights of three levels take less than four bytes for each of the text.
     fn dst_len(&self, item_len: usize) -> usize {
-        6 * item_len + 16
+        4 * item_len + 16
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {

@@ -1,51 +1,20 @@
-//! x86-64 with AVX-512: short items without a call, and stores past the caches.
+//! x86-64 with AVX-512: stores past the caches.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut, CopyMode};
+use dpb_core::{Batch, BatchOut};
 
 use crate::isa::Avx512;
 
-/// Longer items are the C library's, which knows each CPU's best loop.
-const INLINE_BYTES_MAX: usize = 256;
-
 /// Copies each item that its slot has room for.
-pub(super) fn batch(_proof: Avx512, mode: CopyMode, batch: Batch<'_>, out: BatchOut<'_>) {
-    match mode {
-        CopyMode::Cached => super::each(batch, out, |item, slot| {
-            // SAFETY: `Avx512` exists only where these instructions do.
-            unsafe { cached(item, slot) }
-        }),
-        CopyMode::Streaming => {
-            super::each(batch, out, |item, slot| {
-                // SAFETY: as above.
-                unsafe { stream(item, slot) }
-            });
-            // SAFETY: every x86-64 CPU has it. Streamed bytes are there for whoever is told of them later.
-            unsafe { _mm_sfence() };
-        }
-    }
-}
-
-/// Copies `item` to `slot`, which is as long.
-#[target_feature(enable = "avx512f,avx512bw")]
-fn cached(item: &[u8], slot: &mut [u8]) {
-    match item.len() {
-        0..=64 => masked(item, slot),
-        // The last vectors may overlap those before them.
-        65..=INLINE_BYTES_MAX => {
-            let (blocks, _) = item.as_chunks::<64>();
-            let (places, _) = slot.as_chunks_mut::<64>();
-            for (block, place) in blocks.iter().zip(places) {
-                store(place, load(block));
-            }
-            if let (Some(block), Some(place)) = (item.last_chunk(), slot.last_chunk_mut()) {
-                store(place, load(block));
-            }
-        }
-        _ => slot.copy_from_slice(item),
-    }
+pub(super) fn batch(_proof: Avx512, batch: Batch<'_>, out: BatchOut<'_>) {
+    super::each(batch, out, |item, slot| {
+        // SAFETY: `Avx512` exists only where these instructions do.
+        unsafe { stream(item, slot) }
+    });
+    // SAFETY: every x86-64 CPU has it. Streamed bytes are there for whoever is told of them later.
+    unsafe { _mm_sfence() };
 }
 
 /// Copies `item` to `slot`, which is as long, whole cache lines past the caches.
@@ -82,11 +51,4 @@ fn masked(item: &[u8], slot: &mut [u8]) {
 fn load(block: &[u8; 64]) -> __m512i {
     // SAFETY: 64 bytes; the load needs no alignment.
     unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn store(place: &mut [u8; 64], block: __m512i) {
-    // SAFETY: 64 bytes; the store needs no alignment.
-    unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), block) }
 }

@@ -153,7 +153,7 @@ fn raw<A: Algorithm>(register: u32) -> u32 {
 
 /// Squares and products, a coefficient at a time: the oracle.
 fn forward<A: Algorithm>(remainder: u32, bytes: u64) -> u32 {
-    let (mut remainder, mut power, mut bytes) = (remainder, byte_power::<A>(), bytes);
+    let (mut remainder, mut power, mut bytes) = (remainder, BYTE_POWER, bytes);
     while bytes > 0 {
         if bytes & 1 == 1 {
             remainder = product::<A>(remainder, power);
@@ -165,15 +165,13 @@ fn forward<A: Algorithm>(remainder: u32, bytes: u64) -> u32 {
 }
 
 /// x^8: bit 31 is the coefficient of x^0.
-const fn byte_power<A: Algorithm>() -> u32 {
-    1 << (31 - 8)
-}
+const BYTE_POWER: u32 = 1 << (31 - 8);
 
 /// For each byte of a length, from the lowest: x to eight times what it stands for.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) const fn powers<A: Algorithm>() -> [[u32; 256]; 8] {
     let mut powers = [[0; 256]; 8];
-    let (mut step, mut place) = (byte_power::<A>(), 0);
+    let (mut step, mut place) = (BYTE_POWER, 0);
     while place < 8 {
         let (mut power, mut value) = (1 << 31, 0);
         while value < 256 {

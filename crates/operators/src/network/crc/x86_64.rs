@@ -48,6 +48,10 @@ pub(super) mod chained {
     chains!("sse4.2,pclmulqdq");
 
     /// The register after eight bytes.
+    #[allow(
+        clippy::extra_unused_type_parameters,
+        reason = "Armv8-A has an instruction for each of two"
+    )]
     #[inline]
     #[target_feature(enable = "sse4.2")]
     pub(in super::super) fn word<A: Algorithm>(register: u32, word: u64) -> u32 {

@@ -1,5 +1,4 @@
 //! One long item: loads that cross a cache line take twice as long, so vectors begin on one.
-#![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
