@@ -33,6 +33,6 @@ pub use seam::{
 };
 pub use spec::{
     ChecksumForm, DeflateFormat, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec,
-    ParameterValue, SegmentationMode,
+    ParameterValue, RuleSet, SegmentationMode, UnsupportedRules,
 };
 pub use workload::{Exact, Input, Right, Workload};

@@ -28,6 +28,7 @@ pub const OPERATORS: &[Entry] = &[
     security::hmac::HMAC_SHA1,
     security::hmac::HMAC_SHA256,
     security::hmac::HMAC_SHA512,
+    security::rxpmatch::ENTRY,
     storage::deflate::DEFLATE,
     storage::deflate::INFLATE,
     storage::lz4::LZ4,
