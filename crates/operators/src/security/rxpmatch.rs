@@ -147,10 +147,10 @@ struct OneByOne(Oracle, Arc<Rules>);
 struct Together(Engine, Arc<Rules>);
 
 impl Kernel for OneByOne {
-    type Scratch = Option<Cache>;
+    type Scratch = Vec<Cache>;
 
     fn scratch(&self) -> Self::Scratch {
-        self.0.cache()
+        self.0.caches()
     }
 
     fn shape(&self) -> OutputShape {
@@ -165,9 +165,9 @@ impl Kernel for OneByOne {
         &self,
         batch: Batch<'_>,
         out: BatchOut<'_>,
-        cache: &mut Self::Scratch,
+        caches: &mut Vec<Cache>,
     ) -> Result<(), JobError> {
-        self.0.run(cache, batch, out);
+        self.0.run(caches, batch, out);
         Ok(())
     }
 }

@@ -12,15 +12,16 @@ pub(super) struct Oracle {
     rules: Vec<(u32, DFA)>,
 }
 
-/// Bytes of states that are kept; more are found anew.
-const CACHE_BYTES: usize = 1 << 20;
+/// Bytes of states that are kept, of one rule and of all; more are found anew.
+const CACHE_BYTES_MAX: usize = 1 << 20;
+const CACHES_BYTES: usize = 64 << 20;
 
 impl Oracle {
     pub(super) fn new(rules: &Rules) -> Self {
         let config = DFA::config()
             // Nothing is dropped in favour of a preferred match, so the first end is the smallest.
             .match_kind(MatchKind::All)
-            .cache_capacity(CACHE_BYTES)
+            .cache_capacity(CACHE_BYTES_MAX.min(CACHES_BYTES / rules.rules().len().max(1)))
             .skip_cache_capacity_check(true);
         let dfa = |nfa| {
             let dfa = DFA::builder().configure(config.clone()).build_from_nfa(nfa);
@@ -32,25 +33,21 @@ impl Oracle {
         }
     }
 
-    /// Room for states, of one rule at a time; `None` without rules.
-    pub(super) fn cache(&self) -> Option<Cache> {
-        self.rules.first().map(|(_, dfa)| dfa.create_cache())
+    /// Room for each rule's states.
+    pub(super) fn caches(&self) -> Vec<Cache> {
+        self.rules.iter().map(|(_, dfa)| dfa.create_cache()).collect()
     }
 
     /// What matches in each item.
-    pub(super) fn matches(&self, cache: &mut Option<Cache>, items: &[&[u8]]) -> Vec<Vec<Match>> {
+    pub(super) fn matches(&self, caches: &mut [Cache], items: &[&[u8]]) -> Vec<Vec<Match>> {
         let mut found = vec![Vec::new(); items.len()];
-        let Some(cache) = cache else { return found };
-        for (id, dfa) in &self.rules {
-            cache.reset(dfa);
+        for ((id, dfa), cache) in self.rules.iter().zip(caches) {
             for (item, found) in items.iter().zip(&mut found) {
                 let input = Input::new(*item).earliest(true);
                 let end = dfa.try_search_fwd(cache, &input);
                 if let Some(end) = end.expect("no byte ends the search") {
-                    found.push(Match {
-                        id: *id,
-                        end: end.offset() as u32,
-                    });
+                    let end = end.offset() as u32;
+                    found.push(Match { id: *id, end });
                 }
             }
         }
@@ -58,9 +55,9 @@ impl Oracle {
     }
 
     /// The kernel.
-    pub(super) fn run(&self, cache: &mut Option<Cache>, batch: Batch<'_>, out: BatchOut<'_>) {
+    pub(super) fn run(&self, caches: &mut [Cache], batch: Batch<'_>, out: BatchOut<'_>) {
         let items: Vec<&[u8]> = (0..batch.len()).map(|i| batch.item(i)).collect();
-        let found = self.matches(cache, &items);
+        let found = self.matches(caches, &items);
         for (i, found) in found.iter().enumerate() {
             let slot = &mut out.dst[i * out.slot..][..out.slot];
             out.outcomes.push(write(found, slot));

@@ -1,6 +1,6 @@
 //! What `rxpmatch` is run on, and what is right for it.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use dpb_core::{Input, Material, OpSpec, Right, RuleSet, SetupError, Workload};
 use regex_automata::hybrid::dfa::Cache;
@@ -30,7 +30,7 @@ pub(super) struct Payloads {
     rules: Arc<Rules>,
     set: RuleSet,
     oracle: Oracle,
-    cache: Mutex<Option<Cache>>,
+    caches: Mutex<Vec<Cache>>,
 }
 
 impl Payloads {
@@ -39,7 +39,7 @@ impl Payloads {
         let oracle = Oracle::new(&rules);
         Ok(Self {
             spec: spec.clone(),
-            cache: Mutex::new(oracle.cache()),
+            caches: Mutex::new(oracle.caches()),
             oracle,
             rules,
             set,
@@ -76,9 +76,8 @@ impl Workload for Payloads {
     }
 
     fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
-        // A search that panicked left states, which the next one forgets first.
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = self.oracle.matches(&mut cache, &[item]);
+        let mut caches = self.caches.lock().expect("no search panics");
+        let found = self.oracle.matches(&mut caches, &[item]);
         output(&found[0]).into()
     }
 }
