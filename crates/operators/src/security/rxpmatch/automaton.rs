@@ -20,6 +20,9 @@ pub(super) const UNKNOWN: u32 = u32::MAX;
 /// In a transition: there is something to do before going on.
 pub(super) const SPECIAL: u32 = 1 << 31;
 
+/// In a transition: no byte leads on to a match. Special.
+pub(super) const DEAD: u32 = u32::MAX - 1;
+
 /// Where no byte was, a line feed, a letter, any other: what assertions ask of the byte before.
 type Context = u8;
 const AT_START: Context = 0;
@@ -51,7 +54,9 @@ struct Program {
     nfa: NFA,
     /// The pattern that each of Thompson's states belongs to.
     owners: Vec<u32>,
-    is_anchored: bool,
+    /// Where the patterns start that match anywhere, and those that match at the start only.
+    starts: Vec<StateID>,
+    anchored_starts: Vec<StateID>,
     /// Contexts that rules tell apart.
     has_line: bool,
     has_word: bool,
@@ -95,10 +100,10 @@ struct Set {
 pub(super) struct Full;
 
 impl Automaton {
-    /// Of the patterns of `nfa`; anchored ones match at the start of a payload only. States take up to `bytes_max`, or
-    /// what a few of them need.
-    pub(super) fn new(nfa: NFA, is_anchored: bool, bytes_max: usize) -> Self {
-        let program = Program::new(nfa, is_anchored);
+    /// Of the patterns of `nfa`, those of `anchored` to match at the start of a payload only. States take up to
+    /// `bytes_max`, or what a few of them need.
+    pub(super) fn new(nfa: NFA, anchored: &[bool], bytes_max: usize) -> Self {
+        let program = Program::new(nfa, anchored);
         let classes = program.stride();
         let mut automaton = Self {
             table: Vec::new(),
@@ -155,6 +160,11 @@ impl Automaton {
         self.table.len() * 4 + self.key_bytes
     }
 
+    /// Bytes that states may take.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// What tells a state, to find it again when all were forgotten.
     pub(super) fn key(&self, state: u32) -> Key {
         self.states[state as usize / self.program.stride()].clone()
@@ -174,6 +184,11 @@ impl Automaton {
         &key[2..][..key[1] as usize]
     }
 
+    /// Whether the first bytes of a payload may settle that nothing matches.
+    pub(super) fn is_anchored(&self) -> bool {
+        self.program.starts.is_empty()
+    }
+
     /// Whether no byte leads on from `state` to a match.
     pub(super) fn is_dead(&self, state: u32) -> bool {
         let key = &self.states[state as usize / self.program.stride()];
@@ -188,7 +203,11 @@ impl Automaton {
         let stride = self.program.stride();
         let from = self.states[state as usize / stride].clone();
         let key = self.step(&from, class);
-        let is_special = key[1] != 0 || self.program.is_dead(&key);
+        let is_special = key[1] != 0;
+        if !is_special && self.program.is_dead(&key) {
+            self.table[state as usize + class] = DEAD;
+            return Ok(DEAD);
+        }
         let next = match self.index.get(&key) {
             Some(next) => *next,
             None if self.is_full() => return Err(Full),
@@ -221,33 +240,30 @@ impl Automaton {
         let context = from[0] as Context;
         let threads = &from[2 + from[1] as usize..];
         program.close(threads, context, class, scratch);
-        let starts = match program.is_anchored {
-            true => None,
-            false => {
-                let place = context as usize * program.stride() + class;
-                let starts = &mut self.starts[place];
-                Some(&**starts.get_or_insert_with(|| Box::new(program.start_step(context, class))))
-            }
-        };
-        if let Some(starts) = starts {
-            starts
-                .matched
-                .iter()
-                .for_each(|pattern| scratch.matched.put(*pattern));
-        }
+        let place = context as usize * program.stride() + class;
+        let starts =
+            self.starts[place].get_or_insert_with(|| Box::new(program.start_step(context, class)));
+        starts
+            .matched
+            .iter()
+            .for_each(|pattern| scratch.matched.put(*pattern));
         program.enter(class, scratch);
-        if let Some(starts) = starts {
-            starts
-                .entered
-                .iter()
-                .for_each(|id| scratch.entered.put(id.as_u32()));
-        }
+        starts
+            .entered
+            .iter()
+            .for_each(|id| scratch.entered.put(id.as_u32()));
         program.key(program.context_behind(class), scratch)
     }
 }
 
 impl Program {
-    fn new(nfa: NFA, is_anchored: bool) -> Self {
+    fn new(nfa: NFA, anchored: &[bool]) -> Self {
+        let starts = |is_anchored| {
+            let patterns = nfa.patterns().zip(anchored);
+            let patterns = patterns.filter(|(_, anchored)| **anchored == is_anchored);
+            let start = |(pattern, _)| nfa.start_pattern(pattern).expect("one of its own");
+            patterns.map(start).collect()
+        };
         let looks = nfa.look_set_any();
         let alphabet = nfa.byte_classes();
         let mut classes = [0; 256];
@@ -261,7 +277,8 @@ impl Program {
         let last = classes[255];
         Self {
             owners: owners(&nfa),
-            is_anchored,
+            starts: starts(false),
+            anchored_starts: starts(true),
             has_line: looks.contains_anchor_line(),
             has_word: looks.contains_word(),
             has_start: looks.contains_anchor(),
@@ -291,18 +308,15 @@ impl Program {
     }
 
     fn is_dead(&self, key: &Key) -> bool {
-        self.is_anchored && key.len() == 2 + key[1] as usize
+        self.starts.is_empty() && key.len() == 2 + key[1] as usize
     }
 
     /// The first state.
     fn first(&self, scratch: &mut Scratch) -> Key {
         scratch.matched.clear();
         scratch.entered.clear();
-        if self.is_anchored {
-            for pattern in self.nfa.patterns() {
-                let start = self.nfa.start_pattern(pattern).expect("one of its own");
-                self.resolve(start, &mut scratch.stack, &mut scratch.entered);
-            }
+        for start in &self.anchored_starts {
+            self.resolve(*start, &mut scratch.stack, &mut scratch.entered);
         }
         let asks = self.has_start || self.has_word;
         self.key(if asks { AT_START } else { OTHER }, scratch)
@@ -324,9 +338,8 @@ impl Program {
     /// What threads do that start between a byte of `context` and one of `class`.
     fn start_step(&self, context: Context, class: usize) -> Step {
         let mut scratch = Scratch::new(self);
-        for pattern in self.nfa.patterns() {
-            let start = self.nfa.start_pattern(pattern).expect("one of its own");
-            self.resolve(start, &mut scratch.stack, &mut scratch.entered);
+        for start in &self.starts {
+            self.resolve(*start, &mut scratch.stack, &mut scratch.entered);
         }
         let threads = std::mem::take(&mut scratch.entered.members);
         scratch.entered.clear();

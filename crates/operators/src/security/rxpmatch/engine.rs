@@ -5,7 +5,7 @@ use regex_automata::nfa::thompson::NFA;
 use regex_syntax::hir::Hir;
 
 use super::automaton::Automaton;
-use super::plan::{Group, Meaning, Pattern, Plan};
+use super::plan::{Meaning, Pattern, Plan};
 use super::rules::{self, Rules};
 use super::scan::{Crowded, Hit, Seen, scan};
 use super::{Match, write};
@@ -17,6 +17,10 @@ const GROUPS_MAX: usize = 64;
 /// Bytes of states of one rule that is looked for only where a part of it was found, and of all these.
 const CHECK_BYTES_MAX: usize = 1 << 20;
 const CHECKS_BYTES_MAX: usize = 128 << 20;
+/// Items until it is looked for the first time which rules are asked for too often; each time four times as many.
+const REVIEW_ITEMS: usize = 512;
+/// In one of so many items is too often.
+const ITEMS_PER_ASK: usize = 16;
 /// Of an automaton's Thompson form. Each of its rules passed a stricter limit.
 const NFA_BYTES_MAX: usize = 2 << 30;
 
@@ -37,6 +41,10 @@ pub(super) struct Lookout {
     /// By rule.
     checks: Vec<Option<Automaton>>,
     checks_bytes: usize,
+    /// By rule, in how many items it was asked for; and in how many it could have been.
+    asks: Vec<usize>,
+    items: usize,
+    items_at_review: usize,
     /// For one pattern.
     seen_one: Seen,
     hits: Vec<Hit>,
@@ -50,7 +58,6 @@ pub(super) struct Lookout {
 /// An automaton for every payload.
 struct Watch {
     automaton: Automaton,
-    is_anchored: bool,
     patterns: Vec<Pattern>,
     seen: Seen,
 }
@@ -59,11 +66,7 @@ impl Engine {
     pub(super) fn new(rules: &Rules) -> Self {
         let plan = Plan::new(rules);
         Self {
-            nfas: plan
-                .groups
-                .iter()
-                .map(|group| nfa(&group.patterns))
-                .collect(),
+            nfas: plan.groups().iter().map(|group| nfa(group)).collect(),
             ids: rules.rules().iter().map(|rule| rule.id).collect(),
             plan,
             bytes_max: GROUPS_BYTES_MAX,
@@ -78,15 +81,18 @@ impl Engine {
 
     /// Nothing seen yet.
     pub(super) fn lookout(&self) -> Lookout {
-        let groups = self.plan.groups.iter().zip(&self.nfas);
+        let groups = self.plan.groups().into_iter().zip(&self.nfas);
         let bytes_max = self.bytes_max / self.nfas.len().max(1);
         Lookout {
             groups: groups
-                .map(|(group, nfa)| Watch::new(group, nfa.clone(), bytes_max))
+                .map(|(patterns, nfa)| Watch::new(patterns, nfa.clone(), bytes_max))
                 .collect(),
             groups_bytes_max: self.bytes_max,
             checks: (0..self.ids.len()).map(|_| None).collect(),
             checks_bytes: 0,
+            asks: vec![0; self.ids.len()],
+            items: 0,
+            items_at_review: REVIEW_ITEMS,
             seen_one: Seen::of(1),
             hits: Vec::new(),
             asked: Vec::new(),
@@ -100,7 +106,7 @@ impl Engine {
         lookout.found.clear();
         lookout.asked.clear();
         lookout.watch(batch);
-        lookout.check(&self.plan.rules, batch);
+        lookout.check(&self.plan, batch);
         lookout.found.sort_unstable();
         let mut found = lookout.found.iter().peekable();
         for item in 0..batch.len() as u32 {
@@ -146,12 +152,7 @@ impl Lookout {
                     self.sort_out(at);
                     at += 1;
                 }
-                Err(Crowded) => {
-                    let bytes_max = self.groups_bytes_max / (self.groups.len() + 1);
-                    let (first, second) = self.groups[at].divided(bytes_max);
-                    self.groups[at] = first;
-                    self.groups.push(second);
-                }
+                Err(Crowded) => self.divide(at),
             }
         }
     }
@@ -171,14 +172,15 @@ impl Lookout {
     }
 
     /// Looks for rules where they were asked for.
-    fn check(&mut self, rules: &[Hir], batch: Batch<'_>) {
+    fn check(&mut self, plan: &Plan, batch: Batch<'_>) {
         self.asked.sort_unstable();
         for asked in self.asked.chunk_by(|a, b| a.0 == b.0) {
             let rule = asked[0].0;
-            let hir = &rules[rule as usize];
+            self.asks[rule as usize] += asked.len();
+            let hir = &plan.rules[rule as usize];
             let automaton = self.checks[rule as usize].get_or_insert_with(|| {
                 let nfa = rules::automaton(&[hir], NFA_BYTES_MAX).expect("it passed before");
-                Automaton::new(nfa, false, CHECK_BYTES_MAX)
+                Automaton::new(nfa, &[false], CHECK_BYTES_MAX)
             });
             let before = automaton.bytes();
             let items = asked.iter().map(|(_, item)| *item);
@@ -197,30 +199,89 @@ impl Lookout {
             self.checks.fill_with(|| None);
             self.checks_bytes = 0;
         }
+        self.items += batch.len();
+        if self.items >= self.items_at_review {
+            self.review(plan);
+        }
+    }
+
+    /// Looks everywhere for the rules that are asked for nearly everywhere.
+    fn review(&mut self, plan: &Plan) {
+        let mut promoted = Vec::new();
+        for watch in &mut self.groups {
+            let before = promoted.len();
+            watch.patterns.retain(|pattern| match pattern.means {
+                Meaning::Asks(rule) if self.asks[rule as usize] * ITEMS_PER_ASK > self.items => {
+                    promoted.push(plan.whole(rule));
+                    false
+                }
+                _ => true,
+            });
+            if promoted.len() > before {
+                watch.rebuild();
+            }
+        }
+        if !promoted.is_empty() {
+            let is_wild = |one: &Pattern| one.is_wild && !one.is_anchored;
+            let is_wild = |watch: &&mut Watch| watch.patterns.iter().all(is_wild);
+            match self.groups.iter_mut().find(is_wild) {
+                Some(watch) => {
+                    watch.patterns.extend(promoted);
+                    watch.rebuild();
+                }
+                None => {
+                    let nfa = nfa(&promoted);
+                    self.groups
+                        .push(Watch::new(promoted, nfa, self.groups_bytes_max / 2));
+                }
+            }
+        }
+        self.groups.retain(|watch| !watch.patterns.is_empty());
+        self.asks.fill(0);
+        self.items = 0;
+        self.items_at_review *= 4;
+    }
+
+    fn divide(&mut self, at: usize) {
+        let bytes_max = self.groups_bytes_max / (self.groups.len() + 1);
+        let [first, second] = self.groups[at].divided(bytes_max);
+        self.groups[at] = first;
+        self.groups.push(second);
     }
 }
 
 impl Watch {
-    fn new(group: &Group, nfa: NFA, bytes_max: usize) -> Self {
+    fn new(patterns: Vec<Pattern>, nfa: NFA, bytes_max: usize) -> Self {
+        let anchored: Vec<bool> = patterns.iter().map(|pattern| pattern.is_anchored).collect();
         Self {
-            automaton: Automaton::new(nfa, group.is_anchored, bytes_max),
-            is_anchored: group.is_anchored,
-            patterns: group.patterns.clone(),
-            seen: Seen::of(group.patterns.len()),
+            automaton: Automaton::new(nfa, &anchored, bytes_max),
+            seen: Seen::of(patterns.len()),
+            patterns,
         }
     }
 
-    /// Two of half the patterns each.
-    fn divided(&self, bytes_max: usize) -> (Self, Self) {
-        let (first, second) = self.patterns.split_at(self.patterns.len() / 2);
-        let half = |patterns: &[Pattern]| {
-            let group = Group {
-                is_anchored: self.is_anchored,
-                patterns: patterns.to_vec(),
-            };
-            Self::new(&group, nfa(patterns), bytes_max)
-        };
-        (half(first), half(second))
+    /// For the patterns that there are now.
+    fn rebuild(&mut self) {
+        let patterns = std::mem::take(&mut self.patterns);
+        let nfa = nfa(&patterns);
+        *self = Self::new(patterns, nfa, self.automaton.bytes_max());
+    }
+
+    /// Two of some of the patterns each: the anchored ones by themselves, else the wild ones, else half of them.
+    fn divided(&mut self, bytes_max: usize) -> [Self; 2] {
+        let mut patterns = std::mem::take(&mut self.patterns);
+        let kinds: [fn(&Pattern) -> bool; 2] =
+            [|pattern| !pattern.is_anchored, |pattern| !pattern.is_wild];
+        let split = kinds.into_iter().find_map(|kind| {
+            patterns.sort_by_key(kind);
+            let split = patterns.partition_point(|pattern| !kind(pattern));
+            (1..patterns.len()).contains(&split).then_some(split)
+        });
+        let second = patterns.split_off(split.unwrap_or(patterns.len() / 2));
+        [patterns, second].map(|patterns| {
+            let nfa = nfa(&patterns);
+            Self::new(patterns, nfa, bytes_max)
+        })
     }
 }
 

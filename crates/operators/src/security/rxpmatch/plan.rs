@@ -10,18 +10,10 @@ use super::rules::Rules;
 pub(super) struct Plan {
     /// Rules that match at the start of everything, for they match nothing at all; by their number, as all rules here.
     pub(super) always: Vec<u32>,
-    /// Automata for all payloads.
-    pub(super) groups: Vec<Group>,
+    /// What is looked for in every payload.
+    pub(super) patterns: Vec<Pattern>,
     /// What is left of each rule when only the end of its first match counts.
     pub(super) rules: Vec<Hir>,
-}
-
-/// Patterns for one automaton.
-#[derive(Debug, Default)]
-pub(super) struct Group {
-    /// Whether all match at a payload's start only.
-    pub(super) is_anchored: bool,
-    pub(super) patterns: Vec<Pattern>,
 }
 
 /// What an automaton looks for.
@@ -29,6 +21,10 @@ pub(super) struct Group {
 pub(super) struct Pattern {
     pub(super) hir: Hir,
     pub(super) means: Meaning,
+    /// Whether it matches at a payload's start only.
+    pub(super) is_anchored: bool,
+    /// Whether an automaton of several such patterns may have many states.
+    pub(super) is_wild: bool,
 }
 
 /// What it means that a pattern matches.
@@ -40,28 +36,26 @@ pub(super) enum Meaning {
     Asks(u32),
 }
 
-/// Strings of which each match of a rule contains one: sequences of classes.
-struct Factors {
-    any_of: Vec<Vec<ClassBytes>>,
-    /// The rarity of the most frequent one, in bits.
+/// What a match of a rule contains.
+struct Part {
+    hir: Hir,
+    /// How rare that is in ordinary payloads.
     bits: f32,
 }
 
-/// As many rules with gaps inside go with the others as a whole.
+/// As many rules with gaps inside are looked for as a whole from the beginning.
 const GAPS_MAX: usize = 3;
-/// Rarer than one in 2^20 positions of ordinary text.
+/// Rarer than one in 2^20 positions of ordinary payloads.
 const BITS_MIN: f32 = 20.0;
-/// Rarer than that is not better.
-const BITS_MAX: f32 = 48.0;
-/// Bytes of a class that is good in a factor, and for repetitions without end.
+/// Bytes of a class that few different payloads stay in for long.
 const NARROW_MAX: usize = 16;
-const FACTORS_MAX: usize = 64;
-const FACTOR_LEN_MAX: usize = 16;
+/// Repetitions of such a class, and of any other, that an automaton may count.
+const NARROW_COUNT_MAX: u32 = 64;
+const WIDE_COUNT_MAX: u32 = 4;
 
 impl Plan {
     pub(super) fn new(rules: &Rules) -> Self {
         let mut plan = Self::default();
-        let [mut anchored, mut whole, mut wild] = [const { Vec::new() }; 3];
         let mut gaps = Vec::new();
         for (number, rule) in (0..).zip(rules.rules()) {
             let is_anchored = rule
@@ -73,59 +67,77 @@ impl Plan {
                 true => without_tail(&rule.hir),
                 false => without_head(&without_tail(&rule.hir)),
             };
-            let matches = |hir: &Hir| Pattern {
+            let properties = hir.properties();
+            let whole = Pattern {
                 hir: hir.clone(),
                 means: Meaning::Matches(number),
+                is_anchored,
+                is_wild: !is_tame(&hir),
             };
-            let properties = hir.properties();
-            match () {
-                () if properties.minimum_len() == Some(0) && properties.look_set().is_empty() => {
-                    plan.always.push(number);
+            if properties.minimum_len() == Some(0) && properties.look_set().is_empty() {
+                plan.always.push(number);
+            } else if is_anchored || !whole.is_wild {
+                plan.patterns.push(whole);
+            } else {
+                match rare_part(&hir) {
+                    Some(part) => gaps.push((whole, part)),
+                    None => plan.patterns.push(whole),
                 }
-                () if is_anchored => anchored.push(matches(&hir)),
-                () if is_tame(&hir) => whole.push(matches(&hir)),
-                () => match factors(&hir) {
-                    Some(factors) => gaps.push((matches(&hir), factors)),
-                    None => wild.push(matches(&hir)),
-                },
             }
             plan.rules.push(hir);
         }
         let is_few = gaps.len() <= GAPS_MAX;
-        whole.extend(gaps.into_iter().map(|(pattern, factors)| match is_few {
-            true => pattern,
-            false => pattern.asked_by(factors),
-        }));
-        let groups = [(true, anchored), (false, whole), (false, wild)];
-        plan.groups = groups
-            .into_iter()
-            .filter(|(_, patterns)| !patterns.is_empty())
-            .map(|(is_anchored, patterns)| Group {
-                is_anchored,
-                patterns,
-            })
-            .collect();
+        let gaps = gaps.into_iter().map(|(whole, part)| match is_few {
+            true => whole,
+            false => whole.asked_by(part),
+        });
+        plan.patterns.extend(gaps);
         plan
+    }
+
+    /// The patterns of each automaton: the tame ones; the others that are settled at a payload's start, mostly by its first
+    /// bytes; the others. Together they would have the product of their states.
+    pub(super) fn groups(&self) -> Vec<Vec<Pattern>> {
+        let mut groups = vec![Vec::new(); 3];
+        for pattern in &self.patterns {
+            let group = match (pattern.is_wild, pattern.is_anchored) {
+                (false, _) => 0,
+                (true, true) => 1,
+                (true, false) => 2,
+            };
+            groups[group].push(pattern.clone());
+        }
+        groups.retain(|group| !group.is_empty());
+        groups
+    }
+
+    /// The whole of a rule that was looked for by a part.
+    pub(super) fn whole(&self, rule: u32) -> Pattern {
+        Pattern {
+            hir: self.rules[rule as usize].clone(),
+            means: Meaning::Matches(rule),
+            is_anchored: false,
+            is_wild: true,
+        }
     }
 }
 
 impl Pattern {
-    /// The rule to look for by its factors.
-    fn asked_by(self, factors: Factors) -> Self {
+    /// The rule to look for by a part.
+    fn asked_by(self, part: Hir) -> Self {
         let (Meaning::Matches(number) | Meaning::Asks(number)) = self.means;
-        let string = |classes: Vec<ClassBytes>| {
-            let classes = classes.into_iter();
-            Hir::concat(
-                classes
-                    .map(|class| Hir::class(Class::Bytes(class)))
-                    .collect(),
-            )
-        };
         Self {
-            hir: Hir::alternation(factors.any_of.into_iter().map(string).collect()),
+            hir: part,
             means: Meaning::Asks(number),
+            is_anchored: false,
+            is_wild: false,
         }
     }
+}
+
+/// Whether all matches start where the payload does.
+pub(super) fn is_anchored(hir: &Hir) -> bool {
+    hir.properties().look_set_prefix().contains(Look::Start)
 }
 
 /// `foo.+` as `foo.`: the same first end. What may be repeated last is repeated no more than it must be.
@@ -192,8 +204,12 @@ fn at_least(repetition: &Repetition) -> Hir {
 fn is_tame(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Repetition(Repetition { max, sub, .. }) => {
-            let is_short = max.is_some_and(|max| max <= 4);
-            (is_short || is_narrow(sub)) && max.is_none_or(|max| max <= 64) && is_tame(sub)
+            let is_counted = |most| max.is_some_and(|max| max <= most);
+            let is_fine = match is_narrow(sub) {
+                true => max.is_none() || is_counted(NARROW_COUNT_MAX),
+                false => is_counted(WIDE_COUNT_MAX),
+            };
+            is_fine && is_tame(sub)
         }
         HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().all(is_tame),
         _ => true,
@@ -202,104 +218,78 @@ fn is_tame(hir: &Hir) -> bool {
 
 fn is_narrow(hir: &Hir) -> bool {
     match hir.kind() {
-        HirKind::Class(_) => narrow(hir).is_some(),
+        HirKind::Class(class) => bytes(class).is_some_and(|class| count(&class) <= NARROW_MAX),
         HirKind::Repetition(repetition) => is_narrow(&repetition.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().all(is_narrow),
         _ => true,
     }
 }
 
-fn factors(hir: &Hir) -> Option<Factors> {
-    required(hir).filter(|factors| factors.bits >= BITS_MIN)
+/// Something tame and rare that is in all matches.
+fn rare_part(hir: &Hir) -> Option<Hir> {
+    let part = rarest(hir)?;
+    (part.bits >= BITS_MIN).then(|| without_head(&without_tail(&part.hir)))
 }
 
-/// The rarest factors of `hir`.
-fn required(hir: &Hir) -> Option<Factors> {
+/// The rarest tame part of one that is not.
+fn rarest(hir: &Hir) -> Option<Part> {
     match hir.kind() {
-        HirKind::Concat(parts) => required_of(parts),
+        HirKind::Concat(parts) => {
+            let runs = parts.chunk_by(|a, b| is_tame(a) && is_tame(b));
+            let parts = runs.filter_map(|run| match run {
+                [part] if !is_tame(part) => rarest(part),
+                run => Some(Part::of(run)),
+            });
+            parts.max_by(|a, b| a.bits.total_cmp(&b.bits))
+        }
         HirKind::Alternation(branches) => {
-            let mut all = Factors {
-                any_of: Vec::new(),
-                bits: f32::INFINITY,
-            };
-            for branch in branches {
-                let one = required(branch)?;
-                all.any_of.extend(one.any_of);
-                all.bits = all.bits.min(one.bits);
-            }
-            (all.any_of.len() <= FACTORS_MAX).then_some(all)
+            let parts: Option<Vec<Part>> = branches.iter().map(rarest).collect();
+            let parts = parts?;
+            Some(Part {
+                bits: any_of(parts.iter().map(|part| part.bits)),
+                hir: Hir::alternation(parts.into_iter().map(|part| part.hir).collect()),
+            })
         }
         HirKind::Repetition(Repetition { min: 0, .. }) => None,
-        HirKind::Repetition(repetition) => required(&repetition.sub),
-        HirKind::Literal(_) => required_of(std::slice::from_ref(hir)),
-        _ => narrow(hir).and_then(|class| window(&[class])),
+        HirKind::Repetition(repetition) => rarest(&repetition.sub),
+        _ => Some(Part::of(std::slice::from_ref(hir))),
     }
 }
 
-/// Of one part behind the other: a run of parts that say each byte, or what one part has inside.
-fn required_of(parts: &[Hir]) -> Option<Factors> {
-    let mut best: Option<Factors> = None;
-    let mut offer = |offered: Option<Factors>| {
-        let bits = best.as_ref().map_or(0.0, |best| best.bits.min(BITS_MAX));
-        if let Some(offered) = offered.filter(|offered| offered.bits.min(BITS_MAX) > bits) {
-            best = Some(offered);
-        }
-    };
-    let mut run: Vec<ClassBytes> = Vec::new();
-    for part in parts {
-        match part.kind() {
-            HirKind::Look(_) | HirKind::Empty => {}
-            HirKind::Literal(literal) => run.extend(literal.0.iter().map(|byte| single(*byte))),
-            HirKind::Class(_) if let Some(class) = narrow(part) => run.push(class),
-            HirKind::Repetition(Repetition { min: 1.., sub, .. })
-                if let Some(class) = narrow(sub) =>
-            {
-                // The first one ends a run, the last one begins another.
-                run.push(class.clone());
-                offer(window(&run));
-                run = vec![class];
-            }
-            HirKind::Class(_) => {
-                offer(window(&run));
-                run.clear();
-            }
-            _ => {
-                offer(window(&run));
-                offer(required(part));
-                run.clear();
-            }
+impl Part {
+    fn of(parts: &[Hir]) -> Self {
+        Self {
+            hir: Hir::concat(parts.to_vec()),
+            bits: parts.iter().map(rarity).sum(),
         }
     }
-    offer(window(&run));
-    best
 }
 
-/// The rarest short piece of a run.
-fn window(run: &[ClassBytes]) -> Option<Factors> {
-    let bits: Vec<f32> = run.iter().map(rarity).collect();
-    let len = run.len().min(FACTOR_LEN_MAX);
-    let sums = bits
-        .windows(len.max(1))
-        .map(|window| window.iter().sum::<f32>());
-    let (start, bits): (usize, f32) = sums.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(Factors {
-        any_of: vec![run[start..][..len].to_vec()],
-        bits,
-    })
+/// How rare a match of `hir` is at a position of an ordinary payload, in bits.
+fn rarity(hir: &Hir) -> f32 {
+    match hir.kind() {
+        HirKind::Literal(literal) => literal.0.iter().copied().map(byte_rarity).sum(),
+        HirKind::Class(class) => match bytes(class) {
+            Some(class) => {
+                let bytes = class.iter().flat_map(|range| range.start()..=range.end());
+                any_of(bytes.map(byte_rarity))
+            }
+            None => 0.0,
+        },
+        HirKind::Repetition(repetition) => repetition.min as f32 * rarity(&repetition.sub),
+        HirKind::Concat(parts) => parts.iter().map(rarity).sum(),
+        HirKind::Alternation(branches) => any_of(branches.iter().map(rarity)),
+        _ => 0.0,
+    }
 }
 
-/// How rare a byte of `class` is, in bits.
-fn rarity(class: &ClassBytes) -> f32 {
-    let bytes = class
-        .ranges()
-        .iter()
-        .flat_map(|range| range.start()..=range.end());
-    let share: f32 = bytes.map(|byte| (-byte_bits(byte)).exp2()).sum();
-    -share.log2()
+/// How rare it is that something comes of what is so rare each.
+fn any_of(rarities: impl Iterator<Item = f32>) -> f32 {
+    -rarities.map(|bits| (-bits).exp2()).sum::<f32>().log2()
 }
 
 /// How rare a byte is in text and requests, roughly.
-fn byte_bits(byte: u8) -> f32 {
+fn byte_rarity(byte: u8) -> f32 {
     match byte {
         b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' | b' ' => 4.0,
         b'a'..=b'z' => 5.5,
@@ -310,19 +300,8 @@ fn byte_bits(byte: u8) -> f32 {
     }
 }
 
-/// The bytes of a class of few.
-fn narrow(hir: &Hir) -> Option<ClassBytes> {
-    let HirKind::Class(class) = hir.kind() else {
-        return None;
-    };
-    let count = |class: &ClassBytes| {
-        class
-            .ranges()
-            .iter()
-            .map(ClassBytesRange::len)
-            .sum::<usize>()
-    };
-    bytes(class).filter(|class| count(class) <= NARROW_MAX)
+fn count(class: &ClassBytes) -> usize {
+    class.ranges().iter().map(ClassBytesRange::len).sum()
 }
 
 /// The bytes of a class; `None` if it has sequences of them, which regex-syntax makes of literals that are UTF-8.
@@ -331,8 +310,4 @@ pub(super) fn bytes(class: &Class) -> Option<ClassBytes> {
         Class::Bytes(class) => Some(class.clone()),
         Class::Unicode(class) => class.to_byte_class(),
     }
-}
-
-fn single(byte: u8) -> ClassBytes {
-    ClassBytes::new([ClassBytesRange::new(byte, byte)])
 }

@@ -35,7 +35,10 @@ impl Oracle {
 
     /// Room for each rule's states.
     pub(super) fn caches(&self) -> Vec<Cache> {
-        self.rules.iter().map(|(_, dfa)| dfa.create_cache()).collect()
+        self.rules
+            .iter()
+            .map(|(_, dfa)| dfa.create_cache())
+            .collect()
     }
 
     /// What matches in each item.

@@ -3,7 +3,7 @@
 
 use dpb_core::Batch;
 
-use super::automaton::{Automaton, Full, SPECIAL, UNKNOWN};
+use super::automaton::{Automaton, DEAD, Full, SPECIAL, UNKNOWN};
 
 /// Payloads side by side.
 const LANES: usize = 8;
@@ -134,12 +134,16 @@ impl<'a> Scan<'a, '_> {
             while self.used < LANES
                 && let Some(item) = items.next()
             {
+                let bytes = batch.item(item as usize);
+                let Some((at, state)) = self.open(bytes) else {
+                    continue;
+                };
                 self.seen.clear(self.used);
                 self.lanes[self.used] = Lane {
                     item,
-                    bytes: batch.item(item as usize),
-                    at: 0,
-                    state: self.automaton.start(),
+                    bytes,
+                    at,
+                    state,
                 };
                 self.used += 1;
             }
@@ -152,6 +156,26 @@ impl<'a> Scan<'a, '_> {
             }
             self.finish()?;
         }
+    }
+
+    /// Where to begin with a payload; `None` if its first bytes settle that nothing matches.
+    fn open(&self, bytes: &[u8]) -> Option<(usize, u32)> {
+        /// Most payloads that are settled early are by then.
+        const BYTES: usize = 8;
+        let mut state = self.automaton.start();
+        if !self.automaton.is_anchored() {
+            return Some((0, state));
+        }
+        let (table, classes) = (self.automaton.table(), self.automaton.classes());
+        for (at, byte) in bytes.iter().take(BYTES).enumerate() {
+            let entry = table[state as usize + usize::from(classes[usize::from(*byte)])];
+            match entry {
+                DEAD => return None,
+                entry if entry & SPECIAL != 0 => return Some((at, state)),
+                entry => state = entry,
+            }
+        }
+        Some((bytes.len().min(BYTES), state))
     }
 
     /// Takes all lanes on until one has ended.
@@ -216,14 +240,18 @@ impl<'a> Scan<'a, '_> {
     fn go(&mut self, lane: usize) -> Result<bool, Crowded> {
         let Lane { bytes, at, .. } = self.lanes[lane];
         let class = self.automaton.classes()[usize::from(bytes[at])];
-        let is_dead = self.enter(lane, usize::from(class))?;
-        let at = if is_dead { bytes.len() } else { at + 1 };
-        self.lanes[lane].at = at;
-        Ok(at == bytes.len())
+        self.enter(lane, usize::from(class))?;
+        let lane = &mut self.lanes[lane];
+        lane.at = if lane.state == DEAD {
+            bytes.len()
+        } else {
+            at + 1
+        };
+        Ok(lane.at == bytes.len())
     }
 
-    /// Takes a lane by a column, behind whose byte it is yet to move; whether no rule has hope there.
-    fn enter(&mut self, lane: usize, class: usize) -> Result<bool, Crowded> {
+    /// Takes a lane by a column, behind whose byte it is yet to move. Its state is [`DEAD`] then if no rule has hope.
+    fn enter(&mut self, lane: usize, class: usize) -> Result<(), Crowded> {
         let state = self.lanes[lane].state;
         let mut entry = self.automaton.table()[state as usize + class];
         while entry == UNKNOWN {
@@ -233,10 +261,14 @@ impl<'a> Scan<'a, '_> {
                 Err(Full) => self.make_room()?,
             }
         }
-        let state = entry & !SPECIAL;
+        let state = if entry == DEAD {
+            DEAD
+        } else {
+            entry & !SPECIAL
+        };
         self.lanes[lane].state = state;
-        if entry & SPECIAL == 0 {
-            return Ok(false);
+        if entry & SPECIAL == 0 || state == DEAD {
+            return Ok(());
         }
         let Lane { item, at, .. } = self.lanes[lane];
         for &pattern in self.automaton.matched(state) {
@@ -248,7 +280,10 @@ impl<'a> Scan<'a, '_> {
                 });
             }
         }
-        Ok(self.automaton.is_dead(state))
+        if self.automaton.is_dead(state) {
+            self.lanes[lane].state = DEAD;
+        }
+        Ok(())
     }
 
     /// Forgets all states but those of the lanes.
@@ -258,12 +293,13 @@ impl<'a> Scan<'a, '_> {
         if self.gives_up && self.bytes < self.automaton.len() * STEPS_PER_STATE {
             return Err(Crowded);
         }
-        let keys: Vec<_> = self.lanes[..self.used]
-            .iter()
-            .map(|lane| self.automaton.key(lane.state))
+        let lanes = self.lanes[..self.used].iter_mut();
+        let lanes: Vec<_> = lanes
+            .filter(|lane| lane.state != DEAD)
+            .map(|lane| (self.automaton.key(lane.state), lane))
             .collect();
         self.automaton.forget();
-        for (lane, key) in self.lanes.iter_mut().zip(keys) {
+        for (key, lane) in lanes {
             lane.state = self.automaton.state(key);
         }
         self.bytes = 0;
@@ -282,9 +318,7 @@ impl<'a> Scan<'a, '_> {
                 lane += 1;
                 continue;
             }
-            if self.automaton.table()[state as usize + end] & SPECIAL != 0
-                && !self.automaton.is_dead(state)
-            {
+            if state != DEAD && self.automaton.table()[state as usize + end] & SPECIAL != 0 {
                 self.enter(lane, end)?;
             }
             self.used -= 1;

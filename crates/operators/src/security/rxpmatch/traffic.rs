@@ -2,9 +2,9 @@
 
 use dpb_core::RuleSet;
 use dpb_core::random::SplitMix64;
-use regex_syntax::hir::{ClassBytes, Hir, HirKind, Look};
+use regex_syntax::hir::{ClassBytes, Hir, HirKind};
 
-use super::plan::bytes;
+use super::plan::{bytes, is_anchored};
 use super::rules::Rules;
 
 /// One payload of so many bytes, on average, has what a rule looks for, and at least one of so many payloads.
@@ -52,12 +52,7 @@ fn plant(rules: &Rules, random: &mut SplitMix64, payload: &mut [u8]) {
         return;
     }
     let room = payload.len() - sample.len();
-    let is_anchored = rule
-        .hir
-        .properties()
-        .look_set_prefix()
-        .contains(Look::Start);
-    let at = match is_anchored {
+    let at = match is_anchored(&rule.hir) {
         true => 0,
         false => random.below(room + 1),
     };
