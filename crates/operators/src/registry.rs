@@ -6,6 +6,7 @@ use dpb_core::{OpSpec, SetupError, Workload};
 
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
+use crate::security::rxpmatch::Hyperscan;
 use crate::{network, security, storage};
 
 /// Every operator that has a CPU kernel.
@@ -201,6 +202,14 @@ impl Entry {
 
     /// Whose code computes on `path`.
     pub fn library(&self, path: Path) -> Library {
+        if path == Path::Hyperscan
+            && let Some(library) = Hyperscan::detect()
+        {
+            return Library {
+                name: "libhs",
+                version: library.version(),
+            };
+        }
         let named = self.libraries.iter().find(|(of, _)| *of == path);
         named.map_or(
             Library {

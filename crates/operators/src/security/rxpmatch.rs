@@ -2,6 +2,8 @@
 
 mod automaton;
 mod engine;
+mod hyperscan;
+mod loaded;
 mod pattern;
 mod plan;
 mod portable;
@@ -20,6 +22,7 @@ use dpb_core::{
 };
 use regex_automata::hybrid::dfa::Cache;
 
+pub use hyperscan::Hyperscan;
 pub use pattern::Flags;
 pub use rules::{RULES_MAX, Rule, RuleError, Rules};
 
@@ -27,6 +30,8 @@ use crate::cpu::Path;
 use crate::direct::AnyKernel;
 use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
 use engine::{Engine, Lookout};
+use hyperscan::ByHyperscan;
+use loaded::Loaded;
 use portable::Oracle;
 
 /// The registry's line.
@@ -67,7 +72,7 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 const NAME: &str = "rxpmatch";
-const PATHS: &[Path] = &[Path::Tables, Path::Portable];
+const PATHS: &[Path] = &[Path::Tables, Path::Hyperscan, Path::Portable];
 
 /// That a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,7 +112,7 @@ fn parse(given: &Given<'_>) -> Result<OpSpec, SetupError> {
         Some(text) => Material::public(text),
         None => workload::built_in(set),
     };
-    loaded(&rules, unsupported)?;
+    Loaded::of(&rules, unsupported)?;
     Ok(OpSpec::RxpMatch {
         rules,
         set,
@@ -115,19 +120,14 @@ fn parse(given: &Given<'_>) -> Result<OpSpec, SetupError> {
     })
 }
 
-fn loaded(rules: &Material, unsupported: UnsupportedRules) -> Result<Arc<Rules>, SetupError> {
-    Rules::of(rules, unsupported)
-        .map_err(|error| SetupError::Parameter(format!("{NAME}: rules: {error}")))
-}
-
 /// What a spec of this operator consists of.
-fn parts(spec: &OpSpec) -> Result<(Arc<Rules>, RuleSet), SetupError> {
+fn parts(spec: &OpSpec) -> Result<(Arc<Loaded>, RuleSet), SetupError> {
     match spec {
         OpSpec::RxpMatch {
             rules,
             set,
             unsupported,
-        } => Ok((loaded(rules, *unsupported)?, *set)),
+        } => Ok((Loaded::of(rules, *unsupported)?, *set)),
         _ => Err(SetupError::Parameter(format!("{spec} is not {NAME}"))),
     }
 }
@@ -135,16 +135,17 @@ fn parts(spec: &OpSpec) -> Result<(Arc<Rules>, RuleSet), SetupError> {
 fn kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
     let (rules, _) = parts(spec)?;
     match path.among(NAME, PATHS)? {
+        Path::Hyperscan => Ok(Box::new(ByHyperscan::new(rules)?)),
         Path::Portable => Ok(Box::new(OneByOne(Oracle::new(&rules), rules))),
         _ => Ok(Box::new(Together(Engine::new(&rules), rules))),
     }
 }
 
 /// The path `portable`.
-struct OneByOne(Oracle, Arc<Rules>);
+struct OneByOne(Oracle, Arc<Loaded>);
 
 /// The path `tables`.
-struct Together(Engine, Arc<Rules>);
+struct Together(Engine, Arc<Loaded>);
 
 impl Kernel for OneByOne {
     type Scratch = Vec<Cache>;

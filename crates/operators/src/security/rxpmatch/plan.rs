@@ -95,20 +95,14 @@ impl Plan {
         plan
     }
 
-    /// The patterns of each automaton: the tame ones; the others that are settled at a payload's start, mostly by its first
-    /// bytes; the others. Together they would have the product of their states.
+    /// The patterns of each automaton. Those that are wild and may match anywhere are apart from the others, or there
+    /// would be a state for each pair of theirs; one that is settled at a payload's start, mostly by its first bytes,
+    /// stays with those that are looked for anyway.
     pub(super) fn groups(&self) -> Vec<Vec<Pattern>> {
-        let mut groups = vec![Vec::new(); 3];
-        for pattern in &self.patterns {
-            let group = match (pattern.is_wild, pattern.is_anchored) {
-                (false, _) => 0,
-                (true, true) => 1,
-                (true, false) => 2,
-            };
-            groups[group].push(pattern.clone());
-        }
-        groups.retain(|group| !group.is_empty());
-        groups
+        let is_apart = |pattern: &Pattern| pattern.is_wild && !pattern.is_anchored;
+        let (apart, others): (Vec<_>, Vec<_>) = self.patterns.iter().cloned().partition(is_apart);
+        let groups = [others, apart].into_iter();
+        groups.filter(|group| !group.is_empty()).collect()
     }
 
     /// The whole of a rule that was looked for by a part.

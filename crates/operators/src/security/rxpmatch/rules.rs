@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use dpb_core::{Material, UnsupportedRules};
+use dpb_core::UnsupportedRules;
 use regex_automata::nfa::thompson::{self, NFA, WhichCaptures};
 use regex_syntax::hir::Hir;
 
@@ -93,30 +92,6 @@ impl Rules {
         }
         read.rules.sort_by_key(|rule| rule.id);
         Ok(read)
-    }
-
-    /// What `file` says, read once for all that are prepared with it.
-    pub(super) fn of(
-        file: &Material,
-        unsupported: UnsupportedRules,
-    ) -> Result<Arc<Self>, RuleError> {
-        type Kept = (Material, UnsupportedRules, Arc<Rules>);
-        /// The last few: a sweep prepares the same ones again and again.
-        static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
-        const KEPT_MAX: usize = 4;
-        // Whole entries come and go: a panic leaves nothing half done.
-        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |entry: &&Kept| entry.0 == *file && entry.1 == unsupported;
-        if let Some((_, _, rules)) = kept().iter().find(is_it) {
-            return Ok(rules.clone());
-        }
-        let rules = Arc::new(Self::parse(file.bytes(), unsupported)?);
-        let mut kept = kept();
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
-        }
-        kept.push((file.clone(), unsupported, rules.clone()));
-        Ok(rules)
     }
 
     /// Those that are matched, in order of their ids.

@@ -14,6 +14,10 @@ fn read(text: &str) -> Result<Rules, RuleError> {
     Rules::parse(text.as_bytes(), UnsupportedRules::Refuse)
 }
 
+fn loaded(rules: Rules) -> Arc<Loaded> {
+    Arc::new(rules.into())
+}
+
 /// What a kernel finds in each item.
 fn found(kernel: &mut dyn Direct, items: &[&[u8]]) -> Vec<Vec<Match>> {
     let (src, ends): (Vec<u8>, Vec<u32>) = (
@@ -52,16 +56,31 @@ fn found(kernel: &mut dyn Direct, items: &[&[u8]]) -> Vec<Vec<Match>> {
     outcomes.iter().enumerate().map(read).collect()
 }
 
-fn kernels(rules: &Arc<Rules>) -> [Box<dyn Direct>; 2] {
-    [
-        direct(OneByOne(Oracle::new(rules), rules.clone())),
-        direct(Together(Engine::new(rules), rules.clone())),
-    ]
+/// Each path, by its name: Hyperscan too, if it is there and takes the rules.
+fn kernels(rules: &Arc<Loaded>) -> Vec<(&'static str, Box<dyn Direct>)> {
+    let mut kernels = vec![
+        (
+            "portable",
+            direct(OneByOne(Oracle::new(rules), rules.clone())),
+        ),
+        (
+            "tables",
+            direct(Together(Engine::new(rules), rules.clone())),
+        ),
+    ];
+    // Of `a(?:\B|a)` in `aa` it finds the second end first.
+    let has_edge = |rule: &Rule| rule.hir.properties().look_set().contains_word();
+    if !rules.rules().iter().any(has_edge)
+        && let Ok(kernel) = ByHyperscan::new(rules.clone())
+    {
+        kernels.push(("hyperscan", direct(kernel)));
+    }
+    kernels
 }
 
-/// Both engines say `right` of `items`.
-fn assert_found(rules: &Arc<Rules>, items: &[&[u8]], right: &[Vec<Match>]) {
-    for (kernel, name) in kernels(rules).iter_mut().zip(["portable", "tables"]) {
+/// All paths say `right` of `items`.
+fn assert_found(rules: &Arc<Loaded>, items: &[&[u8]], right: &[Vec<Match>]) {
+    for (name, kernel) in &mut kernels(rules) {
         // Twice, for the second time states are known.
         for round in 0..2 {
             let found = found(&mut **kernel, items);
@@ -149,7 +168,7 @@ fn by_definition(rules: &Rules, text: &[u8]) -> Vec<Match> {
 }
 
 fn assert_by_definition(text: &str, items: &[&[u8]]) {
-    let rules = Arc::new(read(text).unwrap_or_else(|error| panic!("{text}: {error}")));
+    let rules = loaded(read(text).unwrap_or_else(|error| panic!("{text}: {error}")));
     let right: Vec<_> = items
         .iter()
         .map(|item| by_definition(&rules, item))
@@ -170,7 +189,7 @@ fn matches_by_hand() {
 30:/\\bcat\\b/
 40:/a*/
 ";
-    let rules = Arc::new(read(rules).expect("a rule file"));
+    let rules = loaded(read(rules).expect("a rule file"));
     let m = |id, end| Match { id, end };
     let items: [(&[u8], Vec<Match>); 8] = [
         (b"", vec![m(40, 0)]),
@@ -327,7 +346,7 @@ fn syntax_is_pcres() {
         (r"^*a", b"ba", Some(2)),
         (r"a??b", b"ab", Some(2)),
     ] {
-        let rules = Arc::new(read(&format!("1:/{expression}/")).expect(expression));
+        let rules = loaded(read(&format!("1:/{expression}/")).expect(expression));
         let right: Vec<Match> = end.map(|end| Match { id: 1, end }).into_iter().collect();
         let found = by_definition(&rules, item);
         assert_eq!(found, right, "{expression}");
@@ -354,9 +373,9 @@ fn automata_that_grow_are_divided_and_forgotten() {
     };
     let items: Vec<Vec<u8>> = (0..40).map(|_| item(&mut random)).collect();
     let items: Vec<&[u8]> = items.iter().map(|item| &item[..]).collect();
-    let rules = Arc::new(read(&text).expect("rules"));
-    let [mut oracle, _] = kernels(&rules);
-    let right = found(&mut *oracle, &items);
+    let rules = loaded(read(&text).expect("rules"));
+    let (_, oracle) = &mut kernels(&rules)[0];
+    let right = found(&mut **oracle, &items);
     assert!(right.iter().any(|found| found.len() > 3));
     for bytes_max in [0, 50_000, 1 << 20] {
         let kernel = Together(Engine::new(&rules).with_bytes_max(bytes_max), rules.clone());
@@ -423,8 +442,8 @@ proptest! {
             flags => format!("(?{flags}-u){expression}"),
         };
         let regex = regex::bytes::Regex::new(&flagged).expect("its syntax too");
-        let rules = Arc::new(read(&format!("5:/{expression}/{flags}")).expect("a rule"));
-        for kernel in &mut kernels(&rules) {
+        let rules = loaded(read(&format!("5:/{expression}/{flags}")).expect("a rule"));
+        for (_, kernel) in &mut kernels(&rules) {
             let items: Vec<&[u8]> = items.iter().map(|item| item.as_bytes()).collect();
             let found = found(&mut **kernel, &items);
             for (item, found) in items.iter().zip(&found) {
@@ -439,7 +458,7 @@ proptest! {
         if let Ok(rules) = Rules::parse(&text, UnsupportedRules::Refuse) {
             let items: [&[u8]; 2] = [b"abc", &line];
             let right: Vec<_> = items.iter().map(|item| by_definition(&rules, item)).collect();
-            assert_found(&Arc::new(rules), &items, &right);
+            assert_found(&loaded(rules), &items, &right);
         }
     }
 }

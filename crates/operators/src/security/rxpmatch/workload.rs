@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use dpb_core::{Input, Material, OpSpec, Right, RuleSet, SetupError, Workload};
 use regex_automata::hybrid::dfa::Cache;
 
+use super::loaded::Loaded;
 use super::portable::{Oracle, output};
-use super::rules::Rules;
 use super::{PORTABLE, parts, traffic};
 
 /// The rules that stand in where no file is given.
@@ -27,7 +27,7 @@ pub(super) fn built_in(set: RuleSet) -> Material {
 /// Payloads as the spec says; right is what each rule by itself says.
 pub(super) struct Payloads {
     spec: OpSpec,
-    rules: Arc<Rules>,
+    rules: Arc<Loaded>,
     set: RuleSet,
     oracle: Oracle,
     caches: Mutex<Vec<Cache>>,
