@@ -1,24 +1,22 @@
 //! The CPU kernels against the implementations that an expert would use instead: same data, same run, one core.
 //!
 //! Every operator of the registry, with each of its parameters at the ends of its range, on every path that this CPU has,
-//! beside the peers that the registry names. Sizes: 64 bytes in batches of 256, 1500 bytes in batches of 64, one item of
-//! 64 KiB. Each contender's output is judged by the workload before it is timed, and again after. A peer
+//! beside the peers that the registry names, those written in Rust. Sizes: 64 bytes in batches of 256, 1500 bytes in batches
+//! of 64, one item of 64 KiB; of what is costly at any length, a signature for one, a single item each time. Each
+//! contender's output is judged by the workload before it is timed, and again after. A peer
 //! has no batch call, so it is called once per item.
 //!
 //! `cargo bench -p dpb-benches --bench operators -- crc32c` runs one operator.
 
 use std::hint::black_box;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
-use dpb_core::{
-    Batch, BatchOut, Buf, DeflateFormat, HmacHash, Input, Items, JobError, Kernel, Material,
-    OpSpec, OutputShape, Workload,
-};
+use dpb_core::{Batch, BatchOut, Buf, Input, Items, JobError, OpSpec, OutputShape, Workload};
 use dpb_operators::cpu::Path;
-use dpb_operators::direct::{Direct, direct};
+use dpb_operators::direct::Direct;
 use dpb_operators::registry::{Entry, OPERATORS};
+use dpb_peers::{native, rust_peers};
 
 const SEED: u64 = 1;
 
@@ -34,6 +32,8 @@ fn main() {
     for entry in OPERATORS {
         for spec in entry.specs() {
             for (item_bytes, count) in SHAPES {
+                // Costly items come in as many as cost as much.
+                let count = (item_bytes * count / (item_bytes + spec.cost_bytes())).max(1);
                 contest(&mut criterion, entry, &spec, item_bytes, count);
             }
         }
@@ -81,93 +81,16 @@ fn contest(
         let kernel = entry.direct(spec, *path).expect("available");
         contest.enter(&format!("cpu/{path}"), kernel);
     }
-    for name in entry.peers {
-        contest.enter(name, peer(name, spec));
+    // Those written in C are `cargo xtask bench --peers`'s.
+    for name in entry
+        .peers
+        .iter()
+        .filter(|name| native::library(name).is_none())
+    {
+        let peer = rust_peers::find(name, spec)
+            .unwrap_or_else(|| panic!("{name}, a peer of {spec}, has no call"));
+        contest.enter(name, peer);
     }
-}
-
-/// The peer called `name` in the registry.
-///
-/// # Panics
-/// If there is no call for it here: a peer that is named is measured.
-fn peer(name: &str, spec: &OpSpec) -> Box<dyn Direct> {
-    match (name, spec) {
-        ("crc-fast", OpSpec::Crc32c) => item_by_item(OutputShape::Fixed(4), |item, slot| {
-            slot.copy_from_slice(&crc_fast::crc32_iscsi(item).to_le_bytes());
-            4
-        }),
-        ("crc32c", OpSpec::Crc32c) => item_by_item(OutputShape::Fixed(4), |item, slot| {
-            slot.copy_from_slice(&crc32c::crc32c(item).to_le_bytes());
-            4
-        }),
-        ("md-5", OpSpec::Md5) => digest::<md5::Md5>(),
-        ("sha1", OpSpec::Sha1) => digest::<sha1::Sha1>(),
-        ("sha2", OpSpec::Sha256) => digest::<sha2::Sha256>(),
-        ("sha2", OpSpec::Sha512) => digest::<sha2::Sha512>(),
-        ("hmac", OpSpec::Hmac { hash, key }) => match hash {
-            HmacHash::Md5 => code::<hmac::Hmac<md5::Md5>>(key),
-            HmacHash::Sha1 => code::<hmac::Hmac<sha1::Sha1>>(key),
-            HmacHash::Sha256 => code::<hmac::Hmac<sha2::Sha256>>(key),
-            HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key),
-        },
-        ("zlib-rs", &OpSpec::Deflate { level, format }) => {
-            item_by_item(OutputShape::Variable, move |item, slot| {
-                let mut config = zlib_rs::DeflateConfig::new(i32::from(level));
-                config.window_bits = window_bits(format);
-                zlib_rs::compress_slice(slot, item, config).0.len()
-            })
-        }
-        ("zlib-rs", &OpSpec::Inflate { format }) => {
-            item_by_item(OutputShape::Variable, move |item, slot| {
-                let window_bits = window_bits(format);
-                let config = zlib_rs::InflateConfig { window_bits };
-                zlib_rs::decompress_slice(slot, item, config).0.len()
-            })
-        }
-        ("lz4", OpSpec::Lz4) => item_by_item(OutputShape::Variable, |item, slot| {
-            lz4::block::compress_to_buffer(item, None, false, slot).expect("a slot that fits")
-        }),
-        ("lz4", OpSpec::Unlz4) => item_by_item(OutputShape::Variable, |item, slot| {
-            let room = i32::try_from(slot.len()).expect("below 2 GiB");
-            lz4::block::decompress_to_buffer(item, Some(room), slot).expect("a block")
-        }),
-        ("snap", OpSpec::Snappy) => {
-            // Its tables are made once.
-            let encoder = Mutex::new(snap::raw::Encoder::new());
-            item_by_item(OutputShape::Variable, move |item, slot| {
-                let mut encoder = encoder.lock().expect("no call panics");
-                encoder.compress(item, slot).expect("a slot that fits")
-            })
-        }
-        ("snap", OpSpec::Unsnappy) => item_by_item(OutputShape::Variable, |item, slot| {
-            let decoded = snap::raw::Decoder::new().decompress(item, slot);
-            decoded.expect("a raw stream")
-        }),
-        _ => panic!("the registry names {name} as a peer of {spec}; it has no call here"),
-    }
-}
-
-/// A hash function of RustCrypto's.
-fn digest<D: sha2::Digest>() -> Box<dyn Direct> {
-    let bytes = <D as sha2::Digest>::output_size();
-    item_by_item(OutputShape::Fixed(bytes), move |item, slot| {
-        slot.copy_from_slice(&D::digest(item));
-        bytes
-    })
-}
-
-/// A message authentication code of RustCrypto's, with its key taken in already.
-fn code<M>(key: &Material) -> Box<dyn Direct>
-where
-    M: hmac::Mac + hmac::KeyInit + Clone + Send + Sync + 'static,
-{
-    let keyed = <M as hmac::KeyInit>::new_from_slice(key.bytes()).expect("any length");
-    let bytes = <M as hmac::digest::OutputSizeUser>::output_size();
-    item_by_item(OutputShape::Fixed(bytes), move |item, slot| {
-        let code = keyed.clone().chain_update(item).finalize();
-        slot.copy_from_slice(&code.into_bytes());
-        bytes
-    })
 }
 
 /// `deflate,level=6,format=raw`.
@@ -177,15 +100,6 @@ fn name(spec: &OpSpec) -> String {
     std::iter::once(spec.name().to_owned())
         .chain(parameters)
         .collect()
-}
-
-/// zlib's way of asking for a wrapper.
-fn window_bits(format: DeflateFormat) -> i32 {
-    match format {
-        DeflateFormat::Raw => -15,
-        DeflateFormat::Zlib => 15,
-        DeflateFormat::Gzip => 16 + 15,
-    }
 }
 
 /// One operator on one shape of input; contenders enter one by one.
@@ -235,43 +149,5 @@ impl Contest<'_> {
             });
         });
         check(&dst, &outcomes);
-    }
-}
-
-fn item_by_item(
-    shape: OutputShape,
-    call: impl Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
-) -> Box<dyn Direct> {
-    direct(ItemByItem(shape, call))
-}
-
-/// A peer, which takes one item a call and says how long its output is.
-struct ItemByItem<F>(OutputShape, F);
-
-impl<F> Kernel for ItemByItem<F>
-where
-    F: Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
-{
-    type Scratch = ();
-
-    fn scratch(&self) {}
-
-    fn shape(&self) -> OutputShape {
-        self.0
-    }
-
-    fn dst_len(&self, item_len: usize) -> usize {
-        item_len
-    }
-
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let len = (self.1)(batch.item(i), &mut out.dst[i * out.slot..][..out.slot]);
-            if self.0 == OutputShape::Variable {
-                out.outcomes
-                    .push(u32::try_from(len).map_err(|_| JobError::TooLong));
-            }
-        }
-        Ok(())
     }
 }

@@ -14,7 +14,7 @@ use dpb_core::{
     Batch, BatchOut, Buf, Completion, Inline, Items, Job, Kernel, Limits, OpSpec, Operator,
     OutputShape, Queue, View,
 };
-use dpb_operators::network::crc32c::Crc32c;
+use dpb_operators::network::crc::Crc32c;
 
 const ITEM_BYTES: u32 = 64;
 const BATCH: u32 = 256;

@@ -1,8 +1,18 @@
-//! `cargo xtask bench`: the criterion benches.
+//! `cargo xtask bench`: the criterion benches, and the comparison with peers; here, on another machine, or for one.
+
+mod emulated;
+mod programs;
+pub(crate) mod remote;
+
+use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Result;
 
+use crate::aarch64::{Emulation, Toolchain};
 use crate::shell;
+use programs::How;
+use remote::Ssh;
 
 /// Names and filters.
 #[derive(clap::Args)]
@@ -10,19 +20,141 @@ pub(crate) struct Args {
     /// Only this one, for example `seam`; all if not given
     #[arg(long)]
     bench: Option<String>,
-    /// Passed on to criterion: a filter, --save-baseline, --baseline
+    /// dpb's operators beside the implementations that an expert would use, C libraries of the system too, in turn
+    #[arg(long, conflicts_with = "bench")]
+    peers: bool,
+    /// Build for 64-bit Arm; run here if this is such a machine, over --ssh, else under qemu-user, which checks and counts
+    /// instructions and claims no speed
+    #[arg(long, value_parser = ["aarch64"])]
+    target: Option<String>,
+    /// The core that qemu emulates: `max`, or `cortex-a72` as in BlueField-2
+    #[arg(long, default_value = "max", requires = "target")]
+    cpu: String,
+    #[command(flatten)]
+    ssh: Ssh,
+    /// Less of everything: fewer turns; under qemu one run of each operator
+    #[arg(long)]
+    quick: bool,
+    /// Passed on: to criterion a filter, --save-baseline, --baseline; with --peers operators, --record FOLDER
     #[arg(last = true)]
-    criterion: Vec<String>,
+    rest: Vec<String>,
 }
+
+/// A C library that peers come from, by its file in `benches/peers/native`, and a header that is there if it is.
+const PEERS: [(&str, &str); 6] = [
+    ("dpdk", "rte_config.h"),
+    ("ipsec", "intel-ipsec-mb.h"),
+    ("isal", "isa-l/igzip_lib.h"),
+    ("openssl", "openssl/evp.h"),
+    ("snappy", "snappy-c.h"),
+    ("vpp", "stdint.h"),
+];
 
 /// Runs them.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut cargo = shell::cargo();
-    cargo.args(["bench", "--package", "dpb-benches"]);
-    match &args.bench {
-        Some(name) => cargo.args(["--bench", name]),
-        None => cargo.arg("--benches"),
+    let is_for_arm = args.target.is_some() && cfg!(not(target_arch = "aarch64"));
+    let machine = args.ssh.machine()?;
+    if !is_for_arm && machine.is_none() {
+        return here(args);
+    }
+    let wanted = if is_for_arm {
+        "aarch64"
+    } else {
+        std::env::consts::ARCH
     };
-    cargo.arg("--").args(&args.criterion);
-    shell::run(&mut cargo)
+    let programs = if is_for_arm {
+        let toolchain = Toolchain::find()?;
+        programs::build(&mut toolchain.cargo(shell::cargo(), &args.cargo()))?
+    } else {
+        let mut cargo = shell::cargo();
+        programs::build(cargo.args(args.cargo()))?
+    };
+    let Some(machine) = machine else {
+        return emulated::run(
+            &programs,
+            &Emulation::find(&args.cpu)?,
+            &args.rest,
+            &records("emulated"),
+        );
+    };
+    // What the kernel there starts with an emulator is no more measured than here.
+    let emulator = format!("an emulator on {}", machine.architecture);
+    let how = if machine.architecture == wanted {
+        How::Timed { quick: args.quick }
+    } else {
+        How::Checked {
+            by: &emulator,
+            instructions: None,
+        }
+    };
+    let records = records(&machine.architecture);
+    machine.run(&programs, &how, &args.rest, &records)?;
+    println!("records are in {}", records.display());
+    Ok(())
+}
+
+/// As cargo does it.
+fn here(args: &Args) -> Result<()> {
+    let mut cargo = shell::cargo();
+    cargo.args(args.cargo());
+    if args.peers {
+        cargo.env("DPB_PEERS", peers_here().join(","));
+    }
+    cargo.arg("--");
+    if args.quick {
+        cargo.arg("--quick");
+    }
+    shell::run(cargo.args(&args.rest))
+}
+
+impl Args {
+    /// What cargo is to build.
+    fn cargo(&self) -> Vec<&str> {
+        let for_others = self.target.is_some();
+        match &self.bench {
+            _ if self.peers => vec!["bench", "-p", "dpb-peers", "--bench", programs::PEERS],
+            Some(name) if name == programs::PEERS => {
+                vec!["bench", "-p", "dpb-peers", "--bench", name]
+            }
+            Some(name) => vec!["bench", "-p", "dpb-benches", "--bench", name],
+            // The criterion bench of operators has every parameter on every path, which takes an emulator hours.
+            None if self.quick && for_others => vec![
+                "bench",
+                "-p",
+                "dpb-benches",
+                "-p",
+                "dpb-peers",
+                "--bench",
+                "seam",
+                "--bench",
+                "scan",
+                "--bench",
+                "peers",
+            ],
+            None if for_others => {
+                vec!["bench", "-p", "dpb-benches", "-p", "dpb-peers", "--benches"]
+            }
+            None => vec!["bench", "-p", "dpb-benches", "--benches"],
+        }
+    }
+}
+
+/// Where what runs elsewhere is recorded.
+fn records(machine: &str) -> PathBuf {
+    shell::target_dir().join("bench").join(machine)
+}
+
+/// Those whose header the C compiler finds. Which are missing, the bench says.
+fn peers_here() -> Vec<&'static str> {
+    let has = |&(name, header): &(&'static str, &str)| {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-E", "-x", "c", "-include", header, "/dev/null"]);
+        if name == "dpdk" {
+            let mut flags = Command::new("pkg-config");
+            let flags = shell::output(flags.args(["--cflags", "libdpdk"])).ok()?;
+            compiler.args(flags.split_whitespace());
+        }
+        shell::output(&mut compiler).ok().map(|_| name)
+    };
+    PEERS.iter().filter_map(has).collect()
 }

@@ -1,6 +1,7 @@
 //! Development commands of dpb, as Rust: `cargo xtask help`.
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod bench;
 mod demo;
 mod differential;

@@ -5,12 +5,14 @@ use dpb_core::measure::provenance::allowed_cpus;
 use dpb_core::{Backend, SetupError, Unsupported};
 use dpb_operators::cpu;
 use dpb_operators::registry::{self, Entry};
-use dpb_sim::{Model, Modelled};
+use dpb_sim::{Faults, Faulty, Model, Modelled};
 
 use crate::args::{self, List};
 
 /// The prefix of modelled engines; a model's parameters follow.
 const SIM: &str = "sim/";
+/// The prefix of backends with faults on purpose; the faults follow.
+const FAULTY: &str = "faulty/";
 
 /// Names with commas between them; a model's own commas are told by what follows them: `sim/lanes=2,job_ns=500,cpu/best`
 /// is two names.
@@ -21,7 +23,7 @@ pub fn names(text: &str) -> Result<List<String>, String> {
     let mut names: Vec<String> = Vec::new();
     for word in args::words(text)?.0 {
         match names.last_mut() {
-            Some(last) if last.starts_with(SIM) && word.contains('=') && !word.contains('/') => {
+            Some(last) if is_made_up(last) && word.contains('=') && !word.contains('/') => {
                 last.push(',');
                 last.push_str(&word);
             }
@@ -36,6 +38,13 @@ pub fn names(text: &str) -> Result<List<String>, String> {
 /// # Errors
 /// If there is none; the message lists what there is.
 pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
+    let wrong = |error: SetupError| Unsupported {
+        reason: error.to_string(),
+    };
+    if let Some(text) = name.strip_prefix(FAULTY) {
+        let faults: Faults = text.parse().map_err(wrong)?;
+        return Ok(Box::new(Faulty::new(text, faults, cpu::Cpu::best())));
+    }
     let Some(text) = name.strip_prefix(SIM) else {
         let cpu = cpu::by_name(name).map_err(|_| {
             let known: Vec<String> = all().into_iter().map(|listed| listed.name).collect();
@@ -49,14 +58,21 @@ pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
         return Ok(Box::new(cpu));
     };
     let model = if text == "default" { "" } else { text };
-    let model: Model = model.parse().map_err(|error: SetupError| Unsupported {
-        reason: error.to_string(),
-    })?;
+    let model: Model = model.parse().map_err(wrong)?;
     Ok(Box::new(Modelled::new(text, model, cpu::Cpu::best())))
+}
+
+/// Whether the name's own parameters follow it with commas between.
+fn is_made_up(name: &str) -> bool {
+    name.starts_with(SIM) || name.starts_with(FAULTY)
 }
 
 /// What a number from the backend called `name` is.
 pub fn evidence(name: &str) -> Evidence {
+    if let Some(faults) = name.strip_prefix(FAULTY) {
+        let by = format!("cpu/best with faults on purpose: {faults}");
+        return Evidence::Emulated { by };
+    }
     match name.strip_prefix(SIM) {
         Some(text) => Evidence::Simulated {
             model: match text {
@@ -94,7 +110,7 @@ pub fn all() -> Vec<Listed> {
         "the best path for each operator",
         "on the caller's thread".into(),
     );
-    let paths = cpu::Path::ALL.into_iter().map(|path| {
+    let paths = cpu::Path::ALL.iter().copied().map(|path| {
         let entries = registry::OPERATORS.iter();
         let operators = entries.filter(|entry| entry.paths.contains(&path));
         let operators: Vec<&str> = operators.map(|entry| entry.name).collect();
@@ -122,6 +138,11 @@ pub fn all() -> Vec<Listed> {
             "the same with other numbers",
             "for example sim/lanes=2,job_ns=500".into(),
         ),
+        listed(
+            "faulty/NAME=VALUE,…",
+            "cpu/best with faults on purpose, to see that they are found",
+            Faults::default().to_string(),
+        ),
     ];
     [best].into_iter().chain(paths).chain(others).collect()
 }
@@ -142,7 +163,7 @@ pub fn all_for(entry: &Entry) -> Vec<String> {
 /// The code that computes behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is what `cpu/best`
 /// and `pool/N` mean on this machine, and what a model takes its results from.
 pub fn code(name: &str, entry: &Entry) -> Option<String> {
-    let cpu = match name.starts_with(SIM) {
+    let cpu = match is_made_up(name) {
         true => cpu::Cpu::best(),
         false => cpu::by_name(name).ok()?,
     };

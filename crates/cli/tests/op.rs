@@ -363,8 +363,42 @@ fn doctor_and_list_say_what_there_is() {
         "pool/N",
         "sim/default",
         "sim/NAME=VALUE",
+        "faulty/NAME=VALUE",
     ] {
         assert!(shown.contains(name), "{name}: {shown}");
+    }
+}
+
+#[test]
+fn one_wrong_bit_fails_every_operator_and_leaves_no_number() {
+    for entry in OPERATORS {
+        let output = dpb(&[
+            "op",
+            entry.name,
+            "--backend",
+            "faulty/flips_ppm=1000000",
+            "--size",
+            "64",
+            "--repeat",
+            "1",
+            "--seconds",
+            "1ms",
+            "--warm-up",
+            "1ms",
+            "--format",
+            "json",
+        ]);
+        let name = entry.name;
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        let said = text(&output.stderr);
+        assert!(said.contains("there is no number for it"), "{name}: {said}");
+        let record: Value = serde_json::from_str(text(&output.stdout)).expect("one record");
+        assert_eq!(record["outcome"]["status"], "failed", "{name}: {record}");
+        let is_empty = |part: &str| record[part].as_object().is_some_and(|it| it.is_empty());
+        assert!(
+            is_empty("samples") && is_empty("summary"),
+            "{name}: {record}"
+        );
     }
 }
 

@@ -70,21 +70,55 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Item lengths: nothing, around a word, around one and two vectors, and some that divide by nothing.
-const ITEM_LENGTHS: &[usize] = if cfg!(miri) {
-    &[0, 9]
-} else {
-    &[0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 1000, 4097]
-};
-/// Items per job.
-const BATCHES: &[usize] = if cfg!(miri) { &[1, 3] } else { &[1, 3, 256] };
-/// Jobs in flight.
-const DEPTHS: &[u32] = if cfg!(miri) { &[1, 3] } else { &[1, 2, 7, 64] };
+/// How much is tried.
+struct Extent {
+    item_lengths: &'static [usize],
+    /// Items per job.
+    batches: &'static [usize],
+    /// Jobs in flight.
+    depths: &'static [u32],
+    /// Input that one case may push through one queue; bounds the suite's time with slow operators.
+    bytes_per_run: usize,
+    /// How often two queues are filled and emptied.
+    rounds: usize,
+}
+
+impl Extent {
+    /// Lengths: nothing, around a word, around one and two vectors, and some that divide by nothing.
+    const WHOLE: Self = Self {
+        item_lengths: &[0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 1000, 4097],
+        batches: &[1, 3, 256],
+        depths: &[1, 2, 7, 64],
+        bytes_per_run: 1 << 20,
+        rounds: 8,
+    };
+    /// Where an item costs as much as thousands of bytes, which is not because of its length.
+    const COSTLY: Self = Self {
+        item_lengths: &[0, 129],
+        batches: &[1, 3],
+        depths: &[1, 3],
+        rounds: 1,
+        ..Self::WHOLE
+    };
+    /// Under Miri, which is slow.
+    const MIRI: Self = Self {
+        item_lengths: &[0, 9],
+        bytes_per_run: 256,
+        ..Self::COSTLY
+    };
+
+    fn of(workload: &dyn Workload) -> &'static Self {
+        match workload.cost_bytes() {
+            _ if cfg!(miri) => &Self::MIRI,
+            BYTES_PER_JOB.. => &Self::COSTLY,
+            _ => &Self::WHOLE,
+        }
+    }
+}
+
 /// Input of one job, about: long items come in smaller batches.
 const BYTES_PER_JOB: usize = 1 << 16;
-/// Input that one case may push through one queue; bounds the suite's time with slow operators.
-const BYTES_PER_RUN: usize = if cfg!(miri) { 256 } else { 1 << 20 };
-/// The same where `DPB_QEMU` says that instructions are emulated.
+/// [`Extent::bytes_per_run`] where `DPB_QEMU` says that instructions are emulated.
 const BYTES_PER_RUN_EMULATED: usize = 1 << 16;
 /// Longest input that is allocated only to see it refused.
 const BYTES_TOO_LONG: usize = 64 << 20;
@@ -117,6 +151,7 @@ pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Cover
             backend,
             spec,
             workload,
+            extent: Extent::of(workload),
             limits,
             operator,
             coverage: &mut coverage,
@@ -194,6 +229,7 @@ struct Bench<'a> {
     backend: &'a dyn Backend,
     spec: &'a OpSpec,
     workload: &'a dyn Workload,
+    extent: &'static Extent,
     limits: Limits,
     operator: Arc<dyn Operator>,
     coverage: &'a mut Coverage,
@@ -207,9 +243,15 @@ type Wrong = (String, String);
 impl Bench<'_> {
     /// Every length, batch, layout and depth against what is right.
     fn results(&mut self) -> Result<(), Wrong> {
-        for &item_len in ITEM_LENGTHS {
-            for &batch in BATCHES {
-                let batch = batch.min((BYTES_PER_JOB / item_len.max(1)).max(BATCHES[1]));
+        let Extent {
+            item_lengths,
+            batches,
+            depths,
+            ..
+        } = self.extent;
+        for &item_len in *item_lengths {
+            for &batch in *batches {
+                let batch = batch.min((BYTES_PER_JOB / item_len.max(1)).max(batches[1]));
                 for layout in Layout::ALL {
                     if layout == Layout::One && batch != 1 {
                         continue;
@@ -218,7 +260,7 @@ impl Bench<'_> {
                     // Two inputs, so that jobs that are mixed up show.
                     let inputs = self.inputs([1, 2], layout, item_len, batch);
                     let mut inputs = inputs.map_err(|what| (case.clone(), what))?;
-                    for &depth in DEPTHS {
+                    for &depth in *depths {
                         let at = |what| (format!("{case}, depth {depth}"), what);
                         self.compare(&mut inputs, depth).map_err(at)?;
                     }
@@ -231,13 +273,14 @@ impl Bench<'_> {
     /// Items made worse among good ones: each gives what is right for it, or is refused alone. So are items whose output is
     /// longer than its slot.
     fn bad_items(&mut self) -> Result<(), Wrong> {
-        let (layout, batch) = (Layout::Offsets, BATCHES[1]);
-        for &item_len in ITEM_LENGTHS {
+        let (layout, batch) = (Layout::Offsets, self.extent.batches[1]);
+        for &item_len in self.extent.item_lengths {
             let at = |what| (format!("bad items of about {item_len} bytes"), what);
             let good = self.inputs([1, 2], layout, item_len, 4 * batch);
             let [one, two] = good.map_err(at)?;
             let mut inputs = [one.spoiled(self.workload, 1), two.spoiled(self.workload, 2)];
-            self.compare(&mut inputs, DEPTHS[1]).map_err(at)?;
+            self.compare(&mut inputs, self.extent.depths[1])
+                .map_err(at)?;
             if self.operator.shape() != OutputShape::Variable {
                 continue;
             }
@@ -245,7 +288,8 @@ impl Bench<'_> {
                 let at = |what| (format!("{item_len} bytes in, slots of {slot}"), what);
                 let inputs = self.inputs([1, 2], layout, item_len, batch);
                 let mut inputs = inputs.map_err(at)?.map(|input| input.with_slot(slot));
-                self.compare(&mut inputs, DEPTHS[1]).map_err(at)?;
+                self.compare(&mut inputs, self.extent.depths[1])
+                    .map_err(at)?;
             }
         }
         Ok(())
@@ -302,10 +346,12 @@ impl Bench<'_> {
     fn jobs(&self, inputs: &[Input; 2], depth: u32) -> Result<Vec<Job>, String> {
         let most = 2 * depth as usize + 1;
         let bytes_per_run = match std::env::var_os("DPB_QEMU") {
-            Some(_) => BYTES_PER_RUN_EMULATED.min(BYTES_PER_RUN),
-            None => BYTES_PER_RUN,
+            Some(_) => BYTES_PER_RUN_EMULATED.min(self.extent.bytes_per_run),
+            None => self.extent.bytes_per_run,
         };
-        let longest = inputs.iter().map(|i| i.bytes.len()).max().unwrap_or(0);
+        let cost_bytes = self.workload.cost_bytes();
+        let cost_of = |input: &Input| input.bytes.len() + input.items.count() * cost_bytes;
+        let longest = inputs.iter().map(cost_of).max().unwrap_or(0);
         let jobs = (bytes_per_run / longest.max(1)).clamp(3, most.max(3));
         let sources = [self.source(&inputs[0])?, self.source(&inputs[1])?];
         let job = |tag: usize| {

@@ -32,7 +32,9 @@ pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
 pub use spec::{
-    ChecksumForm, DeflateFormat, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec,
-    ParameterValue, RuleSet, SegmentationMode, UnsupportedRules,
+    ArithmeticForm, ArithmeticOperation, ArithmeticType, ChecksumForm, CollationLocale, CopyMode,
+    CrcName, Curve, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys, Material,
+    OpSpec, ParameterValue, RsaPadding, RuleSet, SegmentationMode, SignatureScheme,
+    UnsupportedRules,
 };
 pub use workload::{Exact, Input, Right, Workload};

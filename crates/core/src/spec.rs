@@ -51,6 +51,44 @@ pub(crate) use material::{FNV_START, fnv1a64};
 pub enum OpSpec {
     /// CRC-32C (Castagnoli, RFC 3720 appendix B.4). Output: four bytes, little endian, per item.
     Crc32c,
+    /// CRC-32 (IEEE 802.3, as gzip and zlib have it). Output: four bytes, little endian, per item.
+    Crc32,
+    /// CRC-16/T10-DIF (T10 SBC-3). Output: two bytes, big endian, per item.
+    Crc16T10Dif,
+    /// The CRC of two parts from theirs and the second's length: of records of sixteen bytes, two CRCs of four bytes and a length
+    /// of eight, little endian. Output: variable, four bytes a record; an item that ends inside one is refused.
+    CrcCombine {
+        /// Of what.
+        crc: CrcName,
+    },
+    /// The item's bytes. Output: variable, as long as the item.
+    Copy {
+        /// How they are written.
+        mode: CopyMode,
+    },
+    /// Arithmetic in registers, on operands that an item's first 32 bytes say, zeros behind those that it has. Output: fixed, the
+    /// last value of each chain, little endian.
+    Arithmetic {
+        /// What is computed with.
+        operand: ArithmeticType,
+        /// What is computed.
+        operation: ArithmeticOperation,
+        /// One chain or several.
+        form: ArithmeticForm,
+        /// Eight operations each.
+        rounds: u32,
+    },
+    /// Compares two strings, each in half of the item, an odd last byte left out: up to a zero byte, or the half's end. Output: one
+    /// byte, 0 if they are equal, 1 if the first is greater, 255 if it is less.
+    Strcmp,
+    /// Joins two strings that lie like those. Output: variable, both and a zero byte.
+    Strcat,
+    /// The sort key of UTF-8 text (Unicode Collation Algorithm, as CLDR has it; what is not UTF-8 counts as U+FFFD). Output:
+    /// variable; keys compare as bytes.
+    Strxfrm {
+        /// Whose order.
+        locale: CollationLocale,
+    },
     /// MD5 (RFC 1321). Output: sixteen bytes per item.
     Md5,
     /// SHA-1 (FIPS 180-4). Output: twenty bytes per item.
@@ -64,6 +102,70 @@ pub enum OpSpec {
         /// The hash function that it is built on.
         hash: HmacHash,
         /// The key, of any length.
+        key: Material,
+    },
+    /// AES (FIPS 197) in Galois/counter mode (SP 800-38D). Item: nonce of 12 bytes, additional data, then plain text, or
+    /// ciphertext and tag of 16 bytes. Output: variable, ciphertext and tag, or plain text; a wrong tag is refused.
+    AesGcm {
+        /// Which way.
+        direction: Direction,
+        /// Bytes of additional data, which are authenticated and not encrypted.
+        aad_bytes: u16,
+        /// 16 or 32 bytes.
+        key: Material,
+    },
+    /// AES in counter mode (SP 800-38A), both ways the same. Item: first counter block, then text. Output: variable, the text.
+    AesCtr {
+        /// 16 or 32 bytes.
+        key: Material,
+    },
+    /// AES in cipher block chaining mode (SP 800-38A), without padding. Item: initialisation vector of 16 bytes, then whole
+    /// blocks. Output: variable, those blocks; an item that ends inside a block is refused.
+    AesCbc {
+        /// Which way.
+        direction: Direction,
+        /// 16 or 32 bytes.
+        key: Material,
+    },
+    /// AES in XTS mode (IEEE 1619, SP 800-38E). Item: tweak of 16 bytes, then a data unit of one to 2^20 blocks, the last
+    /// of which may be short. Output: variable, the data unit.
+    AesXts {
+        /// Which way.
+        direction: Direction,
+        /// Two different keys of 16 or 32 bytes each, the data's first.
+        key: Material,
+    },
+    /// A signature of each item. Output: fixed, [`SignatureScheme::bytes`].
+    Sign {
+        /// How.
+        scheme: SignatureScheme,
+        /// The private key: PKCS#8 (RFC 5208), DER.
+        key: Material,
+    },
+    /// Whether each item, which is a signature and behind it what was signed, is genuine. Output: one byte, 1 or 0.
+    Verify {
+        /// How it was signed.
+        scheme: SignatureScheme,
+        /// The public key: SubjectPublicKeyInfo (RFC 5280), DER.
+        key: Material,
+        /// The private key, as for signing, for who makes the items; the operator itself needs none.
+        private: Option<Material>,
+    },
+    /// RSAES-OAEP encryption (RFC 8017) with SHA-256 and no label. Output: variable, as long as the modulus; refuses what is
+    /// longer than fits.
+    RsaEncrypt {
+        /// Of the modulus.
+        bits: u16,
+        /// The public key: SubjectPublicKeyInfo (RFC 5280), DER.
+        key: Material,
+        /// The private key, for who judges the outputs; the operator itself needs none.
+        private: Option<Material>,
+    },
+    /// RSAES-OAEP decryption. Output: variable; refuses what is not as long as the modulus, or was not encrypted so.
+    RsaDecrypt {
+        /// Of the modulus.
+        bits: u16,
+        /// The private key: PKCS#8 (RFC 5208), DER.
         key: Material,
     },
     /// DEFLATE compression (RFC 1951; wrapped as RFC 1950 or RFC 1952). Output: variable.
@@ -220,6 +322,15 @@ pub enum HashTuple {
     Ipv6Ports,
 }
 
+/// Which way a cipher goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From plain text to ciphertext.
+    Encrypt,
+    /// And back.
+    Decrypt,
+}
+
 /// What wraps a DEFLATE stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeflateFormat {
@@ -229,6 +340,78 @@ pub enum DeflateFormat {
     Zlib,
     /// RFC 1952.
     Gzip,
+}
+
+/// A CRC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CrcName {
+    /// See [`OpSpec::Crc32`].
+    Crc32,
+    /// See [`OpSpec::Crc32c`].
+    Crc32c,
+    /// See [`OpSpec::Crc16T10Dif`].
+    Crc16T10Dif,
+}
+
+/// How a copy is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CopyMode {
+    /// Through the caches.
+    Cached,
+    /// Past them.
+    Streaming,
+}
+
+/// What arithmetic is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithmeticType {
+    /// Eight bits, signed, wrapping; so are the other integers.
+    Int8,
+    /// Sixteen bits.
+    Int16,
+    /// Thirty-two bits.
+    Int32,
+    /// Sixty-four bits.
+    Int64,
+    /// A hundred and twenty-eight bits.
+    Int128,
+    /// IEEE 754, binary32.
+    F32,
+    /// IEEE 754, binary64.
+    F64,
+}
+
+/// What is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithmeticOperation {
+    /// A sum.
+    Add,
+    /// A difference.
+    Subtract,
+    /// A product.
+    Multiply,
+    /// A quotient.
+    Divide,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithmeticForm {
+    /// The one before: latency.
+    Dependent,
+    /// One of several chains: throughput.
+    Independent,
+}
+
+/// Whose order text is sorted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CollationLocale {
+    /// Nobody's in particular: CLDR's root.
+    Root,
+    /// German, as in telephone books: umlauts as two letters.
+    GermanPhonebook,
+    /// Swedish: å, ä and ö behind z.
+    Swedish,
 }
 
 /// A hash function under HMAC.
@@ -242,6 +425,43 @@ pub enum HmacHash {
     Sha256,
     /// FIPS 180-4, 6.4.
     Sha512,
+}
+
+/// How something is signed, hash function included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SignatureScheme {
+    /// RFC 8017, with SHA-256.
+    Rsa {
+        /// Of the modulus.
+        bits: u16,
+        /// How the digest becomes as long as the modulus.
+        padding: RsaPadding,
+    },
+    /// FIPS 186-4, 4: primes of 2048 and 256 bits, with SHA-256.
+    Dsa,
+    /// FIPS 186-5, 6, with the hash function that fits the curve.
+    Ecdsa {
+        /// Over which.
+        curve: Curve,
+    },
+}
+
+/// How a digest is padded for RSA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RsaPadding {
+    /// RSASSA-PKCS1-v1_5.
+    Pkcs1,
+    /// RSASSA-PSS, its mask by SHA-256 too, its salt as long as a digest.
+    Pss,
+}
+
+/// An elliptic curve of NIST's (SP 800-186).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Curve {
+    /// With SHA-256.
+    P256,
+    /// With SHA-384.
+    P384,
 }
 
 /// What a checksum covers.
@@ -280,6 +500,14 @@ impl OpSpec {
     pub fn name(&self) -> &str {
         match self {
             Self::Crc32c => "crc32c",
+            Self::Crc32 => "crc32",
+            Self::Crc16T10Dif => "crc16-t10dif",
+            Self::CrcCombine { .. } => "crc-combine",
+            Self::Copy { .. } => "copy",
+            Self::Arithmetic { .. } => "arithmetic",
+            Self::Strcmp => "strcmp",
+            Self::Strcat => "strcat",
+            Self::Strxfrm { .. } => "strxfrm",
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
             Self::Sha256 => "sha256",
@@ -290,6 +518,31 @@ impl OpSpec {
                 HmacHash::Sha256 => "hmac-sha256",
                 HmacHash::Sha512 => "hmac-sha512",
             },
+            Self::AesGcm { direction, .. } => match direction {
+                Direction::Encrypt => "aes-gcm",
+                Direction::Decrypt => "aes-gcm-decrypt",
+            },
+            Self::AesCtr { .. } => "aes-ctr",
+            Self::AesCbc { direction, .. } => match direction {
+                Direction::Encrypt => "aes-cbc",
+                Direction::Decrypt => "aes-cbc-decrypt",
+            },
+            Self::AesXts { direction, .. } => match direction {
+                Direction::Encrypt => "aes-xts",
+                Direction::Decrypt => "aes-xts-decrypt",
+            },
+            Self::Sign { scheme, .. } => match scheme {
+                SignatureScheme::Rsa { .. } => "rsa-sign",
+                SignatureScheme::Dsa => "dsa-sign",
+                SignatureScheme::Ecdsa { .. } => "ecdsa-sign",
+            },
+            Self::Verify { scheme, .. } => match scheme {
+                SignatureScheme::Rsa { .. } => "rsa-verify",
+                SignatureScheme::Dsa => "dsa-verify",
+                SignatureScheme::Ecdsa { .. } => "ecdsa-verify",
+            },
+            Self::RsaEncrypt { .. } => "rsa-encrypt",
+            Self::RsaDecrypt { .. } => "rsa-decrypt",
             Self::Deflate { .. } => "deflate",
             Self::Inflate { .. } => "inflate",
             Self::Lpm { family, .. } => match family {
@@ -316,10 +569,26 @@ impl OpSpec {
         }
     }
 
+    /// What an item costs besides its bytes, whatever its length, as bytes that would cost as much: about a nanosecond each
+    /// on a path that is not quick, to make an item, to run it and to check it. None for most operators, a signature's
+    /// are millions. Only the order of magnitude is meant. Who bounds time by bytes counts these too.
+    pub const fn cost_bytes(&self) -> usize {
+        match self {
+            Self::Sign { scheme, .. } => scheme.sign_ns(),
+            Self::Verify { scheme, .. } => scheme.verify_ns(),
+            Self::RsaEncrypt { bits, .. } | Self::RsaDecrypt { bits, .. } => rsa_private_ns(*bits),
+            _ => 0,
+        }
+    }
+
     /// Every parameter by its name, those with their usual value too: with the name they say exactly what is computed.
     pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         match self {
             Self::Crc32c
+            | Self::Crc32
+            | Self::Crc16T10Dif
+            | Self::Strcmp
+            | Self::Strcat
             | Self::Md5
             | Self::Sha1
             | Self::Sha256
@@ -336,7 +605,42 @@ impl OpSpec {
                 ("format", format.name().into()),
             ],
             Self::Inflate { format } => vec![("format", format.name().into())],
+            Self::Copy { mode } => vec![("mode", mode.name().into())],
+            Self::Arithmetic {
+                operand,
+                operation,
+                form,
+                rounds,
+            } => vec![
+                ("type", operand.name().into()),
+                ("operation", operation.name().into()),
+                ("form", form.name().into()),
+                ("rounds", i64::from(*rounds).into()),
+            ],
+            Self::Strxfrm { locale } => vec![("locale", locale.name().into())],
+            Self::CrcCombine { crc } => vec![("crc", crc.name().into())],
             Self::Hmac { key, .. } => vec![("key", key.clone().into())],
+            Self::AesGcm { aad_bytes, key, .. } => vec![
+                ("bits", bits(key, 1)),
+                ("aad", i64::from(*aad_bytes).into()),
+                ("key", key.clone().into()),
+            ],
+            Self::AesCtr { key } | Self::AesCbc { key, .. } => {
+                vec![("bits", bits(key, 1)), ("key", key.clone().into())]
+            }
+            Self::AesXts { key, .. } => {
+                vec![("bits", bits(key, 2)), ("key", key.clone().into())]
+            }
+            // Who makes a verifier's items changes nothing of what it computes.
+            Self::Sign { scheme, key } | Self::Verify { scheme, key, .. } => {
+                let mut parameters = scheme.parameters();
+                parameters.push(("key", key.clone().into()));
+                parameters
+            }
+            Self::RsaEncrypt { bits, key, .. } | Self::RsaDecrypt { bits, key } => vec![
+                ("bits", i64::from(*bits).into()),
+                ("key", key.clone().into()),
+            ],
             Self::Checksum { form } => vec![("form", form.name().into())],
             Self::Segmentation { mss, mode } => vec![
                 ("mss", i64::from(*mss).into()),
@@ -370,6 +674,12 @@ impl OpSpec {
     }
 }
 
+/// The length of each of the `keys` that lie one behind another in `key`.
+fn bits(key: &Material, keys: usize) -> ParameterValue {
+    let bits = key.bytes().len() / keys * 8;
+    i64::try_from(bits).unwrap_or(i64::MAX).into()
+}
+
 impl DeflateFormat {
     /// `raw`, `zlib`, `gzip`.
     pub fn name(self) -> &'static str {
@@ -377,6 +687,178 @@ impl DeflateFormat {
             Self::Raw => "raw",
             Self::Zlib => "zlib",
             Self::Gzip => "gzip",
+        }
+    }
+}
+
+impl SignatureScheme {
+    /// The length of a signature: RSA's is as long as the modulus; DSA's and ECDSA's are *r* and *s*, each as long as the
+    /// group's order, most significant byte first (IEEE P1363).
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Rsa { bits, .. } => (bits as usize).div_ceil(8),
+            Self::Dsa => 2 * 32,
+            Self::Ecdsa { curve } => 2 * curve.bytes(),
+        }
+    }
+
+    /// Sign, and verify what was signed.
+    const fn sign_ns(self) -> usize {
+        match self {
+            Self::Rsa { bits, .. } => rsa_private_ns(bits),
+            Self::Dsa => 14_000_000,
+            Self::Ecdsa { .. } => self.verify_ns() * 2,
+        }
+    }
+
+    /// Sign quickly, and verify.
+    const fn verify_ns(self) -> usize {
+        match self {
+            Self::Rsa { bits, .. } => rsa_private_ns(bits) / 4,
+            Self::Dsa => 9_000_000,
+            Self::Ecdsa { curve } => match curve {
+                Curve::P256 => 250_000,
+                Curve::P384 => 700_000,
+            },
+        }
+    }
+
+    fn parameters(self) -> Vec<(&'static str, ParameterValue)> {
+        match self {
+            Self::Rsa { bits, padding } => vec![
+                ("bits", i64::from(bits).into()),
+                ("padding", padding.name().into()),
+            ],
+            Self::Dsa => Vec::new(),
+            Self::Ecdsa { curve } => vec![("curve", curve.name().into())],
+        }
+    }
+}
+
+impl RsaPadding {
+    /// `pkcs1`, `pss`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pkcs1 => "pkcs1",
+            Self::Pss => "pss",
+        }
+    }
+}
+
+impl Curve {
+    /// `p256`, `p384`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::P256 => "p256",
+            Self::P384 => "p384",
+        }
+    }
+
+    /// The length of a number below the group's order.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::P256 => 32,
+            Self::P384 => 48,
+        }
+    }
+}
+
+impl CrcName {
+    /// `crc32`, `crc32c`, `crc16-t10dif`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crc32 => "crc32",
+            Self::Crc32c => "crc32c",
+            Self::Crc16T10Dif => "crc16-t10dif",
+        }
+    }
+}
+
+impl CopyMode {
+    /// `cached`, `streaming`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cached => "cached",
+            Self::Streaming => "streaming",
+        }
+    }
+}
+
+impl ArithmeticType {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Int8,
+        Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Int128,
+        Self::F32,
+        Self::F64,
+    ];
+
+    /// Its length.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Int8 => 1,
+            Self::Int16 => 2,
+            Self::Int32 | Self::F32 => 4,
+            Self::Int64 | Self::F64 => 8,
+            Self::Int128 => 16,
+        }
+    }
+
+    /// `int8` to `int128`, `f32`, `f64`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::Int16 => "int16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Int128 => "int128",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+}
+
+impl ArithmeticOperation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Add, Self::Subtract, Self::Multiply, Self::Divide];
+
+    /// `add`, `subtract`, `multiply`, `divide`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Subtract => "subtract",
+            Self::Multiply => "multiply",
+            Self::Divide => "divide",
+        }
+    }
+}
+
+impl ArithmeticForm {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Dependent, Self::Independent];
+
+    /// `dependent`, `independent`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dependent => "dependent",
+            Self::Independent => "independent",
+        }
+    }
+}
+
+impl CollationLocale {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Root, Self::GermanPhonebook, Self::Swedish];
+
+    /// As BCP 47 has it: `und`, `de-u-co-phonebk`, `sv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Root => "und",
+            Self::GermanPhonebook => "de-u-co-phonebk",
+            Self::Swedish => "sv",
         }
     }
 }
@@ -464,6 +946,11 @@ impl HashTuple {
             Self::Ipv6Ports => "ipv6-ports",
         }
     }
+}
+
+/// An operation with a private key: 2 ms at 2048 bits, and the cube of the modulus' length.
+const fn rsa_private_ns(bits: u16) -> usize {
+    (bits as usize / 16).pow(3)
 }
 
 impl From<i64> for ParameterValue {

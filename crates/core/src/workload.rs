@@ -63,6 +63,11 @@ pub trait Workload: Send + Sync {
         None
     }
 
+    /// What an item costs besides its bytes: what [`OpSpec::cost_bytes`] says, unless known better.
+    fn cost_bytes(&self) -> usize {
+        self.spec().cost_bytes()
+    }
+
     /// What is right for `item`, which may be anything, in a slot of `slot_bytes`. That is a bound, often far beyond what
     /// is needed, so not something to allocate ahead. An output that is longer may be given whole, or is
     /// [`JobError::DstTooShort`].

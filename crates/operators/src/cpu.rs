@@ -33,14 +33,14 @@ macro_rules! paths {
                 }
             }
 
-            /// What the CPU must have for it.
+            /// What the CPU must have for it, or this crate be built with.
             pub fn needs(self) -> &'static str {
                 match self {
                     $(Self::$path => paths!(@needs $needs),)+
                 }
             }
 
-            /// Whether this CPU has it.
+            /// Whether this CPU has it, and this build.
             pub fn is_available(self) -> bool {
                 match self {
                     $(Self::$path => paths!(@has $needs),)+
@@ -52,7 +52,9 @@ macro_rules! paths {
     (@needs ($token:ty)) => { <$token>::NEEDS };
     (@has ($token:ty)) => { <$token>::detect().is_some() };
     (@needs $token:ident) => { isa::$token::NEEDS };
+    (@needs $feature:literal) => { concat!("dpb-operators with its feature `", $feature, "`") };
     (@has _) => { true };
+    (@has $feature:literal) => { cfg!(feature = $feature) };
     (@has $token:ident) => { isa::$token::detect().is_some() };
 }
 
@@ -61,6 +63,8 @@ paths! {
     Portable = "portable" needs _,
     /// Without any instruction set of its own either, but written for speed: tables, and many chains at once.
     Tables = "tables" needs _,
+    /// Without any instruction set of its own: values held in registers, of which the compiler knows nothing.
+    Registers = "registers" needs _,
     /// See [`isa::Sse42`].
     Sse42 = "sse4.2" needs Sse42,
     /// See [`isa::Bmi2`].
@@ -73,12 +77,18 @@ paths! {
     Gfni = "gfni" needs Gfni,
     /// See [`isa::ShaNi`].
     ShaNi = "sha-ni" needs ShaNi,
+    /// See [`isa::Vaes`].
+    Vaes = "vaes" needs Vaes,
     /// See [`isa::Neon`].
     Neon = "neon" needs Neon,
     /// See [`isa::ArmCrc`].
     ArmCrc = "arm-crc" needs ArmCrc,
+    /// See [`isa::ArmAes`].
+    ArmAes = "arm-aes" needs ArmAes,
     /// See [`isa::ArmSha2`].
     ArmSha2 = "arm-sha2" needs ArmSha2,
+    /// The library AWS-LC, which chooses its instruction sets itself.
+    AwsLc = "aws-lc" needs "aws-lc",
     /// The library libdeflate, which chooses its instruction sets itself.
     Libdeflate = "libdeflate" needs _,
     /// The library lz4_flex.

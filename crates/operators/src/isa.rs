@@ -48,8 +48,8 @@ token!(
 );
 
 token!(
-    /// x86-64 with AVX-512 (F, BW, VL), VPCLMULQDQ, four carry-less products of 64 bits at once, and VPOPCNTDQ, which came with
-    /// it; and POPCNT, which every such CPU has.
+    /// x86-64 with AVX-512 (F, BW, VL), VPCLMULQDQ, four carry-less products of 64 bits at once, VPOPCNTDQ and GFNI, which came
+    /// with it; and POPCNT, which every such CPU has.
     Avx512,
     "x86_64",
     is_x86_feature_detected,
@@ -59,11 +59,12 @@ token!(
         "avx512vl",
         "avx512vpopcntdq",
         "vpclmulqdq",
+        "gfni",
         "pclmulqdq",
         "sse4.2",
         "popcnt"
     ],
-    "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ and VPCLMULQDQ"
+    "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ, VPCLMULQDQ and GFNI"
 );
 
 token!(
@@ -94,6 +95,24 @@ token!(
 );
 
 token!(
+    /// x86-64 with AVX-512 (F, BW, VL), VAES and VPCLMULQDQ: a round of four blocks of AES, four carry-less products of 64
+    /// bits, at once.
+    Vaes,
+    "x86_64",
+    is_x86_feature_detected,
+    [
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "vaes",
+        "vpclmulqdq",
+        "aes",
+        "pclmulqdq"
+    ],
+    "an x86-64 CPU with AVX-512 F/BW/VL, VAES and VPCLMULQDQ"
+);
+
+token!(
     /// Armv8-A with Advanced SIMD.
     Neon,
     "aarch64",
@@ -109,6 +128,15 @@ token!(
     is_aarch64_feature_detected,
     ["crc", "aes", "neon"],
     "an Armv8-A CPU with the CRC and PMULL extensions"
+);
+
+token!(
+    /// Armv8-A with the AES extension.
+    ArmAes,
+    "aarch64",
+    is_aarch64_feature_detected,
+    ["aes", "neon"],
+    "an Armv8-A CPU with the AES extension"
 );
 
 token!(

@@ -4,32 +4,48 @@
 //! * [`registry`]: the one list of operators.
 //! * [`cpu`]: the backends `cpu/portable`, `cpu/avx512`, …, `cpu/best`, `pool/N`.
 //! * [`direct`]: a kernel by itself, without the seam.
-//! * [`network`], [`security`], [`storage`]: the kernels.
+//! * [`network`], [`security`], [`storage`], [`primitive`]: the kernels.
 //!
-//! CRC-32C of a burst of 64-byte packets on the best path of this CPU, through the seam:
+//! A prototype that offloads the Internet checksum to a device, and falls back to the best path of this CPU where the device
+//! cannot, or is not there:
 //!
 //! ```
 //! use std::collections::VecDeque;
+//! use std::error::Error;
 //! use std::num::NonZeroU32;
 //!
-//! use dpb_core::{Backend, Items, Job, OpSpec};
-//! use dpb_operators::cpu::Cpu;
+//! use dpb_core::{Backend, ChecksumForm, Items, Job, OpSpec};
+//! use dpb_operators::cpu::{self, Cpu};
 //!
-//! let cpu = Cpu::best();
-//! let operator = cpu.prepare(&OpSpec::Crc32c)?;
-//! let shape = operator.shape();
-//! let mut queue = operator.open(NonZeroU32::MIN)?;
-//! let packets = cpu.alloc(256 * 64)?;
-//! let items = Items::Fixed { len: 64, count: 256 };
-//! let job = Job::new(1, packets.freeze(), items, cpu.alloc(256 * 4)?, shape);
-//! let mut ready = VecDeque::from([job]);
-//! let mut done = Vec::new();
-//! queue.submit(&mut ready);
-//! while queue.poll(&mut done) == 0 {}
-//! done[0].result?;
-//! let crc = done[0].job.output(shape, 255)?;
-//! assert_eq!(crc, 0x03c8_eb67_u32.to_le_bytes());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! fn checksums(device: &dyn Backend, packets: &[u8], len: u32) -> Result<Vec<u8>, Box<dyn Error>> {
+//!     let spec = OpSpec::Checksum { form: ChecksumForm::Plain };
+//!     let cpu = Cpu::best();
+//!     let backend = match device.limits(&spec) {
+//!         Ok(_) => device,
+//!         Err(why) => {
+//!             eprintln!("{}: {}; the CPU does it", device.name(), why.reason);
+//!             &cpu
+//!         }
+//!     };
+//!     let operator = backend.prepare(&spec)?;
+//!     let mut queue = operator.clone().open(NonZeroU32::MIN)?;
+//!     let items = Items::Fixed { len, count: packets.len() as u32 / len };
+//!     let mut src = backend.alloc(packets.len())?;
+//!     src.copy_from_slice(packets);
+//!     let dst = backend.alloc(packets.len() / len as usize * 2)?;
+//!     let mut ready = VecDeque::from([Job::new(0, src.freeze(), items, dst, operator.shape())]);
+//!     let mut done = Vec::new();
+//!     queue.submit(&mut ready);
+//!     while queue.poll(&mut done) == 0 {}
+//!     done[0].result?;
+//!     Ok(done[0].job.dst.to_vec())
+//! }
+//!
+//! // What has no checksum here stands for a device that is missing. The bytes are RFC 1071's, twice.
+//! let device = cpu::by_name("cpu/sha-ni")?;
+//! let packets = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7].repeat(2);
+//! assert_eq!(checksums(&device, &packets, 8)?, [0x22, 0x0d, 0x22, 0x0d]);
+//! # Ok::<(), Box<dyn Error>>(())
 //! ```
 
 pub mod cpu;
@@ -37,6 +53,7 @@ pub mod direct;
 pub mod input;
 pub mod isa;
 pub mod network;
+pub mod primitive;
 pub mod registry;
 pub mod security;
 pub mod storage;

@@ -1,7 +1,8 @@
 //! Operators that packets need.
 
 pub mod checksum;
-pub mod crc32c;
+pub mod copy;
+pub mod crc;
 pub mod fragmentation;
 pub mod lpm;
 pub mod packet;

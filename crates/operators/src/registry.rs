@@ -7,11 +7,15 @@ use dpb_core::{OpSpec, SetupError, Workload};
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
 use crate::security::rxpmatch::Hyperscan;
-use crate::{network, security, storage};
+use crate::{network, primitive, security, storage};
 
 /// Every operator that has a CPU kernel.
 pub const OPERATORS: &[Entry] = &[
-    network::crc32c::ENTRY,
+    network::crc::CRC32C,
+    network::crc::CRC32,
+    network::crc::CRC16_T10DIF,
+    network::crc::combine::ENTRY,
+    network::copy::ENTRY,
     network::lpm::LPM4,
     network::lpm::LPM6,
     network::lpm::LPM4_UPDATE,
@@ -30,6 +34,21 @@ pub const OPERATORS: &[Entry] = &[
     security::hmac::HMAC_SHA256,
     security::hmac::HMAC_SHA512,
     security::rxpmatch::ENTRY,
+    security::aes::GCM,
+    security::aes::GCM_DECRYPT,
+    security::aes::CTR,
+    security::aes::CBC,
+    security::aes::CBC_DECRYPT,
+    security::aes::XTS,
+    security::aes::XTS_DECRYPT,
+    security::rsa::SIGN,
+    security::rsa::VERIFY,
+    security::rsa::oaep::ENCRYPT,
+    security::rsa::oaep::DECRYPT,
+    security::dsa::SIGN,
+    security::dsa::VERIFY,
+    security::ecdsa::SIGN,
+    security::ecdsa::VERIFY,
     storage::deflate::DEFLATE,
     storage::deflate::INFLATE,
     storage::lz4::LZ4,
@@ -38,6 +57,10 @@ pub const OPERATORS: &[Entry] = &[
     storage::snappy::UNSNAPPY,
     storage::huffman::HUFFMAN,
     storage::huffman::UNHUFFMAN,
+    primitive::arithmetic::ENTRY,
+    primitive::strings::STRCMP,
+    primitive::strings::STRCAT,
+    primitive::strxfrm::ENTRY,
 ];
 
 /// One operator: what it is, and how to make, feed and check it.
@@ -45,7 +68,7 @@ pub const OPERATORS: &[Entry] = &[
 pub struct Entry {
     /// As on the command line and in records; equals [`OpSpec::name`].
     pub name: &'static str,
-    /// Who needs it: `network`, `security`, `storage`.
+    /// Who needs it: `network`, `security`, `storage`, `primitive`.
     pub scenario: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
@@ -71,7 +94,7 @@ pub struct Entry {
 }
 
 /// The spec that values choose. Keys and tables that are not given are made here.
-type Parse = fn(&Given<'_>) -> Result<OpSpec, SetupError>;
+pub(crate) type Parse = fn(&Given<'_>) -> Result<OpSpec, SetupError>;
 /// The kernel of a spec on a path.
 type MakeKernel = fn(&OpSpec, Path) -> Result<Box<dyn AnyKernel>, SetupError>;
 /// What a spec is run on, judged by the portable path.
@@ -241,6 +264,22 @@ impl Given<'_> {
     /// The number that `name`, a parameter, is.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.word(name).parse().expect("its domain is of numbers")
+    }
+
+    /// The content of the file that `name`, a parameter, is; without a file, so many of the system's random bytes.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the system gives none.
+    pub(crate) fn secret(&self, name: &str, bytes: usize) -> Result<Vec<u8>, SetupError> {
+        if let Some(content) = self.file(name)? {
+            return Ok(content);
+        }
+        let mut random = vec![0; bytes];
+        getrandom::fill(&mut random).map_err(|error| {
+            let reason = format!("{name}: the system gives no random bytes: {error}");
+            SetupError::Parameter(reason)
+        })?;
+        Ok(random)
     }
 
     /// The content of the file that `name`, a parameter, is; `None` if no file is given.

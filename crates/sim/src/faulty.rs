@@ -1,14 +1,16 @@
-//! Any backend, with faults: errors, delays, another order. Never a job lost, never one twice.
+//! Any backend, with faults: errors, wrong bits, delays, another order. Never a job lost, never one twice.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::num::NonZeroU32;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Clock, Completion, Job, JobError, Limits, OpSpec, Operator, OutputShape, Queue,
-    SetupError, Unsupported,
+    Backend, Batch, Buf, Clock, Completion, Job, JobError, Limits, OpSpec, Operator, OutputShape,
+    Queue, SetupError, Unsupported,
 };
 
 /// Which faults, and how often.
@@ -18,6 +20,9 @@ pub struct Faults {
     pub seed: u64,
     /// Jobs in a million that are not carried out and end in [`Faults::ERROR`].
     pub errors_ppm: u32,
+    /// Jobs in a million that end well, with one bit of their output wrong: the lowest in the middle of the first item that
+    /// has any.
+    pub flips_ppm: u32,
     /// Each completion is kept back for up to this many polls.
     pub delay_polls_max: u32,
     /// Whether completions come home in random order.
@@ -39,8 +44,62 @@ pub struct Faulty<B> {
 #[derive(Debug, Default)]
 pub struct Injected {
     errors: AtomicU64,
+    flips: AtomicU64,
     delays: AtomicU64,
     swaps: AtomicU64,
+}
+
+/// All by name, as [`FromStr`] reads them.
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seed,
+            errors_ppm,
+            flips_ppm,
+            delay_polls_max,
+            reorder,
+        } = self;
+        let reorder = u8::from(*reorder);
+        write!(
+            f,
+            "seed={seed},errors_ppm={errors_ppm},flips_ppm={flips_ppm},delay_polls_max={delay_polls_max},reorder={reorder}"
+        )
+    }
+}
+
+/// `name=value` pairs with commas between, each a field of [`Faults`]; `reorder` is 0 or 1. What is not named does not happen.
+impl FromStr for Faults {
+    type Err = SetupError;
+
+    fn from_str(text: &str) -> Result<Self, SetupError> {
+        let mut faults = Self::default();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let wrong = |why| SetupError::Parameter(format!("faults `{text}`: `{pair}` {why}"));
+            let (name, value) = pair
+                .split_once('=')
+                .ok_or_else(|| wrong("is not name=value"))?;
+            let number = value
+                .parse::<u32>()
+                .map_err(|_| wrong("is not a whole number below 2^32"))?;
+            let share = || match number {
+                0..=1_000_000 => Ok(number),
+                _ => Err(wrong("is more than all")),
+            };
+            match name {
+                "seed" => faults.seed = number.into(),
+                "errors_ppm" => faults.errors_ppm = share()?,
+                "flips_ppm" => faults.flips_ppm = share()?,
+                "delay_polls_max" => faults.delay_polls_max = number,
+                "reorder" => faults.reorder = number != 0,
+                _ => {
+                    return Err(wrong(
+                        "is no fault; there are seed, errors_ppm, flips_ppm, delay_polls_max, reorder",
+                    ));
+                }
+            }
+        }
+        Ok(faults)
+    }
 }
 
 impl Faults {
@@ -52,6 +111,11 @@ impl Injected {
     /// Jobs that ended in [`Faults::ERROR`].
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
+    }
+
+    /// Jobs with one bit of their output wrong.
+    pub fn flips(&self) -> u64 {
+        self.flips.load(Ordering::Relaxed)
     }
 
     /// Completions that were kept back for at least one poll.
@@ -66,10 +130,10 @@ impl Injected {
 }
 
 impl<B: Backend> Faulty<B> {
-    /// Named `faulty(INNER)`.
-    pub fn new(faults: Faults, inner: B) -> Self {
+    /// Named `faulty/NAME`; the backend inside is `inner`.
+    pub fn new(name: &str, faults: Faults, inner: B) -> Self {
         Self {
-            name: format!("faulty({})", inner.name()),
+            name: format!("faulty/{name}"),
             inner,
             faults: Arc::new(faults),
             injected: Arc::default(),
@@ -191,7 +255,13 @@ impl Queue for FaultyQueue {
         let FaultyOperator {
             faults, injected, ..
         } = &*self.operator;
-        for completion in self.from_inner.drain(..) {
+        for mut completion in self.from_inner.drain(..) {
+            if completion.result.is_ok()
+                && self.random.below(1_000_000) < faults.flips_ppm as usize
+                && flip(&mut completion.job, self.operator.shape())
+            {
+                injected.flips.fetch_add(1, Ordering::Relaxed);
+            }
             let polls = self.random.below(faults.delay_polls_max as usize + 1) as u32;
             injected
                 .delays
@@ -220,6 +290,25 @@ impl Queue for FaultyQueue {
         self.in_flight -= done.len() - before;
         done.len() - before
     }
+}
+
+/// Makes one bit of the output wrong; `false` if there is no output.
+fn flip(job: &mut Job, shape: OutputShape) -> bool {
+    let items = match Batch::new(&job.src, &job.items) {
+        Ok(batch) => batch.len(),
+        Err(_) => return false,
+    };
+    let slot = shape.slot(job.dst.len(), items);
+    let written = |item: usize| match shape {
+        OutputShape::Fixed(bytes) => bytes,
+        OutputShape::Variable => job.outcomes[item].map_or(0, |len| len as usize),
+    };
+    let Some(item) = (0..items).find(|&item| written(item) > 0) else {
+        return false;
+    };
+    let middle = item * slot + written(item) / 2;
+    job.dst[middle] ^= 1;
+    true
 }
 
 #[cfg(test)]

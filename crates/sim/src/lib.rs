@@ -3,7 +3,7 @@
 //! Both wrap any other backend and speak the seam themselves, so whatever runs on a device runs on them:
 //!
 //! * [`Modelled`]: results from the backend inside, time from a [`Model`]. Its figures are `simulated`.
-//! * [`Faulty`]: the backend inside, but some jobs end in an error, come late or out of order, as [`Faults`] says.
+//! * [`Faulty`]: the backend inside, but some jobs end in an error, have a wrong bit, come late or out of order, as [`Faults`] says.
 //!
 //! Results are always real; only time and faults are made up. Both are deterministic: the same calls in the same order
 //! give the same times and faults (over a synchronous backend; a pool inside adds its own order).

@@ -1,4 +1,5 @@
-//! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, net} ← cli ← benches; xtask alone.
+//! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, net} ← cli ← benches;
+//! core ← operators ← peers ← benches; xtask alone.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +27,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-net",
         ],
     ),
+    ("dpb-peers", &["dpb-core", "dpb-operators"]),
     (
         "dpb-benches",
         &[
+            "dpb-peers",
             "dpb-core",
             "dpb-operators",
             "dpb-accel",

@@ -36,7 +36,7 @@ pub struct Args {
     /// Bytes of an item; for a decoder what it decodes to
     #[arg(long, value_parser = args::sizes, default_value = "64,1500,64KiB")]
     size: List<u64>,
-    /// Items of a job [default: as many as fit 16 KiB, 256 at most]
+    /// Items of a job [default: as many as fit 16 KiB, 256 at most; of costly ones, such as signatures, one]
     #[arg(long, value_parser = args::counts)]
     batch: Option<List<u64>>,
     /// Threads, each with a queue of its own
@@ -63,7 +63,7 @@ pub struct Args {
     /// Items are cut from this file instead of generated
     #[arg(long)]
     input: Option<PathBuf>,
-    /// Inputs cycle through this much memory
+    /// Inputs cycle through this much memory; costly items, such as signatures, through as much as costs the same
     #[arg(long, value_parser = args::size, default_value = "1MiB")]
     working_set: u64,
     /// Closed: as fast as results come. Open: at the rate given, whatever the backend does
@@ -167,7 +167,7 @@ impl Args {
         let mut tests = Vec::new();
         for (entry, spec) in self.specs()? {
             for &size in &self.size {
-                let usual = List(vec![usual_batch(size)]);
+                let usual = List(vec![usual_batch(size, &spec)]);
                 for &batch in self.batch.as_ref().unwrap_or(&usual) {
                     check_job(size, batch)?;
                     for (&threads, &depth) in product(&self.threads, &self.depth) {
@@ -354,9 +354,14 @@ fn outcome_of(broken: &Broken) -> Outcome {
     }
 }
 
-/// What is run when nobody says how many items: as many as fit 16 KiB.
-fn usual_batch(size: u64) -> u64 {
-    (16_384 / size.max(1)).clamp(1, 256)
+/// What is run when nobody says how many items: as many as fit 16 KiB, or cost as much.
+fn usual_batch(size: u64, spec: &OpSpec) -> u64 {
+    (16_384 / item_cost(size, spec)).clamp(1, 256)
+}
+
+/// An item's bytes, and what it costs besides, as bytes.
+fn item_cost(size: u64, spec: &OpSpec) -> u64 {
+    (size + spec.cost_bytes() as u64).max(1)
 }
 
 fn check_job(size: u64, batch: u64) -> Result<(), Failure> {

@@ -7,12 +7,9 @@ use std::thread;
 
 use super::drive::Course;
 use super::input::Layout;
-use super::{Bench, DEPTHS, Wrong};
+use super::{Bench, Wrong};
 use crate::buf::Ledger;
 use crate::{Completion, Items, Job, SetupError, Unsupported};
-
-/// How often two queues are filled and emptied.
-const ROUNDS: usize = if cfg!(miri) { 1 } else { 8 };
 
 /// Why two queues did not get to their end.
 enum Stop {
@@ -33,7 +30,8 @@ impl From<SetupError> for Stop {
 impl Bench<'_> {
     /// Two queues into one operator keep apart, driven in turns by one thread and each by its own.
     pub(super) fn two_queues(&mut self) -> Result<(), Wrong> {
-        let depth = DEPTHS[DEPTHS.len() - 2].min(self.limits.depth_max.get());
+        let depths = self.extent.depths;
+        let depth = depths[depths.len() - 2].min(self.limits.depth_max.get());
         let inputs = [[1, 2], [3, 4]].map(|seeds| {
             let inputs = self.inputs(seeds, Layout::Offsets, 64, 3);
             inputs.map_err(|what| ("two queues".to_string(), what))
@@ -48,7 +46,7 @@ impl Bench<'_> {
             ("two queues on two threads", true),
         ] {
             let at = |what| (case.to_string(), what);
-            for _ in 0..ROUNDS {
+            for _ in 0..self.extent.rounds {
                 let [first, second] = &inputs;
                 let jobs = [self.jobs(first, depth), self.jobs(second, depth)];
                 let [first, second] = jobs.map(|jobs| jobs.map_err(at));
@@ -109,7 +107,12 @@ impl Bench<'_> {
 
     /// Queues dropped at once, half polled, and with everything finished: every buffer is home when `drop` returns.
     pub(super) fn busy_drop(&mut self) -> Result<(), Wrong> {
-        for depth in DEPTHS.iter().filter_map(|&depth| NonZeroU32::new(depth)) {
+        for depth in self
+            .extent
+            .depths
+            .iter()
+            .filter_map(|&depth| NonZeroU32::new(depth))
+        {
             for polls in [0, 1, 50] {
                 let at = |what| (format!("dropped after {polls} polls, depth {depth}"), what);
                 self.dropped_after(depth, polls).map_err(at)?;

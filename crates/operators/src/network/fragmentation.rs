@@ -23,7 +23,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "packets one after another, variable; what must not be cut is refused",
     source: "RFC 791, 3.2; RFC 8200, 4.5",
-    peers: &[],
+    peers: &["rte_ip_frag"],
     parameters: &[Parameter {
         name: "mtu",
         values: Domain::Number(MTU_MIN as u64, u16::MAX as u64),

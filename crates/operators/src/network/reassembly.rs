@@ -30,7 +30,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "the datagrams that became whole, one after another; variable",
     source: "RFC 791, 3.2; RFC 815; RFC 8200, 4.5; RFC 5722; RFC 3168, 5.3",
-    peers: &[],
+    peers: &["rte_ip_frag"],
     parameters: &[],
     paths: Reassembly::PATHS,
     libraries: &[],

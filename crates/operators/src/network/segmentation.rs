@@ -31,7 +31,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "packets one after another, or descriptors with headers; variable",
     source: "RFC 9293, RFC 791, RFC 8200, RFC 3168; checksums RFC 1624",
-    peers: &[],
+    peers: &["rte_gso"],
     parameters: &[
         Parameter {
             name: "mss",

@@ -19,7 +19,7 @@ const WITH_FILE: Entry = Entry {
         let routes = Material::public(routes.unwrap_or_else(|| b"generated".to_vec()));
         Ok(OpSpec::custom("lookup", [("routes", routes.into())]))
     },
-    ..network::crc32c::ENTRY
+    ..network::crc::CRC32C
 };
 
 fn routes(bytes: &[u8]) -> OpSpec {

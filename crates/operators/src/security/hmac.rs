@@ -145,7 +145,7 @@ const fn entry<H: Hash>() -> Entry {
         unit: "input byte",
         output: "",
         source: "",
-        peers: &["hmac"],
+        peers: &["hmac", "ipsec-mb", "openssl"],
         parameters: &[Parameter {
             name: "key",
             values: Domain::File,
@@ -167,17 +167,7 @@ const fn entry<H: Hash>() -> Entry {
 
 /// The spec with the key that is given, or one made now.
 fn spec<H: Hash>(given: &Given<'_>) -> Result<OpSpec, SetupError> {
-    let key = match given.file("key")? {
-        Some(key) => key,
-        None => {
-            let mut key = vec![0; H::DIGEST_BYTES];
-            getrandom::fill(&mut key).map_err(|error| {
-                SetupError::Parameter(format!("key: the system gives no random bytes: {error}"))
-            })?;
-            key
-        }
-    };
-    let key = Material::secret(key);
+    let key = Material::secret(given.secret("key", H::DIGEST_BYTES)?);
     Ok(OpSpec::Hmac { hash: H::HMAC, key })
 }
 

@@ -21,7 +21,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "16 bytes per item",
     source: "RFC 1321",
-    peers: &["md-5"],
+    peers: &["md-5", "openssl"],
     parameters: &[],
     paths: Md5::PATHS,
     libraries: &[],

@@ -24,7 +24,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "20 bytes per item",
     source: "FIPS 180-4, 6.1; RFC 3174",
-    peers: &["sha1"],
+    peers: &["sha1", "ipsec-mb", "openssl"],
     parameters: &[],
     paths: Sha1::PATHS,
     libraries: &[],

@@ -23,7 +23,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "32 bytes per item",
     source: "FIPS 180-4, 6.2; RFC 6234",
-    peers: &["sha2"],
+    peers: &["sha2", "ipsec-mb", "openssl"],
     parameters: &[],
     paths: Sha256::PATHS,
     libraries: &[],

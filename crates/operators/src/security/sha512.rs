@@ -20,7 +20,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "64 bytes per item",
     source: "FIPS 180-4, 6.4; RFC 6234",
-    peers: &["sha2"],
+    peers: &["sha2", "ipsec-mb", "openssl"],
     parameters: &[],
     paths: Sha512::PATHS,
     libraries: &[],

@@ -19,7 +19,7 @@ pub(crate) const DEFLATE: Entry = Entry {
     unit: "input byte",
     output: "one stream per item, variable",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
-    peers: &["zlib-rs"],
+    peers: &["zlib-rs", "isa-l"],
     parameters: &[
         Parameter {
             name: "level",
@@ -55,7 +55,7 @@ pub(crate) const INFLATE: Entry = Entry {
     unit: "output byte",
     output: "the plain bytes of each item, variable; malformed or too long streams are refused",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
-    peers: &["zlib-rs"],
+    peers: &["zlib-rs", "isa-l"],
     parameters: &[FORMAT],
     paths: PATHS,
     libraries: LIBRARIES,

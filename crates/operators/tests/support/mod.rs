@@ -2,8 +2,45 @@
 
 use std::fmt::Display;
 
+use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, BatchOut, JobError, OutputShape, Workload};
 use dpb_operators::direct::Direct;
+
+/// What one test may spend on one spec.
+const BYTES_PER_TEST: usize = 1 << 27;
+/// The same where `DPB_QEMU` says that instructions are emulated.
+const BYTES_PER_TEST_EMULATED: usize = 1 << 24;
+
+/// As many of `cases`, of so many items each, as a test can afford of `workload`, drawn by lot, and at least one; all of them
+/// where items cost nothing besides their bytes.
+pub(crate) fn affordable<T>(
+    workload: &dyn Workload,
+    mut cases: Vec<T>,
+    items_of: impl Fn(&T) -> usize,
+) -> Vec<T> {
+    let items: usize = cases.iter().map(&items_of).sum();
+    let mut items_left = items_max(workload.cost_bytes());
+    if items <= items_left {
+        return cases;
+    }
+    let mut random = SplitMix64::new(items as u64);
+    let mut drawn = Vec::new();
+    while !cases.is_empty() && (drawn.is_empty() || items_left > 0) {
+        let case = cases.swap_remove(random.below(cases.len()));
+        items_left = items_left.saturating_sub(items_of(&case));
+        drawn.push(case);
+    }
+    drawn
+}
+
+/// How many items that cost so much one test can afford.
+pub(crate) fn items_max(cost_bytes: usize) -> usize {
+    let bytes = match std::env::var_os("DPB_QEMU") {
+        Some(_) => BYTES_PER_TEST_EMULATED,
+        None => BYTES_PER_TEST,
+    };
+    bytes / cost_bytes.max(1)
+}
 
 /// Bytes of a slot for the batch's longest item; a decoder's input says itself.
 pub(crate) fn slot_bytes(kernel: &dyn Direct, batch: Batch<'_>, of_input: Option<usize>) -> usize {

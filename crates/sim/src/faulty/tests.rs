@@ -12,6 +12,7 @@ fn faults(errors_ppm: u32, delay_polls_max: u32, reorder: bool) -> Faults {
         errors_ppm,
         delay_polls_max,
         reorder,
+        ..Faults::default()
     }
 }
 
@@ -24,19 +25,19 @@ fn conforms_when_late_and_out_of_order() {
         (faults(0, 5, false), None),
         (faults(0, 9, true), pool),
     ] {
-        let backend = Faulty::new(faults.clone(), Sample::new(workers));
+        let backend = Faulty::new("test", faults.clone(), Sample::new(workers));
         check(&backend, workloads()).unwrap_or_else(|f| panic!("{faults:?}: {f}"));
     }
 }
 
 #[test]
 fn faults_and_models_compose() {
-    let inner = Faulty::new(faults(0, 3, true), Sample::new(None));
+    let inner = Faulty::new("test", faults(0, 3, true), Sample::new(None));
     let backend = Modelled::new("late", Model::default(), inner);
     check(&backend, workloads()).unwrap_or_else(|f| panic!("{f}"));
     let inner = Modelled::new("engine", Model::default(), Sample::new(None));
-    let backend = Faulty::new(faults(0, 3, true), inner);
-    assert_eq!(backend.name(), "faulty(sim/engine)");
+    let backend = Faulty::new("test", faults(0, 3, true), inner);
+    assert_eq!(backend.name(), "faulty/test");
     check(&backend, workloads()).unwrap_or_else(|f| panic!("{f}"));
 }
 
@@ -67,7 +68,7 @@ fn run(backend: &dyn Backend, count: u64, depth: u32) -> Vec<(u64, Result<(), Jo
 
 #[test]
 fn every_injected_error_is_seen_and_no_other() {
-    let backend = Faulty::new(faults(250_000, 4, true), Sample::new(None));
+    let backend = Faulty::new("test", faults(250_000, 4, true), Sample::new(None));
     let mut home = run(&backend, 2000, 16);
     let errors = home
         .iter()
@@ -88,13 +89,13 @@ fn every_injected_error_is_seen_and_no_other() {
 fn order_changes_only_when_asked() {
     let in_order =
         |backend: &Faulty<Sample>| run(backend, 500, 8).is_sorted_by_key(|(tag, _)| *tag);
-    let calm = Faulty::new(faults(0, 0, false), Sample::new(None));
+    let calm = Faulty::new("test", faults(0, 0, false), Sample::new(None));
     assert!(in_order(&calm));
     assert_eq!((calm.injected().delays(), calm.injected().swaps()), (0, 0));
-    let wild = Faulty::new(faults(0, 0, true), Sample::new(None));
+    let wild = Faulty::new("test", faults(0, 0, true), Sample::new(None));
     assert!(!in_order(&wild));
     assert!(wild.injected().swaps() > 0);
-    let late = Faulty::new(faults(0, 3, false), Sample::new(None));
+    let late = Faulty::new("test", faults(0, 3, false), Sample::new(None));
     assert!(!in_order(&late));
     assert!(late.injected().delays() > 0);
 }
@@ -102,12 +103,12 @@ fn order_changes_only_when_asked() {
 #[test]
 fn a_seed_gives_the_same_faults_again() {
     let once = run(
-        &Faulty::new(faults(100_000, 3, true), Sample::new(None)),
+        &Faulty::new("test", faults(100_000, 3, true), Sample::new(None)),
         300,
         8,
     );
     let again = run(
-        &Faulty::new(faults(100_000, 3, true), Sample::new(None)),
+        &Faulty::new("test", faults(100_000, 3, true), Sample::new(None)),
         300,
         8,
     );
@@ -116,5 +117,20 @@ fn a_seed_gives_the_same_faults_again() {
         seed: 43,
         ..faults(100_000, 3, true)
     };
-    assert_ne!(once, run(&Faulty::new(seed, Sample::new(None)), 300, 8));
+    assert_ne!(
+        once,
+        run(&Faulty::new("test", seed, Sample::new(None)), 300, 8)
+    );
+}
+
+#[test]
+fn every_flipped_bit_is_one_that_a_check_sees() {
+    let faults: Faults = "flips_ppm=1000000,seed=3".parse().expect("a fault");
+    assert_eq!(faults.to_string().parse(), Ok(faults.clone()));
+    let backend = Faulty::new("test", faults, Sample::new(None));
+    let found = check(&backend, workloads()).expect_err("wrong outputs");
+    assert!(backend.injected().flips() > 0, "{found}");
+    for wrong in ["flips_ppm=1000001", "flips_ppm", "flops=1", "reorder=maybe"] {
+        assert!(wrong.parse::<Faults>().is_err(), "{wrong}");
+    }
 }

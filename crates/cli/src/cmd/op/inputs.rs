@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dpb_core::{Input, OpSpec, Workload};
 
-use super::{Args, Test};
+use super::{Args, Test, item_cost};
 use crate::exit::Failure;
 
 /// At most so many different batches.
@@ -83,10 +83,15 @@ impl Inputs {
 
     fn generated(&self, test: &Test, workload: &dyn Workload) -> Result<Vec<Input>, String> {
         let (len, in_batch) = (test.size as usize, test.batch as usize);
-        let count = (self.working_set / (test.size * test.batch).max(1)).clamp(1, INPUTS_MAX);
-        (0..count)
+        (0..self.inputs_max(test))
             .map(|at| Input::of(workload, self.seed + at, len, in_batch))
             .collect()
+    }
+
+    /// How many different batches the working set holds.
+    fn inputs_max(&self, test: &Test) -> u64 {
+        let batch_cost = item_cost(test.size, &test.spec).saturating_mul(test.batch);
+        (self.working_set / batch_cost).clamp(1, INPUTS_MAX)
     }
 
     /// Whole items from the file's start, again and again if it is short of one batch.
@@ -100,7 +105,7 @@ impl Inputs {
         let (len, in_batch) = (test.size as usize, test.batch as usize);
         let items: Vec<&[u8]> = bytes.chunks_exact(len).collect();
         let jobs = items.len().div_ceil(in_batch) as u64;
-        let jobs = jobs.min((self.working_set / (test.size * test.batch)).clamp(1, INPUTS_MAX));
+        let jobs = jobs.min(self.inputs_max(test));
         let mut endless = items.iter().copied().cycle();
         let mut next = || {
             let bytes = endless.by_ref().take(in_batch).flatten().copied().collect();

@@ -18,23 +18,29 @@ use crate::network::records;
 use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
 
 /// The registry's line for IPv4.
-pub(crate) const LPM4: Entry = entry::<Ipv4Addr>("next hops of IPv4 addresses by longest prefix");
+pub(crate) const LPM4: Entry = entry::<Ipv4Addr>(
+    "next hops of IPv4 addresses by longest prefix",
+    &["rte_lpm", "rte_fib"],
+);
 /// The registry's line for IPv6.
-pub(crate) const LPM6: Entry = entry::<Ipv6Addr>("next hops of IPv6 addresses by longest prefix");
+pub(crate) const LPM6: Entry = entry::<Ipv6Addr>(
+    "next hops of IPv6 addresses by longest prefix",
+    &["rte_fib6"],
+);
 
 /// The route list.
 pub(super) const ROUTES: Parameter = Parameter {
     name: "routes",
     values: Domain::File,
     default: "-",
-    meaning: "a route list, `prefix/length hop` on each line; without one, 10,000 generated routes",
+    meaning: "a route list, `prefix/length hop` on each line; or `generated:N` routes, without either 10,000",
 };
 
 /// How many routes a spec has to which none are given, and to how many hops.
 const GENERATED_ROUTES: usize = 10_000;
 const GENERATED_HOPS: u32 = 100;
 
-const fn entry<A: Generated>(summary: &'static str) -> Entry {
+const fn entry<A: Generated>(summary: &'static str, peers: &'static [&'static str]) -> Entry {
     Entry {
         name: A::OPERATOR,
         scenario: "network",
@@ -42,7 +48,7 @@ const fn entry<A: Generated>(summary: &'static str) -> Entry {
         unit: "input byte, 4 an IPv4 and 16 an IPv6 address",
         output: "4 bytes per address, little endian; all ones: no route",
         source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
-        peers: &[],
+        peers,
         parameters: &[
             ROUTES,
             Parameter {
@@ -67,8 +73,25 @@ const fn entry<A: Generated>(summary: &'static str) -> Entry {
     }
 }
 
+/// Instead of a path: so many generated routes.
+const GENERATED: &str = "generated:";
+const GENERATED_MAX: usize = 2_000_000;
+
 /// The route list of `routes=`, checked; or a generated one.
 pub(super) fn routes_given<A: Generated>(given: &Given<'_>) -> Result<Material, SetupError> {
+    let word = given.word("routes");
+    if let Some(count) = word.strip_prefix(GENERATED) {
+        let count = count.parse().ok();
+        let count = count.filter(|count| (1..=GENERATED_MAX).contains(count));
+        let count = count.ok_or_else(|| {
+            let operator = A::OPERATOR;
+            SetupError::Parameter(format!(
+                "{operator}: routes={word}: not 1..{GENERATED_MAX} routes"
+            ))
+        })?;
+        let routes = A::routes(1, count, GENERATED_HOPS);
+        return Ok(Material::public(route::write(&routes)));
+    }
     match given.file("routes")? {
         Some(text) => {
             let routes = Material::public(text);

@@ -294,3 +294,27 @@ fn keys_are_drawn_as_they_say() {
         "{routed} {most_often}"
     );
 }
+
+#[test]
+fn as_many_routes_are_generated_as_are_asked_for() {
+    for (entry, name) in [(LPM4, "lpm4"), (LPM6, "lpm6"), (LPM4_UPDATE, "lpm4-update")] {
+        let spec = entry.spec("routes=generated:300").expect(name);
+        let routes = spec
+            .parameters()
+            .into_iter()
+            .find_map(|(_, value)| match value {
+                dpb_core::ParameterValue::Material(routes) => Some(routes),
+                _ => None,
+            });
+        let text = routes.expect("a route list").bytes().to_vec();
+        let lines = text
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty());
+        assert_eq!(lines.count(), 300, "{name}");
+        for wrong in ["generated:0", "generated:many", "generated:3000000"] {
+            let refused = entry.spec(&format!("routes={wrong}"));
+            let said = refused.expect_err(wrong).to_string();
+            assert!(said.contains(wrong), "{said}");
+        }
+    }
+}

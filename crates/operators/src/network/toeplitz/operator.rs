@@ -18,7 +18,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte, 8, 12, 32 or 36 a tuple",
     output: "4 bytes per tuple, little endian",
     source: "Microsoft, RSS hashing types and verification suite",
-    peers: &[],
+    peers: &["rte_thash"],
     parameters: &[
         Parameter {
             name: "form",

@@ -117,18 +117,10 @@ fn gzip_header_len(stream: &[u8]) -> Option<usize> {
 /// CRC-32 and length, both little endian.
 fn gzip_trailer(plain: &[u8]) -> [u8; 8] {
     let mut trailer = [0; 8];
-    trailer[..4].copy_from_slice(&crc32(plain).to_le_bytes());
+    trailer[..4].copy_from_slice(&crate::network::crc::crc32(plain).to_le_bytes());
     // Modulo 2^32, as the RFC says.
     trailer[4..].copy_from_slice(&(plain.len() as u32).to_le_bytes());
     trailer
-}
-
-/// CRC-32 with the polynomial 0x04C11DB7, bits reversed (RFC 1952, 8).
-fn crc32(data: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = crate::network::crc32c::reflected_table(0xEDB8_8320);
-    !data.iter().fold(!0u32, |register, byte| {
-        (register >> 8) ^ TABLE[usize::from(register as u8 ^ byte)]
-    })
 }
 
 /// Adler-32 (RFC 1950, 9).

@@ -1,0 +1,249 @@
+//! Peers written in C: libraries of the system, each behind one file in `native/`, if `cargo xtask bench --peers` found it.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char};
+use std::marker::PhantomData;
+
+use dpb_core::{Batch, Buf, JobError, Material, OpSpec, OutputShape, ParameterValue};
+
+/// A library, and what it is known as in the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Library {
+    /// In words.
+    pub name: &'static str,
+    /// What to install for it.
+    pub package: &'static str,
+    /// The peers that it gives.
+    pub peers: &'static [&'static str],
+    code: Option<Code>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Code {
+    version: unsafe extern "C" fn() -> *const c_char,
+    peer: unsafe extern "C" fn(*const c_char, *const Task) -> *mut Peer,
+}
+
+/// A library's functions, if it was built in.
+macro_rules! code {
+    ($cfg:ident, $version:ident, $peer:ident) => {{
+        #[cfg($cfg)]
+        {
+            unsafe extern "C" {
+                fn $version() -> *const c_char;
+                fn $peer(name: *const c_char, task: *const Task) -> *mut Peer;
+            }
+            Some(Code {
+                version: $version,
+                peer: $peer,
+            })
+        }
+        #[cfg(not($cfg))]
+        None
+    }};
+}
+
+/// All of them, here or not.
+pub const LIBRARIES: &[Library] = &[
+    Library {
+        name: "DPDK",
+        package: "libdpdk-dev",
+        peers: &[
+            "rte_cksum",
+            "rte_thash",
+            "rte_lpm",
+            "rte_fib",
+            "rte_fib6",
+            "rte_gso",
+            "rte_ip_frag",
+        ],
+        code: code!(peer_dpdk, dpdk_version, dpdk_peer),
+    },
+    Library {
+        name: "intel-ipsec-mb",
+        package: "libipsec-mb-dev",
+        peers: &["ipsec-mb"],
+        code: code!(peer_ipsec, ipsec_version, ipsec_peer),
+    },
+    Library {
+        name: "isa-l",
+        package: "libisal-dev",
+        peers: &["isa-l"],
+        code: code!(peer_isal, isal_version, isal_peer),
+    },
+    Library {
+        name: "OpenSSL",
+        package: "libssl-dev",
+        peers: &["openssl"],
+        code: code!(peer_openssl, openssl_version, openssl_peer),
+    },
+    Library {
+        name: "Snappy",
+        package: "libsnappy-dev",
+        peers: &["snappy"],
+        code: code!(peer_snappy, snappy_version, snappy_peer),
+    },
+    Library {
+        name: "VPP's checksum",
+        package: "gcc",
+        peers: &["vpp"],
+        code: code!(peer_vpp, vpp_version, vpp_peer),
+    },
+];
+
+/// `struct item` of `native/peer.h`.
+#[repr(C)]
+struct Item {
+    src: *const u8,
+    dst: *mut u8,
+    len: u32,
+    room: u32,
+    written: u32,
+}
+
+/// `struct task`.
+#[repr(C)]
+struct Task {
+    operator: *const c_char,
+    parameters: *const c_char,
+    material: *const u8,
+    material_len: usize,
+    items: *mut Item,
+    count: usize,
+}
+
+/// `struct peer`; the library has more behind it.
+#[repr(C)]
+struct Peer {
+    run: unsafe extern "C" fn(*mut Self),
+    finish: Option<unsafe extern "C" fn(*mut Self)>,
+    free: unsafe extern "C" fn(*mut Self),
+    task: *const Task,
+}
+
+/// A peer that is set up for one batch, which it points at; and at the rest here.
+pub struct Native<'a> {
+    peer: *mut Peer,
+    items: Vec<Item>,
+    dst: Buf,
+    _task: Box<Task>,
+    _texts: [CString; 2],
+    _material: Option<Material>,
+    _input: PhantomData<&'a [u8]>,
+}
+
+/// The library that the peer called `name` belongs to.
+pub fn library(name: &str) -> Option<&'static Library> {
+    LIBRARIES
+        .iter()
+        .find(|library| library.peers.contains(&name))
+}
+
+impl Library {
+    /// Its version, if it was built in.
+    pub fn version(&self) -> Option<String> {
+        // SAFETY: takes nothing, and gives a text that lives as long as the library.
+        let version = unsafe { CStr::from_ptr((self.code?.version)()) };
+        Some(version.to_string_lossy().into_owned())
+    }
+
+    /// Its peer called `name` for `spec` on `batch`, with slots of `slot` bytes; `None` if the library is not here, or does not
+    /// do this.
+    ///
+    /// # Panics
+    /// If there is no memory, or items of 4 GiB.
+    pub fn peer<'a>(
+        &self,
+        name: &str,
+        spec: &OpSpec,
+        batch: Batch<'a>,
+        slot: usize,
+    ) -> Option<Native<'a>> {
+        let code = self.code?;
+        let mut parameters = String::new();
+        let mut material = None;
+        for (key, value) in spec.parameters() {
+            match value {
+                ParameterValue::Number(number) => parameters += &format!("{key}={number},"),
+                ParameterValue::Text(text) => parameters += &format!("{key}={text},"),
+                ParameterValue::Material(bytes) => material = Some(bytes),
+            }
+        }
+        let texts = [spec.name(), &parameters].map(|text| CString::new(text).expect("no zeros"));
+        let mut dst = Buf::zeroed(slot * batch.len()).expect("memory");
+        let mut items: Vec<Item> = (0..batch.len())
+            .map(|i| Item {
+                src: batch.item(i).as_ptr(),
+                dst: dst[i * slot..].as_mut_ptr(),
+                len: batch.item(i).len().try_into().expect("below 4 GiB"),
+                room: slot.try_into().expect("below 4 GiB"),
+                written: 0,
+            })
+            .collect();
+        let secret = material
+            .as_ref()
+            .map_or(&[][..], |material| material.bytes());
+        let task = Box::new(Task {
+            operator: texts[0].as_ptr(),
+            parameters: texts[1].as_ptr(),
+            material: secret.as_ptr(),
+            material_len: secret.len(),
+            items: items.as_mut_ptr(),
+            count: items.len(),
+        });
+        let name = CString::new(name).expect("no zeros");
+        // SAFETY: the task and all that it points at stay where they are as long as the `Native` that is returned: its own
+        // allocations, the material's, and the batch, which it borrows.
+        let peer = unsafe { (code.peer)(name.as_ptr(), &raw const *task) };
+        (!peer.is_null()).then_some(Native {
+            peer,
+            items,
+            dst,
+            _task: task,
+            _texts: texts,
+            _material: material,
+            _input: PhantomData,
+        })
+    }
+}
+
+impl Native<'_> {
+    /// Does the batch once.
+    pub fn run(&mut self) {
+        // SAFETY: a peer that its library made and nobody freed; what it points at is borrowed or owned here.
+        unsafe { ((*self.peer).run)(self.peer) }
+    }
+
+    /// What came of each item in the last run.
+    ///
+    /// # Panics
+    /// If the library wrote beyond a slot, or not as many bytes as `shape` says.
+    pub fn outputs(&mut self, shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
+        // SAFETY: as in `run`.
+        unsafe {
+            if let Some(finish) = (*self.peer).finish {
+                finish(self.peer);
+            }
+        }
+        let slot = self.dst.len() / self.items.len().max(1);
+        let output = |(i, item): (usize, &Item)| {
+            if item.written == u32::MAX {
+                return Err(JobError::Malformed);
+            }
+            let written = item.written as usize;
+            assert!(written <= slot, "within its slot");
+            if let OutputShape::Fixed(bytes) = shape {
+                assert_eq!(written, bytes, "as long as it must be");
+            }
+            Ok(&self.dst[i * slot..][..written])
+        };
+        self.items.iter().enumerate().map(output).collect()
+    }
+}
+
+impl Drop for Native<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by its library, and freed nowhere else.
+        unsafe { ((*self.peer).free)(self.peer) }
+    }
+}

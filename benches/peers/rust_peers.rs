@@ -1,0 +1,170 @@
+//! Peers written in Rust, or whose C sources a crate brings along.
+
+use std::sync::Mutex;
+
+use dpb_core::{
+    Batch, BatchOut, CrcName, DeflateFormat, HmacHash, JobError, Kernel, Material, OpSpec,
+    OutputShape,
+};
+use dpb_operators::direct::{Direct, direct};
+
+/// The peer called `name` in the registry for `spec`, if there is a call for it here.
+pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
+    Some(match (name, spec) {
+        ("crc-fast", OpSpec::Crc32c) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+            slot.copy_from_slice(&crc_fast::crc32_iscsi(item).to_le_bytes());
+            4
+        }),
+        ("crc32c", OpSpec::Crc32c) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+            slot.copy_from_slice(&crc32c::crc32c(item).to_le_bytes());
+            4
+        }),
+        ("crc-fast", OpSpec::Crc32) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+            slot.copy_from_slice(&crc_fast::crc32_iso_hdlc(item).to_le_bytes());
+            4
+        }),
+        ("crc-fast", OpSpec::Crc16T10Dif) => item_by_item(OutputShape::Fixed(2), |item, slot| {
+            let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc16T10Dif, item);
+            slot.copy_from_slice(&(crc as u16).to_be_bytes());
+            2
+        }),
+        ("crc-fast", &OpSpec::CrcCombine { crc }) => {
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                combine(crc, item, slot)
+            })
+        }
+        ("md-5", OpSpec::Md5) => digest::<md5::Md5>(),
+        ("sha1", OpSpec::Sha1) => digest::<sha1::Sha1>(),
+        ("sha2", OpSpec::Sha256) => digest::<sha2::Sha256>(),
+        ("sha2", OpSpec::Sha512) => digest::<sha2::Sha512>(),
+        ("hmac", OpSpec::Hmac { hash, key }) => match hash {
+            HmacHash::Md5 => code::<hmac::Hmac<md5::Md5>>(key),
+            HmacHash::Sha1 => code::<hmac::Hmac<sha1::Sha1>>(key),
+            HmacHash::Sha256 => code::<hmac::Hmac<sha2::Sha256>>(key),
+            HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key),
+        },
+        ("zlib-rs", &OpSpec::Deflate { level, format }) => {
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                let mut config = zlib_rs::DeflateConfig::new(i32::from(level));
+                config.window_bits = window_bits(format);
+                zlib_rs::compress_slice(slot, item, config).0.len()
+            })
+        }
+        ("zlib-rs", &OpSpec::Inflate { format }) => {
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                let window_bits = window_bits(format);
+                let config = zlib_rs::InflateConfig { window_bits };
+                zlib_rs::decompress_slice(slot, item, config).0.len()
+            })
+        }
+        ("lz4", OpSpec::Lz4) => item_by_item(OutputShape::Variable, |item, slot| {
+            lz4::block::compress_to_buffer(item, None, false, slot).expect("a slot that fits")
+        }),
+        ("lz4", OpSpec::Unlz4) => item_by_item(OutputShape::Variable, |item, slot| {
+            let room = i32::try_from(slot.len()).expect("below 2 GiB");
+            lz4::block::decompress_to_buffer(item, Some(room), slot).expect("a block")
+        }),
+        ("snap", OpSpec::Snappy) => {
+            // Its tables are made once.
+            let encoder = Mutex::new(snap::raw::Encoder::new());
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                let mut encoder = encoder.lock().expect("no call panics");
+                encoder.compress(item, slot).expect("a slot that fits")
+            })
+        }
+        ("snap", OpSpec::Unsnappy) => item_by_item(OutputShape::Variable, |item, slot| {
+            let decoded = snap::raw::Decoder::new().decompress(item, slot);
+            decoded.expect("a raw stream")
+        }),
+        _ => return None,
+    })
+}
+
+/// The CRCs of the records' messages.
+fn combine(crc: CrcName, item: &[u8], slot: &mut [u8]) -> usize {
+    let algorithm = match crc {
+        CrcName::Crc32 => crc_fast::CrcAlgorithm::Crc32IsoHdlc,
+        CrcName::Crc32c => crc_fast::CrcAlgorithm::Crc32Iscsi,
+        CrcName::Crc16T10Dif => crc_fast::CrcAlgorithm::Crc16T10Dif,
+    };
+    let (records, _) = item.as_chunks::<16>();
+    let (slots, _) = slot.as_chunks_mut::<4>();
+    for (record, slot) in records.iter().zip(slots) {
+        let (words, _) = record.as_chunks::<4>();
+        let [first, second] = [words[0], words[1]].map(|word| u64::from(u32::from_le_bytes(word)));
+        let len = u64::from_le_bytes([words[2], words[3]].as_flattened().try_into().expect("8"));
+        let whole = crc_fast::checksum_combine(algorithm, first, second, len);
+        *slot = (whole as u32).to_le_bytes();
+    }
+    records.len() * 4
+}
+
+/// A hash function of RustCrypto's.
+fn digest<D: sha2::Digest>() -> Box<dyn Direct> {
+    let bytes = <D as sha2::Digest>::output_size();
+    item_by_item(OutputShape::Fixed(bytes), move |item, slot| {
+        slot.copy_from_slice(&D::digest(item));
+        bytes
+    })
+}
+
+/// A message authentication code of RustCrypto's, with its key taken in already.
+fn code<M>(key: &Material) -> Box<dyn Direct>
+where
+    M: hmac::Mac + hmac::KeyInit + Clone + Send + Sync + 'static,
+{
+    let keyed = <M as hmac::KeyInit>::new_from_slice(key.bytes()).expect("any length");
+    let bytes = <M as hmac::digest::OutputSizeUser>::output_size();
+    item_by_item(OutputShape::Fixed(bytes), move |item, slot| {
+        let code = keyed.clone().chain_update(item).finalize();
+        slot.copy_from_slice(&code.into_bytes());
+        bytes
+    })
+}
+
+/// zlib's way of asking for a wrapper.
+fn window_bits(format: DeflateFormat) -> i32 {
+    match format {
+        DeflateFormat::Raw => -15,
+        DeflateFormat::Zlib => 15,
+        DeflateFormat::Gzip => 16 + 15,
+    }
+}
+
+fn item_by_item(
+    shape: OutputShape,
+    call: impl Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
+) -> Box<dyn Direct> {
+    direct(ItemByItem(shape, call))
+}
+
+/// A peer, which takes one item a call and says how long its output is.
+struct ItemByItem<F>(OutputShape, F);
+
+impl<F> Kernel for ItemByItem<F>
+where
+    F: Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
+{
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        self.0
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
+        for i in 0..batch.len() {
+            let len = (self.1)(batch.item(i), &mut out.dst[i * out.slot..][..out.slot]);
+            if self.0 == OutputShape::Variable {
+                out.outcomes
+                    .push(u32::try_from(len).map_err(|_| JobError::TooLong));
+            }
+        }
+        Ok(())
+    }
+}

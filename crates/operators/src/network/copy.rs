@@ -1,0 +1,144 @@
+//! Memory copy: what a DMA engine is measured against. Items and slots never overlap.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+
+use dpb_core::{
+    Batch, BatchOut, CopyMode, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError,
+};
+
+use crate::cpu::Path;
+use crate::isa;
+use crate::registry::{Domain, Entry, PORTABLE, Parameter};
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "copy",
+    scenario: "network",
+    summary: "copy of each item",
+    unit: "input byte",
+    output: "variable: the item",
+    source: "ISO C, memcpy",
+    peers: &["glibc"],
+    parameters: &[Parameter {
+        name: "mode",
+        values: Domain::Word(&["cached", "streaming"]),
+        default: "cached",
+        meaning: "whether the copy goes through the caches or past them",
+    }],
+    paths: Copy::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/copy.md"),
+    parse: |given| {
+        let mode = match given.word("mode") {
+            "streaming" => CopyMode::Streaming,
+            _ => CopyMode::Cached,
+        };
+        Ok(OpSpec::Copy { mode })
+    },
+    kernel: |spec, path| Ok(Box::new(Copy::new(mode_of(spec)?, path)?)),
+    workload: |spec| {
+        mode_of(spec)?;
+        let right = |item: &[u8], _| Ok(item.to_vec());
+        Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+    },
+};
+
+fn mode_of(spec: &OpSpec) -> Result<CopyMode, SetupError> {
+    match *spec {
+        OpSpec::Copy { mode } => Ok(mode),
+        _ => Err(SetupError::Parameter(format!(
+            "copy: {spec} is another operator"
+        ))),
+    }
+}
+
+/// Memory copy on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy {
+    mode: CopyMode,
+    code: Code,
+}
+
+/// The path with its proof.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(isa::Neon),
+}
+
+impl Copy {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Neon, Path::Portable];
+
+    /// Of `mode`, on `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn new(mode: CopyMode, path: Path) -> Result<Self, SetupError> {
+        let code = match path {
+            Path::Portable => Some(Code::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Path::Neon => isa::Neon::detect().map(Code::Neon),
+            _ => None,
+        };
+        let code = code.ok_or_else(|| path.missing("copy", Self::PATHS))?;
+        Ok(Self { mode, code })
+    }
+
+    /// Of `mode`, on the best path of this CPU.
+    pub fn best(mode: CopyMode) -> Self {
+        let path = Path::best(Self::PATHS);
+        Self::new(mode, path).expect("the best path is available")
+    }
+}
+
+impl Kernel for Copy {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        match self.code {
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => avx512::batch(proof, self.mode, batch, out),
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) if self.mode == CopyMode::Streaming => {
+                each(batch, out, |item, slot| neon::stream(proof, item, slot));
+            }
+            _ => each(batch, out, |item, slot| slot.copy_from_slice(item)),
+        }
+        Ok(())
+    }
+}
+
+/// Copies each item that its slot has room for.
+#[inline(always)]
+fn each(batch: Batch<'_>, out: BatchOut<'_>, copy: impl Fn(&[u8], &mut [u8])) {
+    for i in 0..batch.len() {
+        let item = batch.item(i);
+        let slot = &mut out.dst[i * out.slot..][..out.slot];
+        out.outcomes.push(match slot.get_mut(..item.len()) {
+            Some(slot) => {
+                copy(item, slot);
+                Ok(item.len() as u32)
+            }
+            None => Err(JobError::DstTooShort),
+        });
+    }
+}

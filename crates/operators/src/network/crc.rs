@@ -1,0 +1,199 @@
+//! Cyclic redundancy checks: CRC-32 of Ethernet, gzip and zlib; CRC-32C of iSCSI, NVMe over TCP, SCTP, ext4 and Btrfs;
+//! CRC-16/T10-DIF of SCSI's and NVMe's protection information. And [`combine`]: the CRC of two messages in one, from
+//! theirs.
+//!
+//! One design serves all. A register has 32 bits, and takes the lowest bit of a byte first. A CRC whose highest bit comes
+//! first is one of bytes with their bits reversed; one of 16 bits is one of 32 whose polynomial is times x^16.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+mod algorithm;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod chains;
+pub mod combine;
+mod constants;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod folds;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use std::marker::PhantomData;
+
+use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError};
+
+pub use algorithm::{Algorithm, Castagnoli, Ieee, T10Dif};
+
+use crate::cpu::Path;
+use crate::isa;
+use crate::registry::{Entry, PORTABLE, Parse};
+
+/// The registry's line of CRC-32.
+pub(crate) const CRC32: Entry = Entry {
+    name: "crc32",
+    summary: "CRC-32 of each item",
+    source: "ISO 3309, RFC 1952, 8",
+    peers: &["crc-fast", "isa-l"],
+    documentation: include_str!("../../docs/crc32.md"),
+    ..entry::<Ieee>(|_| Ok(OpSpec::Crc32))
+};
+
+/// The registry's line of CRC-32C.
+pub(crate) const CRC32C: Entry = Entry {
+    name: "crc32c",
+    summary: "CRC-32C of each item",
+    source: "RFC 3720, 12.1 and B.4",
+    peers: &["crc-fast", "crc32c", "isa-l"],
+    documentation: include_str!("../../docs/crc32c.md"),
+    ..entry::<Castagnoli>(|_| Ok(OpSpec::Crc32c))
+};
+
+/// The registry's line of CRC-16/T10-DIF.
+pub(crate) const CRC16_T10DIF: Entry = Entry {
+    name: "crc16-t10dif",
+    summary: "CRC-16/T10-DIF of each item",
+    output: "2 bytes per item, big endian",
+    source: "T10 SBC-3, 4.22.4",
+    peers: &["crc-fast", "isa-l"],
+    documentation: include_str!("../../docs/crc16-t10dif.md"),
+    ..entry::<T10Dif>(|_| Ok(OpSpec::Crc16T10Dif))
+};
+
+/// What the lines have in common.
+const fn entry<A: Algorithm>(parse: Parse) -> Entry {
+    Entry {
+        name: A::NAME,
+        scenario: "network",
+        summary: "",
+        unit: "input byte",
+        output: "4 bytes per item, little endian",
+        source: "",
+        peers: &[],
+        parameters: &[],
+        paths: Crc::<A>::PATHS,
+        libraries: &[],
+        documentation: "",
+        parse,
+        kernel: |_, path| Ok(Box::new(Crc::<A>::new(path)?)),
+        workload: |spec| {
+            let right = |item: &[u8], _| {
+                let crc = A::crc(portable::advance::<A>(A::INITIAL, item));
+                Ok(A::slot(crc).as_ref().to_vec())
+            };
+            Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+        },
+    }
+}
+
+/// CRC-32 (IEEE 802.3).
+pub type Crc32 = Crc<Ieee>;
+/// CRC-32C (Castagnoli).
+pub type Crc32c = Crc<Castagnoli>;
+/// CRC-16/T10-DIF.
+pub type Crc16T10Dif = Crc<T10Dif>;
+
+/// A CRC on one code path.
+///
+/// ```
+/// use dpb_operators::network::crc::{Crc16T10Dif, Crc32, Crc32c};
+///
+/// assert_eq!(Crc32::best().checksum(b"123456789"), 0xcbf4_3926);
+/// assert_eq!(Crc32c::best().checksum(b"123456789"), 0xe306_9283);
+/// assert_eq!(Crc16T10Dif::best().checksum(b"123456789"), 0xd0db);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Crc<A>(Code, PhantomData<A>);
+
+/// The path with its proof.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Sse42(isa::Sse42),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512),
+    #[cfg(target_arch = "aarch64")]
+    ArmCrc(isa::ArmCrc),
+}
+
+impl<A: Algorithm> Crc<A> {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Sse42, Path::ArmCrc, Path::Portable];
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        let code = match path {
+            Path::Portable => Some(Code::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Sse42 => isa::Sse42::detect().map(Code::Sse42),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Path::ArmCrc => isa::ArmCrc::detect().map(Code::ArmCrc),
+            _ => None,
+        };
+        code.map(|code| Self(code, PhantomData))
+            .ok_or_else(|| path.missing(A::NAME, Self::PATHS))
+    }
+
+    /// On the best path of this CPU.
+    pub fn best() -> Self {
+        let path = Path::best(Self::PATHS);
+        Self::new(path).expect("the best path is available")
+    }
+
+    /// The CRC of `data`.
+    pub fn checksum(&self, data: &[u8]) -> A::Crc {
+        A::crc(match self.0 {
+            Code::Portable => portable::advance::<A>(A::INITIAL, data),
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => x86_64::one::<A>(proof, data),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => avx512::one::<A>(proof, data),
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmCrc(proof) => aarch64::one::<A>(proof, data),
+        })
+    }
+}
+
+impl<A: Algorithm> Kernel for Crc<A> {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(size_of::<A::Crc>())
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        size_of::<A::Crc>()
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        let slots = A::slots(out.dst);
+        match self.0 {
+            Code::Portable => {
+                for (i, slot) in slots.iter_mut().enumerate().take(batch.len()) {
+                    *slot = A::slot(self.checksum(batch.item(i)));
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => x86_64::batch::<A>(proof, batch, slots),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => avx512::batch::<A>(proof, batch, slots),
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmCrc(proof) => aarch64::batch::<A>(proof, batch, slots),
+        }
+        Ok(())
+    }
+}
+
+/// CRC-32 of `data`, for small messages: no instruction set, no dispatch.
+pub(crate) fn crc32(data: &[u8]) -> u32 {
+    Ieee::crc(portable::advance::<Ieee>(Ieee::INITIAL, data))
+}

@@ -1,0 +1,270 @@
+//! The CRC of two parts, one behind the other, from the CRCs of both and the length of the second: parts that were read by
+//! several threads, or fragments that came one by one.
+//!
+//! A register that bytes follow is multiplied by x^8 for each, modulo the polynomial, whatever they are. So the first CRC
+//! is, times x to eight times the second's length, and the second is added. CRCs that start at all ones and end inverted
+//! combine as they are: what starts the second register and what ends the first cancel out.
+
+use std::marker::PhantomData;
+
+use dpb_core::{
+    Batch, BatchOut, CrcName, Input, JobError, Kernel, OpSpec, OutputShape, Right, SetupError,
+    Workload,
+};
+
+use super::constants::product;
+use super::{Algorithm, Castagnoli, Ieee, T10Dif};
+use crate::cpu::Path;
+use crate::isa;
+use crate::network::records;
+use crate::registry::{Domain, Entry, PORTABLE, Parameter};
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "crc-combine",
+    scenario: "network",
+    summary: "CRC of two parts in one, from theirs and the second's length",
+    unit: "input byte, 16 a record",
+    output: "4 bytes per record, little endian",
+    source: "zlib, crc32_combine",
+    peers: &["crc-fast"],
+    parameters: &[Parameter {
+        name: "crc",
+        values: Domain::Word(&["crc32", "crc32c", "crc16-t10dif"]),
+        default: "crc32c",
+        meaning: "whose CRCs they are",
+    }],
+    paths: PATHS,
+    libraries: &[],
+    documentation: include_str!("../../../docs/crc-combine.md"),
+    parse: |given| {
+        let crc = match given.word("crc") {
+            "crc32" => CrcName::Crc32,
+            "crc16-t10dif" => CrcName::Crc16T10Dif,
+            _ => CrcName::Crc32c,
+        };
+        Ok(OpSpec::CrcCombine { crc })
+    },
+    kernel: |spec, path| {
+        Ok(match name_of(spec)? {
+            CrcName::Crc32 => Box::new(Combine::<Ieee>::new(path)?),
+            CrcName::Crc32c => Box::new(Combine::<Castagnoli>::new(path)?),
+            CrcName::Crc16T10Dif => Box::new(Combine::<T10Dif>::new(path)?),
+        })
+    },
+    workload: |spec| {
+        let combine = match name_of(spec)? {
+            CrcName::Crc32 => oracle::<Ieee>,
+            CrcName::Crc32c => oracle::<Castagnoli>,
+            CrcName::Crc16T10Dif => oracle::<T10Dif>,
+        };
+        let spec = spec.clone();
+        Ok(Box::new(Records { spec, combine }))
+    },
+};
+
+/// The paths there are, best first.
+const PATHS: &[Path] = &[Path::Sse42, Path::ArmCrc, Path::Portable];
+
+/// Two CRCs of four bytes, a length of eight, little endian.
+const RECORD_BYTES: usize = 16;
+
+fn name_of(spec: &OpSpec) -> Result<CrcName, SetupError> {
+    match *spec {
+        OpSpec::CrcCombine { crc } => Ok(crc),
+        _ => Err(SetupError::Parameter(format!(
+            "crc-combine: {spec} is another operator"
+        ))),
+    }
+}
+
+/// Combines CRCs on one code path.
+///
+/// ```
+/// use dpb_operators::network::crc::combine::Combine;
+/// use dpb_operators::network::crc::{Castagnoli, Crc32c};
+///
+/// let crc = |part: &[u8]| Crc32c::best().checksum(part);
+/// let whole = Combine::<Castagnoli>::best().combine(crc(b"1234"), crc(b"56789"), 5);
+/// assert_eq!(whole, crc(b"123456789"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Combine<A>(Code, PhantomData<A>);
+
+/// The path with its proof.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Sse42(isa::Sse42),
+    #[cfg(target_arch = "aarch64")]
+    ArmCrc(isa::ArmCrc),
+}
+
+impl<A: Algorithm> Combine<A> {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = PATHS;
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        let code = match path {
+            Path::Portable => Some(Code::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Sse42 => isa::Sse42::detect().map(Code::Sse42),
+            #[cfg(target_arch = "aarch64")]
+            Path::ArmCrc => isa::ArmCrc::detect().map(Code::ArmCrc),
+            _ => None,
+        };
+        code.map(|code| Self(code, PhantomData))
+            .ok_or_else(|| path.missing("crc-combine", Self::PATHS))
+    }
+
+    /// On the best path of this CPU.
+    pub fn best() -> Self {
+        let path = Path::best(Self::PATHS);
+        Self::new(path).expect("the best path is available")
+    }
+
+    /// The CRC of two parts, one behind the other: theirs are `first` and `second`, and the second has `second_bytes`.
+    pub fn combine(&self, first: A::Crc, second: A::Crc, second_bytes: u64) -> A::Crc {
+        let first = self.forward(raw::<A>(A::register(first)), second_bytes);
+        A::crc(raw::<A>(first ^ raw::<A>(A::register(second))))
+    }
+
+    /// A remainder with so many bytes behind it.
+    fn forward(&self, remainder: u32, bytes: u64) -> u32 {
+        match self.0 {
+            Code::Portable => forward::<A>(remainder, bytes),
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => super::x86_64::forward::<A>(proof, remainder, bytes),
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmCrc(proof) => super::aarch64::forward::<A>(proof, remainder, bytes),
+        }
+    }
+}
+
+/// What of a register comes from the message: the register without where it started; and the reverse.
+fn raw<A: Algorithm>(register: u32) -> u32 {
+    register ^ A::INITIAL
+}
+
+/// Squares and products, a coefficient at a time: the oracle.
+fn forward<A: Algorithm>(remainder: u32, bytes: u64) -> u32 {
+    let (mut remainder, mut power, mut bytes) = (remainder, byte_power::<A>(), bytes);
+    while bytes > 0 {
+        if bytes & 1 == 1 {
+            remainder = product::<A>(remainder, power);
+        }
+        power = product::<A>(power, power);
+        bytes >>= 1;
+    }
+    remainder
+}
+
+/// x^8: bit 31 is the coefficient of x^0.
+const fn byte_power<A: Algorithm>() -> u32 {
+    1 << (31 - 8)
+}
+
+/// For each byte of a length, from the lowest: x to eight times what it stands for.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) const fn powers<A: Algorithm>() -> [[u32; 256]; 8] {
+    let mut powers = [[0; 256]; 8];
+    let (mut step, mut place) = (byte_power::<A>(), 0);
+    while place < 8 {
+        let (mut power, mut value) = (1 << 31, 0);
+        while value < 256 {
+            powers[place][value] = power;
+            power = product::<A>(power, step);
+            value += 1;
+        }
+        (step, place) = (power, place + 1);
+    }
+    powers
+}
+
+impl<A: Algorithm> Kernel for Combine<A> {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len / RECORD_BYTES * 4
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        records::run(batch, out, RECORD_BYTES, |bytes, slots| {
+            let (records, _) = bytes.as_chunks();
+            for (record, slot) in records.iter().zip(slots) {
+                let (first, second, second_bytes) = read::<A>(record);
+                let whole = self.combine(first, second, second_bytes);
+                *slot = (Into::<u64>::into(whole) as u32).to_le_bytes();
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Two CRCs, of which one of 16 bits is the lower half of its word, and a length.
+fn read<A: Algorithm>(record: &[u8; RECORD_BYTES]) -> (A::Crc, A::Crc, u64) {
+    let (words, _) = record.as_chunks::<8>();
+    let crcs = u64::from_le_bytes(words[0]);
+    let crc = |word: u64| A::from_word(word as u32);
+    (crc(crcs), crc(crcs >> 32), u64::from_le_bytes(words[1]))
+}
+
+/// What is right for a record.
+fn oracle<A: Algorithm>(record: &[u8; RECORD_BYTES]) -> u32 {
+    let (first, second, second_bytes) = read::<A>(record);
+    let whole = Combine::<A>(Code::Portable, PhantomData).combine(first, second, second_bytes);
+    Into::<u64>::into(whole) as u32
+}
+
+/// Random CRCs; most lengths below 64 KiB, one of sixteen any.
+struct Records {
+    spec: OpSpec,
+    combine: fn(&[u8; RECORD_BYTES]) -> u32,
+}
+
+impl Workload for Records {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn plain(&self, seed: u64, len: usize, count: usize) -> Input {
+        let mut input = Input::random(seed, len, count);
+        for item in input.bytes.chunks_mut(len.max(1)) {
+            let (records, _) = item.as_chunks_mut::<RECORD_BYTES>();
+            for record in records.iter_mut().filter(|record| record[0] % 16 != 0) {
+                record[10..].fill(0);
+            }
+        }
+        input
+    }
+
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(plain[..plain.len() / RECORD_BYTES * RECORD_BYTES].to_vec())
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        let (records, rest) = item.as_chunks();
+        let whole = records
+            .iter()
+            .flat_map(|record| (self.combine)(record).to_le_bytes());
+        match rest {
+            [] => Right::Only(whole.collect()),
+            _ => Right::Refused(JobError::Malformed),
+        }
+    }
+}

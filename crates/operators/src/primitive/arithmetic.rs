@@ -1,0 +1,188 @@
+//! Arithmetic in registers: how long one operation takes that waits for the last, and how many that do not wait go at once.
+
+mod operands;
+mod portable;
+mod registers;
+
+use dpb_core::{
+    ArithmeticForm, ArithmeticOperation, ArithmeticType, Batch, BatchOut, Exact, JobError, Kernel,
+    OpSpec, OutputShape, SetupError,
+};
+
+use crate::cpu::Path;
+use crate::registry::{Domain, Entry, PORTABLE, Parameter};
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "arithmetic",
+    scenario: "primitive",
+    summary: "additions, subtractions, multiplications or divisions in registers",
+    unit: "item of 8 operations a round",
+    output: "fixed: the last value of each chain, little endian",
+    source: "two's complement, wrapping; IEEE 754, to nearest",
+    peers: &[],
+    parameters: &[
+        Parameter {
+            name: "type",
+            values: Domain::Word(&["int8", "int16", "int32", "int64", "int128", "f32", "f64"]),
+            default: "int64",
+            meaning: "what is computed with",
+        },
+        Parameter {
+            name: "operation",
+            values: Domain::Word(&["add", "subtract", "multiply", "divide"]),
+            default: "add",
+            meaning: "what is computed",
+        },
+        Parameter {
+            name: "form",
+            values: Domain::Word(&["dependent", "independent"]),
+            default: "dependent",
+            meaning: "one chain, for latency, or several side by side, for throughput",
+        },
+        Parameter {
+            name: "rounds",
+            values: Domain::Number(1, 8192),
+            default: "128",
+            meaning: "eight operations each",
+        },
+    ],
+    paths: Arithmetic::PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/arithmetic.md"),
+    parse: |given| {
+        Ok(OpSpec::Arithmetic {
+            operand: named(
+                ArithmeticType::ALL,
+                given.word("type"),
+                ArithmeticType::name,
+            ),
+            operation: named(
+                ArithmeticOperation::ALL,
+                given.word("operation"),
+                ArithmeticOperation::name,
+            ),
+            form: named(
+                ArithmeticForm::ALL,
+                given.word("form"),
+                ArithmeticForm::name,
+            ),
+            rounds: given.number("rounds") as u32,
+        })
+    },
+    kernel: |spec, path| Ok(Box::new(Arithmetic::new(Task::of(spec)?, path)?)),
+    workload: |spec| {
+        let task = Task::of(spec)?;
+        let right = move |item: &[u8], _| Ok(portable::results(task, item));
+        Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+    },
+};
+
+/// The value that a word names.
+fn named<T: Copy, const N: usize>(all: [T; N], word: &str, name: fn(T) -> &'static str) -> T {
+    let found = all.into_iter().find(|value| name(*value) == word);
+    found.expect("one of the registry's words")
+}
+
+/// What is done for an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// What is computed with.
+    pub operand: ArithmeticType,
+    /// What is computed.
+    pub operation: ArithmeticOperation,
+    /// One chain or several.
+    pub form: ArithmeticForm,
+    /// Eight operations each.
+    pub rounds: u32,
+}
+
+impl Task {
+    fn of(spec: &OpSpec) -> Result<Self, SetupError> {
+        match *spec {
+            OpSpec::Arithmetic {
+                operand,
+                operation,
+                form,
+                rounds,
+            } => Ok(Self {
+                operand,
+                operation,
+                form,
+                rounds,
+            }),
+            _ => Err(SetupError::Parameter(format!(
+                "arithmetic: {spec} is another operator"
+            ))),
+        }
+    }
+
+    /// How many chains: as many as registers hold, eight at most.
+    fn chains(self) -> usize {
+        match (self.form, self.operand) {
+            (ArithmeticForm::Dependent, _) => 1,
+            (ArithmeticForm::Independent, ArithmeticType::Int128) => 4,
+            (ArithmeticForm::Independent, _) => 8,
+        }
+    }
+
+    /// Operations of each chain.
+    fn steps(self) -> usize {
+        self.rounds as usize * 8 / self.chains()
+    }
+
+    /// Bytes of all results.
+    fn output_bytes(self) -> usize {
+        self.chains() * self.operand.bytes()
+    }
+}
+
+/// Arithmetic on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Arithmetic {
+    task: Task,
+    /// The results of an item, into a slot of [`Task::output_bytes`]; `None` on the portable path.
+    run: Option<registers::Run>,
+}
+
+impl Arithmetic {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = &[Path::Registers, Path::Portable];
+
+    /// Of `task`, on `path`.
+    ///
+    /// # Errors
+    /// If there is no such path.
+    pub fn new(task: Task, path: Path) -> Result<Self, SetupError> {
+        let run = match path.among("arithmetic", Self::PATHS)? {
+            Path::Registers => Some(registers::of(task)),
+            _ => None,
+        };
+        Ok(Self { task, run })
+    }
+}
+
+impl Kernel for Arithmetic {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(self.task.output_bytes())
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        self.task.output_bytes()
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        let slots = out.dst.chunks_exact_mut(self.task.output_bytes());
+        for (i, slot) in slots.enumerate().take(batch.len()) {
+            match self.run {
+                Some(run) => run(batch.item(i), self.task, slot),
+                None => slot.copy_from_slice(&portable::results(self.task, batch.item(i))),
+            }
+        }
+        Ok(())
+    }
+}

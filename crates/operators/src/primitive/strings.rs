@@ -1,0 +1,250 @@
+//! `strcmp` and `strcat`: two strings, each in half of the item, up to a zero byte.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(test)]
+mod tests;
+
+use dpb_core::{
+    Batch, BatchOut, Input, JobError, Kernel, OpSpec, OutputShape, Right, SetupError, Workload,
+};
+
+use crate::cpu::Path;
+use crate::input;
+use crate::isa;
+use crate::registry::{Entry, PORTABLE};
+
+/// The registry's line of `strcmp`.
+pub(crate) const STRCMP: Entry = Entry {
+    name: "strcmp",
+    scenario: "primitive",
+    summary: "order of two strings that end with a zero byte",
+    unit: "input byte",
+    output: "1 byte per item: 0, 1 or 255",
+    source: "ISO C, strcmp",
+    peers: &[],
+    parameters: &[],
+    paths: PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/strcmp.md"),
+    parse: |_| Ok(OpSpec::Strcmp),
+    kernel: |_, path| Ok(Box::new(Strcmp::new(path)?)),
+    workload: |spec| {
+        let right = |item: &[u8]| vec![compare(item)];
+        Ok(Box::new(Pairs::new(spec, OpSpec::Strcmp, right)?))
+    },
+};
+
+/// The registry's line of `strcat`.
+pub(crate) const STRCAT: Entry = Entry {
+    name: "strcat",
+    scenario: "primitive",
+    summary: "two strings that end with a zero byte, joined",
+    unit: "input byte",
+    output: "variable: both, and a zero byte",
+    source: "ISO C, strcat",
+    peers: &[],
+    parameters: &[],
+    paths: PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/strcat.md"),
+    parse: |_| Ok(OpSpec::Strcat),
+    kernel: |_, path| Ok(Box::new(Strcat::new(path)?)),
+    workload: |spec| Ok(Box::new(Pairs::new(spec, OpSpec::Strcat, join)?)),
+};
+
+/// The paths there are, best first.
+const PATHS: &[Path] = &[Path::Avx512, Path::Portable];
+
+/// The path with its proof.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(isa::Avx512),
+}
+
+impl Code {
+    fn new(operator: &str, path: Path) -> Result<Self, SetupError> {
+        let code = match path {
+            Path::Portable => Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => isa::Avx512::detect().map(Self::Avx512),
+            _ => None,
+        };
+        code.ok_or_else(|| path.missing(operator, PATHS))
+    }
+}
+
+/// `strcmp` on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Strcmp(Code);
+
+impl Strcmp {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = PATHS;
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        Code::new("strcmp", path).map(Self)
+    }
+}
+
+impl Kernel for Strcmp {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(1)
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        1
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for (i, slot) in out.dst.iter_mut().enumerate().take(batch.len()) {
+            *slot = match self.0 {
+                Code::Portable => compare(batch.item(i)),
+                #[cfg(target_arch = "x86_64")]
+                Code::Avx512(proof) => avx512::compare(proof, halves(batch.item(i))),
+            };
+        }
+        Ok(())
+    }
+}
+
+/// `strcat` on one code path.
+#[derive(Clone, Copy, Debug)]
+pub struct Strcat(Code);
+
+impl Strcat {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Path] = PATHS;
+
+    /// On `path`.
+    ///
+    /// # Errors
+    /// If this CPU lacks what the path needs, or there is no such path.
+    pub fn new(path: Path) -> Result<Self, SetupError> {
+        Code::new("strcat", path).map(Self)
+    }
+
+    /// Both strings of `item` and a zero byte into `slot`: how many bytes.
+    fn join(&self, item: &[u8], slot: &mut [u8]) -> Option<usize> {
+        match self.0 {
+            Code::Portable => {
+                let joined = join(item);
+                slot.get_mut(..joined.len())?.copy_from_slice(&joined);
+                Some(joined.len())
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => avx512::join(proof, halves(item), slot),
+        }
+    }
+}
+
+impl Kernel for Strcat {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len + 1
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for i in 0..batch.len() {
+            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let written = self.join(batch.item(i), slot).map(|len| len as u32);
+            out.outcomes.push(written.ok_or(JobError::DstTooShort));
+        }
+        Ok(())
+    }
+}
+
+/// Where both strings lie.
+fn halves(item: &[u8]) -> [&[u8]; 2] {
+    let half = item.len() / 2;
+    [&item[..half], &item[half..2 * half]]
+}
+
+/// Both strings of an item, byte by byte.
+fn strings(item: &[u8]) -> [impl Iterator<Item = u8>; 2] {
+    halves(item).map(|half| half.iter().copied().take_while(|byte| *byte != 0))
+}
+
+/// The oracle of `strcmp`.
+fn compare(item: &[u8]) -> u8 {
+    let [first, second] = strings(item);
+    first.cmp(second) as i8 as u8
+}
+
+/// The oracle of `strcat`.
+fn join(item: &[u8]) -> Vec<u8> {
+    let [first, second] = strings(item);
+    first.chain(second).chain([0]).collect()
+}
+
+/// Text as the first string. The second one is the same; for two lengths or last bytes of three its last byte is less or
+/// greater, so that comparing cannot stop early.
+struct Pairs {
+    spec: OpSpec,
+    right: fn(&[u8]) -> Vec<u8>,
+}
+
+impl Pairs {
+    fn new(spec: &OpSpec, of: OpSpec, right: fn(&[u8]) -> Vec<u8>) -> Result<Self, SetupError> {
+        if *spec != of {
+            return Err(SetupError::Parameter(format!(
+                "{of}: {spec} is another operator"
+            )));
+        }
+        Ok(Self { spec: of, right })
+    }
+}
+
+impl Workload for Pairs {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn plain(&self, seed: u64, len: usize, count: usize) -> Input {
+        input::text(seed, len, count)
+    }
+
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        let first = plain.iter().map(|byte| *byte.max(&1));
+        let mut item: Vec<u8> = first.chain([0]).collect();
+        let mut second = item.clone();
+        if let [.., last, _] = second.as_mut_slice() {
+            *last = match (plain.len() + usize::from(*last)) % 3 {
+                0 => *last,
+                1 => last.saturating_add(1),
+                _ => (*last - 1).max(1),
+            };
+        }
+        item.extend(second);
+        Ok(item)
+    }
+
+    fn describe(&self, plain: &str) -> String {
+        format!("{plain} twice, the last byte differing in two of three")
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        Right::Only((self.right)(item))
+    }
+}

@@ -1,0 +1,152 @@
+//! `strxfrm`: text to a key that sorts as bytes the way the text sorts in a language.
+
+use dpb_core::{
+    Batch, BatchOut, CollationLocale, Input, JobError, Kernel, OpSpec, OutputShape, Right,
+    SetupError, Workload,
+};
+use icu_collator::CollatorBorrowed;
+use icu_collator::options::CollatorOptions;
+use icu_locale_core::{Locale, locale};
+
+use crate::cpu::Path;
+use crate::input;
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, library};
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "strxfrm",
+    scenario: "primitive",
+    summary: "sort key of each item, which is text",
+    unit: "input byte",
+    output: "variable: bytes that compare as the text sorts",
+    source: "Unicode Technical Standards 10 and 35 (CLDR)",
+    peers: &[],
+    parameters: &[Parameter {
+        name: "locale",
+        values: Domain::Word(&["und", "de-u-co-phonebk", "sv"]),
+        default: "und",
+        meaning: "whose order: CLDR's root, German telephone books, Swedish",
+    }],
+    paths: Strxfrm::PATHS,
+    libraries: &[(Path::Portable, library!("icu_collator"))],
+    documentation: include_str!("../../docs/strxfrm.md"),
+    parse: |given| {
+        let word = given.word("locale");
+        let locale = CollationLocale::ALL.into_iter().find(|l| l.name() == word);
+        Ok(OpSpec::Strxfrm {
+            locale: locale.expect("one of the registry's words"),
+        })
+    },
+    kernel: |spec, path| Ok(Box::new(Strxfrm::new(locale_of(spec)?, path)?)),
+    workload: |spec| {
+        Ok(Box::new(Text {
+            strxfrm: Strxfrm::new(locale_of(spec)?, Path::Portable)?,
+            spec: spec.clone(),
+        }))
+    },
+};
+
+fn locale_of(spec: &OpSpec) -> Result<CollationLocale, SetupError> {
+    match *spec {
+        OpSpec::Strxfrm { locale } => Ok(locale),
+        _ => Err(SetupError::Parameter(format!(
+            "strxfrm: {spec} is another operator"
+        ))),
+    }
+}
+
+/// Sort keys in one locale, by ICU4X.
+///
+/// ```
+/// use dpb_core::CollationLocale;
+/// use dpb_operators::primitive::strxfrm::Strxfrm;
+///
+/// let key = |locale, text: &str| Strxfrm::best(locale).key(text.as_bytes());
+/// assert!("zebra" < "äpple");
+/// assert!(key(CollationLocale::Root, "äpple") < key(CollationLocale::Root, "zebra"));
+/// assert!(key(CollationLocale::Swedish, "äpple") > key(CollationLocale::Swedish, "zebra"));
+/// ```
+#[derive(Debug)]
+pub struct Strxfrm(CollatorBorrowed<'static>);
+
+impl Strxfrm {
+    /// The path there is.
+    pub const PATHS: &'static [Path] = &[Path::Portable];
+
+    /// In the order of `locale`, on `path`.
+    ///
+    /// # Errors
+    /// If there is no such path.
+    pub fn new(locale: CollationLocale, path: Path) -> Result<Self, SetupError> {
+        path.among("strxfrm", Self::PATHS)?;
+        let locale: Locale = match locale {
+            CollationLocale::Root => Locale::UNKNOWN,
+            CollationLocale::GermanPhonebook => locale!("de-u-co-phonebk"),
+            CollationLocale::Swedish => locale!("sv"),
+        };
+        let collator = CollatorBorrowed::try_new(locale.into(), CollatorOptions::default());
+        Ok(Self(collator.expect("its data is built in")))
+    }
+
+    /// In the order of `locale`.
+    pub fn best(locale: CollationLocale) -> Self {
+        Self::new(locale, Path::Portable).expect("runs on any CPU")
+    }
+
+    /// The key of `text`.
+    pub fn key(&self, text: &[u8]) -> Vec<u8> {
+        let mut key = Vec::new();
+        let Ok(()) = self.0.write_sort_key_utf8_to(text, &mut key);
+        key
+    }
+}
+
+impl Kernel for Strxfrm {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    /// Room for the key of any usual text: letters with accents take up to six bytes.
+    fn dst_len(&self, item_len: usize) -> usize {
+        6 * item_len + 16
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for i in 0..batch.len() {
+            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let written = self.0.write_sort_key_utf8_to(batch.item(i), slot);
+            let written = written.map(|len| len as u32);
+            out.outcomes
+                .push(written.map_err(|_| JobError::DstTooShort));
+        }
+        Ok(())
+    }
+}
+
+/// Text; right is the key that a vector takes instead of a slot.
+struct Text {
+    spec: OpSpec,
+    strxfrm: Strxfrm,
+}
+
+impl Workload for Text {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn plain(&self, seed: u64, len: usize, count: usize) -> Input {
+        input::text(seed, len, count)
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        Right::Only(self.strxfrm.key(item))
+    }
+}

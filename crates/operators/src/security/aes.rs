@@ -1,0 +1,266 @@
+//! AES (FIPS 197) with keys of 128 and 256 bits: data at rest and in flight, sealed or only encrypted.
+//!
+//! Four modes: GCM (SP 800-38D), CTR and CBC (SP 800-38A), XTS (IEEE 1619, SP 800-38E). What changes from item to item
+//! lies in front of it: nonce and additional data, counter block, initialisation vector, tweak.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(feature = "aws-lc")]
+mod aws_lc;
+mod form;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod lanes;
+mod portable;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod schedule;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod stealing;
+#[cfg(target_arch = "x86_64")]
+mod vaes;
+mod workload;
+
+use std::fmt;
+
+use dpb_core::{
+    Batch, BatchOut, Direction, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
+};
+
+use self::form::{Form, Mode};
+use crate::cpu::Path;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::isa;
+use crate::registry::{Domain, Entry, Given, Library, NO_FILE, Parameter, library};
+
+/// The registry's lines.
+pub(crate) const GCM: Entry = Entry {
+    name: "aes-gcm",
+    summary: "encrypts and authenticates each item with AES in Galois/counter mode",
+    output: "ciphertext and tag of 16 bytes per item, variable",
+    parse: |given| gcm(given, Direction::Encrypt),
+    ..GCM_EITHER
+};
+pub(crate) const GCM_DECRYPT: Entry = Entry {
+    name: "aes-gcm-decrypt",
+    summary: "checks and decrypts each item, sealed with AES in Galois/counter mode",
+    output: "plain text per item, variable; an item with a wrong tag is refused",
+    parse: |given| gcm(given, Direction::Decrypt),
+    ..GCM_EITHER
+};
+pub(crate) const CTR: Entry = Entry {
+    name: "aes-ctr",
+    summary: "encrypts or decrypts each item with AES in counter mode",
+    output: "as many bytes as the text has, variable",
+    source: "FIPS 197; SP 800-38A, 6.5",
+    documentation: include_str!("../../docs/aes-ctr.md"),
+    parse: |given| {
+        let key = key(given, 1)?;
+        Ok(OpSpec::AesCtr { key })
+    },
+    ..EITHER
+};
+pub(crate) const CBC: Entry = Entry {
+    name: "aes-cbc",
+    summary: "encrypts each item with AES in cipher block chaining mode",
+    parse: |given| cbc(given, Direction::Encrypt),
+    ..CBC_EITHER
+};
+pub(crate) const CBC_DECRYPT: Entry = Entry {
+    name: "aes-cbc-decrypt",
+    summary: "decrypts each item with AES in cipher block chaining mode",
+    parse: |given| cbc(given, Direction::Decrypt),
+    ..CBC_EITHER
+};
+pub(crate) const XTS: Entry = Entry {
+    name: "aes-xts",
+    summary: "encrypts each item, a sector of a disk, with AES in XTS mode",
+    parse: |given| xts(given, Direction::Encrypt),
+    ..XTS_EITHER
+};
+pub(crate) const XTS_DECRYPT: Entry = Entry {
+    name: "aes-xts-decrypt",
+    summary: "decrypts each item, a sector of a disk, with AES in XTS mode",
+    parse: |given| xts(given, Direction::Decrypt),
+    ..XTS_EITHER
+};
+
+/// What the registry's lines have in common.
+const EITHER: Entry = Entry {
+    name: "",
+    scenario: "security",
+    summary: "",
+    unit: "input byte",
+    output: "",
+    source: "",
+    peers: &["ipsec-mb", "openssl"],
+    parameters: &[BITS, KEY],
+    paths: Aes::PATHS,
+    libraries: &[PORTABLE],
+    documentation: "",
+    parse: |_| unreachable!("each line has its own"),
+    kernel: |spec, path| Ok(Box::new(Aes::new(spec, path)?)),
+    workload: |spec| Ok(Box::new(workload::Texts::new(spec)?)),
+};
+const GCM_EITHER: Entry = Entry {
+    source: "FIPS 197; SP 800-38D",
+    parameters: &[
+        BITS,
+        Parameter {
+            name: "aad",
+            values: Domain::Number(0, 1024),
+            default: "0",
+            meaning: "bytes of additional data in each item, authenticated and not encrypted",
+        },
+        KEY,
+    ],
+    paths: Aes::GCM_PATHS,
+    libraries: &[(Path::AwsLc, library!("aws-lc-rs")), PORTABLE],
+    documentation: include_str!("../../docs/aes-gcm.md"),
+    ..EITHER
+};
+const CBC_EITHER: Entry = Entry {
+    output: "as many bytes as the text has, variable; an item that ends inside a block is refused",
+    source: "FIPS 197; SP 800-38A, 6.2",
+    documentation: include_str!("../../docs/aes-cbc.md"),
+    ..EITHER
+};
+const XTS_EITHER: Entry = Entry {
+    output: "as many bytes as the data unit has, variable; one of less than a block is refused",
+    source: "FIPS 197; IEEE 1619; SP 800-38E",
+    peers: &["openssl"],
+    documentation: include_str!("../../docs/aes-xts.md"),
+    ..EITHER
+};
+const BITS: Parameter = Parameter {
+    name: "bits",
+    values: Domain::Word(&["128", "256"]),
+    default: "128",
+    meaning: "the length of a key",
+};
+const KEY: Parameter = Parameter {
+    name: "key",
+    values: Domain::File,
+    default: NO_FILE,
+    meaning: "the key, as it is in the file, for XTS both keys; secret. Without a file, random bytes",
+};
+const PORTABLE: (Path, Library) = (Path::Portable, library!("aes"));
+
+/// AES in one mode and direction, with its key, on one code path.
+pub struct Aes {
+    form: Form,
+    code: Box<dyn Code>,
+}
+
+/// How a path computes a batch. It has its form and its key.
+trait Code: Send + Sync {
+    /// The outcome of each item, and its output in its slot.
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>);
+}
+
+impl Aes {
+    /// The paths of CTR, CBC and XTS, best first.
+    pub const PATHS: &'static [Path] = &[Path::Vaes, Path::ArmAes, Path::Portable];
+    /// The paths of GCM, best first.
+    pub const GCM_PATHS: &'static [Path] = &[Path::Vaes, Path::AwsLc, Path::Portable];
+
+    /// What `spec` says, on `path`.
+    ///
+    /// # Errors
+    /// If it is no spec of AES, the key is not as long as it should be, the two keys of XTS are equal, the CPU or the build
+    /// lacks what the path needs, or the mode has no such path.
+    pub fn new(spec: &OpSpec, path: Path) -> Result<Self, SetupError> {
+        let (form, key) = Form::of(spec)?;
+        let paths = match form.mode {
+            Mode::Gcm => Self::GCM_PATHS,
+            Mode::Ctr | Mode::Cbc | Mode::Xts => Self::PATHS,
+        };
+        let code: Option<Box<dyn Code>> = match path.among(spec.name(), paths)? {
+            Path::Portable => Some(portable::new(form, key)),
+            #[cfg(target_arch = "x86_64")]
+            Path::Vaes => isa::Vaes::detect().map(|proof| vaes::new(proof, form, key)),
+            #[cfg(target_arch = "aarch64")]
+            Path::ArmAes => isa::ArmAes::detect().map(|proof| aarch64::new(proof, form, key)),
+            #[cfg(feature = "aws-lc")]
+            Path::AwsLc => Some(Box::new(aws_lc::Gcm::new(form, key)?)),
+            _ => None,
+        };
+        let code = code.ok_or_else(|| path.missing(spec.name(), paths))?;
+        Ok(Self { form, code })
+    }
+
+    /// What comes of one item.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn one(&self, item: &[u8]) -> Result<Vec<u8>, JobError> {
+        let mut output = vec![0; self.form.output_bytes_max(item.len())];
+        let mut outcomes = Vec::with_capacity(1);
+        let out = BatchOut {
+            slot: output.len(),
+            dst: &mut output,
+            outcomes: &mut outcomes,
+        };
+        self.code.run(Batch::new(item, &dpb_core::Items::One)?, out);
+        output.truncate(outcomes[0]? as usize);
+        Ok(output)
+    }
+}
+
+impl Kernel for Aes {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.form.output_bytes_max(item_len)
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        self.code.run(batch, out);
+        Ok(())
+    }
+}
+
+/// Says nothing of the key.
+impl fmt::Debug for Aes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aes")
+            .field("form", &self.form)
+            .finish_non_exhaustive()
+    }
+}
+
+fn gcm(given: &Given<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
+    Ok(OpSpec::AesGcm {
+        direction,
+        aad_bytes: given.number("aad") as u16,
+        key: key(given, 1)?,
+    })
+}
+
+fn cbc(given: &Given<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
+    let key = key(given, 1)?;
+    Ok(OpSpec::AesCbc { direction, key })
+}
+
+fn xts(given: &Given<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
+    let key = key(given, 2)?;
+    Ok(OpSpec::AesXts { direction, key })
+}
+
+/// So many keys, one behind another: those given, or made now.
+fn key(given: &Given<'_>, keys: usize) -> Result<Material, SetupError> {
+    let bytes = given.number("bits") as usize / 8 * keys;
+    let key = given.secret("key", bytes)?;
+    if key.len() != bytes {
+        let len = key.len();
+        let bits = given.word("bits");
+        return Err(SetupError::Parameter(format!(
+            "key: {len} bytes in the file, {bytes} are needed with bits={bits}"
+        )));
+    }
+    Ok(Material::secret(key))
+}

@@ -1,0 +1,163 @@
+//! The oracle: RustCrypto's AES in its modes, and XTS as IEEE 1619 has it.
+
+use aes::cipher::array::Array;
+use aes::cipher::consts::U16;
+use aes::cipher::{
+    BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, BlockSizeUser,
+    InnerIvInit, KeyInit, StreamCipher,
+};
+use aes::{Aes128, Aes256};
+use aes_gcm::AesGcm;
+use aes_gcm::aead::AeadInOut;
+use dpb_core::{Batch, BatchOut, Direction, JobError};
+
+use super::Code;
+use super::form::{BLOCK, Form, Mode, Parts};
+
+/// A block cipher with its key in a mode.
+struct Portable<C> {
+    form: Form,
+    cipher: C,
+    gcm: AesGcm<C, aes::cipher::consts::U12>,
+    /// What encrypts the tweak of XTS.
+    tweak: C,
+}
+
+/// In the mode that `form` says; `key` has a length that there is.
+pub(super) fn new(form: Form, key: &[u8]) -> Box<dyn Code> {
+    match key.len() / form.keys() {
+        16 => Box::new(Portable::<Aes128>::new(form, key)),
+        _ => Box::new(Portable::<Aes256>::new(form, key)),
+    }
+}
+
+impl<C> Portable<C>
+where
+    C: BlockCipherEncrypt + BlockCipherDecrypt + BlockSizeUser<BlockSize = U16> + KeyInit + Clone,
+{
+    fn new(form: Form, key: &[u8]) -> Self {
+        let mut keys = key.chunks_exact(key.len() / form.keys());
+        let mut next = || {
+            keys.next()
+                .map(|key| C::new_from_slice(key).expect("its length"))
+        };
+        let cipher = next().expect("a key");
+        let tweak = next().unwrap_or_else(|| cipher.clone());
+        Self {
+            form,
+            gcm: AesGcm::from(cipher.clone()),
+            cipher,
+            tweak,
+        }
+    }
+
+    fn item(&self, parts: Parts<'_>, to: &mut [u8]) -> Result<(), JobError> {
+        let (to, tag) = to.split_at_mut(parts.text.len());
+        to.copy_from_slice(parts.text);
+        match (self.form.mode, self.form.direction) {
+            (Mode::Gcm, Direction::Encrypt) => {
+                let nonce = parts.iv.try_into().expect("twelve bytes");
+                let sealed = self.gcm.encrypt_inout_detached(nonce, parts.aad, to.into());
+                tag.copy_from_slice(&sealed.map_err(|_| JobError::TooLong)?);
+            }
+            (Mode::Gcm, Direction::Decrypt) => {
+                let nonce = parts.iv.try_into().expect("twelve bytes");
+                let tag = parts.tag.try_into().expect("sixteen bytes");
+                let opened =
+                    self.gcm
+                        .decrypt_inout_detached(nonce, parts.aad, (&mut *to).into(), tag);
+                if opened.is_err() {
+                    to.fill(0);
+                    return Err(JobError::Malformed);
+                }
+            }
+            (Mode::Ctr, _) => {
+                let core = ctr::CtrCore::<&C, ctr::flavors::Ctr128BE>::inner_iv_init(
+                    &self.cipher,
+                    iv(parts),
+                );
+                aes::cipher::StreamCipherCoreWrapper::from_core(core).apply_keystream(to);
+            }
+            (Mode::Cbc, Direction::Encrypt) => {
+                let mut mode = cbc::Encryptor::inner_iv_init(&self.cipher, iv(parts));
+                mode.encrypt_blocks(Array::slice_as_chunks_mut(to).0);
+            }
+            (Mode::Cbc, Direction::Decrypt) => {
+                let mut mode = cbc::Decryptor::inner_iv_init(&self.cipher, iv(parts));
+                mode.decrypt_blocks(Array::slice_as_chunks_mut(to).0);
+            }
+            (Mode::Xts, direction) => self.xts(direction, *iv(parts), to),
+        }
+        Ok(())
+    }
+
+    /// IEEE 1619, 5.3 and 5.4.
+    fn xts(&self, direction: Direction, tweak: Array<u8, U16>, unit: &mut [u8]) {
+        let mut tweak = tweak;
+        self.tweak.encrypt_block(&mut tweak);
+        let whole = unit.len() / BLOCK;
+        let rest = unit.len() % BLOCK;
+        // With a short block at the end, the last whole one is not done in turn.
+        let in_turn = whole - usize::from(rest != 0);
+        let (blocks, last) = unit.split_at_mut(in_turn * BLOCK);
+        for block in blocks.chunks_exact_mut(BLOCK) {
+            self.xts_block(direction, &tweak, block);
+            tweak = times_alpha(tweak);
+        }
+        if rest == 0 {
+            return;
+        }
+        let next = times_alpha(tweak);
+        let (first, second) = match direction {
+            Direction::Encrypt => (tweak, next),
+            Direction::Decrypt => (next, tweak),
+        };
+        let (block, short) = last.split_at_mut(BLOCK);
+        self.xts_block(direction, &first, block);
+        // The short block becomes what it stole, and its own bytes take that place.
+        block[..rest].swap_with_slice(short);
+        self.xts_block(direction, &second, block);
+    }
+
+    fn xts_block(&self, direction: Direction, tweak: &Array<u8, U16>, block: &mut [u8]) {
+        let block: &mut Array<u8, U16> = block.try_into().expect("a block");
+        let add = |block: &mut Array<u8, U16>| {
+            for (byte, tweak) in block.iter_mut().zip(tweak) {
+                *byte ^= tweak;
+            }
+        };
+        add(block);
+        match direction {
+            Direction::Encrypt => self.cipher.encrypt_block(block),
+            Direction::Decrypt => self.cipher.decrypt_block(block),
+        }
+        add(block);
+    }
+}
+
+impl<C> Code for Portable<C>
+where
+    C: BlockCipherEncrypt
+        + BlockCipherDecrypt
+        + BlockSizeUser<BlockSize = U16>
+        + KeyInit
+        + Clone
+        + Send
+        + Sync,
+{
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>) {
+        self.form.each(batch, out, |parts, to| self.item(parts, to));
+    }
+}
+
+/// Of every mode but GCM.
+fn iv(parts: Parts<'_>) -> &Array<u8, U16> {
+    parts.iv.try_into().expect("sixteen bytes")
+}
+
+/// Multiplication by α in GF(2^128), the first byte's lowest bit being the lowest (IEEE 1619, 5.2).
+fn times_alpha(tweak: Array<u8, U16>) -> Array<u8, U16> {
+    let tweak = u128::from_le_bytes(tweak.into());
+    let carry = (tweak >> 127).wrapping_neg() & 0x87;
+    Array::from((tweak << 1 ^ carry).to_le_bytes())
+}

@@ -1,0 +1,269 @@
+//! x86-64 with VAES: a round of four blocks at once.
+//!
+//! A round starts in each cycle and takes three or more, so four vectors are on their way at once. Of short items it is the CPU
+//! that overlaps one with the next.
+#![allow(unsafe_code)]
+
+mod cbc;
+mod ctr;
+mod gcm;
+mod xts;
+
+use std::arch::x86_64::*;
+
+use dpb_core::{Batch, BatchOut, Direction};
+use zeroize::Zeroizing;
+
+use super::Code;
+use super::form::{Form, Mode};
+use super::schedule::{RoundKeys, expand};
+use crate::isa::Vaes;
+
+/// Vectors on their way at once.
+const WIDE: usize = 4;
+
+/// What they hold.
+type Group = [[u8; 64]; WIDE];
+
+/// A mode with its keys, of `N` rounds and one.
+struct Keyed<const N: usize> {
+    proof: Vaes,
+    form: Form,
+    /// Of the direction in which the mode uses the block cipher.
+    keys: RoundKeys<N>,
+    /// What encrypts the tweak of XTS.
+    tweak: RoundKeys<N>,
+    /// GCM's hash key.
+    hash: Zeroizing<gcm::Powers>,
+}
+
+/// In the mode that `form` says; `key` has a length that there is.
+pub(super) fn new(proof: Vaes, form: Form, key: &[u8]) -> Box<dyn Code> {
+    match key.len() / form.keys() {
+        16 => Box::new(Keyed::<11>::new(proof, form, key)),
+        _ => Box::new(Keyed::<15>::new(proof, form, key)),
+    }
+}
+
+impl<const N: usize> Keyed<N> {
+    fn new(proof: Vaes, form: Form, key: &[u8]) -> Self {
+        let (key, tweak) = key.split_at(key.len() / form.keys());
+        // SAFETY: `Vaes` exists only where these instructions do.
+        let substitute = |word| unsafe { substitute(word) };
+        let keys: RoundKeys<N> = expand(key, substitute);
+        let tweak = match form.mode {
+            Mode::Xts => expand(tweak, substitute),
+            Mode::Gcm | Mode::Ctr | Mode::Cbc => RoundKeys::from([[0; 16]; N]),
+        };
+        // SAFETY: as above.
+        let (hash, keys) = unsafe {
+            match (form.mode, form.direction) {
+                (Mode::Gcm, _) => (gcm::powers(&keys), keys),
+                (Mode::Cbc | Mode::Xts, Direction::Decrypt) => {
+                    (Zeroizing::new(gcm::NONE), inverse(&keys))
+                }
+                _ => (Zeroizing::new(gcm::NONE), keys),
+            }
+        };
+        Self {
+            proof,
+            form,
+            keys,
+            tweak,
+            hash,
+        }
+    }
+}
+
+impl<const N: usize> Code for Keyed<N> {
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>) {
+        let _: Vaes = self.proof;
+        let form = self.form;
+        // SAFETY: `Vaes` exists only where these instructions do.
+        unsafe {
+            match (form.mode, form.direction) {
+                (Mode::Gcm, Direction::Encrypt) => {
+                    gcm::encrypt(&self.keys, &self.hash, form, batch, out);
+                }
+                (Mode::Gcm, Direction::Decrypt) => {
+                    gcm::decrypt(&self.keys, &self.hash, form, batch, out);
+                }
+                (Mode::Ctr, _) => ctr::crypt(&self.keys, form, batch, out),
+                (Mode::Cbc, Direction::Encrypt) => cbc::encrypt(&self.keys, form, batch, out),
+                (Mode::Cbc, Direction::Decrypt) => cbc::decrypt(&self.keys, form, batch, out),
+                (Mode::Xts, Direction::Encrypt) => {
+                    xts::crypt::<N, true>(&self.keys, &self.tweak, form, batch, out);
+                }
+                (Mode::Xts, Direction::Decrypt) => {
+                    xts::crypt::<N, false>(&self.keys, &self.tweak, form, batch, out);
+                }
+            }
+        }
+    }
+}
+
+/// SUBWORD: the last round of AES on four equal words, where SHIFTROWS changes nothing.
+#[target_feature(enable = "aes")]
+fn substitute(word: u32) -> u32 {
+    let words = _mm_set1_epi32(word.cast_signed());
+    _mm_cvtsi128_si32(_mm_aesenclast_si128(words, _mm_setzero_si128())).cast_unsigned()
+}
+
+/// The keys of the equivalent inverse cipher (FIPS 197, 5.3.5).
+#[target_feature(enable = "aes")]
+fn inverse<const N: usize>(keys: &[[u8; 16]; N]) -> RoundKeys<N> {
+    let mut inverse = RoundKeys::from(*keys);
+    inverse.reverse();
+    for key in &mut inverse[1..N - 1] {
+        // SAFETY: sixteen bytes, read and written; neither needs alignment.
+        unsafe {
+            let mixed = _mm_aesimc_si128(_mm_loadu_si128(key.as_ptr().cast()));
+            _mm_storeu_si128(key.as_mut_ptr().cast(), mixed);
+        }
+    }
+    inverse
+}
+
+/// The round keys, each four times.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn broadcast<const N: usize>(keys: &[[u8; 16]; N]) -> [__m512i; N] {
+    let mut wide = [_mm512_setzero_si512(); N];
+    for (wide, key) in wide.iter_mut().zip(keys) {
+        *wide = broadcast_block(key);
+    }
+    wide
+}
+
+/// One block four times.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn broadcast_block(block: &[u8; 16]) -> __m512i {
+    _mm512_broadcast_i32x4(load_block(block))
+}
+
+/// One block.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_block(block: &[u8; 16]) -> __m128i {
+    // SAFETY: sixteen bytes; the load needs no alignment.
+    unsafe { _mm_loadu_si128(block.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store_block(to: &mut [u8; 16], block: __m128i) {
+    // SAFETY: sixteen bytes; the store needs no alignment.
+    unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), block) }
+}
+
+/// Encrypts `W` times four blocks.
+#[inline]
+#[target_feature(enable = "avx512f,vaes")]
+fn encrypt_blocks<const N: usize, const W: usize>(
+    keys: &[__m512i; N],
+    mut blocks: [__m512i; W],
+) -> [__m512i; W] {
+    for block in &mut blocks {
+        *block = _mm512_xor_si512(*block, keys[0]);
+    }
+    for key in &keys[1..N - 1] {
+        for block in &mut blocks {
+            *block = _mm512_aesenc_epi128(*block, *key);
+        }
+    }
+    for block in &mut blocks {
+        *block = _mm512_aesenclast_epi128(*block, keys[N - 1]);
+    }
+    blocks
+}
+
+/// Decrypts `W` times four blocks, with the keys of the inverse cipher.
+#[inline]
+#[target_feature(enable = "avx512f,vaes")]
+fn decrypt_blocks<const N: usize, const W: usize>(
+    keys: &[__m512i; N],
+    mut blocks: [__m512i; W],
+) -> [__m512i; W] {
+    for block in &mut blocks {
+        *block = _mm512_xor_si512(*block, keys[0]);
+    }
+    for key in &keys[1..N - 1] {
+        for block in &mut blocks {
+            *block = _mm512_aesdec_epi128(*block, *key);
+        }
+    }
+    for block in &mut blocks {
+        *block = _mm512_aesdeclast_epi128(*block, keys[N - 1]);
+    }
+    blocks
+}
+
+/// Groups of [`WIDE`] vectors, and what is left.
+#[inline]
+fn groups(bytes: &[u8]) -> (&[Group], &[u8]) {
+    let (groups, _) = bytes.as_chunks::<64>().0.as_chunks();
+    (groups, &bytes[groups.len() * 64 * WIDE..])
+}
+
+/// The same, to write to.
+#[inline]
+fn groups_mut(bytes: &mut [u8]) -> (&mut [Group], &mut [u8]) {
+    let in_groups = bytes.len() / (64 * WIDE) * (64 * WIDE);
+    let (groups, rest) = bytes.split_at_mut(in_groups);
+    (groups.as_chunks_mut::<64>().0.as_chunks_mut().0, rest)
+}
+
+/// 64 bytes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(bytes: &[u8; 64]) -> __m512i {
+    // SAFETY: 64 bytes; the load needs no alignment.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(to: &mut [u8; 64], vector: __m512i) {
+    // SAFETY: 64 bytes; the store needs no alignment.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), vector) }
+}
+
+/// Up to 64 bytes, and zeros behind them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn load_some(bytes: &[u8]) -> __m512i {
+    if let Ok(all) = bytes.try_into() {
+        return load(all);
+    }
+    // SAFETY: the mask has bits only for bytes that are there.
+    unsafe { _mm512_maskz_loadu_epi8(first(bytes.len()), bytes.as_ptr().cast()) }
+}
+
+/// As many bytes as `to` has, up to 64.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn store_some(to: &mut [u8], vector: __m512i) {
+    if let Ok(all) = to.try_into() {
+        return store(all, vector);
+    }
+    // SAFETY: the mask has bits only for bytes that are there.
+    unsafe { _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), first(to.len()), vector) }
+}
+
+/// A bit for each of the first `bytes`, of 64 at most.
+#[inline]
+fn first(bytes: usize) -> u64 {
+    match bytes {
+        0 => 0,
+        bytes => u64::MAX >> 64usize.saturating_sub(bytes),
+    }
+}
+
+/// Turns the bytes of each block around.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn swap(blocks: __m512i) -> __m512i {
+    let order = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
+    _mm512_shuffle_epi8(blocks, _mm512_broadcast_i32x4(order))
+}

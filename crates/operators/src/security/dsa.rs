@@ -1,0 +1,71 @@
+//! DSA (FIPS 186-4) with primes of 2048 and 256 bits: what came before ECDSA, kept for what was signed then.
+
+#[cfg(feature = "aws-lc")]
+mod aws_lc;
+mod group;
+mod portable;
+
+use dpb_core::{SetupError, SignatureScheme};
+
+use super::keys::Kind;
+use super::signature::{
+    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_entry, sign_spec, verify_entry,
+    verify_spec,
+};
+use crate::cpu::Path;
+use crate::registry::{Entry, Library, library};
+
+pub(super) use portable::group;
+
+/// The registry's lines.
+pub(crate) const SIGN: Entry = Entry {
+    name: "dsa-sign",
+    summary: "DSA signature of each item, 2048/256 with SHA-256",
+    output: "64 bytes per item",
+    source: SOURCE,
+    parameters: &[PRIVATE_KEY],
+    libraries: LIBRARIES,
+    documentation: include_str!("../../docs/dsa.md"),
+    parse: |given| sign_spec(given, SignatureScheme::Dsa, Kind::Dsa),
+    ..sign_entry()
+};
+pub(crate) const VERIFY: Entry = Entry {
+    name: "dsa-verify",
+    summary: "whether each item, a DSA signature and a message, is genuine",
+    source: SOURCE,
+    parameters: &[KEY_PAIR],
+    libraries: LIBRARIES,
+    documentation: include_str!("../../docs/dsa.md"),
+    parse: |given| verify_spec(given, SignatureScheme::Dsa, Kind::Dsa),
+    ..verify_entry()
+};
+
+const SOURCE: &str = "FIPS 186-4, 4; IEEE P1363";
+const LIBRARIES: &[(Path, Library)] = &[
+    // Its safe interface is aws-lc-rs, which has no DSA.
+    (Path::AwsLc, library!("aws-lc-sys")),
+    (Path::Portable, library!("dsa")),
+];
+
+/// The private key on `path`.
+pub(super) fn signer(path: Path, pkcs8: &[u8]) -> Result<Box<dyn Signer>, SetupError> {
+    match path {
+        Path::Portable => portable::signer(pkcs8),
+        #[cfg(feature = "aws-lc")]
+        Path::AwsLc => Ok(Box::new(aws_lc::Key::private(pkcs8)?)),
+        _ => Err(path.missing("dsa-sign", PATHS)),
+    }
+}
+
+/// The public key on `path`.
+pub(super) fn verifier(path: Path, spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
+    match path {
+        Path::Portable => portable::verifier(spki),
+        #[cfg(feature = "aws-lc")]
+        Path::AwsLc => Ok(Box::new(aws_lc::Key::public(spki)?)),
+        _ => Err(path.missing("dsa-verify", PATHS)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! RustCrypto's crate dsa. It signs by RFC 6979: the same message has the same signature each time.
+
+use dpb_core::{JobError, SetupError};
+use dsa::pkcs8::{DecodePrivateKey, DecodePublicKey};
+use dsa::signature::Signer as _;
+use dsa::{BoxedUint, Components, Signature, SigningKey, VerifyingKey};
+
+use super::group::{G, P, Q};
+use crate::security::keys::refused;
+use crate::security::signature::{FAILED, Signer, Verifier};
+
+/// Bytes of *r*, and of *s*.
+const HALF: usize = 32;
+
+/// The group in which keys are made.
+pub(in crate::security) fn group() -> Components {
+    let number = |digits: &str, bits| {
+        let number = BoxedUint::from_be_hex(digits, bits).into_option();
+        number.expect("so many digits")
+    };
+    let group = Components::from_components(number(P, 2048), number(Q, 256), number(G, 2048));
+    group.expect("a group")
+}
+
+pub(super) fn signer(pkcs8: &[u8]) -> Result<Box<dyn Signer>, SetupError> {
+    Ok(Box::new(
+        SigningKey::from_pkcs8_der(pkcs8).map_err(refused)?,
+    ))
+}
+
+pub(super) fn verifier(spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
+    Ok(Box::new(
+        VerifyingKey::from_public_key_der(spki).map_err(refused)?,
+    ))
+}
+
+impl Signer for SigningKey {
+    fn sign(&self, message: &[u8], signature: &mut [u8]) -> Result<(), JobError> {
+        let made = self.try_sign(message).map_err(|_| FAILED)?;
+        let (r, s) = signature.split_at_mut(HALF);
+        r.copy_from_slice(&made.r().to_be_bytes());
+        s.copy_from_slice(&made.s().to_be_bytes());
+        Ok(())
+    }
+}
+
+impl Verifier for VerifyingKey {
+    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        let (r, s) = signature.split_at(HALF);
+        let [r, s] = [r, s].map(|bytes| BoxedUint::from_be_slice_vartime(bytes));
+        let signature = Signature::from_components(r, s);
+        signature.is_some_and(|signature| {
+            dsa::signature::Verifier::verify(self, message, &signature).is_ok()
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! ECDSA (FIPS 186-5) over P-256 and P-384: what servers sign handshakes with.
+
+#[cfg(feature = "aws-lc")]
+mod aws_lc;
+mod portable;
+
+use dpb_core::{Curve, SetupError, SignatureScheme};
+
+use super::keys::Kind;
+use super::signature::{
+    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_entry, sign_spec, verify_entry,
+    verify_spec,
+};
+use crate::cpu::Path;
+use crate::registry::{Domain, Entry, Given, Library, Parameter, library};
+
+/// The registry's lines.
+pub(crate) const SIGN: Entry = Entry {
+    name: "ecdsa-sign",
+    summary: "ECDSA signature of each item, over P-256 with SHA-256 or P-384 with SHA-384",
+    output: "64 or 96 bytes per item",
+    source: SOURCE,
+    parameters: &[CURVE, PRIVATE_KEY],
+    libraries: LIBRARIES,
+    documentation: DOCUMENTATION,
+    parse: |given| {
+        let curve = curve(given);
+        sign_spec(given, SignatureScheme::Ecdsa { curve }, Kind::Ecdsa(curve))
+    },
+    ..sign_entry()
+};
+pub(crate) const VERIFY: Entry = Entry {
+    name: "ecdsa-verify",
+    summary: "whether each item, an ECDSA signature and a message, is genuine",
+    source: SOURCE,
+    parameters: &[CURVE, KEY_PAIR],
+    libraries: LIBRARIES,
+    documentation: DOCUMENTATION,
+    parse: |given| {
+        let curve = curve(given);
+        verify_spec(given, SignatureScheme::Ecdsa { curve }, Kind::Ecdsa(curve))
+    },
+    ..verify_entry()
+};
+
+const SOURCE: &str = "FIPS 186-5, 6; SP 800-186; IEEE P1363";
+const DOCUMENTATION: &str = include_str!("../../docs/ecdsa.md");
+const LIBRARIES: &[(Path, Library)] = &[
+    (Path::AwsLc, library!("aws-lc-rs")),
+    // p384 comes from the same hands, in the same version.
+    (Path::Portable, library!("p256")),
+];
+const CURVE: Parameter = Parameter {
+    name: "curve",
+    values: Domain::Word(&[Curve::P256.name(), Curve::P384.name()]),
+    default: Curve::P256.name(),
+    meaning: "the curve, and with it the hash function",
+};
+
+/// The private key on `path`.
+pub(super) fn signer(
+    path: Path,
+    curve: Curve,
+    pkcs8: &[u8],
+) -> Result<Box<dyn Signer>, SetupError> {
+    match path {
+        Path::Portable => portable::signer(curve, pkcs8),
+        #[cfg(feature = "aws-lc")]
+        Path::AwsLc => aws_lc::signer(curve, pkcs8),
+        _ => Err(path.missing("ecdsa-sign", PATHS)),
+    }
+}
+
+/// The public key on `path`.
+pub(super) fn verifier(
+    path: Path,
+    curve: Curve,
+    spki: &[u8],
+) -> Result<Box<dyn Verifier>, SetupError> {
+    match path {
+        Path::Portable => portable::verifier(curve, spki),
+        #[cfg(feature = "aws-lc")]
+        Path::AwsLc => aws_lc::verifier(curve, spki),
+        _ => Err(path.missing("ecdsa-verify", PATHS)),
+    }
+}
+
+fn curve(given: &Given<'_>) -> Curve {
+    match given.word("curve") {
+        "p384" => Curve::P384,
+        _ => Curve::P256,
+    }
+}

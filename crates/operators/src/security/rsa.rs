@@ -1,0 +1,123 @@
+//! RSA (RFC 8017): signatures, and encryption of what is as short as a key.
+
+#[cfg(feature = "aws-lc")]
+pub(super) mod aws_lc;
+pub mod oaep;
+mod portable;
+
+use dpb_core::{RsaPadding, SetupError, SignatureScheme};
+
+use super::keys::Kind;
+use super::signature::{
+    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_entry, sign_spec, verify_entry,
+    verify_spec,
+};
+use crate::cpu::Path;
+use crate::registry::{Domain, Entry, Given, Library, Parameter, library};
+
+/// The registry's lines.
+pub(crate) const SIGN: Entry = Entry {
+    name: "rsa-sign",
+    summary: "RSA signature of each item, with SHA-256",
+    output: "256, 384 or 512 bytes per item",
+    source: "RFC 8017, 8; FIPS 186-5, 5",
+    parameters: &[BITS, PADDING, PRIVATE_KEY],
+    libraries: LIBRARIES,
+    documentation: include_str!("../../docs/rsa.md"),
+    parse: |given| {
+        let bits = bits(given);
+        let padding = padding(given);
+        sign_spec(
+            given,
+            SignatureScheme::Rsa { bits, padding },
+            Kind::Rsa(bits),
+        )
+    },
+    ..sign_entry()
+};
+pub(crate) const VERIFY: Entry = Entry {
+    name: "rsa-verify",
+    summary: "whether each item, an RSA signature and a message, is genuine",
+    source: "RFC 8017, 8; FIPS 186-5, 5",
+    parameters: &[BITS, PADDING, KEY_PAIR],
+    libraries: LIBRARIES,
+    documentation: include_str!("../../docs/rsa.md"),
+    parse: |given| {
+        let bits = bits(given);
+        let padding = padding(given);
+        verify_spec(
+            given,
+            SignatureScheme::Rsa { bits, padding },
+            Kind::Rsa(bits),
+        )
+    },
+    ..verify_entry()
+};
+
+const LIBRARIES: &[(Path, Library)] = &[
+    (Path::AwsLc, library!("aws-lc-rs")),
+    (Path::Portable, library!("rsa")),
+];
+const BITS: Parameter = Parameter {
+    name: "bits",
+    values: Domain::Word(&["2048", "3072", "4096"]),
+    default: "2048",
+    meaning: "of the modulus",
+};
+const PADDING: Parameter = Parameter {
+    name: "padding",
+    values: Domain::Word(&[RsaPadding::Pkcs1.name(), RsaPadding::Pss.name()]),
+    default: RsaPadding::Pkcs1.name(),
+    meaning: "RSASSA-PKCS1-v1_5 or RSASSA-PSS",
+};
+
+/// The private key on `path`.
+pub(super) fn signer(
+    path: Path,
+    bits: u16,
+    padding: RsaPadding,
+    pkcs8: &[u8],
+) -> Result<Box<dyn Signer>, SetupError> {
+    match path {
+        Path::Portable => portable::signer(bits, padding, pkcs8),
+        #[cfg(feature = "aws-lc")]
+        Path::AwsLc => aws_lc::signer(bits, padding, pkcs8),
+        _ => Err(path.missing("rsa-sign", PATHS)),
+    }
+}
+
+/// The public key on `path`.
+pub(super) fn verifier(
+    path: Path,
+    bits: u16,
+    padding: RsaPadding,
+    spki: &[u8],
+) -> Result<Box<dyn Verifier>, SetupError> {
+    match path {
+        Path::Portable => portable::verifier(bits, padding, spki),
+        #[cfg(feature = "aws-lc")]
+        Path::AwsLc => aws_lc::verifier(bits, padding, spki),
+        _ => Err(path.missing("rsa-verify", PATHS)),
+    }
+}
+
+/// Sees that a key has as many bits as was said.
+fn sized(bits: u16, bytes: usize) -> Result<(), SetupError> {
+    let is_right = bytes == usize::from(bits).div_ceil(8);
+    is_right.then_some(()).ok_or_else(|| {
+        SetupError::Parameter(format!(
+            "key: its modulus has {bytes} bytes, not {bits} bits"
+        ))
+    })
+}
+
+fn bits(given: &Given<'_>) -> u16 {
+    u16::try_from(given.number("bits")).expect("its domain is shorter")
+}
+
+fn padding(given: &Given<'_>) -> RsaPadding {
+    match given.word("padding") {
+        "pss" => RsaPadding::Pss,
+        _ => RsaPadding::Pkcs1,
+    }
+}

@@ -1,0 +1,353 @@
+//! RSAES-OAEP (RFC 8017, 7.1): encryption of what is as short as a key, for the holder of a private key.
+
+use std::fmt;
+
+use dpb_core::{
+    Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError, Workload,
+};
+
+use super::{BITS, LIBRARIES, bits, portable};
+use crate::cpu::Path;
+use crate::registry::{Entry, PORTABLE};
+use crate::security::keys::{Kind, Pair};
+use crate::security::signature::{KEY_PAIR, PATHS, PRIVATE_KEY, sign_entry};
+
+/// The registry's lines.
+pub(crate) const ENCRYPT: Entry = Entry {
+    name: "rsa-encrypt",
+    summary: "RSAES-OAEP encryption of each item, with SHA-256",
+    unit: "encryption",
+    output: "variable, as long as the modulus; refuses what is longer than fits",
+    source: "RFC 8017, 7.1",
+    parameters: &[BITS, KEY_PAIR],
+    libraries: LIBRARIES,
+    documentation: include_str!("../../../docs/rsa-oaep.md"),
+    parse: |given| {
+        let bits = bits(given);
+        let Pair { public, private } = Kind::Rsa(bits).given(given)?;
+        Ok(OpSpec::RsaEncrypt {
+            bits,
+            key: public,
+            private,
+        })
+    },
+    kernel: |spec, path| match spec {
+        OpSpec::RsaEncrypt { bits, key, .. } => {
+            Ok(Box::new(Encrypt::new(path, *bits, key.bytes())?))
+        }
+        other => Err(foreign(other)),
+    },
+    workload: encrypting,
+    ..sign_entry()
+};
+pub(crate) const DECRYPT: Entry = Entry {
+    name: "rsa-decrypt",
+    summary: "RSAES-OAEP decryption of each item, with SHA-256",
+    unit: "decryption",
+    output: "variable; refuses what was not encrypted so",
+    source: "RFC 8017, 7.1",
+    parameters: &[BITS, PRIVATE_KEY],
+    libraries: LIBRARIES,
+    documentation: include_str!("../../../docs/rsa-oaep.md"),
+    parse: |given| {
+        let bits = bits(given);
+        let key = Kind::Rsa(bits).private_given(given)?;
+        Ok(OpSpec::RsaDecrypt { bits, key })
+    },
+    kernel: |spec, path| match spec {
+        OpSpec::RsaDecrypt { bits, key } => Ok(Box::new(Decrypt::new(path, *bits, key.bytes())?)),
+        other => Err(foreign(other)),
+    },
+    workload: decrypting,
+    ..sign_entry()
+};
+
+/// A library's public key, ready to encrypt. Many threads may do so at once.
+pub(super) trait Encrypter: Send + Sync {
+    /// Encrypts `message`, which fits, into `slot`, which is as long as the modulus.
+    fn encrypt(&self, message: &[u8], slot: &mut [u8]) -> Result<(), JobError>;
+}
+
+/// A library's private key, ready to decrypt. Many threads may do so at once.
+pub(super) trait Decrypter: Send + Sync {
+    /// What `item` was made of, which is as long as the modulus; `None` if of nothing.
+    fn decrypt(&self, item: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// Encrypts each item.
+pub struct Encrypt {
+    bits: u16,
+    encrypter: Box<dyn Encrypter>,
+}
+
+/// Decrypts each item.
+pub struct Decrypt {
+    bits: u16,
+    decrypter: Box<dyn Decrypter>,
+}
+
+/// How long the modulus is, in bytes, and with it what encryption gives.
+pub const fn encrypted_bytes(bits: u16) -> usize {
+    (bits as usize).div_ceil(8)
+}
+
+/// How long at most what can be encrypted is, in bytes: shorter than the modulus by two digests and two bytes.
+pub const fn message_bytes_max(bits: u16) -> usize {
+    encrypted_bytes(bits) - 2 * 32 - 2
+}
+
+impl Encrypt {
+    /// On `path`, with the public key `spki` (DER), whose modulus has so many bits.
+    ///
+    /// # Errors
+    /// If there is no such path here, or this is no such key.
+    pub fn new(path: Path, bits: u16, spki: &[u8]) -> Result<Self, SetupError> {
+        let encrypter: Box<dyn Encrypter> = match path {
+            Path::Portable => Box::new(portable::public(bits, spki)?),
+            #[cfg(feature = "aws-lc")]
+            Path::AwsLc => super::aws_lc::encrypter(bits, spki)?,
+            _ => return Err(path.missing("rsa-encrypt", PATHS)),
+        };
+        Ok(Self { bits, encrypter })
+    }
+
+    /// `message` for the holder of the private key; each time different.
+    ///
+    /// # Errors
+    /// [`JobError::TooLong`] beyond [`message_bytes_max`], [`JobError::Device`] if the library cannot.
+    pub fn encrypted(&self, message: &[u8]) -> Result<Vec<u8>, JobError> {
+        let mut item = vec![0; encrypted_bytes(self.bits)];
+        self.encrypt(message, &mut item)?;
+        Ok(item)
+    }
+
+    fn encrypt(&self, message: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
+        if message.len() > message_bytes_max(self.bits) {
+            return Err(JobError::TooLong);
+        }
+        let len = encrypted_bytes(self.bits);
+        let slot = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
+        self.encrypter.encrypt(message, slot)?;
+        Ok(len as u32)
+    }
+}
+
+impl Decrypt {
+    /// On `path`, with the private key `pkcs8` (DER), whose modulus has so many bits.
+    ///
+    /// # Errors
+    /// If there is no such path here, or this is no such key.
+    pub fn new(path: Path, bits: u16, pkcs8: &[u8]) -> Result<Self, SetupError> {
+        let decrypter: Box<dyn Decrypter> = match path {
+            Path::Portable => Box::new(portable::private(bits, pkcs8)?),
+            #[cfg(feature = "aws-lc")]
+            Path::AwsLc => super::aws_lc::decrypter(bits, pkcs8)?,
+            _ => return Err(path.missing("rsa-decrypt", PATHS)),
+        };
+        Ok(Self { bits, decrypter })
+    }
+
+    /// What was encrypted.
+    ///
+    /// # Errors
+    /// [`JobError::Malformed`] if nothing was, so; why is not said.
+    pub fn decrypted(&self, item: &[u8]) -> Result<Vec<u8>, JobError> {
+        let is_long_enough = item.len() == encrypted_bytes(self.bits);
+        let message = is_long_enough.then(|| self.decrypter.decrypt(item));
+        message.flatten().ok_or(JobError::Malformed)
+    }
+
+    fn decrypt(&self, item: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
+        let message = self.decrypted(item)?;
+        let slot = slot.get_mut(..message.len());
+        slot.ok_or(JobError::DstTooShort)?.copy_from_slice(&message);
+        Ok(message.len() as u32)
+    }
+}
+
+impl Kernel for Encrypt {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        encrypted_bytes(self.bits)
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        each(batch, out, |item, slot| self.encrypt(item, slot));
+        Ok(())
+    }
+}
+
+impl Kernel for Decrypt {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        message_bytes_max(self.bits)
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        each(batch, out, |item, slot| self.decrypt(item, slot));
+        Ok(())
+    }
+}
+
+fn each(
+    batch: Batch<'_>,
+    out: BatchOut<'_>,
+    mut step: impl FnMut(&[u8], &mut [u8]) -> Result<u32, JobError>,
+) {
+    for i in 0..batch.len() {
+        let slot = &mut out.dst[i * out.slot..][..out.slot];
+        out.outcomes.push(step(batch.item(i), slot));
+    }
+}
+
+/// What an encrypting spec is run on: as much of any bytes as fits. The private key tells what is right.
+struct Encrypting {
+    spec: OpSpec,
+    bits: u16,
+    /// If the private key is known.
+    judge: Option<Decrypt>,
+}
+
+/// What a decrypting spec is run on: encryptions of as much of any bytes as fits.
+struct Decrypting {
+    spec: OpSpec,
+    bits: u16,
+    encrypter: Encrypt,
+    oracle: Decrypt,
+}
+
+fn encrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+    let OpSpec::RsaEncrypt { bits, private, .. } = spec else {
+        return Err(foreign(spec));
+    };
+    let judge = |private: &Material| Decrypt::new(Path::Portable, *bits, private.bytes());
+    Ok(Box::new(Encrypting {
+        spec: spec.clone(),
+        bits: *bits,
+        judge: private.as_ref().map(judge).transpose()?,
+    }))
+}
+
+fn decrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+    let OpSpec::RsaDecrypt { bits, key } = spec else {
+        return Err(foreign(spec));
+    };
+    let pair = Kind::Rsa(*bits).read(key.bytes());
+    let public = pair.map_err(SetupError::Parameter)?.public;
+    Ok(Box::new(Decrypting {
+        spec: spec.clone(),
+        bits: *bits,
+        encrypter: Encrypt::new(Path::best(PATHS), *bits, public.bytes())?,
+        oracle: Decrypt::new(Path::Portable, *bits, key.bytes())?,
+    }))
+}
+
+fn foreign(spec: &OpSpec) -> SetupError {
+    SetupError::Parameter(format!("{spec} is no RSAES-OAEP"))
+}
+
+/// As much of `plain` as fits.
+fn cut(plain: &[u8], bits: u16) -> &[u8] {
+    &plain[..plain.len().min(message_bytes_max(bits))]
+}
+
+fn described(plain: &str, bits: u16) -> String {
+    format!("{plain}, {} bytes at most", message_bytes_max(bits))
+}
+
+impl Workload for Encrypting {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(cut(plain, self.bits).to_vec())
+    }
+
+    fn describe(&self, plain: &str) -> String {
+        described(plain, self.bits)
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        match item.len() > message_bytes_max(self.bits) {
+            true => Right::Refused(JobError::TooLong),
+            false => Right::Several,
+        }
+    }
+
+    fn approve(&self, item: &[u8], output: &[u8]) -> Result<(), String> {
+        let judge = self.judge.as_ref().ok_or(
+            "the key that was given is a public one, by which nothing can be checked; give the private one",
+        )?;
+        match judge.decrypted(output) {
+            Ok(again) if again == item => Ok(()),
+            Ok(_) => Err("it decrypts to something else".to_owned()),
+            Err(error) => Err(format!("it does not decrypt: {error}")),
+        }
+    }
+
+    /// Longer than fits, now and then: nothing else is wrong for an encrypter.
+    fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
+        match seed % 2 {
+            0 => item.resize(message_bytes_max(self.bits) + 1, 0),
+            _ => dpb_core::workload::spoil(item, seed),
+        }
+    }
+}
+
+impl Workload for Decrypting {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        let item = self.encrypter.encrypted(cut(plain, self.bits));
+        item.map_err(|error| error.to_string())
+    }
+
+    fn describe(&self, plain: &str) -> String {
+        format!("RSAES-OAEP of {}", described(plain, self.bits))
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        self.oracle.decrypted(item).into()
+    }
+}
+
+impl fmt::Debug for Encrypt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encrypt")
+            .field("bits", &self.bits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Decrypt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decrypt")
+            .field("bits", &self.bits)
+            .finish_non_exhaustive()
+    }
+}

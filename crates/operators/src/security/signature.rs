@@ -1,0 +1,374 @@
+//! Signatures: the kernels that sign and verify by any scheme, and what they are run on.
+
+use std::fmt;
+
+use dpb_core::random::SplitMix64;
+use dpb_core::{
+    Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError,
+    SignatureScheme, Workload, workload,
+};
+
+use super::keys::{Kind, Pair};
+use super::{dsa, ecdsa, rsa};
+use crate::cpu::Path;
+use crate::direct::AnyKernel;
+use crate::registry::{Domain, Entry, Given, NO_FILE, PORTABLE, Parameter};
+
+/// AWS-LC, and RustCrypto's crates.
+pub const PATHS: &[Path] = &[Path::AwsLc, Path::Portable];
+
+/// A library's private key, ready to sign. Many threads may do so at once.
+pub(super) trait Signer: Send + Sync {
+    /// Signs `message` into `signature`, which is exactly as long as one.
+    fn sign(&self, message: &[u8], signature: &mut [u8]) -> Result<(), JobError>;
+}
+
+/// A library's public key, ready to verify. Many threads may do so at once.
+pub(super) trait Verifier: Send + Sync {
+    /// Whether `signature`, which is exactly as long as one, is of `message`.
+    fn verify(&self, message: &[u8], signature: &[u8]) -> bool;
+}
+
+#[cfg(feature = "aws-lc")]
+impl Verifier for aws_lc_rs::signature::ParsedPublicKey {
+    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        self.verify_sig(message, signature).is_ok()
+    }
+}
+
+/// What a library ends in that does not say why: there were no random bytes, or it found its own result wrong.
+pub(super) const FAILED: JobError = JobError::Device(-1);
+
+/// Signs each item.
+pub struct Sign {
+    scheme: SignatureScheme,
+    signer: Box<dyn Signer>,
+}
+
+/// Says of each item whether the signature that it begins with is of the message that follows.
+pub struct Verify {
+    scheme: SignatureScheme,
+    verifier: Box<dyn Verifier>,
+}
+
+impl Sign {
+    /// On `path`, with the private key `pkcs8` (DER).
+    ///
+    /// # Errors
+    /// If there is no such path here, or this is no such key.
+    pub fn new(path: Path, scheme: SignatureScheme, pkcs8: &[u8]) -> Result<Self, SetupError> {
+        let signer = match scheme {
+            SignatureScheme::Rsa { bits, padding } => rsa::signer(path, bits, padding, pkcs8),
+            SignatureScheme::Dsa => dsa::signer(path, pkcs8),
+            SignatureScheme::Ecdsa { curve } => ecdsa::signer(path, curve, pkcs8),
+        }?;
+        Ok(Self { scheme, signer })
+    }
+
+    /// The signature of `message`: [`SignatureScheme::bytes`].
+    ///
+    /// # Errors
+    /// [`JobError::Device`] if the library cannot.
+    pub fn signature(&self, message: &[u8]) -> Result<Vec<u8>, JobError> {
+        let mut signature = vec![0; self.scheme.bytes()];
+        self.signer.sign(message, &mut signature)?;
+        Ok(signature)
+    }
+}
+
+impl Verify {
+    /// On `path`, with the public key `spki` (DER).
+    ///
+    /// # Errors
+    /// If there is no such path here, or this is no such key.
+    pub fn new(path: Path, scheme: SignatureScheme, spki: &[u8]) -> Result<Self, SetupError> {
+        let verifier = match scheme {
+            SignatureScheme::Rsa { bits, padding } => rsa::verifier(path, bits, padding, spki),
+            SignatureScheme::Dsa => dsa::verifier(path, spki),
+            SignatureScheme::Ecdsa { curve } => ecdsa::verifier(path, curve, spki),
+        }?;
+        Ok(Self { scheme, verifier })
+    }
+
+    /// Whether `signature` is of `message`.
+    pub fn is_genuine(&self, message: &[u8], signature: &[u8]) -> bool {
+        signature.len() == self.scheme.bytes() && self.verifier.verify(message, signature)
+    }
+
+    /// The same of both in one: the signature, then the message.
+    fn is_signed(&self, item: &[u8]) -> bool {
+        item.split_at_checked(self.scheme.bytes())
+            .is_some_and(|(signature, message)| self.is_genuine(message, signature))
+    }
+}
+
+impl Kernel for Sign {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(self.scheme.bytes())
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        self.scheme.bytes()
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        let signatures = out.dst.chunks_exact_mut(self.scheme.bytes());
+        for (i, signature) in (0..batch.len()).zip(signatures) {
+            self.signer.sign(batch.item(i), signature)?;
+        }
+        Ok(())
+    }
+}
+
+impl Kernel for Verify {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(1)
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        1
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for (i, answer) in (0..batch.len()).zip(out.dst) {
+            *answer = u8::from(self.is_signed(batch.item(i)));
+        }
+        Ok(())
+    }
+}
+
+/// What all signing operators have in common.
+pub(super) const fn sign_entry() -> Entry {
+    Entry {
+        name: "",
+        scenario: "security",
+        summary: "",
+        unit: "signature",
+        output: "",
+        source: "",
+        peers: &["openssl"],
+        parameters: &[],
+        paths: PATHS,
+        libraries: &[],
+        documentation: "",
+        parse: |_| unreachable!("each line has its own"),
+        kernel: sign_kernel,
+        workload: signing,
+    }
+}
+
+/// What all verifying operators have in common.
+pub(super) const fn verify_entry() -> Entry {
+    Entry {
+        output: "one byte per item: 1 if it is genuine, else 0",
+        kernel: verify_kernel,
+        workload: verifying,
+        ..sign_entry()
+    }
+}
+
+/// The private key of a signing operator.
+pub(super) const PRIVATE_KEY: Parameter = Parameter {
+    name: "key",
+    values: Domain::File,
+    default: NO_FILE,
+    meaning: "the private key, PKCS#8 as PEM or DER; secret. Without a file, a key pair made for the run",
+};
+
+/// The key of a verifying operator.
+pub(super) const KEY_PAIR: Parameter = Parameter {
+    name: "key",
+    values: Domain::File,
+    default: NO_FILE,
+    meaning: "the private key, PKCS#8 as PEM or DER, whose public half is used and whose other half makes or judges items; \
+              or the public key alone, for which `dpb op` has no items. Without a file, a key pair made for the run",
+};
+
+/// The spec that signs.
+pub(super) fn sign_spec(
+    given: &Given<'_>,
+    scheme: SignatureScheme,
+    kind: Kind,
+) -> Result<OpSpec, SetupError> {
+    let key = kind.private_given(given)?;
+    Ok(OpSpec::Sign { scheme, key })
+}
+
+/// The spec that verifies.
+pub(super) fn verify_spec(
+    given: &Given<'_>,
+    scheme: SignatureScheme,
+    kind: Kind,
+) -> Result<OpSpec, SetupError> {
+    let Pair { public, private } = kind.given(given)?;
+    Ok(OpSpec::Verify {
+        scheme,
+        key: public,
+        private,
+    })
+}
+
+fn kind(scheme: SignatureScheme) -> Kind {
+    match scheme {
+        SignatureScheme::Rsa { bits, .. } => Kind::Rsa(bits),
+        SignatureScheme::Dsa => Kind::Dsa,
+        SignatureScheme::Ecdsa { curve } => Kind::Ecdsa(curve),
+    }
+}
+
+fn sign_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+    match spec {
+        OpSpec::Sign { scheme, key } => Ok(Box::new(Sign::new(path, *scheme, key.bytes())?)),
+        other => Err(SetupError::Parameter(format!("{other} signs nothing"))),
+    }
+}
+
+fn verify_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+    match spec {
+        OpSpec::Verify { scheme, key, .. } => {
+            Ok(Box::new(Verify::new(path, *scheme, key.bytes())?))
+        }
+        other => Err(SetupError::Parameter(format!("{other} verifies nothing"))),
+    }
+}
+
+/// What a signing spec is run on: any bytes. Several signatures may be right; all paths must verify one.
+struct Signing {
+    spec: OpSpec,
+    name: String,
+    verifiers: Vec<(Path, Verify)>,
+}
+
+/// What a verifying spec is run on: signatures of any bytes.
+struct Verifying {
+    spec: OpSpec,
+    scheme: SignatureScheme,
+    oracle: Verify,
+    /// If the private key is known. On the best path: the oracle says itself whether that is right.
+    signer: Option<Sign>,
+}
+
+fn signing(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+    let OpSpec::Sign { scheme, key } = spec else {
+        return Err(SetupError::Parameter(format!("{spec} signs nothing")));
+    };
+    let public = kind(*scheme).read(key.bytes());
+    let public = public.map_err(SetupError::Parameter)?.public;
+    let verifiers = PATHS.iter().filter(|path| path.is_available());
+    let verifiers = verifiers
+        .map(|&path| Ok((path, Verify::new(path, *scheme, public.bytes())?)))
+        .collect::<Result<Vec<_>, SetupError>>()?;
+    let names: Vec<_> = verifiers
+        .iter()
+        .map(|(path, _)| format!("cpu/{path}"))
+        .collect();
+    Ok(Box::new(Signing {
+        spec: spec.clone(),
+        name: names.join(" and "),
+        verifiers,
+    }))
+}
+
+fn verifying(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+    let OpSpec::Verify {
+        scheme,
+        key,
+        private,
+    } = spec
+    else {
+        return Err(SetupError::Parameter(format!("{spec} verifies nothing")));
+    };
+    let signer = |private: &Material| Sign::new(Path::best(PATHS), *scheme, private.bytes());
+    Ok(Box::new(Verifying {
+        spec: spec.clone(),
+        scheme: *scheme,
+        oracle: Verify::new(Path::Portable, *scheme, key.bytes())?,
+        signer: private.as_ref().map(signer).transpose()?,
+    }))
+}
+
+impl Workload for Signing {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn right(&self, _item: &[u8], _slot_bytes: usize) -> Right {
+        Right::Several
+    }
+
+    fn approve(&self, item: &[u8], output: &[u8]) -> Result<(), String> {
+        let refuses = |(_, verifier): &&(Path, Verify)| !verifier.is_genuine(item, output);
+        match self.verifiers.iter().find(refuses) {
+            Some((path, _)) => Err(format!("cpu/{path} does not verify it")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Workload for Verifying {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        PORTABLE
+    }
+
+    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+        let signer = self.signer.as_ref().ok_or(
+            "the key that was given is a public one, by which nothing can be signed; give the private one",
+        )?;
+        let mut item = signer.signature(plain).map_err(|error| error.to_string())?;
+        item.extend(plain);
+        Ok(item)
+    }
+
+    fn describe(&self, plain: &str) -> String {
+        format!("signatures and {plain}")
+    }
+
+    fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
+        Right::Only(vec![u8::from(self.oracle.is_signed(item))])
+    }
+
+    /// Zeros instead of one half of the signature, or bytes of it turned round, which gives numbers beyond the group's order;
+    /// else as usual.
+    fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
+        let mut random = SplitMix64::new(seed);
+        let signature_bytes = self.scheme.bytes();
+        let half = random.below(2) * signature_bytes / 2;
+        match item.get_mut(half..half + signature_bytes / 2) {
+            Some(half) if seed % 5 == 0 => half.fill(0),
+            Some(half) if seed % 5 == 1 => half.iter_mut().for_each(|byte| *byte = !*byte),
+            _ => workload::spoil(item, random.next_u64()),
+        }
+    }
+}
+
+impl fmt::Debug for Sign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sign")
+            .field("scheme", &self.scheme)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Verify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verify")
+            .field("scheme", &self.scheme)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! The benches as programs: built by cargo, run here, elsewhere, or under an emulator.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::shell;
+
+/// The bench that compares with peers; the others are criterion's.
+pub(super) const PEERS: &str = "peers";
+
+/// A bench that was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    /// As cargo calls it.
+    pub(super) name: String,
+    /// The file.
+    pub(super) path: PathBuf,
+}
+
+/// How one is run.
+pub(super) enum How<'a> {
+    /// On hardware.
+    Timed {
+        /// Fewer turns.
+        quick: bool,
+    },
+    /// Under an emulator: all is checked, nothing is timed.
+    Checked {
+        /// Which emulator.
+        by: &'a str,
+        /// Where it writes counts of instructions, if it does.
+        instructions: Option<&'a Path>,
+    },
+}
+
+impl Program {
+    /// Its arguments; `records` is the folder for what it keeps, as it sees it.
+    pub(super) fn arguments(&self, how: &How<'_>, records: &str, rest: &[String]) -> Vec<String> {
+        let mut arguments: Vec<String> = Vec::new();
+        let mut add = |some: &[&str]| arguments.extend(some.iter().map(ToString::to_string));
+        match how {
+            How::Timed { quick } => {
+                add(&["--bench"]);
+                if *quick {
+                    add(&["--quick"]);
+                }
+            }
+            How::Checked { by, instructions } if self.name == PEERS => {
+                add(&["--emulated", by]);
+                if let Some(file) = instructions {
+                    add(&["--instructions", &file.to_string_lossy()]);
+                }
+            }
+            How::Checked { .. } => add(&["--test"]),
+        }
+        if self.name == PEERS {
+            add(&["--record", records]);
+        }
+        arguments.extend(rest.iter().cloned());
+        arguments
+    }
+}
+
+/// Runs `cargo bench --no-run` as `command` says; what it built, by name.
+pub(super) fn build(command: &mut Command) -> Result<Vec<Program>> {
+    command.args(["--no-run", "--message-format", "json-render-diagnostics"]);
+    let child = shell::start(command.stdout(Stdio::piped()))?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "the benches do not build");
+    let mut programs = programs(&String::from_utf8(output.stdout)?)?;
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    ensure!(!programs.is_empty(), "there are no such benches");
+    Ok(programs)
+}
+
+/// From cargo's messages, a line each.
+fn programs(messages: &str) -> Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Value = serde_json::from_str(line).context("a message of cargo's")?;
+        let is_bench = message["target"]["kind"]
+            .as_array()
+            .is_some_and(|kinds| kinds.iter().any(|kind| kind == "bench"));
+        if let (true, Some(path), Some(name)) = (
+            is_bench,
+            message["executable"].as_str(),
+            message["target"]["name"].as_str(),
+        ) {
+            programs.push(Program {
+                name: name.to_owned(),
+                path: path.into(),
+            });
+        }
+    }
+    Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn benches_are_found_in_what_cargo_says_of_a_build() {
+        let messages = r#"
+{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"dpb_core"},"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"seam"},"executable":"/t/seam-1"}
+{"reason":"build-finished","success":true}"#;
+        let expected = Program {
+            name: "seam".to_owned(),
+            path: "/t/seam-1".into(),
+        };
+        assert_eq!(programs(messages).expect("readable"), [expected]);
+    }
+}
