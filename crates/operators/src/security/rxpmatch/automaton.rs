@@ -370,10 +370,8 @@ impl Program {
         while let Some(id) = closure.members.get(at) {
             at += 1;
             match self.nfa.state(StateID::must(*id as usize)) {
-                State::Look { look, next: to } => {
-                    if holds(*look, context, next) {
-                        self.resolve(*to, stack, closure);
-                    }
+                State::Look { look, next: to } if holds(*look, context, next) => {
+                    self.resolve(*to, stack, closure);
                 }
                 State::Match { pattern_id } => matched.put(pattern_id.as_u32()),
                 _ => {}
