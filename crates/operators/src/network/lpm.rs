@@ -3,6 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod block;
+mod direct;
 mod generator;
 mod hops;
 mod loaded;

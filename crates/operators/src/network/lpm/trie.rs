@@ -3,9 +3,11 @@
 //! The first 16 bits of an address are looked up directly, each byte behind them in a block. A node holds the routes that
 //! end within its byte and the nodes below it; its block is what these come to for each value of the byte, shorter routes
 //! included. So a lookup stops at the first hop that it meets. A change rebuilds the block of one node, those above it only
-//! where a node comes or goes, and those below it only where a shorter route shows through that they inherit.
+//! where a node comes or goes, and those below it only where a shorter route shows through that they inherit. What the root's
+//! slot and the node below it come to for 24 bits stands beside that in [`Direct`], which lookups ask first.
 
 use super::block::{self, Entry};
+use super::direct::{self, Direct};
 use super::hops::NONE;
 use super::pool::Pool;
 
@@ -21,6 +23,7 @@ const ABSENT: u32 = u32::MAX;
 pub(super) struct Trie {
     /// What each value of the first 16 bits leads to.
     root: Box<[Entry; SLOTS]>,
+    direct: Direct,
     pool: Pool,
     /// The routes of up to 16 bits: at `1 << len | bits` a code.
     root_routes: Vec<u32>,
@@ -56,6 +59,7 @@ impl Trie {
     pub(super) fn new() -> Self {
         let mut trie = Self {
             root: Box::new([0; SLOTS]),
+            direct: Direct::new(),
             pool: Pool::new(),
             root_routes: vec![ABSENT; 2 * SLOTS],
             root_nodes: vec![ABSENT; SLOTS],
@@ -68,15 +72,15 @@ impl Trie {
         trie
     }
 
-    /// The entries by the first 16 bits, and the memory that they lead into.
+    /// The tables by the first bits, the entries by the first 16, and the memory that those lead into.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn parts(&self) -> (&[Entry; SLOTS], &[u8]) {
-        (&self.root, self.pool.bytes())
+    pub(super) fn parts(&self) -> (&[u8; direct::BYTES], &[Entry; SLOTS], &[u8]) {
+        (self.direct.tables(), &self.root, self.pool.bytes())
     }
 
     /// Bytes that lookups may read.
     pub(super) fn lookup_bytes(&self) -> usize {
-        self.root.len() * size_of::<Entry>() + self.pool.used()
+        direct::BYTES + self.root.len() * size_of::<Entry>() + self.pool.used()
     }
 
     /// Bytes taken for blocks yet.
@@ -92,6 +96,9 @@ impl Trie {
     /// The code of the longest route of `address`.
     #[inline]
     pub(super) fn lookup(&self, address: u128) -> u32 {
+        if let Some(code) = self.direct.code(address) {
+            return code;
+        }
         let mut entry = self.root[(address >> 112) as usize];
         let mut rest = address << ROOT_BITS;
         loop {
@@ -288,7 +295,23 @@ impl Trie {
                 ABSENT => self.plain_block(code),
                 node => self.compile_node(node, code),
             };
+            self.set_direct(slot);
         }
+    }
+
+    /// What the first 24 bits decide in a slot of the root, whose blocks are as they shall be.
+    fn set_direct(&mut self, slot: usize) {
+        let node = self.root_nodes[slot];
+        if node == ABSENT {
+            let code = self.root_code(slot);
+            self.direct.fill(slot, code);
+            return;
+        }
+        let mut leaves = self.painted(node);
+        for (number, (byte, _)) in self.nodes[node as usize].children.iter().enumerate() {
+            leaves[usize::from(*byte)] = block::child(number);
+        }
+        self.direct.set(slot, &leaves);
     }
 
     /// The nodes of a path, whose last one changed, and its slot of the root.
@@ -297,6 +320,7 @@ impl Trie {
         let mut code = self.root_code(slot);
         let Some((first, _)) = path.split_first() else {
             self.root[slot] = self.plain_block(code);
+            self.set_direct(slot);
             return;
         };
         // What the last node inherits, by the routes above it. A node made for this path was told nothing yet.
@@ -321,6 +345,7 @@ impl Trie {
         }
         debug_assert_eq!(self.root_nodes[slot], *first);
         self.root[slot] = entry;
+        self.set_direct(slot);
     }
 
     /// The block of a node below which `inherited` shows through: as it is if that is what it was written with.

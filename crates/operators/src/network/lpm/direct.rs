@@ -1,0 +1,117 @@
+//! The first 24 bits of an address looked up at once: where they alone decide, in a table with a byte for each value, *fine*;
+//! and before that, where the first 20 decide, in a table of a sixteenth of the size, *coarse*, which a CPU's own caches hold.
+//!
+//! Where longer prefixes decide, the fine table gives the number of a child, as blocks do: so lookups enter the trie there. What a
+//! byte does not hold, the trie looks up from its root. Codes are small where hops are frequent, so few lookups meet those.
+#![allow(unsafe_code)]
+
+use rustix::mm::{Advice, madvise};
+
+use super::block::Leaf;
+
+/// In place of a code: the trie knows. Codes are below; above, counted down from 255, are the children of the node for the first
+/// 16 bits, by number.
+pub(super) const ASK: u8 = 0xc0;
+
+/// Bits that the coarse table looks up.
+pub(super) const COARSE_BITS: u8 = 20;
+/// Bits that the fine table looks up.
+pub(super) const FINE_BITS: u8 = 24;
+/// Where the coarse table starts, behind the fine one.
+pub(super) const COARSE_AT: usize = 1 << FINE_BITS;
+/// Bytes of both, and so many more that four can be read where the last one is.
+pub(super) const BYTES: usize = COARSE_AT + (1 << COARSE_BITS) + 64;
+
+/// Values of the fine table's index that share the first 16 bits, and of the coarse one's.
+const ROW: usize = 256;
+const COARSE_ROW: usize = 16;
+/// Random lookups in 4 KiB pages miss the TLB: they have 0.7 times the speed.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Both tables. Fresh ones take no memory until they are written.
+#[derive(Debug)]
+pub(super) struct Direct {
+    memory: Vec<u8>,
+    /// Where in it the tables start: at a huge page.
+    start: usize,
+}
+
+impl Direct {
+    /// All codes zero.
+    pub(super) fn new() -> Self {
+        // Of this size it comes from the kernel, as pages that are made when they are touched.
+        let mut memory = vec![0; BYTES + HUGE_PAGE];
+        let start = memory.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
+        // SAFETY: the range lies in `memory`. The advice changes no content; refusal only costs speed.
+        let _refused = unsafe {
+            let tables = memory[start..].as_mut_ptr();
+            madvise(tables.cast(), BYTES, Advice::LinuxHugepage)
+        };
+        Self { memory, start }
+    }
+
+    /// The fine table, the coarse one from [`COARSE_AT`], and what may be read behind it.
+    pub(super) fn tables(&self) -> &[u8; BYTES] {
+        let tables = &self.memory[self.start..][..BYTES];
+        tables.try_into().expect("so long")
+    }
+
+    /// The code for an address in the high bits, if its first 24 bits decide.
+    #[inline]
+    pub(super) fn code(&self, address: u128) -> Option<u32> {
+        let code = self.tables()[(address >> (128 - u32::from(FINE_BITS))) as usize];
+        (code < ASK).then_some(u32::from(code))
+    }
+
+    /// Sends the addresses whose first 16 bits are `slot`, and the next 8 their index here, to these leaves.
+    pub(super) fn set(&mut self, slot: usize, leaves: &[Leaf; ROW]) {
+        let bytes = leaves.map(byte_of);
+        let (fine, coarse) = self.row(slot);
+        fine.copy_from_slice(&bytes);
+        for (coarse, fine) in coarse.iter_mut().zip(bytes.chunks(ROW / COARSE_ROW)) {
+            let is_same = fine.iter().all(|byte| *byte == fine[0]);
+            *coarse = if is_same { fine[0].min(ASK) } else { ASK };
+        }
+    }
+
+    /// The same for all of `slot`.
+    pub(super) fn fill(&mut self, slot: usize, code: Leaf) {
+        let code = byte_of(code);
+        let (fine, coarse) = self.row(slot);
+        // Reading the small table first leaves the pages of a fresh large one unmade.
+        if code == ASK || *coarse != [code; COARSE_ROW] {
+            fine.fill(code);
+            coarse.fill(code);
+        }
+    }
+
+    /// What both tables have for the first 16 bits.
+    fn row(&mut self, slot: usize) -> (&mut [u8; ROW], &mut [u8; COARSE_ROW]) {
+        let tables = &mut self.memory[self.start..][..BYTES];
+        let (fine, coarse) = tables.split_at_mut(COARSE_AT);
+        let (fine, coarse) = (fine.as_chunks_mut().0, coarse.as_chunks_mut().0);
+        (&mut fine[slot], &mut coarse[slot])
+    }
+}
+
+impl Clone for Direct {
+    fn clone(&self) -> Self {
+        let mut twin = Self::new();
+        let (fine, coarse) = self.tables().split_at(COARSE_AT);
+        let rows = fine.as_chunks().0.iter().zip(coarse.as_chunks().0);
+        for (slot, (fine, coarse)) in rows.enumerate() {
+            if *coarse != [0; COARSE_ROW] {
+                let (twin_fine, twin_coarse) = twin.row(slot);
+                *twin_coarse = *coarse;
+                *twin_fine = *fine;
+            }
+        }
+        twin
+    }
+}
+
+fn byte_of(leaf: Leaf) -> u8 {
+    let is_code = leaf < u32::from(ASK);
+    let is_child = leaf > !u32::from(!ASK);
+    if is_code || is_child { leaf as u8 } else { ASK }
+}
