@@ -11,6 +11,7 @@ use dpb_core::{
 
 use crate::isa;
 use crate::registry::{self, Entry};
+use crate::security::rxpmatch::Hyperscan;
 
 /// [`Path`] and its lists from one table.
 macro_rules! paths {
@@ -48,6 +49,8 @@ macro_rules! paths {
         }
     };
     (@needs _) => { "any CPU" };
+    (@needs ($token:ty)) => { <$token>::NEEDS };
+    (@has ($token:ty)) => { <$token>::detect().is_some() };
     (@needs $token:ident) => { isa::$token::NEEDS };
     (@needs $feature:literal) => { concat!("dpb-operators with its feature `", $feature, "`") };
     (@has _) => { true };
@@ -92,6 +95,8 @@ paths! {
     Lz4Flex = "lz4_flex" needs _,
     /// The library snap.
     Snap = "snap" needs _,
+    /// The library Hyperscan, or Vectorscan, which chooses its instruction sets itself; found at run time.
+    Hyperscan = "hyperscan" needs (Hyperscan),
 }
 
 /// A backend on this machine's CPU.
