@@ -174,6 +174,33 @@ fn gcm_refuses_every_flipped_bit_and_writes_nothing() {
     }
 }
 
+/// Sums of products end at every place of a text, with additional data and without.
+#[test]
+fn gcm_of_every_length() {
+    let bytes: Vec<u8> = (0..1400u32).map(|i| (i * 167 + i / 251) as u8).collect();
+    for aad in [0, 20, 1024] {
+        let [encrypt, decrypt] =
+            [Direction::Encrypt, Direction::Decrypt].map(|way| gcm(way, aad, &[5; 32]));
+        let oracle = Aes::new(&encrypt, Path::Portable).expect("any CPU");
+        let both = |path| [&encrypt, &decrypt].map(|spec| Aes::new(spec, path).expect("available"));
+        let paths: Vec<_> = available(&encrypt).map(|path| (path, both(path))).collect();
+        let (head, text) = (&bytes[..12 + aad], &bytes[..1300]);
+        for len in 0..=text.len() {
+            let item = [head, &text[..len]].concat();
+            let sealed = oracle.one(&item).expect("encrypts");
+            for (path, [encrypt, decrypt]) in &paths {
+                assert_eq!(
+                    encrypt.one(&item).as_ref(),
+                    Ok(&sealed),
+                    "{path}, {len} bytes"
+                );
+                let opened = decrypt.one(&[head, &sealed].concat());
+                assert_eq!(opened.as_deref(), Ok(&text[..len]), "{path}, {len} bytes");
+            }
+        }
+    }
+}
+
 /// The counter is one number of 128 bits: it carries across its words, and goes on at zero.
 #[test]
 fn ctr_counts_across_its_words() {

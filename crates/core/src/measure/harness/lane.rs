@@ -180,7 +180,9 @@ impl<'a> Lane<'a> {
             / (dst_bytes.unwrap_or(0).max(64) * self.bench.plan.threads.get() as usize);
         let jobs = SEGMENT_DEPTHS * depth;
         let jobs = if self.bench.is_virtual {
-            let longest = self.bench.loads.iter().map(|load| load.view.len()).max();
+            let cost_bytes = self.bench.workload.cost_bytes();
+            let cost = |load: &Load| load.view.len() + load.items.count() * cost_bytes;
+            let longest = self.bench.loads.iter().map(cost).max();
             jobs.min(VIRTUAL_SEGMENT_BYTES / longest.unwrap_or(0).max(1))
         } else {
             let time = self.bench.plan.seconds / SEGMENT_SHARE;

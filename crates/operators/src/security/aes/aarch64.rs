@@ -8,7 +8,7 @@ use dpb_core::{Batch, BatchOut, Direction};
 use super::Code;
 use super::form::{BLOCK, Form, Mode, Parts};
 use super::lanes::{self, Chains, LANES};
-use super::schedule::{RoundKeys, expand};
+use super::schedule::{Keys, RoundKeys};
 use super::stealing::steal;
 use crate::isa::ArmAes;
 
@@ -19,10 +19,7 @@ const WIDE: usize = 8;
 struct Keyed<const N: usize> {
     proof: ArmAes,
     form: Form,
-    /// Of the direction in which the mode uses the block cipher.
-    keys: RoundKeys<N>,
-    /// What encrypts the tweak of XTS.
-    tweak: RoundKeys<N>,
+    keys: Keys<N>,
 }
 
 /// In the mode that `form` says, which is not GCM; `key` has a length that there is.
@@ -35,30 +32,14 @@ pub(super) fn new(proof: ArmAes, form: Form, key: &[u8]) -> Box<dyn Code> {
 
 impl<const N: usize> Keyed<N> {
     fn new(proof: ArmAes, form: Form, key: &[u8]) -> Self {
-        let (key, tweak) = key.split_at(key.len() / form.keys());
         // SAFETY: `ArmAes` exists only where these instructions do.
-        let substitute = |word| unsafe { substitute(word) };
-        let keys: RoundKeys<N> = expand(key, substitute);
-        let tweak = match form.mode {
-            Mode::Xts => expand(tweak, substitute),
-            Mode::Gcm | Mode::Ctr | Mode::Cbc => RoundKeys::from([[0; 16]; N]),
-        };
-        let keys = match (form.mode, form.direction) {
-            // SAFETY: as above.
-            (Mode::Cbc | Mode::Xts, Direction::Decrypt) => unsafe { inverse(&keys) },
-            _ => keys,
-        };
-        Self {
-            proof,
-            form,
-            keys,
-            tweak,
-        }
+        let keys = unsafe { Keys::new(form, key, |word| substitute(word), |keys| inverse(keys)) };
+        Self { proof, form, keys }
     }
 
     #[target_feature(enable = "aes")]
     fn ctr(&self, parts: Parts<'_>, to: &mut [u8]) {
-        let keys = load_all(&self.keys);
+        let keys = load_all(&self.keys.data);
         let mut counter = u128::from_be_bytes(parts.iv.try_into().expect("sixteen bytes"));
         let mut next = || {
             let block = load(&counter.to_be_bytes());
@@ -88,7 +69,7 @@ impl<const N: usize> Keyed<N> {
 
     #[target_feature(enable = "aes")]
     fn cbc_decrypt(&self, parts: Parts<'_>, to: &mut [u8]) {
-        let keys = load_all(&self.keys);
+        let keys = load_all(&self.keys.data);
         // A block's predecessor lies in front of it, before the first one the initialisation vector.
         let (before, _) = parts.item.as_chunks::<BLOCK>();
         let (text, _) = parts.text.as_chunks::<BLOCK>();
@@ -110,9 +91,9 @@ impl<const N: usize> Keyed<N> {
 
     #[target_feature(enable = "aes")]
     fn xts<const ENCRYPT: bool>(&self, parts: Parts<'_>, to: &mut [u8]) {
-        let keys = load_all(&self.keys);
+        let keys = load_all(&self.keys.data);
         let iv = parts.iv.try_into().expect("sixteen bytes");
-        let [tweak] = encrypt(&load_all(&self.tweak), [load(iv)]);
+        let [tweak] = encrypt(&load_all(&self.keys.tweak), [load(iv)]);
         let mut first = [0; BLOCK];
         store(&mut first, tweak);
         let mut tweak = u128::from_le_bytes(first);
@@ -168,9 +149,9 @@ impl<const N: usize> Code for Keyed<N> {
             // SAFETY: `ArmAes` exists only where these instructions do.
             unsafe {
                 match chains.busy() {
-                    0..=4 => advance::<N, 4>(&self.keys, chains, count),
-                    5..=8 => advance::<N, 8>(&self.keys, chains, count),
-                    _ => advance::<N, LANES>(&self.keys, chains, count),
+                    0..=4 => advance::<N, 4>(&self.keys.data, chains, count),
+                    5..=8 => advance::<N, 8>(&self.keys.data, chains, count),
+                    _ => advance::<N, LANES>(&self.keys.data, chains, count),
                 }
             }
         };

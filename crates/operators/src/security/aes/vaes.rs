@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::Code;
 use super::form::{Form, Mode};
-use super::schedule::{RoundKeys, expand};
+use super::schedule::{Keys, RoundKeys};
 use crate::isa::Vaes;
 
 /// Vectors on their way at once.
@@ -29,10 +29,7 @@ type Group = [[u8; 64]; WIDE];
 struct Keyed<const N: usize> {
     proof: Vaes,
     form: Form,
-    /// Of the direction in which the mode uses the block cipher.
-    keys: RoundKeys<N>,
-    /// What encrypts the tweak of XTS.
-    tweak: RoundKeys<N>,
+    keys: Keys<N>,
     /// GCM's hash key.
     hash: Zeroizing<gcm::Powers>,
 }
@@ -47,29 +44,19 @@ pub(super) fn new(proof: Vaes, form: Form, key: &[u8]) -> Box<dyn Code> {
 
 impl<const N: usize> Keyed<N> {
     fn new(proof: Vaes, form: Form, key: &[u8]) -> Self {
-        let (key, tweak) = key.split_at(key.len() / form.keys());
         // SAFETY: `Vaes` exists only where these instructions do.
-        let substitute = |word| unsafe { substitute(word) };
-        let keys: RoundKeys<N> = expand(key, substitute);
-        let tweak = match form.mode {
-            Mode::Xts => expand(tweak, substitute),
-            Mode::Gcm | Mode::Ctr | Mode::Cbc => RoundKeys::from([[0; 16]; N]),
-        };
-        // SAFETY: as above.
-        let (hash, keys) = unsafe {
-            match (form.mode, form.direction) {
-                (Mode::Gcm, _) => (gcm::powers(&keys), keys),
-                (Mode::Cbc | Mode::Xts, Direction::Decrypt) => {
-                    (Zeroizing::new(gcm::NONE), inverse(&keys))
-                }
-                _ => (Zeroizing::new(gcm::NONE), keys),
-            }
+        let (keys, hash) = unsafe {
+            let keys = Keys::new(form, key, |word| substitute(word), |keys| inverse(keys));
+            let hash = match form.mode {
+                Mode::Gcm => gcm::powers(&keys.data),
+                Mode::Ctr | Mode::Cbc | Mode::Xts => Zeroizing::new(gcm::NONE),
+            };
+            (keys, hash)
         };
         Self {
             proof,
             form,
             keys,
-            tweak,
             hash,
         }
     }
@@ -78,24 +65,24 @@ impl<const N: usize> Keyed<N> {
 impl<const N: usize> Code for Keyed<N> {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>) {
         let _: Vaes = self.proof;
-        let form = self.form;
+        let (form, keys) = (self.form, &self.keys);
         // SAFETY: `Vaes` exists only where these instructions do.
         unsafe {
             match (form.mode, form.direction) {
                 (Mode::Gcm, Direction::Encrypt) => {
-                    gcm::encrypt(&self.keys, &self.hash, form, batch, out);
+                    gcm::encrypt(&keys.data, &self.hash, form, batch, out);
                 }
                 (Mode::Gcm, Direction::Decrypt) => {
-                    gcm::decrypt(&self.keys, &self.hash, form, batch, out);
+                    gcm::decrypt(&keys.data, &self.hash, form, batch, out);
                 }
-                (Mode::Ctr, _) => ctr::crypt(&self.keys, form, batch, out),
-                (Mode::Cbc, Direction::Encrypt) => cbc::encrypt(&self.keys, form, batch, out),
-                (Mode::Cbc, Direction::Decrypt) => cbc::decrypt(&self.keys, form, batch, out),
+                (Mode::Ctr, _) => ctr::crypt(&keys.data, form, batch, out),
+                (Mode::Cbc, Direction::Encrypt) => cbc::encrypt(&keys.data, form, batch, out),
+                (Mode::Cbc, Direction::Decrypt) => cbc::decrypt(&keys.data, form, batch, out),
                 (Mode::Xts, Direction::Encrypt) => {
-                    xts::crypt::<N, true>(&self.keys, &self.tweak, form, batch, out);
+                    xts::crypt::<N, true>(&keys.data, &keys.tweak, form, batch, out);
                 }
                 (Mode::Xts, Direction::Decrypt) => {
-                    xts::crypt::<N, false>(&self.keys, &self.tweak, form, batch, out);
+                    xts::crypt::<N, false>(&keys.data, &keys.tweak, form, batch, out);
                 }
             }
         }

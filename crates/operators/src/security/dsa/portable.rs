@@ -47,7 +47,7 @@ impl Signer for SigningKey {
 impl Verifier for VerifyingKey {
     fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         let (r, s) = signature.split_at(HALF);
-        let [r, s] = [r, s].map(|bytes| BoxedUint::from_be_slice_vartime(bytes));
+        let [r, s] = [r, s].map(BoxedUint::from_be_slice_vartime);
         let signature = Signature::from_components(r, s);
         signature.is_some_and(|signature| {
             dsa::signature::Verifier::verify(self, message, &signature).is_ok()

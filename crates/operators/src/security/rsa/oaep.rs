@@ -10,7 +10,7 @@ use super::{BITS, LIBRARIES, bits, portable};
 use crate::cpu::Path;
 use crate::registry::{Entry, PORTABLE};
 use crate::security::keys::{Kind, Pair};
-use crate::security::signature::{KEY_PAIR, PATHS, PRIVATE_KEY, sign_entry};
+use crate::security::signature::{Jury, KEY_PAIR, PATHS, PRIVATE_KEY, sign_entry};
 
 /// The registry's lines.
 pub(crate) const ENCRYPT: Entry = Entry {
@@ -219,7 +219,7 @@ struct Encrypting {
     spec: OpSpec,
     bits: u16,
     /// If the private key is known.
-    judge: Option<Decrypt>,
+    judges: Option<Jury<Decrypt>>,
 }
 
 /// What a decrypting spec is run on: encryptions of as much of any bytes as fits.
@@ -234,11 +234,11 @@ fn encrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
     let OpSpec::RsaEncrypt { bits, private, .. } = spec else {
         return Err(foreign(spec));
     };
-    let judge = |private: &Material| Decrypt::new(Path::Portable, *bits, private.bytes());
+    let judges = |private: &Material| Jury::new(|path| Decrypt::new(path, *bits, private.bytes()));
     Ok(Box::new(Encrypting {
         spec: spec.clone(),
         bits: *bits,
-        judge: private.as_ref().map(judge).transpose()?,
+        judges: private.as_ref().map(judges).transpose()?,
     }))
 }
 
@@ -275,7 +275,7 @@ impl Workload for Encrypting {
     }
 
     fn name(&self) -> &str {
-        PORTABLE
+        self.judges.as_ref().map_or(PORTABLE, |judges| &judges.name)
     }
 
     fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
@@ -294,14 +294,14 @@ impl Workload for Encrypting {
     }
 
     fn approve(&self, item: &[u8], output: &[u8]) -> Result<(), String> {
-        let judge = self.judge.as_ref().ok_or(
+        let judges = self.judges.as_ref().ok_or(
             "the key that was given is a public one, by which nothing can be checked; give the private one",
         )?;
-        match judge.decrypted(output) {
+        judges.ask(|judge| match judge.decrypted(output) {
             Ok(again) if again == item => Ok(()),
             Ok(_) => Err("it decrypts to something else".to_owned()),
             Err(error) => Err(format!("it does not decrypt: {error}")),
-        }
+        })
     }
 
     /// Longer than fits, now and then: nothing else is wrong for an encrypter.

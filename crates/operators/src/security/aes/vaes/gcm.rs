@@ -272,7 +272,7 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
 #[target_feature(enable = "avx512f")]
 fn keep_order(blocks: &mut [__m512i; WIDE]) {
     let [a, b, c, d] = blocks;
-    // SAFETY: it has no instruction.
+    // SAFETY: no instruction: the values stay as they are.
     unsafe {
         std::arch::asm!(
             "/* {} {} {} {} */",
