@@ -2,7 +2,7 @@
 
 use dpb_core::measure::Evidence;
 use dpb_core::measure::provenance::allowed_cpus;
-use dpb_core::{Backend, SetupError, Unsupported};
+use dpb_core::{Backend, OpSpec, SetupError, Unsupported};
 use dpb_operators::cpu;
 use dpb_operators::registry::{self, Entry};
 use dpb_sim::{Faults, Faulty, Model, Modelled};
