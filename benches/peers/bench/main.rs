@@ -242,7 +242,7 @@ impl Bench {
         }
         record.provenance.pinned.clone_from(&self.pinned);
 
-        let path = Cpu::best().path(entry)?;
+        let path = Cpu::best().path(entry, &spec)?;
         let portable = entry.direct(&spec, cpu::Path::Portable)?;
         let shape = portable.shape();
         let slot = match shape {

@@ -160,14 +160,14 @@ pub fn all_for(entry: &Entry) -> Vec<String> {
     names
 }
 
-/// The code that computes behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is what `cpu/best`
+/// The code that computes `spec`, one of `entry`'s, behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is what `cpu/best`
 /// and `pool/N` mean on this machine, and what a model takes its results from.
-pub fn code(name: &str, entry: &Entry) -> Option<String> {
+pub fn code(name: &str, entry: &Entry, spec: &OpSpec) -> Option<String> {
     let cpu = match is_made_up(name) {
         true => cpu::Cpu::best(),
         false => cpu::by_name(name).ok()?,
     };
-    let path = cpu.path(entry).ok()?;
+    let path = cpu.path(entry, spec).ok()?;
     Some(format!("{path}, {}", entry.library(path)))
 }
 

@@ -34,6 +34,7 @@ pub use seam::{
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, ChecksumForm, CollationLocale, CopyMode,
     CrcName, Curve, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys, Material,
-    OpSpec, ParameterValue, RsaPadding, SegmentationMode, SignatureScheme,
+    OpSpec, ParameterValue, RsaPadding, RuleSet, SegmentationMode, SignatureScheme,
+    UnsupportedRules,
 };
 pub use workload::{Exact, Input, Right, Workload};

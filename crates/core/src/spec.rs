@@ -208,6 +208,16 @@ pub enum OpSpec {
         /// 40 or 52 bytes.
         key: Material,
     },
+    /// Which regular expressions of a rule set match, and where first. Output: variable, for each that does, in order of
+    /// their ids, its id and the smallest offset at which a match of it ends, four bytes each, little endian.
+    RxpMatch {
+        /// The rule file: on each line `id:/expression/flags`.
+        rules: Material,
+        /// What the rules are for: what payloads look like.
+        set: RuleSet,
+        /// What to do with a rule that no automaton can match.
+        unsupported: UnsupportedRules,
+    },
     /// LZ77 as a block of LZ4 (`lz4_Block_format.md`). Output: variable.
     Lz4,
     /// Decodes such a block. Output: variable; refuses what is malformed or longer than its slot.
@@ -277,6 +287,26 @@ pub enum LookupKeys {
     Zipf,
     /// A route, each equally likely, then an address in it.
     RouteWeighted,
+}
+
+/// What a rule set is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RuleSet {
+    /// Intrusion prevention: attacks in HTTP requests, mail and shell sessions.
+    Ips,
+    /// A filter of URLs.
+    Url,
+    /// Comments on orders that tell of special requests: TPC-H's query 13.
+    Q13,
+}
+
+/// What to do with a rule whose expression is not regular, or too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnsupportedRules {
+    /// The rule set is refused; the error names the line.
+    Refuse,
+    /// The rule is left out.
+    Skip,
 }
 
 /// What of a packet is hashed for receive-side scaling; everything in network order.
@@ -524,6 +554,7 @@ impl OpSpec {
                 IpFamily::V6 => "lpm6-update",
             },
             Self::Toeplitz { .. } => "toeplitz",
+            Self::RxpMatch { .. } => "rxpmatch",
             Self::Lz4 => "lz4",
             Self::Unlz4 => "unlz4",
             Self::Snappy => "snappy",
@@ -627,6 +658,15 @@ impl OpSpec {
                 ("form", form.name().into()),
                 ("queues", i64::from(*queues).into()),
                 ("key", key.clone().into()),
+            ],
+            Self::RxpMatch {
+                rules,
+                set,
+                unsupported,
+            } => vec![
+                ("rules", rules.clone().into()),
+                ("set", set.name().into()),
+                ("unsupported", unsupported.name().into()),
             ],
             Self::Custom { parameters, .. } => parameters
                 .iter()
@@ -857,6 +897,30 @@ impl LookupKeys {
             Self::Random => "random",
             Self::Zipf => "zipf",
             Self::RouteWeighted => "route-weighted",
+        }
+    }
+}
+
+impl RuleSet {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ips, Self::Url, Self::Q13];
+
+    /// `ips`, `url`, `q13`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ips => "ips",
+            Self::Url => "url",
+            Self::Q13 => "q13",
+        }
+    }
+}
+
+impl UnsupportedRules {
+    /// `refuse`, `skip`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Skip => "skip",
         }
     }
 }

@@ -11,6 +11,7 @@ use dpb_core::{
 
 use crate::isa;
 use crate::registry::{self, Entry};
+use crate::security::rxpmatch::Hyperscan;
 
 /// [`Path`] and its lists from one table.
 macro_rules! paths {
@@ -48,6 +49,8 @@ macro_rules! paths {
         }
     };
     (@needs _) => { "any CPU" };
+    (@needs ($token:ty)) => { <$token>::NEEDS };
+    (@has ($token:ty)) => { <$token>::detect().is_some() };
     (@needs $token:ident) => { isa::$token::NEEDS };
     (@needs $feature:literal) => { concat!("dpb-operators with its feature `", $feature, "`") };
     (@has _) => { true };
@@ -92,6 +95,8 @@ paths! {
     Lz4Flex = "lz4_flex" needs _,
     /// The library snap.
     Snap = "snap" needs _,
+    /// The library Hyperscan, or Vectorscan, which chooses its instruction sets itself; found at run time.
+    Hyperscan = "hyperscan" needs (Hyperscan),
 }
 
 /// A backend on this machine's CPU.
@@ -234,16 +239,17 @@ impl Cpu {
         }
     }
 
-    /// The path that `entry` takes here: what `cpu/best` and `pool/N` stand for on this machine.
+    /// The path that `spec`, one of `entry`'s, takes here: what `cpu/best` and `pool/N` stand for on this machine.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn path(&self, entry: &Entry) -> Result<Path, Unsupported> {
-        let path = self.path.unwrap_or_else(|| Path::best(entry.paths));
-        if entry.paths.contains(&path) && path.is_available() {
+    pub fn path(&self, entry: &Entry, spec: &OpSpec) -> Result<Path, Unsupported> {
+        let paths = entry.paths_of(spec);
+        let path = self.path.unwrap_or_else(|| Path::best(paths));
+        if paths.contains(&path) && path.is_available() {
             Ok(path)
         } else {
-            Err(path.reason(entry.name, entry.paths))
+            Err(path.reason(entry.name, paths))
         }
     }
 }
@@ -263,12 +269,12 @@ impl Backend for Cpu {
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
         let entry = registry::of(spec)?;
-        self.path(entry).map(|_| self.lift.limits())
+        self.path(entry, spec).map(|_| self.lift.limits())
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
-        let path = self.path(entry).map_err(SetupError::Unsupported)?;
+        let path = self.path(entry, spec).map_err(SetupError::Unsupported)?;
         Ok((entry.kernel)(spec, path)?.lift(self.lift, spec))
     }
 }

@@ -6,6 +6,8 @@ use dpb_core::{OpSpec, SetupError, Workload};
 
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
+use crate::security::rxpmatch::Hyperscan;
+use crate::storage::deflate;
 use crate::{network, primitive, security, storage};
 
 /// Every operator that has a CPU kernel.
@@ -32,6 +34,7 @@ pub const OPERATORS: &[Entry] = &[
     security::hmac::HMAC_SHA1,
     security::hmac::HMAC_SHA256,
     security::hmac::HMAC_SHA512,
+    security::rxpmatch::ENTRY,
     security::aes::GCM,
     security::aes::GCM_DECRYPT,
     security::aes::CTR,
@@ -213,6 +216,14 @@ impl Entry {
         specs
     }
 
+    /// Those of its paths that compute `spec`, best first: all of them, except where some are for other parameters alone.
+    pub fn paths_of(&self, spec: &OpSpec) -> &'static [Path] {
+        match *spec {
+            OpSpec::Deflate { level, .. } => deflate::encoder_paths(level),
+            _ => self.paths,
+        }
+    }
+
     /// The kernel of `spec` on `path`, to be called without a queue.
     ///
     /// # Errors
@@ -223,6 +234,14 @@ impl Entry {
 
     /// Whose code computes on `path`.
     pub fn library(&self, path: Path) -> Library {
+        if path == Path::Hyperscan
+            && let Some(library) = Hyperscan::detect()
+        {
+            return Library {
+                name: "libhs",
+                version: library.version(),
+            };
+        }
         let named = self.libraries.iter().find(|(of, _)| *of == path);
         named.map_or(
             Library {

@@ -8,6 +8,7 @@ pub mod hmac;
 pub mod keys;
 pub mod md5;
 pub mod rsa;
+pub mod rxpmatch;
 pub mod sha1;
 pub mod sha256;
 pub mod sha512;

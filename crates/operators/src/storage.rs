@@ -4,6 +4,7 @@ pub mod deflate;
 pub mod huffman;
 pub mod lz4;
 mod lz77;
+mod prefix_code;
 pub mod snappy;
 mod streams;
 

@@ -95,7 +95,10 @@ fn every_operator_stays_inside() {
     for entry in OPERATORS {
         let spec: OpSpec = entry.default_spec();
         let workload = entry.workload(&spec).expect("its own spec");
-        let paths = entry.paths.iter().filter(|path| path.is_available());
+        let paths = entry
+            .paths_of(&spec)
+            .iter()
+            .filter(|path| path.is_available());
         let mut kernels: Vec<_> = paths
             .map(|&path| (path, entry.direct(&spec, path).expect("available")))
             .collect();

@@ -24,7 +24,10 @@ struct Contest {
 
 impl Contest {
     fn new(entry: &Entry, spec: &OpSpec) -> Self {
-        let paths = entry.paths.iter().filter(|path| path.is_available());
+        let paths = entry
+            .paths_of(spec)
+            .iter()
+            .filter(|path| path.is_available());
         Self {
             workload: entry.workload(spec).expect("its own spec"),
             kernels: paths

@@ -310,7 +310,7 @@ impl Args {
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
         }
-        if let Some(code) = backends::code(backend, test.entry) {
+        if let Some(code) = backends::code(backend, test.entry, &test.spec) {
             let libraries = &mut record.provenance.libraries;
             libraries.insert(backend.to_owned(), code);
         }

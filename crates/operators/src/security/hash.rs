@@ -129,12 +129,14 @@ pub(crate) fn workload<H: Hash>(spec: &OpSpec) -> Result<Box<dyn Workload>, Setu
     Ok(Box::new(Exact::new(spec, PORTABLE, right)))
 }
 
-/// What follows the last full block: `rest`, a one bit, zeros, the length in bits. One block or two.
-fn padded_tail<const BLOCK: usize, F: Function<BLOCK>>(
+/// Makes `tail` what follows the last full block: `rest`, a one bit, zeros, the length in bits. Says whether that is one block or two.
+#[inline]
+fn pad<const BLOCK: usize, F: Function<BLOCK>>(
+    tail: &mut [[u8; BLOCK]; 2],
     rest: &[u8],
     total_bytes: u64,
-) -> ([[u8; BLOCK]; 2], usize) {
-    let mut tail = [[0; BLOCK]; 2];
+) -> usize {
+    *tail = [[0; BLOCK]; 2];
     let bytes = tail.as_flattened_mut();
     bytes[..rest.len()].copy_from_slice(rest);
     bytes[rest.len()] = 0x80;
@@ -142,5 +144,5 @@ fn padded_tail<const BLOCK: usize, F: Function<BLOCK>>(
     let blocks = if rest.len() < BLOCK - BLOCK / 8 { 1 } else { 2 };
     let end = blocks * BLOCK;
     bytes[end - 8..end].copy_from_slice(&F::length(total_bytes * 8));
-    (tail, blocks)
+    blocks
 }

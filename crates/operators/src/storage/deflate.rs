@@ -1,6 +1,7 @@
 //! DEFLATE and INFLATE (RFC 1951), bare or wrapped as zlib (RFC 1950) or gzip (RFC 1952).
 
 mod container;
+mod fast;
 mod portable;
 mod workload;
 
@@ -29,7 +30,7 @@ pub(crate) const DEFLATE: Entry = Entry {
         },
         FORMAT,
     ],
-    paths: PATHS,
+    paths: ENCODER_PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
     parse: |given| {
@@ -57,7 +58,7 @@ pub(crate) const INFLATE: Entry = Entry {
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
     peers: &["zlib-rs", "isa-l"],
     parameters: &[FORMAT],
-    paths: PATHS,
+    paths: DECODER_PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
     parse: |given| {
@@ -81,8 +82,10 @@ const FORMAT: Parameter = Parameter {
     meaning: "what wraps the stream",
 };
 
-/// The paths there are, best first.
-const PATHS: &[Path] = &[Path::Libdeflate, Path::Portable];
+/// The encoder's paths, best first. The first is for level 1 alone.
+const ENCODER_PATHS: &[Path] = &[Path::Tables, Path::Libdeflate, Path::Portable];
+/// The decoder's, best first.
+const DECODER_PATHS: &[Path] = &[Path::Libdeflate, Path::Portable];
 
 const LIBRARIES: &[(Path, Library)] = &[
     (Path::Libdeflate, library!("libdeflater")),
@@ -107,6 +110,8 @@ pub struct Inflate {
 /// One queue's encoder, its tables allocated.
 #[allow(missing_debug_implementations)]
 pub enum EncoderScratch {
+    /// Our own, of level 1.
+    Fast(Box<fast::Encoder>),
     /// Of libdeflate.
     Libdeflate(Compressor),
     /// Of miniz_oxide.
@@ -126,14 +131,14 @@ impl Deflate {
     /// On `path`, at `level` 1 to 9.
     ///
     /// # Errors
-    /// If DEFLATE has no such path, or the level is out of range.
+    /// If DEFLATE has no such path at this level, or the level is out of range.
     pub fn new(path: Path, level: u8, format: DeflateFormat) -> Result<Self, SetupError> {
         if !(1..=9).contains(&level) {
             return Err(SetupError::Parameter(format!(
                 "level={level}: not from 1 to 9"
             )));
         }
-        let path = path.among("deflate", PATHS)?;
+        let path = path.among("deflate", encoder_paths(level))?;
         Ok(Self {
             path,
             level,
@@ -148,7 +153,7 @@ impl Inflate {
     /// # Errors
     /// If INFLATE has no such path.
     pub fn new(path: Path, format: DeflateFormat) -> Result<Self, SetupError> {
-        let path = path.among("inflate", PATHS)?;
+        let path = path.among("inflate", DECODER_PATHS)?;
         Ok(Self { path, format })
     }
 }
@@ -162,6 +167,7 @@ impl Kernel for Deflate {
                 let level = CompressionLvl::new(i32::from(self.level)).expect("1 to 9");
                 EncoderScratch::Libdeflate(Compressor::new(level))
             }
+            Path::Tables => EncoderScratch::Fast(Box::new(fast::Encoder::new())),
             _ => EncoderScratch::Portable(Box::new(portable::Encoder::new(self.level))),
         }
     }
@@ -182,6 +188,7 @@ impl Kernel for Deflate {
     ) -> Result<(), JobError> {
         let format = self.format;
         each(batch, out, |item, slot| match scratch {
+            EncoderScratch::Fast(encoder) => encoder.encode(format, item, slot),
             EncoderScratch::Portable(encoder) => encoder.encode(format, item, slot),
             EncoderScratch::Libdeflate(encoder) => match format {
                 DeflateFormat::Raw => encoder.deflate_compress(item, slot),
@@ -242,6 +249,14 @@ pub fn compressed_bytes_max(item_len: usize) -> usize {
     let growing = item_len / 10;
     let stored_blocks = (item_len / (31 * 1024) + 1) * 5;
     item_len + growing.max(stored_blocks) + 128
+}
+
+/// The encoder's paths at `level`, best first.
+pub(crate) fn encoder_paths(level: u8) -> &'static [Path] {
+    match level {
+        1 => ENCODER_PATHS,
+        _ => &ENCODER_PATHS[1..],
+    }
 }
 
 fn format_named(name: &str) -> DeflateFormat {

@@ -19,8 +19,8 @@
 //! complete: every sequence of bits means something. The streams share the plain bytes out evenly, rounded up, so the
 //! last may have fewer. A stream ends in the byte of its last code, whose free bits are 0.
 
-mod code;
 mod encode;
+mod lengths;
 mod portable;
 mod tables;
 #[cfg(target_arch = "x86_64")]

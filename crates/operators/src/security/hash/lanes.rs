@@ -6,7 +6,7 @@
 
 use dpb_core::Batch;
 
-use super::{Function, Start, padded_tail};
+use super::{Function, Start, pad};
 
 /// How an instruction set takes `N` messages forward by the function `F`.
 pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize>:
@@ -37,7 +37,8 @@ pub(crate) fn serial<const BLOCK: usize, F: Function<BLOCK>>(
     let digests = digests.chunks_exact_mut(digests.len() / batch.len());
     for (i, digest) in digests.enumerate().take(batch.len()) {
         let mut state = start.state;
-        let mut lane = Lane::new::<F>(i, batch.item(i), start.bytes);
+        let mut lane = Lane::IDLE;
+        lane.begin::<F>(i, batch.item(i), start.bytes);
         lane.finish::<F>(&compress, &mut state, digest);
     }
 }
@@ -70,36 +71,44 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
     }
     let digest_bytes = digests.len() / items;
     let digest = |item: usize| item * digest_bytes..(item + 1) * digest_bytes;
-    let lane = |item| Lane::new::<F>(item, batch.item(item), start.bytes);
     let mut waiting = N.min(items)..items;
     let mut states = code.fill(&start.state);
-    let mut lanes: [Lane<'_, BLOCK>; N] = std::array::from_fn(|i| match i < items {
-        true => lane(i),
-        false => Lane::IDLE,
-    });
+    let mut lanes = [const { Lane::IDLE }; N];
+    // Of each lane, the blocks to the end of its message's full ones or of its tail. Side by side, so that the fewest are found at once.
+    let mut left = [IDLE; N];
+    for (item, (lane, left)) in lanes.iter_mut().zip(&mut left).enumerate().take(items) {
+        lane.begin::<F>(item, batch.item(item), start.bytes);
+        *left = lane.left().len();
+    }
     let mut busy = N.min(items);
     while busy >= few {
-        let at_work = || lanes.iter().filter(|lane| !lane.left().is_empty());
-        let count = at_work().map(|lane| lane.left().len()).min().unwrap_or(0);
-        let any = at_work().next().map_or(&[][..], Lane::left);
-        let blocks = lanes.each_ref().map(|lane| match lane.left() {
-            [] => &any[..count],
-            left => &left[..count],
+        let count = left.iter().copied().min().unwrap_or(0);
+        let any = left.iter().position(|&left| left != IDLE).unwrap_or(0);
+        let blocks = std::array::from_fn(|i| {
+            let lane = if left[i] == IDLE { any } else { i };
+            &lanes[lane].left()[..count]
         });
         code.compress(&mut states, blocks);
-        for (i, of) in lanes.iter_mut().enumerate() {
-            if of.left().is_empty() {
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            if left[i] == IDLE {
                 continue;
             }
-            of.advance(count);
-            if !of.left().is_empty() {
+            lane.advance(count);
+            left[i] -= count;
+            if left[i] > 0 {
                 continue;
             }
-            F::write(&code.state(&states, i), &mut digests[digest(of.item)]);
+            left[i] = lane.left().len();
+            if left[i] > 0 {
+                continue;
+            }
+            F::write(&code.state(&states, i), &mut digests[digest(lane.item)]);
             if let Some(next) = waiting.next() {
-                *of = lane(next);
+                lane.begin::<F>(next, batch.item(next), start.bytes);
+                left[i] = lane.left().len();
                 code.set(&mut states, i, &start.state);
             } else {
+                left[i] = IDLE;
                 busy -= 1;
             }
         }
@@ -111,6 +120,9 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
         }
     }
 }
+
+/// Blocks left of a lane without a message: never the fewest.
+const IDLE: usize = usize::MAX;
 
 /// What is left of one message: full blocks where they lie, then the padded tail.
 struct Lane<'a, const BLOCK: usize> {
@@ -132,17 +144,14 @@ impl<'a, const BLOCK: usize> Lane<'a, BLOCK> {
         tail_end: 0,
     };
 
-    /// `before`: how many bytes were hashed before the message.
-    fn new<F: Function<BLOCK>>(item: usize, message: &'a [u8], before: u64) -> Self {
+    /// Takes a message on. `before`: how many bytes were hashed before it.
+    #[inline]
+    fn begin<F: Function<BLOCK>>(&mut self, item: usize, message: &'a [u8], before: u64) {
         let (full, rest) = message.as_chunks::<BLOCK>();
-        let (tail, tail_end) = padded_tail::<BLOCK, F>(rest, before + message.len() as u64);
-        Self {
-            item,
-            full,
-            tail,
-            tail_at: 0,
-            tail_end,
-        }
+        self.item = item;
+        self.full = full;
+        self.tail_at = 0;
+        self.tail_end = pad::<BLOCK, F>(&mut self.tail, rest, before + message.len() as u64);
     }
 
     /// The next blocks; none if the message is done.

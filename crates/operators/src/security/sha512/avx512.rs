@@ -44,53 +44,105 @@ pub(super) fn alone(_proof: (Avx512, Bmi2), state: &mut [u64; 8], blocks: &[[u8;
     unsafe { one(state, blocks) }
 }
 
+/// Behind the steps of each block come eight words of the eight blocks that follow: steps wait for each other, words do not.
 #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
 fn one(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
-    let mut inputs = States64([[0; 8]; 80]);
-    for blocks in blocks.chunks(8) {
-        schedule(&mut inputs, blocks);
-        for block in 0..blocks.len() {
-            steps_of_one(state, &inputs.0, block);
+    let mut chunks = blocks.chunks(8);
+    let Some(mut now) = chunks.next() else {
+        return;
+    };
+    let (mut first, mut second) = (Schedule::new(), Schedule::new());
+    let (mut schedule, mut later) = (&mut first, &mut second);
+    schedule.start(now);
+    for eight in 0..8 {
+        schedule.more(eight);
+    }
+    for next in chunks {
+        later.start(next);
+        for block in 0..8 {
+            steps_of_one(state, &schedule.inputs.0, block);
+            later.more(block);
         }
+        std::mem::swap(&mut schedule, &mut later);
+        now = next;
+    }
+    for block in 0..now.len() {
+        steps_of_one(state, &schedule.inputs.0, block);
     }
 }
 
-/// What each step adds, word and constant, for up to eight blocks.
-#[target_feature(enable = "avx512f,avx512bw")]
-fn schedule(inputs: &mut States64<80>, blocks: &[[u8; 128]]) {
-    // Where there are fewer, the last one again.
-    let mut rows = [blocks; 8];
-    for (i, row) in rows.iter_mut().enumerate() {
-        *row = &blocks[i.min(blocks.len() - 1)..];
+/// The words of up to eight blocks side by side.
+struct Schedule {
+    words: States64<80>,
+    /// What each step adds: its word and its constant.
+    inputs: States64<80>,
+}
+
+impl Schedule {
+    fn new() -> Self {
+        Self {
+            words: States64([[0; 8]; 80]),
+            inputs: States64([[0; 8]; 80]),
+        }
     }
-    let mut words = words_64(&rows, 0);
-    for word in &mut words {
-        *word = swap_64(*word);
+
+    /// The words that blocks have. Where there are fewer than eight, the last one again.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn start(&mut self, blocks: &[[u8; 128]]) {
+        let mut rows = [blocks; 8];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = &blocks[i.min(blocks.len() - 1)..];
+        }
+        for (t, word) in words_64(&rows, 0).into_iter().enumerate() {
+            self.set(t, swap_64(word));
+        }
     }
-    let mut all = [_mm512_setzero_si512(); 80];
-    all[..16].copy_from_slice(&words);
-    for t in 16..80 {
-        let (w15, w2) = (all[t - 15], all[t - 2]);
-        let s0 = _mm512_ternarylogic_epi64::<0x96>(
-            _mm512_ror_epi64::<1>(w15),
-            _mm512_ror_epi64::<8>(w15),
-            _mm512_srli_epi64::<7>(w15),
-        );
-        let s1 = _mm512_ternarylogic_epi64::<0x96>(
-            _mm512_ror_epi64::<19>(w2),
-            _mm512_ror_epi64::<61>(w2),
-            _mm512_srli_epi64::<6>(w2),
-        );
-        let sum = _mm512_add_epi64(all[t - 16], all[t - 7]);
-        all[t] = _mm512_add_epi64(_mm512_add_epi64(sum, s0), s1);
+
+    /// Eight more of the 64 that follow.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn more(&mut self, eight: usize) {
+        for t in 16 + 8 * eight..24 + 8 * eight {
+            let [w16, w15, w7, w2] = [16, 15, 7, 2].map(|back| load(&self.words.0[t - back]));
+            let s0 = _mm512_ternarylogic_epi64::<0x96>(
+                _mm512_ror_epi64::<1>(w15),
+                _mm512_ror_epi64::<8>(w15),
+                _mm512_srli_epi64::<7>(w15),
+            );
+            let s1 = _mm512_ternarylogic_epi64::<0x96>(
+                _mm512_ror_epi64::<19>(w2),
+                _mm512_ror_epi64::<61>(w2),
+                _mm512_srli_epi64::<6>(w2),
+            );
+            let sum = _mm512_add_epi64(w16, w7);
+            self.set(t, _mm512_add_epi64(_mm512_add_epi64(sum, s0), s1));
+        }
     }
-    for (word, constant) in all.iter_mut().zip(K) {
-        *word = _mm512_add_epi64(*word, _mm512_set1_epi64(constant.cast_signed()));
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn set(&mut self, t: usize, word: __m512i) {
+        let input = _mm512_add_epi64(word, _mm512_set1_epi64(K[t].cast_signed()));
+        store(&mut self.words.0[t], word);
+        store(&mut self.inputs.0[t], input);
     }
-    inputs.store(&all);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(words: &[u64; 8]) -> __m512i {
+    // SAFETY: 64 bytes.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(words: &mut [u64; 8], vector: __m512i) {
+    // SAFETY: 64 bytes.
+    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) }
 }
 
 /// Eighty steps.
+#[inline(never)]
 #[target_feature(enable = "bmi1,bmi2")]
 fn steps_of_one(state: &mut [u64; 8], inputs: &[[u64; 8]; 80], block: usize) {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;

@@ -2,6 +2,8 @@
 
 use dpb_core::{DeflateFormat, JobError};
 
+use crate::network::crc::crc32;
+
 const GZIP_HEADER_BYTES: usize = 10;
 const ZLIB_HEADER_BYTES: usize = 2;
 
@@ -42,16 +44,26 @@ pub(super) fn write_header(
     }
 }
 
-/// Writes the trailer for `plain`; says how long it is.
+/// The check of `plain`, by the definitions.
+pub(super) fn check(format: DeflateFormat, plain: &[u8]) -> u32 {
+    match format {
+        DeflateFormat::Raw => 0,
+        DeflateFormat::Zlib => adler32(plain),
+        DeflateFormat::Gzip => crc32(plain),
+    }
+}
+
+/// Writes the trailer of `plain_bytes` with this check; says how long it is.
 pub(super) fn write_trailer(
     format: DeflateFormat,
-    plain: &[u8],
+    check: u32,
+    plain_bytes: usize,
     slot: &mut [u8],
 ) -> Result<usize, JobError> {
     match format {
         DeflateFormat::Raw => Ok(0),
-        DeflateFormat::Zlib => put(slot, &adler32(plain).to_be_bytes()),
-        DeflateFormat::Gzip => put(slot, &gzip_trailer(plain)),
+        DeflateFormat::Zlib => put(slot, &check.to_be_bytes()),
+        DeflateFormat::Gzip => put(slot, &gzip_trailer(check, plain_bytes)),
     }
 }
 
@@ -74,7 +86,7 @@ pub(super) fn check_trailer(
     let holds = match format {
         DeflateFormat::Raw => true,
         DeflateFormat::Zlib => rest.starts_with(&adler32(plain).to_be_bytes()),
-        DeflateFormat::Gzip => rest.starts_with(&gzip_trailer(plain)),
+        DeflateFormat::Gzip => rest.starts_with(&gzip_trailer(crc32(plain), plain.len())),
     };
     if holds {
         Ok(())
@@ -115,11 +127,11 @@ fn gzip_header_len(stream: &[u8]) -> Option<usize> {
 }
 
 /// CRC-32 and length, both little endian.
-fn gzip_trailer(plain: &[u8]) -> [u8; 8] {
+fn gzip_trailer(crc: u32, plain_bytes: usize) -> [u8; 8] {
     let mut trailer = [0; 8];
-    trailer[..4].copy_from_slice(&crate::network::crc::crc32(plain).to_le_bytes());
+    trailer[..4].copy_from_slice(&crc.to_le_bytes());
     // Modulo 2^32, as the RFC says.
-    trailer[4..].copy_from_slice(&(plain.len() as u32).to_le_bytes());
+    trailer[4..].copy_from_slice(&(plain_bytes as u32).to_le_bytes());
     trailer
 }
 

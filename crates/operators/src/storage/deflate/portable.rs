@@ -54,7 +54,9 @@ impl Encoder {
         if status != TDEFLStatus::Done {
             return Err(JobError::DstTooShort);
         }
-        let trailer = container::write_trailer(format, plain, &mut slot[header + body..])?;
+        let check = container::check(format, plain);
+        let rest = &mut slot[header + body..];
+        let trailer = container::write_trailer(format, check, plain.len(), rest)?;
         Ok(header + body + trailer)
     }
 }

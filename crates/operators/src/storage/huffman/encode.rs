@@ -2,9 +2,9 @@
 
 use dpb_core::JobError;
 
-use super::code::{self, BITS_MAX, LENGTHS_BYTES_MAX, Lengths};
+use super::lengths::{BITS_MAX, LENGTHS_BYTES_MAX, Lengths, write_lengths};
 use super::{BLOCK_BYTES_MAX, HEADER_BYTES, Kind, STREAMS, streams};
-use crate::storage::Out;
+use crate::storage::{Out, prefix_code};
 
 /// Symbols that fit a 64-bit word behind seven bits that wait for their byte.
 const SYMBOLS_A_WORD: usize = (64 - 7) / BITS_MAX;
@@ -79,9 +79,9 @@ fn coded(
     if block.len() <= HEADER_BYTES {
         return Ok(false);
     }
-    let lengths = code::lengths(counts);
+    let lengths = prefix_code::lengths(counts, BITS_MAX);
     let mut table = [0; LENGTHS_BYTES_MAX];
-    let table_len = code::write_lengths(&lengths, &mut table);
+    let table_len = write_lengths(&lengths, &mut table);
     let streams = streams(block.len());
     let bits = counts
         .iter()
@@ -108,7 +108,7 @@ fn coded(
 
 /// Each symbol's code, and its bits above bit 16.
 fn entries(lengths: &Lengths) -> [u32; 256] {
-    let codes = code::codes(lengths);
+    let codes = prefix_code::codes(lengths);
     std::array::from_fn(|symbol| u32::from(codes[symbol]) | u32::from(lengths[symbol]) << 16)
 }
 

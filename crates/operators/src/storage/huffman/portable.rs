@@ -2,7 +2,7 @@
 
 use dpb_core::JobError;
 
-use super::code::{self, BITS_MAX, Lengths};
+use super::lengths::{BITS_MAX, Lengths, read_lengths};
 use super::{HEADER_BYTES, Kind, streams};
 
 /// The plain bytes of `item`, if there are at most `bytes_max`.
@@ -36,7 +36,7 @@ pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError>
 
 /// Decodes a coded block of `len` bytes; gives what follows it.
 fn coded<'a>(block: &'a [u8], len: usize, plain: &mut Vec<u8>) -> Result<&'a [u8], JobError> {
-    let (lengths, _, table) = code::read_lengths(block, &mut [0; 256])?;
+    let (lengths, _, table) = read_lengths(block, &mut [0; 256])?;
     let code = Code::new(&lengths);
     let streams = streams(len);
     let (ends, mut rest) = block[table..]

@@ -6,7 +6,7 @@
 
 use dpb_core::JobError;
 
-use super::code::{self, BITS_MAX, Lengths};
+use super::lengths::{BITS_MAX, Lengths, read_lengths};
 use super::{HEADER_BYTES, Kind, STREAMS, streams};
 
 /// Tables have entries for as many bits at least.
@@ -52,7 +52,7 @@ pub(super) fn decode(item: &[u8], slot: &mut [u8], table: &mut Table) -> Result<
 #[inline(always)]
 fn coded<'a>(block: &'a [u8], plain: &mut [u8], table: &mut Table) -> Result<&'a [u8], JobError> {
     let mut symbols = [0; 256];
-    let (lengths, used, table_len) = code::read_lengths(block, &mut symbols)?;
+    let (lengths, used, table_len) = read_lengths(block, &mut symbols)?;
     let bits = fill(table, &lengths, used);
     let count = streams(plain.len());
     let (ends, mut rest) = block[table_len..]

@@ -28,7 +28,8 @@ pub(super) fn decode(item: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
                 // SAFETY: the margin is for a token and a stride.
                 unsafe { copier.literals_unchecked(usize::from(literals)) };
             } else {
-                let literals = length(15, &mut copier)?;
+                // SAFETY: behind a token the margin is for a word.
+                let literals = unsafe { long_length(&mut copier)? };
                 copier.literals(literals)?;
                 if !copier.has_margin(ITEM_MARGIN, SLOT_MARGIN) {
                     if repeat(&mut copier, token)? {
@@ -42,9 +43,10 @@ pub(super) fn decode(item: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
             let (offset, len) = (usize::from(offset), usize::from(token & 15));
             if len < 15 {
                 // SAFETY: the margin is for the literals, this repeat, and a stride.
-                unsafe { copier.repeat_unchecked(offset, len + MATCH_BYTES_MIN)? };
+                unsafe { copier.repeat_short_unchecked(offset, len + MATCH_BYTES_MIN)? };
             } else {
-                let len = length(15, &mut copier)?;
+                // SAFETY: behind a token, its literals and its offset the margin is for a word.
+                let len = unsafe { long_length(&mut copier)? };
                 copier.repeat(offset, len + MATCH_BYTES_MIN)?;
             }
         }
@@ -57,8 +59,9 @@ pub(super) fn decode(item: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
     }
 }
 
-/// What follows the literals of `token`, wherever item and slot end; says whether they were the last.
-#[inline(never)]
+/// What follows the literals of `token`, wherever item and slot end; says whether they were the last. Inlined, as all that takes the
+/// copier: behind a reference it would never be in registers.
+#[inline(always)]
 fn repeat(copier: &mut Copier<'_>, token: u8) -> Result<bool, JobError> {
     if copier.is_read() {
         // The last sequence has literals alone.
@@ -74,8 +77,21 @@ fn repeat(copier: &mut Copier<'_>, token: u8) -> Result<bool, JobError> {
     Ok(false)
 }
 
+/// A length that starts as 15 and goes on in one byte, if that is not 255.
+///
+/// # Safety
+/// A word is left of the item.
+#[inline(always)]
+unsafe fn long_length(copier: &mut Copier<'_>) -> Result<usize, JobError> {
+    // SAFETY: the caller says so.
+    match unsafe { copier.word_unchecked(1) } as u8 {
+        255 => Ok(255 + length(15, copier)?),
+        more => Ok(15 + usize::from(more)),
+    }
+}
+
 /// A length that starts as `nibble`, and goes on in whole bytes if that is 15.
-#[inline]
+#[inline(always)]
 fn length(nibble: u8, copier: &mut Copier<'_>) -> Result<usize, JobError> {
     let mut length = usize::from(nibble);
     if nibble == 15 {

@@ -1,0 +1,205 @@
+//! Which regular expressions of a rule set match in each payload, and where first.
+
+mod automaton;
+mod engine;
+mod hyperscan;
+mod loaded;
+mod pattern;
+mod plan;
+mod portable;
+mod rules;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod traffic;
+mod workload;
+
+use std::sync::Arc;
+
+use dpb_core::{
+    Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, RuleSet, SetupError,
+    UnsupportedRules,
+};
+use regex_automata::hybrid::dfa::Cache;
+
+pub use hyperscan::Hyperscan;
+pub use pattern::Flags;
+pub use rules::{RULES_MAX, Rule, RuleError, Rules};
+
+use crate::cpu::Path;
+use crate::direct::AnyKernel;
+use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
+use engine::{Engine, Lookout};
+use hyperscan::ByHyperscan;
+use loaded::Loaded;
+use portable::Oracle;
+
+/// The registry's line.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "rxpmatch",
+    scenario: "security",
+    summary: "which regular expressions of a rule set match, and where first",
+    unit: "input byte",
+    output: "8 bytes per rule that matches, little endian, by id: id, smallest end of a match",
+    source: "PCRE2's syntax, as far as it is regular; pcre2pattern(3)",
+    peers: &[],
+    parameters: &[
+        Parameter {
+            name: "rules",
+            values: Domain::File,
+            default: "-",
+            meaning: "a rule file, `id:/expression/flags` on each line; without one, those of `set`",
+        },
+        Parameter {
+            name: "set",
+            values: Domain::Word(&["ips", "url", "q13"]),
+            default: "ips",
+            meaning: "what payloads look like, and the rules if there is no file: attacks, URLs, TPC-H's query 13",
+        },
+        Parameter {
+            name: "unsupported",
+            values: Domain::Word(&["refuse", "skip"]),
+            default: "refuse",
+            meaning: "what to do with a rule that is not regular, or too large",
+        },
+    ],
+    paths: PATHS,
+    libraries: &[],
+    documentation: include_str!("../../docs/rxpmatch.md"),
+    parse,
+    kernel,
+    workload: |spec| Ok(Box::new(workload::Payloads::new(spec)?)),
+};
+
+const NAME: &str = "rxpmatch";
+const PATHS: &[Path] = &[Path::Tables, Path::Hyperscan, Path::Portable];
+
+/// That a rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Match {
+    /// The rule's.
+    pub id: u32,
+    /// The smallest offset at which a match of it ends.
+    pub end: u32,
+}
+
+impl Match {
+    /// As written.
+    pub const BYTES: usize = 8;
+}
+
+/// Writes what matched in one item; how long that is.
+fn write(found: &[Match], slot: &mut [u8]) -> Result<u32, JobError> {
+    let len = found.len() * Match::BYTES;
+    let slot = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
+    for (found, place) in found.iter().zip(slot.as_chunks_mut::<{ Match::BYTES }>().0) {
+        place[..4].copy_from_slice(&found.id.to_le_bytes());
+        place[4..].copy_from_slice(&found.end.to_le_bytes());
+    }
+    Ok(len as u32)
+}
+
+fn parse(given: &Given<'_>) -> Result<OpSpec, SetupError> {
+    let set = RuleSet::ALL
+        .into_iter()
+        .find(|set| set.name() == given.word("set"))
+        .expect("one of the registry's words");
+    let unsupported = match given.word("unsupported") {
+        "skip" => UnsupportedRules::Skip,
+        _ => UnsupportedRules::Refuse,
+    };
+    let rules = match given.file("rules")? {
+        Some(text) => Material::public(text),
+        None => workload::built_in(set),
+    };
+    Loaded::of(&rules, unsupported)?;
+    Ok(OpSpec::RxpMatch {
+        rules,
+        set,
+        unsupported,
+    })
+}
+
+/// What a spec of this operator consists of.
+fn parts(spec: &OpSpec) -> Result<(Arc<Loaded>, RuleSet), SetupError> {
+    match spec {
+        OpSpec::RxpMatch {
+            rules,
+            set,
+            unsupported,
+        } => Ok((Loaded::of(rules, *unsupported)?, *set)),
+        _ => Err(SetupError::Parameter(format!("{spec} is not {NAME}"))),
+    }
+}
+
+fn kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+    let (rules, _) = parts(spec)?;
+    match path.among(NAME, PATHS)? {
+        Path::Hyperscan => Ok(Box::new(ByHyperscan::new(rules)?)),
+        Path::Portable => Ok(Box::new(OneByOne(Oracle::new(&rules), rules))),
+        _ => Ok(Box::new(Together(Engine::new(&rules), rules))),
+    }
+}
+
+/// The path `portable`.
+struct OneByOne(Oracle, Arc<Loaded>);
+
+/// The path `tables`.
+struct Together(Engine, Arc<Loaded>);
+
+impl Kernel for OneByOne {
+    type Scratch = Vec<Cache>;
+
+    fn scratch(&self) -> Self::Scratch {
+        self.0.caches()
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        dst_len(&self.1)
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        caches: &mut Vec<Cache>,
+    ) -> Result<(), JobError> {
+        self.0.run(caches, batch, out);
+        Ok(())
+    }
+}
+
+impl Kernel for Together {
+    type Scratch = Lookout;
+
+    fn scratch(&self) -> Lookout {
+        self.0.lookout()
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        dst_len(&self.1)
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        lookout: &mut Lookout,
+    ) -> Result<(), JobError> {
+        self.0.run(lookout, batch, out);
+        Ok(())
+    }
+}
+
+/// If every rule matches.
+fn dst_len(rules: &Rules) -> usize {
+    rules.rules().len() * Match::BYTES
+}
