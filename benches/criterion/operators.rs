@@ -81,11 +81,12 @@ fn contest(
         let kernel = entry.direct(spec, *path).expect("available");
         contest.enter(&format!("cpu/{path}"), kernel);
     }
+    let is_a_path = |name: &str| entry.paths.iter().any(|path| path.name() == name);
     // Those written in C are `cargo xtask bench --peers`'s.
     for name in entry
         .peers
         .iter()
-        .filter(|name| native::library(name).is_none())
+        .filter(|name| native::library(name).is_none() && !is_a_path(name))
     {
         let peer = rust_peers::find(name, spec)
             .unwrap_or_else(|| panic!("{name}, a peer of {spec}, has no call"));

@@ -320,8 +320,19 @@ fn peers<'a>(
     slot: usize,
 ) -> Result<Vec<Contender<'a>>> {
     let mut peers = Vec::new();
+    let best = Cpu::best().path(entry, spec)?;
     for name in entry.peers {
-        if let Some(library) = native::library(name) {
+        // A library that dpb can compute by itself.
+        if let Some(&path) = entry.paths.iter().find(|path| path.name() == *name) {
+            match entry.direct(spec, path) {
+                Ok(_) if path == best => {}
+                Ok(kernel) => {
+                    let version = entry.library(path).to_string();
+                    peers.push(Contender::direct(name, kernel, batch, slot)?.version(version));
+                }
+                Err(why) => println!("missing  {name}: {why}"),
+            }
+        } else if let Some(library) = native::library(name) {
             if let Some(peer) = library.peer(name, spec, batch, slot) {
                 let version = format!("{} {}", library.name, library.version().unwrap_or_default());
                 peers.push(Contender::new(name, Runs::Native(peer)).version(version));

@@ -42,7 +42,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "8 bytes per rule that matches, little endian, by id: id, smallest end of a match",
     source: "PCRE2's syntax, as far as it is regular; pcre2pattern(3)",
-    peers: &[],
+    peers: &["hyperscan"],
     parameters: &[
         Parameter {
             name: "rules",

@@ -20,7 +20,7 @@ pub(crate) const DEFLATE: Entry = Entry {
     unit: "input byte",
     output: "one stream per item, variable",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
-    peers: &["zlib-rs", "isa-l"],
+    peers: &["zlib-rs", "isa-l", "libdeflate"],
     parameters: &[
         Parameter {
             name: "level",
