@@ -82,16 +82,18 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
 
 /// The CRCs of the records' messages.
 fn combine(crc: CrcName, item: &[u8], slot: &mut [u8]) -> usize {
-    let algorithm = match crc {
-        CrcName::Crc32 => crc_fast::CrcAlgorithm::Crc32IsoHdlc,
-        CrcName::Crc32c => crc_fast::CrcAlgorithm::Crc32Iscsi,
-        CrcName::Crc16T10Dif => crc_fast::CrcAlgorithm::Crc16T10Dif,
+    // Bits of a record beyond the CRC's own do not count.
+    let (algorithm, mask) = match crc {
+        CrcName::Crc32 => (crc_fast::CrcAlgorithm::Crc32IsoHdlc, u32::MAX),
+        CrcName::Crc32c => (crc_fast::CrcAlgorithm::Crc32Iscsi, u32::MAX),
+        CrcName::Crc16T10Dif => (crc_fast::CrcAlgorithm::Crc16T10Dif, 0xffff),
     };
     let (records, _) = item.as_chunks::<16>();
     let (slots, _) = slot.as_chunks_mut::<4>();
     for (record, slot) in records.iter().zip(slots) {
         let (words, _) = record.as_chunks::<4>();
-        let [first, second] = [words[0], words[1]].map(|word| u64::from(u32::from_le_bytes(word)));
+        let [first, second] =
+            [words[0], words[1]].map(|word| u64::from(u32::from_le_bytes(word) & mask));
         let len = u64::from_le_bytes([words[2], words[3]].as_flattened().try_into().expect("8"));
         let whole = crc_fast::checksum_combine(algorithm, first, second, len);
         *slot = (whole as u32).to_le_bytes();
