@@ -45,7 +45,7 @@ struct Args {
     /// Fewer turns
     #[arg(long)]
     quick: bool,
-    /// Write records and a table there, in place of those before
+    /// Write records and a table there, in place of those before; seen from benches/peers
     #[arg(long)]
     record: Option<PathBuf>,
     /// Runs are emulated by this: everything is checked, nothing is timed
@@ -241,6 +241,13 @@ impl Bench {
             record = record.with(&format!("op.{name}"), value);
         }
         record.provenance.pinned.clone_from(&self.pinned);
+        // What a person types, not where cargo put the program.
+        let given = std::env::args().skip(1).filter(|word| word != "--bench");
+        record.provenance.command = ["cargo", "xtask", "bench", "--peers", "--"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(given)
+            .collect();
 
         let path = Cpu::best().path(entry, &spec)?;
         let portable = entry.direct(&spec, cpu::Path::Portable)?;

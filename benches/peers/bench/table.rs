@@ -75,7 +75,7 @@ impl Table {
             _ => "measured".to_owned(),
         };
         format!(
-            "# Operators beside their peers\n\n`cargo xtask bench --peers --record benches/record`; evidence: {evidence}. {machine}.\n\n\
+            "# Operators beside their peers\n\n`cargo xtask bench --peers -- --record ../record`; evidence: {evidence}. {machine}.\n\n\
              One core, CPU time, sides in turn, every output checked. Ratio: dpb's speed over that of the fastest peer whose output \
              is at most 5 % larger, median over the rounds with the exact 95 % interval of the median. In brackets behind a coder's speed: bytes out over bytes in.\n\n\
              | operator | items | dpb | peers | ratio | wanted |\n|---|---|---|---|---|---|\n{}",
