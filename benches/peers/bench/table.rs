@@ -106,6 +106,7 @@ fn speed(row: &Row, record: &Record, side: &str) -> Option<String> {
     let per_ns = units(row, record) / ns;
     let speed = match row.unit {
         Unit::Bytes => format!("{per_ns:.3} GB/s"),
+        Unit::Items | Unit::Parts(_) if per_ns < 1e-3 => format!("{:.2} k/s", per_ns * 1e6),
         Unit::Items | Unit::Parts(_) => format!("{:.1} M/s", per_ns * 1e3),
     };
     let is_coder = matches!(row.operator, "deflate" | "lz4" | "snappy" | "huffman");
