@@ -102,7 +102,7 @@ impl Counter {
     fn emulator(&self) -> Command {
         let mut command = Command::new(WITH_PLUGINS);
         command.arg("-plugin").arg(format!(
-            "{},file={}",
+            "{},counts={}",
             self.plugin.display(),
             self.file.display()
         ));

@@ -48,9 +48,9 @@ static void called(plugin id, unsigned cpu, int64_t number, uint64_t a1, uint64_
 EXPORT int qemu_plugin_install(plugin id, const void *info, int count, char **arguments)
 {
 	(void)info;
-	if (count != 1 || strncmp(arguments[0], "file=", 5))
+	if (count != 1 || strncmp(arguments[0], "counts=", 7))
 		return -1;
-	file = open(arguments[0] + 5, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	file = open(arguments[0] + 7, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	if (file < 0)
 		return -1;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
