@@ -220,6 +220,11 @@ impl Native<'_> {
         unsafe { ((*self.peer).run)(self.peer) }
     }
 
+    /// Overwrites all slots with `byte`.
+    pub fn spoil_outputs(&mut self, byte: u8) {
+        self.dst.fill(byte);
+    }
+
     /// What came of each item in the last run.
     ///
     /// # Panics

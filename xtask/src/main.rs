@@ -39,7 +39,7 @@ enum Command {
     Tidy,
     /// Put `dpb` on the PATH
     Install(install::Args),
-    /// Run the criterion benches
+    /// Run the benches: criterion's, or operators beside their peers; here, under qemu or over ssh
     Bench(bench::Args),
     /// Run core's tests under Miri
     Miri,
