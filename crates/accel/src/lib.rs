@@ -1,9 +1,9 @@
 //! Devices behind the seam: DOCA engines, DPDK devices, RDMA peers.
 //!
-//! Nothing is here yet. This page says what will be, so that it has one place to go.
+//! What all answer is [`Family`]: backends, and findings for people.
 //!
-//! Each is a [`Backend`](dpb_core::Backend) in a folder of three files: `mod.rs` implements the seam and is safe, `raw.rs` holds
-//! handles and all `unsafe`, `sys.rs` the declarations, written by hand. No SDK is needed to build, to document or to test;
+//! Each is a [`Backend`](dpb_core::Backend) in three files: `doca.rs` implements the seam and is safe, `doca/raw.rs` holds
+//! handles and all `unsafe`, `doca/sys.rs` the declarations, written by hand. No SDK is needed to build, to document or to test;
 //! libraries are found at run time, and one that is missing is an [`Unsupported`](dpb_core::Unsupported) with the remedy.
 //!
 //! | | `doca` | `dpdk` | `rdma` |
@@ -25,3 +25,14 @@
 //! * Dropping a queue drains it. If a device does not answer, its buffers are leaked, and that is said: giving them back
 //!   while the device may still write would be unsound.
 //! * A stand-in library written for tests gives `emulated` figures that enter no table of results.
+
+pub mod doca;
+pub mod dpdk;
+pub mod family;
+mod library;
+pub mod rdma;
+
+pub use family::{Family, Finding, Listed, State};
+
+/// All families.
+pub static FAMILIES: [&dyn Family; 3] = [&doca::Doca, &dpdk::Dpdk, &rdma::Rdma];

@@ -1,0 +1,96 @@
+//! What every family of devices answers: which backends it has here, and what was looked for.
+
+use dpb_core::{Backend, Unsupported};
+
+/// DOCA, DPDK, RDMA: a kind of device, reached through a library that this machine may have.
+pub trait Family: Sync {
+    /// As before the slash of a backend's name: `dpdk` of `dpdk/compress_isal`.
+    fn name(&self) -> &'static str;
+    /// The backends that this machine has, or could have with what is named. Loads the family's library if it is there, and
+    /// looks at its devices; never waits for one, and what is missing is no error.
+    fn backends(&self) -> Vec<Listed>;
+    /// The backend whose name follows the slash.
+    ///
+    /// # Errors
+    /// There is none, or it is not to be had here: a reason that a person can act on.
+    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported>;
+    /// What stands in the place of a device, if what is loaded is a stand-in: its figures are emulated.
+    fn stand_in(&self, instance: &str) -> Option<String>;
+    /// What was looked for and what was found: library, version, API family, missing symbols, devices, capabilities and limits.
+    fn findings(&self) -> Vec<Finding>;
+}
+
+/// A backend of a family, as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What follows the slash; words in capitals are the caller's to fill in.
+    pub instance: String,
+    /// Whether this machine has it.
+    pub is_here: bool,
+    /// The operators that it runs, or what it is for.
+    pub summary: String,
+    /// What it needs, or what it is.
+    pub details: String,
+}
+
+/// One thing that was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What: `library`, `device mlx5_0`.
+    pub what: String,
+    /// What became of it.
+    pub state: State,
+    /// What it is, or why it is not there.
+    pub detail: String,
+    /// What a person can do; empty if nothing need be done.
+    pub remedy: String,
+}
+
+/// What became of what was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There.
+    Found,
+    /// There, but rights or parts are missing.
+    Limited,
+    /// Not there.
+    Missing,
+}
+
+impl Finding {
+    /// There.
+    pub fn found(what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            state: State::Found,
+            detail: detail.into(),
+            remedy: String::new(),
+        }
+    }
+
+    /// There, with something left to wish for.
+    pub fn limited(
+        what: impl Into<String>,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            state: State::Limited,
+            remedy: remedy.into(),
+            ..Self::found(what, detail)
+        }
+    }
+
+    /// Not there.
+    pub fn missing(
+        what: impl Into<String>,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            state: State::Missing,
+            remedy: remedy.into(),
+            ..Self::found(what, detail)
+        }
+    }
+}
