@@ -215,7 +215,7 @@ mod tests {
             "one core",
             "256 B",
             "2.00x at 1 KiB",
-            "2.50 us instead of 5.00 us",
+            "2.5 us instead of 5.0 us",
         ] {
             assert!(row.contains(part), "{part}: {text}");
         }
