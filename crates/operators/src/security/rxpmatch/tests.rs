@@ -421,27 +421,18 @@ fn rule_file() -> impl Strategy<Value = String> {
 /// Few literals with gaps between, short ones of few letters, so that they overlap and repeat.
 fn sequences() -> impl Strategy<Value = String> {
     let literal = || {
-        prop_oneof![
-            Just("a"),
-            Just("ab"),
-            Just("aba"),
-            Just("b"),
-            Just("cb"),
-            Just("a\\nb")
-        ]
+        let literals = ["a", "ab", "aba", "b", "cb", "a\\nb"];
+        prop::sample::select(&literals[..])
     };
-    let gap = || prop_oneof![Just(".*"), Just("[^\\n]*?"), Just("(?s:.*)")];
-    let tail = prop::collection::vec((gap(), literal()), 0..4);
-    let rule = (literal(), tail, prop_oneof![Just(""), Just("s")]);
+    let gap = prop::sample::select(&[".*", "[^\\n]*?", "(?s:.*)"][..]);
+    let tail = (gap, literal()).prop_map(|(gap, literal)| format!("{gap}{literal}"));
+    let tails = prop::collection::vec(tail, 0..4).prop_map(|tails| tails.concat());
+    let flags = prop::sample::select(&["", "s"][..]);
+    let rule = (literal(), tails, flags)
+        .prop_map(|(first, tails, flags)| format!("/{first}{tails}/{flags}"));
     prop::collection::vec(rule, 1..5).prop_map(|rules| {
-        let line = |(id, (first, tail, flags)): (usize, (&str, Vec<(&str, &str)>, &str))| {
-            let tail: String = tail
-                .iter()
-                .map(|(gap, literal)| format!("{gap}{literal}"))
-                .collect();
-            format!("{id}:/{first}{tail}/{flags}\n")
-        };
-        (1..).zip(rules).map(line).collect()
+        let lines = (1..).zip(rules).map(|(id, rule)| format!("{id}:{rule}\n"));
+        lines.collect()
     })
 }
 
