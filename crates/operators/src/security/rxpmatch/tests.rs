@@ -420,10 +420,7 @@ fn rule_file() -> impl Strategy<Value = String> {
 
 /// Few literals with gaps between, short ones of few letters, so that they overlap and repeat.
 fn sequences() -> impl Strategy<Value = String> {
-    let literal = || {
-        let literals = ["a", "ab", "aba", "b", "cb", "a\\nb"];
-        prop::sample::select(&literals[..])
-    };
+    let literal = || prop::sample::select(&["a", "ab", "aba", "b", "cb", "a\\nb"][..]);
     let gap = prop::sample::select(&[".*", "[^\\n]*?", "(?s:.*)"][..]);
     let tail = (gap, literal()).prop_map(|(gap, literal)| format!("{gap}{literal}"));
     let tails = prop::collection::vec(tail, 0..4).prop_map(|tails| tails.concat());
