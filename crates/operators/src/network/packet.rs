@@ -104,6 +104,8 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// [`PacketError::Malformed`].
+    // Through memory, a packet would be read back in wider pieces than it was written in, which waits for the stores.
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
         Self::parse_with(bytes, Length::Said)
     }
@@ -117,6 +119,7 @@ impl<'a> Packet<'a> {
         Self::parse_with(bytes, Length::SaidOrTooLong)
     }
 
+    #[inline(always)]
     fn parse_with(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
         match version(bytes)? {
             Version::V4 => Self::parse_v4(bytes, length),
@@ -124,6 +127,7 @@ impl<'a> Packet<'a> {
         }
     }
 
+    #[inline(always)]
     fn parse_v4(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
         let header_bytes = usize::from(bytes[0] & 15) * 4;
         let is_right = header_bytes >= IPV4_BYTES
