@@ -17,7 +17,7 @@ use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupErro
 
 use super::checksum::{fold, words};
 use super::packet::workload::Packets;
-use super::packet::{Packet, PacketError, Version};
+use super::packet::{self, Packet, PacketError, Version};
 use crate::cpu::Path;
 use crate::registry::Entry;
 use key::Piece;
@@ -223,12 +223,29 @@ enum Read<'a> {
 }
 
 impl<'a> Read<'a> {
-    #[inline(always)] // as `Packet::parse`
+    #[inline(always)] // see `Packet::parse_ipv4`
     fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
-        let packet = Packet::parse(bytes)?;
-        if packet.version() == Version::V4 && fold(words(packet.headers()).into()) != 0xffff {
-            return Err(PacketError::Checksum);
+        match packet::version(bytes)? {
+            Version::V4 => Self::v4(bytes),
+            Version::V6 => Self::v6(bytes),
         }
+    }
+
+    #[inline(always)]
+    fn v4(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        let packet = Packet::parse_ipv4(bytes)?;
+        match fold(words(packet.headers()).into()) {
+            0xffff => Self::of(packet),
+            _ => Err(PacketError::Checksum),
+        }
+    }
+
+    fn v6(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        Packet::parse(bytes).and_then(Self::of)
+    }
+
+    #[inline(always)]
+    fn of(packet: Packet<'a>) -> Result<Self, PacketError> {
         match packet.is_fragment() {
             true => Piece::parse(packet).map(Self::Fragment),
             false => Ok(Self::Packet(packet.bytes())),

@@ -44,7 +44,7 @@ impl Key {
 
 impl<'a> Piece<'a> {
     /// The fragment that `packet` is.
-    #[inline(always)] // as `Packet::parse`
+    #[inline(always)] // see `Packet::parse_ipv4`
     pub(super) fn parse(packet: Packet<'a>) -> Result<Self, PacketError> {
         let piece = match packet.version() {
             Version::V4 => Self::v4(packet),
