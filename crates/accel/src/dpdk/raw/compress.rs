@@ -1,0 +1,258 @@
+//! Compress devices: queue pairs.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use dpb_core::{SetupError, Unsupported};
+
+use super::lane::{Device, Digest, Operation};
+use super::{Eal, QueuePairs, queue_pairs};
+use crate::dpdk::sys::{self, BURST, Codec, Done, Item, SEGMENT};
+
+/// Operations of a queue.
+const OPERATIONS: u32 = BURST as u32;
+/// Mbufs of a queue, for a device that takes chains: of half a gigabyte in and out, and what guards take.
+const SEGMENTS: u32 = 32 << 10;
+/// Longest input to be compressed in chains.
+const DEFLATE_MAX: usize = 512 << 20;
+/// Longest input to be decompressed in chains.
+const INFLATE_MAX: usize = 64 << 20;
+/// Longest output to be decompressed to.
+const INFLATED_MAX: usize = 512 << 20;
+
+/// A compress device that was started. It stays so.
+pub(in crate::dpdk) struct CompressDevice {
+    eal: &'static Eal,
+    name: String,
+    driver: String,
+    id: u32,
+    is_hardware: bool,
+    is_chained: bool,
+    checksums: u32,
+    queue_pairs: QueuePairs,
+}
+
+/// What a queue does. A check is computed beside, of the plain bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dpdk) enum Coding {
+    Compress { level: u8, check: Check },
+    Decompress { guard: Guard },
+}
+
+/// What DEFLATE's wrappers check with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dpdk) enum Check {
+    None,
+    Crc32,
+    Adler32,
+}
+
+/// What follows an item that is decompressed; `shim.h` says what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dpdk) enum Guard {
+    None,
+    /// A byte.
+    Byte,
+    /// A byte, and then zeros; for devices that take chains.
+    Long,
+}
+
+/// A queue pair, with operations of one kind.
+pub(in crate::dpdk) struct CompressQueue {
+    device: Arc<CompressDevice>,
+    queue_pair: u32,
+    coding: Coding,
+    queue: NonNull<sys::CompressQueue>,
+}
+
+impl CompressDevice {
+    /// The names of all that there are, with their drivers'.
+    pub(in crate::dpdk) fn names(eal: &Eal) -> Vec<(String, String)> {
+        let devices = eal.devices(eal.table().compress_devices);
+        devices
+            .iter()
+            .map(|device| (device.name(), device.driver()))
+            .collect()
+    }
+
+    /// Starts the device of this name.
+    ///
+    /// # Errors
+    /// There is none, it has no DEFLATE, or it does not start.
+    pub(in crate::dpdk) fn start(eal: &'static Eal, name: &str) -> Result<Self, Unsupported> {
+        let unsupported = |reason| Unsupported { reason };
+        let devices = eal.devices(eal.table().compress_devices);
+        let found = devices.iter().find(|device| device.name() == name);
+        let device = found.ok_or_else(|| unsupported(format!("no compress device `{name}`")))?;
+        if device.is_deflate == 0 {
+            return Err(unsupported(format!("{name} offers no DEFLATE")));
+        }
+        let queue_pairs = queue_pairs(device.queue_pairs_max);
+        let control = eal.control();
+        // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
+        let result =
+            unsafe { (eal.table().compress_start)(device.id, queue_pairs, 2 * OPERATIONS) };
+        drop(control);
+        if result != 0 {
+            let error = eal.shim.error(result);
+            return Err(unsupported(format!("{name} does not start: {error}")));
+        }
+        Ok(Self {
+            eal,
+            name: name.to_owned(),
+            driver: device.driver(),
+            id: device.id,
+            is_hardware: device.is_hardware != 0,
+            is_chained: device.is_chained != 0,
+            checksums: device.checksums,
+            queue_pairs: QueuePairs::new(queue_pairs),
+        })
+    }
+
+    pub(in crate::dpdk) fn eal(&self) -> &'static Eal {
+        self.eal
+    }
+
+    pub(in crate::dpdk) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As DPDK calls it.
+    pub(in crate::dpdk) fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// Whether it works while nobody asks for its answers.
+    pub(in crate::dpdk) fn is_hardware(&self) -> bool {
+        self.is_hardware
+    }
+
+    /// Whether input and output may be longer than an mbuf.
+    pub(in crate::dpdk) fn is_chained(&self) -> bool {
+        self.is_chained
+    }
+
+    /// Whether it computes this check.
+    pub(in crate::dpdk) fn has(&self, check: Check) -> bool {
+        self.checksums >> check as u32 & 1 == 1
+    }
+
+    /// A queue pair that does this.
+    ///
+    /// # Errors
+    /// All are in use, there is no memory for operations, or the device has a reason of its own.
+    pub(in crate::dpdk) fn open(
+        self: &Arc<Self>,
+        coding: Coding,
+    ) -> Result<CompressQueue, SetupError> {
+        let queue_pair = self.queue_pairs.take(&self.name)?;
+        let segments = if self.is_chained {
+            SEGMENTS
+        } else {
+            4 * OPERATIONS
+        };
+        let mut queue = std::ptr::null_mut();
+        let control = self.eal.control();
+        // SAFETY: a device that was started and has DEFLATE, and a queue pair of it that `take` gave to us alone.
+        let result = unsafe {
+            (self.eal.table().compress_open)(
+                self.id,
+                queue_pair,
+                &coding.for_shim(),
+                OPERATIONS,
+                segments,
+                &mut queue,
+            )
+        };
+        drop(control);
+        match NonNull::new(queue) {
+            Some(queue) if result == 0 => Ok(CompressQueue {
+                device: self.clone(),
+                queue_pair,
+                coding,
+                queue,
+            }),
+            _ => {
+                self.queue_pairs.give(queue_pair);
+                let error = self.eal.shim.error(result);
+                let reason = format!("{} opens no queue: {error}", self.name);
+                Err(SetupError::Unsupported(Unsupported { reason }))
+            }
+        }
+    }
+}
+
+impl Coding {
+    /// Longest input and longest output of an operation, in bytes.
+    pub(in crate::dpdk) fn bytes_max(self, is_chained: bool) -> (usize, usize) {
+        match (self, is_chained) {
+            (Self::Compress { .. }, true) => (DEFLATE_MAX, DEFLATE_MAX + DEFLATE_MAX / 4),
+            (Self::Decompress { .. }, true) => (INFLATE_MAX, INFLATED_MAX),
+            // A guard of one byte is in the same mbuf.
+            (_, false) => (SEGMENT - 1, SEGMENT),
+        }
+    }
+
+    fn for_shim(self) -> Codec {
+        match self {
+            Self::Compress { level, check } => Codec {
+                decompresses: 0,
+                level: level.into(),
+                checksum: check as u32,
+                guard: Guard::None as u32,
+            },
+            Self::Decompress { guard } => Codec {
+                decompresses: 1,
+                level: 0,
+                checksum: Check::None as u32,
+                guard: guard as u32,
+            },
+        }
+    }
+}
+
+impl Device for CompressQueue {
+    fn admits(&self, operation: &Operation, item_len: usize, slot_len: usize) -> bool {
+        let Operation { src, dst, head, .. } = operation;
+        let (src_max, dst_max) = self.coding.bytes_max(self.device.is_chained);
+        // A guard of one byte is what lies behind the item: `Memory` has some behind each buffer.
+        src.start <= src.end
+            && src.end <= item_len
+            && dst.start <= dst.end
+            && dst.end <= slot_len
+            && head.len() <= dst.start
+            && src.len() <= src_max
+            && dst.len() <= dst_max
+            && operation.aad <= item_len
+            && operation.digest == Digest::Nowhere
+    }
+
+    unsafe fn submit(&mut self, items: &[Item]) -> usize {
+        let n = items.len().min(BURST) as u32;
+        // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not `Send`.
+        unsafe {
+            let submit = self.device.eal.table().compress_submit;
+            submit(self.queue.as_ptr(), items.as_ptr(), n) as usize
+        }
+    }
+
+    fn poll(&mut self, done: &mut [Done]) -> usize {
+        let n = done.len().min(BURST) as u32;
+        // SAFETY: room for so many; the queue is ours alone, and this thread's, as it is not `Send`.
+        unsafe {
+            let poll = self.device.eal.table().compress_poll;
+            poll(self.queue.as_ptr(), done.as_mut_ptr(), n) as usize
+        }
+    }
+}
+
+impl Drop for CompressQueue {
+    /// Of a queue without operations in flight; one with them is leaked instead.
+    fn drop(&mut self) {
+        let control = self.device.eal.control();
+        // SAFETY: ours alone, and never used again; it holds no operation that the device still has.
+        unsafe { (self.device.eal.table().compress_close)(self.queue.as_ptr()) };
+        drop(control);
+        self.device.queue_pairs.give(self.queue_pair);
+    }
+}
