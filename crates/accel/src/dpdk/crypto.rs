@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpb_core::{
-    Backend, Buf, Clock, Direction, HmacHash, Items, Job, JobError, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Direction, HmacHash, Items, Job, JobError, Limits, Material, OpSpec,
+    Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{Cipher, CryptoDevice, Digest, End, Lane, Operation, Recipe, Session, Slot, Step};
@@ -71,12 +71,16 @@ impl CryptoBackend {
     }
 
     /// Named `dpdk/DEVICE`.
-    pub(super) fn new(device: Arc<CryptoDevice>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The device does not start.
+    pub(super) fn new(device: Arc<CryptoDevice>) -> Result<Self, Unsupported> {
+        device.start()?;
+        Ok(Self {
             name: format!("dpdk/{}", device.name()),
             device,
             clock: WallClock::default(),
-        }
+        })
     }
 }
 
@@ -370,7 +374,7 @@ impl Recipe for Plan {
         }
     }
 
-    fn end(&self, done: &Done, slot: &mut Slot) -> End {
+    fn end(&self, done: &Done, _item_len: usize, slot: &mut Slot) -> End {
         match done.verdict {
             sys::DONE => End::AsPlanned,
             sys::MALFORMED => {
@@ -381,6 +385,36 @@ impl Recipe for Plan {
             _ => End::Failed(JobError::Device(done.status)),
         }
     }
+}
+
+/// A spec of each operator that a crypto device may have, its key all zeros.
+pub(super) fn samples() -> Vec<OpSpec> {
+    let key = |len| Material::secret(vec![0; len]);
+    let both = [Direction::Encrypt, Direction::Decrypt];
+    let mut samples = Vec::new();
+    samples.extend(both.map(|direction| OpSpec::AesGcm {
+        direction,
+        aad_bytes: 0,
+        key: key(16),
+    }));
+    samples.push(OpSpec::AesCtr { key: key(16) });
+    samples.extend(both.map(|direction| OpSpec::AesCbc {
+        direction,
+        key: key(16),
+    }));
+    samples.extend(both.map(|direction| OpSpec::AesXts {
+        direction,
+        key: key(32),
+    }));
+    samples.extend([OpSpec::Md5, OpSpec::Sha1, OpSpec::Sha256, OpSpec::Sha512]);
+    let hashes = [
+        HmacHash::Md5,
+        HmacHash::Sha1,
+        HmacHash::Sha256,
+        HmacHash::Sha512,
+    ];
+    samples.extend(hashes.map(|hash| OpSpec::Hmac { hash, key: key(16) }));
+    samples
 }
 
 /// What a device is asked for, and how items lie.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 
-pub(super) use compress::{Check, Coding, CompressDevice, CompressQueue, Guard};
+pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{Cipher, CryptoDevice, Session};
 pub(super) use lane::{Digest, End, Lane, Operation, Recipe, Slot, Step};
 
@@ -24,6 +24,8 @@ pub(super) struct Eal {
     shim: Shim,
     /// What it was started with.
     pub(super) arguments: Vec<String>,
+    /// Whether it has huge pages, and with them hardware.
+    pub(super) has_huge_pages: bool,
     memory: Arc<Memory>,
     /// DPDK's functions that change devices, sessions and pools are for one thread at a time.
     control: Mutex<()>,
@@ -89,6 +91,7 @@ impl Eal {
             }),
             shim,
             arguments,
+            has_huge_pages,
             control: Mutex::new(()),
         })
     }
@@ -146,8 +149,7 @@ impl Eal {
         match result {
             0.. => Ok(()),
             error => Err(unsupported(format!(
-                "DPDK has no device `{name}` here: {}; drivers of software are in Debian's librte-*-23 and in \
-                 dpdk-dev's dependencies",
+                "DPDK has no device `{name}` here: {}",
                 self.shim.error(error)
             ))),
         }
@@ -212,7 +214,12 @@ struct QueuePairs {
 }
 
 impl QueuePairs {
-    fn new(count: u32) -> Self {
+    /// Those to ask for of a device that has up to `max`, 0 being any number: enough for a queue on each core, and one more each
+    /// while the old one is dropped.
+    fn new(max: u32) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let wanted = (2 * cores).clamp(8, 64);
+        let count = if max == 0 { wanted } else { wanted.min(max) };
         Self {
             free: Mutex::new((0..count).rev().collect()),
             count,
@@ -221,12 +228,8 @@ impl QueuePairs {
 
     /// One that is this queue's alone until it is given back. That of a device that does not answer never is.
     fn take(&self, device: &str) -> Result<u32, SetupError> {
-        let free = self
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        free.ok_or_else(|| {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.pop().ok_or_else(|| {
             let reason = format!("all {} queue pairs of {device} are in use", self.count);
             SetupError::Unsupported(Unsupported { reason })
         })
@@ -236,12 +239,4 @@ impl QueuePairs {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(queue_pair);
     }
-}
-
-/// How many queue pairs to ask of a device that has up to `max`, 0 being any number: enough for a queue on every core and
-/// one more each while the old one is dropped.
-fn queue_pairs(max: u32) -> u32 {
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let wanted = (2 * cores).clamp(8, 64);
-    if max == 0 { wanted } else { wanted.min(max) }
 }

@@ -1,12 +1,12 @@
 //! Compress devices: queue pairs.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dpb_core::{SetupError, Unsupported};
 
 use super::lane::{Device, Digest, Operation};
-use super::{Eal, QueuePairs, queue_pairs};
+use super::{Eal, QueuePairs};
 use crate::dpdk::sys::{self, BURST, Codec, Done, Item, SEGMENT};
 
 /// Operations of a queue.
@@ -20,7 +20,7 @@ const INFLATE_MAX: usize = 64 << 20;
 /// Longest output to be decompressed to.
 const INFLATED_MAX: usize = 512 << 20;
 
-/// A compress device that was started. It stays so.
+/// A compress device. Once started it stays so.
 pub(in crate::dpdk) struct CompressDevice {
     eal: &'static Eal,
     name: String,
@@ -30,6 +30,8 @@ pub(in crate::dpdk) struct CompressDevice {
     is_chained: bool,
     checksums: u32,
     queue_pairs: QueuePairs,
+    /// What starting it gave.
+    started: OnceLock<i32>,
 }
 
 /// What a queue does. A check is computed beside, of the plain bytes.
@@ -66,36 +68,23 @@ pub(in crate::dpdk) struct CompressQueue {
 }
 
 impl CompressDevice {
-    /// The names of all that there are, with their drivers'.
-    pub(in crate::dpdk) fn names(eal: &Eal) -> Vec<(String, String)> {
+    /// The names of all that there are.
+    pub(in crate::dpdk) fn names(eal: &Eal) -> Vec<String> {
         let devices = eal.devices(eal.table().compress_devices);
-        devices
-            .iter()
-            .map(|device| (device.name(), device.driver()))
-            .collect()
+        devices.iter().map(sys::Device::name).collect()
     }
 
-    /// Starts the device of this name.
+    /// The device of this name.
     ///
     /// # Errors
-    /// There is none, it has no DEFLATE, or it does not start.
-    pub(in crate::dpdk) fn start(eal: &'static Eal, name: &str) -> Result<Self, Unsupported> {
+    /// There is none, or it has no DEFLATE.
+    pub(in crate::dpdk) fn find(eal: &'static Eal, name: &str) -> Result<Self, Unsupported> {
         let unsupported = |reason| Unsupported { reason };
         let devices = eal.devices(eal.table().compress_devices);
         let found = devices.iter().find(|device| device.name() == name);
         let device = found.ok_or_else(|| unsupported(format!("no compress device `{name}`")))?;
         if device.is_deflate == 0 {
             return Err(unsupported(format!("{name} offers no DEFLATE")));
-        }
-        let queue_pairs = queue_pairs(device.queue_pairs_max);
-        let control = eal.control();
-        // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
-        let result =
-            unsafe { (eal.table().compress_start)(device.id, queue_pairs, 2 * OPERATIONS) };
-        drop(control);
-        if result != 0 {
-            let error = eal.shim.error(result);
-            return Err(unsupported(format!("{name} does not start: {error}")));
         }
         Ok(Self {
             eal,
@@ -105,8 +94,32 @@ impl CompressDevice {
             is_hardware: device.is_hardware != 0,
             is_chained: device.is_chained != 0,
             checksums: device.checksums,
-            queue_pairs: QueuePairs::new(queue_pairs),
+            queue_pairs: QueuePairs::new(device.queue_pairs_max),
+            started: OnceLock::new(),
         })
+    }
+
+    /// Starts it at the first call; the same answer from then on.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(in crate::dpdk) fn start(&self) -> Result<(), Unsupported> {
+        let result = *self.started.get_or_init(|| {
+            let (table, queue_pairs) = (self.eal.table(), self.queue_pairs.count);
+            let _control = self.eal.control();
+            // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
+            unsafe { (table.compress_start)(self.id, queue_pairs, 2 * OPERATIONS) }
+        });
+        match result {
+            0 => Ok(()),
+            error => Err(Unsupported {
+                reason: format!(
+                    "{} does not start: {}",
+                    self.name,
+                    self.eal.shim.error(error)
+                ),
+            }),
+        }
     }
 
     pub(in crate::dpdk) fn eal(&self) -> &'static Eal {
@@ -145,6 +158,7 @@ impl CompressDevice {
         self: &Arc<Self>,
         coding: Coding,
     ) -> Result<CompressQueue, SetupError> {
+        self.start().map_err(SetupError::Unsupported)?;
         let queue_pair = self.queue_pairs.take(&self.name)?;
         let segments = if self.is_chained {
             SEGMENTS

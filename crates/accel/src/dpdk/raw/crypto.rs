@@ -1,12 +1,12 @@
 //! Crypto devices: sessions and queue pairs.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dpb_core::{SetupError, Unsupported};
 
 use super::lane::{Device, Digest, Operation};
-use super::{Eal, QueuePairs, queue_pairs};
+use super::{Eal, QueuePairs};
 use crate::dpdk::sys::{self, Algorithm, BURST, Done, Item, Ranges, SEGMENT};
 
 /// Operations that a queue pair has room for; a queue uses as many with hardware, and a burst with software, whose operations
@@ -15,7 +15,7 @@ const DESCRIPTORS: u32 = 1024;
 /// Sessions that a device has room for.
 const SESSIONS: u32 = 256;
 
-/// A crypto device that was started. It stays so.
+/// A crypto device. Once started it stays so.
 pub(in crate::dpdk) struct CryptoDevice {
     eal: &'static Eal,
     name: String,
@@ -23,6 +23,8 @@ pub(in crate::dpdk) struct CryptoDevice {
     id: u32,
     is_hardware: bool,
     queue_pairs: QueuePairs,
+    /// What starting it gave.
+    started: OnceLock<i32>,
 }
 
 /// A key schedule on a device.
@@ -56,45 +58,54 @@ unsafe impl Send for Session {}
 unsafe impl Sync for Session {}
 
 impl CryptoDevice {
-    /// The names of all that there are, with their drivers'.
-    pub(in crate::dpdk) fn names(eal: &Eal) -> Vec<(String, String)> {
+    /// The names of all that there are.
+    pub(in crate::dpdk) fn names(eal: &Eal) -> Vec<String> {
         let devices = eal.devices(eal.table().crypto_devices);
-        devices
-            .iter()
-            .map(|device| (device.name(), device.driver()))
-            .collect()
+        devices.iter().map(sys::Device::name).collect()
     }
 
-    /// Starts the device of this name.
+    /// The device of this name.
     ///
     /// # Errors
-    /// There is none, or it does not start.
-    pub(in crate::dpdk) fn start(eal: &'static Eal, name: &str) -> Result<Self, Unsupported> {
+    /// There is none.
+    pub(in crate::dpdk) fn find(eal: &'static Eal, name: &str) -> Result<Self, Unsupported> {
         let devices = eal.devices(eal.table().crypto_devices);
         let found = devices.iter().find(|device| device.name() == name);
         let device = found.ok_or_else(|| Unsupported {
             reason: format!("no crypto device `{name}`"),
         })?;
-        let queue_pairs = queue_pairs(device.queue_pairs_max);
-        let control = eal.control();
-        // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
-        let result = unsafe {
-            (eal.table().crypto_start)(device.id, queue_pairs, 2 * DESCRIPTORS, SESSIONS)
-        };
-        drop(control);
-        if result != 0 {
-            return Err(Unsupported {
-                reason: format!("{name} does not start: {}", eal.shim.error(result)),
-            });
-        }
         Ok(Self {
             eal,
             name: name.to_owned(),
             driver: device.driver(),
             id: device.id,
             is_hardware: device.is_hardware != 0,
-            queue_pairs: QueuePairs::new(queue_pairs),
+            queue_pairs: QueuePairs::new(device.queue_pairs_max),
+            started: OnceLock::new(),
         })
+    }
+
+    /// Starts it at the first call; the same answer from then on.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(in crate::dpdk) fn start(&self) -> Result<(), Unsupported> {
+        let result = *self.started.get_or_init(|| {
+            let (table, queue_pairs) = (self.eal.table(), self.queue_pairs.count);
+            let _control = self.eal.control();
+            // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
+            unsafe { (table.crypto_start)(self.id, queue_pairs, 2 * DESCRIPTORS, SESSIONS) }
+        });
+        match result {
+            0 => Ok(()),
+            error => Err(Unsupported {
+                reason: format!(
+                    "{} does not start: {}",
+                    self.name,
+                    self.eal.shim.error(error)
+                ),
+            }),
+        }
     }
 
     pub(in crate::dpdk) fn eal(&self) -> &'static Eal {
@@ -133,6 +144,7 @@ impl CryptoDevice {
         cipher: Cipher,
         key: &[u8],
     ) -> Result<Session, Unsupported> {
+        self.start()?;
         let mut session = std::ptr::null_mut();
         let made = cipher.for_shim(key);
         let control = self.eal.control();
@@ -173,10 +185,6 @@ impl Cipher {
 impl Session {
     pub(in crate::dpdk) fn device(&self) -> &CryptoDevice {
         &self.device
-    }
-
-    pub(in crate::dpdk) fn cipher(&self) -> Cipher {
-        self.cipher
     }
 
     /// A queue pair for it.

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use dpb_core::{Batch, Completion, Items, Job, JobError, Limits, OutputShape, Queue, SetupError};
+use dpb_core::{Batch, Completion, Items, Job, JobError, Limits, OutputShape, Queue};
 
 use super::Eal;
 use crate::dpdk::sys::{BURST, Done, Item};
@@ -44,8 +44,8 @@ pub(in crate::dpdk) trait Recipe {
     fn shape(&self) -> OutputShape;
     /// What to do for an item, or for the rest of one: `piece` counts the operations that it got already.
     fn step(&self, item: &[u8], slot_len: usize, piece: u32) -> Step<'_>;
-    /// What the device's answer means for the item. The slot is empty if the item got several operations.
-    fn end(&self, done: &Done, slot: &mut Slot) -> End;
+    /// What the device's answer means for an item of this length. The slot is empty if an item got several operations.
+    fn end(&self, done: &Done, item_len: usize, slot: &mut Slot) -> End;
 }
 
 /// What to do for an item.
@@ -182,9 +182,6 @@ pub(in crate::dpdk) struct Lane<D: Device, R: Recipe> {
 
 impl<D: Device, R: Recipe> Lane<D, R> {
     /// A queue on `device`, named after it, at most `depth` jobs deep.
-    ///
-    /// # Errors
-    /// [`SetupError::TooDeep`].
     pub(in crate::dpdk) fn new(
         eal: &'static Eal,
         name: &str,
@@ -345,7 +342,8 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         if flight.is_split {
             slot.len = 0;
         }
-        match self.recipe.end(done, &mut slot) {
+        let item_len = range(&flight.job, i).len();
+        match self.recipe.end(done, item_len, &mut slot) {
             End::AsPlanned => {}
             End::Output(len) => flight.job.outcomes[i] = Ok(len),
             End::Refused(error) => flight.job.outcomes[i] = Err(error),
