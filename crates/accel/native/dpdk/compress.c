@@ -27,7 +27,6 @@ struct dpb_compress_queue {
 	void **transforms;
 	uint8_t *zeros;	  /* DPB_SEGMENT of them, for guards */
 	uint8_t *scratch; /* an output that must not be empty, and what lies behind one that is full */
-	struct rte_mempool *op_pool, *mbuf_pool;
 	struct rte_mbuf **segments;
 	uint32_t n_segments;
 	uint32_t n_free;
@@ -128,63 +127,78 @@ static struct rte_comp_xform transform(const struct rte_compressdev_capabilities
 	return transform;
 }
 
-/* The operations' memory and mbufs; what is missing shows in the queue. */
-static int fill_pools(struct dpb_compress_queue *queue, uint32_t operations, uint32_t segments)
+int dpb_compress_open(uint32_t device, uint32_t queue_pair, uint32_t operations, uint32_t segments,
+		      struct dpb_compress_queue **opened)
 {
+	struct dpb_compress_queue *queue = rte_zmalloc(NULL, sizeof(*queue) + operations * sizeof(queue->free[0]), 0);
+	struct rte_mbuf **mbufs = rte_calloc(NULL, segments, sizeof(mbufs[0]), 0);
+	void **transforms = rte_calloc(NULL, operations, sizeof(transforms[0]), 0);
+	uint8_t *zeros = rte_zmalloc(NULL, DPB_SEGMENT, RTE_CACHE_LINE_SIZE);
+	uint8_t *scratch = rte_zmalloc(NULL, RTE_CACHE_LINE_SIZE, RTE_CACHE_LINE_SIZE);
+	struct rte_mempool *op_pool, *mbuf_pool;
 	char name[RTE_MEMPOOL_NAMESIZE];
 
-	snprintf(name, sizeof(name), "dpb_comp_ops_%u_%u", queue->device, queue->queue_pair);
-	queue->op_pool = rte_comp_op_pool_create(name, operations, 0, sizeof(struct tail), SOCKET_ID_ANY);
-	snprintf(name, sizeof(name), "dpb_comp_mbufs_%u_%u", queue->device, queue->queue_pair);
-	queue->mbuf_pool = dpb_bare_mbufs(name, segments);
-	queue->segments = rte_calloc(NULL, segments, sizeof(queue->segments[0]), 0);
-	queue->zeros = rte_zmalloc(NULL, DPB_SEGMENT, RTE_CACHE_LINE_SIZE);
-	queue->scratch = rte_zmalloc(NULL, RTE_CACHE_LINE_SIZE, RTE_CACHE_LINE_SIZE);
-	if (queue->op_pool == NULL || queue->mbuf_pool == NULL || queue->segments == NULL || queue->zeros == NULL ||
-	    queue->scratch == NULL ||
-	    rte_mempool_get_bulk(queue->mbuf_pool, (void **)queue->segments, segments) != 0 ||
-	    rte_comp_op_bulk_alloc(queue->op_pool, queue->free, (uint16_t)operations) == 0)
+	snprintf(name, sizeof(name), "dpb_comp_ops_%u_%u", device, queue_pair);
+	op_pool = rte_comp_op_pool_create(name, operations, 0, sizeof(struct tail), SOCKET_ID_ANY);
+	snprintf(name, sizeof(name), "dpb_comp_mbufs_%u_%u", device, queue_pair);
+	mbuf_pool = dpb_bare_mbufs(name, segments);
+	if (queue == NULL || mbufs == NULL || transforms == NULL || zeros == NULL || scratch == NULL ||
+	    op_pool == NULL || mbuf_pool == NULL ||
+	    rte_mempool_get_bulk(mbuf_pool, (void **)mbufs, segments) != 0 ||
+	    rte_comp_op_bulk_alloc(op_pool, queue->free, (uint16_t)operations) == 0) {
+		rte_mempool_free(op_pool);
+		rte_mempool_free(mbuf_pool);
+		rte_free(scratch);
+		rte_free(zeros);
+		rte_free(transforms);
+		rte_free(mbufs);
+		rte_free(queue);
 		return -ENOMEM;
+	}
+	queue->device = (uint8_t)device;
+	queue->queue_pair = (uint16_t)queue_pair;
+	queue->transforms = transforms;
+	queue->zeros = zeros;
+	queue->scratch = scratch;
+	queue->segments = mbufs;
 	queue->n_segments = segments;
 	queue->n_free = operations;
+	*opened = queue;
 	return 0;
 }
 
-int dpb_compress_open(uint32_t device, uint32_t queue_pair, const struct dpb_codec *codec, uint32_t operations,
-		      uint32_t segments, struct dpb_compress_queue **opened)
+int dpb_compress_bind(struct dpb_compress_queue *queue, const struct dpb_codec *codec)
 {
 	const struct rte_compressdev_capabilities *deflate =
-		rte_compressdev_capability_get((uint8_t)device, RTE_COMP_ALGO_DEFLATE);
-	struct rte_comp_xform shape = transform(deflate, codec);
+		rte_compressdev_capability_get(queue->device, RTE_COMP_ALGO_DEFLATE);
+	struct rte_comp_xform wanted = transform(deflate, codec);
 	const int is_shared = (deflate->comp_feature_flags & RTE_COMP_FF_SHAREABLE_PRIV_XFORM) != 0;
-	struct dpb_compress_queue *queue = rte_zmalloc(NULL, sizeof(*queue) + operations * sizeof(queue->free[0]), 0);
-	int error;
 
-	if (queue == NULL)
-		return -ENOMEM;
-	queue->device = (uint8_t)device;
-	queue->queue_pair = (uint16_t)queue_pair;
 	queue->decompresses = codec->decompresses;
 	queue->guard = codec->guard;
-	queue->transforms = rte_calloc(NULL, operations, sizeof(queue->transforms[0]), 0);
-	error = queue->transforms == NULL ? -ENOMEM : fill_pools(queue, operations, segments);
-	for (uint32_t i = 0; i < operations && error == 0; i++) {
+	for (uint32_t i = 0; i < queue->n_free; i++) {
 		struct rte_comp_op *op = queue->free[i];
 
 		if (i == 0 || !is_shared) {
-			error = rte_compressdev_private_xform_create((uint8_t)device, &shape, &queue->transforms[i]);
-			queue->n_transforms += error == 0;
+			int error = rte_compressdev_private_xform_create(queue->device, &wanted, &queue->transforms[i]);
+
+			if (error != 0) {
+				dpb_compress_unbind(queue);
+				return error < 0 ? error : -EIO;
+			}
+			queue->n_transforms++;
 		}
 		op->op_type = RTE_COMP_OP_STATELESS;
 		op->flush_flag = RTE_COMP_FLUSH_FINAL;
 		op->private_xform = queue->transforms[is_shared ? 0 : i];
 	}
-	if (error != 0) {
-		dpb_compress_close(queue);
-		return error < 0 ? error : -EIO;
-	}
-	*opened = queue;
 	return 0;
+}
+
+void dpb_compress_unbind(struct dpb_compress_queue *queue)
+{
+	while (queue->n_transforms > 0)
+		rte_compressdev_private_xform_free(queue->device, queue->transforms[--queue->n_transforms]);
 }
 
 static struct tail *tail(struct rte_comp_op *op)
@@ -347,17 +361,4 @@ uint32_t dpb_compress_poll(struct dpb_compress_queue *queue, struct dpb_done *do
 		queue->free[queue->n_free++] = op;
 	}
 	return n;
-}
-
-void dpb_compress_close(struct dpb_compress_queue *queue)
-{
-	for (uint32_t i = 0; i < queue->n_transforms; i++)
-		rte_compressdev_private_xform_free(queue->device, queue->transforms[i]);
-	rte_free(queue->transforms);
-	rte_mempool_free(queue->op_pool);
-	rte_mempool_free(queue->mbuf_pool);
-	rte_free(queue->segments);
-	rte_free(queue->zeros);
-	rte_free(queue->scratch);
-	rte_free(queue);
 }

@@ -25,8 +25,8 @@ struct dpb_crypto_queue {
 	uint16_t queue_pair;
 	uint16_t iv_len;
 	enum kind kind;
+	struct rte_mbuf **mbufs;
 	uint32_t n_free;
-	struct rte_mempool *op_pool, *mbuf_pool;
 	struct rte_crypto_op *free[]; /* last in, first out: what was used last is in the caches */
 };
 
@@ -219,45 +219,49 @@ static struct tail *tail(struct rte_crypto_op *op)
 	return rte_crypto_op_ctod_offset(op, struct tail *, TAIL_OFFSET);
 }
 
-int dpb_crypto_open(uint32_t device, uint32_t queue_pair, const struct dpb_cipher *cipher, void *session,
-		    uint32_t operations, struct dpb_crypto_queue **opened)
+int dpb_crypto_open(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **opened)
 {
 	struct dpb_crypto_queue *queue = rte_zmalloc(NULL, sizeof(*queue) + operations * sizeof(queue->free[0]), 0);
+	struct rte_mbuf **mbufs = rte_calloc(NULL, 2 * operations, sizeof(mbufs[0]), 0);
+	struct rte_mempool *op_pool, *mbuf_pool;
 	char name[RTE_MEMPOOL_NAMESIZE];
 
-	if (queue == NULL)
+	snprintf(name, sizeof(name), "dpb_ops_%u_%u", device, queue_pair);
+	op_pool = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, operations, 0, sizeof(struct tail),
+					    SOCKET_ID_ANY);
+	snprintf(name, sizeof(name), "dpb_mbufs_%u_%u", device, queue_pair);
+	mbuf_pool = dpb_bare_mbufs(name, 2 * operations);
+	if (queue == NULL || mbufs == NULL || op_pool == NULL || mbuf_pool == NULL ||
+	    rte_crypto_op_bulk_alloc(op_pool, RTE_CRYPTO_OP_TYPE_SYMMETRIC, queue->free, (uint16_t)operations) == 0 ||
+	    rte_mempool_get_bulk(mbuf_pool, (void **)mbufs, 2 * operations) != 0) {
+		rte_mempool_free(op_pool);
+		rte_mempool_free(mbuf_pool);
+		rte_free(mbufs);
+		rte_free(queue);
 		return -ENOMEM;
+	}
 	queue->device = (uint8_t)device;
 	queue->queue_pair = (uint16_t)queue_pair;
-	queue->iv_len = cipher->iv_len;
-	queue->kind = algorithms[cipher->algorithm].kind;
-	snprintf(name, sizeof(name), "dpb_ops_%u_%u", device, queue_pair);
-	queue->op_pool = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, operations, 0,
-						   sizeof(struct tail), SOCKET_ID_ANY);
-	snprintf(name, sizeof(name), "dpb_mbufs_%u_%u", device, queue_pair);
-	queue->mbuf_pool = dpb_bare_mbufs(name, 2 * operations);
-	if (queue->op_pool == NULL || queue->mbuf_pool == NULL ||
-	    rte_crypto_op_bulk_alloc(queue->op_pool, RTE_CRYPTO_OP_TYPE_SYMMETRIC, queue->free,
-				     (uint16_t)operations) == 0) {
-		dpb_crypto_close(queue);
-		return -ENOMEM;
-	}
+	queue->mbufs = mbufs;
 	queue->n_free = operations;
-	for (uint32_t i = 0; i < operations; i++) {
-		struct rte_crypto_sym_op *sym = queue->free[i]->sym;
-		void *mbufs[2];
-
-		rte_crypto_op_attach_sym_session(queue->free[i], session);
-		if (rte_mempool_get_bulk(queue->mbuf_pool, mbufs, 2) != 0) {
-			dpb_crypto_close(queue);
-			return -ENOMEM;
-		}
-		sym->m_src = mbufs[0];
-		/* A hash writes nothing but its digest. */
-		sym->m_dst = queue->kind == HASH ? NULL : mbufs[1];
-	}
 	*opened = queue;
 	return 0;
+}
+
+void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *cipher, void *session)
+{
+	queue->iv_len = cipher->iv_len;
+	queue->kind = algorithms[cipher->algorithm].kind;
+	for (uint32_t i = 0; i < queue->n_free; i++) {
+		struct rte_crypto_sym_op *sym = queue->free[i]->sym;
+
+		/* Drivers look at the cipher's part for hashes, too. */
+		memset(sym, 0, sizeof(*sym));
+		rte_crypto_op_attach_sym_session(queue->free[i], session);
+		sym->m_src = queue->mbufs[2 * i];
+		/* A hash writes nothing but its digest. */
+		sym->m_dst = queue->kind == HASH ? NULL : queue->mbufs[2 * i + 1];
+	}
 }
 
 static inline void fill(const struct dpb_crypto_queue *queue, struct rte_crypto_op *op, const struct dpb_item *item)
@@ -336,11 +340,4 @@ uint32_t dpb_crypto_poll(struct dpb_crypto_queue *queue, struct dpb_done *done, 
 		queue->free[queue->n_free++] = ops[i];
 	}
 	return n;
-}
-
-void dpb_crypto_close(struct dpb_crypto_queue *queue)
-{
-	rte_mempool_free(queue->op_pool);
-	rte_mempool_free(queue->mbuf_pool);
-	rte_free(queue);
 }

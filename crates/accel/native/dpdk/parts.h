@@ -18,20 +18,20 @@ int dpb_crypto_ranges(uint32_t device, uint32_t algorithm, struct dpb_ranges *ra
 int dpb_crypto_start(uint32_t device, uint32_t queue_pairs, uint32_t descriptors, uint32_t sessions);
 int dpb_crypto_session(uint32_t device, const struct dpb_cipher *cipher, void **session);
 void dpb_crypto_session_free(uint32_t device, void *session);
-int dpb_crypto_open(uint32_t device, uint32_t queue_pair, const struct dpb_cipher *cipher, void *session,
-		    uint32_t operations, struct dpb_crypto_queue **queue);
+int dpb_crypto_open(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **queue);
+void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *cipher, void *session);
 uint32_t dpb_crypto_submit(struct dpb_crypto_queue *queue, const struct dpb_item *items, uint32_t n);
 uint32_t dpb_crypto_poll(struct dpb_crypto_queue *queue, struct dpb_done *done, uint32_t n);
-void dpb_crypto_close(struct dpb_crypto_queue *queue);
 
 const char *dpb_compress_status(int status);
 uint32_t dpb_compress_devices(struct dpb_device *devices, uint32_t n);
 int dpb_compress_start(uint32_t device, uint32_t queue_pairs, uint32_t operations);
-int dpb_compress_open(uint32_t device, uint32_t queue_pair, const struct dpb_codec *codec, uint32_t operations,
-		      uint32_t segments, struct dpb_compress_queue **queue);
+int dpb_compress_open(uint32_t device, uint32_t queue_pair, uint32_t operations, uint32_t segments,
+		      struct dpb_compress_queue **queue);
+int dpb_compress_bind(struct dpb_compress_queue *queue, const struct dpb_codec *codec);
 uint32_t dpb_compress_submit(struct dpb_compress_queue *queue, const struct dpb_item *items, uint32_t n);
 uint32_t dpb_compress_poll(struct dpb_compress_queue *queue, struct dpb_done *done, uint32_t n);
-void dpb_compress_close(struct dpb_compress_queue *queue);
+void dpb_compress_unbind(struct dpb_compress_queue *queue);
 
 /* A pool of mbufs without memory of their own, for one thread. */
 struct rte_mempool *dpb_bare_mbufs(const char *name, uint32_t n);

@@ -69,15 +69,16 @@ static const struct dpb_dpdk_table table = {
 	.crypto_session = dpb_crypto_session,
 	.crypto_session_free = dpb_crypto_session_free,
 	.crypto_open = dpb_crypto_open,
+	.crypto_bind = dpb_crypto_bind,
 	.crypto_submit = dpb_crypto_submit,
 	.crypto_poll = dpb_crypto_poll,
-	.crypto_close = dpb_crypto_close,
 	.compress_devices = dpb_compress_devices,
 	.compress_start = dpb_compress_start,
 	.compress_open = dpb_compress_open,
+	.compress_bind = dpb_compress_bind,
 	.compress_submit = dpb_compress_submit,
 	.compress_poll = dpb_compress_poll,
-	.compress_close = dpb_compress_close,
+	.compress_unbind = dpb_compress_unbind,
 };
 
 __attribute__((visibility("default"))) const struct dpb_dpdk_table *dpb_dpdk_shim(void);

@@ -137,26 +137,26 @@ struct dpb_dpdk_table {
 	void *(*memory_take)(size_t len); /* zeroed, aligned to a cache line */
 	void (*memory_give)(void *memory);
 
-	/* Crypto devices. */
+	/* Crypto devices. A queue is opened once for a queue pair and stays; it is bound to a session when nothing is in flight. */
 	uint32_t (*crypto_devices)(struct dpb_device *devices, uint32_t n);
 	int (*crypto_ranges)(uint32_t device, uint32_t algorithm, struct dpb_ranges *ranges);
 	int (*crypto_start)(uint32_t device, uint32_t queue_pairs, uint32_t descriptors, uint32_t sessions);
 	int (*crypto_session)(uint32_t device, const struct dpb_cipher *cipher, void **session);
 	void (*crypto_session_free)(uint32_t device, void *session);
-	int (*crypto_open)(uint32_t device, uint32_t queue_pair, const struct dpb_cipher *cipher, void *session,
-			   uint32_t operations, struct dpb_crypto_queue **queue);
+	int (*crypto_open)(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **queue);
+	void (*crypto_bind)(struct dpb_crypto_queue *queue, const struct dpb_cipher *cipher, void *session);
 	uint32_t (*crypto_submit)(struct dpb_crypto_queue *queue, const struct dpb_item *items, uint32_t n);
 	uint32_t (*crypto_poll)(struct dpb_crypto_queue *queue, struct dpb_done *done, uint32_t n);
-	void (*crypto_close)(struct dpb_crypto_queue *queue);
 
-	/* Compress devices. */
+	/* Compress devices, the same way. */
 	uint32_t (*compress_devices)(struct dpb_device *devices, uint32_t n);
 	int (*compress_start)(uint32_t device, uint32_t queue_pairs, uint32_t operations);
-	int (*compress_open)(uint32_t device, uint32_t queue_pair, const struct dpb_codec *codec, uint32_t operations,
-			     uint32_t segments, struct dpb_compress_queue **queue);
+	int (*compress_open)(uint32_t device, uint32_t queue_pair, uint32_t operations, uint32_t segments,
+			     struct dpb_compress_queue **queue);
+	int (*compress_bind)(struct dpb_compress_queue *queue, const struct dpb_codec *codec);
 	uint32_t (*compress_submit)(struct dpb_compress_queue *queue, const struct dpb_item *items, uint32_t n);
 	uint32_t (*compress_poll)(struct dpb_compress_queue *queue, struct dpb_done *done, uint32_t n);
-	void (*compress_close)(struct dpb_compress_queue *queue);
+	void (*compress_unbind)(struct dpb_compress_queue *queue);
 };
 
 #endif

@@ -207,36 +207,77 @@ impl Region for Memory {
     }
 }
 
-/// The numbers of queue pairs that nobody has.
-struct QueuePairs {
-    free: Mutex<Vec<u32>>,
+/// The queue pairs that nobody has.
+struct QueuePairs<Q> {
+    free: Mutex<Vec<QueuePair<Q>>>,
     count: u32,
 }
 
-impl QueuePairs {
+/// A queue pair of a device, which is its holder's alone.
+struct QueuePair<Q> {
+    number: u32,
+    /// The shim's part, once it was needed.
+    queue: Option<NonNull<Q>>,
+}
+
+// SAFETY: what the shim keeps for a queue pair is used by its holder alone, and by no thread in particular.
+unsafe impl<Q> Send for QueuePair<Q> {}
+
+impl<Q> QueuePairs<Q> {
     /// Those to ask for of a device that has up to `max`, 0 being any number: enough for a queue on each core, and one more each
     /// while the old one is dropped.
     fn new(max: u32) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let wanted = (2 * cores).clamp(8, 64);
         let count = if max == 0 { wanted } else { wanted.min(max) };
+        let free = |number| QueuePair {
+            number,
+            queue: None,
+        };
         Self {
-            free: Mutex::new((0..count).rev().collect()),
+            free: Mutex::new((0..count).rev().map(free).collect()),
             count,
         }
     }
 
-    /// One that is this queue's alone until it is given back. That of a device that does not answer never is.
-    fn take(&self, device: &str) -> Result<u32, SetupError> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.pop().ok_or_else(|| {
-            let reason = format!("all {} queue pairs of {device} are in use", self.count);
-            SetupError::Unsupported(Unsupported { reason })
-        })
+    /// The one that was given back last, which `open` opens if it never was. That of a device that does not answer never comes back.
+    fn take(
+        &self,
+        eal: &Eal,
+        device: &str,
+        open: impl FnOnce(u32, *mut *mut Q) -> c_int,
+    ) -> Result<(u32, NonNull<Q>), SetupError> {
+        let unsupported = |reason| SetupError::Unsupported(Unsupported { reason });
+        let taken = self
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let QueuePair { number, queue } = taken.ok_or_else(|| {
+            unsupported(format!(
+                "all {} queue pairs of {device} are in use",
+                self.count
+            ))
+        })?;
+        if let Some(queue) = queue {
+            return Ok((number, queue));
+        }
+        let mut opened = std::ptr::null_mut();
+        let control = eal.control();
+        let result = open(number, &mut opened);
+        drop(control);
+        match NonNull::new(opened) {
+            Some(queue) if result == 0 => Ok((number, queue)),
+            _ => {
+                self.give(number, None);
+                let error = eal.shim.error(result);
+                Err(unsupported(format!("{device} opens no queue: {error}")))
+            }
+        }
     }
 
-    fn give(&self, queue_pair: u32) {
+    fn give(&self, number: u32, queue: Option<NonNull<Q>>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.push(queue_pair);
+        free.push(QueuePair { number, queue });
     }
 }

@@ -147,24 +147,18 @@ pub(super) struct Table {
     pub(super) crypto_start: unsafe extern "C" fn(u32, u32, u32, u32) -> c_int,
     pub(super) crypto_session: unsafe extern "C" fn(u32, *const Cipher, *mut *mut c_void) -> c_int,
     pub(super) crypto_session_free: unsafe extern "C" fn(u32, *mut c_void),
-    pub(super) crypto_open: unsafe extern "C" fn(
-        u32,
-        u32,
-        *const Cipher,
-        *mut c_void,
-        u32,
-        *mut *mut CryptoQueue,
-    ) -> c_int,
+    pub(super) crypto_open: unsafe extern "C" fn(u32, u32, u32, *mut *mut CryptoQueue) -> c_int,
+    pub(super) crypto_bind: unsafe extern "C" fn(*mut CryptoQueue, *const Cipher, *mut c_void),
     pub(super) crypto_submit: unsafe extern "C" fn(*mut CryptoQueue, *const Item, u32) -> u32,
     pub(super) crypto_poll: unsafe extern "C" fn(*mut CryptoQueue, *mut Done, u32) -> u32,
-    pub(super) crypto_close: unsafe extern "C" fn(*mut CryptoQueue),
     pub(super) compress_devices: unsafe extern "C" fn(*mut Device, u32) -> u32,
     pub(super) compress_start: unsafe extern "C" fn(u32, u32, u32) -> c_int,
     pub(super) compress_open:
-        unsafe extern "C" fn(u32, u32, *const Codec, u32, u32, *mut *mut CompressQueue) -> c_int,
+        unsafe extern "C" fn(u32, u32, u32, u32, *mut *mut CompressQueue) -> c_int,
+    pub(super) compress_bind: unsafe extern "C" fn(*mut CompressQueue, *const Codec) -> c_int,
     pub(super) compress_submit: unsafe extern "C" fn(*mut CompressQueue, *const Item, u32) -> u32,
     pub(super) compress_poll: unsafe extern "C" fn(*mut CompressQueue, *mut Done, u32) -> u32,
-    pub(super) compress_close: unsafe extern "C" fn(*mut CompressQueue),
+    pub(super) compress_unbind: unsafe extern "C" fn(*mut CompressQueue),
 }
 
 // As the C compiler has them.

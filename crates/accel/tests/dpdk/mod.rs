@@ -6,7 +6,7 @@ use dpb_core::{Backend, OpSpec, conformance};
 use dpb_operators::registry;
 
 /// The device's backend, unless this machine lacks it: then that is said.
-pub fn open(instance: &str) -> Option<Box<dyn Backend>> {
+pub(crate) fn open(instance: &str) -> Option<Box<dyn Backend>> {
     match Dpdk.open(instance) {
         Ok(backend) => Some(backend),
         Err(why) => {
@@ -17,7 +17,7 @@ pub fn open(instance: &str) -> Option<Box<dyn Backend>> {
 }
 
 /// Every parameter of each operator passes the suite, and those that the device must have were not left out.
-pub fn conforms(backend: &dyn Backend, operators: &[&str], left_out: &[&str]) {
+pub(crate) fn conforms(backend: &dyn Backend, operators: &[&str], left_out: &[&str]) {
     for name in operators {
         let entry = registry::find(name).expect("registered");
         for spec in entry.specs() {

@@ -9,8 +9,8 @@ use super::lane::{Device, Digest, Operation};
 use super::{Eal, QueuePairs};
 use crate::dpdk::sys::{self, BURST, Codec, Done, Item, SEGMENT};
 
-/// Operations of a queue.
-const OPERATIONS: u32 = BURST as u32;
+/// Operations of a queue: each takes long, and where they cannot share a transform each has one, of some 300 KiB.
+const OPERATIONS: u32 = 16;
 /// Mbufs of a queue, for a device that takes chains: of half a gigabyte in and out, and what guards take.
 const SEGMENTS: u32 = 32 << 10;
 /// Longest input to be compressed in chains.
@@ -29,7 +29,7 @@ pub(in crate::dpdk) struct CompressDevice {
     is_hardware: bool,
     is_chained: bool,
     checksums: u32,
-    queue_pairs: QueuePairs,
+    queue_pairs: QueuePairs<sys::CompressQueue>,
     /// What starting it gave.
     started: OnceLock<i32>,
 }
@@ -159,40 +159,34 @@ impl CompressDevice {
         coding: Coding,
     ) -> Result<CompressQueue, SetupError> {
         self.start().map_err(SetupError::Unsupported)?;
-        let queue_pair = self.queue_pairs.take(&self.name)?;
+        let table = self.eal.table();
         let segments = if self.is_chained {
             SEGMENTS
         } else {
             4 * OPERATIONS
         };
-        let mut queue = std::ptr::null_mut();
+        let (queue_pair, queue) =
+            self.queue_pairs
+                .take(self.eal, &self.name, |number, queue| {
+                    // SAFETY: a device that was started and has DEFLATE, and a queue pair of it that is ours alone.
+                    unsafe { (table.compress_open)(self.id, number, OPERATIONS, segments, queue) }
+                })?;
         let control = self.eal.control();
-        // SAFETY: a device that was started and has DEFLATE, and a queue pair of it that `take` gave to us alone.
-        let result = unsafe {
-            (self.eal.table().compress_open)(
-                self.id,
-                queue_pair,
-                &coding.for_shim(),
-                OPERATIONS,
-                segments,
-                &mut queue,
-            )
-        };
+        // SAFETY: ours alone, with nothing in flight; no other thread makes transforms.
+        let result = unsafe { (table.compress_bind)(queue.as_ptr(), &coding.for_shim()) };
         drop(control);
-        match NonNull::new(queue) {
-            Some(queue) if result == 0 => Ok(CompressQueue {
-                device: self.clone(),
-                queue_pair,
-                coding,
-                queue,
-            }),
-            _ => {
-                self.queue_pairs.give(queue_pair);
-                let error = self.eal.shim.error(result);
-                let reason = format!("{} opens no queue: {error}", self.name);
-                Err(SetupError::Unsupported(Unsupported { reason }))
-            }
+        if result != 0 {
+            self.queue_pairs.give(queue_pair, Some(queue));
+            let error = self.eal.shim.error(result);
+            let reason = format!("{} does not do this: {error}", self.name);
+            return Err(SetupError::Unsupported(Unsupported { reason }));
         }
+        Ok(CompressQueue {
+            device: self.clone(),
+            queue_pair,
+            coding,
+            queue,
+        })
     }
 }
 
@@ -264,9 +258,11 @@ impl Drop for CompressQueue {
     /// Of a queue without operations in flight; one with them is leaked instead.
     fn drop(&mut self) {
         let control = self.device.eal.control();
-        // SAFETY: ours alone, and never used again; it holds no operation that the device still has.
-        unsafe { (self.device.eal.table().compress_close)(self.queue.as_ptr()) };
+        // SAFETY: ours alone, with nothing in flight; no other thread frees transforms.
+        unsafe { (self.device.eal.table().compress_unbind)(self.queue.as_ptr()) };
         drop(control);
-        self.device.queue_pairs.give(self.queue_pair);
+        self.device
+            .queue_pairs
+            .give(self.queue_pair, Some(self.queue));
     }
 }

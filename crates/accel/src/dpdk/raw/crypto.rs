@@ -22,7 +22,7 @@ pub(in crate::dpdk) struct CryptoDevice {
     driver: String,
     id: u32,
     is_hardware: bool,
-    queue_pairs: QueuePairs,
+    queue_pairs: QueuePairs<sys::CryptoQueue>,
     /// What starting it gave.
     started: OnceLock<i32>,
 }
@@ -193,40 +193,26 @@ impl Session {
     /// All are in use, or there is no memory for operations.
     pub(in crate::dpdk) fn open(self: &Arc<Self>) -> Result<CryptoQueue, SetupError> {
         let device = &*self.device;
-        let queue_pair = device.queue_pairs.take(&device.name)?;
+        let table = device.eal.table();
         let operations = match device.is_hardware {
             true => DESCRIPTORS,
             false => BURST as u32,
         };
-        let mut queue = std::ptr::null_mut();
+        let (queue_pair, queue) =
+            device
+                .queue_pairs
+                .take(device.eal, &device.name, |number, queue| {
+                    // SAFETY: a device that was started, and a queue pair of it that is ours alone.
+                    unsafe { (table.crypto_open)(device.id, number, operations, queue) }
+                })?;
         let cipher = self.cipher.for_shim(&[]);
-        let control = device.eal.control();
-        // SAFETY: a device that was started, a queue pair of it that `take` gave to us alone, a session of its, which the
-        // queue keeps.
-        let result = unsafe {
-            (device.eal.table().crypto_open)(
-                device.id,
-                queue_pair,
-                &cipher,
-                self.session.as_ptr(),
-                operations,
-                &mut queue,
-            )
-        };
-        drop(control);
-        match NonNull::new(queue) {
-            Some(queue) if result == 0 => Ok(CryptoQueue {
-                session: self.clone(),
-                queue_pair,
-                queue,
-            }),
-            _ => {
-                device.queue_pairs.give(queue_pair);
-                let error = device.eal.shim.error(result);
-                let reason = format!("{} opens no queue: {error}", device.name);
-                Err(SetupError::Unsupported(Unsupported { reason }))
-            }
-        }
+        // SAFETY: ours alone, with nothing in flight; the session is this device's, and the queue keeps it.
+        unsafe { (table.crypto_bind)(queue.as_ptr(), &cipher, self.session.as_ptr()) };
+        Ok(CryptoQueue {
+            session: self.clone(),
+            queue_pair,
+            queue,
+        })
     }
 }
 
@@ -282,11 +268,7 @@ impl Device for CryptoQueue {
 impl Drop for CryptoQueue {
     /// Of a queue without operations in flight; one with them is leaked instead.
     fn drop(&mut self) {
-        let device = &*self.session.device;
-        let control = device.eal.control();
-        // SAFETY: ours alone, and never used again; it holds no operation that the device still has.
-        unsafe { (device.eal.table().crypto_close)(self.queue.as_ptr()) };
-        drop(control);
-        device.queue_pairs.give(self.queue_pair);
+        let queue_pairs = &self.session.device.queue_pairs;
+        queue_pairs.give(self.queue_pair, Some(self.queue));
     }
 }
