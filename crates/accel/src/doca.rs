@@ -83,12 +83,22 @@ impl Family for Doca {
     fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported> {
         let (library, mut devices) = devices()?;
         if instance.is_empty() {
-            return Ok(Box::new(DocaBackend::new("doca".to_owned(), library, devices)));
+            return Ok(Box::new(DocaBackend::new(
+                "doca".to_owned(),
+                library,
+                devices,
+            )));
         }
-        let names: Vec<String> = devices.iter().map(|device| device.name().to_owned()).collect();
+        let names: Vec<String> = devices
+            .iter()
+            .map(|device| device.name().to_owned())
+            .collect();
         devices.retain(|device| [device.name(), device.pci()].contains(&instance));
         if devices.is_empty() {
-            let reason = format!("DOCA finds no device `{instance}` with an engine; there are: {}", names.join(", "));
+            let reason = format!(
+                "DOCA finds no device `{instance}` with an engine; there are: {}",
+                names.join(", ")
+            );
             return Err(Unsupported { reason });
         }
         let name = format!("doca/{instance}");
@@ -106,25 +116,21 @@ impl Family for Doca {
             Err(absent) => return vec![absence(absent)],
         };
         let mut findings = vec![Finding::found("library", about(library))];
-        let lacks: Vec<(Kind, &str)> = Kind::ALL
-            .into_iter()
-            .filter_map(|kind| Some((kind, library.lack(kind)?)))
-            .collect();
-        findings.extend(lacks.iter().map(|(kind, lack)| {
-            Finding::limited(kind.operator(), *lack, "install a DOCA that has it, all its packages of one release")
-        }));
+        findings.extend(lacks(library));
         match Device::all(library) {
             Err(refused) => findings.push(Finding::missing("devices", refused.to_string(), ENABLE)),
             Ok(devices) if devices.is_empty() => {
                 findings.push(Finding::missing("devices", "DOCA finds none", ENABLE));
             }
-            Ok(devices) => findings.extend(devices.into_iter().map(|(name, device)| match device {
-                Ok(device) => engines(&device),
-                Err(refused) => {
-                    let remedy = "it needs rights, and no other program that has taken it";
-                    Finding::limited(format!("device {name}"), refused.to_string(), remedy)
-                }
-            })),
+            Ok(devices) => {
+                findings.extend(devices.into_iter().map(|(name, device)| match device {
+                    Ok(device) => engines(&device),
+                    Err(refused) => {
+                        let remedy = "it needs rights, and no other program that has taken it";
+                        Finding::limited(format!("device {name}"), refused.to_string(), remedy)
+                    }
+                }))
+            }
         }
         findings
     }
@@ -137,7 +143,8 @@ impl Family for Doca {
 fn devices() -> Result<(&'static Library, Vec<Arc<Device>>), Unsupported> {
     let unsupported = |reason| Unsupported { reason };
     let library = raw::library().map_err(|absent| unsupported(format!("{absent}; {INSTALL}")))?;
-    let all = Device::all(library).map_err(|refused| unsupported(format!("{refused}; {ENABLE}")))?;
+    let all =
+        Device::all(library).map_err(|refused| unsupported(format!("{refused}; {ENABLE}")))?;
     let mut refusals = Vec::new();
     let mut devices = Vec::new();
     for (name, device) in all {
@@ -153,13 +160,19 @@ fn devices() -> Result<(&'static Library, Vec<Arc<Device>>), Unsupported> {
             refusals => refusals.join("; "),
         };
         let version = library.version();
-        return Err(unsupported(format!("DOCA {version} finds no engine: {found}; {ENABLE}")));
+        return Err(unsupported(format!(
+            "DOCA {version} finds no engine: {found}; {ENABLE}"
+        )));
     }
     Ok((library, devices))
 }
 
 fn operators(has: impl Fn(Kind) -> bool) -> String {
-    let names: Vec<&str> = Kind::ALL.into_iter().filter(|kind| has(*kind)).map(Kind::operator).collect();
+    let names: Vec<&str> = Kind::ALL
+        .into_iter()
+        .filter(|kind| has(*kind))
+        .map(Kind::operator)
+        .collect();
     names.join(", ")
 }
 
@@ -180,6 +193,24 @@ fn about(library: &Library) -> String {
         Some(what) => format!("{path}, version {version}, {family}: {what}"),
         None => format!("{path}, version {version}, {family}"),
     }
+}
+
+/// What the libraries cannot do whatever the device, those that lack it for one reason together.
+fn lacks(library: &Library) -> Vec<Finding> {
+    let mut lacks: Vec<(&str, Vec<&str>)> = Vec::new();
+    for kind in Kind::ALL {
+        let Some(lack) = library.lack(kind) else {
+            continue;
+        };
+        match lacks.iter_mut().find(|(known, _)| *known == lack) {
+            Some((_, kinds)) => kinds.push(kind.operator()),
+            None => lacks.push((lack, vec![kind.operator()])),
+        }
+    }
+    let remedy = "install a DOCA that has it, all its packages of one release";
+    let limited =
+        |(lack, kinds): &(&str, Vec<&str>)| Finding::limited(kinds.join(", "), *lack, remedy);
+    lacks.iter().map(limited).collect()
 }
 
 /// What a device can do, and within which limits.

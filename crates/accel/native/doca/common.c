@@ -44,7 +44,7 @@ struct doca_buf {
 
 struct doca_buf_inventory {
     struct doca_buf *bufs;
-    size_t count;
+    size_t count, next;
     int is_started;
 };
 
@@ -129,7 +129,6 @@ static uint32_t lot(uint32_t below)
     return (uint32_t)(state >> 32) % below;
 }
 
-/* Tells that this is no DOCA. */
 const char *dpb_stand_in(void)
 {
 #if FAMILY >= 210
@@ -341,8 +340,8 @@ static doca_error_t get_buf(struct doca_buf_inventory *inventory, struct doca_mm
     if (from < mmap->addr || from + len > mmap->addr + mmap->len || at < from || at + data_len > from + len)
         return misuse("a buffer outside its memory", DOCA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < inventory->count; i++)
-        if (!inventory->bufs[i].inventory) {
-            *buf = &inventory->bufs[i];
+        if (!inventory->bufs[inventory->next++ % inventory->count].inventory) {
+            *buf = &inventory->bufs[(inventory->next - 1) % inventory->count];
             **buf = (struct doca_buf){inventory, mmap, from, at, len, data_len};
             mmap->bufs++;
             return DOCA_SUCCESS;

@@ -215,7 +215,7 @@ doca_error_t doca_compress_get_max_buf_size(const struct doca_devinfo *info, enu
 
 #if defined LIB_SHA && FAMILY < 25
 CREATED_ALONE(sha)
-doca_error_t doca_sha_job_get_supported(struct doca_devinfo *info, enum doca_sha_job_type type)
+doca_error_t doca_sha_job_get_supported(const struct doca_devinfo *info, enum doca_sha_job_type type)
 {
     return dpb_internal_supports(info, WORK_SHA1 + (type - DOCA_SHA_JOB_SHA1));
 }

@@ -189,6 +189,8 @@ doca_error_t doca_workq_progress_retrieve(struct doca_workq *workq, struct doca_
             job = flight->job;
             chosen = i;
         }
+        if (job && !knobs.delay && !knobs.shuffle)
+            break;
         if (flight->polls)
             flight->polls--;
     }

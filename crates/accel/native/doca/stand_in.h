@@ -47,6 +47,9 @@ struct doca_buf_inventory;
 struct doca_buf;
 struct doca_ctx;
 
+/* Tells that this is no DOCA. */
+const char *dpb_stand_in(void);
+
 /* Both families. */
 const char *doca_version_runtime(void);
 doca_error_t doca_dev_open(struct doca_devinfo *, struct doca_dev **);
@@ -250,7 +253,7 @@ doca_error_t doca_compress_create(struct doca_compress **);
 doca_error_t doca_compress_job_get_supported(struct doca_devinfo *, enum doca_compress_job_types);
 doca_error_t doca_compress_get_max_buf_size(const struct doca_devinfo *, enum doca_compress_job_types, uint64_t *);
 doca_error_t doca_sha_create(struct doca_sha **);
-doca_error_t doca_sha_job_get_supported(struct doca_devinfo *, enum doca_sha_job_type);
+doca_error_t doca_sha_job_get_supported(const struct doca_devinfo *, enum doca_sha_job_type);
 doca_error_t doca_sha_get_max_src_buffer_size(const struct doca_devinfo *, uint64_t *);
 doca_error_t doca_sha_get_hardware_supported(const struct doca_devinfo *);
 #endif

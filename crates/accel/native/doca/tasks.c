@@ -230,6 +230,8 @@ uint8_t doca_pe_progress(struct doca_pe *pe)
             task = pe->tasks[i];
             chosen = i;
         }
+        if (task && !knobs.delay && !knobs.shuffle)
+            break;
         if (pe->tasks[i]->polls)
             pe->tasks[i]->polls--;
     }

@@ -80,7 +80,8 @@ static doca_error_t unlz4(struct piece *piece)
         len += literals;
         if (at == end) {
             piece->dst_len = len;
-            return DOCA_SUCCESS;
+            /* The last sequence has literals alone. */
+            return match == 0 ? DOCA_SUCCESS : DOCA_ERROR_IO_FAILED;
         }
         if (end - at < 2)
             return DOCA_ERROR_IO_FAILED;

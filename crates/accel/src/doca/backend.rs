@@ -46,7 +46,11 @@ impl DocaBackend {
     /// The first device that does this, and what it promises.
     fn device(&self, kind: Kind) -> Result<(&Arc<Device>, Bounds), Unsupported> {
         if let Some(lack) = self.doca.lack(kind) {
-            let reason = format!("DOCA {} has no {}: {lack}", self.doca.version(), kind.operator());
+            let reason = format!(
+                "DOCA {} has no {}: {lack}",
+                self.doca.version(),
+                kind.operator()
+            );
             return Err(Unsupported { reason });
         }
         let mut refusals = Vec::new();
@@ -56,7 +60,11 @@ impl DocaBackend {
                 Err(why) => refusals.push(format!("{} ({why})", device.name())),
             }
         }
-        let reason = format!("needs an engine for {}, which {} lacks", kind.operator(), refusals.join(" and "));
+        let reason = format!(
+            "needs an engine for {}, which {} lacks",
+            kind.operator(),
+            refusals.join(" and ")
+        );
         Err(Unsupported { reason })
     }
 }
@@ -202,7 +210,11 @@ impl Operator for DocaOperator {
             });
         }
         // A power of two, as SHA's are counted.
-        let tasks = depth.get().max(TASKS_USUAL).next_power_of_two().min(self.bounds.tasks_max);
+        let tasks = depth
+            .get()
+            .max(TASKS_USUAL)
+            .next_power_of_two()
+            .min(self.bounds.tasks_max);
         let key = self.work.key.as_ref().map_or(&[][..], Material::bytes);
         let depth = depth.get() as usize;
         let lane = Lane::open(&self.device, self.work.kind, key, depth, tasks);

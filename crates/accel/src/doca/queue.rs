@@ -72,7 +72,12 @@ impl DocaQueue {
     fn admit(&mut self, mut job: Job) {
         let state = match self.check(&mut job) {
             Ok(state) => state,
-            Err(error) => return self.finished.push(Completion { job, result: Err(error) }),
+            Err(error) => {
+                return self.finished.push(Completion {
+                    job,
+                    result: Err(error),
+                });
+            }
         };
         let place = self.free.pop().expect("no more jobs than places are taken");
         match self.lane.hold(place, job) {
@@ -94,7 +99,10 @@ impl DocaQueue {
         self.operator.limits.check(batch)?;
         let items = batch.len();
         let slot = self.shape.slot(job.dst.len(), items);
-        if slot.checked_mul(items).is_none_or(|bytes| bytes > job.dst.len()) {
+        if slot
+            .checked_mul(items)
+            .is_none_or(|bytes| bytes > job.dst.len())
+        {
             return Err(JobError::DstTooShort);
         }
         if self.shape == OutputShape::Variable {
@@ -140,7 +148,11 @@ impl DocaQueue {
             }
             let (layout, src_len, _) = self.lane.layout(place);
             let range = range(layout, src_len, next);
-            match item(self.operator.work.kind, range, next * slot..(next + 1) * slot) {
+            match item(
+                self.operator.work.kind,
+                range,
+                next * slot..(next + 1) * slot,
+            ) {
                 Item::Settled(outcome) => self.settle(place, next, outcome),
                 Item::Task(piece) => match self.lane.start(place, next as u32, &piece) {
                     Start::Started => self.states[place as usize].open += 1,
@@ -261,7 +273,11 @@ fn item(kind: Kind, src: Range<usize>, dst: Range<usize>) -> Item {
         Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => task(src, room, None),
         Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => {
             let encrypts = matches!(kind, Kind::Encrypt128 | Kind::Encrypt256);
-            let (needed, added) = if encrypts { (IV_BYTES, TAG_BYTES) } else { (IV_BYTES + TAG_BYTES, 0) };
+            let (needed, added) = if encrypts {
+                (IV_BYTES, TAG_BYTES)
+            } else {
+                (IV_BYTES + TAG_BYTES, 0)
+            };
             let Some(text) = src.len().checked_sub(needed) else {
                 return refused(JobError::Malformed);
             };

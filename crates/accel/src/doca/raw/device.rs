@@ -107,7 +107,10 @@ impl Device {
 
     /// What it promises for `kind`, or why it cannot do it.
     pub(in crate::doca) fn bounds(&self, kind: Kind) -> Result<Bounds, &str> {
-        self.bounds[kind as usize].as_ref().copied().map_err(String::as_str)
+        self.bounds[kind as usize]
+            .as_ref()
+            .copied()
+            .map_err(String::as_str)
     }
 
     /// Whether it has an engine that dpb knows.
@@ -136,19 +139,27 @@ fn job_bounds(doca: &Doca, calls: &JobCalls, info: *mut DevInfo) -> Result<Bound
     let mut item_bytes_max = 0;
     // SAFETY: the caller vouches for `info`; the length is written on success.
     unsafe {
-        asked("job_get_supported", (calls.create.is_supported)(info, calls.kind))?;
         match calls.form {
             JobForm::Memcpy(limits) => {
-                asked("get_max_buf_size", (limits.max_buf_size)(info, &mut item_bytes_max))?;
+                asked("job_get_supported", (limits.is_supported)(info, calls.kind))?;
+                asked(
+                    "get_max_buf_size",
+                    (limits.max_buf_size)(info, &mut item_bytes_max),
+                )?;
             }
             JobForm::Deflate(limits) => {
+                asked("job_get_supported", (limits.is_supported)(info, calls.kind))?;
                 let code = (limits.max_buf_size)(info, calls.kind, &mut item_bytes_max);
                 asked("get_max_buf_size", code)?;
             }
             JobForm::Sha(limits) => {
+                asked("job_get_supported", (limits.is_supported)(info, calls.kind))?;
                 // Without an engine, libdoca_sha up to 2.2 has OpenSSL compute.
                 asked("get_hardware_supported", (limits.is_in_hardware)(info))?;
-                asked("get_max_src_buffer_size", (limits.max_buf_size)(info, &mut item_bytes_max))?;
+                asked(
+                    "get_max_src_buffer_size",
+                    (limits.max_buf_size)(info, &mut item_bytes_max),
+                )?;
             }
         }
     }
@@ -173,22 +184,42 @@ fn task_bounds(
         match calls.form {
             TaskForm::Plain(configured, _) => {
                 asked("is_supported", (configured.is_supported)(info))?;
-                asked("get_max_buf_size", (configured.max_buf_size)(info, &mut item_bytes_max))?;
+                asked(
+                    "get_max_buf_size",
+                    (configured.max_buf_size)(info, &mut item_bytes_max),
+                )?;
             }
             TaskForm::Hash(hash, algorithm) => {
                 asked("get_supported", (hash.is_supported)(info, algorithm))?;
-                asked("get_max_src_buf_size", (hash.max_buf_size)(info, &mut item_bytes_max))?;
+                asked(
+                    "get_max_src_buf_size",
+                    (hash.max_buf_size)(info, &mut item_bytes_max),
+                )?;
                 let mut min = 0;
-                asked("get_min_dst_buf_size", (hash.min_dst_size)(info, algorithm, &mut min))?;
-                if kind.digest_bytes().is_some_and(|bytes| bytes < min as usize) {
-                    return Err(format!("wants room of {min} bytes for a digest, more than the digest has"));
+                asked(
+                    "get_min_dst_buf_size",
+                    (hash.min_dst_size)(info, algorithm, &mut min),
+                )?;
+                if kind
+                    .digest_bytes()
+                    .is_some_and(|bytes| bytes < min as usize)
+                {
+                    return Err(format!(
+                        "wants room of {min} bytes for a digest, more than the digest has"
+                    ));
                 }
             }
             TaskForm::Authenticated(configured, gcm, key) => {
                 asked("is_supported", (configured.is_supported)(info))?;
-                asked("is_key_type_supported", (gcm.is_key_type_supported)(info, key))?;
+                asked(
+                    "is_key_type_supported",
+                    (gcm.is_key_type_supported)(info, key),
+                )?;
                 asked("is_tag_128_supported", (gcm.is_tag_128_supported)(info))?;
-                asked("get_max_buf_size", (configured.max_buf_size)(info, &mut item_bytes_max))?;
+                asked(
+                    "get_max_buf_size",
+                    (configured.max_buf_size)(info, &mut item_bytes_max),
+                )?;
                 let mut max = 0;
                 asked("get_max_iv_len", (gcm.max_iv_len)(info, &mut max))?;
                 if max < IV_BYTES {
@@ -217,7 +248,11 @@ fn tasks_max(doca: &Doca, calls: &TaskCalls, dev: NonNull<Dev>) -> Result<u32, S
     let mut max = 0;
     // SAFETY: the caller vouches for the device; the engine is destroyed as it was made.
     let code = unsafe {
-        answer(doca, "create", (calls.create.create)(dev.as_ptr(), &mut engine))?;
+        answer(
+            doca,
+            "create",
+            (calls.create.create)(dev.as_ptr(), &mut engine),
+        )?;
         let code = (tasks_max.query)(engine, &mut max);
         (calls.created.destroy)(engine);
         code

@@ -78,14 +78,20 @@ impl JobEngine {
         }
     }
 
-    fn make(device: &Arc<Device>, calls: &JobCalls, jobs: &Jobs, count: u32) -> Result<Self, Refused> {
+    fn make(
+        device: &Arc<Device>,
+        calls: &JobCalls,
+        jobs: &Jobs,
+        count: u32,
+    ) -> Result<Self, Refused> {
         let doca = device.doca;
         let _setup = setup();
         let (mut engine, mut workq) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: handles are written on success.
         unsafe {
             let code = (jobs.workq_create)(count, &mut workq);
-            let workq = made(workq, code).ok_or_else(|| Refused::new(doca, "doca_workq_create", code))?;
+            let workq =
+                made(workq, code).ok_or_else(|| Refused::new(doca, "doca_workq_create", code))?;
             let workq = WorkqHandle(workq, *jobs);
             let code = (calls.create.create)(&mut engine);
             let engine = made(engine, code).ok_or_else(|| Refused::new(doca, "create", code))?;
@@ -133,7 +139,10 @@ impl JobEngine {
             self.stage = Stage::HasDevice;
             checked("doca_ctx_start", (doca.core.ctx_start)(ctx))?;
             self.stage = Stage::Started;
-            checked("doca_ctx_workq_add", (self.jobs.ctx_workq_add)(ctx, self.workq.0.as_ptr()))?;
+            checked(
+                "doca_ctx_workq_add",
+                (self.jobs.ctx_workq_add)(ctx, self.workq.0.as_ptr()),
+            )?;
             self.stage = Stage::HasWorkq;
         }
         Ok(())
@@ -143,7 +152,12 @@ impl JobEngine {
     ///
     /// # Safety
     /// The buffers and the memory under them live until the job has ended.
-    pub(super) unsafe fn submit(&mut self, number: u32, src: Window, dst: Window) -> Result<(), Code> {
+    pub(super) unsafe fn submit(
+        &mut self,
+        number: u32,
+        src: Window,
+        dst: Window,
+    ) -> Result<(), Code> {
         let request = self.requests[number as usize].get();
         let (src, dst) = (src.as_ptr(), dst.as_ptr());
         // SAFETY: not in flight, so nobody reads it; the base is in front of each form, and was written when it was made. The
@@ -154,9 +168,21 @@ impl JobEngine {
                 JobForm::Memcpy(_) => (*request).memcpy = Memcpy { base, dst, src },
                 JobForm::Deflate(_) => {
                     let checksums = ptr::null_mut();
-                    (*request).deflate = Deflate { base, dst, src, checksums };
+                    (*request).deflate = Deflate {
+                        base,
+                        dst,
+                        src,
+                        checksums,
+                    };
                 }
-                JobForm::Sha(_) => (*request).sha = Sha { base, src, dst, flags: 0 },
+                JobForm::Sha(_) => {
+                    (*request).sha = Sha {
+                        base,
+                        src,
+                        dst,
+                        flags: 0,
+                    }
+                }
             }
             (self.jobs.workq_submit)(self.workq.0.as_ptr(), request.cast())
         };
@@ -214,7 +240,9 @@ impl JobEngine {
             {
                 self.stage = Stage::Started;
             }
-            if self.stage == Stage::Started && (self.device.doca.core.ctx_stop)(ctx) == Code::SUCCESS {
+            if self.stage == Stage::Started
+                && (self.device.doca.core.ctx_stop)(ctx) == Code::SUCCESS
+            {
                 self.stage = Stage::HasDevice;
             }
             if self.stage == Stage::HasDevice && (self.jobs.ctx_dev_rm)(ctx, dev) == Code::SUCCESS {
@@ -226,7 +254,10 @@ impl JobEngine {
 
     /// A job that was in flight when the engine was stopped.
     pub(super) fn next_dropped(&mut self) -> Option<u32> {
-        let number = self.is_in_flight.iter().position(|is_in_flight| *is_in_flight)?;
+        let number = self
+            .is_in_flight
+            .iter()
+            .position(|is_in_flight| *is_in_flight)?;
         self.is_in_flight[number] = false;
         self.in_flight -= 1;
         Some(number as u32)

@@ -111,7 +111,9 @@ impl Lane {
         let chunk = Chunk::zeroed(std::slice::from_ref(device), 0);
         let chunk = chunk.map_err(|error| absent("memory", error.to_string()))?;
         let mut inventory = Inventory::new(doca, 2 * tasks as usize + 2)?;
-        let mmap = chunk.registered_with(device).expect("registered with this device alone");
+        let mmap = chunk
+            .registered_with(device)
+            .expect("registered with this device alone");
         let mut window = |len| {
             // SAFETY: inside the chunk, which the lane keeps.
             let window = unsafe { inventory.window(mmap, chunk.memory(), 1, len) };
@@ -124,7 +126,8 @@ impl Lane {
             }
             (Calls::Task(calls), Family::Tasks(progress)) => {
                 // SAFETY: the lane keeps the buffers until the engine is stopped.
-                let engine = unsafe { TaskEngine::open(device, calls, progress, key, tasks, parked) };
+                let engine =
+                    unsafe { TaskEngine::open(device, calls, progress, key, tasks, parked) };
                 engine.map(Engine::Task)
             }
             _ => unreachable!("calls are of the library's family"),
@@ -156,7 +159,7 @@ impl Lane {
     ///
     /// # Errors
     /// The job, if its memory is not the device's.
-    pub(in crate::doca) fn hold(&mut self, place: u32, job: Job) -> Result<(), Job> {
+    pub(in crate::doca) fn hold(&mut self, place: u32, mut job: Job) -> Result<(), Job> {
         let held = &mut self.places[place as usize];
         assert!(held.is_none(), "a free place");
         let chunk = |home: &dyn dpb_core::Region| {
@@ -165,12 +168,13 @@ impl Lane {
         let (Some(src), Some(dst)) = (chunk(job.src.home()), chunk(job.dst.home())) else {
             return Err(job);
         };
-        let range = |mmap, bytes: &[u8]| Extent {
+        let extent = |mmap, bytes: NonNull<[u8]>| Extent {
             mmap,
-            start: NonNull::from(bytes).cast(),
+            start: bytes.cast(),
             len: bytes.len(),
         };
-        let (src, dst) = (range(src, &job.src), range(dst, &job.dst));
+        let src = extent(src, NonNull::from(&*job.src));
+        let dst = extent(dst, NonNull::from(&mut *job.dst));
         *held = Some(Held {
             job,
             src,
@@ -221,7 +225,10 @@ impl Lane {
         };
         let [src, dst] = buffers;
         let iv = piece.iv.map_or(ptr::null(), |at| {
-            assert!(at + IV_BYTES as usize <= held.src.len, "a nonce of that job");
+            assert!(
+                at + IV_BYTES as usize <= held.src.len,
+                "a nonce of that job"
+            );
             // SAFETY: just checked.
             unsafe { held.src.start.add(at).as_ptr().cast_const() }
         });
@@ -261,7 +268,11 @@ impl Lane {
         };
         match code {
             Code::AGAIN | Code::NO_MEMORY | Code::FULL if in_flight > 0 => Start::Busy,
-            Code::IO_FAILED | Code::BAD_STATE | Code::DRIVER | Code::OPERATING_SYSTEM | Code::SHUTDOWN => {
+            Code::IO_FAILED
+            | Code::BAD_STATE
+            | Code::DRIVER
+            | Code::OPERATING_SYSTEM
+            | Code::SHUTDOWN => {
                 self.kill(code);
                 Start::Failed(code)
             }
@@ -348,7 +359,8 @@ impl Lane {
 
 /// Buffers over a piece of a job's memory: the source all data, the destination all room.
 fn windows(inventory: &mut Inventory, held: &Held, piece: &Piece) -> Result<[Window; 2], Code> {
-    let is_inside = |range: &Range<usize>, of: Extent| range.start <= range.end && range.end <= of.len;
+    let is_inside =
+        |range: &Range<usize>, of: Extent| range.start <= range.end && range.end <= of.len;
     assert!(
         is_inside(&piece.src, held.src) && is_inside(&piece.dst, held.dst),
         "a piece of that job"

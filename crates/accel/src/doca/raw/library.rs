@@ -143,7 +143,10 @@ impl Doca {
         // SAFETY: the library is DOCA's, and its functions are declared as it documents them for the family at hand.
         let (core, family) = unsafe {
             let family = family_of(common).map_err(incomplete)?;
-            (Core::load(common, Of::default()).map_err(incomplete)?, family)
+            (
+                Core::load(common, Of::default()).map_err(incomplete)?,
+                family,
+            )
         };
         // SAFETY: a function without arguments; its text is static.
         let version = unsafe { text((core.version_runtime)()) };
@@ -198,7 +201,10 @@ impl Doca {
     pub(in crate::doca) fn describe(&self, code: Code) -> String {
         // SAFETY: the functions take any code, and their texts are static.
         let (name, words) = unsafe {
-            (text((self.core.error_name)(code)), text((self.core.error_text)(code)))
+            (
+                text((self.core.error_name)(code)),
+                text((self.core.error_text)(code)),
+            )
         };
         format!("{name} ({words})")
     }
@@ -243,7 +249,9 @@ unsafe fn text(text: *const c_char) -> String {
         return "?".to_owned();
     }
     // SAFETY: the caller vouches for it.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The functions of `kind` in its engine's library.
@@ -253,20 +261,28 @@ fn calls(family: &Family, kind: Kind, library: &Library) -> Result<Calls, String
         task: kind.task(),
     };
     // SAFETY: DOCA's library of that engine, of the family that was found.
-    let calls = match family {
-        Family::Jobs(_) => unsafe { job_calls(kind, library, of) },
-        Family::Tasks(_) => unsafe { task_calls(kind, library, of) }.map(Calls::Task).map(Some),
+    let calls = unsafe {
+        match family {
+            Family::Jobs(_) => job_calls(kind, library, of),
+            Family::Tasks(_) => task_calls(kind, library, of).map(|calls| Some(Calls::Task(calls))),
+        }
     };
     match calls {
         Ok(Some(calls)) => Ok(calls),
-        Ok(None) => Err("needs tasks, which are there from DOCA 2.5 on".to_owned()),
+        Ok(None) => Err("the jobs of DOCA up to 2.2 have none that dpb knows".to_owned()),
         Err(missing) => Err(lacking(&missing)),
     }
 }
 
 fn lacking(missing: &[NoSymbol]) -> String {
-    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    format!("{}: another release of DOCA may have it", missing.join("; "))
+    match missing {
+        [one] => format!("{one}; another release of DOCA may have it"),
+        [first, rest @ ..] => format!(
+            "{first} and {} more; another release of DOCA may have them",
+            rest.len()
+        ),
+        [] => String::new(),
+    }
 }
 
 /// `None` if jobs have no such kind.
@@ -277,13 +293,19 @@ unsafe fn job_calls(kind: Kind, library: &Library, of: Of) -> Result<Option<Call
     // SAFETY: the caller vouches for the library.
     unsafe {
         let (kind, form) = match kind {
-            Kind::Copy => (jobs::DMA_MEMCPY, JobForm::Memcpy(jobs::MemcpyLimits::load(library, of)?)),
+            Kind::Copy => (
+                jobs::DMA_MEMCPY,
+                JobForm::Memcpy(jobs::MemcpyLimits::load(library, of)?),
+            ),
             Kind::Deflate | Kind::Inflate => {
                 let job = match kind {
                     Kind::Deflate => jobs::COMPRESS_DEFLATE,
                     _ => jobs::DECOMPRESS_DEFLATE,
                 };
-                (job, JobForm::Deflate(jobs::DeflateLimits::load(library, of)?))
+                (
+                    job,
+                    JobForm::Deflate(jobs::DeflateLimits::load(library, of)?),
+                )
             }
             Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => {
                 let job = match kind {
@@ -348,7 +370,9 @@ impl fmt::Display for Absent {
                 let said = telling.or(tried.first()).map_or("", String::as_str);
                 write!(f, "libdoca_common does not load: {said}")
             }
-            Self::Incomplete(path, missing) => write!(f, "{path} is not DOCA 2.2 or later: {}", missing.join("; ")),
+            Self::Incomplete(path, missing) => {
+                write!(f, "{path} is not DOCA 2.2 or later: {}", missing.join("; "))
+            }
         }
     }
 }

@@ -42,7 +42,9 @@ impl Chunk {
     pub(super) fn zeroed(devices: &[Arc<Device>], len: usize) -> Result<Self, SetupError> {
         let too_long = SetupError::OutOfMemory { len };
         // One byte more at least: where an input ends, an empty item has an address inside.
-        let bytes = len.checked_add(1).and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
+        let bytes = len
+            .checked_add(1)
+            .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
         let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, ALIGNMENT).ok());
         let layout = layout.ok_or(too_long.clone())?;
         // SAFETY: the layout's size is not zero.
@@ -94,7 +96,11 @@ impl Drop for Chunk {
 
 /// # Safety
 /// So many bytes at `memory` stay where they are until the registration is destroyed.
-unsafe fn register(devices: &[Arc<Device>], memory: NonNull<u8>, len: usize) -> Result<Registered, Refused> {
+unsafe fn register(
+    devices: &[Arc<Device>],
+    memory: NonNull<u8>,
+    len: usize,
+) -> Result<Registered, Refused> {
     let doca = devices[0].doca;
     let core = &doca.core;
     let checked = |call, code| match code {
@@ -105,20 +111,35 @@ unsafe fn register(devices: &[Arc<Device>], memory: NonNull<u8>, len: usize) -> 
     let guard = setup();
     // SAFETY: the handle is written on success, and used as made; the caller vouches for the memory, its arcs for the devices.
     let started = unsafe {
-        checked("doca_mmap_create", match &doca.family {
-            Family::Tasks(progress) => (progress.tasks.mmap_create)(&mut mmap),
-            Family::Jobs(jobs) => (jobs.mmap_create)(ptr::null(), &mut mmap),
-        })?;
+        checked(
+            "doca_mmap_create",
+            match &doca.family {
+                Family::Tasks(progress) => (progress.tasks.mmap_create)(&mut mmap),
+                Family::Jobs(jobs) => (jobs.mmap_create)(ptr::null(), &mut mmap),
+            },
+        )?;
         let start = || {
             if let Family::Tasks(progress) = &doca.family
                 && let Some(thread_safety) = progress.thread_safety
             {
-                checked("doca_mmap_enable_thread_safety", (thread_safety.mmap_enable)(mmap))?;
+                checked(
+                    "doca_mmap_enable_thread_safety",
+                    (thread_safety.mmap_enable)(mmap),
+                )?;
             }
-            checked("doca_mmap_set_permissions", (core.mmap_set_permissions)(mmap, ACCESS_LOCAL_READ_WRITE))?;
-            checked("doca_mmap_set_memrange", (core.mmap_set_memrange)(mmap, memory.as_ptr().cast(), len))?;
+            checked(
+                "doca_mmap_set_permissions",
+                (core.mmap_set_permissions)(mmap, ACCESS_LOCAL_READ_WRITE),
+            )?;
+            checked(
+                "doca_mmap_set_memrange",
+                (core.mmap_set_memrange)(mmap, memory.as_ptr().cast(), len),
+            )?;
             for device in devices {
-                checked("doca_mmap_add_dev", (core.mmap_add_dev)(mmap, device.dev.as_ptr()))?;
+                checked(
+                    "doca_mmap_add_dev",
+                    (core.mmap_add_dev)(mmap, device.dev.as_ptr()),
+                )?;
             }
             checked("doca_mmap_start", (core.mmap_start)(mmap))
         };
@@ -143,7 +164,10 @@ unsafe fn unregister(doca: &Doca, mmap: Registered) -> Result<(), Refused> {
     // SAFETY: the caller vouches for it.
     let (call, code) = unsafe {
         match (doca.core.mmap_stop)(mmap.0.as_ptr()) {
-            Code::SUCCESS => ("doca_mmap_destroy", (doca.core.mmap_destroy)(mmap.0.as_ptr())),
+            Code::SUCCESS => (
+                "doca_mmap_destroy",
+                (doca.core.mmap_destroy)(mmap.0.as_ptr()),
+            ),
             code => ("doca_mmap_stop", code),
         }
     };
@@ -175,7 +199,8 @@ impl Inventory {
             }
         };
         let made = NonNull::new(inventory).filter(|_| code == Code::SUCCESS);
-        let inventory = made.ok_or_else(|| Refused::new(doca, "doca_buf_inventory_create", code))?;
+        let inventory =
+            made.ok_or_else(|| Refused::new(doca, "doca_buf_inventory_create", code))?;
         // SAFETY: made above.
         let code = unsafe { (doca.core.inventory_start)(inventory.as_ptr()) };
         match code {
@@ -213,7 +238,9 @@ impl Inventory {
                 &mut buf,
             )
         };
-        NonNull::new(buf).filter(|_| code == Code::SUCCESS).ok_or(code)
+        NonNull::new(buf)
+            .filter(|_| code == Code::SUCCESS)
+            .ok_or(code)
     }
 
     /// Bytes of data in a buffer.

@@ -105,9 +105,11 @@ impl TaskEngine {
             let key = match calls.form {
                 TaskForm::Authenticated(_, gcm, kind) => {
                     let mut handle = ptr::null_mut();
-                    let code = (gcm.key_create)(engine.0.as_ptr(), key.as_ptr().cast(), kind, &mut handle);
+                    let code =
+                        (gcm.key_create)(engine.0.as_ptr(), key.as_ptr().cast(), kind, &mut handle);
                     let handle = made(handle, code);
-                    let handle = handle.ok_or_else(|| Refused::new(doca, "doca_aes_gcm_key_create", code))?;
+                    let handle = handle
+                        .ok_or_else(|| Refused::new(doca, "doca_aes_gcm_key_create", code))?;
                     Some(KeyHandle(handle, gcm))
                 }
                 _ => None,
@@ -151,14 +153,26 @@ impl TaskEngine {
             // so that `ended` never grows.
             unsafe {
                 (*self.ended.0.as_ptr()).0.reserve_exact(count as usize);
-                checked("doca_pe_connect_ctx", (self.progress.tasks.pe_connect_ctx)(self.pe.0.as_ptr(), ctx))?;
-                checked("set_conf", match self.calls.form {
-                    TaskForm::Plain(configured, _) | TaskForm::Authenticated(configured, ..) => {
-                        (configured.set_conf)(engine, succeeded, failed, count)
-                    }
-                    TaskForm::Hash(hash, _) => (hash.set_conf)(engine, succeeded, failed, count.ilog2() as u8),
-                })?;
-                checked("doca_ctx_set_user_data", (self.progress.tasks.ctx_set_user_data)(ctx, ended))?;
+                checked(
+                    "doca_pe_connect_ctx",
+                    (self.progress.tasks.pe_connect_ctx)(self.pe.0.as_ptr(), ctx),
+                )?;
+                checked(
+                    "set_conf",
+                    match self.calls.form {
+                        TaskForm::Plain(configured, _)
+                        | TaskForm::Authenticated(configured, ..) => {
+                            (configured.set_conf)(engine, succeeded, failed, count)
+                        }
+                        TaskForm::Hash(hash, _) => {
+                            (hash.set_conf)(engine, succeeded, failed, count.ilog2() as u8)
+                        }
+                    },
+                )?;
+                checked(
+                    "doca_ctx_set_user_data",
+                    (self.progress.tasks.ctx_set_user_data)(ctx, ended),
+                )?;
             }
         }
         self.run()?;
@@ -203,9 +217,14 @@ impl TaskEngine {
                     (hash.alloc_init)(engine, algorithm, src, dst, data, &mut task)
                 }
                 TaskForm::Authenticated(_, gcm, _) => {
-                    let key = self.key.as_ref().map_or(ptr::null_mut(), |key| key.0.as_ptr());
+                    let key = self
+                        .key
+                        .as_ref()
+                        .map_or(ptr::null_mut(), |key| key.0.as_ptr());
                     let iv = NO_IV.as_ptr();
-                    (gcm.alloc_init)(engine, src, dst, key, iv, IV_BYTES, TAG_BYTES, 0, data, &mut task)
+                    (gcm.alloc_init)(
+                        engine, src, dst, key, iv, IV_BYTES, TAG_BYTES, 0, data, &mut task,
+                    )
                 }
             };
             let engine_task = made(task, code).ok_or(code)?;
@@ -239,7 +258,10 @@ impl TaskEngine {
                     (configured.set_dst)(engine_task, dst);
                 }
                 TaskForm::Hash(hash, _) => {
-                    for code in [(hash.set_src)(engine_task, src), (hash.set_dst)(engine_task, dst)] {
+                    for code in [
+                        (hash.set_src)(engine_task, src),
+                        (hash.set_dst)(engine_task, dst),
+                    ] {
                         if code != Code::SUCCESS {
                             return Err(code);
                         }
@@ -380,7 +402,11 @@ unsafe extern "C" fn failed(_task: *mut EngineTask, number: Data, ended: Data) {
 /// A task's number, and an `Ended` to which no reference is alive.
 unsafe fn note(number: Data, ended: Data, has_failed: bool) {
     // SAFETY: the caller vouches for both.
-    unsafe { (*ended.ptr.cast::<Ended>()).0.push((number.u64 as u32, has_failed)) };
+    unsafe {
+        (*ended.ptr.cast::<Ended>())
+            .0
+            .push((number.u64 as u32, has_failed))
+    };
 }
 
 impl Drop for KeyHandle {

@@ -87,13 +87,13 @@ table! {
     /// Of every engine.
     Create {
         create: ["doca_X_create"] fn(*mut *mut Engine) -> Code;
-        is_supported: ["doca_X_job_get_supported"] fn(*mut DevInfo, JobType) -> Code;
     }
 }
 
 table! {
     /// Of DMA.
     MemcpyLimits {
+        is_supported: ["doca_dma_job_get_supported"] fn(*mut DevInfo, JobType) -> Code;
         max_buf_size: ["doca_dma_get_max_buf_size"] fn(*const DevInfo, *mut u64) -> Code;
     }
 }
@@ -101,6 +101,7 @@ table! {
 table! {
     /// Of the compression engine.
     DeflateLimits {
+        is_supported: ["doca_compress_job_get_supported"] fn(*mut DevInfo, JobType) -> Code;
         max_buf_size: ["doca_compress_get_max_buf_size"] fn(*const DevInfo, JobType, *mut u64) -> Code;
     }
 }
@@ -108,6 +109,7 @@ table! {
 table! {
     /// Of SHA, which libdoca_sha computes in software where there is no engine.
     ShaLimits {
+        is_supported: ["doca_sha_job_get_supported"] fn(*const DevInfo, JobType) -> Code;
         max_buf_size: ["doca_sha_get_max_src_buffer_size"] fn(*const DevInfo, *mut u64) -> Code;
         is_in_hardware: ["doca_sha_get_hardware_supported"] fn(*const DevInfo) -> Code;
     }
