@@ -13,6 +13,7 @@
 //! | [`JobError::Device`](dpb_core::JobError::Device) | the completion's status, which [`status_text`] puts in words; below zero an error number of the system |
 
 mod backend;
+pub mod bench;
 
 mod port;
 mod raw;

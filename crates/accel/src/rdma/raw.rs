@@ -21,7 +21,10 @@ use std::sync::{Arc, OnceLock};
 use super::sys;
 use crate::library::Library;
 
-pub(super) use memory::{Registered, Window};
+pub(super) use memory::{Refused, Registered, Window};
+
+/// A request that is over.
+pub(super) use sys::Wc as Completion;
 
 /// The library, loaded once.
 pub(super) struct Verbs {
@@ -170,7 +173,6 @@ pub(super) struct DeviceAttributes {
     pub(super) send_requests_max: u32,
     pub(super) completions_max: u32,
     pub(super) reads_max: u8,
-    pub(super) region_bytes_max: u64,
     pub(super) ports: u8,
 }
 
@@ -203,10 +205,6 @@ impl Context {
         &self.name
     }
 
-    pub(super) fn verbs(&self) -> &'static Verbs {
-        self.verbs
-    }
-
     pub(super) fn attributes(&self) -> Result<DeviceAttributes, VerbsError> {
         // SAFETY: the type is numbers only, for which zero is a value.
         let mut attr: sys::DeviceAttr = unsafe { std::mem::zeroed() };
@@ -221,7 +219,6 @@ impl Context {
             send_requests_max: attr.max_qp_wr.max(0) as u32,
             completions_max: attr.max_cqe.max(0) as u32,
             reads_max: attr.max_qp_rd_atom.clamp(0, 255) as u8,
-            region_bytes_max: attr.max_mr_size,
             ports: attr.phys_port_cnt,
         })
     }
@@ -279,10 +276,6 @@ impl ProtectionDomain {
         let ptr = NonNull::new(ptr).ok_or_else(|| VerbsError::last("ibv_alloc_pd"))?;
         let context = context.clone();
         Ok(Arc::new(Self { context, ptr }))
-    }
-
-    pub(super) fn context(&self) -> &Arc<Context> {
-        &self.context
     }
 }
 
@@ -382,8 +375,8 @@ pub(super) struct Peer {
 pub(super) struct QueuePair {
     ptr: NonNull<sys::Qp>,
     domain: Arc<ProtectionDomain>,
-    completions: Arc<CompletionQueue>,
-    capacity: Capacity,
+    completions: [Arc<CompletionQueue>; 2],
+    inline_bytes: u32,
 }
 
 // SAFETY: as for `Context`; `post` takes `&mut self` all the same.
@@ -399,16 +392,17 @@ const RNR_RETRIES: u8 = 7;
 const RNR_TIMER: u8 = 12;
 
 impl QueuePair {
-    /// A new one, not connected; `capacity` is the least, and the device may give more room for inline data.
+    /// A new one, not connected, with the completion queues of its sends and its receives; the device may give more room for
+    /// inline data than `capacity` asks.
     pub(super) fn new(
         domain: &Arc<ProtectionDomain>,
-        completions: &Arc<CompletionQueue>,
+        completions: [&Arc<CompletionQueue>; 2],
         capacity: Capacity,
     ) -> Result<Self, VerbsError> {
         let mut init = sys::QpInitAttr {
             qp_context: ptr::null_mut(),
-            send_cq: completions.ptr.as_ptr(),
-            recv_cq: completions.ptr.as_ptr(),
+            send_cq: completions[0].ptr.as_ptr(),
+            recv_cq: completions[1].ptr.as_ptr(),
             srq: ptr::null_mut(),
             cap: sys::QpCap {
                 max_send_wr: capacity.sends.max(1),
@@ -427,11 +421,8 @@ impl QueuePair {
         Ok(Self {
             ptr,
             domain: domain.clone(),
-            completions: completions.clone(),
-            capacity: Capacity {
-                inline_bytes: init.cap.max_inline_data,
-                ..capacity
-            },
+            completions: completions.map(Arc::clone),
+            inline_bytes: init.cap.max_inline_data,
         })
     }
 
@@ -441,9 +432,9 @@ impl QueuePair {
         unsafe { (*self.ptr.as_ptr()).qp_num }
     }
 
-    /// As asked for, and what the device gives.
-    pub(super) fn capacity(&self) -> Capacity {
-        self.capacity
+    /// The longest message that travels inside a request: as the device gives, not as asked.
+    pub(super) fn inline_bytes(&self) -> u32 {
+        self.inline_bytes
     }
 
     /// Connects it: to INIT, to RTR, to RTS. Peers may read and write what memory they have keys for.

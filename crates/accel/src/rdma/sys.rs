@@ -141,6 +141,28 @@ pub(super) struct Wc {
     _path: [u8; 8],
 }
 
+impl Wc {
+    /// What the request was given.
+    pub(super) fn id(&self) -> u64 {
+        self.wr_id
+    }
+
+    /// Its status, if it failed.
+    pub(super) fn failure(&self) -> Option<i32> {
+        Some(self.status).filter(|&status| status != WC_SUCCESS)
+    }
+
+    /// The device's own word for it.
+    pub(super) fn vendor_code(&self) -> u32 {
+        self.vendor_err
+    }
+
+    /// Of a message that arrived.
+    pub(super) fn bytes(&self) -> u32 {
+        self.byte_len
+    }
+}
+
 /// `struct ibv_qp_cap`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

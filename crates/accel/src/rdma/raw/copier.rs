@@ -78,7 +78,7 @@ impl Copier {
             receives: 1,
             inline_bytes: 0,
         };
-        let pair = || QueuePair::new(domain, &completions, capacity);
+        let pair = || QueuePair::new(domain, [&completions; 2], capacity);
         let mut pairs = [pair()?, pair()?];
         let numbers = [pairs[0].number(), pairs[1].number()];
         for (pair, number) in pairs.iter_mut().zip([numbers[1], numbers[0]]) {

@@ -55,6 +55,11 @@ impl Lane {
         }
     }
 
+    /// The number of its queue pair.
+    pub(in crate::rdma) fn number(&self) -> u32 {
+        self.queue_pair.number()
+    }
+
     pub(in crate::rdma) fn queue_pair(&mut self) -> &mut QueuePair {
         &mut self.queue_pair
     }
