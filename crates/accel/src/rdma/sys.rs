@@ -346,7 +346,6 @@ macro_rules! symbols {
         }
     };
 }
-pub(super) use symbols;
 
 symbols! {
     /// The control path.

@@ -236,7 +236,7 @@ impl Loops {
         })
     }
 
-    /// Receives what the peer streams; from its first message on.
+    /// Receives what the peer streams. The first message starts the clock, and is not counted.
     fn receive(&mut self, plan: &Plan, size: u32) -> Result<Bandwidth, Failure> {
         let count = u64::from(plan.iterations);
         let total = count * self.lanes.len() as u64;
@@ -260,9 +260,10 @@ impl Loops {
                 }
                 received[i] += 1;
                 received_total += 1;
-                let now = self.now();
-                first_ns.get_or_insert(now);
-                completed_ns.push((received_total, now));
+                match first_ns {
+                    None => first_ns = Some(self.now()),
+                    Some(_) => completed_ns.push((received_total - 1, self.now())),
+                }
             }
         }
         Ok(Bandwidth {

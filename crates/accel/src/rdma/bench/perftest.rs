@@ -119,3 +119,77 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What perftest 4.5 printed with `-U`: all its samples, in microseconds, and its row.
+    const OUTPUTS: [&str; 2] = [
+        include_str!("../../../tests/data/rdma/ib_read_lat.txt"),
+        include_str!("../../../tests/data/rdma/ib_send_lat.txt"),
+    ];
+
+    fn parse(output: &str) -> (Latency, &str) {
+        let samples = output.lines().filter_map(|line| {
+            let (number, us) = line.split_once(", ")?;
+            number.parse::<u32>().ok()?;
+            us.trim().parse::<f64>().ok()
+        });
+        let samples_ns = samples.map(|us| us * 1e3).collect();
+        let is_row = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+        let row = output.lines().rfind(is_row).expect("a row");
+        (Latency { samples_ns }, row)
+    }
+
+    fn columns(row: &str) -> Vec<f64> {
+        let words = row.split_whitespace();
+        words.map(|word| word.parse().expect("a number")).collect()
+    }
+
+    /// perftest prints samples with six digits and columns with two decimals.
+    #[test]
+    fn rows_are_perftests_own_from_its_own_samples() {
+        for output in OUTPUTS {
+            let (latency, theirs) = parse(output);
+            let size_bytes = columns(theirs)[0] as u32;
+            let ours = latency_row(size_bytes, &latency).expect("enough samples");
+            let pairs = columns(&ours).into_iter().zip(columns(theirs));
+            for (column, (ours, theirs)) in pairs.enumerate() {
+                let near = 0.011_f64.max(theirs * 1e-5);
+                assert!(
+                    (ours - theirs).abs() < near,
+                    "column {column}: {ours}, perftest {theirs}"
+                );
+            }
+            assert_eq!(columns(&ours).len(), columns(theirs).len());
+        }
+    }
+
+    #[test]
+    fn too_few_samples_give_no_row() {
+        for count in 0..5 {
+            let samples_ns = vec![1.0; count];
+            let row = latency_row(2, &Latency { samples_ns });
+            assert_eq!(row.is_some(), count > TAIL, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_report_counts_in_its_own_units() {
+        // Four messages of half a megabyte in a second: two of its megabytes, and at best two messages in a quarter of one.
+        let bandwidth = Bandwidth {
+            size_bytes: 1 << 19,
+            posted_ns: vec![0, 0, 500_000_000, 750_000_000],
+            completed_ns: vec![(2, 250_000_000), (4, 1_000_000_000)],
+        };
+        let report = Report::of(&bandwidth);
+        assert_eq!((report.size_bytes, report.messages), (1 << 19, 4));
+        assert_eq!((report.average, report.peak), (2.0, 4.0));
+        assert_eq!(report.million_messages_per_s, 4e-6);
+        assert_eq!(
+            columns(&bandwidth_row(&report)),
+            [524_288.0, 4.0, 4.0, 2.0, 4e-6]
+        );
+    }
+}

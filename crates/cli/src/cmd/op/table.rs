@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dpb_core::measure::{Evidence, Ratio, Record, Summary};
+use dpb_core::measure::{Ratio, Record, Summary};
 
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
