@@ -61,7 +61,9 @@ impl Image {
     /// A program or library of this machine's, elsewhere, and the libraries that it names, where they are.
     pub(super) fn program(&mut self, from: &Path, to: &str) -> Result<()> {
         self.copy(from, to)?;
-        for library in libraries(&shell::output(Command::new("ldd").arg(from))?) {
+        // ldd fails for what is linked statically, and names nothing.
+        let ldd = shell::output(Command::new("ldd").arg(from)).unwrap_or_default();
+        for library in libraries(&ldd) {
             self.copy(Path::new(library), library)?;
         }
         Ok(())

@@ -25,21 +25,27 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("ib_send_bw", "perftest"),
 ];
 /// What `dpb` loads by name.
-const LIBRARIES: [(&str, &str); 1] = [("libibverbs.so.1", "libibverbs1")];
+const LIBRARIES: [(&str, &str); 2] = [
+    ("libibverbs.so.1", "libibverbs1"),
+    ("librdmacm.so.1", "librdmacm1"),
+];
 /// Soft-RoCE's part in user space; the number is libibverbs's own.
 const PROVIDER: (&str, &str) = ("librxe-rdmav", "ibverbs-providers");
 /// Which device is whose, as libibverbs reads it.
 const DRIVERS: &str = "/etc/libibverbs.d/rxe.driver";
 /// In this order. The first is not named by those that need it, and soft-RoCE fails without.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 12] = [
     "crc32_generic",
     "udp_tunnel",
     "ip6_udp_tunnel",
     "ib_core",
     "ib_uverbs",
     "rdma_rxe",
-    "iw_cm",
+    "configfs",
     "ib_cm",
+    "iw_cm",
+    "rdma_cm",
+    "rdma_ucm",
     "veth",
 ];
 /// Tests of dpb-accel that a device makes longer.
@@ -51,6 +57,8 @@ const PAIRS: [&str; 4] = [
     "perftest-dpb",
     "dpb-perftest",
 ];
+/// Of sends alone: elsewhere sides do not wait for each other between sizes.
+const SWEEPS: [&str; 2] = ["sweep-perftest-dpb", "sweep-dpb-perftest"];
 const VERBS: [&str; 3] = ["read", "write", "send"];
 /// Sides that lost their link must have ended by then, with all that was before.
 const UNPLUGGED_S_MAX: u64 = 60;
@@ -264,9 +272,12 @@ impl Results {
             PAIRS
                 .iter()
                 .for_each(|pair| expect(&format!("{verb}-{method}-{pair}"), (0, 0)));
-            for pair in ["sweep-perftest-dpb", "sweep-dpb-perftest"] {
-                expect(&format!("{verb}-{method}-{pair}"), (0, 0));
-            }
+            expect(&format!("{verb}-{method}-cm-dpb-dpb"), (0, 0));
+        }
+        for method in ["lat", "bw"] {
+            SWEEPS
+                .iter()
+                .for_each(|pair| expect(&format!("send-{method}-{pair}"), (0, 0)));
         }
         expect("unplugged", (1, 1));
         for name in self
@@ -343,7 +354,7 @@ mod tests {
         let results = Results::read(&good()).expect("readable");
         results.judge().expect("all as it must be");
         assert!(results.table().contains("1.5 us"));
-        assert_eq!(results.records().lines().count(), 2 + 6 * 6);
+        assert_eq!(results.records().lines().count(), 2 + 6 * 5 + 4);
         for (right, wrong) in [
             ("step read-lat-dpb-dpb 0 0", "step read-lat-dpb-dpb 0 1"),
             ("step rdma_link 0 0\n", ""),

@@ -37,34 +37,33 @@ alone() {
 alone /tests/rdma --nocapture --test-threads 1
 alone /tests/rdma_bench --nocapture --test-threads 1
 
+serve="--server --listen 0.0.0.0 --out /tmp/server.jsonl"
+go="--out /tmp/client.jsonl 10.0.0.1"
 for verb in read write send; do
     for method in lat bw; do
         peer="ib_${verb}_$method -d rxe0 -x 1 -F -n $iterations"
         ours="dpb rdma $method --verb $verb --device rxe0 --gid-index 1 --iterations $iterations --inline 0 --format perftest"
-        serve="--server --listen 0.0.0.0 --out /tmp/server.jsonl"
-        go="--out /tmp/client.jsonl 10.0.0.1"
         pair $verb-$method-perftest-perftest "$peer" "$peer 10.0.0.1"
         pair $verb-$method-dpb-dpb "$ours $serve" "$ours $go"
         pair $verb-$method-perftest-dpb "$peer" "$ours $go"
         pair $verb-$method-dpb-perftest "$ours $serve" "$peer 10.0.0.1"
+        pair $verb-$method-cm-dpb-dpb "$ours --cm $serve" "$ours --cm $go"
     done
 done
 
-# All of perftest's sizes, which is where sides wait for each other in between.
-for verb in read write send; do
-    for method in lat bw; do
-        peer="ib_${verb}_$method -d rxe0 -x 1 -F -n 5 -a"
-        ours="dpb rdma $method --verb $verb --device rxe0 --gid-index 1 --iterations 5 --signal-every 100 --size 2..8388608 --format perftest"
-        pair $verb-$method-sweep-perftest-dpb "$peer" "$ours --out /tmp/client.jsonl 10.0.0.1"
-        pair $verb-$method-sweep-dpb-perftest "$ours --server --listen 0.0.0.0 --out /tmp/server.jsonl" "$peer 10.0.0.1"
-    done
+# All of perftest's sizes: sides that send wait for each other in between.
+for method in lat bw; do
+    peer="ib_send_$method -d rxe0 -x 1 -F -n 5 -a"
+    ours="dpb rdma $method --verb send --device rxe0 --gid-index 1 --iterations 5 --size 2..8388608 --format perftest"
+    pair send-$method-sweep-perftest-dpb "$peer" "$ours $go"
+    pair send-$method-sweep-dpb-perftest "$ours $serve" "$peer 10.0.0.1"
 done
 
 # Unplugged in the middle: both sides end, soon, and say why.
 ours="dpb rdma bw --verb write --device rxe0 --iterations 1000000"
 (sleep 3; /usr/sbin/ip link set v0 down) &
 started=$(cut -d. -f1 /proc/uptime)
-pair unplugged "$ours --server --listen 0.0.0.0 --out /tmp/server.jsonl" "$ours --out /tmp/client.jsonl 10.0.0.1"
+pair unplugged "$ours $serve" "$ours $go"
 ended=$(cut -d. -f1 /proc/uptime)
 echo "took unplugged $((ended - started))" >&3
 /usr/sbin/ip link set v0 up

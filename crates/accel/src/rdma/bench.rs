@@ -84,6 +84,9 @@ pub struct Plan {
     pub gid_index: Option<u8>,
     /// TCP port of the exchange.
     pub port: u16,
+    /// Whether librdmacm connects, on the port behind; both sides must be dpb's. perftest's own way with it, `-R`, is another
+    /// one, in which nothing goes over TCP.
+    pub by_rdma_cm: bool,
 }
 
 /// perftest's port.
@@ -120,6 +123,7 @@ impl Plan {
             },
             gid_index: None,
             port: PORT,
+            by_rdma_cm: false,
         }
     }
 

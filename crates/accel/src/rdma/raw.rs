@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod chain;
+pub(super) mod cm;
 
 pub(super) mod copier;
 pub(super) mod lane;

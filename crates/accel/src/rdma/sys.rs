@@ -5,6 +5,30 @@
 //! inline functions that call through [`ContextOps`], whose layout is frozen.
 #![allow(unsafe_code)]
 
+/// Fills a struct from `name: type` pairs, each the symbol `prefix_name`.
+macro_rules! symbols {
+    ($(#[$meta:meta])* $table:ident, $prefix:literal, { $($name:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        pub(in crate::rdma) struct $table {
+            $(pub(in crate::rdma) $name: $type,)*
+        }
+
+        impl $table {
+            /// Looks all of them up.
+            ///
+            /// # Safety
+            /// `library` is the one whose functions these are.
+            pub(in crate::rdma) unsafe fn of(library: &Library) -> Result<Self, NoSymbol> {
+                Ok(Self {
+                    // SAFETY: the caller vouches for the library, whose headers declare these types.
+                    $($name: unsafe { library.function::<$type>(&[concat!($prefix, stringify!($name))])? },)*
+                })
+            }
+        }
+    };
+}
+
+pub(super) mod cm;
 #[cfg(test)]
 mod layout;
 
@@ -21,7 +45,7 @@ pub(super) struct Device {
 /// The start of `struct ibv_context`; lives in memory that the library owns.
 #[repr(C)]
 pub(super) struct Context {
-    _device: *mut Device,
+    pub(super) device: *mut Device,
     /// The data path.
     pub(super) ops: ContextOps,
 }
@@ -323,29 +347,6 @@ pub(super) const PORT_ACTIVE: c_int = 4;
 pub(super) const LINK_LAYER_ETHERNET: u8 = 2;
 pub(super) const WC_SUCCESS: c_int = 0;
 pub(super) const WC_WR_FLUSH_ERR: c_int = 5;
-
-/// Fills a struct from `name: type` pairs, each the symbol `prefix_name`.
-macro_rules! symbols {
-    ($(#[$meta:meta])* $table:ident, $prefix:literal, { $($name:ident: $type:ty,)* }) => {
-        $(#[$meta])*
-        pub(in crate::rdma) struct $table {
-            $(pub(in crate::rdma) $name: $type,)*
-        }
-
-        impl $table {
-            /// Looks all of them up.
-            ///
-            /// # Safety
-            /// `library` is the one whose functions these are.
-            pub(in crate::rdma) unsafe fn of(library: &Library) -> Result<Self, NoSymbol> {
-                Ok(Self {
-                    // SAFETY: the caller vouches for the library, whose headers declare these types.
-                    $($name: unsafe { library.function::<$type>(&[concat!($prefix, stringify!($name))])? },)*
-                })
-            }
-        }
-    };
-}
 
 symbols! {
     /// The control path.

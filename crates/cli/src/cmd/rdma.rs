@@ -71,6 +71,9 @@ pub struct Args {
     /// TCP port over which sides meet
     #[arg(long, default_value_t = bench::PORT)]
     port: u16,
+    /// Connect by rdma_cm, on the TCP port's neighbour; both sides must be dpb
+    #[arg(long)]
+    cm: bool,
     /// Append the records to this file
     #[arg(long)]
     out: Option<PathBuf>,
@@ -171,6 +174,7 @@ impl Args {
         plan.chain = small(self.chain, "chain")?;
         plan.gid_index = self.gid_index;
         plan.port = self.port;
+        plan.by_rdma_cm = self.cm;
         Ok(plan)
     }
 }
@@ -269,6 +273,7 @@ impl Show<'_> {
             .with("signal_every", u64::from(plan.signal_every))
             .with("chain", u64::from(plan.chain))
             .with("inline", u64::from(plan.inline_bytes))
+            .with("cm", plan.by_rdma_cm)
             .with("device", plan.device.as_str())
             .with("role", role)
             .with("peer", peer)

@@ -2,12 +2,14 @@
 //!
 //! Who waits for whom, and when, is perftest's order, which differs from program to program.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use super::exchange::{Control, Keys};
 use super::loops::{Loops, Stage};
 use super::{Failure, Figures, Measured, Method, Plan, RECEIVES, Report, Role, Verb};
 use crate::rdma::port::{Address, Device};
+use crate::rdma::raw::cm::{Connection, Listener};
 use crate::rdma::raw::lane::Lane;
 use crate::rdma::raw::{
     Capacity, CompletionQueue, Peer, ProtectionDomain, QueuePair, Route, Window,
@@ -24,6 +26,8 @@ pub(super) struct Session<'a> {
     control: Control<'a>,
     keys: Vec<Keys>,
     loops: Loops,
+    /// Those that librdmacm made; queue pairs go first.
+    connections: Vec<Connection>,
 }
 
 impl<'a> Session<'a> {
@@ -45,14 +49,26 @@ impl<'a> Session<'a> {
             keys: side.keys(plan, &device, &address, &stage),
             control,
             loops: Loops::new(plan, stage, side.window, side.completions, side.lanes),
+            connections: Vec::new(),
         };
-        session.connect(&device, &address, mtu)?;
+        session.agree(role, &device, &address, mtu)?;
         Ok(session)
     }
 
     /// Tells and learns where queue pairs and memory are, and connects.
-    fn connect(&mut self, device: &Device, address: &Address, mtu: u8) -> Result<(), Failure> {
+    fn agree(
+        &mut self,
+        role: &Role,
+        device: &Device,
+        address: &Address,
+        mtu: u8,
+    ) -> Result<(), Failure> {
         let is_send = self.plan.verb == Verb::Send;
+        // Before the client can know that there is a server.
+        let way = match self.plan.by_rdma_cm {
+            true => Some(Way::new(role, self.plan.port)?),
+            false => None,
+        };
         if self.plan.method == Method::Latency && !is_send {
             self.sync()?;
         }
@@ -61,7 +77,32 @@ impl<'a> Session<'a> {
             peers.push(self.control.keys(&self.keys[i])?);
         }
         same_kind(&self.keys[0], &peers[0])?;
-        for ((lane, mine), peer) in self.loops.lanes.iter_mut().zip(&self.keys).zip(&peers) {
+        match way {
+            Some(way) => self.connect_by_cm(&way)?,
+            None => self.connect(device, address, mtu, &peers)?,
+        }
+        self.loops.remotes = peers.iter().map(|peer| (peer.address, peer.rkey)).collect();
+        if is_send {
+            self.sync()?;
+        }
+        for i in 0..self.keys.len() {
+            self.control.keys(&self.keys[i])?;
+        }
+        if !is_send {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the queue pairs to those of the peer.
+    fn connect(
+        &mut self,
+        device: &Device,
+        address: &Address,
+        mtu: u8,
+        peers: &[Keys],
+    ) -> Result<(), Failure> {
+        for ((lane, mine), peer) in self.loops.lanes.iter_mut().zip(&self.keys).zip(peers) {
             lane.queue_pair().connect(&Route {
                 port: device.port,
                 gid_index: address.gid_index,
@@ -77,15 +118,18 @@ impl<'a> Session<'a> {
                 },
             })?;
         }
-        self.loops.remotes = peers.iter().map(|peer| (peer.address, peer.rkey)).collect();
-        if is_send {
-            self.sync()?;
-        }
-        for i in 0..self.keys.len() {
-            self.control.keys(&self.keys[i])?;
-        }
-        if !is_send {
-            self.sync()?;
+        Ok(())
+    }
+
+    /// The same, by librdmacm, one after the other.
+    fn connect_by_cm(&mut self, way: &Way) -> Result<(), Failure> {
+        for (lane, keys) in self.loops.lanes.iter_mut().zip(&self.keys) {
+            let pair = lane.queue_pair();
+            let connection = match way {
+                Way::Here(listener) => listener.accept(pair, keys.reads),
+                Way::There(address) => Connection::connect(*address, pair, keys.reads),
+            };
+            self.connections.push(connection.map_err(Failure::Broken)?);
         }
         Ok(())
     }
@@ -141,6 +185,32 @@ impl<'a> Session<'a> {
         }
         self.sync()?;
         self.control.done()
+    }
+}
+
+/// Where librdmacm connects.
+enum Way {
+    Here(Listener),
+    There(SocketAddr),
+}
+
+impl Way {
+    /// On the port behind that of the exchange: on iWARP, both are TCP's.
+    fn new(role: &Role, port: u16) -> Result<Self, Failure> {
+        let port = port
+            .checked_add(1)
+            .ok_or_else(|| Failure::Plan("no port behind this one".into()))?;
+        match role {
+            Role::Server(address) => Listener::bind((*address, port).into())
+                .map(Self::Here)
+                .map_err(Failure::Unavailable),
+            Role::Client(host) => {
+                let addresses = (host.as_str(), port).to_socket_addrs();
+                let address = addresses.ok().and_then(|mut addresses| addresses.next());
+                let unknown = || Failure::Unavailable(format!("no address of {host}"));
+                address.map(Self::There).ok_or_else(unknown)
+            }
+        }
     }
 }
 

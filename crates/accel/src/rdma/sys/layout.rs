@@ -194,6 +194,58 @@ fn structures() -> String {
     c
 }
 
+fn connections() -> String {
+    use cm::*;
+    let mut c = String::new();
+    structure!(c, cm::EventChannel, "rdma_event_channel", whole, fd);
+    structure!(c, cm::Id, "rdma_cm_id", start, verbs);
+    structure!(
+        c,
+        cm::ConnParam,
+        "rdma_conn_param",
+        whole,
+        private_data,
+        private_data_len,
+        responder_resources,
+        initiator_depth,
+        flow_control,
+        retry_count,
+        rnr_retry_count,
+        srq,
+        qp_num
+    );
+    structure!(c, cm::Event, "rdma_cm_event", start, id, event, status);
+    structure!(
+        c,
+        cm::SocketAddress,
+        "sockaddr_in",
+        start,
+        family = "sin_family",
+        port = "sin_port",
+        address = "sin_addr"
+    );
+    structure!(
+        c,
+        cm::SocketAddress,
+        "sockaddr_in6",
+        whole,
+        family = "sin6_family",
+        port = "sin6_port",
+        address = "sin6_flowinfo"
+    );
+    values!(
+        c, PS_TCP RDMA_PS_TCP, EVENT_ADDR_RESOLVED RDMA_CM_EVENT_ADDR_RESOLVED,
+        EVENT_ROUTE_RESOLVED RDMA_CM_EVENT_ROUTE_RESOLVED,
+        EVENT_CONNECT_REQUEST RDMA_CM_EVENT_CONNECT_REQUEST,
+        EVENT_CONNECT_RESPONSE RDMA_CM_EVENT_CONNECT_RESPONSE,
+        EVENT_ESTABLISHED RDMA_CM_EVENT_ESTABLISHED,
+    );
+    c += "#include <poll.h>\n";
+    structure!(c, cm::PollFd, "pollfd", whole, fd, events, revents);
+    values!(c, POLLIN POLLIN);
+    c
+}
+
 fn constants() -> String {
     let mut c = String::new();
     values!(
@@ -241,6 +293,14 @@ fn declarations_agree_with_the_headers() {
     match verbs {
         Some(agreed) => agreed.unwrap_or_else(|why| panic!("{why}")),
         None => println!("SKIPPED: no headers or no compiler; apt-get install libibverbs-dev gcc"),
+    }
+}
+
+#[test]
+fn declarations_of_connections_agree_with_the_headers() {
+    match compiles("rdma/rdma_cma.h", &connections()) {
+        Some(agreed) => agreed.unwrap_or_else(|why| panic!("{why}")),
+        None => println!("SKIPPED: no headers or no compiler; apt-get install librdmacm-dev gcc"),
     }
 }
 
