@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: the criterion benches, and the comparison with peers; here, on another machine, or for one.
 
 mod emulated;
-mod programs;
+pub(crate) mod programs;
 pub(crate) mod remote;
 
 use std::path::PathBuf;
@@ -65,10 +65,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let programs = if is_for_arm {
         let toolchain = Toolchain::find()?;
-        programs::build(&mut toolchain.cargo(shell::cargo(), &args.cargo()))?
+        programs::build(&mut toolchain.cargo(shell::cargo(), &args.cargo()), "bench")?
     } else {
         let mut cargo = shell::cargo();
-        programs::build(cargo.args(args.cargo()))?
+        programs::build(cargo.args(args.cargo()), "bench")?
     };
     let Some(machine) = machine else {
         return emulated::run(

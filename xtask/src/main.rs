@@ -12,6 +12,7 @@ mod setup;
 mod shell;
 mod test;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ enum Command {
     Miri,
     /// Compare the scan with DuckDB on random queries, row for row
     Differential(differential::Args),
+    /// Tests in a guest of their own, emulated by QEMU
+    Vm(vm::Args),
     /// Run the fuzz targets
     Fuzz(fuzz::Args),
 }
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Miri => miri::run(),
         Command::Differential(args) => differential::run(&args),
+        Command::Vm(args) => vm::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
     };
     match outcome {

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::{miri, setup, shell, tidy};
+use crate::{miri, setup, shell, tidy, vm};
 
 mod aarch64;
 
@@ -103,6 +103,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match miri::missing() {
         None => part("Miri on core", miri::run()),
         Some(why) => parts.push(Part::skipped("Miri on core", why)),
+    }
+    const GUEST: &str = "RDMA on soft-RoCE, in a guest";
+    match vm::missing() {
+        None => parts.push(Part::of(GUEST, vm::test())),
+        Some(why) => parts.push(Part::skipped(GUEST, why)),
     }
     for (name, why) in [
         (

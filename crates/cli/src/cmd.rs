@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod list;
 pub mod op;
 pub mod pushdown;
+pub mod rdma;
 pub mod report;
 pub mod schema;
 pub mod serve;

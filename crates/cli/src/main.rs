@@ -23,7 +23,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use dpb_core::measure::Build;
 use dpb_core::measure::provenance::describe_build;
 use exit::Failure;
-use output::Format;
+use output::{Asked, Format};
 
 /// The version and, if it was built in a checkout, its revision.
 const VERSION: &str = env!("DPB_VERSION");
@@ -49,7 +49,7 @@ struct Cli {
 pub struct Globals {
     /// How results are written to stdout [default: table on a terminal, json to a pipe]
     #[arg(long, value_enum, global = true)]
-    pub format: Option<Format>,
+    pub format: Option<Asked>,
     /// No progress on stderr
     #[arg(long, short, global = true)]
     pub quiet: bool,
@@ -59,6 +59,11 @@ impl Globals {
     /// The format asked for, or the one that fits stdout.
     pub fn format(&self) -> Format {
         Format::choose(self.format)
+    }
+
+    /// Whether perftest's columns were asked for.
+    pub fn as_perftest(&self) -> bool {
+        self.format == Some(Asked::Perftest)
     }
 }
 
@@ -77,6 +82,8 @@ enum Verb {
     Pushdown(cmd::pushdown::Args),
     /// Serve this machine's tables to `dpb pushdown`
     Serve(cmd::serve::Args),
+    /// Latency and bandwidth of RDMA between two machines, as perftest measures them
+    Rdma(cmd::rdma::Args),
     /// One HTML file from records
     Report(cmd::report::Args),
     /// The JSON Schema of what dpb writes
@@ -93,6 +100,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let globals = &cli.globals;
     let ended = match cli.verb {
+        Verb::Rdma(args) => cmd::rdma::run(args, globals),
+        _ if globals.as_perftest() => Err(Failure::usage(
+            "--format perftest is for `dpb rdma`; others have table, json and csv",
+        )),
         Verb::Doctor(args) => cmd::doctor::run(args, globals),
         Verb::List(args) => cmd::list::run(args, globals),
         Verb::Op(args) => cmd::op::run(args, globals),

@@ -7,12 +7,25 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use dpb_core::measure::{Outcome, Record};
+use dpb_core::measure::{Evidence, Outcome, Record};
 
 use crate::exit::Failure;
 
-/// How results are written to stdout.
+/// What `--format` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Asked {
+    /// Aligned columns, for a person.
+    Table,
+    /// One JSON object a line.
+    Json,
+    /// A header and one line a row (RFC 4180).
+    Csv,
+    /// perftest's columns, of `dpb rdma`.
+    Perftest,
+}
+
+/// How results are written to stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Aligned columns, for a person.
     Table,
@@ -24,12 +37,14 @@ pub enum Format {
 
 impl Format {
     /// What was asked for; else a table on a terminal and JSON lines to a pipe.
-    pub fn choose(asked: Option<Self>) -> Self {
-        asked.unwrap_or(if io::stdout().is_terminal() {
-            Self::Table
-        } else {
-            Self::Json
-        })
+    pub fn choose(asked: Option<Asked>) -> Self {
+        match asked {
+            Some(Asked::Table) => Self::Table,
+            Some(Asked::Csv) => Self::Csv,
+            Some(Asked::Json) => Self::Json,
+            Some(Asked::Perftest) | None if io::stdout().is_terminal() => Self::Table,
+            Some(Asked::Perftest) | None => Self::Json,
+        }
     }
 }
 
@@ -234,6 +249,19 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// What kind of numbers a record has.
+pub fn evidence(record: &Record) -> &'static str {
+    if record.summary.is_empty() {
+        return "-";
+    }
+    match record.evidence {
+        Evidence::Measured => "measured",
+        Evidence::Emulated { .. } => "emulated",
+        Evidence::Simulated { .. } => "simulated",
+        Evidence::Published { .. } => "published",
     }
 }
 

@@ -1,4 +1,4 @@
-//! The benches as programs: built by cargo, run here, elsewhere, or under an emulator.
+//! Benches and others as programs: built by cargo, run here, elsewhere, or under an emulator.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,13 +11,13 @@ use crate::shell;
 /// The bench that compares with peers; the others are criterion's.
 pub(super) const PEERS: &str = "peers";
 
-/// A bench that was built.
+/// What was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Program {
+pub(crate) struct Program {
     /// As cargo calls it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The file.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// How one is run.
@@ -64,28 +64,34 @@ impl Program {
     }
 }
 
-/// Runs `cargo bench --no-run` as `command` says; what it built, by name.
-pub(super) fn build(command: &mut Command) -> Result<Vec<Program>> {
-    command.args(["--no-run", "--message-format", "json-render-diagnostics"]);
+/// Runs cargo as `command` says; what it built of this kind (`bench`, `bin`, `test`), by name.
+pub(crate) fn build(command: &mut Command, kind: &str) -> Result<Vec<Program>> {
+    if kind != "bin" {
+        command.arg("--no-run");
+    }
+    command.args(["--message-format", "json-render-diagnostics"]);
     let child = shell::start(command.stdout(Stdio::piped()))?;
     let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "the benches do not build");
-    let mut programs = programs(&String::from_utf8(output.stdout)?)?;
+    ensure!(output.status.success(), "this does not build: {kind}");
+    let mut programs = programs(&String::from_utf8(output.stdout)?, kind)?;
     programs.sort_by(|a, b| a.name.cmp(&b.name));
-    ensure!(!programs.is_empty(), "there are no such benches");
+    ensure!(
+        !programs.is_empty(),
+        "nothing of this kind was built: {kind}"
+    );
     Ok(programs)
 }
 
 /// From cargo's messages, a line each.
-fn programs(messages: &str) -> Result<Vec<Program>> {
+fn programs(messages: &str, kind: &str) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {
         let message: Value = serde_json::from_str(line).context("a message of cargo's")?;
-        let is_bench = message["target"]["kind"]
+        let is_of_kind = message["target"]["kind"]
             .as_array()
-            .is_some_and(|kinds| kinds.iter().any(|kind| kind == "bench"));
+            .is_some_and(|kinds| kinds.iter().any(|its| its == kind));
         if let (true, Some(path), Some(name)) = (
-            is_bench,
+            is_of_kind,
             message["executable"].as_str(),
             message["target"]["name"].as_str(),
         ) {
@@ -112,6 +118,6 @@ mod tests {
             name: "seam".to_owned(),
             path: "/t/seam-1".into(),
         };
-        assert_eq!(programs(messages).expect("readable"), [expected]);
+        assert_eq!(programs(messages, "bench").expect("readable"), [expected]);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use dpb_core::measure::{Evidence, Ratio, Record, Summary};
+use dpb_core::measure::{Ratio, Record, Summary};
 
 use crate::exit::Failure;
-use crate::output::{self, Column, Format, Table, short, short_ns, verdict};
+use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
 use crate::spec;
 
 /// The oracle, and the backend that others are compared with.
@@ -188,16 +188,4 @@ fn interval(summary: &Summary) -> String {
 pub(super) fn parameter(record: &Record, name: &str) -> String {
     let value = record.parameters.get(name);
     value.map_or("-".into(), ToString::to_string)
-}
-
-fn evidence(record: &Record) -> &'static str {
-    if record.summary.is_empty() {
-        return "-";
-    }
-    match record.evidence {
-        Evidence::Measured => "measured",
-        Evidence::Emulated { .. } => "emulated",
-        Evidence::Simulated { .. } => "simulated",
-        Evidence::Published { .. } => "published",
-    }
 }

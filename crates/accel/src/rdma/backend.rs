@@ -1,0 +1,178 @@
+//! `rdma/DEVICE`: copies by a device that writes to itself.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use dpb_core::{
+    Backend, Buf, Clock, Completion, CopyMode, Job, Limits, OpSpec, Operator, OutputShape, Queue,
+    SetupError, Unsupported, WallClock,
+};
+
+use super::port::{Address, Device, Problem};
+use super::raw::copier::Copier;
+use super::raw::{Peer, ProtectionDomain, Registered, Route};
+
+/// The operator `copy` on one device.
+pub(super) struct Copies {
+    name: String,
+    clock: WallClock,
+    lanes: Arc<Lanes>,
+}
+
+/// What all queues share.
+struct Lanes {
+    device: Device,
+    address: Address,
+    domain: Arc<ProtectionDomain>,
+}
+
+/// Writes in flight of one queue; jobs beyond it wait in line.
+const WRITES_MAX: u32 = 1024;
+
+impl Copies {
+    pub(super) fn new(device: Device) -> Result<Self, Problem> {
+        Ok(Self {
+            name: format!("rdma/{}", device.context.name()),
+            clock: WallClock::default(),
+            lanes: Arc::new(Lanes {
+                address: device.address(None)?,
+                domain: ProtectionDomain::new(&device.context)?,
+                device,
+            }),
+        })
+    }
+}
+
+impl Lanes {
+    fn writes_max(&self) -> NonZeroU32 {
+        let writes = WRITES_MAX.min(self.device.attributes.send_requests_max);
+        let writes = writes.min(self.device.attributes.completions_max);
+        NonZeroU32::new(writes).unwrap_or(NonZeroU32::MIN)
+    }
+
+    /// Items that lie together become one message.
+    fn limits(&self) -> Limits {
+        let message_bytes_max = self.device.link.message_bytes_max as usize;
+        let mut limits = Limits::new(self.writes_max());
+        limits.input_bytes_max = message_bytes_max;
+        limits.item_bytes_max = message_bytes_max;
+        limits
+    }
+
+    /// From the port to itself.
+    fn route(&self) -> Route {
+        Route {
+            port: self.device.port,
+            gid_index: self.address.gid_index,
+            mtu: self.device.link.mtu,
+            psn: 0,
+            reads: 1,
+            peer: Peer {
+                lid: self.device.link.lid,
+                gid: self.address.gid,
+                qp_num: 0,
+                psn: 0,
+                reads: 1,
+            },
+        }
+    }
+}
+
+impl Backend for Copies {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &self.clock
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        // Whether it is memory, the limit on locked memory, or the device's own that ran out: there is none of this length.
+        Registered::buffer(&self.lanes.domain, len).map_err(|_| SetupError::OutOfMemory { len })
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        let unsupported = |reason: String| Err(Unsupported { reason });
+        match spec {
+            OpSpec::Copy {
+                mode: CopyMode::Cached,
+            } => Ok(self.lanes.limits()),
+            OpSpec::Copy { .. } => unsupported(format!(
+                "{} has no copies past the caches: where its writes land is the platform's choice; use the mode cached",
+                self.name
+            )),
+            _ => unsupported(format!(
+                "{} has no {}: it moves bytes and computes nothing",
+                self.name,
+                spec.name()
+            )),
+        }
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        self.limits(spec).map_err(SetupError::Unsupported)?;
+        Ok(Arc::new(Copy {
+            spec: spec.clone(),
+            lanes: self.lanes.clone(),
+        }))
+    }
+}
+
+struct Copy {
+    spec: OpSpec,
+    lanes: Arc<Lanes>,
+}
+
+impl Operator for Copy {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        let (limits, room) = (self.lanes.limits(), self.lanes.writes_max());
+        if depth > limits.depth_max {
+            return Err(SetupError::TooDeep {
+                asked: depth.get(),
+                depth_max: limits.depth_max.get(),
+            });
+        }
+        let copier = Copier::new(
+            &self.lanes.domain,
+            self.lanes.route(),
+            limits,
+            depth.get() as usize,
+            room.get(),
+        );
+        let copier = copier.map_err(|error| {
+            let reason = format!("{}: {error}", self.lanes.device.context.name());
+            SetupError::Unsupported(Unsupported { reason })
+        })?;
+        Ok(Box::new(Lane(copier)))
+    }
+}
+
+struct Lane(Copier);
+
+impl Queue for Lane {
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        self.0.submit(ready)
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        self.0.poll(done)
+    }
+}

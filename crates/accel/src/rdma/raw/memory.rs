@@ -1,0 +1,183 @@
+//! Memory that a device reaches: registered, pinned, and given back only when nobody uses it any more.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::ffi::c_int;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use dpb_core::buf::ALIGNMENT;
+use dpb_core::{Buf, Region};
+
+use super::super::sys;
+use super::{ProtectionDomain, VerbsError};
+
+/// Memory and its registration.
+struct Registration {
+    domain: Arc<ProtectionDomain>,
+    ptr: NonNull<u8>,
+    layout: Layout,
+    region: NonNull<sys::Mr>,
+}
+
+// SAFETY: the memory is ours alone, and libibverbs may be called from any thread.
+unsafe impl Send for Registration {}
+// SAFETY: as above; what is shared is read only.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// `len` zeroed bytes on a boundary of `align`, which peers may read and write; at least one, because devices register
+    /// nothing less.
+    fn new(domain: &Arc<ProtectionDomain>, len: usize, align: usize) -> Result<Self, Refused> {
+        let layout = Layout::from_size_align(len.max(1), align).map_err(|_| Refused::Memory)?;
+        // SAFETY: the layout's size is not zero.
+        let ptr = unsafe { std::alloc::alloc_zeroed(layout) };
+        let ptr = NonNull::new(ptr).ok_or(Refused::Memory)?;
+        let access = sys::ACCESS_LOCAL_WRITE | sys::ACCESS_REMOTE_WRITE | sys::ACCESS_REMOTE_READ;
+        // SAFETY: the domain lives, and the memory is ours until the region is deregistered.
+        let region = unsafe {
+            (domain.context.verbs.symbols.reg_mr)(
+                domain.ptr.as_ptr(),
+                ptr.as_ptr().cast(),
+                layout.size(),
+                access as c_int,
+            )
+        };
+        let Some(region) = NonNull::new(region) else {
+            let error = VerbsError::last("ibv_reg_mr");
+            // SAFETY: allocated above with this layout, and nobody has it.
+            unsafe { std::alloc::dealloc(ptr.as_ptr(), layout) };
+            return Err(Refused::Device(error));
+        };
+        Ok(Self {
+            domain: domain.clone(),
+            ptr,
+            layout,
+            region,
+        })
+    }
+
+    fn lkey(&self) -> u32 {
+        // SAFETY: the region lives; keys are written once, when it is made.
+        unsafe { (*self.region.as_ptr()).lkey }
+    }
+
+    fn rkey(&self) -> u32 {
+        // SAFETY: as in `lkey`.
+        unsafe { (*self.region.as_ptr()).rkey }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: registered by us, deregistered once. Requests that use it hold it, or are over.
+        let code = unsafe { (self.domain.context.verbs.symbols.dereg_mr)(self.region.as_ptr()) };
+        match VerbsError::check("ibv_dereg_mr", code) {
+            // SAFETY: allocated by us with this layout; no device reaches it any more.
+            Ok(()) => unsafe { std::alloc::dealloc(self.ptr.as_ptr(), self.layout) },
+            Err(error) => eprintln!(
+                "dpb: {error}; {} bytes stay where they are, the device may still use them",
+                self.layout.size()
+            ),
+        }
+    }
+}
+
+/// Why there is no registered memory.
+#[derive(Debug)]
+pub(in crate::rdma) enum Refused {
+    /// None of this length.
+    Memory,
+    /// The device, or the limit on locked memory.
+    Device(VerbsError),
+}
+
+/// A region behind one [`Buf`].
+pub(in crate::rdma) struct Registered(Registration);
+
+impl Registered {
+    /// A buffer of `len` zeroed bytes.
+    pub(in crate::rdma) fn buffer(
+        domain: &Arc<ProtectionDomain>,
+        len: usize,
+    ) -> Result<Buf, Refused> {
+        let home = Arc::new(Self(Registration::new(domain, len, ALIGNMENT)?));
+        let ptr = home.0.ptr;
+        // SAFETY: all of the region's memory, initialised, carved once; it lives as long as the region, which the buffer
+        // keeps.
+        Ok(unsafe { Buf::from_raw_parts(ptr, len, home) })
+    }
+
+    /// Whether queue pairs of `domain` reach it.
+    pub(super) fn is_in(&self, domain: &Arc<ProtectionDomain>) -> bool {
+        Arc::ptr_eq(&self.0.domain, domain)
+    }
+
+    pub(super) fn lkey(&self) -> u32 {
+        self.0.lkey()
+    }
+
+    pub(super) fn rkey(&self) -> u32 {
+        self.0.rkey()
+    }
+}
+
+impl Region for Registered {
+    /// The memory goes with the region, whose only carve this was.
+    unsafe fn release(&self, _ptr: NonNull<u8>, _len: usize) {}
+}
+
+/// Memory that peers read and write whenever they like: its bytes are looked at one by one, atomically.
+pub(in crate::rdma) struct Window(Registration);
+
+impl Window {
+    /// Of `len` zeroed bytes, on a page.
+    pub(in crate::rdma) fn new(
+        domain: &Arc<ProtectionDomain>,
+        len: usize,
+    ) -> Result<Arc<Self>, Refused> {
+        Ok(Arc::new(Self(Registration::new(domain, len, 4096)?)))
+    }
+
+    /// Whether queue pairs of `domain` reach it.
+    pub(super) fn is_in(&self, domain: &Arc<ProtectionDomain>) -> bool {
+        Arc::ptr_eq(&self.0.domain, domain)
+    }
+
+    pub(in crate::rdma) fn len(&self) -> usize {
+        self.0.layout.size()
+    }
+
+    /// The address that peers write to, `offset` bytes from the start.
+    pub(in crate::rdma) fn address(&self, offset: usize) -> u64 {
+        (self.0.ptr.as_ptr().addr() + offset) as u64
+    }
+
+    /// The key that peers need.
+    pub(in crate::rdma) fn rkey(&self) -> u32 {
+        self.0.rkey()
+    }
+
+    pub(super) fn lkey(&self) -> u32 {
+        self.0.lkey()
+    }
+
+    /// The byte at `offset`.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub(in crate::rdma) fn byte(&self, offset: usize) -> &AtomicU8 {
+        assert!(offset < self.len(), "byte {offset} of {}", self.len());
+        // SAFETY: inside the memory, which lives as long as `self`; it is never accessed but atomically, or by the device.
+        unsafe { AtomicU8::from_ptr(self.0.ptr.as_ptr().add(offset)) }
+    }
+
+    /// Fills it with `bytes`, over and over.
+    pub(in crate::rdma) fn fill(&self, bytes: impl Iterator<Item = u8>) {
+        for (offset, byte) in (0..self.len()).zip(bytes) {
+            self.byte(offset).store(byte, Ordering::Relaxed);
+        }
+    }
+}

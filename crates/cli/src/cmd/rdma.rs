@@ -1,0 +1,396 @@
+//! `dpb rdma`: latency and bandwidth between two machines, by perftest's method, with perftest's programs on the other side if
+//! that is what is there.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use dpb_accel::rdma::bench::{
+    self, Bandwidth, Figures, Latency, Measured, Method, Plan, Report, Role, Verb, perftest,
+};
+use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store, Summary};
+
+use crate::Globals;
+use crate::args::{self, List};
+use crate::exit::Failure;
+use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
+
+/// What is measured.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Both sides take the same options. Either may be one of perftest's programs (ib_read_lat … of 5.70 or \
+                  later), told the same sizes: -s, or -a for 2..8388608.\n\
+                  Every sample is kept and no figure leaves one out; --format perftest prints perftest's columns, by its rules.\n\
+                  Examples:\n  dpb rdma lat --verb write --server --listen 10.0.0.1\n  \
+                  dpb rdma lat --verb write 10.0.0.1\n  \
+                  dpb rdma bw --verb read --size 2..8388608 --depth 128 --qps 4 10.0.0.1 --format perftest"
+)]
+pub struct Args {
+    /// Latency, or bandwidth
+    #[arg(value_enum)]
+    method: MethodName,
+    /// The server's host
+    #[arg(required_unless_present = "server", conflicts_with = "server")]
+    host: Option<String>,
+    /// Be the server: wait for one client
+    #[arg(long)]
+    server: bool,
+    /// Where the server waits; for clients elsewhere an address that they reach, or 0.0.0.0
+    #[arg(long, default_value = "127.0.0.1", requires = "server")]
+    listen: IpAddr,
+    /// What crosses the wire
+    #[arg(long, value_enum)]
+    verb: VerbName,
+    /// Bytes of a message [default: 2 for latency, 65536 for bandwidth]
+    #[arg(long, value_parser = args::sizes)]
+    size: Option<List<u64>>,
+    /// Requests in flight of a queue pair [default: 1 for latency, 128 for bandwidth]
+    #[arg(long, value_parser = args::count)]
+    depth: Option<u64>,
+    /// Queue pairs
+    #[arg(long, value_parser = args::count, default_value = "1")]
+    qps: u64,
+    /// Messages of a size on each queue pair [default: 1000; for bandwidth of writes 5000]
+    #[arg(long, value_parser = args::count)]
+    iterations: Option<u64>,
+    /// One completion for so many requests [default: 100, for messages above 8 KiB and for latency 1]
+    #[arg(long, value_parser = args::count)]
+    signal_every: Option<u64>,
+    /// Requests posted with one call
+    #[arg(long, value_parser = args::count, default_value = "1")]
+    chain: u64,
+    /// Messages up to this size travel inside the request [default: for latency 220 in writes, 236 in sends]
+    #[arg(long, value_parser = args::size)]
+    inline: Option<u64>,
+    /// The device (see `dpb doctor`) [default: the first with a port that is up]
+    #[arg(long)]
+    device: Option<String>,
+    /// Which of the port's addresses [default: RoCE v2 over IPv4, if there is one]
+    #[arg(long)]
+    gid_index: Option<u8>,
+    /// TCP port over which sides meet
+    #[arg(long, default_value_t = bench::PORT)]
+    port: u16,
+    /// Connect by rdma_cm, on the TCP port's neighbour; both sides must be dpb
+    #[arg(long)]
+    cm: bool,
+    /// Append the records to this file
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MethodName {
+    Lat,
+    Bw,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum VerbName {
+    Read,
+    Write,
+    Send,
+}
+
+/// Measures, and shows each size as soon as it is done; what broke on the way is a record too.
+pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    let device = match &args.device {
+        Some(device) => device.clone(),
+        None => bench::first_device().map_err(failure)?,
+    };
+    let plan = args.plan(&device)?;
+    plan.check().map_err(Failure::usage)?;
+    let role = match &args.host {
+        Some(host) => Role::Client(host.clone()),
+        None => Role::Server(args.listen),
+    };
+    let evidence = match bench::software(&device).map_err(failure)? {
+        Some(by) => Evidence::Emulated { by },
+        None => Evidence::of_this_cpu(),
+    };
+    let store = match &args.out {
+        Some(path) => Some(Store::open(path, Durability::Machine).map_err(anyhow::Error::from)?),
+        None => None,
+    };
+    let mut show = Show {
+        as_perftest: globals.as_perftest(),
+        format: globals.format(),
+        store,
+        plan: &plan,
+        role: &role,
+        evidence,
+        records: Vec::new(),
+    };
+    show.begin()?;
+    let mut shown = Ok(());
+    let ended = bench::run(&plan, &role, &mut |measured| {
+        if shown.is_ok() {
+            shown = show.measured(&measured);
+        }
+    });
+    if let Err(bench::Failure::Broken(reason)) = &ended {
+        show.broken(reason)?;
+    }
+    show.end()?;
+    shown?;
+    ended.map_err(failure)
+}
+
+fn failure(failure: bench::Failure) -> Failure {
+    let message = failure.to_string();
+    match failure {
+        bench::Failure::Plan(_) => Failure::usage(message),
+        bench::Failure::Unavailable(_) => Failure::unavailable(message),
+        bench::Failure::Broken(_) => Failure::check(message),
+    }
+}
+
+impl Args {
+    fn plan(&self, device: &str) -> Result<Plan, Failure> {
+        let (method, usual_size) = match self.method {
+            MethodName::Lat => (Method::Latency, 2),
+            MethodName::Bw => (Method::Bandwidth, 65536),
+        };
+        let verb = match self.verb {
+            VerbName::Read => Verb::Read,
+            VerbName::Write => Verb::Write,
+            VerbName::Send => Verb::Send,
+        };
+        let usual = List(vec![usual_size]);
+        let small = |value: u64, name: &str| {
+            u32::try_from(value)
+                .map_err(|_| Failure::usage(format!("--{name} {value} is too much")))
+        };
+        let sizes = self.size.as_ref().unwrap_or(&usual).iter();
+        let sizes: Result<Vec<u32>, _> = sizes.map(|&size| small(size, "size")).collect();
+        let mut plan = Plan::new(device, method, verb, sizes?);
+        let or =
+            |given: Option<u64>, name, usual| given.map_or(Ok(usual), |value| small(value, name));
+        plan.depth = or(self.depth, "depth", plan.depth)?;
+        plan.iterations = or(self.iterations, "iterations", plan.iterations)?;
+        plan.signal_every = or(self.signal_every, "signal-every", plan.signal_every)?;
+        plan.inline_bytes = or(self.inline, "inline", plan.inline_bytes)?;
+        plan.queue_pairs = small(self.qps, "qps")?;
+        plan.chain = small(self.chain, "chain")?;
+        plan.gid_index = self.gid_index;
+        plan.port = self.port;
+        plan.by_rdma_cm = self.cm;
+        Ok(plan)
+    }
+}
+
+/// Where results go.
+struct Show<'a> {
+    as_perftest: bool,
+    format: Format,
+    store: Option<Store>,
+    plan: &'a Plan,
+    role: &'a Role,
+    evidence: Evidence,
+    records: Vec<Record>,
+}
+
+impl Show<'_> {
+    fn begin(&self) -> Result<(), Failure> {
+        if !self.as_perftest {
+            return Ok(());
+        }
+        let titles = match self.plan.method {
+            Method::Latency => perftest::LATENCY_TITLES,
+            Method::Bandwidth => perftest::BANDWIDTH_TITLES,
+        };
+        output::print(&format!("{}\n{titles}\n", perftest::RULE))
+    }
+
+    fn measured(&mut self, measured: &Measured) -> Result<(), Failure> {
+        if self.as_perftest {
+            let row = match &measured.figures {
+                Figures::Latency(latency) => perftest::latency_row(measured.size_bytes, latency),
+                Figures::Bandwidth(bandwidth) => {
+                    Some(perftest::bandwidth_row(&Report::of(bandwidth)))
+                }
+                Figures::Reported(report) => Some(perftest::bandwidth_row(report)),
+            };
+            output::print(&(row.unwrap_or_default() + "\n"))?;
+        }
+        let mut record = self.record(measured.size_bytes);
+        match &measured.figures {
+            Figures::Latency(latency) => add_latency(&mut record, latency),
+            Figures::Bandwidth(bandwidth) => add_bandwidth(&mut record, bandwidth),
+            Figures::Reported(report) => add_report(&mut record, report),
+        }
+        self.keep(record)
+    }
+
+    /// A record of the size that was not finished.
+    fn broken(&mut self, reason: &str) -> Result<(), Failure> {
+        let sizes = &self.plan.sizes;
+        let at = self.records.len().min(sizes.len() - 1);
+        let reason = reason.to_owned();
+        let record = self.record(sizes[at]);
+        self.keep(record.without_numbers(Outcome::Failed { reason }))
+    }
+
+    fn end(&self) -> Result<(), Failure> {
+        if self.as_perftest {
+            return output::print(&format!("{}\n", perftest::RULE));
+        }
+        match self.format {
+            Format::Table => output::print(&table(&self.records).to_text()),
+            Format::Csv => output::print(&table(&self.records).to_csv()),
+            Format::Json => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, record: Record) -> Result<(), Failure> {
+        if let Some(store) = &mut self.store {
+            store.append(&record).map_err(anyhow::Error::from)?;
+        }
+        if self.format == Format::Json && !self.as_perftest {
+            output::print_json(&record)?;
+        }
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn record(&self, size_bytes: u32) -> Record {
+        let plan = self.plan;
+        let (role, peer) = match self.role {
+            Role::Client(host) => ("client", host.clone()),
+            Role::Server(_) => ("server", String::new()),
+        };
+        let method = match plan.method {
+            Method::Latency => "lat",
+            Method::Bandwidth => "bw",
+        };
+        Record::new("rdma", self.evidence.clone(), 0)
+            .with("method", method)
+            .with("verb", verb_name(plan.verb))
+            .with("size", u64::from(size_bytes))
+            .with("depth", u64::from(plan.depth))
+            .with("qps", u64::from(plan.queue_pairs))
+            .with("iterations", u64::from(plan.iterations))
+            .with("signal_every", u64::from(plan.signal_every))
+            .with("chain", u64::from(plan.chain))
+            .with("inline", u64::from(plan.inline_bytes))
+            .with("cm", plan.by_rdma_cm)
+            .with("device", plan.device.as_str())
+            .with("role", role)
+            .with("peer", peer)
+    }
+}
+
+fn verb_name(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Read => "read",
+        Verb::Write => "write",
+        Verb::Send => "send",
+    }
+}
+
+fn single(value: f64, samples: usize) -> Summary {
+    Summary {
+        median: value,
+        ci95_low: None,
+        ci95_high: None,
+        samples: samples as u64,
+    }
+}
+
+fn add_latency(record: &mut Record, latency: &Latency) {
+    let samples = latency.samples_ns.len();
+    record.sample("latency_ns", latency.samples_ns.clone());
+    if let Some(summary) = latency.summary() {
+        for (name, value) in [
+            ("min", summary.min_ns),
+            ("mean", summary.mean_ns),
+            ("deviation", summary.deviation_ns),
+            ("p50", summary.p50_ns),
+            ("p99", summary.p99_ns),
+            ("p999", summary.p999_ns),
+            ("max", summary.max_ns),
+        ] {
+            let name = format!("latency_ns_{name}");
+            record.summary.insert(name, single(value, samples));
+        }
+    }
+}
+
+fn add_bandwidth(record: &mut Record, bandwidth: &Bandwidth) {
+    let messages = bandwidth.messages();
+    record.counts.insert("messages".into(), messages);
+    let bytes = messages * u64::from(bandwidth.size_bytes);
+    record.counts.insert("bytes".into(), bytes);
+    let peak = bandwidth.peak_messages_per_s();
+    for (name, value) in [
+        ("messages_per_s", bandwidth.messages_per_s()),
+        ("bytes_per_s", bandwidth.bytes_per_s()),
+        (
+            "bytes_per_s_peak",
+            peak.map(|rate| rate * f64::from(bandwidth.size_bytes)),
+        ),
+    ] {
+        if let Some(value) = value {
+            record.summary.insert(name.into(), single(value, 1));
+        }
+    }
+    let start = bandwidth.posted_ns.first().copied().unwrap_or(0);
+    let since = bandwidth.completed_ns.iter();
+    let values = since.map(|&(_, at)| (at - start) as f64).collect();
+    let samples = dpb_core::measure::Samples { values, hdr: None };
+    record.samples.insert("completed_ns".into(), samples);
+}
+
+/// What the client said; nothing of it was seen here.
+fn add_report(record: &mut Record, report: &Report) {
+    record.counts.insert("messages".into(), report.messages);
+    let bytes_per_s = report.average * f64::from(1 << 20);
+    record
+        .summary
+        .insert("bytes_per_s".into(), single(bytes_per_s, 1));
+    let messages_per_s = report.million_messages_per_s * 1e6;
+    record
+        .summary
+        .insert("messages_per_s".into(), single(messages_per_s, 1));
+}
+
+fn table(records: &[Record]) -> Table {
+    let is_latency = records
+        .iter()
+        .any(|record| record.summary.contains_key("latency_ns_p50"));
+    let figures: &[(&str, &str)] = match is_latency {
+        true => &[
+            ("min", "latency_ns_min"),
+            ("p50", "latency_ns_p50"),
+            ("mean", "latency_ns_mean"),
+            ("p99", "latency_ns_p99"),
+            ("p99.9", "latency_ns_p999"),
+            ("max", "latency_ns_max"),
+        ],
+        false => &[
+            ("messages/s", "messages_per_s"),
+            ("bytes/s", "bytes_per_s"),
+            ("peak bytes/s", "bytes_per_s_peak"),
+        ],
+    };
+    let mut columns = vec![Column::left("verb"), Column::right("size")];
+    columns.extend(figures.iter().map(|(title, _)| Column::right(*title)));
+    columns.extend([Column::left("evidence"), Column::noted("verdict")]);
+    let mut table = Table::new(columns);
+    for record in records {
+        let text = |name: &str| record.parameters[name].to_string();
+        let mut row = vec![text("verb"), text("size")];
+        row.extend(
+            figures
+                .iter()
+                .map(|(_, name)| match record.summary.get(*name) {
+                    Some(summary) if is_latency => short_ns(summary.median),
+                    Some(summary) => short(summary.median),
+                    None => "-".into(),
+                }),
+        );
+        row.extend([evidence(record).to_owned(), verdict(record)]);
+        table.row(row);
+    }
+    table
+}

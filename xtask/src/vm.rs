@@ -1,0 +1,45 @@
+//! `cargo xtask vm`: tests that need a kernel of their own, in a guest that QEMU emulates.
+//!
+//! The guest is a distribution's kernel and a file system in memory, made here from this machine's programs and the libraries
+//! that they load. It needs no rights, no network and no disk, and is gone afterwards. Emulated instructions are slow: results
+//! are right or wrong, their times mean nothing.
+
+mod guest;
+mod image;
+mod kernel;
+mod rdma;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// Which tests.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Verbs on soft-RoCE: the conformance suite, `dpb rdma` and perftest's programs on either side of it, a link that goes
+    /// down. Fetches the distribution's kernel if there is none
+    Rdma,
+}
+
+/// Runs them.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match args.what {
+        What::Rdma => rdma::run(kernel::Kernel::find_or_fetch()?),
+    }
+}
+
+/// What is missing for RDMA in a guest, with what to install; nothing is fetched for this.
+pub(crate) fn missing() -> Option<String> {
+    let missing = rdma::missing().or_else(|| kernel::Kernel::find().err());
+    missing.map(|why| format!("{why:#}"))
+}
+
+/// Runs RDMA in a guest with the kernel that is here.
+pub(crate) fn test() -> Result<()> {
+    rdma::run(kernel::Kernel::find()?)
+}

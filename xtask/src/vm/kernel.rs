@@ -1,0 +1,154 @@
+//! A kernel with soft-RoCE as a module: this machine's, or the distribution's package, unpacked in the user's cache.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::shell;
+
+/// A kernel and its modules.
+pub(super) struct Kernel {
+    /// The image that QEMU boots.
+    pub(super) image: PathBuf,
+    modules: PathBuf,
+}
+
+/// The package that depends on the newest kernel.
+const PACKAGE: &str = "linux-image-amd64";
+/// Where soft-RoCE is among a kernel's modules.
+const SOFT_ROCE: &str = "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko";
+
+impl Kernel {
+    /// The newest of those that are here.
+    ///
+    /// # Errors
+    /// There is none, and what to do.
+    pub(super) fn find() -> Result<Self> {
+        let roots = [PathBuf::from("/"), cache().join("kernel")];
+        let found = roots.iter().find_map(|root| Self::under(root));
+        found.with_context(|| {
+            format!(
+                "no kernel with {SOFT_ROCE}: `cargo xtask vm rdma` fetches Debian's, or apt-get install {PACKAGE}"
+            )
+        })
+    }
+
+    /// The same, or else the distribution's, fetched and unpacked; nothing is installed.
+    pub(super) fn find_or_fetch() -> Result<Self> {
+        Self::find().or_else(|_| {
+            fetch(&cache())?;
+            Self::find()
+        })
+    }
+
+    fn under(root: &Path) -> Option<Self> {
+        let versions = fs::read_dir(root.join("lib/modules")).ok()?;
+        let mut kernels: Vec<_> = versions
+            .filter_map(|version| {
+                let modules = version.ok()?.path();
+                let version = modules.file_name()?.to_str()?;
+                let image = root.join(format!("boot/vmlinuz-{version}"));
+                let is_whole = image.is_file() && modules.join(SOFT_ROCE).is_file();
+                is_whole.then_some(Self { image, modules })
+            })
+            .collect();
+        kernels.sort_by(|a, b| a.image.cmp(&b.image));
+        kernels.pop()
+    }
+
+    /// The module called `name`; `None` if it is built in, or not to be had.
+    pub(super) fn module(&self, name: &str) -> Option<PathBuf> {
+        find_file(&self.modules.join("kernel"), &format!("{name}.ko"))
+    }
+}
+
+fn find_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+            _ if entry.file_name() == name => return Some(entry.path()),
+            _ => {}
+        }
+    }
+    folders.iter().find_map(|folder| find_file(folder, name))
+}
+
+/// Downloads the package with the distribution's own tools and unpacks it.
+fn fetch(cache: &Path) -> Result<()> {
+    for program in ["apt-get", "apt-cache", "dpkg-deb"] {
+        ensure!(
+            shell::find(program).is_some(),
+            "no kernel with soft-RoCE here, and no {program} to fetch one: install the distribution's kernel"
+        );
+    }
+    fs::create_dir_all(cache)?;
+    let depends = shell::output(Command::new("apt-cache").args(["depends", PACKAGE]))?;
+    let Some(package) = real_package(&depends) else {
+        bail!("apt-cache names no kernel for {PACKAGE}: apt-get update");
+    };
+    shell::run(
+        Command::new("apt-get")
+            .args(["--quiet", "download", package])
+            .current_dir(cache),
+    )?;
+    let is_it = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(package) && name.ends_with(".deb")
+    };
+    let mut files = fs::read_dir(cache)?.flatten().map(|entry| entry.path());
+    let file = files
+        .find(is_it)
+        .context("apt-get said that it fetched the kernel")?;
+    // Into its place in one step: an interrupted run must not look like a whole one.
+    let (whole, part) = (cache.join("kernel"), cache.join("kernel.part"));
+    let unpacked = shell::run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&part));
+    fs::remove_file(&file)?;
+    unpacked?;
+    Ok(fs::rename(part, whole)?)
+}
+
+/// From what apt-cache says of the package that only depends.
+fn real_package(depends: &str) -> Option<&str> {
+    let names = depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "));
+    names
+        .into_iter()
+        .find(|name| name.starts_with("linux-image-"))
+}
+
+fn cache() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
+    cache.join("dpb/vm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_real_package_is_named_by_the_one_that_depends_on_it() {
+        let depends = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n";
+        assert_eq!(real_package(depends), Some("linux-image-6.1.0-56-amd64"));
+        assert_eq!(real_package("linux-image-amd64\n"), None);
+    }
+
+    #[test]
+    fn a_kernel_without_its_modules_is_none() {
+        let root = tempfile::tempdir().expect("a folder");
+        let modules = root.path().join("lib/modules/6.1.0-7-amd64");
+        let rxe = modules.join(SOFT_ROCE);
+        fs::create_dir_all(rxe.parent().expect("has one")).expect("a folder");
+        fs::create_dir_all(root.path().join("boot")).expect("a folder");
+        fs::write(root.path().join("boot/vmlinuz-6.1.0-7-amd64"), "").expect("written");
+        assert!(Kernel::under(root.path()).is_none());
+        fs::write(&rxe, "").expect("written");
+        let kernel = Kernel::under(root.path()).expect("whole");
+        assert_eq!(kernel.module("rdma_rxe"), Some(rxe));
+        assert_eq!(kernel.module("siw"), None);
+    }
+}

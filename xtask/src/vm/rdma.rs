@@ -1,0 +1,376 @@
+//! RDMA in a guest: what goes in, what must come of it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::guest;
+use super::image::Image;
+use super::kernel::Kernel;
+use crate::bench::programs;
+use crate::shell;
+
+/// Programs of this machine's that the guest has, and their packages.
+const PROGRAMS: [(&str, &str); 8] = [
+    ("ip", "iproute2"),
+    ("rdma", "iproute2"),
+    ("ib_read_lat", "perftest"),
+    ("ib_read_bw", "perftest"),
+    ("ib_write_lat", "perftest"),
+    ("ib_write_bw", "perftest"),
+    ("ib_send_lat", "perftest"),
+    ("ib_send_bw", "perftest"),
+];
+/// What `dpb` loads by name.
+const LIBRARIES: [(&str, &str); 2] = [
+    ("libibverbs.so.1", "libibverbs1"),
+    ("librdmacm.so.1", "librdmacm1"),
+];
+/// Soft-RoCE's part in user space; the number is libibverbs's own.
+const PROVIDER: (&str, &str) = ("librxe-rdmav", "ibverbs-providers");
+/// Which device is whose, as libibverbs reads it.
+const DRIVERS: &str = "/etc/libibverbs.d/rxe.driver";
+/// In this order. The first is not named by those that need it, and soft-RoCE fails without.
+const MODULES: [&str; 12] = [
+    "crc32_generic",
+    "udp_tunnel",
+    "ip6_udp_tunnel",
+    "ib_core",
+    "ib_uverbs",
+    "rdma_rxe",
+    "configfs",
+    "ib_cm",
+    "iw_cm",
+    "rdma_cm",
+    "rdma_ucm",
+    "veth",
+];
+/// Tests of dpb-accel that a device makes longer.
+const TESTS: [&str; 3] = ["rdma", "rdma_bench", "rdma_link"];
+/// Who serves and who measures, in this order; perftest alone first.
+const PAIRS: [&str; 4] = [
+    "perftest-perftest",
+    "dpb-dpb",
+    "perftest-dpb",
+    "dpb-perftest",
+];
+/// Of sends alone: elsewhere sides do not wait for each other between sizes.
+const SWEEPS: [&str; 2] = ["sweep-perftest-dpb", "sweep-dpb-perftest"];
+const VERBS: [&str; 3] = ["read", "write", "send"];
+/// Sides that lost their link must have ended by then, with all that was before.
+const UNPLUGGED_S_MAX: u64 = 60;
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What is missing here, and what to install.
+pub(super) fn missing() -> Option<anyhow::Error> {
+    if cfg!(not(target_arch = "x86_64")) {
+        return Some(anyhow::anyhow!(
+            "the guest is x86-64, and so must its programs be"
+        ));
+    }
+    let programs = [
+        (guest::QEMU, "qemu-system-x86"),
+        ("busybox", "busybox-static"),
+    ];
+    let programs = programs.iter().chain(&PROGRAMS);
+    let missing = programs.filter(|(name, _)| shell::find(name).is_none());
+    let libraries = LIBRARIES.iter().filter(|(name, _)| library(name).is_none());
+    let provider = [&PROVIDER].into_iter().filter(|_| provider().is_none());
+    let missing: Vec<_> = missing.chain(libraries).chain(provider).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
+    let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    packages.dedup();
+    Some(anyhow::anyhow!(
+        "no {}: apt-get install {}",
+        names.join(", "),
+        packages.join(" ")
+    ))
+}
+
+/// Builds, boots, judges.
+pub(super) fn run(kernel: Kernel) -> Result<()> {
+    if let Some(missing) = missing() {
+        return Err(missing);
+    }
+    let folder = shell::target_dir().join("vm/rdma");
+    let image = image(&kernel)?;
+    let results = guest::run(&kernel, &image, &folder, LIMIT)?;
+    let results = Results::read(&results)?;
+    let records = folder.join("records.jsonl");
+    std::fs::write(&records, results.records())?;
+    println!("{}", results.table());
+    println!(
+        "emulated: soft-RoCE under QEMU; right or wrong only, its times mean nothing. Records are in {}, the console in {}",
+        records.display(),
+        folder.join("console").display()
+    );
+    results.judge()
+}
+
+fn image(kernel: &Kernel) -> Result<Image> {
+    let mut image = Image::default();
+    for folder in ["proc", "sys", "dev", "run", "tmp", "bin"] {
+        image.folder(folder);
+    }
+    image.file("init", include_bytes!("init.sh"));
+    image.file("tests.sh", include_bytes!("rdma.sh"));
+    let found = |name: &str| shell::find(name).with_context(|| format!("no {name}"));
+    image.program(&found("busybox")?, "bin/busybox")?;
+    for (name, _) in PROGRAMS {
+        let folder = if name == "ip" { "usr/sbin" } else { "usr/bin" };
+        image.program(&found(name)?, &format!("{folder}/{name}"))?;
+    }
+    for (name, _) in LIBRARIES {
+        let path = library(name).with_context(|| format!("no {name}"))?;
+        image.program(&path, &path.to_string_lossy())?;
+    }
+    let provider = provider().context("no provider")?;
+    image.program(&provider, &provider.to_string_lossy())?;
+    image.copy(Path::new(DRIVERS), DRIVERS)?;
+    let mut order = String::new();
+    for name in MODULES {
+        // What is built into the kernel is no module.
+        if let Some(module) = kernel.module(name) {
+            image.copy(&module, &format!("modules/{name}.ko"))?;
+            order += &format!("{name}\n");
+        }
+    }
+    image.file("modules/order", order);
+    for (name, path) in built()? {
+        let folder = if name == "dpb" { "usr/bin" } else { "tests" };
+        image.program(&path, &format!("{folder}/{name}"))?;
+    }
+    Ok(image)
+}
+
+/// `dpb` and the tests, built now, by name.
+fn built() -> Result<Vec<(String, PathBuf)>> {
+    let mut dpb = shell::cargo();
+    let dpb = programs::build(dpb.args(["build", "-p", "dpb-cli"]), "bin")?;
+    let mut tests = shell::cargo();
+    tests.args(["test", "-p", "dpb-accel"]);
+    for name in TESTS {
+        tests.args(["--test", name]);
+    }
+    let tests = programs::build(&mut tests, "test")?;
+    let programs = dpb.into_iter().chain(tests);
+    Ok(programs
+        .map(|program| (program.name, program.path))
+        .collect())
+}
+
+/// A library where the distribution keeps it.
+fn library(name: &str) -> Option<PathBuf> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let mut paths = folders.iter().map(|folder| Path::new(folder).join(name));
+    paths.find(|path| path.is_file())
+}
+
+fn provider() -> Option<PathBuf> {
+    let folder = library(LIBRARIES[0].0)?.parent()?.join("libibverbs");
+    let mut files = std::fs::read_dir(folder).ok()?.flatten();
+    let is_it = |name: &str| name.starts_with(PROVIDER.0) && name.ends_with(".so");
+    files.find_map(|file| is_it(&file.file_name().to_string_lossy()).then(|| file.path()))
+}
+
+/// What the guest said.
+#[derive(Debug, Default)]
+struct Results {
+    /// How server and client ended.
+    steps: BTreeMap<String, (i32, i32)>,
+    /// perftest's columns, by step and side, whoever printed them.
+    rows: BTreeMap<(String, String), Vec<f64>>,
+    took_s: BTreeMap<String, u64>,
+    /// dpb's own.
+    records: Vec<Value>,
+}
+
+impl Results {
+    fn read(text: &str) -> Result<Self> {
+        let mut results = Self::default();
+        let mut has_ended = false;
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["step", name, server, client] => {
+                    let ended = (server.parse()?, client.parse()?);
+                    results.steps.insert(name.to_owned(), ended);
+                }
+                ["row", name, side, ref columns @ ..] => {
+                    let columns: Result<_, _> = columns.iter().map(|word| word.parse()).collect();
+                    let key = (name.to_owned(), side.to_owned());
+                    results
+                        .rows
+                        .insert(key, columns.with_context(|| line.to_owned())?);
+                }
+                ["took", name, seconds] => {
+                    results.took_s.insert(name.to_owned(), seconds.parse()?);
+                }
+                ["end"] => has_ended = true,
+                [] => {}
+                _ => results
+                    .records
+                    .push(serde_json::from_str(line).with_context(|| line.to_owned())?),
+            }
+        }
+        ensure!(
+            has_ended,
+            "the guest did not get to its end: {:?}",
+            results.steps
+        );
+        Ok(results)
+    }
+
+    /// dpb's records, and perftest's rows beside them, a line each.
+    fn records(&self) -> String {
+        let rows = self.rows.iter().map(|((step, side), columns)| {
+            let evidence = json!({"kind": "emulated", "by": "soft-RoCE (rxe)"});
+            json!({"task": "perftest columns", "step": step, "side": side, "columns": columns, "evidence": evidence})
+        });
+        let all = self.records.iter().cloned().chain(rows);
+        all.map(|record| format!("{record}\n")).collect()
+    }
+
+    /// For each measurement what the client saw, whoever served and whoever measured.
+    fn table(&self) -> String {
+        let mut text = format!("{:<12}", "server-client");
+        text += &PAIRS.map(|pair| format!("{pair:>20}")).concat();
+        for (verb, method) in kinds() {
+            let (unit, column) = match method {
+                "lat" => ("us", 4),
+                _ => ("MiB/s", 3),
+            };
+            text += &format!("\n{:<13}", format!("{verb} {method}"));
+            for pair in PAIRS {
+                let key = (format!("{verb}-{method}-{pair}"), "client".to_owned());
+                let figure = self.rows.get(&key).and_then(|row| row.get(column));
+                let figure = figure.map_or("-".into(), |figure| format!("{figure:.1} {unit}"));
+                text += &format!("{figure:>20}");
+            }
+        }
+        text
+    }
+
+    /// Whether all is as it must be.
+    fn judge(&self) -> Result<()> {
+        let mut wrong = Vec::new();
+        let mut expect = |name: &str, ended: (i32, i32)| match self.steps.get(name) {
+            Some(&seen) if seen == ended => {}
+            Some(seen) => wrong.push(format!(
+                "{name}: server and client ended with {seen:?}, not {ended:?}"
+            )),
+            None => wrong.push(format!("{name}: did not run")),
+        };
+        TESTS.iter().for_each(|name| expect(name, (0, 0)));
+        for (verb, method) in kinds() {
+            PAIRS
+                .iter()
+                .for_each(|pair| expect(&format!("{verb}-{method}-{pair}"), (0, 0)));
+            expect(&format!("{verb}-{method}-cm-dpb-dpb"), (0, 0));
+        }
+        for method in ["lat", "bw"] {
+            SWEEPS
+                .iter()
+                .for_each(|pair| expect(&format!("send-{method}-{pair}"), (0, 0)));
+        }
+        expect("unplugged", (1, 1));
+        for name in self
+            .steps
+            .keys()
+            .filter(|name| name.contains("-dpb") || name.contains("-perftest"))
+        {
+            // Where perftest's own client gives a row, so must ours, and the other way round.
+            if !self.rows.contains_key(&(name.clone(), "client".to_owned())) {
+                wrong.push(format!("{name}: the client has no figures"));
+            }
+        }
+        if !matches!(self.took_s.get("unplugged"), Some(0..=UNPLUGGED_S_MAX)) {
+            wrong.push(format!(
+                "unplugged: took {:?} seconds",
+                self.took_s.get("unplugged")
+            ));
+        }
+        let failed = self
+            .records
+            .iter()
+            .filter(|record| record["outcome"]["kind"] == "failed");
+        if failed.count() != 2 {
+            wrong.push("unplugged: not one record of the failure from each side".to_owned());
+        }
+        if self
+            .records
+            .iter()
+            .any(|record| record["evidence"]["kind"] != "emulated")
+        {
+            wrong.push("a record that is not marked emulated".to_owned());
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        bail!("{}", wrong.join("\n"))
+    }
+}
+
+fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let methods = ["lat", "bw"];
+    VERBS
+        .into_iter()
+        .flat_map(move |verb| methods.map(|method| (verb, method)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything as it must be, in the guest's words.
+    fn good() -> String {
+        let mut text = String::new();
+        let mut pair = |name: &str| {
+            text += &format!("step {name} 0 0\nrow {name} client  2 50 1.0 2.0 1.5 1.6\n");
+        };
+        for (verb, method) in kinds() {
+            for who in PAIRS
+                .into_iter()
+                .chain(["sweep-perftest-dpb", "sweep-dpb-perftest"])
+            {
+                pair(&format!("{verb}-{method}-{who}"));
+            }
+        }
+        TESTS
+            .iter()
+            .for_each(|name| text += &format!("step {name} 0 0\n"));
+        let failed = r#"{"outcome":{"kind":"failed"},"evidence":{"kind":"emulated"}}"#;
+        text + &format!("{failed}\n{failed}\nstep unplugged 1 1\ntook unplugged 9\nend\n")
+    }
+
+    #[test]
+    fn what_the_guest_says_is_judged() {
+        let results = Results::read(&good()).expect("readable");
+        results.judge().expect("all as it must be");
+        assert!(results.table().contains("1.5 us"));
+        assert_eq!(results.records().lines().count(), 2 + 6 * 5 + 4);
+        for (right, wrong) in [
+            ("step read-lat-dpb-dpb 0 0", "step read-lat-dpb-dpb 0 1"),
+            ("step rdma_link 0 0\n", ""),
+            ("step unplugged 1 1", "step unplugged 0 1"),
+            ("took unplugged 9", "took unplugged 99"),
+            (
+                "row send-bw-dpb-perftest client",
+                "row send-bw-dpb-perftest server",
+            ),
+            ("\"emulated\"", "\"measured\""),
+            ("\"failed\"", "\"done\""),
+        ] {
+            assert!(good().contains(right), "{right}");
+            let results = Results::read(&good().replace(right, wrong)).expect("readable");
+            assert!(results.judge().is_err(), "{wrong}");
+        }
+        assert!(Results::read(&good().replace("end\n", "")).is_err());
+    }
+}

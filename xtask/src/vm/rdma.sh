@@ -1,0 +1,71 @@
+# Runs in the guest. A line a result on 3:
+#   step NAME SERVER CLIENT   how both sides ended
+#   row NAME SIDE LINE        perftest's columns, of whoever printed them
+#   took NAME SECONDS
+#   { ... }                   a record of dpb's
+iterations=50
+
+# The row under perftest's titles.
+row() { grep '^ [0-9]' "$1" | tail -n 1; }
+
+# Both sides, each on a core of its own.
+pair() {
+    name=$1
+    taskset 1 $2 > /tmp/server 2>&1 &
+    server=$!
+    # perftest's clients do not wait for a server.
+    until netstat -tln | grep -q :18515; do sleep 0.1; done
+    taskset 2 $3 > /tmp/client 2>&1
+    client=$?
+    wait $server
+    echo "step $name $? $client" >&3
+    for side in server client; do
+        line=$(row /tmp/$side)
+        [ -n "$line" ] && echo "row $name $side $line" >&3
+        sed "s/^/$name $side: /" /tmp/$side
+    done
+    cat /tmp/*.jsonl >&3 2> /dev/null
+    rm -f /tmp/*.jsonl
+}
+
+alone() {
+    "$@" > /tmp/alone 2>&1
+    echo "step ${1##*/} 0 $?" >&3
+    cat /tmp/alone
+}
+
+alone /tests/rdma --nocapture --test-threads 1
+alone /tests/rdma_bench --nocapture --test-threads 1
+
+serve="--server --listen 0.0.0.0 --out /tmp/server.jsonl"
+go="--out /tmp/client.jsonl 10.0.0.1"
+for verb in read write send; do
+    for method in lat bw; do
+        peer="ib_${verb}_$method -d rxe0 -x 1 -F -n $iterations"
+        ours="dpb rdma $method --verb $verb --device rxe0 --gid-index 1 --iterations $iterations --inline 0 --format perftest"
+        pair $verb-$method-perftest-perftest "$peer" "$peer 10.0.0.1"
+        pair $verb-$method-dpb-dpb "$ours $serve" "$ours $go"
+        pair $verb-$method-perftest-dpb "$peer" "$ours $go"
+        pair $verb-$method-dpb-perftest "$ours $serve" "$peer 10.0.0.1"
+        pair $verb-$method-cm-dpb-dpb "$ours --cm $serve" "$ours --cm $go"
+    done
+done
+
+# All of perftest's sizes: sides that send wait for each other in between.
+for method in lat bw; do
+    peer="ib_send_$method -d rxe0 -x 1 -F -n 5 -a"
+    ours="dpb rdma $method --verb send --device rxe0 --gid-index 1 --iterations 5 --size 2..8388608 --format perftest"
+    pair send-$method-sweep-perftest-dpb "$peer" "$ours $go"
+    pair send-$method-sweep-dpb-perftest "$ours $serve" "$peer 10.0.0.1"
+done
+
+# Unplugged in the middle: both sides end, soon, and say why.
+ours="dpb rdma bw --verb write --device rxe0 --iterations 1000000"
+(sleep 3; /usr/sbin/ip link set v0 down) &
+started=$(cut -d. -f1 /proc/uptime)
+pair unplugged "$ours $serve" "$ours $go"
+ended=$(cut -d. -f1 /proc/uptime)
+echo "took unplugged $((ended - started))" >&3
+/usr/sbin/ip link set v0 up
+sleep 2
+DPB_RDMA_LINK=v0 alone /tests/rdma_link --nocapture --test-threads 1
