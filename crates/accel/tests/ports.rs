@@ -62,75 +62,86 @@ fn scratch(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("dpb-ports-{}-{name}", std::process::id()))
 }
 
-/// Runs scapy, if it is there.
-fn scapy(program: &str, arguments: &[&PathBuf]) -> Option<String> {
-    let output = Command::new("python3")
+/// Runs a program under the first Python that has scapy, if there is one.
+fn scapy(program: &str, arguments: &[PathBuf]) -> Option<String> {
+    let has_scapy = |python: &&str| {
+        let tried = Command::new(python)
+            .args(["-c", "import scapy.all"])
+            .output();
+        tried.is_ok_and(|output| output.status.success())
+    };
+    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has_scapy) else {
+        println!("SKIPPED: pcap files beside scapy: no Python has it (Debian: python3-scapy)");
+        return None;
+    };
+    let output = Command::new(python)
         .arg("-c")
         .arg(program)
         .args(arguments)
         .output();
-    match output {
-        Ok(output) if output.status.success() => {
-            Some(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-        Ok(output) if String::from_utf8_lossy(&output.stderr).contains("No module") => {
-            println!("SKIPPED: pcap files beside scapy (Debian: python3-scapy)");
-            None
-        }
-        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => {
-            println!("SKIPPED: pcap files beside scapy: python3: {error} (Debian: python3-scapy)");
-            None
-        }
-    }
+    let output = output.expect("it ran before");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
+
+const FORMATS: [(ByteOrder, Resolution); 4] = [
+    (ByteOrder::Little, Resolution::Microseconds),
+    (ByteOrder::Little, Resolution::Nanoseconds),
+    (ByteOrder::Big, Resolution::Microseconds),
+    (ByteOrder::Big, Resolution::Nanoseconds),
+];
+
+/// Prints the packets of each file, and puts one of its own in the place of them.
+const SCAPY: &str = "
+import sys
+from scapy.all import RawPcapReader, RawPcapWriter
+for i, name in enumerate(sys.argv[1:]):
+    for b, m in RawPcapReader(name):
+        print(m.sec, m.usec, m.wirelen, len(b), b[0])
+    w = RawPcapWriter(name, linktype=1, endianness='<<>>'[i], nano=i % 2 == 1)
+    w.write_header(None)
+    w.write_packet(b'\\x07' * 99, sec=1700000000, usec=5)
+    w.close()
+";
 
 #[test]
 fn captures_are_what_scapy_reads_and_writes() {
-    let file = scratch("ours.pcap");
-    for order in [ByteOrder::Little, ByteOrder::Big] {
-        for resolution in [Resolution::Microseconds, Resolution::Nanoseconds] {
-            let mut writer = Writer::new(Vec::new(), order, resolution).expect("memory");
-            writer
-                .write(1_700_000_000_123_456_789, &[1; 60])
-                .expect("memory");
-            writer
-                .write(1_700_000_001_000_000_001, &[2; 1514])
-                .expect("memory");
-            std::fs::write(&file, writer.into_inner()).expect("scratch");
-            let program = "import sys\nfrom scapy.all import RawPcapReader\n\
-                for b, m in RawPcapReader(sys.argv[1]): print(m.sec, m.usec, m.wirelen, len(b), b[0])";
-            let Some(said) = scapy(program, &[&file]) else {
-                return;
-            };
-            let expected = match resolution {
-                Resolution::Microseconds => "1700000000 123456 60 60 1\n1700000001 0 1514 1514 2\n",
-                Resolution::Nanoseconds => {
-                    "1700000000 123456789 60 60 1\n1700000001 1 1514 1514 2\n"
-                }
-            };
-            assert_eq!(said, expected, "{order:?} {resolution:?}");
-        }
+    let files: Vec<PathBuf> = (0..4).map(|i| scratch(&format!("{i}.pcap"))).collect();
+    for ((order, resolution), file) in FORMATS.into_iter().zip(&files) {
+        let mut writer = Writer::new(Vec::new(), order, resolution).expect("memory");
+        writer
+            .write(1_700_000_000_123_456_789, &[1; 60])
+            .expect("memory");
+        writer
+            .write(1_700_000_001_000_000_001, &[2; 1514])
+            .expect("memory");
+        std::fs::write(file, writer.into_inner()).expect("scratch");
     }
-    for (endianness, nano) in [("<", "False"), ("<", "True"), (">", "False"), (">", "True")] {
-        let program = format!(
-            "import sys\nfrom scapy.all import RawPcapWriter\n\
-             w = RawPcapWriter(sys.argv[1], linktype=1, endianness='{endianness}', nano={nano})\n\
-             w.write_header(None)\n\
-             w.write_packet(b'\\x07' * 99, sec=1700000000, usec=5)\nw.close()"
-        );
-        if scapy(&program, &[&file]).is_none() {
-            return;
-        }
-        let bytes = std::fs::read(&file).expect("written");
+    let Some(said) = scapy(SCAPY, &files) else {
+        return;
+    };
+    let us = "1700000000 123456 60 60 1\n1700000001 0 1514 1514 2\n";
+    let ns = "1700000000 123456789 60 60 1\n1700000001 1 1514 1514 2\n";
+    assert_eq!(said, [us, ns, us, ns].concat());
+    for ((order, resolution), file) in FORMATS.into_iter().zip(&files) {
+        let bytes = std::fs::read(file).expect("written");
         let mut reader = Reader::new(&bytes[..]).expect("a pcap file");
+        assert_eq!(reader.format(), (order, resolution));
         let record = reader.read().expect("whole").expect("one");
-        let fraction_ns = if nano == "True" { 5 } else { 5000 };
+        let fraction_ns = if resolution == Resolution::Nanoseconds {
+            5
+        } else {
+            5000
+        };
         assert_eq!(record.time_ns, 1_700_000_000_000_000_000 + fraction_ns);
         assert_eq!(record.bytes, [7; 99]);
         assert_eq!(reader.read().expect("the end"), None);
+        std::fs::remove_file(file).expect("scratch");
     }
-    std::fs::remove_file(&file).expect("scratch");
 }
 
 #[test]
