@@ -5,7 +5,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-const FILES: [&str; 3] = ["shim.c", "crypto.c", "compress.c"];
+const FILES: [&str; 4] = ["shim.c", "crypto.c", "compress.c", "port.c"];
 const HEADERS: [&str; 2] = ["shim.h", "parts.h"];
 const VERSION_MIN: &str = "22.11";
 

@@ -27,9 +27,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dpb_core::{Backend, OpSpec, Unsupported};
 
 use crate::family::{Family, Finding, Listed};
+use crate::port::PacketPort;
 use compress::CompressBackend;
 use crypto::CryptoBackend;
-use raw::{CompressDevice, CryptoDevice, Eal};
+use raw::{CompressDevice, CryptoDevice, Eal, Port};
 
 /// The family.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +185,22 @@ fn instances(eal: &Eal) -> Vec<String> {
     names
 }
 
+impl Dpdk {
+    /// A network device, as a port with one queue each way: by the name of one that was found, or by what is added for it, a
+    /// driver with a number and the driver's own arguments: `net_ring0`, `net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
+    ///
+    /// # Errors
+    /// No driver takes it, it is open already, or it does not start.
+    pub fn port(&self, device: &str) -> Result<Box<dyn PacketPort>, Unsupported> {
+        let eal = Eal::start()?;
+        let (name, arguments) = device.split_once(',').unwrap_or((device, ""));
+        if !Port::names(eal).iter().any(|(known, _)| known == name) {
+            eal.add_device(name, arguments)?;
+        }
+        Ok(Box::new(Port::open(eal, name)?))
+    }
+}
+
 impl Family for Dpdk {
     fn name(&self) -> &'static str {
         "dpdk"
@@ -222,6 +239,13 @@ impl Family for Dpdk {
         for name in instances(eal) {
             findings.extend(device_found(eal, &name));
         }
+        let ports = Port::names(eal).into_iter();
+        findings.extend(ports.map(|(name, driver)| {
+            Finding::found(
+                format!("device {name}"),
+                format!("driver {driver}; network"),
+            )
+        }));
         findings
     }
 }

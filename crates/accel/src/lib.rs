@@ -30,9 +30,11 @@ pub mod doca;
 pub mod dpdk;
 pub mod family;
 mod library;
+pub mod port;
 pub mod rdma;
 
 pub use family::{Family, Finding, Listed, State};
+pub use port::PacketPort;
 
 /// All families.
 pub static FAMILIES: [&dyn Family; 3] = [&doca::Doca, &dpdk::Dpdk, &rdma::Rdma];

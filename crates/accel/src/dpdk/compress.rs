@@ -273,10 +273,11 @@ impl Recipe for Plan {
         let room = slot.len() - self.head.len() - self.tail_len();
         let produced = done.produced as usize;
         match (done.verdict, self.coding) {
-            (sys::DONE, _) if produced > room => End::Refused(JobError::DstTooShort),
-            (sys::DONE, Coding::Decompress { guard }) if is_short(guard, done, item_len) => {
+            // However it ended: it ran on into what guards the item.
+            (_, Coding::Decompress { guard }) if is_short(guard, done, item_len) => {
                 End::Refused(JobError::Malformed)
             }
+            (sys::DONE, _) if produced > room => End::Refused(JobError::DstTooShort),
             (sys::DONE, Coding::Decompress { .. }) => End::Output(done.produced),
             (sys::DONE, Coding::Compress { check, .. }) => {
                 let at = self.head.len() + produced;

@@ -1,10 +1,12 @@
 //! DPDK's environment and memory, behind types whose construction proves what they need. What the devices do is in
-//! `raw/`: `lane.rs` owns jobs while a device works on them, `crypto.rs` and `compress.rs` are its two kinds of devices.
+//! `raw/`: `lane.rs` owns jobs while a device works on them, `crypto.rs` and `compress.rs` are its two kinds of
+//! devices; `port.rs` is network devices.
 #![allow(unsafe_code)]
 
 mod compress;
 mod crypto;
 mod lane;
+mod port;
 
 use std::alloc::Layout;
 use std::ffi::{CString, c_int};
@@ -16,6 +18,7 @@ use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{Cipher, CryptoDevice, Session};
 pub(super) use lane::{Digest, End, Lane, Operation, Recipe, Slot, Step};
+pub(super) use port::Port;
 
 use super::sys::{self, Shim};
 

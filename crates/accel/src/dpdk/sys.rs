@@ -159,6 +159,13 @@ pub(super) struct Table {
     pub(super) compress_submit: unsafe extern "C" fn(*mut CompressQueue, *const Item, u32) -> u32,
     pub(super) compress_poll: unsafe extern "C" fn(*mut CompressQueue, *mut Done, u32) -> u32,
     pub(super) compress_unbind: unsafe extern "C" fn(*mut CompressQueue),
+    pub(super) ports: unsafe extern "C" fn(*mut Device, u32) -> u32,
+    pub(super) port_start: unsafe extern "C" fn(u32, u32, u32) -> c_int,
+    pub(super) port_stop: unsafe extern "C" fn(u32) -> c_int,
+    pub(super) port_take: unsafe extern "C" fn(u32, *mut *mut c_void, u32) -> u32,
+    pub(super) port_receive: unsafe extern "C" fn(u32, *mut *mut c_void, *mut u32, u32) -> u32,
+    pub(super) port_send: unsafe extern "C" fn(u32, *const *mut c_void, *const u32, u32) -> u32,
+    pub(super) packet_give: unsafe extern "C" fn(*mut c_void),
 }
 
 // As the C compiler has them.
