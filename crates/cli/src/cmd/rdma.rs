@@ -255,15 +255,11 @@ impl Show<'_> {
 
     fn record(&self, size_bytes: u32) -> Record {
         let plan = self.plan;
-        let (role, peer) = match self.role {
-            Role::Client(host) => ("client", host.clone()),
-            Role::Server(_) => ("server", String::new()),
-        };
         let method = match plan.method {
             Method::Latency => "lat",
             Method::Bandwidth => "bw",
         };
-        Record::new("rdma", self.evidence.clone(), 0)
+        let record = Record::new("rdma", self.evidence.clone(), 0)
             .with("method", method)
             .with("verb", verb_name(plan.verb))
             .with("size", u64::from(size_bytes))
@@ -274,9 +270,11 @@ impl Show<'_> {
             .with("chain", u64::from(plan.chain))
             .with("inline", u64::from(plan.inline_bytes))
             .with("cm", plan.by_rdma_cm)
-            .with("device", plan.device.as_str())
-            .with("role", role)
-            .with("peer", peer)
+            .with("device", plan.device.as_str());
+        match self.role {
+            Role::Client(host) => record.with("role", "client").with("peer", host.as_str()),
+            Role::Server(_) => record.with("role", "server"),
+        }
     }
 }
 
