@@ -299,7 +299,7 @@ impl Results {
         let failed = self
             .records
             .iter()
-            .filter(|record| record["outcome"]["kind"] == "failed");
+            .filter(|record| record["outcome"]["status"] == "failed");
         if failed.count() != 2 {
             wrong.push("unplugged: not one record of the failure from each side".to_owned());
         }
@@ -335,17 +335,19 @@ mod tests {
             text += &format!("step {name} 0 0\nrow {name} client  2 50 1.0 2.0 1.5 1.6\n");
         };
         for (verb, method) in kinds() {
-            for who in PAIRS
-                .into_iter()
-                .chain(["sweep-perftest-dpb", "sweep-dpb-perftest"])
-            {
+            for who in PAIRS.into_iter().chain(["cm-dpb-dpb"]) {
                 pair(&format!("{verb}-{method}-{who}"));
             }
+        }
+        for method in ["lat", "bw"] {
+            SWEEPS
+                .iter()
+                .for_each(|who| pair(&format!("send-{method}-{who}")));
         }
         TESTS
             .iter()
             .for_each(|name| text += &format!("step {name} 0 0\n"));
-        let failed = r#"{"outcome":{"kind":"failed"},"evidence":{"kind":"emulated"}}"#;
+        let failed = r#"{"outcome":{"status":"failed"},"evidence":{"kind":"emulated"}}"#;
         text + &format!("{failed}\n{failed}\nstep unplugged 1 1\ntook unplugged 9\nend\n")
     }
 
