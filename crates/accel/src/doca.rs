@@ -1,33 +1,229 @@
 //! DOCA: the engines of BlueField cards.
+//!
+//! Nothing of it is needed to build. Its libraries are looked for in the folder that `DPB_DOCA_LIB_DIR` names, or else where the
+//! loader looks and where NVIDIA's packages put them; `sys` declares what they export, `raw` holds handles and memory.
+//!
+//! | | up to 2.2 | from 2.5 on |
+//! |---|---|---|
+//! | a queue | a context and a work queue | a context and a progress engine |
+//! | an item of a job | a job of DOCA's | a task of DOCA's, used again when it has ended |
+//! | `submit` | `doca_workq_submit` | `doca_task_submit`; from 2.10 on `doca_task_submit_ex`, and one flush |
+//! | `poll` | `doca_workq_progress_retrieve` | `doca_pe_progress`, and its callbacks |
+//!
+//! An engine may refuse an item for reasons of its own, with a code in [`JobError::Device`](dpb_core::JobError::Device) that
+//! [`describe`] puts in words.
+
+mod backend;
+mod kind;
+mod queue;
+mod raw;
+mod sys;
+
+use std::sync::Arc;
 
 use dpb_core::{Backend, Unsupported};
 
+pub use backend::DocaBackend;
+use kind::Kind;
+use raw::{Absent, Device, Doca as Library, Family as Api};
+
 use crate::family::{Family, Finding, Listed};
+
+/// What to do where no library is.
+const INSTALL: &str = "install NVIDIA's doca-runtime packages, of 2.2 or later, or name the folder with libdoca_common in \
+                       DPB_DOCA_LIB_DIR";
+/// What to do where no device is.
+const ENABLE: &str = "needs a BlueField card, its driver loaded; `ibv_devices` lists what the driver has, and on a host the \
+                      card must be in DPU mode with this host privileged";
 
 /// The family.
 #[derive(Clone, Copy, Debug)]
 pub struct Doca;
+
+/// A code of [`JobError::Device`](dpb_core::JobError::Device) in the words of the DOCA that is loaded: its name, and what it means.
+pub fn describe(code: i32) -> Option<String> {
+    let library = raw::library().ok()?;
+    Some(library.describe(sys::Code(code)))
+}
 
 impl Family for Doca {
     fn name(&self) -> &'static str {
         "doca"
     }
 
+    /// One for all devices, whose instance has no name, and one for each.
     fn backends(&self) -> Vec<Listed> {
-        Vec::new()
+        let devices = match devices() {
+            Ok((_, devices)) => devices,
+            Err(why) => {
+                return vec![Listed {
+                    instance: String::new(),
+                    is_here: false,
+                    summary: operators(|_| true),
+                    details: why.reason,
+                }];
+            }
+        };
+        let all = Listed {
+            instance: String::new(),
+            is_here: true,
+            summary: operators(|kind| devices.iter().any(|device| device.bounds(kind).is_ok())),
+            details: "each operator on the first device that has an engine for it".to_owned(),
+        };
+        let each = devices.iter().map(|device| Listed {
+            instance: device.name().to_owned(),
+            is_here: true,
+            summary: operators(|kind| device.bounds(kind).is_ok()),
+            details: format!("the engines of {}", device.pci()),
+        });
+        std::iter::once(all).chain(each).collect()
     }
 
+    /// A device's name or PCI address; of nothing, all devices.
     fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported> {
-        Err(Unsupported {
-            reason: format!("no backend `doca/{instance}`"),
-        })
+        let (library, mut devices) = devices()?;
+        if instance.is_empty() {
+            return Ok(Box::new(DocaBackend::new(
+                "doca".to_owned(),
+                library,
+                devices,
+            )));
+        }
+        let names: Vec<String> = devices
+            .iter()
+            .map(|device| device.name().to_owned())
+            .collect();
+        devices.retain(|device| [device.name(), device.pci()].contains(&instance));
+        if devices.is_empty() {
+            let reason = format!(
+                "DOCA finds no device `{instance}` with an engine; there are: {}",
+                names.join(", ")
+            );
+            return Err(Unsupported { reason });
+        }
+        let name = format!("doca/{instance}");
+        Ok(Box::new(DocaBackend::new(name, library, devices)))
     }
 
     fn stand_in(&self, _instance: &str) -> Option<String> {
-        None
+        let library = raw::library().ok()?;
+        library.stand_in().map(str::to_owned)
     }
 
     fn findings(&self) -> Vec<Finding> {
-        Vec::new()
+        let library = match raw::library() {
+            Ok(library) => library,
+            Err(absent) => return vec![absence(absent)],
+        };
+        let mut findings = vec![Finding::found("library", about(library))];
+        findings.extend(lacks(library));
+        match Device::all(library) {
+            Err(refused) => findings.push(Finding::missing("devices", refused.to_string(), ENABLE)),
+            Ok(devices) if devices.is_empty() => {
+                findings.push(Finding::missing("devices", "DOCA finds none", ENABLE));
+            }
+            Ok(devices) => {
+                findings.extend(devices.into_iter().map(|(name, device)| match device {
+                    Ok(device) => engines(&device),
+                    Err(refused) => {
+                        let remedy = "it needs rights, and no other program that has taken it";
+                        Finding::limited(format!("device {name}"), refused.to_string(), remedy)
+                    }
+                }))
+            }
+        }
+        findings
+    }
+}
+
+/// DOCA, and the devices that have an engine; not none.
+///
+/// # Errors
+/// What is missing, and what to do.
+fn devices() -> Result<(&'static Library, Vec<Arc<Device>>), Unsupported> {
+    let unsupported = |reason| Unsupported { reason };
+    let library = raw::library().map_err(|absent| unsupported(format!("{absent}; {INSTALL}")))?;
+    let all =
+        Device::all(library).map_err(|refused| unsupported(format!("{refused}; {ENABLE}")))?;
+    let mut refusals = Vec::new();
+    let mut devices = Vec::new();
+    for (name, device) in all {
+        match device {
+            Ok(device) if device.is_useful() => devices.push(Arc::new(device)),
+            Ok(_) => refusals.push(format!("{name} has no engine that dpb knows")),
+            Err(refused) => refusals.push(format!("{name}: {refused}")),
+        }
+    }
+    if devices.is_empty() {
+        let found = match refusals.as_slice() {
+            [] => "no device".to_owned(),
+            refusals => refusals.join("; "),
+        };
+        let version = library.version();
+        return Err(unsupported(format!(
+            "DOCA {version} finds no engine: {found}; {ENABLE}"
+        )));
+    }
+    Ok((library, devices))
+}
+
+fn operators(has: impl Fn(Kind) -> bool) -> String {
+    let names: Vec<&str> = Kind::ALL
+        .into_iter()
+        .filter(|kind| has(*kind))
+        .map(Kind::operator)
+        .collect();
+    names.join(", ")
+}
+
+fn absence(absent: &Absent) -> Finding {
+    match absent {
+        Absent::NotLoaded(_) => Finding::missing("library", absent.to_string(), INSTALL),
+        Absent::Incomplete(..) => Finding::limited("library", absent.to_string(), INSTALL),
+    }
+}
+
+fn about(library: &Library) -> String {
+    let family = match library.family() {
+        Api::Jobs(_) => "jobs and work queues",
+        Api::Tasks(_) => "tasks and progress engines",
+    };
+    let (path, version) = (library.path(), library.version());
+    match library.stand_in() {
+        Some(what) => format!("{path}, version {version}, {family}: {what}"),
+        None => format!("{path}, version {version}, {family}"),
+    }
+}
+
+/// What the libraries cannot do whatever the device, those that lack it for one reason together.
+fn lacks(library: &Library) -> Vec<Finding> {
+    let mut lacks: Vec<(&str, Vec<&str>)> = Vec::new();
+    for kind in Kind::ALL {
+        let Some(lack) = library.lack(kind) else {
+            continue;
+        };
+        match lacks.iter_mut().find(|(known, _)| *known == lack) {
+            Some((_, kinds)) => kinds.push(kind.operator()),
+            None => lacks.push((lack, vec![kind.operator()])),
+        }
+    }
+    let remedy = "install a DOCA that has it, all its packages of one release";
+    let limited =
+        |(lack, kinds): &(&str, Vec<&str>)| Finding::limited(kinds.join(", "), *lack, remedy);
+    lacks.iter().map(limited).collect()
+}
+
+/// What a device can do, and within which limits.
+fn engines(device: &Device) -> Finding {
+    let what = format!("device {}", device.name());
+    let can = Kind::ALL.into_iter().filter_map(|kind| {
+        let bounds = device.bounds(kind).ok()?;
+        let (kind, bytes, tasks) = (kind.operator(), bounds.item_bytes_max, bounds.tasks_max);
+        Some(format!("{kind} up to {bytes} bytes, {tasks} at a time"))
+    });
+    let can: Vec<String> = can.collect();
+    match can.as_slice() {
+        [] => Finding::limited(what, format!("{}: no engine", device.pci()), ENABLE),
+        can => Finding::found(what, format!("{}: {}", device.pci(), can.join("; "))),
     }
 }

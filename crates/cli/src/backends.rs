@@ -1,5 +1,8 @@
-//! Every backend by its name: CPU paths, thread pools, models.
+//! Every backend by its name: CPU paths, thread pools, models, devices.
 
+use std::borrow::Cow;
+
+use dpb_accel::{FAMILIES, Family};
 use dpb_core::measure::Evidence;
 use dpb_core::measure::provenance::allowed_cpus;
 use dpb_core::{Backend, OpSpec, SetupError, Unsupported};
@@ -33,11 +36,17 @@ pub fn names(text: &str) -> Result<List<String>, String> {
     Ok(List(names))
 }
 
-/// The backend called `name`: `cpu/avx512`, `pool/4`, `sim/default`, `sim/lanes=2,job_ns=500`.
+/// The backend called `name`: `cpu/avx512`, `pool/4`, `sim/default`, `sim/lanes=2,job_ns=500`, `dpdk/compress_isal`. Of a
+/// device's name the slash may be a colon; `cpu` alone is `cpu/best`, `cpu-threads` a pool of as many workers as this process
+/// may use cores.
 ///
 /// # Errors
-/// If there is none; the message lists what there is.
+/// If there is none; the message lists what there is, or says what a device's family lacks.
 pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
+    if let Some((family, instance)) = device(name) {
+        return family.open(instance);
+    }
+    let name = &*spelled_out(name);
     let wrong = |error: SetupError| Unsupported {
         reason: error.to_string(),
     };
@@ -62,6 +71,32 @@ pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
     Ok(Box::new(Modelled::new(text, model, cpu::Cpu::best())))
 }
 
+/// The family and the device that `name` is of: `dpdk/compress_isal`, `dpdk:compress_isal`; `doca` is its first device.
+fn device(name: &str) -> Option<(&'static dyn Family, &str)> {
+    FAMILIES.iter().find_map(|family| {
+        let rest = name.strip_prefix(family.name())?;
+        let instance = match rest {
+            "" => "",
+            rest => rest.strip_prefix(['/', ':'])?,
+        };
+        Some((*family, instance))
+    })
+}
+
+/// Short names of what there is on any machine.
+fn spelled_out(name: &str) -> Cow<'_, str> {
+    match name {
+        "cpu" => "cpu/best".into(),
+        "cpu-threads" => format!("pool/{}", cores()).into(),
+        name => name.into(),
+    }
+}
+
+/// Cores that this process may use.
+fn cores() -> usize {
+    allowed_cpus().len().max(1)
+}
+
 /// Whether the name's own parameters follow it with commas between.
 fn is_made_up(name: &str) -> bool {
     name.starts_with(SIM) || name.starts_with(FAULTY)
@@ -71,6 +106,11 @@ fn is_made_up(name: &str) -> bool {
 pub fn evidence(name: &str) -> Evidence {
     if let Some(faults) = name.strip_prefix(FAULTY) {
         let by = format!("cpu/best with faults on purpose: {faults}");
+        return Evidence::Emulated { by };
+    }
+    if let Some((family, instance)) = device(name)
+        && let Some(by) = family.stand_in(instance)
+    {
         return Evidence::Emulated { by };
     }
     match name.strip_prefix(SIM) {
@@ -121,7 +161,7 @@ pub fn all() -> Vec<Listed> {
             details: format!("needs {}", path.needs()),
         }
     });
-    let cores = allowed_cpus().len().max(1);
+    let cores = cores();
     let others = [
         listed(
             "pool/N",
@@ -144,7 +184,21 @@ pub fn all() -> Vec<Listed> {
             Faults::default().to_string(),
         ),
     ];
-    [best].into_iter().chain(paths).chain(others).collect()
+    let devices = FAMILIES.iter().flat_map(|family| {
+        let listed = family.backends().into_iter();
+        listed.map(|listed| Listed {
+            name: format!("{}/{}", family.name(), listed.instance),
+            is_here: listed.is_here,
+            summary: listed.summary,
+            details: listed.details,
+        })
+    });
+    [best]
+        .into_iter()
+        .chain(paths)
+        .chain(others)
+        .chain(devices)
+        .collect()
 }
 
 /// The names of all backends that `entry` has a word to say on: its own paths, found here or not, a pool of as many
@@ -155,7 +209,7 @@ pub fn all_for(entry: &Entry) -> Vec<String> {
         .iter()
         .map(|path| format!("cpu/{path}"))
         .collect();
-    names.push(format!("pool/{}", allowed_cpus().len().max(1)));
+    names.push(format!("pool/{}", cores()));
     names.push("sim/default".to_owned());
     names
 }
@@ -163,6 +217,9 @@ pub fn all_for(entry: &Entry) -> Vec<String> {
 /// The code that computes `spec`, one of `entry`'s, behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is what `cpu/best`
 /// and `pool/N` mean on this machine, and what a model takes its results from.
 pub fn code(name: &str, entry: &Entry, spec: &OpSpec) -> Option<String> {
+    if device(name).is_some() {
+        return None;
+    }
     let cpu = match is_made_up(name) {
         true => cpu::Cpu::best(),
         false => cpu::by_name(name).ok()?,
@@ -193,5 +250,19 @@ mod tests {
         }
         assert!(by_name("sim/wings=2").is_err_and(|why| why.reason.contains("lanes")));
         assert!(by_name("gpu/best").is_err_and(|why| why.reason.contains("cpu/best")));
+    }
+
+    #[test]
+    fn short_names_stand_for_long_ones() {
+        for (short, long) in [("cpu", "cpu/best"), ("cpu-threads", "pool/")] {
+            let backend = by_name(short).expect("on any machine");
+            assert!(backend.name().starts_with(long), "{}", backend.name());
+        }
+        let of = |name| device(name).map(|(family, instance)| (family.name(), instance));
+        assert_eq!(of("dpdk:compress_isal"), Some(("dpdk", "compress_isal")));
+        assert_eq!(of("dpdk/compress_isal"), Some(("dpdk", "compress_isal")));
+        assert_eq!(of("doca"), Some(("doca", "")));
+        assert_eq!(of("docax"), None);
+        assert_eq!(of("cpu/best"), None);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! METHODOLOGY.md says what is timed and what is not.
 
+pub mod crossover;
 pub mod harness;
 pub mod interference;
 pub mod latency;
@@ -10,6 +11,7 @@ pub mod record;
 pub mod statistics;
 pub mod store;
 
+pub use crossover::{Crossing, Crossover};
 pub use harness::{Mode, Plan};
 pub use interference::{CoreWaits, Interference, Watch};
 pub use provenance::{Build, Machine};

@@ -1,5 +1,5 @@
-//! `dpb doctor`: what this machine has, what it lacks, and what to do about it. Nothing is loaded into the process but
-//! DuckDB, nothing is changed, and nothing missing is an error.
+//! `dpb doctor`: what this machine has, what it lacks, and what to do about it. DuckDB and the devices' libraries are loaded if
+//! they are there; nothing is changed, and nothing missing is an error.
 
 mod devices;
 mod platform;
@@ -18,10 +18,10 @@ pub struct Args {}
 /// One thing that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
-    /// `platform`, `library`, `device`, `kernel`.
+    /// `platform`, `kernel`, `library`, `device`, or a family of devices: `dpdk`.
     section: &'static str,
     /// What.
-    what: &'static str,
+    what: String,
     state: State,
     /// What it is, or why it is not there.
     detail: String,
@@ -63,12 +63,24 @@ fn for_people(findings: &[Finding]) -> String {
             finding.section
         };
         last = finding.section;
-        table.row([section, finding.what, finding.state.word(), &finding.detail]);
+        table.row([
+            section,
+            &finding.what,
+            finding.state.word(),
+            &finding.detail,
+        ]);
     }
     let mut text = table.to_text();
     let remedies = findings.iter().filter(|finding| !finding.remedy.is_empty());
     let remedies: Vec<String> = remedies
-        .map(|finding| format!("  {}: {}\n", finding.what, finding.remedy))
+        .map(
+            |Finding {
+                 section,
+                 what,
+                 remedy,
+                 ..
+             }| format!("  {section}, {what}: {remedy}\n"),
+        )
         .collect();
     if !remedies.is_empty() {
         text.push_str("\nWhat would add rows or steadier numbers:\n");
@@ -89,7 +101,7 @@ fn whole(findings: &[Finding]) -> Table {
     {
         table.row([
             section,
-            what,
+            what.as_str(),
             state.word(),
             detail.as_str(),
             remedy.as_str(),
@@ -109,22 +121,17 @@ impl State {
 }
 
 impl Finding {
-    fn found(section: &'static str, what: &'static str, detail: impl Into<String>) -> Self {
+    fn found(section: &'static str, what: &str, detail: impl Into<String>) -> Self {
         Self {
             section,
-            what,
+            what: what.to_owned(),
             state: State::Found,
             detail: detail.into(),
             remedy: String::new(),
         }
     }
 
-    fn limited(
-        section: &'static str,
-        what: &'static str,
-        detail: impl Into<String>,
-        remedy: &str,
-    ) -> Self {
+    fn limited(section: &'static str, what: &str, detail: impl Into<String>, remedy: &str) -> Self {
         Self {
             state: State::Limited,
             remedy: remedy.to_owned(),
@@ -132,12 +139,7 @@ impl Finding {
         }
     }
 
-    fn missing(
-        section: &'static str,
-        what: &'static str,
-        detail: impl Into<String>,
-        remedy: &str,
-    ) -> Self {
+    fn missing(section: &'static str, what: &str, detail: impl Into<String>, remedy: &str) -> Self {
         Self {
             state: State::Missing,
             remedy: remedy.to_owned(),

@@ -1,6 +1,7 @@
 //! `dpb op`: any operator over sizes, batches, threads and backends.
 
 mod inputs;
+mod pays;
 mod table;
 
 use std::num::NonZeroU32;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Plan};
 use dpb_core::measure::provenance::memory_available_bytes;
-use dpb_core::measure::{Durability, Outcome, Record, Store};
+use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store};
 use dpb_core::{Backend, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
 
@@ -24,6 +25,7 @@ use crate::{Globals, backends, interrupt, spec};
 #[command(
     after_help = "Examples:\n  dpb op crc32c --size 64..1024 --batch 256 --threads 1,2\n  \
                   dpb op deflate --parameters level=1 --parameters level=9,format=zlib --size 64KiB --input words.txt\n  \
+                  dpb op deflate --backend cpu,cpu-threads,dpdk:compress_isal --size 1KiB..1MiB --batch 1 --host-cpu\n  \
                   dpb op sha256 --mode open --rate 1e5 --backend cpu/best,pool/2\n  \
                   dpb op all --seconds 0.1 --out records.jsonl"
 )]
@@ -75,6 +77,9 @@ pub struct Args {
     /// Closed loop: measure each job's time too, in runs of their own
     #[arg(long)]
     latency: bool,
+    /// Closed loop: measure the host's CPU time too, waiting not counted, in runs of their own
+    #[arg(long)]
+    host_cpu: bool,
     /// Cores for the threads, in order
     #[arg(long, value_parser = args::numbers)]
     pin: Option<List<u64>>,
@@ -114,6 +119,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let mut records = Vec::new();
     let swept = args.sweep(&tests, loads, store, globals, &mut records);
     table::print(&records, globals.format())?;
+    if globals.format() == Format::Table {
+        output::print(&pays::for_people(&records))?;
+    }
     swept?;
     judge(&records, tests.len())
 }
@@ -159,6 +167,9 @@ impl Args {
             return Err(Failure::usage(
                 "--latency is for the closed loop; an open loop always measures it",
             ));
+        }
+        if self.mode == Loop::Open && self.host_cpu {
+            return Err(Failure::usage("--host-cpu is for the closed loop"));
         }
         let rates: Vec<Option<f64>> = match &self.rate {
             Some(rates) => rates.iter().copied().map(Some).collect(),
@@ -264,11 +275,16 @@ impl Args {
     }
 
     fn modes(&self, test: &Test) -> Vec<Mode> {
-        match test.rate {
-            Some(jobs_per_s) => vec![Mode::Open { jobs_per_s }],
-            None if self.latency => vec![Mode::Throughput, Mode::Latency],
-            None => vec![Mode::Throughput],
+        if let Some(jobs_per_s) = test.rate {
+            return vec![Mode::Open { jobs_per_s }];
         }
+        let evidence = backends::evidence(test.backend.name());
+        // A model's jobs take none of the host's time.
+        let has_host_cpu = self.host_cpu && !matches!(evidence, Evidence::Simulated { .. });
+        let extra = [(self.latency, Mode::Latency), (has_host_cpu, Mode::HostCpu)];
+        let extra = extra.into_iter().filter(|(is_asked, _)| *is_asked);
+        let extra = extra.map(|(_, mode)| mode);
+        [Mode::Throughput].into_iter().chain(extra).collect()
     }
 
     fn plan(&self, test: &Test, mode: Mode) -> Plan {

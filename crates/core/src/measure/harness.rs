@@ -14,11 +14,15 @@
 //! submit one job at a time. Open-loop runs follow a seeded schedule of arrivals that does not wait for the backend,
 //! and count latency from the time at which a job *should* have started; they check each result between arrivals.
 //!
+//! Runs for the host's CPU time ([`Mode::HostCpu`]) do other work between polls that bring nothing, and say what the jobs took
+//! of the cores.
+//!
 //! Time is the backend's own. On a model's virtual clock one thread works, and how long a segment, the warm-up and a run
 //! are counts of jobs, never what the host's clock says: the same test gives the same numbers on any machine. Several threads
 //! are refused there, because who submits first would be the host scheduler's choice.
 
 mod fill;
+mod host_cpu;
 mod lane;
 mod open;
 mod team;
@@ -39,6 +43,7 @@ use crate::{
     Backend, Batch, Clock, Input, Items, JobError, Limits, Operator, OutputShape, SetupError,
     Unsupported, View, Workload,
 };
+pub use host_cpu::CpuTime;
 use lane::Lane;
 use team::{Span, Team};
 
@@ -82,6 +87,8 @@ pub enum Mode {
     Throughput,
     /// The same, and each job's time from submission to completion.
     Latency,
+    /// As for throughput, and the host's CPU time that is spent on the jobs, not on waiting for them. Not on a virtual clock.
+    HostCpu,
     /// Arrivals by a schedule, whatever the backend does; each job's time from its intended start.
     Open {
         /// Over all threads; the gaps are exponential.
@@ -123,6 +130,8 @@ pub struct Run {
     pub bytes_per_s: f64,
     /// Of latency and open-loop runs.
     pub latencies: Latencies,
+    /// Of runs for the host's CPU time.
+    pub cpu: CpuTime,
 }
 
 /// Counted where it happened.
@@ -257,7 +266,7 @@ enum Report {
     /// Jobs a segment will have.
     Warm(u64),
     /// What it counted, and when it was timed: a span a segment, none for a segment in which it did nothing.
-    Ran(Run, Vec<Option<Span>>),
+    Ran(Box<Run>, Vec<Option<Span>>),
     /// Told to stop in the middle, or another thread is gone.
     Stopped,
 }
@@ -289,6 +298,11 @@ impl<'a> Bench<'a> {
                 plan.threads
             )));
         }
+        if is_virtual && plan.mode == Mode::HostCpu {
+            return Err(unsupported(
+                "host CPU time of a model: its clock is not the host's".into(),
+            ));
+        }
         let operator = backend.prepare(spec)?;
         if matches!(plan.mode, Mode::Open { .. }) && !runs_while_polled(backend, &operator)? {
             return Err(unsupported(
@@ -298,7 +312,7 @@ impl<'a> Bench<'a> {
             ));
         }
         let depth = match plan.mode {
-            Mode::Throughput => plan.depth,
+            Mode::Throughput | Mode::HostCpu => plan.depth,
             _ if limits.synchronous => NonZeroU32::MIN,
             _ => plan.depth,
         };
@@ -350,7 +364,9 @@ impl<'a> Bench<'a> {
             }
             team.call_on();
             let watch = Watch::start();
+            let before_ns = host_cpu::process_ns();
             let reports = command(lanes, Order::Run)?;
+            let process_ns = host_cpu::process_ns() - before_ns;
             let interference = watch.stop();
             match reports.into_iter().map(Report::into_run).collect() {
                 Some(parts) => {
@@ -358,7 +374,9 @@ impl<'a> Bench<'a> {
                     if !self.is_virtual {
                         measured.interference.add(&interference);
                     }
-                    measured.runs.push(Run::sum(parts));
+                    let mut run = Run::sum(parts);
+                    run.cpu.others_ns = (process_ns as f64 - run.cpu.threads_ns).max(0.0);
+                    measured.runs.push(run);
                 }
                 None => measured.interrupted = true,
             }
@@ -394,7 +412,7 @@ impl Load {
 impl Report {
     fn into_run(self) -> Option<(Run, Vec<Option<Span>>)> {
         match self {
-            Self::Ran(run, spans) => Some((run, spans)),
+            Self::Ran(run, spans) => Some((*run, spans)),
             _ => None,
         }
     }
@@ -408,6 +426,7 @@ impl Run {
         for (part, timed) in parts {
             sum.counts.add(&part.counts);
             sum.latencies.add(&part.latencies);
+            sum.cpu.add(&part.cpu);
             spans.push(timed);
         }
         let ns = team::common_ns(&spans).max(1);

@@ -117,6 +117,13 @@ impl<'a> Packet<'a> {
         Self::parse_with(bytes, Length::SaidOrTooLong)
     }
 
+    /// The same of IPv4, for who asks for the version first: where the versions meet again, a packet goes through memory, and is
+    /// read back in wider pieces than it was written in, which waits for the stores.
+    #[inline(always)]
+    pub(super) fn parse_ipv4(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        Self::parse_v4(bytes, Length::Said)
+    }
+
     fn parse_with(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
         match version(bytes)? {
             Version::V4 => Self::parse_v4(bytes, length),
@@ -124,6 +131,7 @@ impl<'a> Packet<'a> {
         }
     }
 
+    #[inline(always)]
     fn parse_v4(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
         let header_bytes = usize::from(bytes[0] & 15) * 4;
         let is_right = header_bytes >= IPV4_BYTES
@@ -296,7 +304,7 @@ fn packet_bytes(bytes: &[u8]) -> Result<usize, PacketError> {
 }
 
 /// The version, if `bytes` have the room for its fixed header.
-fn version(bytes: &[u8]) -> Result<Version, PacketError> {
+pub(super) fn version(bytes: &[u8]) -> Result<Version, PacketError> {
     match bytes.first().map(|first| first >> 4) {
         Some(4) if bytes.len() >= IPV4_BYTES => Ok(Version::V4),
         Some(6) if bytes.len() >= IPV6_BYTES => Ok(Version::V6),

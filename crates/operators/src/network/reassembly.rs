@@ -3,6 +3,7 @@
 //! A fragment's payload goes straight to its place in the datagram's buffer. What has come is kept as one bit for each eight
 //! bytes, RFC 815's holes being the bits that are clear: its cost does not grow with the order or the number of fragments.
 
+mod burst;
 mod key;
 mod oracle;
 mod table;
@@ -16,7 +17,7 @@ use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupErro
 
 use super::checksum::{fold, words};
 use super::packet::workload::Packets;
-use super::packet::{Burst, Packet, PacketError, Version};
+use super::packet::{self, Packet, PacketError, Version};
 use crate::cpu::Path;
 use crate::registry::Entry;
 use key::Piece;
@@ -120,14 +121,10 @@ impl Reassembler {
         now_ns: u64,
     ) -> Result<Option<&'a [u8]>, Dropped> {
         self.expire(now_ns);
-        let packet = Packet::parse(packet)?;
-        if packet.version() == Version::V4 && fold(words(packet.headers()).into()) != 0xffff {
-            return Err(PacketError::Checksum.into());
-        }
-        if !packet.is_fragment() {
-            return Ok(Some(packet.bytes()));
-        }
-        let piece = Piece::parse(packet)?;
+        let piece = match Read::parse(packet)? {
+            Read::Packet(packet) => return Ok(Some(packet)),
+            Read::Fragment(piece) => piece,
+        };
         if piece.is_whole() {
             // Stands for itself, even if fragments with its identification are waiting (RFC 6946).
             let whole = self.table.alone(&piece);
@@ -212,25 +209,48 @@ impl Kernel for Reassembly {
         for i in 0..batch.len() {
             let slot = &mut out.dst[i * out.slot..][..out.slot];
             scratch.clear();
-            out.outcomes.push(burst(scratch, batch.item(i), slot));
+            out.outcomes.push(burst::run(scratch, batch.item(i), slot));
         }
         Ok(())
     }
 }
 
-/// The datagrams of a burst, one after another. What cannot be told apart is refused; a fragment that belongs to nothing is
-/// left out.
-fn burst(reassembler: &mut Reassembler, item: &[u8], mut slot: &mut [u8]) -> Result<u32, JobError> {
-    let slot_bytes = slot.len();
-    for packet in Burst::new(item) {
-        if let Ok(Some(datagram)) = reassembler.push(packet.map_err(PacketError::refusal)?, 0) {
-            let room = slot.split_at_mut_checked(datagram.len());
-            let (room, rest) = room.ok_or(JobError::DstTooShort)?;
-            room.copy_from_slice(datagram);
-            slot = rest;
+/// A packet, as far as it can be read by itself.
+enum Read<'a> {
+    /// That is no fragment.
+    Packet(&'a [u8]),
+    Fragment(Piece<'a>),
+}
+
+impl<'a> Read<'a> {
+    #[inline(always)] // see `Packet::parse_ipv4`
+    fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        match packet::version(bytes)? {
+            Version::V4 => Self::v4(bytes),
+            Version::V6 => Self::v6(bytes),
         }
     }
-    Ok((slot_bytes - slot.len()) as u32)
+
+    #[inline(always)]
+    fn v4(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        let packet = Packet::parse_ipv4(bytes)?;
+        match fold(words(packet.headers()).into()) {
+            0xffff => Self::of(packet),
+            _ => Err(PacketError::Checksum),
+        }
+    }
+
+    fn v6(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        Packet::parse(bytes).and_then(Self::of)
+    }
+
+    #[inline(always)]
+    fn of(packet: Packet<'a>) -> Result<Self, PacketError> {
+        match packet.is_fragment() {
+            true => Piece::parse(packet).map(Self::Fragment),
+            false => Ok(Self::Packet(packet.bytes())),
+        }
+    }
 }
 
 impl From<PacketError> for Dropped {

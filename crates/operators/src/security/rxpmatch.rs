@@ -9,6 +9,7 @@ mod plan;
 mod portable;
 mod rules;
 mod scan;
+mod sequence;
 #[cfg(test)]
 mod tests;
 mod traffic;

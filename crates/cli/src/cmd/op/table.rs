@@ -28,6 +28,7 @@ fn for_people(records: &[Record]) -> Table {
     };
     let has_latency = has("latency_ns_p50");
     let has_rate = has("offered_jobs_per_s");
+    let has_host_cpu = has("host_cpu_ns_per_item");
     let mut columns = vec![
         Column::left("operator"),
         Column::right("size"),
@@ -46,6 +47,9 @@ fn for_people(records: &[Record]) -> Table {
     ]);
     if has_latency {
         columns.extend(["p50", "p99", "p99.9", "max"].map(Column::right));
+    }
+    if has_host_cpu {
+        columns.push(Column::right("host CPU/item"));
     }
     columns.extend([Column::left("evidence"), Column::noted("verdict")]);
     let mut table = Table::new(columns);
@@ -72,6 +76,10 @@ fn for_people(records: &[Record]) -> Table {
                 row.push(ns.map_or("-".into(), |ns| short_ns(ns.median)));
             }
         }
+        if has_host_cpu {
+            let ns = record.summary.get("host_cpu_ns_per_item");
+            row.push(ns.map_or("-".into(), |ns| short_ns(ns.median)));
+        }
         row.push(evidence(record).into());
         row.push(verdict(record));
         table.row(row);
@@ -84,7 +92,7 @@ fn for_machines(records: &[Record]) -> Table {
     const PARAMETERS: [&str; 8] = [
         "operator", "size", "batch", "threads", "depth", "backend", "mode", "rate",
     ];
-    const SUMMARIES: [&str; 7] = [
+    const SUMMARIES: [&str; 8] = [
         "items_per_s",
         "bytes_per_s",
         "latency_ns_p50",
@@ -92,6 +100,7 @@ fn for_machines(records: &[Record]) -> Table {
         "latency_ns_p99",
         "latency_ns_p999",
         "latency_ns_max",
+        "host_cpu_ns_per_item",
     ];
     let own: BTreeSet<&str> = records
         .iter()
@@ -176,7 +185,7 @@ fn interval(summary: &Summary) -> String {
     }
 }
 
-fn parameter(record: &Record, name: &str) -> String {
+pub(super) fn parameter(record: &Record, name: &str) -> String {
     let value = record.parameters.get(name);
     value.map_or("-".into(), ToString::to_string)
 }

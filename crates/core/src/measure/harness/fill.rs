@@ -22,6 +22,7 @@ impl Measured {
         match self.mode {
             Mode::Throughput => self.fill_throughput(record, &total),
             Mode::Latency => self.fill_latency(record),
+            Mode::HostCpu => self.fill_host_cpu(record),
             Mode::Open { jobs_per_s } => {
                 self.fill_throughput(record, &total);
                 self.fill_latency(record);
@@ -89,6 +90,12 @@ impl Measured {
         record.samples.insert("latency_ns".into(), histogram);
     }
 
+    fn fill_host_cpu(&self, record: &mut Record) {
+        let per_item = |run: &Run| run.cpu.of_jobs_ns() / run.counts.items.max(1) as f64;
+        let values = self.runs.iter().map(per_item).collect();
+        record.sample("host_cpu_ns_per_item", values);
+    }
+
     fn fill_check(&self, record: &mut Record, total: &Counts) {
         let before = record.check.as_ref().map_or(0, |check| check.compared);
         record.check = Some(Check {
@@ -100,7 +107,9 @@ impl Measured {
 
     fn fill_verdict(&self, record: &mut Record, total: &Counts) {
         let series: Vec<f64> = match self.mode {
-            Mode::Throughput => self.runs.iter().map(|run| run.items_per_s).collect(),
+            Mode::Throughput | Mode::HostCpu => {
+                self.runs.iter().map(|run| run.items_per_s).collect()
+            }
             Mode::Latency | Mode::Open { .. } => {
                 let medians = self.runs.iter().map(|run| run.latencies.percentile_ns(0.5));
                 medians.map(|ns| ns as f64).collect()
@@ -117,10 +126,13 @@ impl Measured {
                 total.arrivals_unserved + total.jobs
             ));
         }
-        if self.mode != Mode::Throughput {
-            for reason in &mut verdict.reasons {
-                reason.insert_str(0, "latency: ");
-            }
+        let prefix = match self.mode {
+            Mode::Throughput => "",
+            Mode::HostCpu => "host CPU time: ",
+            Mode::Latency | Mode::Open { .. } => "latency: ",
+        };
+        for reason in &mut verdict.reasons {
+            reason.insert_str(0, prefix);
         }
         record.stability = Some(match record.stability.take() {
             None => verdict,

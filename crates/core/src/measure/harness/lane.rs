@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::host_cpu::{self, Account};
 use super::team::{Finish, Member, Span, Team};
 use super::{Bench, Broken, Counts, Known, Load, Mode, Order, Report, Run};
 use crate::measure::latency::Latencies;
@@ -52,6 +53,7 @@ pub(super) struct Lane<'a> {
     took_ns: Vec<u64>,
     pub(super) counts: Counts,
     pub(super) latencies: Latencies,
+    cpu: Account,
     pub(super) random: SplitMix64,
 }
 
@@ -81,7 +83,7 @@ impl<'a> Lane<'a> {
                 _ if !team.line_up(round) => Ok(Report::Stopped),
                 (Order::WarmUp, _) => lane.warm_up(),
                 (Order::Run, Mode::Open { jobs_per_s }) => lane.run_open(jobs_per_s),
-                (Order::Run, Mode::Throughput | Mode::Latency) => lane.run_closed(team, &mut round),
+                (Order::Run, _) => lane.run_closed(team, &mut round),
             };
             let is_broken = report.is_err();
             let _ = results.send(report);
@@ -109,6 +111,10 @@ impl<'a> Lane<'a> {
             took_ns: Vec::new(),
             counts: Counts::default(),
             latencies: Latencies::default(),
+            cpu: match bench.plan.mode {
+                Mode::HostCpu => Account::calibrated(),
+                _ => Account::default(),
+            },
             random: SplitMix64::new(bench.plan.seed ^ (u64::from(number) << 32)),
         };
         lane.grow(bench.depth.get() as usize)?;
@@ -205,6 +211,7 @@ impl<'a> Lane<'a> {
     fn run_closed(&mut self, team: &Team, round: &mut usize) -> Result<Report, Broken> {
         self.counts = Counts::default();
         self.latencies.clear();
+        self.cpu.start();
         let mut spans = Vec::new();
         let started = Instant::now();
         loop {
@@ -233,9 +240,10 @@ impl<'a> Lane<'a> {
         let run = Run {
             counts: self.counts,
             latencies: self.latencies.clone(),
+            cpu: self.cpu.read(),
             ..Run::default()
         };
-        Report::Ran(run, spans)
+        Report::Ran(Box::new(run), spans)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -247,6 +255,12 @@ impl<'a> Lane<'a> {
     fn segment(&mut self, finish: Finish<'_>) -> Result<Option<Span>, Broken> {
         let span = match self.bench.plan.mode {
             Mode::Throughput => self.time_segment(finish),
+            Mode::HostCpu => {
+                let started_ns = host_cpu::thread_ns();
+                let span = self.time_segment(finish);
+                self.cpu.add_segment(started_ns);
+                span
+            }
             Mode::Latency | Mode::Open { .. } => self.time_jobs(finish),
         }?;
         let has_worked = !self.done.is_empty();
@@ -260,7 +274,7 @@ impl<'a> Lane<'a> {
         Ok(has_worked.then_some(span))
     }
 
-    /// The timed loop of throughput runs.
+    /// The timed loop of throughput runs, and of those for the host's CPU time.
     fn time_segment(&mut self, finish: Finish<'_>) -> Result<Span, Broken> {
         let clock = self.bench.backend.clock();
         let mut waiting = Waiting::default();
@@ -337,8 +351,15 @@ impl<'a> Lane<'a> {
         }
         self.counts.polls_empty += 1;
         waiting.polls += 1;
-        if waiting.polls <= SPINS {
+        let is_patient = if self.bench.plan.mode == Mode::HostCpu {
+            self.cpu.spend();
+            // Giving the core away costs CPU time too.
+            !waiting.polls.is_multiple_of(SPINS)
+        } else {
             std::hint::spin_loop();
+            waiting.polls <= SPINS
+        };
+        if is_patient {
             return Ok(());
         }
         thread::yield_now();

@@ -44,6 +44,7 @@ impl Key {
 
 impl<'a> Piece<'a> {
     /// The fragment that `packet` is.
+    #[inline(always)] // see `Packet::parse_ipv4`
     pub(super) fn parse(packet: Packet<'a>) -> Result<Self, PacketError> {
         let piece = match packet.version() {
             Version::V4 => Self::v4(packet),
@@ -54,6 +55,7 @@ impl<'a> Piece<'a> {
         is_right.then_some(piece).ok_or(PacketError::Malformed)
     }
 
+    #[inline(always)]
     fn v4(packet: Packet<'a>) -> Self {
         let (bytes, addresses) = (packet.bytes(), packet.addresses());
         let field = u16_at(bytes, 6);

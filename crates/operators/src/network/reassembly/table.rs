@@ -16,6 +16,12 @@ const ROOM: usize = HEADERS_BYTES_MAX;
 /// What one datagram's bytes take, in whole units.
 const BUFFER_BYTES: usize = ROOM + PACKET_BYTES_MAX.next_multiple_of(64);
 
+/// Where a datagram is put together: its payload begins at `base`, its headers end there.
+pub(super) struct Place<'a> {
+    pub(super) bytes: &'a mut [u8],
+    pub(super) base: usize,
+}
+
 /// The waiting datagrams.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -171,7 +177,7 @@ impl Table {
         self.len -= 1;
     }
 
-    /// Puts `piece` in its place. Where its datagram lies, once that is whole.
+    /// Puts `piece` in its place in the datagram's buffer. Where the datagram lies, once that is whole.
     pub(super) fn add(
         &mut self,
         at: u32,
@@ -179,22 +185,49 @@ impl Table {
         fragments_max: u32,
     ) -> Result<Option<Range<usize>>, Dropped> {
         let from = at as usize * BUFFER_BYTES;
-        let buffer = &mut self.buffers[from..][..BUFFER_BYTES];
-        let datagram = &mut self.datagrams[at as usize];
-        if datagram.is_given_up {
-            return Err(Dropped::GivenUp);
-        }
-        let outcome = datagram.add(buffer, piece, fragments_max);
-        datagram.is_given_up = !matches!(outcome, Ok(_) | Err(Dropped::Duplicate));
-        let whole = outcome?;
+        let place = Place {
+            bytes: &mut self.buffers[from..][..BUFFER_BYTES],
+            base: ROOM,
+        };
+        let whole = self.datagrams[at as usize].take(place, piece, fragments_max)?;
         Ok(whole.map(|range| from + range.start..from + range.end))
+    }
+
+    /// The same for a datagram that is put together elsewhere. Where in `place` it lies, once it is whole.
+    pub(super) fn add_in(
+        &mut self,
+        at: u32,
+        place: Place<'_>,
+        piece: &Piece<'_>,
+        fragments_max: u32,
+    ) -> Result<Option<Range<usize>>, Dropped> {
+        self.datagrams[at as usize].take(place, piece, fragments_max)
+    }
+
+    /// Takes what has come of a datagram that was put together elsewhere into its own buffer, where the rest will go.
+    pub(super) fn take_home(&mut self, at: u32, place: &Place<'_>) {
+        let datagram = &self.datagrams[at as usize];
+        let from = at as usize * BUFFER_BYTES;
+        let len = datagram.headers_bytes + datagram.end;
+        self.buffers[from + ROOM - datagram.headers_bytes..][..len]
+            .copy_from_slice(&place.bytes[place.base - datagram.headers_bytes..][..len]);
+    }
+
+    /// Whether nothing of a datagram has come yet.
+    pub(super) fn is_new(&self, at: u32) -> bool {
+        self.datagrams[at as usize].fragments == 0
+    }
+
+    /// Whether the datagram at `at` is the one of this key.
+    pub(super) fn holds(&self, at: u32, key: &Key) -> bool {
+        self.datagrams[at as usize].key == *key
     }
 
     /// The datagram that a fragment is all of.
     pub(super) fn alone(&mut self, piece: &Piece<'_>) -> Range<usize> {
         let from = self.datagrams.len() * BUFFER_BYTES;
         let buffer = &mut self.buffers[from..];
-        let range = put_headers(buffer, piece);
+        let range = put_headers(buffer, ROOM, piece);
         buffer[ROOM..][..piece.payload.len()].copy_from_slice(piece.payload);
         let whole = range.start..ROOM + piece.payload.len();
         finish(piece.version, &mut buffer[whole.clone()], range.len());
@@ -257,12 +290,28 @@ impl Datagram {
         self.ecn = 0;
     }
 
-    fn add(
+    /// One more fragment. Whatever is wrong with it, but that it came before, ends the datagram.
+    fn take(
         &mut self,
-        buffer: &mut [u8],
+        place: Place<'_>,
         piece: &Piece<'_>,
         fragments_max: u32,
     ) -> Result<Option<Range<usize>>, Dropped> {
+        if self.is_given_up {
+            return Err(Dropped::GivenUp);
+        }
+        let outcome = self.add(place, piece, fragments_max);
+        self.is_given_up = !matches!(outcome, Ok(_) | Err(Dropped::Duplicate));
+        outcome
+    }
+
+    fn add(
+        &mut self,
+        place: Place<'_>,
+        piece: &Piece<'_>,
+        fragments_max: u32,
+    ) -> Result<Option<Range<usize>>, Dropped> {
+        let Place { bytes, base } = place;
         let (start, end) = (piece.start, piece.end());
         if end > 0xffff {
             return Err(Dropped::TooLong);
@@ -277,7 +326,7 @@ impl Datagram {
         }
         let units = start / 8..end.div_ceil(8);
         if self.come.has_any(units.clone()) {
-            let payload = &buffer[ROOM + start..ROOM + end];
+            let payload = &bytes[base + start..base + end];
             let is_same = self.is_fragment(units) && payload == piece.payload;
             let is_same = is_same && (piece.more || self.total == Some(end));
             return Err(if is_same {
@@ -299,13 +348,15 @@ impl Datagram {
             self.total = Some(end);
         }
         if start == 0 {
-            self.headers_bytes = put_headers(buffer, piece).len();
+            self.headers_bytes = put_headers(bytes, base, piece).len();
         }
-        buffer[ROOM + start..ROOM + end].copy_from_slice(piece.payload);
+        bytes[base + start..base + end].copy_from_slice(piece.payload);
         if self.total != Some(self.received) {
             return Ok(None);
         }
-        self.finish(piece.version, buffer).map(Some)
+        let whole = base - self.headers_bytes..base + self.received;
+        self.finish(piece.version, &mut bytes[whole.clone()])?;
+        Ok(Some(whole))
     }
 
     /// Whether one fragment brought exactly these units.
@@ -316,19 +367,17 @@ impl Datagram {
             && !self.starts.has_any(units.start + 1..units.end)
     }
 
-    /// The datagram in `buffer`, all of whose bytes have come.
-    fn finish(&self, version: Version, buffer: &mut [u8]) -> Result<Range<usize>, Dropped> {
+    /// The datagram, all of whose bytes have come.
+    fn finish(&self, version: Version, datagram: &mut [u8]) -> Result<(), Dropped> {
         const UNMARKABLE: u8 = 1;
         const MARKED: u8 = 1 << 3;
-        let whole = ROOM - self.headers_bytes..ROOM + self.received;
         let fixed_bytes = match version {
             Version::V4 => 0,
             Version::V6 => IPV6_BYTES,
         };
-        if whole.len() - fixed_bytes > 0xffff {
+        if datagram.len() - fixed_bytes > 0xffff {
             return Err(Dropped::TooLong);
         }
-        let datagram = &mut buffer[whole.clone()];
         if self.ecn & MARKED != 0 {
             if self.ecn & UNMARKABLE != 0 {
                 return Err(Dropped::Congestion);
@@ -339,13 +388,13 @@ impl Datagram {
             }
         }
         finish(version, datagram, self.headers_bytes);
-        Ok(whole)
+        Ok(())
     }
 }
 
-/// Puts the headers before the payload's place. Where they lie.
-fn put_headers(buffer: &mut [u8], piece: &Piece<'_>) -> Range<usize> {
-    let range = ROOM - piece.headers.len()..ROOM;
+/// Puts the headers before the payload's place, `base`. Where they lie.
+fn put_headers(buffer: &mut [u8], base: usize, piece: &Piece<'_>) -> Range<usize> {
+    let range = base - piece.headers.len()..base;
     let headers = &mut buffer[range.clone()];
     headers.copy_from_slice(piece.headers);
     let (at, next_header) = piece.next_header;

@@ -1,4 +1,5 @@
-//! The fast path: all rules in few automata, and few rules by themselves where a part of them was found.
+//! The fast path: all rules in few automata, and few rules by themselves where a part of them was found; or, if there are
+//! but few and they are literals, a search for these.
 
 use dpb_core::{Batch, BatchOut};
 use regex_automata::nfa::thompson::NFA;
@@ -8,6 +9,7 @@ use super::automaton::Automaton;
 use super::plan::{Meaning, Pattern, Plan};
 use super::rules::{self, Rules};
 use super::scan::{Crowded, Hit, Seen, scan};
+use super::sequence::Sequences;
 use super::{Match, write};
 
 /// Bytes of states of all automata that every payload goes through; each has its share.
@@ -27,6 +29,8 @@ const NFA_BYTES_MAX: usize = 2 << 30;
 /// A rule set, ready.
 pub(super) struct Engine {
     plan: Plan,
+    /// Instead of all that follows.
+    sequences: Option<Sequences>,
     ids: Vec<u32>,
     /// Of the plan's groups.
     nfas: Vec<NFA>,
@@ -67,6 +71,7 @@ impl Engine {
         let plan = Plan::new(rules);
         Self {
             nfas: plan.groups().iter().map(|group| nfa(group)).collect(),
+            sequences: Sequences::of(rules, &plan.rules),
             ids: rules.rules().iter().map(|rule| rule.id).collect(),
             plan,
             bytes_max: GROUPS_BYTES_MAX,
@@ -103,6 +108,15 @@ impl Engine {
 
     /// The kernel.
     pub(super) fn run(&self, lookout: &mut Lookout, batch: Batch<'_>, out: BatchOut<'_>) {
+        if let Some(sequences) = &self.sequences {
+            for item in 0..batch.len() {
+                lookout.line.clear();
+                sequences.find(batch.item(item), &mut lookout.line);
+                let slot = &mut out.dst[item * out.slot..][..out.slot];
+                out.outcomes.push(write(&lookout.line, slot));
+            }
+            return;
+        }
         lookout.found.clear();
         lookout.asked.clear();
         lookout.watch(batch);

@@ -418,8 +418,54 @@ fn rule_file() -> impl Strategy<Value = String> {
     })
 }
 
+/// Few literals with gaps between, short ones of few letters, so that they overlap and repeat.
+fn sequences() -> impl Strategy<Value = String> {
+    let literal = || prop::sample::select(&["a", "ab", "aba", "b", "cb", "a\\nb"][..]);
+    let gap = prop::sample::select(&[".*", "[^\\n]*?", "(?s:.*)"][..]);
+    let tail = (gap, literal()).prop_map(|(gap, literal)| format!("{gap}{literal}"));
+    let tails = prop::collection::vec(tail, 0..4).prop_map(|tails| tails.concat());
+    let flags = prop::sample::select(&["", "s"][..]);
+    let rule = (literal(), tails, flags)
+        .prop_map(|(first, tails, flags)| format!("/{first}{tails}/{flags}"));
+    prop::collection::vec(rule, 1..5).prop_map(|rules| {
+        let lines = (1..).zip(rules).map(|(id, rule)| format!("{id}:{rule}\n"));
+        lines.collect()
+    })
+}
+
+#[test]
+fn few_literals_are_searched_for_and_nothing_else_is() {
+    let is_searched = |text: &str| {
+        let rules = read(text).expect("rules");
+        let plan = plan::Plan::new(&rules);
+        sequence::Sequences::of(&rules, &plan.rules).is_some()
+    };
+    assert!(is_searched("1:/special.*requests/\n"));
+    assert!(is_searched("1:/.*special.*requests.*/s\n2:/x/\n"));
+    for other in [
+        "/^abc/",
+        "/abc$/",
+        "/ab.+c/",
+        "/ab?c/",
+        "/abc/i",
+        "/a[^x]*c/",
+        "/a\\nb.*c/",
+        "/(ab)|c/",
+    ] {
+        assert!(!is_searched(&format!("1:{other}\n")), "{other}");
+    }
+    let many: String = (1..=5).map(|id| format!("{id}:/abc/\n")).collect();
+    assert!(!is_searched(&many), "one automaton is faster");
+    assert!(!is_searched(""));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(target_arch = "x86_64") { 600 } else { 60 }))]
+
+    #[test]
+    fn literals_with_gaps_by_definition(rules in sequences(), text in "[abc\n]{0,60}") {
+        assert_by_definition(&rules, &[text.as_bytes(), b"", &text.as_bytes()[text.len() / 2..]]);
+    }
 
     #[test]
     fn random_rules_on_random_texts(

@@ -1,0 +1,255 @@
+//! The seam beside DPDK's own test programs, on the same devices with the same bursts, in turns:
+//!
+//! ```text
+//! cargo build --release -p dpb-accel --example dpdk_speed
+//! taskset -c 1 target/release/examples/dpdk_speed
+//! ```
+//!
+//! AES-128-GCM at 1 KiB on `crypto_aesni_mb` beside `dpdk-test-crypto-perf`; DEFLATE on `compress_isal` beside
+//! `dpdk-test-compress-perf` on the same text (Debian: dpdk-dev). Medians of the rounds, and their ratio.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dpb_accel::{Family, dpdk::Dpdk};
+use dpb_core::{Backend, DeflateFormat, Direction, Input, Job, Material, OpSpec};
+use dpb_operators::{input, registry};
+
+/// How often each has its turn.
+const ROUNDS: usize = 7;
+/// How long the seam's turn lasts.
+const TURN: Duration = Duration::from_secs(1);
+/// Operations of a burst, and items of a job.
+const BURST: usize = 32;
+/// Jobs that go round.
+const DEPTH: NonZeroU32 = NonZeroU32::new(2).unwrap();
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    println!(
+        "{:40} {:>9} {:>9} {:>6}",
+        "", "seam Gb/s", "peer Gb/s", "ratio"
+    );
+    aes_gcm("aes-gcm, peer as it comes", &[])?;
+    // Its default is 16384 operations in turn, which no cache holds; the seam has as many as a burst.
+    aes_gcm(
+        "aes-gcm, peer with fewest operations",
+        &["--pool-sz", "1024"],
+    )?;
+    // Its default is in place; the seam never is.
+    aes_gcm(
+        "aes-gcm, peer out of place",
+        &["--out-of-place", "--segment-sz", "2048"],
+    )?;
+    deflate()
+}
+
+fn aes_gcm(name: &str, options: &[&str]) -> Result<(), Failure> {
+    let spec = OpSpec::AesGcm {
+        direction: Direction::Encrypt,
+        aad_bytes: 0,
+        key: Material::secret(*b"0123456789abcdef"),
+    };
+    let mut course = Course::new("crypto_aesni_mb", &spec, 1024)?;
+    let mut peer = perf("dpdk-test-crypto-perf", "crypto_aesni_mb");
+    peer.args([
+        "--ptest",
+        "throughput",
+        "--optype",
+        "aead",
+        "--aead-algo",
+        "aes-gcm",
+    ]);
+    peer.args([
+        "--aead-op",
+        "encrypt",
+        "--aead-key-sz",
+        "16",
+        "--aead-iv-sz",
+        "12",
+    ]);
+    peer.args([
+        "--aead-aad-sz",
+        "0",
+        "--digest-sz",
+        "16",
+        "--buffer-sz",
+        "1024",
+    ]);
+    peer.args(["--burst-sz", "32", "--total-ops", "5000000", "--silent"]);
+    peer.args(["--devtype", "crypto_aesni_mb"]).args(options);
+    // lcore, buffer, burst, enqueued, dequeued, two failures, millions of operations, Gb/s.
+    let gbps = |said: &str| {
+        let is_row = |line: &&str| line.split_whitespace().nth(1) == Some("1024");
+        said.lines()
+            .find(is_row)?
+            .split_whitespace()
+            .nth(8)?
+            .parse()
+            .ok()
+    };
+    compare(name, &mut course, &mut peer, gbps)
+}
+
+fn deflate() -> Result<(), Failure> {
+    let spec = OpSpec::Deflate {
+        level: 1,
+        format: DeflateFormat::Raw,
+    };
+    let mut course = Course::new("compress_isal", &spec, 32 << 10)?;
+    // The same bytes for both: what the peer reads is what the seam's items are.
+    let file = std::env::temp_dir().join(format!("dpb-speed-{}", std::process::id()));
+    std::fs::write(&file, &course.corpus)?;
+    let mut peer = perf("dpdk-test-compress-perf", "compress_isal");
+    peer.args(["--driver-name", "compress_isal", "--ptest", "throughput"]);
+    peer.args([
+        "--operation",
+        "comp",
+        "--huffman-enc",
+        "dynamic",
+        "--compress-level",
+        "1",
+    ]);
+    peer.args(["--seg-sz", "32768", "--max-num-sgl-segs", "1"]);
+    peer.args(["--burst-sz", "32", "--num-iter", "300"]);
+    peer.arg("--input-file").arg(&file);
+    // lcore, level, size, ratio, Gb/s of compression.
+    let gbps = |said: &str| {
+        let is_row = |line: &&str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.len() >= 6
+                && words
+                    .iter()
+                    .all(|word| word.trim_end_matches('%').parse::<f64>().is_ok())
+        };
+        let row = said.lines().find(is_row)?;
+        row.split_whitespace().nth(4)?.parse().ok()
+    };
+    let compared = compare(
+        "deflate level 1, items of 32 KiB",
+        &mut course,
+        &mut peer,
+        gbps,
+    );
+    std::fs::remove_file(&file)?;
+    compared
+}
+
+/// One of DPDK's test programs on a device of software, with no rights, on the core that this program runs on.
+fn perf(program: &str, device: &str) -> Command {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let cores = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let core = cores
+        .and_then(|cores| cores.trim().split([',', '-']).next())
+        .unwrap_or("0");
+    let mut command = Command::new(program);
+    command.args([
+        &format!("--lcores=0@{core},1@{core}"),
+        "--no-huge",
+        "--no-pci",
+    ]);
+    command.args([
+        "--no-shconf",
+        "--no-telemetry",
+        "-m",
+        "512",
+        "--log-level=error",
+    ]);
+    command.args(["--vdev", device, "--"]);
+    command
+}
+
+fn compare(
+    name: &str,
+    course: &mut Course,
+    peer: &mut Command,
+    gbps: impl Fn(&str) -> Option<f64>,
+) -> Result<(), Failure> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let output = peer
+            .output()
+            .map_err(|error| format!("{peer:?}: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let theirs = gbps(&said).ok_or_else(|| format!("{peer:?} says\n{said}"))?;
+        rounds.push((course.gbps()?, theirs));
+    }
+    let ours = median(rounds.iter().map(|round| round.0));
+    let theirs = median(rounds.iter().map(|round| round.1));
+    println!("{name:40} {ours:>9.2} {theirs:>9.2} {:>6.3}", ours / theirs);
+    Ok(())
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A queue, and jobs that go round in it.
+struct Course {
+    queue: Box<dyn dpb_core::Queue>,
+    ready: VecDeque<Job>,
+    /// Bytes that are counted for a job.
+    job_bytes: usize,
+    corpus: Vec<u8>,
+}
+
+impl Course {
+    /// Two jobs of a burst of items that carry `item` bytes of text each.
+    fn new(device: &str, spec: &OpSpec, item: usize) -> Result<Self, Failure> {
+        let backend: Box<dyn Backend> = Dpdk.open(device)?;
+        let workload = registry::of(spec)?.workload(spec)?;
+        let plain = input::text(1, item, BURST);
+        let fed: Input = plain.fed(&*workload)?;
+        let operator = backend.prepare(spec)?;
+        let longest = fed.batch()?.longest();
+        let mut ready = VecDeque::new();
+        for tag in 0..DEPTH.get().into() {
+            let mut src = backend.alloc(fed.bytes.len())?;
+            src.copy_from_slice(&fed.bytes);
+            let dst = backend.alloc(BURST * operator.dst_len(longest))?;
+            ready.push_back(Job::new(
+                tag,
+                src.freeze(),
+                fed.items.clone(),
+                dst,
+                operator.shape(),
+            ));
+        }
+        Ok(Self {
+            queue: operator.open(DEPTH)?,
+            ready,
+            job_bytes: item * BURST,
+            corpus: plain.bytes,
+        })
+    }
+
+    /// One turn. Every job is carried out; what it gives was checked by the tests.
+    fn gbps(&mut self) -> Result<f64, Failure> {
+        let mut done = Vec::with_capacity(self.ready.len());
+        let (mut jobs, start) = (0, Instant::now());
+        while start.elapsed() < TURN {
+            for _ in 0..64 {
+                self.queue.submit(&mut self.ready);
+                jobs += self.queue.poll(&mut done);
+                for completion in done.drain(..) {
+                    completion.result?;
+                    self.ready.push_back(completion.job);
+                }
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        while self.queue.in_flight() > 0 {
+            self.queue.poll(&mut done);
+        }
+        self.ready
+            .extend(done.drain(..).map(|completion| completion.job));
+        Ok((jobs * self.job_bytes * 8) as f64 / seconds / 1e9)
+    }
+}

@@ -1,0 +1,60 @@
+/* What libdoca_common of the stand-in keeps, and gives to the libraries of its engines. */
+#pragma once
+#include "work.h"
+
+#if FAMILY >= 25
+typedef void (*landed_cb)(void *task, union doca_data task_user_data, union doca_data ctx_user_data);
+#endif
+
+struct doca_devinfo {
+    char ibdev[64];
+    char pci[13];
+    uint32_t works; /* one bit each */
+};
+
+struct doca_ctx {
+    struct doca_dev *dev;
+    int is_running;
+    uint32_t in_flight;
+#if FAMILY >= 25
+    enum doca_ctx_states state;
+    union doca_data user_data;
+    struct doca_pe *pe;
+    landed_cb landed, failed;
+    uint32_t tasks_max, tasks;
+    int stops_left;
+#else
+    struct doca_workq *workq;
+#endif
+};
+
+/* Most tasks of a context, longest input. */
+#define TASKS_MAX 512
+#define BYTES_MAX (2u << 20)
+
+doca_error_t dpb_internal_supports(const struct doca_devinfo *, enum work);
+doca_error_t dpb_internal_create(struct doca_dev *, struct doca_ctx **);
+doca_error_t dpb_internal_destroy(struct doca_ctx *);
+#if FAMILY >= 25
+struct doca_task {
+    struct doca_ctx *ctx;
+    enum work work;
+    const struct doca_buf *src;
+    struct doca_buf *dst;
+    union doca_data user_data;
+    struct doca_aes_gcm_key *key;
+    const uint8_t *iv;
+    uint32_t iv_len, tag_len, aad_len;
+    doca_error_t status;
+    int is_in_flight, is_flushed;
+    uint64_t number;
+    uint32_t polls;
+};
+struct doca_aes_gcm_key {
+    uint8_t bytes[32];
+    uint32_t len;
+};
+doca_error_t dpb_internal_configure(struct doca_ctx *, landed_cb, landed_cb, uint32_t tasks);
+doca_error_t dpb_internal_task(struct doca_ctx *, enum work, const struct doca_buf *, struct doca_buf *, union doca_data,
+                               struct doca_task **);
+#endif

@@ -1,0 +1,243 @@
+/* Contexts, progress engines and tasks: part of common.c from 2.5 on. */
+
+struct doca_pe {
+    struct doca_task **tasks;
+    size_t count, room;
+    struct doca_ctx *ctx;
+};
+
+const char *doca_error_get_name(doca_error_t code) { return name_of(code); }
+const char *doca_error_get_descr(doca_error_t code) { return text_of(code); }
+doca_error_t doca_devinfo_create_list(struct doca_devinfo ***infos, uint32_t *count) { return list(infos, count); }
+doca_error_t doca_devinfo_destroy_list(struct doca_devinfo **infos) { return unlist(infos); }
+doca_error_t doca_mmap_create(struct doca_mmap **mmap) { return new_mmap(mmap); }
+doca_error_t doca_mmap_add_dev(struct doca_mmap *mmap, struct doca_dev *dev) { return add_device(mmap, dev); }
+doca_error_t doca_buf_inventory_create(size_t count, struct doca_buf_inventory **inventory)
+{
+    return new_inventory(count, inventory);
+}
+doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inventory, struct doca_mmap *mmap, void *addr,
+                                                size_t len, void *data, size_t data_len, struct doca_buf **buf)
+{
+    return get_buf(inventory, mmap, addr, len, data, data_len, buf);
+}
+doca_error_t doca_buf_dec_refcount(struct doca_buf *buf, uint16_t *count)
+{
+    if (count)
+        *count = 1;
+    return put_buf(buf);
+}
+
+doca_error_t doca_pe_create(struct doca_pe **pe)
+{
+    *pe = made(sizeof **pe);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_pe_destroy(struct doca_pe *pe)
+{
+    if (pe->ctx)
+        return misuse("a progress engine is destroyed before its context", DOCA_ERROR_IN_USE);
+    free(pe->tasks);
+    gone(pe);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
+{
+    pe->ctx = ctx;
+    ctx->pe = pe;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_ctx_start(struct doca_ctx *ctx)
+{
+    if (!ctx->pe || !ctx->landed)
+        return misuse("a context is started before it is configured", DOCA_ERROR_BAD_STATE);
+    ctx->state = DOCA_CTX_STATE_RUNNING;
+    return DOCA_SUCCESS;
+}
+
+/* Idle as soon as nothing is in flight, all tasks are freed, and the knob has its polls. */
+static int settle(struct doca_ctx *ctx)
+{
+    if (ctx->in_flight || ctx->tasks || ctx->stops_left > 0)
+        return 0;
+    ctx->state = DOCA_CTX_STATE_IDLE;
+    return 1;
+}
+
+doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
+{
+    if (ctx->state != DOCA_CTX_STATE_RUNNING)
+        return DOCA_ERROR_BAD_STATE;
+    ctx->state = DOCA_CTX_STATE_STOPPING;
+    ctx->stops_left = (int)knobs.stop;
+    return settle(ctx) ? DOCA_SUCCESS : DOCA_ERROR_IN_PROGRESS;
+}
+
+doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx, enum doca_ctx_states *state)
+{
+    *state = ctx->state;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_ctx_set_user_data(struct doca_ctx *ctx, union doca_data data)
+{
+    ctx->user_data = data;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t dpb_internal_destroy(struct doca_ctx *ctx)
+{
+    if (ctx->state != DOCA_CTX_STATE_IDLE)
+        return misuse("a context is destroyed before it is idle", DOCA_ERROR_BAD_STATE);
+    if (ctx->pe)
+        ctx->pe->ctx = NULL;
+    ctx->dev->uses--;
+    gone(ctx);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t dpb_internal_configure(struct doca_ctx *ctx, landed_cb landed, landed_cb failed, uint32_t tasks)
+{
+    if (ctx->state != DOCA_CTX_STATE_IDLE || tasks == 0 || tasks > TASKS_MAX)
+        return misuse("a context is configured while it runs, or with too many tasks", DOCA_ERROR_INVALID_VALUE);
+    ctx->landed = landed;
+    ctx->failed = failed;
+    ctx->tasks_max = tasks;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t dpb_internal_task(struct doca_ctx *ctx, enum work work, const struct doca_buf *src, struct doca_buf *dst,
+                               union doca_data user_data, struct doca_task **task)
+{
+    if (ctx->state != DOCA_CTX_STATE_RUNNING)
+        return misuse("a task of a context that does not run", DOCA_ERROR_BAD_STATE);
+    if (!src || !dst)
+        return DOCA_ERROR_INVALID_VALUE;
+    if (ctx->tasks == ctx->tasks_max)
+        return DOCA_ERROR_NO_MEMORY;
+    ctx->tasks++;
+    *task = made(sizeof **task);
+    **task = (struct doca_task){.ctx = ctx, .work = work, .src = src, .dst = dst, .user_data = user_data};
+    return DOCA_SUCCESS;
+}
+
+void doca_task_free(struct doca_task *task)
+{
+    if (task->is_in_flight) {
+        misuse("a task is freed in flight", DOCA_ERROR_IN_USE);
+        return;
+    }
+    task->ctx->tasks--;
+    gone(task);
+}
+
+doca_error_t doca_task_get_status(const struct doca_task *task)
+{
+    return task->is_in_flight ? misuse("a task in flight is asked for its status", DOCA_ERROR_IN_PROGRESS) : task->status;
+}
+
+static doca_error_t submit(struct doca_task *task, int is_flushed)
+{
+    struct doca_pe *pe = task->ctx->pe;
+    doca_error_t admitted;
+    if (task->is_in_flight)
+        return misuse("a task is submitted in flight", DOCA_ERROR_IN_USE);
+    if (task->ctx->state != DOCA_CTX_STATE_RUNNING)
+        return DOCA_ERROR_BAD_STATE;
+    task->number = ++submits;
+    admitted = admit(task->number, task->ctx->in_flight);
+    if (admitted != DOCA_SUCCESS)
+        return admitted;
+    if (pe->count == pe->room) {
+        pe->room = pe->room ? 2 * pe->room : 64;
+        pe->tasks = realloc(pe->tasks, pe->room * sizeof *pe->tasks);
+    }
+    task->is_in_flight = 1;
+    task->is_flushed = is_flushed;
+    task->polls = knobs.delay ? lot((uint32_t)knobs.delay + 1) : 0;
+    task->ctx->in_flight++;
+    pe->tasks[pe->count++] = task;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_task_submit(struct doca_task *task) { return submit(task, 1); }
+
+#if FAMILY >= 210
+doca_error_t doca_task_submit_ex(struct doca_task *task, uint32_t flags)
+{
+    doca_error_t submitted = submit(task, 0);
+    if (submitted == DOCA_SUCCESS && flags & 1)
+        doca_ctx_flush_tasks(task->ctx);
+    return submitted;
+}
+
+void doca_ctx_flush_tasks(struct doca_ctx *ctx)
+{
+    for (size_t i = 0; i < ctx->pe->count; i++)
+        ctx->pe->tasks[i]->is_flushed = 1;
+}
+
+doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
+{
+    return mmap->is_started ? DOCA_ERROR_BAD_STATE : DOCA_SUCCESS;
+}
+#endif
+
+static int is_due(struct doca_task *task)
+{
+    if (is_wedged(task->number) || !task->is_flushed)
+        return 0;
+    if (task->ctx->state == DOCA_CTX_STATE_STOPPING)
+        return 1;
+    if (knobs.unplugged && submits >= (unsigned long)knobs.unplugged)
+        return 0;
+    return task->polls == 0;
+}
+
+static void land(struct doca_task *task)
+{
+    struct doca_ctx *ctx = task->ctx;
+    struct piece piece = {
+        .key = task->key ? task->key->bytes : NULL,
+        .key_len = task->key ? task->key->len : 0,
+        .iv = task->iv,
+        .iv_len = task->iv_len,
+        .tag_len = task->tag_len,
+        .aad_len = task->aad_len,
+    };
+    if (ctx->state == DOCA_CTX_STATE_STOPPING)
+        task->status = DOCA_ERROR_SHUTDOWN;
+    else
+        task->status = run(ctx, task->work, task->src, task->dst, piece);
+    task->is_in_flight = 0;
+    ctx->in_flight--;
+    (task->status == DOCA_SUCCESS ? ctx->landed : ctx->failed)(task, task->user_data, ctx->user_data);
+}
+
+uint8_t doca_pe_progress(struct doca_pe *pe)
+{
+    size_t due = 0, chosen = 0;
+    struct doca_task *task = NULL;
+    if (pe->ctx && pe->ctx->state == DOCA_CTX_STATE_STOPPING) {
+        pe->ctx->stops_left--;
+        settle(pe->ctx);
+    }
+    for (size_t i = 0; i < pe->count; i++) {
+        if (is_due(pe->tasks[i]) && (due++ == 0 || (knobs.shuffle && lot((uint32_t)due) == 0))) {
+            task = pe->tasks[i];
+            chosen = i;
+        }
+        if (task && !knobs.delay && !knobs.shuffle)
+            break;
+        if (pe->tasks[i]->polls)
+            pe->tasks[i]->polls--;
+    }
+    if (!task)
+        return 0;
+    memmove(&pe->tasks[chosen], &pe->tasks[chosen + 1], (--pe->count - chosen) * sizeof *pe->tasks);
+    land(task);
+    return 1;
+}

@@ -1,0 +1,343 @@
+/* Crypto devices: sessions, and queue pairs with their operations. */
+#include <errno.h>
+#include <string.h>
+
+#include <rte_cryptodev.h>
+#include <rte_errno.h>
+#include <rte_malloc.h>
+
+#include "parts.h"
+
+#define IV_MAX 16
+
+/* What follows an operation in its memory. */
+struct tail {
+	uint8_t iv[IV_MAX];
+	uint64_t user;
+};
+
+#define TAIL_OFFSET (sizeof(struct rte_crypto_op) + sizeof(struct rte_crypto_sym_op))
+
+enum kind { AEAD, CIPHER, HASH };
+
+struct dpb_crypto_queue {
+	uint8_t device;
+	uint16_t queue_pair;
+	uint16_t iv_len;
+	enum kind kind;
+	struct rte_mbuf **mbufs;
+	uint32_t n_free;
+	struct rte_crypto_op *free[]; /* last in, first out: what was used last is in the caches */
+};
+
+/* How DPDK calls an algorithm. */
+static const struct {
+	enum kind kind;
+	int algorithm;
+} algorithms[DPB_ALGORITHMS] = {
+	[DPB_AES_GCM] = {AEAD, RTE_CRYPTO_AEAD_AES_GCM},
+	[DPB_AES_CTR] = {CIPHER, RTE_CRYPTO_CIPHER_AES_CTR},
+	[DPB_AES_CBC] = {CIPHER, RTE_CRYPTO_CIPHER_AES_CBC},
+	[DPB_AES_XTS] = {CIPHER, RTE_CRYPTO_CIPHER_AES_XTS},
+	[DPB_MD5] = {HASH, RTE_CRYPTO_AUTH_MD5},
+	[DPB_SHA1] = {HASH, RTE_CRYPTO_AUTH_SHA1},
+	[DPB_SHA256] = {HASH, RTE_CRYPTO_AUTH_SHA256},
+	[DPB_SHA512] = {HASH, RTE_CRYPTO_AUTH_SHA512},
+	[DPB_HMAC_MD5] = {HASH, RTE_CRYPTO_AUTH_MD5_HMAC},
+	[DPB_HMAC_SHA1] = {HASH, RTE_CRYPTO_AUTH_SHA1_HMAC},
+	[DPB_HMAC_SHA256] = {HASH, RTE_CRYPTO_AUTH_SHA256_HMAC},
+	[DPB_HMAC_SHA512] = {HASH, RTE_CRYPTO_AUTH_SHA512_HMAC},
+};
+
+static struct rte_mempool *session_pools[RTE_CRYPTO_MAX_DEVS];
+
+const char *dpb_crypto_status(int status)
+{
+	switch (status) {
+	case RTE_CRYPTO_OP_STATUS_SUCCESS:
+		return "success";
+	case RTE_CRYPTO_OP_STATUS_NOT_PROCESSED:
+		return "not processed";
+	case RTE_CRYPTO_OP_STATUS_AUTH_FAILED:
+		return "authentication failed";
+	case RTE_CRYPTO_OP_STATUS_INVALID_SESSION:
+		return "invalid session";
+	case RTE_CRYPTO_OP_STATUS_INVALID_ARGS:
+		return "invalid arguments";
+	default:
+		return "error";
+	}
+}
+
+uint32_t dpb_crypto_devices(struct dpb_device *devices, uint32_t n)
+{
+	uint32_t found = 0;
+
+	for (uint32_t id = 0; id < RTE_CRYPTO_MAX_DEVS && found < n; id++) {
+		struct rte_cryptodev_info info;
+		const char *name;
+
+		if (!rte_cryptodev_is_valid_dev((uint8_t)id))
+			continue;
+		name = rte_cryptodev_name_get((uint8_t)id);
+		rte_cryptodev_info_get((uint8_t)id, &info);
+		struct dpb_device *device = &devices[found++];
+		memset(device, 0, sizeof(*device));
+		snprintf(device->name, sizeof(device->name), "%s", name);
+		snprintf(device->driver, sizeof(device->driver), "%s", info.driver_name);
+		device->id = id;
+		device->queue_pairs_max = info.max_nb_queue_pairs;
+		device->is_hardware = (info.feature_flags & RTE_CRYPTODEV_FF_HW_ACCELERATED) != 0;
+	}
+	return found;
+}
+
+static struct dpb_range range(struct rte_crypto_param_range of)
+{
+	return (struct dpb_range){.min = of.min, .max = of.max, .step = of.increment};
+}
+
+int dpb_crypto_ranges(uint32_t device, uint32_t algorithm, struct dpb_ranges *ranges)
+{
+	struct rte_cryptodev_sym_capability_idx index = {0};
+	const struct rte_cryptodev_symmetric_capability *found;
+
+	if (algorithm >= DPB_ALGORITHMS)
+		return -EINVAL;
+	switch (algorithms[algorithm].kind) {
+	case AEAD:
+		index.type = RTE_CRYPTO_SYM_XFORM_AEAD;
+		index.algo.aead = (enum rte_crypto_aead_algorithm)algorithms[algorithm].algorithm;
+		break;
+	case CIPHER:
+		index.type = RTE_CRYPTO_SYM_XFORM_CIPHER;
+		index.algo.cipher = (enum rte_crypto_cipher_algorithm)algorithms[algorithm].algorithm;
+		break;
+	case HASH:
+		index.type = RTE_CRYPTO_SYM_XFORM_AUTH;
+		index.algo.auth = (enum rte_crypto_auth_algorithm)algorithms[algorithm].algorithm;
+		break;
+	}
+	found = rte_cryptodev_sym_capability_get((uint8_t)device, &index);
+	if (found == NULL)
+		return -ENOTSUP;
+	memset(ranges, 0, sizeof(*ranges));
+	switch (algorithms[algorithm].kind) {
+	case AEAD:
+		ranges->key = range(found->aead.key_size);
+		ranges->iv = range(found->aead.iv_size);
+		ranges->digest = range(found->aead.digest_size);
+		ranges->aad = range(found->aead.aad_size);
+		break;
+	case CIPHER:
+		ranges->key = range(found->cipher.key_size);
+		ranges->iv = range(found->cipher.iv_size);
+		break;
+	case HASH:
+		ranges->key = range(found->auth.key_size);
+		ranges->iv = range(found->auth.iv_size);
+		ranges->digest = range(found->auth.digest_size);
+		break;
+	}
+	return 0;
+}
+
+int dpb_crypto_start(uint32_t device, uint32_t queue_pairs, uint32_t descriptors, uint32_t sessions)
+{
+	struct rte_cryptodev_config config = {
+		.socket_id = SOCKET_ID_ANY,
+		.nb_queue_pairs = (uint16_t)queue_pairs,
+	};
+	struct rte_cryptodev_qp_conf queue_pair = {.nb_descriptors = descriptors};
+	char name[RTE_MEMPOOL_NAMESIZE];
+	int error = rte_cryptodev_configure((uint8_t)device, &config);
+
+	if (error != 0)
+		return error;
+	snprintf(name, sizeof(name), "dpb_sessions_%u", device);
+	session_pools[device] = rte_cryptodev_sym_session_pool_create(
+		name, sessions, rte_cryptodev_sym_get_private_session_size((uint8_t)device), 0, 0, SOCKET_ID_ANY);
+	if (session_pools[device] == NULL)
+		return -ENOMEM;
+	queue_pair.mp_session = session_pools[device];
+	for (uint16_t i = 0; i < queue_pairs; i++) {
+		error = rte_cryptodev_queue_pair_setup((uint8_t)device, i, &queue_pair, SOCKET_ID_ANY);
+		if (error != 0)
+			return error;
+	}
+	return rte_cryptodev_start((uint8_t)device);
+}
+
+int dpb_crypto_session(uint32_t device, const struct dpb_cipher *cipher, void **session)
+{
+	const enum kind kind = algorithms[cipher->algorithm].kind;
+	const int algorithm = algorithms[cipher->algorithm].algorithm;
+	struct rte_crypto_sym_xform transform = {0};
+
+	switch (kind) {
+	case AEAD:
+		transform.type = RTE_CRYPTO_SYM_XFORM_AEAD;
+		transform.aead.op = cipher->decrypts ? RTE_CRYPTO_AEAD_OP_DECRYPT : RTE_CRYPTO_AEAD_OP_ENCRYPT;
+		transform.aead.algo = (enum rte_crypto_aead_algorithm)algorithm;
+		transform.aead.key.data = cipher->key;
+		transform.aead.key.length = cipher->key_len;
+		transform.aead.iv.offset = TAIL_OFFSET + offsetof(struct tail, iv);
+		transform.aead.iv.length = cipher->iv_len;
+		transform.aead.digest_length = cipher->digest_len;
+		transform.aead.aad_length = cipher->aad_len;
+		break;
+	case CIPHER:
+		transform.type = RTE_CRYPTO_SYM_XFORM_CIPHER;
+		transform.cipher.op =
+			cipher->decrypts ? RTE_CRYPTO_CIPHER_OP_DECRYPT : RTE_CRYPTO_CIPHER_OP_ENCRYPT;
+		transform.cipher.algo = (enum rte_crypto_cipher_algorithm)algorithm;
+		transform.cipher.key.data = cipher->key;
+		transform.cipher.key.length = cipher->key_len;
+		transform.cipher.iv.offset = TAIL_OFFSET + offsetof(struct tail, iv);
+		transform.cipher.iv.length = cipher->iv_len;
+		break;
+	case HASH:
+		transform.type = RTE_CRYPTO_SYM_XFORM_AUTH;
+		transform.auth.op = RTE_CRYPTO_AUTH_OP_GENERATE;
+		transform.auth.algo = (enum rte_crypto_auth_algorithm)algorithm;
+		transform.auth.key.data = cipher->key;
+		transform.auth.key.length = cipher->key_len;
+		transform.auth.digest_length = cipher->digest_len;
+		break;
+	}
+	*session = rte_cryptodev_sym_session_create((uint8_t)device, &transform, session_pools[device]);
+	return *session == NULL ? -rte_errno : 0;
+}
+
+void dpb_crypto_session_free(uint32_t device, void *session)
+{
+	rte_cryptodev_sym_session_free((uint8_t)device, session);
+}
+
+static struct tail *tail(struct rte_crypto_op *op)
+{
+	return rte_crypto_op_ctod_offset(op, struct tail *, TAIL_OFFSET);
+}
+
+int dpb_crypto_open(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **opened)
+{
+	struct dpb_crypto_queue *queue = rte_zmalloc(NULL, sizeof(*queue) + operations * sizeof(queue->free[0]), 0);
+	struct rte_mbuf **mbufs = rte_calloc(NULL, 2 * operations, sizeof(mbufs[0]), 0);
+	struct rte_mempool *op_pool, *mbuf_pool;
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	snprintf(name, sizeof(name), "dpb_ops_%u_%u", device, queue_pair);
+	op_pool = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, operations, 0, sizeof(struct tail),
+					    SOCKET_ID_ANY);
+	snprintf(name, sizeof(name), "dpb_mbufs_%u_%u", device, queue_pair);
+	mbuf_pool = dpb_bare_mbufs(name, 2 * operations);
+	if (queue == NULL || mbufs == NULL || op_pool == NULL || mbuf_pool == NULL ||
+	    rte_crypto_op_bulk_alloc(op_pool, RTE_CRYPTO_OP_TYPE_SYMMETRIC, queue->free, (uint16_t)operations) == 0 ||
+	    rte_mempool_get_bulk(mbuf_pool, (void **)mbufs, 2 * operations) != 0) {
+		rte_mempool_free(op_pool);
+		rte_mempool_free(mbuf_pool);
+		rte_free(mbufs);
+		rte_free(queue);
+		return -ENOMEM;
+	}
+	queue->device = (uint8_t)device;
+	queue->queue_pair = (uint16_t)queue_pair;
+	queue->mbufs = mbufs;
+	queue->n_free = operations;
+	*opened = queue;
+	return 0;
+}
+
+void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *cipher, void *session)
+{
+	queue->iv_len = cipher->iv_len;
+	queue->kind = algorithms[cipher->algorithm].kind;
+	for (uint32_t i = 0; i < queue->n_free; i++) {
+		struct rte_crypto_sym_op *sym = queue->free[i]->sym;
+
+		/* Drivers look at the cipher's part for hashes, too. */
+		memset(sym, 0, sizeof(*sym));
+		rte_crypto_op_attach_sym_session(queue->free[i], session);
+		sym->m_src = queue->mbufs[2 * i];
+		/* A hash writes nothing but its digest. */
+		sym->m_dst = queue->kind == HASH ? NULL : queue->mbufs[2 * i + 1];
+	}
+}
+
+static inline void fill(const struct dpb_crypto_queue *queue, struct rte_crypto_op *op, const struct dpb_item *item)
+{
+	struct rte_crypto_sym_op *sym = op->sym;
+
+	op->status = RTE_CRYPTO_OP_STATUS_NOT_PROCESSED;
+	tail(op)->user = item->user;
+	if (queue->iv_len == IV_MAX)
+		memcpy(tail(op)->iv, item->iv, IV_MAX);
+	else
+		memcpy(tail(op)->iv, item->iv, queue->iv_len);
+	dpb_point(sym->m_src, item->src, item->src_len);
+	switch (queue->kind) {
+	case AEAD:
+		dpb_point(sym->m_dst, item->dst, item->dst_len);
+		sym->aead.data.offset = 0;
+		sym->aead.data.length = item->src_len;
+		sym->aead.digest.data = item->digest;
+		sym->aead.digest.phys_addr = (rte_iova_t)(uintptr_t)item->digest;
+		sym->aead.aad.data = (uint8_t *)(uintptr_t)item->aad;
+		sym->aead.aad.phys_addr = (rte_iova_t)(uintptr_t)item->aad;
+		break;
+	case CIPHER:
+		dpb_point(sym->m_dst, item->dst, item->dst_len);
+		sym->cipher.data.offset = 0;
+		sym->cipher.data.length = item->src_len;
+		break;
+	case HASH:
+		sym->auth.data.offset = 0;
+		sym->auth.data.length = item->src_len;
+		sym->auth.digest.data = item->digest;
+		sym->auth.digest.phys_addr = (rte_iova_t)(uintptr_t)item->digest;
+		break;
+	}
+}
+
+uint32_t dpb_crypto_submit(struct dpb_crypto_queue *queue, const struct dpb_item *items, uint32_t n)
+{
+	struct rte_crypto_op *ops[DPB_BURST];
+	uint32_t taken;
+
+	n = RTE_MIN(RTE_MIN(n, (uint32_t)DPB_BURST), queue->n_free);
+	for (uint32_t i = 0; i < n; i++) {
+		ops[i] = queue->free[--queue->n_free];
+		fill(queue, ops[i], &items[i]);
+	}
+	taken = rte_cryptodev_enqueue_burst(queue->device, queue->queue_pair, ops, (uint16_t)n);
+	while (n > taken)
+		queue->free[queue->n_free++] = ops[--n];
+	return taken;
+}
+
+static inline enum dpb_verdict verdict(int status)
+{
+	switch (status) {
+	case RTE_CRYPTO_OP_STATUS_SUCCESS:
+		return DPB_DONE;
+	case RTE_CRYPTO_OP_STATUS_AUTH_FAILED:
+		return DPB_MALFORMED;
+	default:
+		return DPB_FAILED;
+	}
+}
+
+uint32_t dpb_crypto_poll(struct dpb_crypto_queue *queue, struct dpb_done *done, uint32_t n)
+{
+	struct rte_crypto_op *ops[DPB_BURST];
+
+	n = rte_cryptodev_dequeue_burst(queue->device, queue->queue_pair, ops,
+					(uint16_t)RTE_MIN(n, (uint32_t)DPB_BURST));
+	for (uint32_t i = 0; i < n; i++) {
+		done[i].user = tail(ops[i])->user;
+		done[i].verdict = verdict(ops[i]->status);
+		done[i].status = ops[i]->status;
+		queue->free[queue->n_free++] = ops[i];
+	}
+	return n;
+}

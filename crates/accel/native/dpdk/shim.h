@@ -1,0 +1,162 @@
+/* dpb's own interface to DPDK: one table of functions, mirrored by `src/dpdk/sys.rs`.
+ *
+ * DPDK's hot path is inline C over structures that differ between releases, so something must be compiled against the
+ * headers of the release that is installed. This is all of it. It only grows at the end; a change of what is there raises
+ * DPB_DPDK_ABI. Calls on the hot path take bursts, so that a call through the table is paid once for many operations.
+ *
+ * Addresses are I/O addresses too: EAL is started with --iova-mode=va.
+ */
+#ifndef DPB_DPDK_SHIM_H
+#define DPB_DPDK_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DPB_DPDK_ABI 1
+
+/* Most operations or packets of one call. */
+#define DPB_BURST 64
+
+#define DPB_NAME 64
+
+/* A crypto or compress device. */
+struct dpb_device {
+	char name[DPB_NAME];
+	char driver[DPB_NAME];
+	uint32_t id;
+	uint32_t queue_pairs_max; /* 0: any number */
+	uint32_t is_hardware;
+	/* Of compress devices, about DEFLATE. */
+	uint32_t is_deflate;
+	uint32_t is_chained; /* input and output may lie in several mbufs */
+	uint32_t checksums;  /* bits: 1 << DPB_CHECKSUM_* */
+};
+
+#define DPB_CHECKSUM_NONE 0
+#define DPB_CHECKSUM_CRC32 1
+#define DPB_CHECKSUM_ADLER32 2
+
+enum dpb_algorithm {
+	DPB_AES_GCM,
+	DPB_AES_CTR,
+	DPB_AES_CBC,
+	DPB_AES_XTS,
+	DPB_MD5,
+	DPB_SHA1,
+	DPB_SHA256,
+	DPB_SHA512,
+	DPB_HMAC_MD5,
+	DPB_HMAC_SHA1,
+	DPB_HMAC_SHA256,
+	DPB_HMAC_SHA512,
+	DPB_ALGORITHMS
+};
+
+/* Lengths in bytes; from `min` in steps to `max`, or `min` alone if `step` is 0. */
+struct dpb_range {
+	uint16_t min, max, step;
+};
+
+/* What a device takes for an algorithm. What an algorithm does not have is all zeros. */
+struct dpb_ranges {
+	struct dpb_range key, iv, digest, aad;
+};
+
+/* What a session is made of. */
+struct dpb_cipher {
+	uint32_t algorithm; /* enum dpb_algorithm */
+	uint32_t decrypts;
+	const uint8_t *key;
+	uint16_t key_len, iv_len, digest_len, aad_len;
+};
+
+/* What a compress queue does. */
+struct dpb_codec {
+	uint32_t decompresses;
+	uint32_t level;
+	uint32_t checksum; /* DPB_CHECKSUM_* */
+	uint32_t guard;	   /* DPB_GUARD_* */
+};
+
+/* What follows an item that is decompressed. Software may call a stream that ends too early a success; that it read on shows
+ * in `consumed`. DPDK's driver of ISA-L never returns from such a stream if it lies in several segments, unless more input
+ * follows than any state of the decoder can take: a stored block, and the longest codes until the output is full.
+ */
+#define DPB_GUARD_NONE 0
+#define DPB_GUARD_BYTE 1 /* one more byte */
+#define DPB_GUARD_LONG 2 /* one more byte, and then zeros for long enough; needs chains */
+
+/* Most bytes of an mbuf's buffer. */
+#define DPB_SEGMENT 65535
+
+/* One operation. All it points to stays until it is done, `iv` only until it is submitted. */
+struct dpb_item {
+	const uint8_t *src;
+	uint8_t *dst;
+	uint32_t src_len;
+	uint32_t dst_len;
+	const uint8_t *iv;
+	const uint8_t *aad;
+	uint8_t *digest; /* written by encryption and hashes, read by decryption */
+	uint64_t user;
+};
+
+/* What became of an operation. */
+enum dpb_verdict {
+	DPB_DONE,
+	DPB_MALFORMED, /* the input is not what is read: a wrong tag, no DEFLATE */
+	DPB_FULL,      /* the output is too short */
+	DPB_FAILED     /* the device's fault, or the caller's; `status` says more */
+};
+
+/* An operation that is over. */
+struct dpb_done {
+	uint64_t user;
+	uint32_t verdict; /* enum dpb_verdict */
+	int32_t status;	  /* the device's own code */
+	uint32_t consumed;
+	uint32_t produced;
+	uint32_t checksum;
+	uint32_t unused;
+};
+
+struct dpb_crypto_queue;
+struct dpb_compress_queue;
+
+struct dpb_dpdk_table {
+	uint32_t abi;
+	uint32_t size; /* of this table, as built */
+
+	/* Environment. Those that return an int give 0 or more, or a negative error number. */
+	const char *(*version)(void);
+	int (*eal_init)(int argc, char **argv);
+	const char *(*error_text)(int error);
+	const char *(*crypto_status)(int status);
+	const char *(*compress_status)(int status);
+	int (*device_add)(const char *name, const char *arguments);
+	void *(*memory_take)(size_t len); /* zeroed, aligned to a cache line */
+	void (*memory_give)(void *memory);
+
+	/* Crypto devices. A queue is opened once for a queue pair and stays; it is bound to a session when nothing is in flight. */
+	uint32_t (*crypto_devices)(struct dpb_device *devices, uint32_t n);
+	int (*crypto_ranges)(uint32_t device, uint32_t algorithm, struct dpb_ranges *ranges);
+	int (*crypto_start)(uint32_t device, uint32_t queue_pairs, uint32_t descriptors, uint32_t sessions);
+	int (*crypto_session)(uint32_t device, const struct dpb_cipher *cipher, void **session);
+	void (*crypto_session_free)(uint32_t device, void *session);
+	int (*crypto_open)(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **queue);
+	void (*crypto_bind)(struct dpb_crypto_queue *queue, const struct dpb_cipher *cipher, void *session);
+	uint32_t (*crypto_submit)(struct dpb_crypto_queue *queue, const struct dpb_item *items, uint32_t n);
+	uint32_t (*crypto_poll)(struct dpb_crypto_queue *queue, struct dpb_done *done, uint32_t n);
+
+	/* Compress devices, the same way. */
+	uint32_t (*compress_devices)(struct dpb_device *devices, uint32_t n);
+	int (*compress_start)(uint32_t device, uint32_t queue_pairs, uint32_t operations);
+	int (*compress_open)(uint32_t device, uint32_t queue_pair, uint32_t operations, uint32_t segments,
+			     struct dpb_compress_queue **queue);
+	int (*compress_bind)(struct dpb_compress_queue *queue, const struct dpb_codec *codec);
+	uint32_t (*compress_submit)(struct dpb_compress_queue *queue, const struct dpb_item *items, uint32_t n);
+	uint32_t (*compress_poll)(struct dpb_compress_queue *queue, struct dpb_done *done, uint32_t n);
+	void (*compress_unbind)(struct dpb_compress_queue *queue);
+};
+
+#endif

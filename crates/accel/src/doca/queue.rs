@@ -1,0 +1,290 @@
+//! Jobs into tasks: each item of a job is one task, and a job is done when all its tasks are.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use dpb_core::{Batch, Completion, Items, Job, JobError, Operator, OutputShape, Queue};
+
+use super::backend::{DocaOperator, IV_BYTES, TAG_BYTES};
+use super::kind::Kind;
+use super::raw::{Landing, Lane, Piece, Start};
+use super::sys::Code;
+
+/// One thread's lane into an engine. Everything in it is allocated when it is opened.
+pub(super) struct DocaQueue {
+    operator: Arc<DocaOperator>,
+    shape: OutputShape,
+    lane: Lane,
+    /// By the lane's places.
+    states: Vec<State>,
+    free: Vec<u32>,
+    /// Places whose jobs have items that no task was started for, the first come first.
+    waiting: VecDeque<u32>,
+    landed: Vec<Landing>,
+    finished: Vec<Completion>,
+    /// Jobs that were taken and not yet handed back.
+    in_flight: usize,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy)]
+struct State {
+    /// The next item to start a task for.
+    next: usize,
+    items: usize,
+    slot: usize,
+    /// Tasks that were started and have not been looked at since.
+    open: u32,
+    result: Result<(), JobError>,
+}
+
+/// What an item needs.
+enum Item {
+    Task(Piece),
+    /// None: this is its outcome.
+    Settled(Result<u32, JobError>),
+}
+
+impl DocaQueue {
+    pub(super) fn new(operator: Arc<DocaOperator>, lane: Lane, depth: usize, tasks: usize) -> Self {
+        let state = State {
+            next: 0,
+            items: 0,
+            slot: 0,
+            open: 0,
+            result: Ok(()),
+        };
+        Self {
+            shape: operator.shape(),
+            operator,
+            lane,
+            states: vec![state; depth],
+            free: (0..depth as u32).rev().collect(),
+            waiting: VecDeque::with_capacity(depth),
+            landed: Vec::with_capacity(tasks),
+            finished: Vec::with_capacity(depth),
+            in_flight: 0,
+        }
+    }
+
+    /// Finds a place for a job, or finishes it with its error.
+    fn admit(&mut self, mut job: Job) {
+        let state = match self.check(&mut job) {
+            Ok(state) => state,
+            Err(error) => {
+                return self.finished.push(Completion {
+                    job,
+                    result: Err(error),
+                });
+            }
+        };
+        let place = self.free.pop().expect("no more jobs than places are taken");
+        match self.lane.hold(place, job) {
+            Ok(()) => {
+                self.states[place as usize] = state;
+                self.waiting.push_back(place);
+            }
+            Err(job) => {
+                self.free.push(place);
+                let result = Err(JobError::ForeignBuffer);
+                self.finished.push(Completion { job, result });
+            }
+        }
+    }
+
+    /// Whether a job can be carried out; if so its outcomes are made ready.
+    fn check(&self, job: &mut Job) -> Result<State, JobError> {
+        let batch = Batch::new(&job.src, &job.items)?;
+        self.operator.limits.check(batch)?;
+        let items = batch.len();
+        let slot = self.shape.slot(job.dst.len(), items);
+        if slot
+            .checked_mul(items)
+            .is_none_or(|bytes| bytes > job.dst.len())
+        {
+            return Err(JobError::DstTooShort);
+        }
+        if self.shape == OutputShape::Variable {
+            if job.outcomes.capacity() < items {
+                return Err(JobError::BadItems);
+            }
+            job.outcomes.clear();
+            job.outcomes.resize(items, Ok(0));
+        }
+        Ok(State {
+            next: 0,
+            items,
+            slot,
+            open: 0,
+            result: Ok(()),
+        })
+    }
+
+    /// Starts tasks for what waits, as many as there is room for.
+    fn start(&mut self) {
+        while let Some(&place) = self.waiting.front() {
+            if !self.start_items(place) {
+                break;
+            }
+            self.waiting.pop_front();
+            self.finish_if_done(place);
+        }
+        self.lane.flush();
+    }
+
+    /// Whether all items of the job in `place` are on their way or settled.
+    fn start_items(&mut self, place: u32) -> bool {
+        loop {
+            let State {
+                next,
+                items,
+                slot,
+                result,
+                ..
+            } = self.states[place as usize];
+            if next == items || result.is_err() {
+                return true;
+            }
+            let (layout, src_len, _) = self.lane.layout(place);
+            let range = range(layout, src_len, next);
+            match item(
+                self.operator.work.kind,
+                range,
+                next * slot..(next + 1) * slot,
+            ) {
+                Item::Settled(outcome) => self.settle(place, next, outcome),
+                Item::Task(piece) => match self.lane.start(place, next as u32, &piece) {
+                    Start::Started => self.states[place as usize].open += 1,
+                    Start::Busy => return false,
+                    Start::Failed(code) => self.settle(place, next, Err(JobError::Device(code.0))),
+                },
+            }
+            self.states[place as usize].next += 1;
+        }
+    }
+
+    /// Notes what became of an item. Where no item can be refused, or the device is lost, an error is the whole job's.
+    fn settle(&mut self, place: u32, item: usize, outcome: Result<u32, JobError>) {
+        let state = &mut self.states[place as usize];
+        match (outcome, self.shape) {
+            (Err(error), OutputShape::Fixed(_)) => state.result = Err(error),
+            (Err(error), _) if self.lane.dead().is_some() => state.result = Err(error),
+            (_, OutputShape::Fixed(_)) => {}
+            (outcome, OutputShape::Variable) => self.lane.outcomes(place)[item] = outcome,
+        }
+    }
+
+    fn land(&mut self, landing: Landing) {
+        let Landing {
+            place,
+            item,
+            result,
+        } = landing;
+        let outcome = match result {
+            Ok(bytes) => match self.shape {
+                // What is not there would be taken for a digest.
+                OutputShape::Fixed(all) if bytes != all => Err(JobError::BadOutcomes),
+                _ => Ok(bytes as u32),
+            },
+            Err(Code::TOO_BIG | Code::FULL | Code::NO_MEMORY) => Err(JobError::DstTooShort),
+            Err(code) => Err(JobError::Device(code.0)),
+        };
+        self.settle(place, item as usize, outcome);
+        self.states[place as usize].open -= 1;
+        self.finish_if_done(place);
+    }
+
+    fn finish_if_done(&mut self, place: u32) {
+        let State {
+            next,
+            items,
+            open,
+            result,
+            ..
+        } = self.states[place as usize];
+        // What failed as a whole is not carried on with, but waits for its turn to leave the row.
+        let is_waiting = next < items && (result.is_ok() || self.waiting.contains(&place));
+        if open > 0 || is_waiting {
+            return;
+        }
+        if let Some(job) = self.lane.take(place) {
+            self.free.push(place);
+            self.finished.push(Completion { job, result });
+        }
+    }
+}
+
+impl Queue for DocaQueue {
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        let taken = ready.len().min(self.states.len() - self.in_flight);
+        self.in_flight += taken;
+        for job in ready.drain(..taken) {
+            self.admit(job);
+        }
+        self.start();
+        taken
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        self.lane.poll(&mut self.landed);
+        while let Some(landing) = self.landed.pop() {
+            self.land(landing);
+        }
+        self.start();
+        let finished = self.finished.len();
+        self.in_flight -= finished;
+        done.append(&mut self.finished);
+        finished
+    }
+}
+
+/// Where item `i` lies in its input. The items are checked to lie inside.
+fn range(items: &Items, src_len: usize, i: usize) -> Range<usize> {
+    match items {
+        Items::One => 0..src_len,
+        Items::Fixed { len, .. } => i * *len as usize..(i + 1) * *len as usize,
+        Items::Offsets(offsets) => offsets[i] as usize..offsets[i + 1] as usize,
+    }
+}
+
+/// What an engine is given for an item that lies at `src`, with its slot at `dst`.
+fn item(kind: Kind, src: Range<usize>, dst: Range<usize>) -> Item {
+    let refused = |error| Item::Settled(Err(error));
+    let task = |src, dst_len, iv| {
+        Item::Task(Piece {
+            src,
+            dst: dst.start..dst.start + dst_len,
+            iv,
+        })
+    };
+    let room = dst.len();
+    match kind {
+        Kind::Copy if src.len() > room => refused(JobError::DstTooShort),
+        // There is nothing to move.
+        Kind::Copy if src.is_empty() => Item::Settled(Ok(0)),
+        // No stream is that short.
+        Kind::Inflate | Kind::Unlz4 if src.is_empty() => refused(JobError::Malformed),
+        Kind::Copy | Kind::Deflate | Kind::Inflate | Kind::Unlz4 => task(src, room, None),
+        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => task(src, room, None),
+        Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => {
+            let encrypts = matches!(kind, Kind::Encrypt128 | Kind::Encrypt256);
+            let (needed, added) = if encrypts {
+                (IV_BYTES, TAG_BYTES)
+            } else {
+                (IV_BYTES + TAG_BYTES, 0)
+            };
+            let Some(text) = src.len().checked_sub(needed) else {
+                return refused(JobError::Malformed);
+            };
+            match text + added {
+                bytes if bytes > room => refused(JobError::DstTooShort),
+                bytes => task(src.start + IV_BYTES..src.end, bytes, Some(src.start)),
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! DOCA's library in this process, and its handles: everything that could go wrong with memory.
+//!
+//! What is safe to use follows from who owns what: a [`Lane`] owns its jobs until the device is done with them, and a chunk
+//! of memory its registration. What a device may still write is never given back; it is leaked, and that is said.
+#![allow(unsafe_code)]
+
+mod device;
+mod jobs;
+mod lane;
+mod library;
+mod memory;
+mod tasks;
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+pub(super) use device::{Bounds, Device};
+pub(super) use lane::{Landing, Lane, Piece, Start};
+pub(super) use library::{Absent, Doca, Family, library};
+pub(super) use memory::alloc;
+
+use super::sys::Code;
+
+/// How long a device may do nothing at all with tasks in flight before a queue that is dropped gives it up, and how long a
+/// context may take to stop.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// A call that DOCA refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    call: &'static str,
+    text: String,
+}
+
+impl Refused {
+    /// The code in the words of the library that gave it.
+    fn new(doca: &Doca, call: &'static str, code: Code) -> Self {
+        let text = doca.describe(code);
+        Self { call, text }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.text)
+    }
+}
+
+/// Objects are made and destroyed by one thread at a time: they share their device, and DOCA promises only that different
+/// contexts may work at once. Never held while a device is waited for.
+fn setup() -> MutexGuard<'static, ()> {
+    static SETUP: Mutex<()> = Mutex::new(());
+    SETUP.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says once that memory stays with a device.
+fn say_leaked(device: &str, why: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        eprintln!("doca: {device} {why}: what it may still write to is leaked, for this process is not safe to reuse it");
+    });
+}

@@ -1,0 +1,277 @@
+//! Devices, and what their engines can do.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use super::super::kind::Kind;
+use super::super::sys::{Code, Dev, DevInfo, Engine, IBDEV_NAME_BYTES, PCI_ADDRESS_BYTES};
+use super::library::{Calls, Doca, JobCalls, JobForm, TaskCalls, TaskForm};
+use super::{Refused, setup};
+
+/// Tasks of a context, and the depth of a work queue, where the library does not say how many there may be.
+const TASKS_UNTOLD: u32 = 256;
+/// Of a nonce, in bytes.
+const IV_BYTES: u32 = 12;
+
+/// A device that is open.
+pub(in crate::doca) struct Device {
+    pub(super) doca: &'static Doca,
+    pub(super) dev: NonNull<Dev>,
+    name: String,
+    pci: String,
+    /// In the order of [`Kind::ALL`]; why not, if not.
+    bounds: [Result<Bounds, String>; Kind::COUNT],
+}
+
+// SAFETY: a handle that DOCA lets any thread use for what `setup` keeps apart; the rest is immutable.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+/// What a device promises for a kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::doca) struct Bounds {
+    /// Of a task's source, in bytes.
+    pub(in crate::doca) item_bytes_max: u64,
+    /// In flight in one context.
+    pub(in crate::doca) tasks_max: u32,
+}
+
+/// A device by its name, or why it does not open.
+pub(in crate::doca) type Opened = (String, Result<Device, Refused>);
+
+impl Device {
+    /// Every device of this machine, opened.
+    ///
+    /// # Errors
+    /// If they cannot be listed.
+    pub(in crate::doca) fn all(doca: &'static Doca) -> Result<Vec<Opened>, Refused> {
+        let _setup = setup();
+        let (mut list, mut count) = (ptr::null_mut(), 0);
+        // SAFETY: both are written on success.
+        let code = unsafe { (doca.core.devinfo_create_list)(&mut list, &mut count) };
+        if code != Code::SUCCESS {
+            return Err(Refused::new(doca, "doca_devinfo_create_list", code));
+        }
+        // SAFETY: a list of so many, which lives until it is destroyed below.
+        let infos = (0..count as usize).map(|i| unsafe { *list.add(i) });
+        let opened = infos.map(|info| Self::open(doca, info)).collect();
+        // SAFETY: of `doca_devinfo_create_list`, and used no more: an open device has its own.
+        unsafe { (doca.core.devinfo_destroy_list)(list) };
+        Ok(opened)
+    }
+
+    /// `info` is of a list that is not destroyed yet.
+    fn open(doca: &'static Doca, info: *mut DevInfo) -> Opened {
+        let mut name = [0; IBDEV_NAME_BYTES];
+        let mut pci = [0; PCI_ADDRESS_BYTES];
+        let mut dev = ptr::null_mut();
+        // SAFETY: `all` keeps the list; the texts have room for what DOCA says is their length.
+        let code = unsafe {
+            (doca.core.devinfo_ibdev_name)(info, name.as_mut_ptr(), IBDEV_NAME_BYTES as u32);
+            (doca.core.devinfo_pci_address)(info, pci.as_mut_ptr());
+            (doca.core.dev_open)(info, &mut dev)
+        };
+        let (name, pci) = (text(&name), text(&pci));
+        let name = if name.is_empty() { pci.clone() } else { name };
+        let Some(dev) = NonNull::new(dev).filter(|_| code == Code::SUCCESS) else {
+            return (name, Err(Refused::new(doca, "doca_dev_open", code)));
+        };
+        // SAFETY: the device is open; its info lives as long as it does.
+        let info = unsafe { (doca.core.dev_as_devinfo)(dev.as_ptr()) };
+        let bounds = Kind::ALL.map(|kind| match doca.calls(kind)? {
+            Calls::Job(calls) => job_bounds(doca, &calls, info),
+            Calls::Task(calls) => task_bounds(doca, &calls, kind, dev, info),
+        });
+        let device = Self {
+            doca,
+            dev,
+            name: name.clone(),
+            pci,
+            bounds,
+        };
+        (name, Ok(device))
+    }
+
+    /// Of its InfiniBand device: `mlx5_0`.
+    pub(in crate::doca) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its PCI address: `0000:03:00.0`.
+    pub(in crate::doca) fn pci(&self) -> &str {
+        &self.pci
+    }
+
+    /// What it promises for `kind`, or why it cannot do it.
+    pub(in crate::doca) fn bounds(&self, kind: Kind) -> Result<Bounds, &str> {
+        self.bounds[kind as usize]
+            .as_ref()
+            .copied()
+            .map_err(String::as_str)
+    }
+
+    /// Whether it has an engine that dpb knows.
+    pub(in crate::doca) fn is_useful(&self) -> bool {
+        self.bounds.iter().any(Result::is_ok)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _setup = setup();
+        // SAFETY: opened by `open`; whatever uses a device holds it, so nothing does.
+        unsafe { (self.doca.core.dev_close)(self.dev.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({}, {})", self.name, self.pci)
+    }
+}
+
+/// `info` is of an open device.
+fn job_bounds(doca: &Doca, calls: &JobCalls, info: *mut DevInfo) -> Result<Bounds, String> {
+    let asked = |call, code| answer(doca, call, code);
+    let mut item_bytes_max = 0;
+    // SAFETY: the caller vouches for `info`; the length is written on success.
+    unsafe {
+        match calls.form {
+            JobForm::Memcpy(limits) => {
+                asked("job_get_supported", (limits.is_supported)(info, calls.kind))?;
+                asked(
+                    "get_max_buf_size",
+                    (limits.max_buf_size)(info, &mut item_bytes_max),
+                )?;
+            }
+            JobForm::Deflate(limits) => {
+                asked("job_get_supported", (limits.is_supported)(info, calls.kind))?;
+                let code = (limits.max_buf_size)(info, calls.kind, &mut item_bytes_max);
+                asked("get_max_buf_size", code)?;
+            }
+            JobForm::Sha(limits) => {
+                asked("job_get_supported", (limits.is_supported)(info, calls.kind))?;
+                // Without an engine, libdoca_sha up to 2.2 has OpenSSL compute.
+                asked("get_hardware_supported", (limits.is_in_hardware)(info))?;
+                asked(
+                    "get_max_src_buffer_size",
+                    (limits.max_buf_size)(info, &mut item_bytes_max),
+                )?;
+            }
+        }
+    }
+    Ok(Bounds {
+        item_bytes_max,
+        tasks_max: TASKS_UNTOLD,
+    })
+}
+
+/// `info` is of `dev`, which is open.
+fn task_bounds(
+    doca: &Doca,
+    calls: &TaskCalls,
+    kind: Kind,
+    dev: NonNull<Dev>,
+    info: *mut DevInfo,
+) -> Result<Bounds, String> {
+    let asked = |call, code| answer(doca, call, code);
+    let mut item_bytes_max = 0;
+    // SAFETY: the caller vouches for `info`; numbers are written on success.
+    unsafe {
+        match calls.form {
+            TaskForm::Plain(configured, _) => {
+                asked("is_supported", (configured.is_supported)(info))?;
+                asked(
+                    "get_max_buf_size",
+                    (configured.max_buf_size)(info, &mut item_bytes_max),
+                )?;
+            }
+            TaskForm::Hash(hash, algorithm) => {
+                asked("get_supported", (hash.is_supported)(info, algorithm))?;
+                asked(
+                    "get_max_src_buf_size",
+                    (hash.max_buf_size)(info, &mut item_bytes_max),
+                )?;
+                let mut min = 0;
+                asked(
+                    "get_min_dst_buf_size",
+                    (hash.min_dst_size)(info, algorithm, &mut min),
+                )?;
+                if kind
+                    .digest_bytes()
+                    .is_some_and(|bytes| bytes < min as usize)
+                {
+                    return Err(format!(
+                        "wants room of {min} bytes for a digest, more than the digest has"
+                    ));
+                }
+            }
+            TaskForm::Authenticated(configured, gcm, key) => {
+                asked("is_supported", (configured.is_supported)(info))?;
+                asked(
+                    "is_key_type_supported",
+                    (gcm.is_key_type_supported)(info, key),
+                )?;
+                asked("is_tag_128_supported", (gcm.is_tag_128_supported)(info))?;
+                asked(
+                    "get_max_buf_size",
+                    (configured.max_buf_size)(info, &mut item_bytes_max),
+                )?;
+                let mut max = 0;
+                asked("get_max_iv_len", (gcm.max_iv_len)(info, &mut max))?;
+                if max < IV_BYTES {
+                    return Err(format!("takes nonces of {max} bytes, not of {IV_BYTES}"));
+                }
+            }
+        }
+    }
+    let tasks_max = tasks_max(doca, calls, dev)?;
+    Ok(Bounds {
+        item_bytes_max,
+        tasks_max: match calls.form {
+            // Configured by the logarithm.
+            TaskForm::Hash(..) => 1 << tasks_max.ilog2(),
+            _ => tasks_max,
+        },
+    })
+}
+
+/// Only an engine knows; one is made to be asked. `dev` is open.
+fn tasks_max(doca: &Doca, calls: &TaskCalls, dev: NonNull<Dev>) -> Result<u32, String> {
+    let Some(tasks_max) = calls.tasks_max else {
+        return Ok(TASKS_UNTOLD);
+    };
+    let mut engine: *mut Engine = ptr::null_mut();
+    let mut max = 0;
+    // SAFETY: the caller vouches for the device; the engine is destroyed as it was made.
+    let code = unsafe {
+        answer(
+            doca,
+            "create",
+            (calls.create.create)(dev.as_ptr(), &mut engine),
+        )?;
+        let code = (tasks_max.query)(engine, &mut max);
+        (calls.created.destroy)(engine);
+        code
+    };
+    answer(doca, "get_max_num_tasks", code)?;
+    Ok(max.max(1))
+}
+
+fn answer(doca: &Doca, call: &str, code: Code) -> Result<(), String> {
+    match code {
+        Code::SUCCESS => Ok(()),
+        code => Err(format!("{call} says {}", doca.describe(code))),
+    }
+}
+
+/// Up to its zero, or its end.
+fn text(bytes: &[c_char]) -> String {
+    // SAFETY: characters are bytes.
+    let bytes = unsafe { &*(ptr::from_ref(bytes) as *const [u8]) };
+    let text = CStr::from_bytes_until_nul(bytes).map(CStr::to_string_lossy);
+    text.unwrap_or_default().into_owned()
+}

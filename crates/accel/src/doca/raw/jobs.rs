@@ -1,0 +1,306 @@
+//! One context of one engine, up to 2.2: its work queue, and the jobs in it.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Sha, Workq};
+use super::super::sys::{Code, Created, Ctx, Data, Engine};
+use super::library::{JobCalls, JobForm};
+use super::memory::Window;
+use super::{Device, Refused, SILENCE, setup};
+
+/// A context and its work queue. To be dropped when it is stopped; one that does not stop is forgotten.
+pub(super) struct JobEngine {
+    workq: WorkqHandle,
+    _engine: EngineHandle,
+    calls: JobCalls,
+    jobs: Jobs,
+    ctx: NonNull<Ctx>,
+    /// How far it was set up, so far as that must be undone.
+    stage: Stage,
+    /// Where DOCA may read a job until it has ended, though it is not said that it does.
+    requests: Vec<UnsafeCell<Request>>,
+    is_in_flight: Vec<bool>,
+    in_flight: usize,
+    device: Arc<Device>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Made,
+    HasDevice,
+    Started,
+    HasWorkq,
+}
+
+/// A job as its engine reads it.
+#[repr(C)]
+union Request {
+    base: Base,
+    memcpy: Memcpy,
+    deflate: Deflate,
+    sha: Sha,
+}
+
+struct EngineHandle(NonNull<Engine>, Created);
+struct WorkqHandle(NonNull<Workq>, Jobs);
+
+/// What a look for ended jobs gives.
+pub(super) enum Retrieved {
+    /// A job, by its number, and its code.
+    Ended(u32, Code),
+    /// None yet.
+    Nothing,
+    /// The queue itself is out of order.
+    Broken(Code),
+}
+
+impl JobEngine {
+    /// With room for so many jobs.
+    pub(super) fn open(
+        device: &Arc<Device>,
+        calls: &JobCalls,
+        jobs: &Jobs,
+        count: u32,
+    ) -> Result<Self, Refused> {
+        let mut engine = Self::make(device, calls, jobs, count)?;
+        match engine.start() {
+            Ok(()) => Ok(engine),
+            Err(refused) => {
+                if !engine.stop() {
+                    std::mem::forget(engine);
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    fn make(
+        device: &Arc<Device>,
+        calls: &JobCalls,
+        jobs: &Jobs,
+        count: u32,
+    ) -> Result<Self, Refused> {
+        let doca = device.doca;
+        let _setup = setup();
+        let (mut engine, mut workq) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: handles are written on success.
+        unsafe {
+            let code = (jobs.workq_create)(count, &mut workq);
+            let workq =
+                made(workq, code).ok_or_else(|| Refused::new(doca, "doca_workq_create", code))?;
+            let workq = WorkqHandle(workq, *jobs);
+            let code = (calls.create.create)(&mut engine);
+            let engine = made(engine, code).ok_or_else(|| Refused::new(doca, "create", code))?;
+            let engine = EngineHandle(engine, calls.created);
+            let ctx = made((calls.created.as_ctx)(engine.0.as_ptr()), Code::SUCCESS);
+            let ctx = ctx.ok_or_else(|| Refused::new(doca, "as_ctx", Code::INVALID_VALUE))?;
+            let request = |number| {
+                UnsafeCell::new(Request {
+                    base: Base {
+                        kind: calls.kind,
+                        flags: 0,
+                        ctx: ctx.as_ptr(),
+                        user_data: Data {
+                            u64: u64::from(number),
+                        },
+                    },
+                })
+            };
+            Ok(Self {
+                workq,
+                _engine: engine,
+                calls: *calls,
+                jobs: *jobs,
+                ctx,
+                stage: Stage::Made,
+                requests: (0..count).map(request).collect(),
+                is_in_flight: vec![false; count as usize],
+                in_flight: 0,
+                device: device.clone(),
+            })
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Refused> {
+        let doca = self.device.doca;
+        let checked = |call, code| match code {
+            Code::SUCCESS => Ok(()),
+            code => Err(Refused::new(doca, call, code)),
+        };
+        let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
+        let _setup = setup();
+        // SAFETY: all are made; the device is open as long as its arc lives.
+        unsafe {
+            checked("doca_ctx_dev_add", (self.jobs.ctx_dev_add)(ctx, dev))?;
+            self.stage = Stage::HasDevice;
+            checked("doca_ctx_start", (doca.core.ctx_start)(ctx))?;
+            self.stage = Stage::Started;
+            checked(
+                "doca_ctx_workq_add",
+                (self.jobs.ctx_workq_add)(ctx, self.workq.0.as_ptr()),
+            )?;
+            self.stage = Stage::HasWorkq;
+        }
+        Ok(())
+    }
+
+    /// Gives job `number`, which is not in flight, to the device.
+    ///
+    /// # Safety
+    /// The buffers and the memory under them live until the job has ended.
+    pub(super) unsafe fn submit(
+        &mut self,
+        number: u32,
+        src: Window,
+        dst: Window,
+    ) -> Result<(), Code> {
+        let request = self.requests[number as usize].get();
+        let (src, dst) = (src.as_ptr(), dst.as_ptr());
+        // SAFETY: not in flight, so nobody reads it; the base is in front of each form, and was written when it was made. The
+        // caller vouches for the buffers.
+        let code = unsafe {
+            let base = (*request).base;
+            match self.calls.form {
+                JobForm::Memcpy(_) => (*request).memcpy = Memcpy { base, dst, src },
+                JobForm::Deflate(_) => {
+                    let checksums = ptr::null_mut();
+                    (*request).deflate = Deflate {
+                        base,
+                        dst,
+                        src,
+                        checksums,
+                    };
+                }
+                JobForm::Sha(_) => {
+                    (*request).sha = Sha {
+                        base,
+                        src,
+                        dst,
+                        flags: 0,
+                    }
+                }
+            }
+            (self.jobs.workq_submit)(self.workq.0.as_ptr(), request.cast())
+        };
+        if code != Code::SUCCESS {
+            return Err(code);
+        }
+        self.is_in_flight[number as usize] = true;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Looks for a job that has ended.
+    pub(super) fn next(&mut self) -> Retrieved {
+        let none = Data { u64: u64::MAX };
+        let mut event = Event {
+            kind: 0,
+            user_data: none,
+            result: none,
+        };
+        // SAFETY: our work queue; the event is written when a job has ended, well or not.
+        let (code, number, result) = unsafe {
+            let code = (self.jobs.workq_progress)(self.workq.0.as_ptr(), &mut event, 0);
+            (code, event.user_data.u64, Code(event.result.u64 as i32))
+        };
+        let code = match code {
+            Code::AGAIN => return Retrieved::Nothing,
+            Code::SUCCESS => Code::SUCCESS,
+            Code::IO_FAILED if result != Code::SUCCESS => result,
+            code => code,
+        };
+        let number = number as usize;
+        match self.is_in_flight.get_mut(number) {
+            Some(is_in_flight) if *is_in_flight => {
+                *is_in_flight = false;
+                self.in_flight -= 1;
+                Retrieved::Ended(number as u32, code)
+            }
+            // No event: it is the queue that failed.
+            _ => Retrieved::Broken(code),
+        }
+    }
+
+    /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more.
+    pub(super) fn halt(&mut self) -> bool {
+        let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
+        let _setup = setup();
+        // SAFETY: ours, and undone in the order opposite to that in which it was done.
+        unsafe {
+            if self.stage == Stage::HasWorkq
+                && (self.jobs.ctx_workq_rm)(ctx, self.workq.0.as_ptr()) == Code::SUCCESS
+            {
+                self.stage = Stage::Started;
+            }
+            if self.stage == Stage::Started
+                && (self.device.doca.core.ctx_stop)(ctx) == Code::SUCCESS
+            {
+                self.stage = Stage::HasDevice;
+            }
+            if self.stage == Stage::HasDevice && (self.jobs.ctx_dev_rm)(ctx, dev) == Code::SUCCESS {
+                self.stage = Stage::Made;
+            }
+        }
+        self.stage <= Stage::HasDevice
+    }
+
+    /// A job that was in flight when the engine was stopped.
+    pub(super) fn next_dropped(&mut self) -> Option<u32> {
+        let number = self
+            .is_in_flight
+            .iter()
+            .position(|is_in_flight| *is_in_flight)?;
+        self.is_in_flight[number] = false;
+        self.in_flight -= 1;
+        Some(number as u32)
+    }
+
+    /// Stops the context; says whether it is. Jobs in flight get their time to end by themselves.
+    pub(super) fn stop(&mut self) -> bool {
+        let mut last = Instant::now();
+        while self.in_flight > 0 {
+            match self.next() {
+                Retrieved::Ended(..) => last = Instant::now(),
+                Retrieved::Nothing if last.elapsed() <= SILENCE => std::thread::yield_now(),
+                _ => break,
+            }
+        }
+        let started = Instant::now();
+        while !self.halt() {
+            if started.elapsed() > SILENCE {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+}
+
+/// A handle that a call has made, if it has.
+fn made<T>(handle: *mut T, code: Code) -> Option<NonNull<T>> {
+    NonNull::new(handle).filter(|_| code == Code::SUCCESS)
+}
+
+impl Drop for EngineHandle {
+    fn drop(&mut self) {
+        let _setup = setup();
+        // SAFETY: made with these functions; its context is stopped, or was never started.
+        unsafe { (self.1.destroy)(self.0.as_ptr()) };
+    }
+}
+
+impl Drop for WorkqHandle {
+    fn drop(&mut self) {
+        let _setup = setup();
+        // SAFETY: made with these functions; no context has it.
+        unsafe { (self.1.workq_destroy)(self.0.as_ptr()) };
+    }
+}

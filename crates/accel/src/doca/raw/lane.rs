@@ -1,0 +1,411 @@
+//! A queue's own engine: which job each task is of, and what its buffers are.
+//!
+//! A lane owns its jobs, so that their memory stays as long as a device may touch it: [`Lane::take`] gives a job back when no task
+//! of it is in flight. While one is, no reference to the memory is made.
+//!
+//! Tasks are made once and used again. DOCA's buffers are not: one that was kept would keep the memory that it is over from
+//! being given back. They come from an inventory, which is a pool, and go there when their task has ended.
+#![allow(unsafe_code)]
+
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use dpb_core::{Items, Job, JobError};
+
+use super::super::kind::Kind;
+use super::super::sys::Code;
+use super::jobs::{JobEngine, Retrieved};
+use super::library::{Calls, Family};
+use super::memory::{Chunk, Inventory, Registered, Window};
+use super::tasks::{IV_BYTES, TaskEngine};
+use super::{Device, Refused, say_leaked};
+
+/// One engine's context of one thread.
+pub(in crate::doca) struct Lane {
+    engine: ManuallyDrop<Engine>,
+    inventory: ManuallyDrop<Inventory>,
+    /// What tasks are made over, before they are given buffers of their own.
+    parked: ManuallyDrop<(Chunk, [Window; 2])>,
+    places: ManuallyDrop<Vec<Option<Held>>>,
+    tasks: Vec<InFlight>,
+    /// Tasks that are not in flight.
+    idle: Vec<u32>,
+    /// Why nothing can be submitted any more.
+    dead: Option<Code>,
+    device: Arc<Device>,
+}
+
+enum Engine {
+    Job(JobEngine),
+    Task(TaskEngine),
+}
+
+/// A job, and where its memory is.
+struct Held {
+    job: Job,
+    src: Extent,
+    dst: Extent,
+    /// Tasks in flight.
+    open: u32,
+}
+
+/// Memory of a job: its registration, its start, its length.
+#[derive(Clone, Copy)]
+struct Extent {
+    mmap: Registered,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+/// What a task in flight is of.
+#[derive(Clone, Copy)]
+struct InFlight {
+    place: u32,
+    item: u32,
+    buffers: Option<[Window; 2]>,
+}
+
+/// What one task works on, in bytes of its job's input and output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::doca) struct Piece {
+    pub(in crate::doca) src: Range<usize>,
+    pub(in crate::doca) dst: Range<usize>,
+    /// Where in the input a nonce stands, if one is needed.
+    pub(in crate::doca) iv: Option<usize>,
+}
+
+/// What became of an attempt to start a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::doca) enum Start {
+    /// It is in flight.
+    Started,
+    /// Not now: others must end first.
+    Busy,
+    /// DOCA refuses it.
+    Failed(Code),
+}
+
+/// A task that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::doca) struct Landing {
+    pub(in crate::doca) place: u32,
+    pub(in crate::doca) item: u32,
+    /// Bytes written.
+    pub(in crate::doca) result: Result<usize, Code>,
+}
+
+impl Lane {
+    /// For `places` jobs and up to `tasks` tasks at a time.
+    pub(in crate::doca) fn open(
+        device: &Arc<Device>,
+        kind: Kind,
+        key: &[u8],
+        places: usize,
+        tasks: u32,
+    ) -> Result<Self, Refused> {
+        let doca = device.doca;
+        let absent = |call, text: String| Refused { call, text };
+        let calls = doca.calls(kind).map_err(|lack| absent("library", lack))?;
+        let chunk = Chunk::zeroed(std::slice::from_ref(device), 0);
+        let chunk = chunk.map_err(|error| absent("memory", error.to_string()))?;
+        let mut inventory = Inventory::new(doca, 2 * tasks as usize + 2)?;
+        let mmap = chunk
+            .registered_with(device)
+            .expect("registered with this device alone");
+        let mut window = |len| {
+            // SAFETY: inside the chunk, which the lane keeps.
+            let window = unsafe { inventory.window(mmap, chunk.memory(), 1, len) };
+            window.map_err(|code| Refused::new(doca, "doca_buf_inventory_buf_by_args", code))
+        };
+        let parked = [window(1)?, window(0)?];
+        let engine = match (&calls, &doca.family) {
+            (Calls::Job(calls), Family::Jobs(jobs)) => {
+                JobEngine::open(device, calls, jobs, tasks).map(Engine::Job)
+            }
+            (Calls::Task(calls), Family::Tasks(progress)) => {
+                // SAFETY: the lane keeps the buffers until the engine is stopped.
+                let engine =
+                    unsafe { TaskEngine::open(device, calls, progress, key, tasks, parked) };
+                engine.map(Engine::Task)
+            }
+            _ => unreachable!("calls are of the library's family"),
+        };
+        let engine = engine.inspect_err(|_| {
+            for window in parked {
+                // SAFETY: there is no engine that would use it.
+                unsafe { inventory.give_back(window) };
+            }
+        });
+        let none = InFlight {
+            place: 0,
+            item: 0,
+            buffers: None,
+        };
+        Ok(Self {
+            engine: ManuallyDrop::new(engine?),
+            inventory: ManuallyDrop::new(inventory),
+            parked: ManuallyDrop::new((chunk, parked)),
+            places: ManuallyDrop::new((0..places).map(|_| None).collect()),
+            tasks: vec![none; tasks as usize],
+            idle: (0..tasks).rev().collect(),
+            dead: None,
+            device: device.clone(),
+        })
+    }
+
+    /// Takes a job into a place that is free.
+    ///
+    /// # Errors
+    /// The job, if its memory is not the device's.
+    pub(in crate::doca) fn hold(&mut self, place: u32, mut job: Job) -> Result<(), Job> {
+        let held = &mut self.places[place as usize];
+        assert!(held.is_none(), "a free place");
+        let chunk = |home: &dyn dpb_core::Region| {
+            home.downcast_ref::<Chunk>()?.registered_with(&self.device)
+        };
+        let (Some(src), Some(dst)) = (chunk(job.src.home()), chunk(job.dst.home())) else {
+            return Err(job);
+        };
+        let extent = |mmap, bytes: NonNull<[u8]>| Extent {
+            mmap,
+            start: bytes.cast(),
+            len: bytes.len(),
+        };
+        let src = extent(src, NonNull::from(&*job.src));
+        let dst = extent(dst, NonNull::from(&mut *job.dst));
+        *held = Some(Held {
+            job,
+            src,
+            dst,
+            open: 0,
+        });
+        Ok(())
+    }
+
+    /// How the job in `place` splits, and the length of its input and of its output.
+    pub(in crate::doca) fn layout(&self, place: u32) -> (&Items, usize, usize) {
+        let held = self.places[place as usize].as_ref().expect("a held job");
+        (&held.job.items, held.src.len, held.dst.len)
+    }
+
+    /// Outcomes of the job in `place`.
+    pub(in crate::doca) fn outcomes(&mut self, place: u32) -> &mut Vec<Result<u32, JobError>> {
+        let held = self.places[place as usize].as_mut();
+        &mut held.expect("a held job").job.outcomes
+    }
+
+    /// Gives the job in `place` back, unless a task of it is in flight.
+    pub(in crate::doca) fn take(&mut self, place: u32) -> Option<Job> {
+        let held = self.places[place as usize].take_if(|held| held.open == 0)?;
+        Some(held.job)
+    }
+
+    /// Why nothing can be submitted any more, if so.
+    pub(in crate::doca) fn dead(&self) -> Option<Code> {
+        self.dead
+    }
+
+    /// Starts a task of the job in `place`.
+    ///
+    /// # Panics
+    /// If the piece is not of that job, or there is none.
+    pub(in crate::doca) fn start(&mut self, place: u32, item: u32, piece: &Piece) -> Start {
+        if let Some(code) = self.dead {
+            return Start::Failed(code);
+        }
+        let Some(&task) = self.idle.last() else {
+            return Start::Busy;
+        };
+        let held = self.places[place as usize].as_mut().expect("a held job");
+        let buffers = match windows(&mut self.inventory, held, piece) {
+            Ok(buffers) => buffers,
+            Err(code) => return Start::Failed(code),
+        };
+        let [src, dst] = buffers;
+        let iv = piece.iv.map_or(ptr::null(), |at| {
+            assert!(
+                at + IV_BYTES as usize <= held.src.len,
+                "a nonce of that job"
+            );
+            // SAFETY: just checked.
+            unsafe { held.src.start.add(at).as_ptr().cast_const() }
+        });
+        // SAFETY: the lane keeps the job, and with it the memory and its registration, and the buffers until the task has ended.
+        let submitted = unsafe {
+            match &mut *self.engine {
+                Engine::Job(engine) => engine.submit(task, src, dst),
+                Engine::Task(engine) => engine.submit(task, src, dst, iv),
+            }
+        };
+        match submitted {
+            Ok(()) => {
+                self.idle.pop();
+                held.open += 1;
+                self.tasks[task as usize] = InFlight {
+                    place,
+                    item,
+                    buffers: Some(buffers),
+                };
+                Start::Started
+            }
+            Err(code) => {
+                for window in buffers {
+                    // SAFETY: the device has not taken it.
+                    unsafe { self.inventory.give_back(window) };
+                }
+                self.refused(code)
+            }
+        }
+    }
+
+    /// What a submit that DOCA refused means for the lane.
+    fn refused(&mut self, code: Code) -> Start {
+        let in_flight = match &*self.engine {
+            Engine::Job(engine) => engine.in_flight(),
+            Engine::Task(engine) => engine.in_flight(),
+        };
+        match code {
+            Code::AGAIN | Code::NO_MEMORY | Code::FULL if in_flight > 0 => Start::Busy,
+            Code::IO_FAILED
+            | Code::BAD_STATE
+            | Code::DRIVER
+            | Code::OPERATING_SYSTEM
+            | Code::SHUTDOWN => {
+                self.kill(code);
+                Start::Failed(code)
+            }
+            code => Start::Failed(code),
+        }
+    }
+
+    /// The device, or its context, is lost. What is in flight is called home.
+    fn kill(&mut self, code: Code) {
+        self.dead = Some(code);
+        match &mut *self.engine {
+            // What it dropped is looked for by `poll`.
+            Engine::Job(engine) => _ = engine.halt(),
+            Engine::Task(engine) => engine.halt(),
+        }
+    }
+
+    /// Tells the device of what was started since the last time.
+    pub(in crate::doca) fn flush(&mut self) {
+        if let Engine::Task(engine) = &mut *self.engine {
+            engine.flush();
+        }
+    }
+
+    /// Appends the tasks that have ended, at most as many as there are.
+    pub(in crate::doca) fn poll(&mut self, landed: &mut Vec<Landing>) {
+        if let Engine::Task(engine) = &mut *self.engine {
+            engine.advance();
+        }
+        for _ in 0..self.tasks.len() {
+            let Some((task, code)) = self.next() else {
+                break;
+            };
+            landed.push(self.land(task, code));
+        }
+    }
+
+    fn next(&mut self) -> Option<(u32, Code)> {
+        let dead = self.dead;
+        let broken = match &mut *self.engine {
+            Engine::Task(engine) => return engine.next(),
+            Engine::Job(engine) => match dead {
+                Some(code) if engine.halt() => return Some((engine.next_dropped()?, code)),
+                Some(_) => return None,
+                None => match engine.next() {
+                    Retrieved::Ended(task, code) => return Some((task, code)),
+                    Retrieved::Nothing => return None,
+                    Retrieved::Broken(code) => code,
+                },
+            },
+        };
+        self.kill(broken);
+        self.next()
+    }
+
+    fn land(&mut self, task: u32, code: Code) -> Landing {
+        let InFlight {
+            place,
+            item,
+            buffers,
+        } = &mut self.tasks[task as usize];
+        let (place, item) = (*place, *item);
+        let [src, dst] = buffers.take().expect("a task in flight has buffers");
+        // SAFETY: the task has ended: the device uses them no more.
+        let result = unsafe {
+            let len = self.inventory.data_len(dst);
+            self.inventory.give_back(src);
+            self.inventory.give_back(dst);
+            match code {
+                Code::SUCCESS => len,
+                code => Err(code),
+            }
+        };
+        let held = self.places[place as usize].as_mut().expect("a held job");
+        held.open -= 1;
+        self.idle.push(task);
+        Landing {
+            place,
+            item,
+            result,
+        }
+    }
+}
+
+/// Buffers over a piece of a job's memory: the source all data, the destination all room.
+fn windows(inventory: &mut Inventory, held: &Held, piece: &Piece) -> Result<[Window; 2], Code> {
+    let is_inside =
+        |range: &Range<usize>, of: Extent| range.start <= range.end && range.end <= of.len;
+    assert!(
+        is_inside(&piece.src, held.src) && is_inside(&piece.dst, held.dst),
+        "a piece of that job"
+    );
+    // SAFETY: just checked; the lane keeps the job, whose memory holds its registration, as long as the buffers. A chunk is
+    // longer than what it was asked for.
+    unsafe {
+        let at = held.src.start.add(piece.src.start);
+        let src = inventory.window(held.src.mmap, at, piece.src.len(), piece.src.len())?;
+        let at = held.dst.start.add(piece.dst.start);
+        match inventory.window(held.dst.mmap, at, piece.dst.len(), 0) {
+            Ok(dst) => Ok([src, dst]),
+            Err(code) => {
+                inventory.give_back(src);
+                Err(code)
+            }
+        }
+    }
+}
+
+impl Drop for Lane {
+    /// Waits for what is in flight, but not for ever.
+    fn drop(&mut self) {
+        let is_stopped = match &mut *self.engine {
+            Engine::Job(engine) => engine.stop(),
+            Engine::Task(engine) => engine.stop(),
+        };
+        if !is_stopped {
+            // The device may still write: jobs, buffers, context and device stay as they are.
+            std::mem::forget(self.device.clone());
+            say_leaked(self.device.name(), "does not stop");
+            return;
+        }
+        let in_flight = self.tasks.iter_mut().filter_map(|task| task.buffers.take());
+        let parked = self.parked.1;
+        // SAFETY: the engine is stopped: nothing uses buffers, jobs or handles. Each field is dropped once, in this order: the
+        // engine before the buffers that its tasks name, these before their inventory and the memory that they are over.
+        unsafe {
+            ManuallyDrop::drop(&mut self.engine);
+            for window in in_flight.flatten().chain(parked) {
+                self.inventory.give_back(window);
+            }
+            ManuallyDrop::drop(&mut self.inventory);
+            ManuallyDrop::drop(&mut self.places);
+            ManuallyDrop::drop(&mut self.parked);
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! One context of one engine, from 2.5 on: its tasks, made once and used again, and its progress.
+//!
+//! DOCA calls back inside `doca_pe_progress`, on the thread that calls that; a callback notes which task has ended, and nothing
+//! else.
+#![allow(unsafe_code)]
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::sys::tasks::{self, EngineTask, IDLE, Key, Pe, RUNNING, SUBMIT_UNFLUSHED, Task};
+use super::super::sys::{Code, Created, Ctx, Data, Engine};
+use super::library::{Progress, TaskCalls, TaskForm};
+use super::memory::Window;
+use super::{Device, Refused, SILENCE, setup};
+
+/// Bytes of a nonce.
+pub(super) const IV_BYTES: u32 = 12;
+/// Bytes of a tag.
+const TAG_BYTES: u32 = 16;
+
+/// A context and its tasks. To be dropped when it is stopped; one that does not stop is forgotten.
+pub(super) struct TaskEngine {
+    /// In front of `engine`, which must outlive it.
+    key: Option<KeyHandle>,
+    engine: EngineHandle,
+    pe: PeHandle,
+    calls: TaskCalls,
+    progress: Progress,
+    ctx: NonNull<Ctx>,
+    tasks: Vec<Made>,
+    /// Behind `engine` and `pe`, for which it holds what callbacks write to.
+    ended: EndedHandle,
+    in_flight: usize,
+    is_unflushed: bool,
+    device: Arc<Device>,
+}
+
+/// A task that was made, and who has it.
+struct Made {
+    engine_task: NonNull<EngineTask>,
+    task: NonNull<Task>,
+    whereabouts: Whereabouts,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whereabouts {
+    Here,
+    InFlight,
+    Freed,
+}
+
+/// Tasks by their numbers, and whether they failed, since they were last looked at.
+struct Ended(Vec<(u32, bool)>);
+
+struct KeyHandle(NonNull<Key>, tasks::Authenticated);
+struct EngineHandle(NonNull<Engine>, Created);
+struct PeHandle(NonNull<Pe>, tasks::Tasks);
+struct EndedHandle(NonNull<Ended>);
+
+impl TaskEngine {
+    /// With so many tasks, over `parked` buffers until they are given others.
+    ///
+    /// # Safety
+    /// The buffers live as long as the engine.
+    pub(super) unsafe fn open(
+        device: &Arc<Device>,
+        calls: &TaskCalls,
+        progress: &Progress,
+        key: &[u8],
+        count: u32,
+        parked: [Window; 2],
+    ) -> Result<Self, Refused> {
+        let mut engine = Self::make(device, calls, progress, key)?;
+        // SAFETY: the caller vouches for the buffers.
+        match unsafe { engine.start(count, parked) } {
+            Ok(()) => Ok(engine),
+            Err(refused) => {
+                if !engine.stop() {
+                    std::mem::forget(engine);
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    fn make(
+        device: &Arc<Device>,
+        calls: &TaskCalls,
+        progress: &Progress,
+        key: &[u8],
+    ) -> Result<Self, Refused> {
+        let doca = device.doca;
+        let tasks = progress.tasks;
+        let _setup = setup();
+        let (mut engine, mut pe) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: handles are written on success; the device is open as long as its arc lives.
+        unsafe {
+            let code = (tasks.pe_create)(&mut pe);
+            let pe = made(pe, code).ok_or_else(|| Refused::new(doca, "doca_pe_create", code))?;
+            let pe = PeHandle(pe, tasks);
+            let code = (calls.create.create)(device.dev.as_ptr(), &mut engine);
+            let engine = made(engine, code).ok_or_else(|| Refused::new(doca, "create", code))?;
+            let engine = EngineHandle(engine, calls.created);
+            let key = match calls.form {
+                TaskForm::Authenticated(_, gcm, kind) => {
+                    let mut handle = ptr::null_mut();
+                    let code =
+                        (gcm.key_create)(engine.0.as_ptr(), key.as_ptr().cast(), kind, &mut handle);
+                    let handle = made(handle, code);
+                    let handle = handle
+                        .ok_or_else(|| Refused::new(doca, "doca_aes_gcm_key_create", code))?;
+                    Some(KeyHandle(handle, gcm))
+                }
+                _ => None,
+            };
+            let ctx = (calls.created.as_ctx)(engine.0.as_ptr());
+            let ctx = made(ctx, Code::SUCCESS);
+            let ctx = ctx.ok_or_else(|| Refused::new(doca, "as_ctx", Code::INVALID_VALUE))?;
+            Ok(Self {
+                key,
+                engine,
+                pe,
+                calls: *calls,
+                progress: *progress,
+                ctx,
+                tasks: Vec::new(),
+                ended: EndedHandle(NonNull::from(Box::leak(Box::new(Ended(Vec::new()))))),
+                in_flight: 0,
+                is_unflushed: false,
+                device: device.clone(),
+            })
+        }
+    }
+
+    /// Configures, starts, and makes the tasks.
+    ///
+    /// # Safety
+    /// As of `open`.
+    unsafe fn start(&mut self, count: u32, parked: [Window; 2]) -> Result<(), Refused> {
+        let doca = self.device.doca;
+        let checked = |call, code| match code {
+            Code::SUCCESS => Ok(()),
+            code => Err(Refused::new(doca, call, code)),
+        };
+        let (engine, ctx) = (self.engine.0.as_ptr(), self.ctx.as_ptr());
+        let ended = Data {
+            ptr: self.ended.0.as_ptr().cast(),
+        };
+        {
+            let _setup = setup();
+            // SAFETY: all are made. No callback comes before the first task; each task is noted once before it is used again,
+            // so that `ended` never grows.
+            unsafe {
+                (*self.ended.0.as_ptr()).0.reserve_exact(count as usize);
+                checked(
+                    "doca_pe_connect_ctx",
+                    (self.progress.tasks.pe_connect_ctx)(self.pe.0.as_ptr(), ctx),
+                )?;
+                checked(
+                    "set_conf",
+                    match self.calls.form {
+                        TaskForm::Plain(configured, _)
+                        | TaskForm::Authenticated(configured, ..) => {
+                            (configured.set_conf)(engine, succeeded, failed, count)
+                        }
+                        TaskForm::Hash(hash, _) => {
+                            (hash.set_conf)(engine, succeeded, failed, count.ilog2() as u8)
+                        }
+                    },
+                )?;
+                checked(
+                    "doca_ctx_set_user_data",
+                    (self.progress.tasks.ctx_set_user_data)(ctx, ended),
+                )?;
+            }
+        }
+        self.run()?;
+        for number in 0..count {
+            // SAFETY: the context runs, and the caller vouches for the buffers.
+            let made = unsafe { self.make_task(number, parked) };
+            let made = made.map_err(|code| Refused::new(doca, "alloc_init", code))?;
+            self.tasks.push(made);
+        }
+        Ok(())
+    }
+
+    /// Starts the context and waits, not for ever, until it runs.
+    fn run(&mut self) -> Result<(), Refused> {
+        let started = Instant::now();
+        // SAFETY: a context that is configured.
+        let code = unsafe { (self.device.doca.core.ctx_start)(self.ctx.as_ptr()) };
+        let is_starting = code == Code::IN_PROGRESS;
+        while is_starting && self.state() != Some(RUNNING) && started.elapsed() < SILENCE {
+            self.advance();
+        }
+        match self.state() {
+            Some(RUNNING) => Ok(()),
+            _ => Err(Refused::new(self.device.doca, "doca_ctx_start", code)),
+        }
+    }
+
+    /// # Safety
+    /// The context runs; the buffers live as long as the task.
+    unsafe fn make_task(&mut self, number: u32, [src, dst]: [Window; 2]) -> Result<Made, Code> {
+        static NO_IV: [u8; IV_BYTES as usize] = [0; IV_BYTES as usize];
+        let (engine, src, dst) = (self.engine.0.as_ptr(), src.as_ptr(), dst.as_ptr());
+        let data = Data {
+            u64: u64::from(number),
+        };
+        let mut task = ptr::null_mut();
+        // SAFETY: the caller vouches for the buffers; the handle is written on success.
+        unsafe {
+            let code = match self.calls.form {
+                TaskForm::Plain(_, plain) => (plain.alloc_init)(engine, src, dst, data, &mut task),
+                TaskForm::Hash(hash, algorithm) => {
+                    (hash.alloc_init)(engine, algorithm, src, dst, data, &mut task)
+                }
+                TaskForm::Authenticated(_, gcm, _) => {
+                    let key = self
+                        .key
+                        .as_ref()
+                        .map_or(ptr::null_mut(), |key| key.0.as_ptr());
+                    let iv = NO_IV.as_ptr();
+                    (gcm.alloc_init)(
+                        engine, src, dst, key, iv, IV_BYTES, TAG_BYTES, 0, data, &mut task,
+                    )
+                }
+            };
+            let engine_task = made(task, code).ok_or(code)?;
+            let task = (self.calls.any.as_task)(engine_task.as_ptr());
+            Ok(Made {
+                engine_task,
+                task: NonNull::new(task).ok_or(Code::INVALID_VALUE)?,
+                whereabouts: Whereabouts::Here,
+            })
+        }
+    }
+
+    /// Gives task `number`, which is not in flight, to the device.
+    ///
+    /// # Safety
+    /// The buffers, the memory under them, and the nonce live until the task has ended.
+    pub(super) unsafe fn submit(
+        &mut self,
+        number: u32,
+        src: Window,
+        dst: Window,
+        iv: *const u8,
+    ) -> Result<(), Code> {
+        let made = &mut self.tasks[number as usize];
+        let (engine_task, src, dst) = (made.engine_task.as_ptr(), src.as_ptr(), dst.as_ptr());
+        // SAFETY: a task of ours that is not in flight; the caller vouches for the rest.
+        let code = unsafe {
+            match self.calls.form {
+                TaskForm::Plain(configured, _) => {
+                    (configured.set_src)(engine_task, src);
+                    (configured.set_dst)(engine_task, dst);
+                }
+                TaskForm::Hash(hash, _) => {
+                    for code in [
+                        (hash.set_src)(engine_task, src),
+                        (hash.set_dst)(engine_task, dst),
+                    ] {
+                        if code != Code::SUCCESS {
+                            return Err(code);
+                        }
+                    }
+                }
+                TaskForm::Authenticated(configured, gcm, _) => {
+                    (configured.set_src)(engine_task, src);
+                    (configured.set_dst)(engine_task, dst);
+                    (gcm.set_iv)(engine_task, iv, IV_BYTES);
+                }
+            }
+            match self.progress.flush {
+                Some(flush) => (flush.task_submit_ex)(made.task.as_ptr(), SUBMIT_UNFLUSHED),
+                None => (self.progress.tasks.task_submit)(made.task.as_ptr()),
+            }
+        };
+        if code != Code::SUCCESS {
+            return Err(code);
+        }
+        made.whereabouts = Whereabouts::InFlight;
+        self.in_flight += 1;
+        self.is_unflushed = true;
+        Ok(())
+    }
+
+    /// Rings the doorbell for what was submitted since the last time.
+    pub(super) fn flush(&mut self) {
+        if let Some(flush) = self.progress.flush
+            && std::mem::take(&mut self.is_unflushed)
+        {
+            // SAFETY: our context.
+            unsafe { (flush.ctx_flush)(self.ctx.as_ptr()) };
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// The next task that has ended, by its number, and its code. Those that one progress brings come one by one.
+    pub(super) fn next(&mut self) -> Option<(u32, Code)> {
+        // SAFETY: callbacks run inside `doca_pe_progress` only, so that nobody else looks at it now.
+        let ended = unsafe { (*self.ended.0.as_ptr()).0.pop() };
+        let (number, has_failed) = ended?;
+        let made = &mut self.tasks[number as usize];
+        made.whereabouts = Whereabouts::Here;
+        self.in_flight -= 1;
+        if !has_failed {
+            return Some((number, Code::SUCCESS));
+        }
+        // SAFETY: a task of ours that has ended.
+        let code = unsafe { (self.progress.tasks.task_status)(made.task.as_ptr()) };
+        Some((number, code))
+    }
+
+    /// Lets DOCA look for what has ended, as long as there is something, but not for more than there can be.
+    pub(super) fn advance(&mut self) {
+        for _ in 0..=self.tasks.len() {
+            // SAFETY: our progress engine; its callbacks get `ended`, to which no reference is alive.
+            if unsafe { (self.progress.tasks.pe_progress)(self.pe.0.as_ptr()) } == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Has the context flush what is in flight: it comes home with an error. Nothing can be submitted any more.
+    pub(super) fn halt(&mut self) {
+        // SAFETY: our context. If it is not to be stopped, it is stopped already, or does not answer.
+        unsafe { (self.device.doca.core.ctx_stop)(self.ctx.as_ptr()) };
+    }
+
+    /// Stops the context; says whether it is, and everything home. Tasks in flight get their time to end by themselves.
+    pub(super) fn stop(&mut self) -> bool {
+        self.flush();
+        self.wait(|engine| engine.in_flight == 0);
+        self.free_tasks();
+        self.halt();
+        self.wait(|engine| {
+            engine.free_tasks();
+            engine.state() == Some(IDLE)
+        })
+    }
+
+    /// Until `is_there`, or nothing has ended for long.
+    fn wait(&mut self, mut is_there: impl FnMut(&mut Self) -> bool) -> bool {
+        let mut last = Instant::now();
+        while !is_there(self) {
+            self.advance();
+            if self.next().is_some() {
+                while self.next().is_some() {}
+                last = Instant::now();
+            } else if last.elapsed() > SILENCE {
+                return false;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        true
+    }
+
+    /// A context is idle only when its tasks are freed.
+    fn free_tasks(&mut self) {
+        let free = self.progress.tasks.task_free;
+        let here = |made: &&mut Made| made.whereabouts == Whereabouts::Here;
+        for made in self.tasks.iter_mut().filter(here) {
+            made.whereabouts = Whereabouts::Freed;
+            // SAFETY: a task of ours that is not in flight, and that is not used again.
+            unsafe { free(made.task.as_ptr()) };
+        }
+    }
+
+    fn state(&self) -> Option<tasks::CtxState> {
+        let mut state = IDLE;
+        // SAFETY: our context; the state is written on success.
+        let code = unsafe { (self.progress.tasks.ctx_state)(self.ctx.as_ptr(), &mut state) };
+        (code == Code::SUCCESS).then_some(state)
+    }
+}
+
+/// A handle that a call has made, if it has.
+fn made<T>(handle: *mut T, code: Code) -> Option<NonNull<T>> {
+    NonNull::new(handle).filter(|_| code == Code::SUCCESS)
+}
+
+/// DOCA's callback for tasks that went well.
+unsafe extern "C" fn succeeded(_task: *mut EngineTask, number: Data, ended: Data) {
+    // SAFETY: the data of our tasks and contexts.
+    unsafe { note(number, ended, false) };
+}
+
+/// DOCA's callback for those that did not.
+unsafe extern "C" fn failed(_task: *mut EngineTask, number: Data, ended: Data) {
+    // SAFETY: the data of our tasks and contexts.
+    unsafe { note(number, ended, true) };
+}
+
+/// # Safety
+/// A task's number, and an `Ended` to which no reference is alive.
+unsafe fn note(number: Data, ended: Data, has_failed: bool) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        (*ended.ptr.cast::<Ended>())
+            .0
+            .push((number.u64 as u32, has_failed))
+    };
+}
+
+impl Drop for KeyHandle {
+    fn drop(&mut self) {
+        let _setup = setup();
+        // SAFETY: made with these functions; no task uses it any more.
+        unsafe { (self.1.key_destroy)(self.0.as_ptr()) };
+    }
+}
+
+impl Drop for EngineHandle {
+    fn drop(&mut self) {
+        let _setup = setup();
+        // SAFETY: made with these functions; its context is stopped, or was never started.
+        unsafe { (self.1.destroy)(self.0.as_ptr()) };
+    }
+}
+
+impl Drop for PeHandle {
+    fn drop(&mut self) {
+        let _setup = setup();
+        // SAFETY: made with these functions; its context is gone.
+        unsafe { (self.1.pe_destroy)(self.0.as_ptr()) };
+    }
+}
+
+impl Drop for EndedHandle {
+    fn drop(&mut self) {
+        // SAFETY: leaked when the engine was made, which is gone: nothing calls back.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}

@@ -1,0 +1,116 @@
+//! Up to 2.2: contexts, work queues, and jobs, whose layouts are part of the interface.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+
+use super::{Buf, Code, Ctx, Data, Dev, DevInfo, Engine, Inventory, Mmap, opaque, table};
+
+opaque! {
+    /// `struct doca_workq`.
+    Workq;
+}
+
+/// `struct doca_job`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::doca) struct Base {
+    pub(in crate::doca) kind: c_int,
+    pub(in crate::doca) flags: c_int,
+    pub(in crate::doca) ctx: *mut Ctx,
+    pub(in crate::doca) user_data: Data,
+}
+
+/// `struct doca_event`; for the engines here `result` holds a code.
+#[repr(C)]
+pub(in crate::doca) struct Event {
+    pub(in crate::doca) kind: c_int,
+    pub(in crate::doca) user_data: Data,
+    pub(in crate::doca) result: Data,
+}
+
+/// `struct doca_dma_job_memcpy`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::doca) struct Memcpy {
+    pub(in crate::doca) base: Base,
+    pub(in crate::doca) dst: *mut Buf,
+    pub(in crate::doca) src: *const Buf,
+}
+
+/// `struct doca_compress_deflate_job`, for either direction.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::doca) struct Deflate {
+    pub(in crate::doca) base: Base,
+    pub(in crate::doca) dst: *mut Buf,
+    pub(in crate::doca) src: *const Buf,
+    pub(in crate::doca) checksums: *mut u64,
+}
+
+/// `struct doca_sha_job`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::doca) struct Sha {
+    pub(in crate::doca) base: Base,
+    pub(in crate::doca) src: *mut Buf,
+    pub(in crate::doca) dst: *mut Buf,
+    pub(in crate::doca) flags: u64,
+}
+
+pub(in crate::doca) const DMA_MEMCPY: c_int = (1 << 16) + 1;
+pub(in crate::doca) const SHA1: c_int = (9 << 16) + 1;
+pub(in crate::doca) const SHA256: c_int = (9 << 16) + 2;
+pub(in crate::doca) const SHA512: c_int = (9 << 16) + 3;
+pub(in crate::doca) const COMPRESS_DEFLATE: c_int = (10 << 16) + 1;
+pub(in crate::doca) const DECOMPRESS_DEFLATE: c_int = (10 << 16) + 2;
+
+/// `enum doca_X_job_types`, of which DOCA makes one for each engine.
+pub(in crate::doca) type JobType = c_int;
+
+table! {
+    /// Of libdoca_common.
+    Jobs {
+        mmap_create: ["doca_mmap_create"] fn(*const Data, *mut *mut Mmap) -> Code;
+        inventory_create: ["doca_buf_inventory_create"] fn(*const Data, usize, u32, *mut *mut Inventory) -> Code;
+        ctx_dev_add: ["doca_ctx_dev_add"] fn(*mut Ctx, *mut Dev) -> Code;
+        ctx_dev_rm: ["doca_ctx_dev_rm"] fn(*mut Ctx, *mut Dev) -> Code;
+        ctx_workq_add: ["doca_ctx_workq_add"] fn(*mut Ctx, *mut Workq) -> Code;
+        ctx_workq_rm: ["doca_ctx_workq_rm"] fn(*mut Ctx, *mut Workq) -> Code;
+        workq_create: ["doca_workq_create"] fn(u32, *mut *mut Workq) -> Code;
+        workq_destroy: ["doca_workq_destroy"] fn(*mut Workq) -> Code;
+        workq_submit: ["doca_workq_submit"] fn(*mut Workq, *const Base) -> Code;
+        workq_progress: ["doca_workq_progress_retrieve"] fn(*mut Workq, *mut Event, c_int) -> Code;
+    }
+}
+
+table! {
+    /// Of every engine.
+    Create {
+        create: ["doca_X_create"] fn(*mut *mut Engine) -> Code;
+    }
+}
+
+table! {
+    /// Of DMA.
+    MemcpyLimits {
+        is_supported: ["doca_dma_job_get_supported"] fn(*mut DevInfo, JobType) -> Code;
+        max_buf_size: ["doca_dma_get_max_buf_size"] fn(*const DevInfo, *mut u64) -> Code;
+    }
+}
+
+table! {
+    /// Of the compression engine.
+    DeflateLimits {
+        is_supported: ["doca_compress_job_get_supported"] fn(*mut DevInfo, JobType) -> Code;
+        max_buf_size: ["doca_compress_get_max_buf_size"] fn(*const DevInfo, JobType, *mut u64) -> Code;
+    }
+}
+
+table! {
+    /// Of SHA, which libdoca_sha computes in software where there is no engine.
+    ShaLimits {
+        is_supported: ["doca_sha_job_get_supported"] fn(*const DevInfo, JobType) -> Code;
+        max_buf_size: ["doca_sha_get_max_src_buffer_size"] fn(*const DevInfo, *mut u64) -> Code;
+        is_in_hardware: ["doca_sha_get_hardware_supported"] fn(*const DevInfo) -> Code;
+    }
+}

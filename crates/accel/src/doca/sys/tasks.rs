@@ -1,0 +1,140 @@
+//! From 2.5 on: contexts, progress engines, tasks.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use super::{Buf, Code, Ctx, Data, Dev, DevInfo, Engine, Inventory, Mmap, opaque, table};
+
+opaque! {
+    /// `struct doca_pe`.
+    Pe;
+    /// `struct doca_task`.
+    Task;
+    /// `struct doca_X_task_Y`.
+    EngineTask;
+    /// `struct doca_aes_gcm_key`.
+    Key;
+}
+
+/// What a task's end is told to: the task, its user data, its context's.
+pub(in crate::doca) type Callback = unsafe extern "C" fn(*mut EngineTask, Data, Data);
+
+/// `DOCA_CTX_STATE_IDLE`.
+pub(in crate::doca) const IDLE: c_int = 0;
+/// `DOCA_CTX_STATE_RUNNING`.
+pub(in crate::doca) const RUNNING: c_int = 2;
+/// `DOCA_AES_GCM_KEY_128`.
+pub(in crate::doca) const KEY_128: u32 = 1;
+/// `DOCA_AES_GCM_KEY_256`.
+pub(in crate::doca) const KEY_256: u32 = 2;
+/// Of `doca_task_submit_ex`: wait for `doca_ctx_flush_tasks`.
+pub(in crate::doca) const SUBMIT_UNFLUSHED: u32 = 0;
+
+table! {
+    /// Of libdoca_common.
+    Tasks {
+        mmap_create: ["doca_mmap_create"] fn(*mut *mut Mmap) -> Code;
+        inventory_create: ["doca_buf_inventory_create"] fn(usize, *mut *mut Inventory) -> Code;
+        pe_create: ["doca_pe_create"] fn(*mut *mut Pe) -> Code;
+        pe_destroy: ["doca_pe_destroy"] fn(*mut Pe) -> Code;
+        pe_connect_ctx: ["doca_pe_connect_ctx"] fn(*mut Pe, *mut Ctx) -> Code;
+        pe_progress: ["doca_pe_progress"] fn(*mut Pe) -> u8;
+        ctx_state: ["doca_ctx_get_state"] fn(*const Ctx, *mut CtxState) -> Code;
+        ctx_set_user_data: ["doca_ctx_set_user_data"] fn(*mut Ctx, Data) -> Code;
+        task_submit: ["doca_task_submit"] fn(*mut Task) -> Code;
+        task_status: ["doca_task_get_status"] fn(*const Task) -> Code;
+        task_free: ["doca_task_free"] fn(*mut Task);
+    }
+}
+
+/// `enum doca_ctx_states`.
+pub(in crate::doca) type CtxState = c_int;
+/// `enum doca_sha_algorithm`.
+pub(in crate::doca) type Algorithm = u32;
+/// `enum doca_aes_gcm_key_type`.
+pub(in crate::doca) type KeyType = u32;
+
+table! {
+    /// From 2.10 on: one doorbell for many tasks.
+    Flush {
+        task_submit_ex: ["doca_task_submit_ex"] fn(*mut Task, u32) -> Code;
+        ctx_flush: ["doca_ctx_flush_tasks"] fn(*mut Ctx);
+    }
+}
+
+table! {
+    /// From 2.10 on: memory that queues of several threads use.
+    ThreadSafety {
+        mmap_enable: ["doca_mmap_enable_thread_safety"] fn(*mut Mmap) -> Code;
+    }
+}
+
+table! {
+    /// Of every engine.
+    Create {
+        create: ["doca_X_create"] fn(*mut Dev, *mut *mut Engine) -> Code;
+    }
+}
+
+table! {
+    /// Of every engine; of SHA from 2.10 on.
+    TasksMax {
+        query: ["doca_X_cap_get_max_num_tasks", "doca_X_get_max_num_tasks"] fn(*mut Engine, *mut u32) -> Code;
+    }
+}
+
+table! {
+    /// Of every task.
+    AnyTask {
+        as_task: ["doca_X_task_Y_as_task"] fn(*mut EngineTask) -> *mut Task;
+    }
+}
+
+table! {
+    /// Of every task but SHA's.
+    Configured {
+        is_supported: ["doca_X_cap_task_Y_is_supported"] fn(*const DevInfo) -> Code;
+        max_buf_size: ["doca_X_cap_task_Y_get_max_buf_size"] fn(*const DevInfo, *mut u64) -> Code;
+        set_conf: ["doca_X_task_Y_set_conf"] fn(*mut Engine, Callback, Callback, u32) -> Code;
+        set_src: ["doca_X_task_Y_set_src"] fn(*mut EngineTask, *const Buf);
+        set_dst: ["doca_X_task_Y_set_dst"] fn(*mut EngineTask, *mut Buf);
+    }
+}
+
+table! {
+    /// Of tasks that need a source and a destination.
+    Plain {
+        alloc_init: ["doca_X_task_Y_alloc_init"] fn(*mut Engine, *const Buf, *mut Buf, Data, *mut *mut EngineTask) -> Code;
+    }
+}
+
+table! {
+    /// Of AES-GCM's tasks.
+    Authenticated {
+        alloc_init: ["doca_X_task_Y_alloc_init"]
+            fn(*mut Engine, *const Buf, *mut Buf, *mut Key, *const u8, u32, u32, u32, Data, *mut *mut EngineTask) -> Code;
+        set_iv: ["doca_X_task_Y_set_iv"] fn(*mut EngineTask, *const u8, u32);
+        max_iv_len: ["doca_X_cap_task_Y_get_max_iv_len", "doca_X_cap_task_Y_get_max_iv_length"]
+            fn(*const DevInfo, *mut u32) -> Code;
+        is_tag_128_supported: ["doca_X_cap_task_Y_is_tag_128_supported"] fn(*const DevInfo) -> Code;
+        is_key_type_supported: ["doca_X_cap_task_Y_is_key_type_supported"] fn(*const DevInfo, KeyType) -> Code;
+        key_create: ["doca_aes_gcm_key_create"] fn(*mut Engine, *const c_void, KeyType, *mut *mut Key) -> Code;
+        key_destroy: ["doca_aes_gcm_key_destroy"] fn(*mut Key) -> Code;
+    }
+}
+
+table! {
+    /// Of SHA's tasks.
+    Hash {
+        is_supported: ["doca_X_cap_task_Y_get_supported"] fn(*const DevInfo, Algorithm) -> Code;
+        max_buf_size: ["doca_X_cap_get_max_src_buf_size", "doca_X_cap_get_max_src_buffer_size"]
+            fn(*const DevInfo, *mut u64) -> Code;
+        min_dst_size: ["doca_X_cap_get_min_dst_buf_size", "doca_X_cap_get_min_dst_buffer_size"]
+            fn(*const DevInfo, Algorithm, *mut u32) -> Code;
+        set_conf: ["doca_X_task_Y_set_conf"] fn(*mut Engine, Callback, Callback, u8) -> Code;
+        alloc_init: ["doca_X_task_Y_alloc_init"]
+            fn(*mut Engine, Algorithm, *const Buf, *mut Buf, Data, *mut *mut EngineTask) -> Code;
+        set_src: ["doca_X_task_Y_set_src"] fn(*mut EngineTask, *const Buf) -> Code;
+        set_dst: ["doca_X_task_Y_set_dst"] fn(*mut EngineTask, *mut Buf) -> Code;
+    }
+}

@@ -1,0 +1,358 @@
+//! DEFLATE and INFLATE on a compress device.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dpb_core::{
+    Backend, Buf, Clock, Completion, DeflateFormat, Items, Job, JobError, Limits, OpSpec, Operator,
+    OutputShape, Queue, SetupError, Unsupported, WallClock,
+};
+
+use super::raw::{
+    Check, Coding, CompressDevice, Digest, End, Guard, Lane, Operation, Recipe, Slot, Step,
+};
+use super::sys::{self, Done};
+
+/// Jobs that a queue may hold.
+const DEPTH_MAX: NonZeroU32 = NonZeroU32::new(256).unwrap();
+/// How long a device may take for a few bytes.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A compress device as a backend.
+pub(super) struct CompressBackend {
+    name: String,
+    device: Arc<CompressDevice>,
+    /// What must follow an item to be inflated, or why inflating is not offered.
+    guard: Result<Guard, Unsupported>,
+    clock: WallClock,
+}
+
+impl CompressBackend {
+    /// Named `dpdk/DEVICE`. Tries what the device makes of a stream that ends too early.
+    ///
+    /// # Errors
+    /// The device does not start.
+    pub(super) fn new(device: Arc<CompressDevice>) -> Result<Self, Unsupported> {
+        device.start()?;
+        Ok(Self {
+            name: format!("dpdk/{}", device.name()),
+            guard: find_guard(&device),
+            device,
+            clock: WallClock::default(),
+        })
+    }
+}
+
+impl Backend for CompressBackend {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &self.clock
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        self.device.eal().alloc(len)
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        Ok(Plan::new(spec, &self.device, &self.guard)?.limits)
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        let plan = Plan::new(spec, &self.device, &self.guard);
+        Ok(Arc::new(CompressOperator {
+            spec: spec.clone(),
+            plan: plan.map_err(SetupError::Unsupported)?,
+            device: self.device.clone(),
+        }))
+    }
+}
+
+struct CompressOperator {
+    spec: OpSpec,
+    plan: Plan,
+    device: Arc<CompressDevice>,
+}
+
+impl Operator for CompressOperator {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.plan.dst_len(item_len)
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        let depth_max = self.plan.limits.depth_max;
+        if depth > depth_max {
+            return Err(SetupError::TooDeep {
+                asked: depth.get(),
+                depth_max: depth_max.get(),
+            });
+        }
+        Ok(Box::new(lane(&self.device, self.plan, depth)?))
+    }
+}
+
+fn lane(
+    device: &Arc<CompressDevice>,
+    plan: Plan,
+    depth: NonZeroU32,
+) -> Result<impl Queue + use<>, SetupError> {
+    let queue = device.open(plan.coding)?;
+    Ok(Lane::new(device.eal(), device.name(), plan, queue, depth))
+}
+
+/// How items become operations.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    coding: Coding,
+    /// What stands in front of a stream, by RFC 1950 or RFC 1952.
+    head: &'static [u8],
+    /// Longest output of an operation.
+    out_max: usize,
+    limits: Limits,
+}
+
+impl Plan {
+    /// Unless the device lacks something for `spec`.
+    fn new(
+        spec: &OpSpec,
+        device: &CompressDevice,
+        guard: &Result<Guard, Unsupported>,
+    ) -> Result<Self, Unsupported> {
+        let unsupported = |reason| Err(Unsupported { reason });
+        let name = device.name();
+        match *spec {
+            OpSpec::Deflate { level, format } => {
+                let (check, head) = wrapper(format);
+                if !device.has(check) {
+                    let format = format.name();
+                    return unsupported(format!(
+                        "{name} computes no check for format {format}; format=raw needs none"
+                    ));
+                }
+                Ok(Self::of(Coding::Compress { level, check }, head, device))
+            }
+            OpSpec::Inflate {
+                format: DeflateFormat::Raw,
+            } => Ok(Self::of(
+                Coding::Decompress {
+                    guard: guard.clone()?,
+                },
+                &[],
+                device,
+            )),
+            // Where a stream's check lies only its decoder knows, and some of DPDK's drivers do not say.
+            OpSpec::Inflate { format } => unsupported(format!(
+                "compress devices decode bare DEFLATE, and do not say where the check of format {} lies; use format=raw",
+                format.name()
+            )),
+            _ => unsupported(format!(
+                "compress devices do deflate and inflate; {spec} is neither"
+            )),
+        }
+    }
+
+    fn of(coding: Coding, head: &'static [u8], device: &CompressDevice) -> Self {
+        let (in_max, out_max) = coding.bytes_max(device.is_chained());
+        let mut limits = Limits::new(DEPTH_MAX);
+        limits.synchronous = !device.is_hardware();
+        limits.item_bytes_max = match coding {
+            // So long that its stream surely fits.
+            Coding::Compress { .. } => ((out_max - SLACK) / 9 * 8).min(in_max),
+            Coding::Decompress { .. } => in_max,
+        };
+        Self {
+            coding,
+            head,
+            out_max,
+            limits,
+        }
+    }
+
+    /// Bytes behind a stream.
+    fn tail_len(&self) -> usize {
+        match self.coding {
+            Coding::Compress { check, .. } => tail_len(check),
+            Coding::Decompress { .. } => 0,
+        }
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        match self.coding {
+            Coding::Compress { .. } => self.head.len() + stream_max(item_len) + self.tail_len(),
+            Coding::Decompress { .. } => item_len.saturating_mul(8).saturating_add(64),
+        }
+    }
+}
+
+/// A spec of each operator that a compress device may have.
+pub(super) fn samples() -> Vec<OpSpec> {
+    let formats = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
+    let deflate = formats.map(|format| OpSpec::Deflate { level: 6, format });
+    let inflate = formats.map(|format| OpSpec::Inflate { format });
+    deflate.into_iter().chain(inflate).collect()
+}
+
+/// Bytes that a stream of little input may take.
+const SLACK: usize = 64;
+
+/// Bytes that a stream takes at most: fixed codes of nine bits for each byte, and a header.
+fn stream_max(item_len: usize) -> usize {
+    item_len.saturating_add(item_len / 8).saturating_add(SLACK)
+}
+
+fn tail_len(check: Check) -> usize {
+    match check {
+        Check::None => 0,
+        Check::Adler32 => 4,
+        Check::Crc32 => 8,
+    }
+}
+
+/// The check that a format wants, and what it starts with: of zlib a window of 32 KiB and no level, of gzip no name, no time and
+/// no system.
+fn wrapper(format: DeflateFormat) -> (Check, &'static [u8]) {
+    match format {
+        DeflateFormat::Raw => (Check::None, &[]),
+        DeflateFormat::Zlib => (Check::Adler32, &[0x78, 0x01]),
+        DeflateFormat::Gzip => (Check::Crc32, &[0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF]),
+    }
+}
+
+impl Recipe for Plan {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn step(&self, item: &[u8], slot_len: usize, _piece: u32) -> Step<'_> {
+        let is_encoder = matches!(self.coding, Coding::Compress { .. });
+        let room = slot_len.checked_sub(self.head.len() + self.tail_len());
+        let useful = if is_encoder {
+            stream_max(item.len())
+        } else {
+            usize::MAX
+        };
+        let out_len = match room {
+            // No stream is empty.
+            None => return Step::Known(Err(JobError::DstTooShort)),
+            Some(0) if is_encoder => return Step::Known(Err(JobError::DstTooShort)),
+            Some(room) => room.min(useful).min(self.out_max),
+        };
+        // Some never return from it, and none is a stream.
+        if !is_encoder && item.is_empty() {
+            return Step::Known(Err(JobError::Malformed));
+        }
+        Step::Run(Operation {
+            src: 0..item.len(),
+            dst: self.head.len()..self.head.len() + out_len,
+            head: self.head,
+            iv: [0; 16],
+            aad: 0,
+            digest: Digest::Nowhere,
+            has_more: false,
+            planned: 0,
+        })
+    }
+
+    fn end(&self, done: &Done, item_len: usize, slot: &mut Slot) -> End {
+        let room = slot.len() - self.head.len() - self.tail_len();
+        let produced = done.produced as usize;
+        match (done.verdict, self.coding) {
+            (sys::DONE, _) if produced > room => End::Refused(JobError::DstTooShort),
+            (sys::DONE, Coding::Decompress { guard }) if is_short(guard, done, item_len) => {
+                End::Refused(JobError::Malformed)
+            }
+            (sys::DONE, Coding::Decompress { .. }) => End::Output(done.produced),
+            (sys::DONE, Coding::Compress { check, .. }) => {
+                let at = self.head.len() + produced;
+                End::Output(match check {
+                    Check::None => done.produced,
+                    Check::Adler32 => slot.write(at, &done.checksum.to_be_bytes()),
+                    Check::Crc32 => {
+                        let at = slot.write(at, &done.checksum.to_le_bytes());
+                        slot.write(at as usize, &(item_len as u32).to_le_bytes())
+                    }
+                })
+            }
+            // What the device may write is less than the slot: the output is too long for the device.
+            (sys::FULL, _) if room > self.out_max => End::Refused(JobError::TooLong),
+            (sys::FULL, _) => End::Refused(JobError::DstTooShort),
+            (sys::MALFORMED, _) => End::Refused(JobError::Malformed),
+            _ => End::Failed(JobError::Device(done.status)),
+        }
+    }
+}
+
+/// Whether the device read on behind the item to find the stream's end.
+fn is_short(guard: Guard, done: &Done, item_len: usize) -> bool {
+    guard != Guard::None && done.consumed as usize > item_len
+}
+
+/// Three bytes that zlib makes of `a`, in a block of fixed codes.
+const STREAM: [u8; 3] = [0x4B, 0x04, 0x00];
+
+/// What makes the device tell a whole stream from one that ends too early: with what follows an item, or by itself.
+fn find_guard(device: &Arc<CompressDevice>) -> Result<Guard, Unsupported> {
+    let name = device.name();
+    let guards = match (device.is_chained(), device.is_hardware()) {
+        // Software may never return from what is short of a guard of its own kind.
+        (true, false) => &[Guard::Long][..],
+        (_, true) => &[Guard::None],
+        (false, false) => &[Guard::Byte, Guard::None],
+    };
+    for &guard in guards {
+        let plan = Plan::of(Coding::Decompress { guard }, &[], device);
+        let mut answers = Vec::new();
+        for stream in [&STREAM[..], &STREAM[..2], &[0x4B]] {
+            answers.push(inflated(device, plan, stream)?);
+        }
+        if answers[0].as_deref() == Ok(b"a") && answers[1..].iter().all(Result::is_err) {
+            return Ok(guard);
+        }
+    }
+    Err(Unsupported {
+        reason: format!("{name} takes a stream that ends too early for a whole one"),
+    })
+}
+
+/// One stream through the device.
+fn inflated(
+    device: &Arc<CompressDevice>,
+    plan: Plan,
+    stream: &[u8],
+) -> Result<Result<Vec<u8>, JobError>, Unsupported> {
+    let failed = |error: SetupError| Unsupported {
+        reason: format!("{} cannot be tried: {error}", device.name()),
+    };
+    let mut src = device.eal().alloc(stream.len()).map_err(failed)?;
+    src.copy_from_slice(stream);
+    let dst = device.eal().alloc(64).map_err(failed)?;
+    let job = Job::new(0, src.freeze(), Items::One, dst, OutputShape::Variable);
+    let mut queue = lane(device, plan, NonZeroU32::MIN).map_err(failed)?;
+    queue.submit(&mut VecDeque::from([job]));
+    let mut done: Vec<Completion> = Vec::with_capacity(1);
+    let start = Instant::now();
+    while queue.poll(&mut done) == 0 {
+        if start.elapsed() > PATIENCE {
+            let reason = format!("{} does not answer", device.name());
+            return Err(Unsupported { reason });
+        }
+    }
+    let Completion { job, result } = done.remove(0);
+    Ok(result.and_then(|()| job.output(OutputShape::Variable, 0).map(<[u8]>::to_vec)))
+}

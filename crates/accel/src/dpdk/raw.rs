@@ -1,0 +1,283 @@
+//! DPDK's environment and memory, behind types whose construction proves what they need. What the devices do is in
+//! `raw/`: `lane.rs` owns jobs while a device works on them, `crypto.rs` and `compress.rs` are its two kinds of devices.
+#![allow(unsafe_code)]
+
+mod compress;
+mod crypto;
+mod lane;
+
+use std::alloc::Layout;
+use std::ffi::{CString, c_int};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
+
+pub(super) use compress::{Check, Coding, CompressDevice, Guard};
+pub(super) use crypto::{Cipher, CryptoDevice, Session};
+pub(super) use lane::{Digest, End, Lane, Operation, Recipe, Slot, Step};
+
+use super::sys::{self, Shim};
+
+/// DPDK's environment abstraction layer, initialised: once in a process, and for as long as it lasts.
+pub(super) struct Eal {
+    shim: Shim,
+    /// What it was started with.
+    pub(super) arguments: Vec<String>,
+    /// Whether it has huge pages, and with them hardware.
+    pub(super) has_huge_pages: bool,
+    memory: Arc<Memory>,
+    /// DPDK's functions that change devices, sessions and pools are for one thread at a time.
+    control: Mutex<()>,
+}
+
+/// Memory that every device of this process can reach.
+pub(super) struct Memory {
+    /// The shim's, if it is DPDK's heap of huge pages; else the program's heap, as there are only devices of software.
+    eal: Option<&'static sys::Table>,
+}
+
+/// Bytes behind each buffer that may be read and are nobody's: devices read a little more than they are told.
+const BEHIND: usize = 64;
+
+impl Eal {
+    /// Loads the shim and starts the environment at the first call; the same answer from then on.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(super) fn start() -> Result<&'static Self, Unsupported> {
+        static EAL: OnceLock<Result<Eal, String>> = OnceLock::new();
+        let started = EAL.get_or_init(Self::new).as_ref();
+        started.map_err(|reason| Unsupported {
+            reason: reason.clone(),
+        })
+    }
+
+    fn new() -> Result<Self, String> {
+        let shim = Shim::load()?;
+        let has_huge_pages = super::environment::has_huge_pages();
+        let arguments = super::environment::arguments(has_huge_pages);
+        let table = shim.table;
+        let owned: Vec<CString> = arguments
+            .iter()
+            .map(|argument| CString::new(argument.as_str()))
+            .collect::<Result<_, _>>()
+            .map_err(|_| "an argument for EAL holds a zero byte".to_owned())?;
+        // On a thread of its own: EAL pins the thread that starts it to a core, and takes what that thread may run on for
+        // what its own threads may.
+        let start = move || {
+            let mut pointers: Vec<_> = owned.iter().map(|text| text.as_ptr().cast_mut()).collect();
+            let count = pointers.len() as c_int;
+            pointers.push(std::ptr::null_mut());
+            // SAFETY: `count` strings, each with its zero, and a null behind them. `OnceLock` lets one thread of the process
+            // in here, once. EAL keeps pointers into the strings, which are leaked for it.
+            let result = unsafe { (table.eal_init)(count, pointers.leak().as_mut_ptr()) };
+            std::mem::forget(owned);
+            result
+        };
+        let thread = std::thread::Builder::new().name("dpdk-main".to_owned());
+        let started = thread.spawn(start).map_err(|error| error.to_string())?;
+        let result = started.join().map_err(|_| "EAL panicked".to_owned())?;
+        if result != 0 {
+            return Err(format!(
+                "DPDK's EAL does not start with `{}`: {}",
+                arguments.join(" "),
+                shim.error(result)
+            ));
+        }
+        Ok(Self {
+            memory: Arc::new(Memory {
+                eal: has_huge_pages.then_some(table),
+            }),
+            shim,
+            arguments,
+            has_huge_pages,
+            control: Mutex::new(()),
+        })
+    }
+
+    /// Where the shim was found.
+    pub(super) fn shim_path(&self) -> &str {
+        &self.shim.path
+    }
+
+    /// `DPDK 22.11.11`.
+    pub(super) fn version(&self) -> String {
+        self.shim.version()
+    }
+
+    /// What a crypto device means by the code of a [`JobError::Device`](dpb_core::JobError::Device).
+    pub(super) fn crypto_status(&self, status: i32) -> String {
+        self.shim.crypto_status(status)
+    }
+
+    /// What a compress device means by it.
+    pub(super) fn compress_status(&self, status: i32) -> String {
+        self.shim.compress_status(status)
+    }
+
+    /// Zeroed memory that every device of this process can reach.
+    pub(super) fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        let carve = self
+            .memory
+            .carve(len)
+            .ok_or(SetupError::OutOfMemory { len })?;
+        let home: Arc<dyn Region> = self.memory.clone();
+        // SAFETY: a carve of `memory`, ours alone, at least `len` bytes long and zeroed; its `release` takes it back.
+        Ok(unsafe { Buf::from_raw_parts(carve, len, home) })
+    }
+
+    /// Whether a buffer with this home is one of [`Eal::alloc`].
+    fn is_home(&self, home: &dyn Region) -> bool {
+        home.is(&*self.memory)
+    }
+
+    /// Adds a device of software.
+    ///
+    /// # Errors
+    /// No driver takes that name, or the driver refuses.
+    pub(super) fn add_device(&self, name: &str, arguments: &str) -> Result<(), Unsupported> {
+        let unsupported = |reason| Unsupported { reason };
+        let texts = (CString::new(name), CString::new(arguments));
+        let (Ok(name_text), Ok(arguments)) = texts else {
+            return Err(unsupported("a device's name holds no zero byte".to_owned()));
+        };
+        let _control = self.control();
+        // SAFETY: two strings with their zeros; EAL runs, as `self` shows, and no other thread changes devices.
+        let result =
+            unsafe { (self.shim.table.device_add)(name_text.as_ptr(), arguments.as_ptr()) };
+        match result {
+            0.. => Ok(()),
+            error => Err(unsupported(format!(
+                "DPDK has no device `{name}` here: {}",
+                self.shim.error(error)
+            ))),
+        }
+    }
+
+    /// The devices that one of the shim's lists gives.
+    fn devices(
+        &self,
+        list: unsafe extern "C" fn(*mut sys::Device, u32) -> u32,
+    ) -> Vec<sys::Device> {
+        let mut devices = vec![sys::Device::EMPTY; 256];
+        let _control = self.control();
+        // SAFETY: room for as many as are said; EAL runs, and no other thread changes devices.
+        let found = unsafe { list(devices.as_mut_ptr(), devices.len() as u32) };
+        devices.truncate(found as usize);
+        devices
+    }
+
+    fn table(&self) -> &'static sys::Table {
+        self.shim.table
+    }
+
+    fn control(&self) -> MutexGuard<'_, ()> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    fn layout(len: usize) -> Option<Layout> {
+        Layout::from_size_align(len.checked_add(BEHIND)?, buf::ALIGNMENT).ok()
+    }
+
+    fn carve(&self, len: usize) -> Option<NonNull<u8>> {
+        let layout = Self::layout(len)?;
+        NonNull::new(match self.eal {
+            // SAFETY: EAL runs, or there were no table here; its heap may be used by any thread.
+            Some(table) => unsafe { (table.memory_take)(layout.size()) }.cast(),
+            // SAFETY: the layout's size is not zero.
+            None => unsafe { std::alloc::alloc_zeroed(layout) },
+        })
+    }
+}
+
+impl Region for Memory {
+    unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
+        match self.eal {
+            // SAFETY: the caller vouches that this is a carve of ours; with a table ours are of DPDK's heap.
+            Some(table) => unsafe { (table.memory_give)(ptr.as_ptr().cast()) },
+            None => {
+                let layout = Self::layout(len).expect("was valid when allocated");
+                // SAFETY: the caller vouches that this is a carve of ours; ours have this layout.
+                unsafe { std::alloc::dealloc(ptr.as_ptr(), layout) }
+            }
+        }
+    }
+}
+
+/// The queue pairs that nobody has.
+struct QueuePairs<Q> {
+    free: Mutex<Vec<QueuePair<Q>>>,
+    count: u32,
+}
+
+/// A queue pair of a device, which is its holder's alone.
+struct QueuePair<Q> {
+    number: u32,
+    /// The shim's part, once it was needed.
+    queue: Option<NonNull<Q>>,
+}
+
+// SAFETY: what the shim keeps for a queue pair is used by its holder alone, and by no thread in particular.
+unsafe impl<Q> Send for QueuePair<Q> {}
+
+impl<Q> QueuePairs<Q> {
+    /// Those to ask for of a device that has up to `max`, 0 being any number: enough for a queue on each core, and one more each
+    /// while the old one is dropped.
+    fn new(max: u32) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let wanted = (2 * cores).clamp(8, 64);
+        let count = if max == 0 { wanted } else { wanted.min(max) };
+        let free = |number| QueuePair {
+            number,
+            queue: None,
+        };
+        Self {
+            free: Mutex::new((0..count).rev().map(free).collect()),
+            count,
+        }
+    }
+
+    /// The one that was given back last, which `open` opens if it never was. That of a device that does not answer never comes back.
+    fn take(
+        &self,
+        eal: &Eal,
+        device: &str,
+        open: impl FnOnce(u32, *mut *mut Q) -> c_int,
+    ) -> Result<(u32, NonNull<Q>), SetupError> {
+        let unsupported = |reason| SetupError::Unsupported(Unsupported { reason });
+        let taken = self
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let QueuePair { number, queue } = taken.ok_or_else(|| {
+            unsupported(format!(
+                "all {} queue pairs of {device} are in use",
+                self.count
+            ))
+        })?;
+        if let Some(queue) = queue {
+            return Ok((number, queue));
+        }
+        let mut opened = std::ptr::null_mut();
+        let control = eal.control();
+        let result = open(number, &mut opened);
+        drop(control);
+        match NonNull::new(opened) {
+            Some(queue) if result == 0 => Ok((number, queue)),
+            _ => {
+                self.give(number, None);
+                let error = eal.shim.error(result);
+                Err(unsupported(format!("{device} opens no queue: {error}")))
+            }
+        }
+    }
+
+    fn give(&self, number: u32, queue: Option<NonNull<Q>>) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.push(QueuePair { number, queue });
+    }
+}

@@ -1,0 +1,274 @@
+//! Crypto devices: sessions and queue pairs.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+
+use dpb_core::{SetupError, Unsupported};
+
+use super::lane::{Device, Digest, Operation};
+use super::{Eal, QueuePairs};
+use crate::dpdk::sys::{self, Algorithm, BURST, Done, Item, Ranges, SEGMENT};
+
+/// Operations that a queue pair has room for; a queue uses as many with hardware, and a burst with software, whose operations
+/// are then in the caches.
+const DESCRIPTORS: u32 = 1024;
+/// Sessions that a device has room for.
+const SESSIONS: u32 = 256;
+
+/// A crypto device. Once started it stays so.
+pub(in crate::dpdk) struct CryptoDevice {
+    eal: &'static Eal,
+    name: String,
+    driver: String,
+    id: u32,
+    is_hardware: bool,
+    queue_pairs: QueuePairs<sys::CryptoQueue>,
+    /// What starting it gave.
+    started: OnceLock<i32>,
+}
+
+/// A key schedule on a device.
+pub(in crate::dpdk) struct Session {
+    device: Arc<CryptoDevice>,
+    session: NonNull<std::ffi::c_void>,
+    cipher: Cipher,
+}
+
+/// What a session is made of, but for the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dpdk) struct Cipher {
+    pub(in crate::dpdk) algorithm: Algorithm,
+    pub(in crate::dpdk) decrypts: bool,
+    pub(in crate::dpdk) iv_len: u16,
+    pub(in crate::dpdk) digest_len: u16,
+    pub(in crate::dpdk) aad_len: u16,
+}
+
+/// A queue pair, with operations of one session.
+pub(in crate::dpdk) struct CryptoQueue {
+    session: Arc<Session>,
+    queue_pair: u32,
+    queue: NonNull<sys::CryptoQueue>,
+}
+
+// SAFETY: DPDK's sessions are read by its drivers from any thread, each through its own queue pair; they are made and freed
+// under EAL's lock.
+unsafe impl Send for Session {}
+// SAFETY: as above.
+unsafe impl Sync for Session {}
+
+impl CryptoDevice {
+    /// The names of all that there are.
+    pub(in crate::dpdk) fn names(eal: &Eal) -> Vec<String> {
+        let devices = eal.devices(eal.table().crypto_devices);
+        devices.iter().map(sys::Device::name).collect()
+    }
+
+    /// The device of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(in crate::dpdk) fn find(eal: &'static Eal, name: &str) -> Result<Self, Unsupported> {
+        let devices = eal.devices(eal.table().crypto_devices);
+        let found = devices.iter().find(|device| device.name() == name);
+        let device = found.ok_or_else(|| Unsupported {
+            reason: format!("no crypto device `{name}`"),
+        })?;
+        Ok(Self {
+            eal,
+            name: name.to_owned(),
+            driver: device.driver(),
+            id: device.id,
+            is_hardware: device.is_hardware != 0,
+            queue_pairs: QueuePairs::new(device.queue_pairs_max),
+            started: OnceLock::new(),
+        })
+    }
+
+    /// Starts it at the first call; the same answer from then on.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(in crate::dpdk) fn start(&self) -> Result<(), Unsupported> {
+        let result = *self.started.get_or_init(|| {
+            let (table, queue_pairs) = (self.eal.table(), self.queue_pairs.count);
+            let _control = self.eal.control();
+            // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
+            unsafe { (table.crypto_start)(self.id, queue_pairs, 2 * DESCRIPTORS, SESSIONS) }
+        });
+        match result {
+            0 => Ok(()),
+            error => Err(Unsupported {
+                reason: format!(
+                    "{} does not start: {}",
+                    self.name,
+                    self.eal.shim.error(error)
+                ),
+            }),
+        }
+    }
+
+    pub(in crate::dpdk) fn eal(&self) -> &'static Eal {
+        self.eal
+    }
+
+    pub(in crate::dpdk) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As DPDK calls it: `crypto_aesni_mb`, `mlx5_pci`.
+    pub(in crate::dpdk) fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// Whether it works while nobody asks for its answers; software works when it is asked.
+    pub(in crate::dpdk) fn is_hardware(&self) -> bool {
+        self.is_hardware
+    }
+
+    /// The lengths that it takes for an algorithm, if it has it.
+    pub(in crate::dpdk) fn ranges(&self, algorithm: Algorithm) -> Option<Ranges> {
+        let mut ranges = Ranges::default();
+        let table = self.eal.table();
+        // SAFETY: a device that there is; the ranges are the caller's.
+        let result = unsafe { (table.crypto_ranges)(self.id, algorithm as u32, &mut ranges) };
+        (result == 0).then_some(ranges)
+    }
+
+    /// Schedules a key.
+    ///
+    /// # Errors
+    /// The device's own reason.
+    pub(in crate::dpdk) fn session(
+        self: &Arc<Self>,
+        cipher: Cipher,
+        key: &[u8],
+    ) -> Result<Session, Unsupported> {
+        self.start()?;
+        let mut session = std::ptr::null_mut();
+        let made = cipher.for_shim(key);
+        let control = self.eal.control();
+        // SAFETY: a device that was started; the key lives through the call, and the driver copies what it needs of it.
+        let result = unsafe { (self.eal.table().crypto_session)(self.id, &made, &mut session) };
+        drop(control);
+        let refused = || Unsupported {
+            reason: format!(
+                "{} makes no session: {}",
+                self.name,
+                self.eal.shim.error(result)
+            ),
+        };
+        Ok(Session {
+            device: self.clone(),
+            session: NonNull::new(session)
+                .filter(|_| result == 0)
+                .ok_or_else(refused)?,
+            cipher,
+        })
+    }
+}
+
+impl Cipher {
+    fn for_shim(&self, key: &[u8]) -> sys::Cipher {
+        sys::Cipher {
+            algorithm: self.algorithm as u32,
+            decrypts: self.decrypts.into(),
+            key: key.as_ptr(),
+            key_len: key.len() as u16,
+            iv_len: self.iv_len,
+            digest_len: self.digest_len,
+            aad_len: self.aad_len,
+        }
+    }
+}
+
+impl Session {
+    pub(in crate::dpdk) fn device(&self) -> &CryptoDevice {
+        &self.device
+    }
+
+    /// A queue pair for it.
+    ///
+    /// # Errors
+    /// All are in use, or there is no memory for operations.
+    pub(in crate::dpdk) fn open(self: &Arc<Self>) -> Result<CryptoQueue, SetupError> {
+        let device = &*self.device;
+        let table = device.eal.table();
+        let operations = match device.is_hardware {
+            true => DESCRIPTORS,
+            false => BURST as u32,
+        };
+        let (queue_pair, queue) =
+            device
+                .queue_pairs
+                .take(device.eal, &device.name, |number, queue| {
+                    // SAFETY: a device that was started, and a queue pair of it that is ours alone.
+                    unsafe { (table.crypto_open)(device.id, number, operations, queue) }
+                })?;
+        let cipher = self.cipher.for_shim(&[]);
+        // SAFETY: ours alone, with nothing in flight; the session is this device's, and the queue keeps it.
+        unsafe { (table.crypto_bind)(queue.as_ptr(), &cipher, self.session.as_ptr()) };
+        Ok(CryptoQueue {
+            session: self.clone(),
+            queue_pair,
+            queue,
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _control = self.device.eal.control();
+        // SAFETY: a session of this device; its queues hold it, so there is none.
+        unsafe {
+            (self.device.eal.table().crypto_session_free)(self.device.id, self.session.as_ptr());
+        }
+    }
+}
+
+impl Device for CryptoQueue {
+    fn admits(&self, operation: &Operation, item_len: usize, slot_len: usize) -> bool {
+        let Operation { src, dst, .. } = operation;
+        let cipher = &self.session.cipher;
+        let (digest_len, aad_len) = (cipher.digest_len.into(), usize::from(cipher.aad_len));
+        let is_within = |at: usize, len: usize, whole: usize| {
+            at.checked_add(len).is_some_and(|end| end <= whole)
+        };
+        let is_hash = cipher.iv_len == 0;
+        src.start <= src.end
+            && src.end <= item_len
+            && dst.start <= dst.end
+            && dst.end <= slot_len
+            && src.len().max(dst.len()) <= SEGMENT
+            && (is_hash || dst.len() >= src.len())
+            && operation.head.is_empty()
+            && is_within(operation.aad, aad_len, item_len)
+            && match operation.digest {
+                Digest::Nowhere => digest_len == 0,
+                Digest::Item(at) => cipher.decrypts && is_within(at, digest_len, item_len),
+                Digest::Slot(at) => !cipher.decrypts && is_within(at, digest_len, slot_len),
+            }
+    }
+
+    unsafe fn submit(&mut self, items: &[Item]) -> usize {
+        let table = self.session.device.eal.table();
+        let n = items.len().min(BURST) as u32;
+        // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not `Send`.
+        unsafe { (table.crypto_submit)(self.queue.as_ptr(), items.as_ptr(), n) as usize }
+    }
+
+    fn poll(&mut self, done: &mut [Done]) -> usize {
+        let table = self.session.device.eal.table();
+        let n = done.len().min(BURST) as u32;
+        // SAFETY: room for so many; the queue is ours alone, and this thread's, as it is not `Send`.
+        unsafe { (table.crypto_poll)(self.queue.as_ptr(), done.as_mut_ptr(), n) as usize }
+    }
+}
+
+impl Drop for CryptoQueue {
+    /// Of a queue without operations in flight; one with them is leaked instead.
+    fn drop(&mut self) {
+        let queue_pairs = &self.session.device.queue_pairs;
+        queue_pairs.give(self.queue_pair, Some(self.queue));
+    }
+}

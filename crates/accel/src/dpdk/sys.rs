@@ -1,0 +1,286 @@
+//! The shim's table, as `native/dpdk/shim.h` declares it, and how it is found.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::PathBuf;
+
+use crate::library::Library;
+
+/// Most operations of one call.
+pub(super) const BURST: usize = 64;
+/// Most bytes of an mbuf's buffer.
+pub(super) const SEGMENT: usize = 65535;
+/// Of names, the closing zero included.
+const NAME: usize = 64;
+/// Of the table.
+const ABI: u32 = 1;
+/// The file that the shim is.
+const FILE: &str = "libdpb_dpdk.so";
+/// At run time: a shim to take instead of all others. At build time: where it was built.
+const VARIABLE: &str = "DPB_DPDK_SHIM";
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Device {
+    name: [c_char; NAME],
+    driver: [c_char; NAME],
+    pub(super) id: u32,
+    pub(super) queue_pairs_max: u32,
+    pub(super) is_hardware: u32,
+    pub(super) is_deflate: u32,
+    pub(super) is_chained: u32,
+    pub(super) checksums: u32,
+}
+
+/// An algorithm of crypto devices.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    AesGcm,
+    AesCtr,
+    AesCbc,
+    AesXts,
+    Md5,
+    Sha1,
+    Sha256,
+    Sha512,
+    HmacMd5,
+    HmacSha1,
+    HmacSha256,
+    HmacSha512,
+}
+
+/// Lengths in bytes: from `min` in steps to `max`, or `min` alone without a step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) min: u16,
+    pub(super) max: u16,
+    pub(super) step: u16,
+}
+
+/// What a device takes for an algorithm.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ranges {
+    pub(super) key: Range,
+    pub(super) iv: Range,
+    pub(super) digest: Range,
+    pub(super) aad: Range,
+}
+
+#[repr(C)]
+pub(super) struct Cipher {
+    pub(super) algorithm: u32,
+    pub(super) decrypts: u32,
+    pub(super) key: *const u8,
+    pub(super) key_len: u16,
+    pub(super) iv_len: u16,
+    pub(super) digest_len: u16,
+    pub(super) aad_len: u16,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Codec {
+    pub(super) decompresses: u32,
+    pub(super) level: u32,
+    pub(super) checksum: u32,
+    pub(super) guard: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Item {
+    pub(super) src: *const u8,
+    pub(super) dst: *mut u8,
+    pub(super) src_len: u32,
+    pub(super) dst_len: u32,
+    pub(super) iv: *const u8,
+    pub(super) aad: *const u8,
+    pub(super) digest: *mut u8,
+    pub(super) user: u64,
+}
+
+pub(super) const DONE: u32 = 0;
+pub(super) const MALFORMED: u32 = 1;
+pub(super) const FULL: u32 = 2;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct Done {
+    pub(super) user: u64,
+    pub(super) verdict: u32,
+    pub(super) status: i32,
+    pub(super) consumed: u32,
+    pub(super) produced: u32,
+    pub(super) checksum: u32,
+    unused: u32,
+}
+
+/// A queue of the shim's; it is only pointed at.
+#[repr(C)]
+pub(super) struct CryptoQueue {
+    _private: [u8; 0],
+}
+
+/// As [`CryptoQueue`].
+#[repr(C)]
+pub(super) struct CompressQueue {
+    _private: [u8; 0],
+}
+
+#[repr(C)]
+pub(super) struct Table {
+    abi: u32,
+    size: u32,
+    pub(super) version: unsafe extern "C" fn() -> *const c_char,
+    pub(super) eal_init: unsafe extern "C" fn(c_int, *mut *mut c_char) -> c_int,
+    pub(super) error_text: unsafe extern "C" fn(c_int) -> *const c_char,
+    pub(super) crypto_status: unsafe extern "C" fn(c_int) -> *const c_char,
+    pub(super) compress_status: unsafe extern "C" fn(c_int) -> *const c_char,
+    pub(super) device_add: unsafe extern "C" fn(*const c_char, *const c_char) -> c_int,
+    pub(super) memory_take: unsafe extern "C" fn(usize) -> *mut c_void,
+    pub(super) memory_give: unsafe extern "C" fn(*mut c_void),
+    pub(super) crypto_devices: unsafe extern "C" fn(*mut Device, u32) -> u32,
+    pub(super) crypto_ranges: unsafe extern "C" fn(u32, u32, *mut Ranges) -> c_int,
+    pub(super) crypto_start: unsafe extern "C" fn(u32, u32, u32, u32) -> c_int,
+    pub(super) crypto_session: unsafe extern "C" fn(u32, *const Cipher, *mut *mut c_void) -> c_int,
+    pub(super) crypto_session_free: unsafe extern "C" fn(u32, *mut c_void),
+    pub(super) crypto_open: unsafe extern "C" fn(u32, u32, u32, *mut *mut CryptoQueue) -> c_int,
+    pub(super) crypto_bind: unsafe extern "C" fn(*mut CryptoQueue, *const Cipher, *mut c_void),
+    pub(super) crypto_submit: unsafe extern "C" fn(*mut CryptoQueue, *const Item, u32) -> u32,
+    pub(super) crypto_poll: unsafe extern "C" fn(*mut CryptoQueue, *mut Done, u32) -> u32,
+    pub(super) compress_devices: unsafe extern "C" fn(*mut Device, u32) -> u32,
+    pub(super) compress_start: unsafe extern "C" fn(u32, u32, u32) -> c_int,
+    pub(super) compress_open:
+        unsafe extern "C" fn(u32, u32, u32, u32, *mut *mut CompressQueue) -> c_int,
+    pub(super) compress_bind: unsafe extern "C" fn(*mut CompressQueue, *const Codec) -> c_int,
+    pub(super) compress_submit: unsafe extern "C" fn(*mut CompressQueue, *const Item, u32) -> u32,
+    pub(super) compress_poll: unsafe extern "C" fn(*mut CompressQueue, *mut Done, u32) -> u32,
+    pub(super) compress_unbind: unsafe extern "C" fn(*mut CompressQueue),
+}
+
+// As the C compiler has them.
+const _: () = assert!(size_of::<Device>() == 152 && size_of::<Ranges>() == 24);
+const _: () = assert!(size_of::<Cipher>() == 24 && size_of::<Codec>() == 16);
+const _: () = assert!(size_of::<Item>() == 56 && size_of::<Done>() == 32);
+
+impl Device {
+    pub(super) const EMPTY: Self = Self {
+        name: [0; NAME],
+        driver: [0; NAME],
+        id: 0,
+        queue_pairs_max: 0,
+        is_hardware: 0,
+        is_deflate: 0,
+        is_chained: 0,
+        checksums: 0,
+    };
+
+    pub(super) fn name(&self) -> String {
+        text_of(&self.name)
+    }
+
+    pub(super) fn driver(&self) -> String {
+        text_of(&self.driver)
+    }
+}
+
+fn text_of(name: &[c_char; NAME]) -> String {
+    let bytes = name.iter().map(|&c| c as u8).take_while(|&c| c != 0);
+    String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+}
+
+/// A shim that was loaded.
+pub(super) struct Shim {
+    pub(super) table: &'static Table,
+    /// Where it was found.
+    pub(super) path: String,
+}
+
+impl Shim {
+    /// Loads the shim, and with it DPDK's libraries: the one that the environment names, else the one that was installed
+    /// beside this program, else the one that was built with it.
+    ///
+    /// # Errors
+    /// What was tried, and why there is nothing to try.
+    pub(super) fn load() -> Result<Self, String> {
+        let paths = candidates();
+        if paths.is_empty() {
+            let why = option_env!("DPB_DPDK_NO_SHIM").unwrap_or("it was moved after the build");
+            return Err(format!("built without the shim over DPDK: {why}"));
+        }
+        // SAFETY: `FILE` is this project's own; it has no initialisers, and those of DPDK's libraries only register
+        // drivers and log types.
+        let library = unsafe { Library::open(&paths) }.map_err(|missing| missing.to_string())?;
+        // SAFETY: as `shim.h` declares it.
+        let table: unsafe extern "C" fn() -> *const Table =
+            unsafe { library.function(&["dpb_dpdk_shim"]) }
+                .map_err(|missing| missing.to_string())?;
+        // SAFETY: the shim gives the address of a static table, whose first two words every ABI of it has. The rest is
+        // looked at only if it is of this ABI and as long.
+        let table = unsafe {
+            let table = table();
+            let (abi, size) = ((*table).abi, (*table).size);
+            if abi != ABI || (size as usize) < size_of::<Table>() {
+                let path = library.name();
+                return Err(format!(
+                    "{path} has table {abi} of {size} bytes, and this program needs table {ABI} of {}: it is of another \
+                     build",
+                    size_of::<Table>()
+                ));
+            }
+            &*table
+        };
+        Ok(Self {
+            table,
+            path: library.name().to_owned(),
+        })
+    }
+
+    /// DPDK's words for an error of its own, negative as functions give it.
+    pub(super) fn error(&self, error: c_int) -> String {
+        // SAFETY: DPDK gives text that ends in a zero; this thread's own until it asks again.
+        text(unsafe { (self.table.error_text)(-error) })
+    }
+
+    /// What the device means by a status.
+    pub(super) fn crypto_status(&self, status: i32) -> String {
+        // SAFETY: static text.
+        text(unsafe { (self.table.crypto_status)(status) })
+    }
+
+    /// What the device means by a status.
+    pub(super) fn compress_status(&self, status: i32) -> String {
+        // SAFETY: static text.
+        text(unsafe { (self.table.compress_status)(status) })
+    }
+
+    /// `DPDK 22.11.11`.
+    pub(super) fn version(&self) -> String {
+        // SAFETY: static text.
+        text(unsafe { (self.table.version)() })
+    }
+}
+
+/// Text that ends in a zero, from the shim.
+fn text(text: *const c_char) -> String {
+    // SAFETY: every function of the table that gives text gives such, and none gives null.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Where a shim may be, in order; those that are not there are left out unless they were asked for.
+fn candidates() -> Vec<PathBuf> {
+    if let Some(path) = std::env::var_os(VARIABLE) {
+        return vec![path.into()];
+    }
+    let program = std::env::current_exe().ok();
+    let prefix = program.as_deref().and_then(|path| path.parent()?.parent());
+    let installed = prefix.map(|prefix| prefix.join("lib").join(FILE));
+    let built = option_env!("DPB_DPDK_SHIM").map(PathBuf::from);
+    let paths = installed.into_iter().chain(built);
+    paths.filter(|path| path.exists()).collect()
+}

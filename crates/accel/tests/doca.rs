@@ -1,0 +1,278 @@
+//! DOCA's backends on stand-ins for its libraries, three releases of them, each case in a process of its own.
+
+mod doca_support;
+
+use std::path::Path;
+
+use doca_support::cases::{self, OPERATORS};
+use doca_support::{FLAVOURS, Flavour, passes, run};
+
+/// Runs `test` on the libraries of each flavour, or says why not.
+fn on_each(test: impl Fn(Flavour, &Path)) {
+    for flavour in FLAVOURS {
+        match flavour.libraries() {
+            Ok(libraries) => test(flavour, &libraries),
+            Err(why) => println!("SKIPPED: stand-in {}: {why}", flavour.name),
+        }
+    }
+}
+
+/// Not a test by itself: what the processes of the others run.
+#[test]
+fn child() {
+    if let Ok(case) = std::env::var("DPB_DOCA_CASE") {
+        cases::run(&case);
+    }
+}
+
+#[test]
+fn every_operator_conforms_or_says_why_not() {
+    on_each(|flavour, libraries| {
+        let said = passes(libraries, "conforms", "");
+        let (compiled, skipped) = flavour.operators(libraries);
+        for why in skipped {
+            println!("SKIPPED: {}: {why}", flavour.name);
+        }
+        for (name, parameters) in OPERATORS {
+            let is_there = said.contains(&format!("conforms: {name} {parameters}\n"));
+            assert_eq!(
+                is_there,
+                compiled.contains(&name),
+                "{}: {name}: {said}",
+                flavour.name
+            );
+        }
+    });
+}
+
+#[test]
+fn late_completions_in_any_order_change_nothing() {
+    on_each(|_, libraries| {
+        passes(libraries, "conforms quickly", "delay=3,shuffle=1,stop=5");
+    });
+}
+
+#[test]
+fn an_engine_that_takes_few_tasks_at_a_time_gets_all_of_them() {
+    on_each(|_, libraries| {
+        let said = passes(libraries, "drives copy", "full=3,shuffle=1");
+        assert!(said.contains("40 jobs: 40 right, refused []"), "{said}");
+    });
+}
+
+#[test]
+fn a_submit_that_fails_is_one_errors_cause() {
+    on_each(|_, libraries| {
+        // The fifth task is of one job alone, whatever its items.
+        let said = passes(libraries, "drives copy", "fail_submit=5");
+        assert!(
+            said.contains("40 jobs: 39 right, refused [Device(22)]"),
+            "{said}"
+        );
+        assert!(
+            said.contains("DOCA_ERROR_UNEXPECTED (Unexpected error)"),
+            "{said}"
+        );
+    });
+}
+
+#[test]
+fn a_task_that_fails_refuses_its_item_or_its_job() {
+    on_each(|flavour, libraries| {
+        for operator in ["copy", "sha256"] {
+            if !flavour.operators(libraries).0.contains(&operator) {
+                println!("SKIPPED: {}: {operator} is not compiled in", flavour.name);
+                continue;
+            }
+            let said = passes(
+                libraries,
+                &format!("drives {operator}"),
+                "fail_task=5,delay=4",
+            );
+            assert!(
+                said.contains("40 jobs: 39 right, refused [Device(17)]"),
+                "{said}"
+            );
+            assert!(
+                said.contains("DOCA_ERROR_IO_FAILED (Input/Output Operation Failed)"),
+                "{said}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_device_without_an_engine_says_so() {
+    on_each(|_, libraries| {
+        // Every bit: no work at all.
+        let said = passes(libraries, "opens", "missing=0xffff");
+        assert!(
+            said.contains("finds no engine: mlx5_0 has no engine that dpb knows; mlx5_1"),
+            "{said}"
+        );
+        // Copying alone.
+        let said = passes(libraries, "opens", "missing=1");
+        assert!(
+            said.contains("copy: needs an engine for copy, which mlx5_0"),
+            "{said}"
+        );
+        assert!(said.contains("DOCA_ERROR_NOT_SUPPORTED"), "{said}");
+    });
+}
+
+#[test]
+fn no_device_is_a_finding() {
+    on_each(|_, libraries| {
+        let said = passes(libraries, "opens", "devices=0");
+        assert!(
+            said.contains("finds no engine: no device; needs a BlueField card"),
+            "{said}"
+        );
+        assert!(said.contains("devices: Missing: DOCA finds none"), "{said}");
+    });
+}
+
+#[test]
+fn each_device_has_engines_of_its_own() {
+    on_each(|flavour, libraries| {
+        let said = passes(libraries, "opens", "");
+        assert!(
+            said.contains("device mlx5_0: Found: 0000:03:00.0: copy up to 2097152 bytes"),
+            "{said}"
+        );
+        assert!(
+            said.contains("device mlx5_1: Found: 0000:04:00.0: copy up to 2097152 bytes"),
+            "{said}"
+        );
+        assert!(
+            said.contains(&format!(
+                "stands in: software behind a stand-in for DOCA {}",
+                flavour.release()
+            )),
+            "{said}"
+        );
+        let said = passes(libraries, "opens mlx5_1", "");
+        assert!(
+            said.contains("sha256: needs an engine for sha256, which mlx5_1 ("),
+            "{said}"
+        );
+        let said = passes(libraries, "opens 0000:03:00.0", "");
+        assert!(said.contains("opened doca/0000:03:00.0"), "{said}");
+        let said = passes(libraries, "opens mlx5_7", "");
+        assert!(
+            said.contains("no device `mlx5_7` with an engine; there are: mlx5_0, mlx5_1"),
+            "{said}"
+        );
+    });
+}
+
+#[test]
+fn an_unplugged_device_ends_its_jobs() {
+    on_each(|_, libraries| {
+        let said = passes(libraries, "drives copy", "unplugged=25,delay=2");
+        let right: usize = between(&said, "40 jobs: ", " right")
+            .parse()
+            .expect("a number");
+        assert!(right < 25, "{said}");
+        // Every one that is not right has the device's own error.
+        let refused = vec!["Device(21)"; 40 - right].join(", ");
+        assert!(said.contains(&format!("refused [{refused}]")), "{said}");
+        assert!(
+            said.contains("DOCA_ERROR_DRIVER (Driver (unspecified) error)"),
+            "{said}"
+        );
+    });
+}
+
+#[test]
+fn a_wedged_device_keeps_its_buffers_and_hangs_nobody() {
+    on_each(|_, libraries| {
+        let output = run(libraries, "is wedged", "wedged=7");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}{errors}");
+        assert!(said.contains("dropped two queues"), "{said}");
+        assert_eq!(
+            errors
+                .matches("does not stop: what it may still write to is leaked")
+                .count(),
+            1,
+            "{errors}"
+        );
+        assert!(!errors.contains("misuse"), "{errors}");
+    });
+}
+
+#[test]
+fn dropped_in_every_order_nothing_is_left() {
+    on_each(|_, libraries| {
+        passes(libraries, "drops", "delay=3");
+        passes(libraries, "drops", "delay=3,shuffle=1,stop=3,fail_task=11");
+    });
+}
+
+#[test]
+fn leaked_in_every_order_nothing_is_misused() {
+    on_each(|_, libraries| {
+        let output = run(libraries, "leaks", "delay=3");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && !errors.contains("misuse"),
+            "{errors}"
+        );
+    });
+}
+
+#[test]
+fn a_process_may_end_at_any_time() {
+    on_each(|_, libraries| {
+        let output = run(libraries, "exits", "delay=3");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{errors}");
+        assert!(!errors.contains("misuse"), "{errors}");
+    });
+}
+
+#[test]
+fn without_libraries_the_reason_is_one_to_act_on() {
+    let nowhere = Path::new("/nonexistent");
+    let said = passes(nowhere, "opens", "");
+    for part in [
+        "not opened: libdoca_common does not load: /nonexistent/libdoca_common.so.3: cannot open shared object file",
+        "install NVIDIA's doca-runtime packages",
+        "library: Missing: libdoca_common does not load",
+        "stands in: -",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+/// A library of DOCA's name that is something else.
+#[test]
+fn a_library_that_is_not_doca_is_named_with_what_it_lacks() {
+    let folder = std::env::temp_dir().join(format!("dpb-doca-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let compiled =
+        doca_support::compile("int doca_something;", &folder.join("libdoca_common.so.2"));
+    if let Err(why) = compiled {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let said = passes(&folder, "opens", "");
+    std::fs::remove_dir_all(&folder).expect("removed");
+    let lacks = "is not DOCA 2.2 or later: ";
+    assert!(
+        said.contains("library: Limited: ") && said.contains(lacks),
+        "{said}"
+    );
+    assert!(said.contains("lacks doca_pe_create"), "{said}");
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let (_, rest) = text
+        .split_once(before)
+        .unwrap_or_else(|| panic!("`{before}` in {text}"));
+    rest.split_once(after)
+        .unwrap_or_else(|| panic!("`{after}` in {rest}"))
+        .0
+}

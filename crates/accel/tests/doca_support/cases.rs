@@ -1,0 +1,288 @@
+//! What a process does on a stand-in; what it prints is judged by the test that started it.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dpb_accel::Family;
+use dpb_accel::doca::{self, Doca};
+use dpb_core::{
+    Backend, Completion, Items, Job, JobError, OpSpec, Operator, Queue, Workload, conformance,
+};
+use dpb_operators::registry;
+
+/// Operators with the parameters that engines take.
+pub(crate) const OPERATORS: [(&str, &str); 11] = [
+    ("copy", ""),
+    ("deflate", "level=1"),
+    ("inflate", ""),
+    ("unlz4", ""),
+    ("sha1", ""),
+    ("sha256", ""),
+    ("sha512", ""),
+    ("aes-gcm", "bits=128"),
+    ("aes-gcm", "bits=256"),
+    ("aes-gcm-decrypt", "bits=128"),
+    ("aes-gcm-decrypt", "bits=256"),
+];
+
+/// Jobs of [`drives`], and the items of each.
+const JOBS: u64 = 40;
+const ITEMS: usize = 3;
+const DEPTH: NonZeroU32 = NonZeroU32::new(8).expect("not zero");
+/// How long nothing may happen to jobs in flight.
+const SILENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(case: &str) {
+    match case.split_once(' ').unwrap_or((case, "")) {
+        ("conforms", "") => conforms(&OPERATORS),
+        ("conforms", "quickly") => conforms(&[("copy", ""), ("inflate", "")]),
+        ("drives", operator) => drives(operator),
+        ("opens", instance) => opens(instance),
+        ("is", "wedged") => is_wedged(),
+        ("drops", "") => drops(|thing| drop(thing)),
+        ("leaks", "") => drops(|thing| std::mem::forget(thing)),
+        ("exits", "") => exits(),
+        _ => panic!("no case `{case}`"),
+    }
+}
+
+fn backend() -> Box<dyn Backend> {
+    Doca.open("").unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn workload(name: &str, parameters: &str) -> Box<dyn Workload> {
+    let entry = registry::find(name).expect("registered");
+    let spec = entry.spec(parameters).expect("its parameters");
+    entry.workload(&spec).expect("its own spec")
+}
+
+fn conforms(operators: &[(&str, &str)]) {
+    let backend = backend();
+    for (name, parameters) in operators {
+        let workload = workload(name, parameters);
+        let coverage = conformance::check(&*backend, &[&*workload]);
+        let coverage = coverage.unwrap_or_else(|failure| panic!("{failure}"));
+        match backend.limits(workload.spec()) {
+            Ok(_) => {
+                assert!(coverage.items > 0, "{name}: nothing compared");
+                println!("conforms: {name} {parameters}");
+            }
+            Err(why) => println!("{name} {parameters}: {why}"),
+        }
+    }
+}
+
+/// Opens a queue, and makes a job of three items for it at each call.
+struct Bench {
+    backend: Box<dyn Backend>,
+    workload: Box<dyn Workload>,
+    operator: Arc<dyn Operator>,
+}
+
+impl Bench {
+    fn new(name: &str) -> Self {
+        let (backend, workload) = (backend(), workload(name, ""));
+        let operator = backend
+            .prepare(workload.spec())
+            .unwrap_or_else(|why| panic!("{why}"));
+        Self {
+            backend,
+            workload,
+            operator,
+        }
+    }
+
+    fn open(&self) -> Box<dyn Queue> {
+        self.operator
+            .clone()
+            .open(DEPTH)
+            .unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    fn job(&self, tag: u64) -> Job {
+        let plain = self.workload.plain(tag, 100, ITEMS);
+        let mut src = self.backend.alloc(plain.bytes.len()).expect("memory");
+        src.copy_from_slice(&plain.bytes);
+        let dst = self
+            .backend
+            .alloc(ITEMS * self.operator.dst_len(100))
+            .expect("memory");
+        let items = Items::Fixed {
+            len: 100,
+            count: ITEMS as u32,
+        };
+        Job::new(tag, src.freeze(), items, dst, self.operator.shape())
+    }
+
+    /// Why a job is not right; `None` if it is.
+    fn fault(&self, completion: &Completion) -> Option<JobError> {
+        let Completion { job, result } = completion;
+        let shape = self.operator.shape();
+        let faults = result.err().into_iter().chain(result.iter().flat_map(|()| {
+            (0..ITEMS).filter_map(|i| {
+                let output = job.output(shape, i);
+                let item = &job.src[i * 100..][..100];
+                if output.is_ok() {
+                    let wrong = self
+                        .workload
+                        .check(item, output, self.operator.dst_len(100));
+                    wrong.unwrap_or_else(|wrong| panic!("job {}, item {i}: {wrong}", job.tag));
+                }
+                output.err()
+            })
+        }));
+        let faults: Vec<JobError> = faults.collect();
+        assert!(
+            faults.len() <= 1 || faults.windows(2).all(|pair| pair[0] == pair[1]),
+            "{faults:?}"
+        );
+        faults.first().copied()
+    }
+}
+
+/// Sends jobs through a queue; every one comes home once, right or refused.
+fn drives(name: &str) {
+    let bench = Bench::new(name);
+    let mut queue = bench.open();
+    let mut ready: VecDeque<Job> = (0..JOBS).map(|tag| bench.job(tag)).collect();
+    let mut done = Vec::new();
+    let mut last = Instant::now();
+    while (done.len() as u64) < JOBS {
+        if queue.submit(&mut ready) + queue.poll(&mut done) > 0 {
+            last = Instant::now();
+        }
+        assert!(
+            last.elapsed() < SILENCE,
+            "{} of {JOBS} jobs are home",
+            done.len()
+        );
+    }
+    assert_eq!(queue.in_flight(), 0);
+    let mut tags: Vec<u64> = done.iter().map(|completion| completion.job.tag).collect();
+    tags.sort_unstable();
+    assert!(tags.into_iter().eq(0..JOBS), "each job once");
+    let refused: Vec<JobError> = done
+        .iter()
+        .filter_map(|completion| bench.fault(completion))
+        .collect();
+    println!(
+        "{JOBS} jobs: {} right, refused {refused:?}",
+        JOBS as usize - refused.len()
+    );
+    if let Some(JobError::Device(code)) = refused.first() {
+        println!("{}", doca::describe(*code).expect("a library is loaded"));
+    }
+}
+
+fn opens(instance: &str) {
+    for finding in Doca.findings() {
+        println!(
+            "{}: {:?}: {} [{}]",
+            finding.what, finding.state, finding.detail, finding.remedy
+        );
+    }
+    for listed in Doca.backends() {
+        println!(
+            "`{}`: {} {} ({})",
+            listed.instance, listed.is_here, listed.summary, listed.details
+        );
+    }
+    println!(
+        "stands in: {}",
+        Doca.stand_in(instance).unwrap_or_else(|| "-".to_owned())
+    );
+    match Doca.open(instance) {
+        Err(why) => println!("not opened: {why}"),
+        Ok(backend) => {
+            println!("opened {}", backend.name());
+            let others = [OpSpec::Md5].into_iter();
+            let specs =
+                OPERATORS.map(|(name, parameters)| workload(name, parameters).spec().clone());
+            for spec in specs.into_iter().chain(others) {
+                match backend.limits(&spec) {
+                    Ok(limits) => println!("{spec}: {limits:?}"),
+                    Err(why) => println!("{spec}: {why}"),
+                }
+            }
+        }
+    }
+}
+
+/// Two queues whose tasks do not end: what ended is right, and dropping them takes seconds.
+fn is_wedged() {
+    let bench = Bench::new("copy");
+    for _ in 0..2 {
+        let mut queue = bench.open();
+        let mut ready: VecDeque<Job> = (0..8).map(|tag| bench.job(tag)).collect();
+        let mut done = Vec::new();
+        queue.submit(&mut ready);
+        for _ in 0..1000 {
+            queue.poll(&mut done);
+        }
+        assert!(done.len() < 8 && queue.in_flight() == 8 - done.len());
+        for completion in &done {
+            assert_eq!(bench.fault(completion), None);
+        }
+    }
+    println!("dropped two queues");
+}
+
+/// Lets backend, operator, a queue that is busy or not, and buffers go, in every order. One of them, or none, goes as `gone` says.
+fn drops(gone: impl Fn(Box<dyn Any>)) {
+    for order in orders() {
+        for polls in [0, 1, 100] {
+            for odd in 0..=order.len() {
+                let bench = Bench::new("copy");
+                let mut queue = bench.open();
+                let mut ready: VecDeque<Job> = (0..12).map(|tag| bench.job(tag)).collect();
+                let mut done = Vec::new();
+                queue.submit(&mut ready);
+                for _ in 0..polls {
+                    queue.poll(&mut done);
+                }
+                let Bench {
+                    backend, operator, ..
+                } = bench;
+                let buffers = (ready, done);
+                let mut things: [Option<Box<dyn Any>>; 4] = [
+                    Some(Box::new(backend)),
+                    Some(Box::new(operator)),
+                    Some(Box::new(queue)),
+                    Some(Box::new(buffers)),
+                ];
+                for i in order {
+                    let thing = things[i].take().expect("each once");
+                    match i == odd {
+                        true => gone(thing),
+                        false => drop(thing),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The 24 orders of four things.
+fn orders() -> Vec<[usize; 4]> {
+    let mut orders = Vec::new();
+    for code in 0..256 {
+        let order = [code / 64, code / 16 % 4, code / 4 % 4, code % 4];
+        if (0..4).all(|i| order.contains(&i)) {
+            orders.push(order);
+        }
+    }
+    orders
+}
+
+/// Ends in the middle of everything.
+fn exits() {
+    let bench = Bench::new("copy");
+    let mut queue = bench.open();
+    let mut ready: VecDeque<Job> = (0..12).map(|tag| bench.job(tag)).collect();
+    queue.submit(&mut ready);
+    queue.poll(&mut Vec::new());
+    std::process::exit(3);
+}

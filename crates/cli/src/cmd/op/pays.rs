@@ -1,0 +1,239 @@
+//! Below the table of `dpb op`: from which size on a device is faster than software on this machine's cores, and what it
+//! saves them (dpBento, figure 6).
+
+use std::collections::BTreeMap;
+
+use dpb_accel::FAMILIES;
+use dpb_core::measure::{Crossing, Crossover, Ratio, Record, Value};
+
+use super::table::parameter;
+use crate::output::{Column, Table, short_ns};
+use crate::spec;
+
+/// What a device is held against.
+const SOFTWARE: [(&str, &str); 2] = [("cpu/", "one core a thread"), ("pool/", "all cores")];
+
+/// A device at one size, and the best software beside it.
+struct Pair<'a> {
+    device: &'a Record,
+    software: &'a Record,
+    ratio: Ratio,
+}
+
+/// A line for each device, operator and kind of software that were measured at several sizes; empty if there is none.
+pub(super) fn for_people(records: &[Record]) -> String {
+    let mut table = Table::new([
+        Column::left("operator"),
+        Column::right("threads"),
+        Column::right("depth"),
+        Column::left("device"),
+        Column::left("against"),
+        Column::left("pays from"),
+        Column::left("95 % CI"),
+        Column::right("most"),
+        Column::noted("host CPU an item"),
+    ]);
+    let mut has_rows = false;
+    for sweep in sweeps(records).values() {
+        for (prefix, name) in SOFTWARE {
+            let pairs: Vec<Pair<'_>> = sweep
+                .iter()
+                .filter_map(|device| pair(device, prefix, records))
+                .collect();
+            if let Some(row) = row(&pairs, name) {
+                table.row(row);
+                has_rows = true;
+            }
+        }
+    }
+    match has_rows {
+        true => format!("\nWhere a device pays:\n{}", table.to_text()),
+        false => String::new(),
+    }
+}
+
+/// Records of devices that differ in size alone, and what follows from it.
+fn sweeps(records: &[Record]) -> BTreeMap<Vec<(&String, String)>, Vec<&Record>> {
+    let mut sweeps: BTreeMap<_, Vec<&Record>> = BTreeMap::new();
+    let devices = records.iter().filter(|record| is_device(record));
+    for record in devices {
+        let parameters = record.parameters.iter();
+        let same =
+            parameters.filter(|(name, _)| !["size", "batch", "input"].contains(&name.as_str()));
+        let key = same
+            .map(|(name, value)| (name, value.to_string()))
+            .collect();
+        sweeps.entry(key).or_default().push(record);
+    }
+    sweeps
+}
+
+fn is_device(record: &Record) -> bool {
+    let backend = parameter(record, "backend");
+    FAMILIES.iter().any(|family| {
+        let rest = backend.strip_prefix(family.name());
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    })
+}
+
+/// The device beside the fastest software whose name begins with `prefix`, at the same parameters and of the same evidence.
+fn pair<'a>(device: &'a Record, prefix: &str, records: &'a [Record]) -> Option<Pair<'a>> {
+    let parameters = |record: &Record| {
+        let mut parameters = record.parameters.clone();
+        parameters.remove("backend");
+        parameters
+    };
+    let wanted = parameters(device);
+    let rate = |record: &Record| Some(record.summary.get("items_per_s")?.median);
+    let software = records
+        .iter()
+        .filter(|record| parameter(record, "backend").starts_with(prefix))
+        .filter(|record| record.evidence == device.evidence && parameters(record) == wanted)
+        .filter(|record| rate(record).is_some())
+        .max_by(|a, b| rate(a).partial_cmp(&rate(b)).expect("rates are numbers"))?;
+    let rates = |record: &Record| Some(record.samples.get("items_per_s")?.values.clone());
+    Some(Pair {
+        device,
+        software,
+        ratio: Ratio::of(&rates(device)?, &rates(software)?)?,
+    })
+}
+
+fn row(pairs: &[Pair<'_>], against: &str) -> Option<Vec<String>> {
+    let ratios: Vec<(u64, Ratio)> = pairs
+        .iter()
+        .filter_map(|pair| Some((size(pair.device)?, pair.ratio)))
+        .collect();
+    let crossover = Crossover::of(&ratios)?;
+    let first = pairs.first()?.device;
+    let most = pairs
+        .iter()
+        .max_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median))?;
+    let operator = parameter(first, "operator");
+    Some(vec![
+        format!("{operator} {}", spec::written(first))
+            .trim()
+            .to_owned(),
+        parameter(first, "threads"),
+        parameter(first, "depth"),
+        parameter(first, "backend"),
+        against.to_owned(),
+        crossing(crossover.at),
+        crossover.ci95.map_or("-".into(), |(earliest, latest)| {
+            format!("{} .. {}", crossing(earliest), crossing(latest))
+        }),
+        format!(
+            "{:.2}x at {}",
+            most.ratio.median,
+            bytes(size(most.device)? as f64)
+        ),
+        host_cpu(pairs).unwrap_or_else(|| "- (--host-cpu)".into()),
+    ])
+}
+
+/// At the largest size where both sides have it.
+fn host_cpu(pairs: &[Pair<'_>]) -> Option<String> {
+    let ns = |record: &Record| Some(record.summary.get("host_cpu_ns_per_item")?.median);
+    let known = pairs
+        .iter()
+        .filter_map(|pair| Some((size(pair.device)?, ns(pair.device)?, ns(pair.software)?)));
+    let (size, device_ns, software_ns) = known.max_by_key(|(size, ..)| *size)?;
+    Some(format!(
+        "{} instead of {} at {}",
+        short_ns(device_ns),
+        short_ns(software_ns),
+        bytes(size as f64)
+    ))
+}
+
+fn size(record: &Record) -> Option<u64> {
+    match record.parameters.get("size")? {
+        Value::Int(size) => u64::try_from(*size).ok(),
+        _ => None,
+    }
+}
+
+fn crossing(crossing: Crossing) -> String {
+    match crossing {
+        Crossing::Always => "the smallest".into(),
+        Crossing::From(size) => bytes(size),
+        Crossing::Never => "never".into(),
+    }
+}
+
+/// In binary units, as sizes are asked for.
+fn bytes(size: f64) -> String {
+    const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
+    let steps = (size.max(1.0).log2() / 10.0) as usize;
+    let unit = steps.min(UNITS.len() - 1);
+    let value = size / 1024f64.powi(unit as i32);
+    match value.fract() < 0.005 || value >= 100.0 {
+        true => format!("{value:.0} {}", UNITS[unit]),
+        false => format!("{value:.1} {}", UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dpb_core::measure::Evidence;
+
+    use super::*;
+
+    /// Six runs that hardly vary.
+    fn record(backend: &str, size: u64, items_per_s: f64, evidence: Evidence) -> Record {
+        let mut record = Record::new("op", evidence, 1)
+            .with("operator", "deflate")
+            .with("op.level", 1u64)
+            .with("backend", backend)
+            .with("size", size)
+            .with("batch", 16384 / size)
+            .with("threads", 1u64)
+            .with("depth", 8u64);
+        let run = |at: u32| items_per_s * (1.0 + f64::from(at) / 1e4);
+        record.sample("items_per_s", (0..6).map(run).collect());
+        record.sample("host_cpu_ns_per_item", vec![1e9 / items_per_s; 6]);
+        record
+    }
+
+    #[test]
+    fn a_device_pays_where_it_beats_the_best_software() {
+        let measured = || Evidence::Measured;
+        let records = [
+            record("cpu/portable", 64, 1e6, measured()),
+            record("cpu/best", 64, 4e6, measured()),
+            record("dpdk/x", 64, 2e6, measured()),
+            record("cpu/portable", 1024, 1e5, measured()),
+            record("cpu/best", 1024, 2e5, measured()),
+            record("dpdk/x", 1024, 4e5, measured()),
+        ];
+        let text = for_people(&records);
+        let row = text.lines().last().expect("a row");
+        // From half to twice: in the middle of 64 and 1024.
+        for part in [
+            "deflate",
+            "dpdk/x",
+            "one core",
+            "256 B",
+            "2.00x at 1 KiB",
+            "2.5 us instead of 5.0 us",
+        ] {
+            assert!(row.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("all cores"), "no pool was measured: {text}");
+    }
+
+    #[test]
+    fn figures_of_a_stand_in_are_held_against_nothing() {
+        let by = "a stand-in".to_owned();
+        let records = [
+            record("cpu/best", 64, 4e6, Evidence::Measured),
+            record("doca/first", 64, 9e6, Evidence::Emulated { by }),
+        ];
+        assert_eq!(for_people(&records), "");
+        assert_eq!(
+            for_people(&records[..1]),
+            "",
+            "software alone pays for nothing"
+        );
+    }
+}
