@@ -8,7 +8,6 @@
 
 mod chain;
 pub(super) mod cm;
-
 pub(super) mod copier;
 pub(super) mod lane;
 mod memory;
