@@ -12,8 +12,8 @@
 //! | how it is found | dlopen `libdoca_*.so`; all of one release | a shim built against the installed headers, because DPDK's hot path is inline C | dlopen `libibverbs.so.1`; the data path calls through `ibv_context` |
 //! | two families | jobs (up to 2.2) and tasks (from 2.5); the presence of `doca_workq_create` tells | one initialisation per process, hence one process per test | |
 //! | [`Backend::alloc`](dpb_core::Backend::alloc) | `doca_mmap` and a buffer inventory | mempool | `ibv_reg_mr` |
-//! | [`Operator`](dpb_core::Operator) | task type and configuration | session, transform | remote region |
-//! | [`Queue`](dpb_core::Queue) | progress engine, context, tasks | queue pair | queue pair and completion queue |
+//! | [`Operator`](dpb_core::Operator) | task type and configuration | session, transform | protection domain and port |
+//! | [`Queue`](dpb_core::Queue) | progress engine, context, tasks | queue pair | two queue pairs and their completion queue |
 //! | `submit` | `doca_task_submit`, each | `enqueue_burst` | `ibv_post_send`, chained |
 //! | `poll` | `doca_pe_progress` | `dequeue_burst` | `ibv_poll_cq` |
 //!

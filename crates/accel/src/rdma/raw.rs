@@ -8,7 +8,6 @@
 
 mod chain;
 pub(super) mod cm;
-
 pub(super) mod copier;
 pub(super) mod lane;
 mod memory;
@@ -114,9 +113,16 @@ impl Verbs {
     /// Names of all devices.
     pub(super) fn devices(&self) -> Result<Vec<String>, VerbsError> {
         let list = DeviceList::get(self)?;
-        Ok(list.iter().map(|(name, _)| name).collect())
+        Ok(list
+            .iter()
+            .flat_map(DeviceList::iter)
+            .map(|(name, _)| name)
+            .collect())
     }
 }
+
+/// What the library says where the kernel's part is not loaded.
+const ENOSYS: i32 = 38;
 
 /// The library's list of devices.
 struct DeviceList<'a> {
@@ -126,13 +132,19 @@ struct DeviceList<'a> {
 }
 
 impl<'a> DeviceList<'a> {
-    fn get(verbs: &'a Verbs) -> Result<Self, VerbsError> {
+    /// `None` if the kernel has no verbs.
+    fn get(verbs: &'a Verbs) -> Result<Option<Self>, VerbsError> {
         let mut count = 0;
         // SAFETY: `count` is valid for the call.
         let list = unsafe { (verbs.symbols.get_device_list)(&raw mut count) };
-        let list = NonNull::new(list).ok_or_else(|| VerbsError::last("ibv_get_device_list"))?;
         let count = count as usize;
-        Ok(Self { verbs, list, count })
+        match NonNull::new(list) {
+            Some(list) => Ok(Some(Self { verbs, list, count })),
+            None => match VerbsError::last("ibv_get_device_list") {
+                error if error.errno == ENOSYS => Ok(None),
+                error => Err(error),
+            },
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = (String, *mut sys::Device)> {
@@ -193,7 +205,8 @@ impl Context {
     /// Opens the device called `name`; `None` if there is none.
     pub(super) fn open(verbs: &'static Verbs, name: &str) -> Result<Option<Arc<Self>>, VerbsError> {
         let list = DeviceList::get(verbs)?;
-        let Some((name, device)) = list.iter().find(|(known, _)| known == name) else {
+        let mut devices = list.iter().flat_map(DeviceList::iter);
+        let Some((name, device)) = devices.find(|(known, _)| known == name) else {
             return Ok(None);
         };
         // SAFETY: the device is of a list that is still there.
@@ -487,7 +500,7 @@ impl QueuePair {
                 timeout: TIMEOUT,
                 retry_cnt: RETRIES,
                 rnr_retry: RNR_RETRIES,
-                max_rd_atomic: route.peer.reads,
+                max_rd_atomic: route.peer.reads.min(route.reads),
                 ..Default::default()
             },
             sys::QP_STATE

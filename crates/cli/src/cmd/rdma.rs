@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(value_enum)]
     method: MethodName,
     /// The server's host
-    #[arg(required_unless_present = "server", conflicts_with = "server")]
+    #[arg(conflicts_with = "server")]
     host: Option<String>,
     /// Be the server: wait for one client
     #[arg(long)]
@@ -94,16 +94,21 @@ enum VerbName {
 
 /// Measures, and shows each size as soon as it is done; what broke on the way is a record too.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    let role = match &args.host {
+        Some(host) => Role::Client(host.clone()),
+        None if args.server => Role::Server(args.listen),
+        None => {
+            return Err(Failure::usage(
+                "name the server's host, or be the server with --server",
+            ));
+        }
+    };
     let device = match &args.device {
         Some(device) => device.clone(),
         None => bench::first_device().map_err(failure)?,
     };
     let plan = args.plan(&device)?;
     plan.check().map_err(Failure::usage)?;
-    let role = match &args.host {
-        Some(host) => Role::Client(host.clone()),
-        None => Role::Server(args.listen),
-    };
     let evidence = match bench::software(&device).map_err(failure)? {
         Some(by) => Evidence::Emulated { by },
         None => Evidence::of_this_cpu(),
@@ -255,15 +260,11 @@ impl Show<'_> {
 
     fn record(&self, size_bytes: u32) -> Record {
         let plan = self.plan;
-        let (role, peer) = match self.role {
-            Role::Client(host) => ("client", host.clone()),
-            Role::Server(_) => ("server", String::new()),
-        };
         let method = match plan.method {
             Method::Latency => "lat",
             Method::Bandwidth => "bw",
         };
-        Record::new("rdma", self.evidence.clone(), 0)
+        let record = Record::new("rdma", self.evidence.clone(), 0)
             .with("method", method)
             .with("verb", verb_name(plan.verb))
             .with("size", u64::from(size_bytes))
@@ -274,9 +275,11 @@ impl Show<'_> {
             .with("chain", u64::from(plan.chain))
             .with("inline", u64::from(plan.inline_bytes))
             .with("cm", plan.by_rdma_cm)
-            .with("device", plan.device.as_str())
-            .with("role", role)
-            .with("peer", peer)
+            .with("device", plan.device.as_str());
+        match self.role {
+            Role::Client(host) => record.with("role", "client").with("peer", host.as_str()),
+            Role::Server(_) => record.with("role", "server"),
+        }
     }
 }
 

@@ -20,6 +20,10 @@ const VERSION: &str = "6.06";
 const VERSION_MIN: f64 = 5.7;
 /// How long a client tries to reach a server that may not have started yet.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// No page and no cache line of a peer is longer: memory is laid out by them.
+const UNIT_BYTES_MAX: u32 = 1 << 21;
+/// How long half a message may wait for its other half.
+const HALF_PATIENCE: Duration = Duration::from_secs(10);
 /// How often who waits looks whether it is still worth it.
 const GLANCE: Duration = Duration::from_millis(500);
 
@@ -105,8 +109,12 @@ impl<'a> Control<'a> {
 
     /// The larger of both sides' numbers.
     pub(super) fn larger(&mut self, mine: u32) -> Result<u32, Failure> {
-        let theirs = u32::from_be_bytes(self.swap(mine.to_be_bytes())?);
-        Ok(theirs.max(mine))
+        match u32::from_be_bytes(self.swap(mine.to_be_bytes())?) {
+            theirs @ 0..=UNIT_BYTES_MAX => Ok(theirs.max(mine)),
+            theirs => Err(Failure::Broken(format!(
+                "the peer says that its pages or cache lines have {theirs} bytes"
+            ))),
+        }
     }
 
     /// The smaller of both sides' MTUs, 1 for 256 bytes to 5 for 4096.
@@ -169,13 +177,19 @@ impl<'a> Control<'a> {
     fn read<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
         let mut bytes = [0; N];
         let mut filled = 0;
+        let mut since = Instant::now();
         while filled < N {
             match self.stream.read(&mut bytes[filled..]) {
                 Ok(0) => return Err(gone(&ErrorKind::UnexpectedEof.into())),
-                Ok(count) => filled += count,
+                Ok(count) => (filled, since) = (filled + count, Instant::now()),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     (self.is_worth_it)()?;
+                    if filled > 0 && since.elapsed() > HALF_PATIENCE {
+                        return Err(Failure::Broken(format!(
+                            "the peer sent {filled} bytes where {N} were due: has one side a GID and the other none?"
+                        )));
+                    }
                 }
                 Err(e) => return Err(gone(&e)),
             }
@@ -377,6 +391,14 @@ mod tests {
             server.versions(),
             Err(Failure::Broken("the port is down".into()))
         );
+    }
+
+    #[test]
+    fn pages_that_cannot_be_are_refused() {
+        let [mut client, mut server] = pair();
+        let other = std::thread::spawn(move || server.larger(u32::MAX));
+        assert!(client.larger(4096).is_err());
+        assert_eq!(other.join().expect("no panic"), Ok(u32::MAX));
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Stage {
     fn turn(&self, size: u32, number: u64) -> usize {
         let step = (size as usize).next_multiple_of(self.line_bytes);
         match size as usize <= self.page_bytes / 2 {
-            true => (number % (self.page_bytes / step) as u64) as usize * step,
+            true => (number % (self.page_bytes / step).max(1) as u64) as usize * step,
             false => 0,
         }
     }
@@ -423,6 +423,8 @@ mod tests {
         assert_eq!(turns(100), [0, 128, 31 * 128, 31 * 128, 0]);
         assert_eq!(turns(2048), [0, 2048, 2048, 2048, 0]);
         assert_eq!(turns(4096), [0; 5]);
+        // Lines that are longer than pages leave no room for turns.
+        assert_eq!(Stage::new(&plan, 4096, 8192).turn(2, 7), 0);
         for &size in &plan.sizes {
             let ends = (0..200).map(|number| stage.turn(size, number) + size as usize);
             assert!(ends.max() <= Some(stage.receive_offset(0)));

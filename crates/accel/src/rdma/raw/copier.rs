@@ -36,6 +36,8 @@ pub(in crate::rdma) struct Copier {
     /// Most writes posted and not completed.
     room: u64,
     chain: Chain,
+    /// Jobs that a device which refused to end may still write to; they never come home.
+    left: usize,
     /// Why every job fails from now on.
     failure: Option<JobError>,
 }
@@ -101,12 +103,13 @@ impl Copier {
             completed: 0,
             room: room.into(),
             chain: Chain::new(CHAIN_MAX),
+            left: 0,
             failure: None,
         })
     }
 
     pub(in crate::rdma) fn in_flight(&self) -> usize {
-        self.jobs.len() + self.refused.len()
+        self.jobs.len() + self.refused.len() + self.left
     }
 
     pub(in crate::rdma) fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
@@ -244,9 +247,10 @@ impl Copier {
         let ended: Result<Vec<()>, _> = pairs.map(QueuePair::destroy).collect();
         if let Err(refusal) = ended {
             let jobs = std::mem::take(&mut self.jobs);
+            self.left = jobs.len();
             eprintln!(
                 "dpb: {refusal}; the buffers of {} jobs are left to it",
-                jobs.len()
+                self.left
             );
             std::mem::forget(jobs);
         }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -27,14 +27,19 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// `len` zeroed bytes on a boundary of `align`, which peers may read and write; at least one, because devices register
+    /// `len` zeroed bytes on a boundary of `align`, to which peers have this `access`; at least one, because devices register
     /// nothing less.
-    fn new(domain: &Arc<ProtectionDomain>, len: usize, align: usize) -> Result<Self, Refused> {
+    fn new(
+        domain: &Arc<ProtectionDomain>,
+        len: usize,
+        align: usize,
+        access: c_uint,
+    ) -> Result<Self, Refused> {
         let layout = Layout::from_size_align(len.max(1), align).map_err(|_| Refused::Memory)?;
         // SAFETY: the layout's size is not zero.
         let ptr = unsafe { std::alloc::alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or(Refused::Memory)?;
-        let access = sys::ACCESS_LOCAL_WRITE | sys::ACCESS_REMOTE_WRITE | sys::ACCESS_REMOTE_READ;
+        let access = sys::ACCESS_LOCAL_WRITE | access;
         // SAFETY: the domain lives, and the memory is ours until the region is deregistered.
         let region = unsafe {
             (domain.context.verbs.symbols.reg_mr)(
@@ -102,7 +107,8 @@ impl Registered {
         domain: &Arc<ProtectionDomain>,
         len: usize,
     ) -> Result<Buf, Refused> {
-        let home = Arc::new(Self(Registration::new(domain, len, ALIGNMENT)?));
+        let access = sys::ACCESS_REMOTE_WRITE;
+        let home = Arc::new(Self(Registration::new(domain, len, ALIGNMENT, access)?));
         let ptr = home.0.ptr;
         // SAFETY: all of the region's memory, initialised, carved once; it lives as long as the region, which the buffer
         // keeps.
@@ -137,7 +143,10 @@ impl Window {
         domain: &Arc<ProtectionDomain>,
         len: usize,
     ) -> Result<Arc<Self>, Refused> {
-        Ok(Arc::new(Self(Registration::new(domain, len, 4096)?)))
+        let access = sys::ACCESS_REMOTE_WRITE | sys::ACCESS_REMOTE_READ;
+        Ok(Arc::new(Self(Registration::new(
+            domain, len, 4096, access,
+        )?)))
     }
 
     /// Whether queue pairs of `domain` reach it.
