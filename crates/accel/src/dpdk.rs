@@ -295,7 +295,7 @@ fn environment_found(eal: &Eal) -> Finding {
     }
 }
 
-/// The device, then each of its operators with limits or a reason.
+/// The device and its operators with their limits, then those that it lacks with reasons.
 fn device_found(eal: &'static Eal, name: &str) -> Vec<Finding> {
     let what = format!("device {name}");
     let opened = Device::find(eal, name).and_then(|device| Ok((device.backend()?, device)));
@@ -306,17 +306,43 @@ fn device_found(eal: &'static Eal, name: &str) -> Vec<Finding> {
             return vec![Finding::missing(what, why.to_string(), remedy)];
         }
     };
-    let mut findings = vec![Finding::found(what, format!("driver {}", device.driver()))];
+    let (mut offered, mut others) = (Vec::new(), Vec::new());
     for spec in device.samples() {
-        let what = format!("{name}, {spec}");
-        findings.push(match backend.limits(&spec) {
-            Ok(limits) => {
-                Finding::found(what, format!("items up to {} bytes", limits.item_bytes_max))
-            }
-            Err(why) => Finding::limited(what, why.to_string(), ""),
-        });
+        match backend.limits(&spec) {
+            Ok(limits) => offered.push((shown(&spec), limits.item_bytes_max.to_string())),
+            Err(why) => others.push((shown(&spec), why.to_string())),
+        }
+    }
+    let offered = grouped(offered, " up to ", " bytes");
+    let mut findings = vec![Finding::found(
+        what.clone(),
+        format!("driver {}; items of {offered}", device.driver()),
+    )];
+    if !others.is_empty() {
+        let what = format!("{what}, what it lacks");
+        findings.push(Finding::limited(what, grouped(others, ": ", ""), ""));
     }
     findings
+}
+
+/// `deflate format=zlib`, `aes-gcm`.
+fn shown(spec: &OpSpec) -> String {
+    match spec {
+        OpSpec::Deflate { format, .. } | OpSpec::Inflate { format } => {
+            format!("{spec} format={}", format.name())
+        }
+        _ => spec.name().to_owned(),
+    }
+}
+
+/// `one, two up to 7 bytes; three up to 9 bytes`: neighbours of which the same is said, together.
+fn grouped(said: Vec<(String, String)>, between: &str, behind: &str) -> String {
+    let same = said.chunk_by(|(_, one), (_, next)| one == next);
+    let group = |group: &[(String, String)]| {
+        let names: Vec<&str> = group.iter().map(|(name, _)| name.as_str()).collect();
+        format!("{}{between}{}{behind}", names.join(", "), group[0].1)
+    };
+    same.map(group).collect::<Vec<String>>().join("; ")
 }
 
 /// What the device behind `dpdk/INSTANCE` means by the code of a [`JobError::Device`](dpb_core::JobError::Device).
