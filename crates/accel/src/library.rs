@@ -1,6 +1,5 @@
 //! A shared library that may not be there, and functions in it that may have other names.
 #![allow(unsafe_code)]
-#![allow(dead_code)]
 
 use std::error::Error;
 use std::ffi::OsStr;
