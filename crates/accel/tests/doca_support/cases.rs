@@ -38,6 +38,7 @@ pub(crate) fn run(case: &str) {
         ("conforms", "") => conforms(&OPERATORS),
         ("conforms", "quickly") => conforms(&[("copy", ""), ("inflate", "")]),
         ("drives", operator) => drives(operator),
+        ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
         ("is", "wedged") => is_wedged(),
         ("drops", "") => drops(drop),
@@ -206,6 +207,20 @@ fn opens(instance: &str) {
                 }
             }
         }
+    }
+}
+
+/// Two queues at a time, and one when they are gone.
+fn opens_queues() {
+    let bench = Bench::new("copy");
+    let open = || bench.operator.clone().open(DEPTH);
+    let both = [open(), open()];
+    for why in both.iter().filter_map(|queue| queue.as_ref().err()) {
+        println!("{why}");
+    }
+    drop(both);
+    if open().is_ok() {
+        println!("opened again");
     }
 }
 
