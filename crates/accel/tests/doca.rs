@@ -186,6 +186,14 @@ fn each_device_has_engines_of_its_own() {
 }
 
 #[test]
+fn memory_of_one_device_is_foreign_to_another() {
+    on_each(|_, libraries| {
+        let said = passes(libraries, "is foreign", "");
+        assert!(said.contains("refused as foreign, each way"), "{said}");
+    });
+}
+
+#[test]
 fn an_unplugged_device_ends_its_jobs() {
     on_each(|_, libraries| {
         let said = passes(libraries, "drives copy", "unplugged=25,delay=2");

@@ -1,4 +1,6 @@
 //! The stand-in for DOCA's libraries, compiled, and programs that run on it, each in a process of its own.
+//!
+//! `CC` and `DPB_STAND_IN_CFLAGS` say how it is compiled: with instrumentation for AddressSanitizer, for one.
 
 pub(crate) mod cases;
 
