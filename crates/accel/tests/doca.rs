@@ -156,11 +156,11 @@ fn each_device_has_engines_of_its_own() {
     on_each(|flavour, libraries| {
         let said = passes(libraries, "opens", "");
         assert!(
-            said.contains("device mlx5_0: Found: 0000:03:00.0: copy up to 2097152 bytes"),
+            said.contains("device mlx5_0: Found: 0000:03:00.0: copy"),
             "{said}"
         );
         assert!(
-            said.contains("device mlx5_1: Found: 0000:04:00.0: copy up to 2097152 bytes"),
+            said.contains("device mlx5_1: Found: 0000:04:00.0: copy"),
             "{said}"
         );
         assert!(
