@@ -168,11 +168,13 @@ fn devices() -> Result<(&'static Library, Vec<Arc<Device>>), Unsupported> {
 }
 
 fn operators(has: impl Fn(Kind) -> bool) -> String {
-    let names: Vec<&str> = Kind::ALL
-        .into_iter()
-        .filter(|kind| has(*kind))
-        .map(Kind::operator)
-        .collect();
+    names(Kind::ALL.into_iter().filter(|kind| has(*kind)))
+}
+
+/// Operators by their names, each once.
+fn names(kinds: impl Iterator<Item = Kind>) -> String {
+    let mut names: Vec<&str> = kinds.map(Kind::name).collect();
+    names.dedup();
     names.join(", ")
 }
 
@@ -188,43 +190,52 @@ fn about(library: &Library) -> String {
         Api::Jobs(_) => "jobs and work queues",
         Api::Tasks(_) => "tasks and progress engines",
     };
-    let paths: Vec<&str> = library.paths().collect();
-    let (paths, version) = (paths.join(", "), library.version());
+    let mut paths = library.paths();
+    let common = paths.next().unwrap_or_default();
+    let others: Vec<&str> = paths.filter_map(|path| path.rsplit('/').next()).collect();
+    let (version, others) = (library.version(), others.join(", "));
+    let about = format!("{common} with {others}; version {version}, {family}");
     match library.stand_in() {
-        Some(what) => format!("version {version}, {family}: {what}; {paths}"),
-        None => format!("version {version}, {family}; {paths}"),
+        Some(what) => format!("{about}; {what}"),
+        None => about,
     }
 }
 
-/// What the libraries cannot do whatever the device, those that lack it for one reason together.
+/// What the libraries cannot do whatever the device.
 fn lacks(library: &Library) -> Vec<Finding> {
-    let mut lacks: Vec<(&str, Vec<&str>)> = Vec::new();
-    for kind in Kind::ALL {
-        let Some(lack) = library.lack(kind) else {
-            continue;
-        };
-        match lacks.iter_mut().find(|(known, _)| *known == lack) {
-            Some((_, kinds)) => kinds.push(kind.operator()),
-            None => lacks.push((lack, vec![kind.operator()])),
-        }
-    }
+    let lacks = grouped(|kind| library.lack(kind));
     let remedy = "install a DOCA that has it, all its packages of one release";
-    let limited =
-        |(lack, kinds): &(&str, Vec<&str>)| Finding::limited(kinds.join(", "), *lack, remedy);
-    lacks.iter().map(limited).collect()
+    let limited = |(lack, kinds)| Finding::limited(kinds, lack, remedy);
+    lacks.into_iter().map(limited).collect()
 }
 
 /// What a device can do, and within which limits.
 fn engines(device: &Device) -> Finding {
     let what = format!("device {}", device.name());
-    let can = Kind::ALL.into_iter().filter_map(|kind| {
-        let bounds = device.bounds(kind).ok()?;
-        let (kind, bytes, tasks) = (kind.operator(), bounds.item_bytes_max, bounds.tasks_max);
-        Some(format!("{kind} up to {bytes} bytes, {tasks} at a time"))
+    let can = grouped(|kind| device.bounds(kind).ok());
+    if can.is_empty() {
+        return Finding::limited(what, format!("{}: no engine", device.pci()), ENABLE);
+    }
+    let can = can.into_iter().map(|(bounds, kinds)| {
+        let (bytes, tasks) = (bounds.item_bytes_max, bounds.tasks_max);
+        format!("{kinds} of up to {bytes} bytes, {tasks} at a time")
     });
     let can: Vec<String> = can.collect();
-    match can.as_slice() {
-        [] => Finding::limited(what, format!("{}: no engine", device.pci()), ENABLE),
-        can => Finding::found(what, format!("{}: {}", device.pci(), can.join("; "))),
+    Finding::found(what, format!("{}: {}", device.pci(), can.join("; ")))
+}
+
+/// Each thing that is true of some kinds, and the names of these.
+fn grouped<T: PartialEq>(of: impl Fn(Kind) -> Option<T>) -> Vec<(T, String)> {
+    let mut groups: Vec<(T, Vec<Kind>)> = Vec::new();
+    for kind in Kind::ALL {
+        let Some(thing) = of(kind) else {
+            continue;
+        };
+        match groups.iter_mut().find(|(known, _)| *known == thing) {
+            Some((_, kinds)) => kinds.push(kind),
+            None => groups.push((thing, vec![kind])),
+        }
     }
+    let named = |(thing, kinds): (T, Vec<Kind>)| (thing, names(kinds.into_iter()));
+    groups.into_iter().map(named).collect()
 }

@@ -156,11 +156,11 @@ fn each_device_has_engines_of_its_own() {
     on_each(|flavour, libraries| {
         let said = passes(libraries, "opens", "");
         assert!(
-            said.contains("device mlx5_0: Found: 0000:03:00.0: copy up to 2097152 bytes"),
+            said.contains("device mlx5_0: Found: 0000:03:00.0: copy"),
             "{said}"
         );
         assert!(
-            said.contains("device mlx5_1: Found: 0000:04:00.0: copy up to 2097152 bytes"),
+            said.contains("device mlx5_1: Found: 0000:04:00.0: copy"),
             "{said}"
         );
         assert!(
@@ -182,6 +182,14 @@ fn each_device_has_engines_of_its_own() {
             said.contains("no device `mlx5_7` with an engine; there are: mlx5_0, mlx5_1"),
             "{said}"
         );
+    });
+}
+
+#[test]
+fn memory_of_one_device_is_foreign_to_another() {
+    on_each(|_, libraries| {
+        let said = passes(libraries, "is foreign", "");
+        assert!(said.contains("refused as foreign, each way"), "{said}");
     });
 }
 

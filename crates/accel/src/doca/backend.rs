@@ -46,11 +46,9 @@ impl DocaBackend {
     /// The first device that does this, and what it promises.
     fn device(&self, kind: Kind) -> Result<(&Arc<Device>, Bounds), Unsupported> {
         if let Some(lack) = self.doca.lack(kind) {
-            let reason = format!(
-                "DOCA {} has no {}: {lack}",
-                self.doca.version(),
-                kind.operator()
-            );
+            let (version, operator) = (self.doca.version(), kind.operator());
+            let reason =
+                format!("needs another DOCA than {version}, which has no {operator}: {lack}");
             return Err(Unsupported { reason });
         }
         let mut refusals = Vec::new();

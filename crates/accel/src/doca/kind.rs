@@ -57,7 +57,13 @@ impl Kind {
         }
     }
 
-    /// The operator, as people call it.
+    /// The operator's name.
+    pub(super) fn name(self) -> &'static str {
+        let operator = self.operator();
+        operator.split_once(' ').map_or(operator, |(name, _)| name)
+    }
+
+    /// The operator, with the parameter that makes it this one, if it takes one.
     pub(super) const fn operator(self) -> &'static str {
         match self {
             Self::Copy => "copy",

@@ -146,7 +146,7 @@ impl DocaQueue {
             if next == items || result.is_err() {
                 return true;
             }
-            let (layout, src_len, _) = self.lane.layout(place);
+            let (layout, src_len) = self.lane.layout(place);
             let range = range(layout, src_len, next);
             match item(
                 self.operator.work.kind,
@@ -181,17 +181,23 @@ impl DocaQueue {
             item,
             result,
         } = landing;
+        let state = &mut self.states[place as usize];
+        state.open -= 1;
+        let is_right = |bytes| match self.shape {
+            OutputShape::Fixed(all) => bytes == all,
+            OutputShape::Variable => bytes <= state.slot,
+        };
         let outcome = match result {
-            Ok(bytes) => match self.shape {
-                // What is not there would be taken for a digest.
-                OutputShape::Fixed(all) if bytes != all => Err(JobError::BadOutcomes),
-                _ => Ok(bytes as u32),
-            },
+            Ok(bytes) if is_right(bytes) => Ok(bytes as u32),
+            // What is not there would be taken for output.
+            Ok(_) => {
+                state.result = Err(JobError::BadOutcomes);
+                Err(JobError::BadOutcomes)
+            }
             Err(Code::TOO_BIG | Code::FULL | Code::NO_MEMORY) => Err(JobError::DstTooShort),
             Err(code) => Err(JobError::Device(code.0)),
         };
         self.settle(place, item as usize, outcome);
-        self.states[place as usize].open -= 1;
         self.finish_if_done(place);
     }
 

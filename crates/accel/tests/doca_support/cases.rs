@@ -40,6 +40,7 @@ pub(crate) fn run(case: &str) {
         ("drives", operator) => drives(operator),
         ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
+        ("is", "foreign") => is_foreign(),
         ("is", "wedged") => is_wedged(),
         ("drops", "") => drops(drop),
         ("leaks", "") => drops(std::mem::forget),
@@ -222,6 +223,32 @@ fn opens_queues() {
     if open().is_ok() {
         println!("opened again");
     }
+}
+
+/// A job whose input or output is another device's.
+fn is_foreign() {
+    let [one, other] = ["mlx5_0", "mlx5_1"].map(|name| Doca.open(name).expect("a device"));
+    let operator = one.prepare(workload("copy", "").spec()).expect("copies");
+    let mut queue = operator.clone().open(DEPTH).expect("opens");
+    let alloc = |backend: &dyn Backend| backend.alloc(64).expect("memory");
+    let job = |src: &dyn Backend, dst: &dyn Backend| {
+        Job::new(
+            0,
+            alloc(src).freeze(),
+            Items::One,
+            alloc(dst),
+            operator.shape(),
+        )
+    };
+    let mut ready = VecDeque::from([job(&*other, &*one), job(&*one, &*other)]);
+    let mut done = Vec::new();
+    assert_eq!(queue.submit(&mut ready), 2);
+    assert_eq!(queue.poll(&mut done), 2);
+    assert!(
+        done.iter()
+            .all(|completion| completion.result == Err(JobError::ForeignBuffer))
+    );
+    println!("refused as foreign, each way");
 }
 
 /// Two queues whose tasks do not end: what ended is right, and dropping them takes seconds.

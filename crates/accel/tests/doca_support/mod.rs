@@ -1,4 +1,6 @@
 //! The stand-in for DOCA's libraries, compiled, and programs that run on it, each in a process of its own.
+//!
+//! `CC` and `DPB_STAND_IN_CFLAGS` say how it is compiled: with instrumentation for AddressSanitizer, for one.
 
 pub(crate) mod cases;
 
@@ -199,7 +201,7 @@ pub(crate) fn compiler() -> String {
     std::env::var("CC").unwrap_or_else(|_| "cc".to_owned())
 }
 
-/// What tells one state of the sources, and of what is compiled in, from another.
+/// What tells one state of the sources, and of how they are compiled, from another.
 fn sources() -> u64 {
     let mut files: Vec<PathBuf> = fs::read_dir(native())
         .expect("the stand-in's sources are in this package")
@@ -210,6 +212,7 @@ fn sources() -> u64 {
         .iter()
         .flat_map(|file| fs::read(file).expect("readable"))
         .collect();
+    bytes.extend(compiler().bytes());
     bytes.extend(
         std::env::var("DPB_STAND_IN_CFLAGS")
             .unwrap_or_default()

@@ -222,7 +222,8 @@ impl JobEngine {
                 self.in_flight -= 1;
                 Retrieved::Ended(number as u32, code)
             }
-            // No event: it is the queue that failed.
+            // No event, or none of ours: it is the queue that failed.
+            _ if code == Code::SUCCESS => Retrieved::Broken(Code::IO_FAILED),
             _ => Retrieved::Broken(code),
         }
     }

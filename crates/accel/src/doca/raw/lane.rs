@@ -187,10 +187,10 @@ impl Lane {
         Ok(())
     }
 
-    /// How the job in `place` splits, and the length of its input and of its output.
-    pub(in crate::doca) fn layout(&self, place: u32) -> (&Items, usize, usize) {
+    /// How the job in `place` splits, and the length of its input.
+    pub(in crate::doca) fn layout(&self, place: u32) -> (&Items, usize) {
         let held = self.places[place as usize].as_ref().expect("a held job");
-        (&held.job.items, held.src.len, held.dst.len)
+        (&held.job.items, held.src.len)
     }
 
     /// Outcomes of the job in `place`.
@@ -392,8 +392,7 @@ impl Drop for Lane {
             Engine::Task(engine) => engine.stop(),
         };
         if !is_stopped {
-            // The device may still write: jobs, buffers, context and device stay as they are.
-            std::mem::forget(self.device.clone());
+            // The device may still write: jobs, buffers, and the context, which keeps the device open, stay as they are.
             say_leaked(self.device.name(), "does not stop");
             return;
         }

@@ -277,18 +277,15 @@ fn calls(family: &Family, kind: Kind, library: &Library) -> Result<Calls, String
     };
     match calls {
         Ok(Some(calls)) => Ok(calls),
-        Ok(None) => Err("the jobs of DOCA up to 2.2 have none that dpb knows".to_owned()),
+        Ok(None) => Err("it is not among the jobs of DOCA up to 2.2".to_owned()),
         Err(missing) => Err(lacking(&missing)),
     }
 }
 
 fn lacking(missing: &[NoSymbol]) -> String {
     match missing {
-        [one] => format!("{one}; another release of DOCA may have it"),
-        [first, rest @ ..] => format!(
-            "{first} and {} more; another release of DOCA may have them",
-            rest.len()
-        ),
+        [one] => one.to_string(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
         [] => String::new(),
     }
 }

@@ -313,7 +313,10 @@ impl TaskEngine {
             return Some((number, Code::SUCCESS));
         }
         // SAFETY: a task of ours that has ended.
-        let code = unsafe { (self.progress.tasks.task_status)(made.task.as_ptr()) };
+        let code = match unsafe { (self.progress.tasks.task_status)(made.task.as_ptr()) } {
+            Code::SUCCESS => Code::IO_FAILED,
+            code => code,
+        };
         Some((number, code))
     }
 
