@@ -1,11 +1,11 @@
 //! Builds the shim over DPDK's inlines where pkg-config knows DPDK and there is a C compiler. Where not, the crate is built
-//! without: `DPB_DPDK_SHIM` says where the shim is, `DPB_DPDK_NO_SHIM` why there is none.
+//! without: `DPB_DPDK_SHIM_BUILT` says where the shim is, `DPB_DPDK_SHIM_ABSENT` why there is none.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-const FILES: [&str; 3] = ["shim.c", "crypto.c", "compress.c"];
+const FILES: [&str; 4] = ["shim.c", "crypto.c", "compress.c", "port.c"];
 const HEADERS: [&str; 2] = ["shim.h", "parts.h"];
 const VERSION_MIN: &str = "22.11";
 
@@ -18,8 +18,8 @@ fn main() {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     match dpdk_shim() {
-        Ok(path) => println!("cargo::rustc-env=DPB_DPDK_SHIM={}", path.display()),
-        Err(why) => println!("cargo::rustc-env=DPB_DPDK_NO_SHIM={why}"),
+        Ok(path) => println!("cargo::rustc-env=DPB_DPDK_SHIM_BUILT={}", path.display()),
+        Err(why) => println!("cargo::rustc-env=DPB_DPDK_SHIM_ABSENT={why}"),
     }
 }
 

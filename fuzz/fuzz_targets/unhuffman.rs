@@ -4,7 +4,7 @@
 use dpb_fuzz::Coder;
 use libfuzzer_sys::fuzz_target;
 
-thread_local!(static CODER: Coder = Coder::new("unhuffman", "huffman"));
+thread_local!(static CODER: Coder = Coder::new("unhuffman", "huffman", ""));
 
 fuzz_target!(init: CODER.with(|coder| dpb_fuzz::plant(coder.seeds())), |bytes: &[u8]| {
     CODER.with(|coder| coder.run(bytes));

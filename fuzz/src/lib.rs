@@ -37,11 +37,11 @@ struct Side {
 const SLOT_BYTES_MAX: usize = 1 << 16;
 
 impl Coder {
-    /// By their names.
-    pub fn new(decoder: &str, encoder: &str) -> Self {
+    /// By their names; the encoder with these parameters.
+    pub fn new(decoder: &str, encoder: &str, parameters: &str) -> Self {
         Self {
-            decoder: Side::new(decoder),
-            encoder: Side::new(encoder),
+            decoder: Side::new(decoder, ""),
+            encoder: Side::new(encoder, parameters),
             is_lenient: decoder == "inflate",
         }
     }
@@ -95,10 +95,11 @@ impl Coder {
 }
 
 impl Side {
-    fn new(name: &str) -> Self {
+    fn new(name: &str, parameters: &str) -> Self {
         let entry = registry::find(name).expect("registered");
-        let spec = entry.default_spec();
-        let paths = entry.paths.iter().filter(|path| path.is_available());
+        let spec = entry.spec(parameters).expect("valid");
+        let paths = entry.paths_of(&spec);
+        let paths = paths.iter().filter(|path| path.is_available());
         let kernel = |&path| RefCell::new(entry.direct(&spec, path).expect("available"));
         Self {
             workload: entry.workload(&spec).expect("its own spec"),

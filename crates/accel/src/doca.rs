@@ -188,10 +188,11 @@ fn about(library: &Library) -> String {
         Api::Jobs(_) => "jobs and work queues",
         Api::Tasks(_) => "tasks and progress engines",
     };
-    let (path, version) = (library.path(), library.version());
+    let paths: Vec<&str> = library.paths().collect();
+    let (paths, version) = (paths.join(", "), library.version());
     match library.stand_in() {
-        Some(what) => format!("{path}, version {version}, {family}: {what}"),
-        None => format!("{path}, version {version}, {family}"),
+        Some(what) => format!("version {version}, {family}: {what}; {paths}"),
+        None => format!("version {version}, {family}; {paths}"),
     }
 }
 

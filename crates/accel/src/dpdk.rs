@@ -27,9 +27,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dpb_core::{Backend, OpSpec, Unsupported};
 
 use crate::family::{Family, Finding, Listed};
+use crate::port::PacketPort;
 use compress::CompressBackend;
 use crypto::CryptoBackend;
-use raw::{CompressDevice, CryptoDevice, Eal};
+use raw::{CompressDevice, CryptoDevice, Eal, Port};
 
 /// The family.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +185,22 @@ fn instances(eal: &Eal) -> Vec<String> {
     names
 }
 
+impl Dpdk {
+    /// A network device, as a port with one queue each way: by the name of one that was found, or by what is added for it, a
+    /// driver with a number and the driver's own arguments: `net_ring0`, `net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
+    ///
+    /// # Errors
+    /// No driver takes it, it is open already, or it does not start.
+    pub fn port(&self, device: &str) -> Result<Box<dyn PacketPort>, Unsupported> {
+        let eal = Eal::start()?;
+        let (name, arguments) = device.split_once(',').unwrap_or((device, ""));
+        if !Port::names(eal).iter().any(|(known, _)| known == name) {
+            eal.add_device(name, arguments)?;
+        }
+        Ok(Box::new(Port::open(eal, name)?))
+    }
+}
+
 impl Family for Dpdk {
     fn name(&self) -> &'static str {
         "dpdk"
@@ -222,6 +239,13 @@ impl Family for Dpdk {
         for name in instances(eal) {
             findings.extend(device_found(eal, &name));
         }
+        let ports = Port::names(eal).into_iter();
+        findings.extend(ports.map(|(name, driver)| {
+            Finding::found(
+                format!("device {name}"),
+                format!("driver {driver}; network"),
+            )
+        }));
         findings
     }
 }
@@ -271,7 +295,7 @@ fn environment_found(eal: &Eal) -> Finding {
     }
 }
 
-/// The device, then each of its operators with limits or a reason.
+/// The device and its operators with their limits, then those that it lacks with reasons.
 fn device_found(eal: &'static Eal, name: &str) -> Vec<Finding> {
     let what = format!("device {name}");
     let opened = Device::find(eal, name).and_then(|device| Ok((device.backend()?, device)));
@@ -282,17 +306,43 @@ fn device_found(eal: &'static Eal, name: &str) -> Vec<Finding> {
             return vec![Finding::missing(what, why.to_string(), remedy)];
         }
     };
-    let mut findings = vec![Finding::found(what, format!("driver {}", device.driver()))];
+    let (mut offered, mut others) = (Vec::new(), Vec::new());
     for spec in device.samples() {
-        let what = format!("{name}, {spec}");
-        findings.push(match backend.limits(&spec) {
-            Ok(limits) => {
-                Finding::found(what, format!("items up to {} bytes", limits.item_bytes_max))
-            }
-            Err(why) => Finding::limited(what, why.to_string(), ""),
-        });
+        match backend.limits(&spec) {
+            Ok(limits) => offered.push((shown(&spec), limits.item_bytes_max.to_string())),
+            Err(why) => others.push((shown(&spec), why.to_string())),
+        }
+    }
+    let offered = grouped(offered, " up to ", " bytes");
+    let mut findings = vec![Finding::found(
+        what.clone(),
+        format!("driver {}; items of {offered}", device.driver()),
+    )];
+    if !others.is_empty() {
+        let what = format!("{what}, what it lacks");
+        findings.push(Finding::limited(what, grouped(others, ": ", ""), ""));
     }
     findings
+}
+
+/// `deflate format=zlib`, `aes-gcm`.
+fn shown(spec: &OpSpec) -> String {
+    match spec {
+        OpSpec::Deflate { format, .. } | OpSpec::Inflate { format } => {
+            format!("{spec} format={}", format.name())
+        }
+        _ => spec.name().to_owned(),
+    }
+}
+
+/// `one, two up to 7 bytes; three up to 9 bytes`: neighbours of which the same is said, together.
+fn grouped(said: Vec<(String, String)>, between: &str, behind: &str) -> String {
+    let same = said.chunk_by(|(_, one), (_, next)| one == next);
+    let group = |group: &[(String, String)]| {
+        let names: Vec<&str> = group.iter().map(|(name, _)| name.as_str()).collect();
+        format!("{}{between}{}{behind}", names.join(", "), group[0].1)
+    };
+    same.map(group).collect::<Vec<String>>().join("; ")
 }
 
 /// What the device behind `dpdk/INSTANCE` means by the code of a [`JobError::Device`](dpb_core::JobError::Device).

@@ -48,7 +48,11 @@ fn every_operator_conforms_or_says_why_not() {
 #[test]
 fn late_completions_in_any_order_change_nothing() {
     on_each(|_, libraries| {
-        passes(libraries, "conforms quickly", "delay=3,shuffle=1,stop=5");
+        passes(
+            libraries,
+            "conforms quickly",
+            "delay=3,shuffle=1,starting=3,stop=5",
+        );
     });
 }
 
@@ -98,6 +102,21 @@ fn a_task_that_fails_refuses_its_item_or_its_job() {
                 "{said}"
             );
         }
+    });
+}
+
+#[test]
+fn a_queue_that_cannot_be_opened_says_which_call_failed() {
+    on_each(|flavour, libraries| {
+        let driver = "DOCA_ERROR_DRIVER (Driver (unspecified) error)";
+        let said = passes(libraries, "opens queues", "fail_start=1");
+        let expected = format!("copy on mlx5_0: doca_ctx_start: {driver}");
+        assert!(said.contains(&expected), "{}: {said}", flavour.name);
+        // The second queue finds no context left for it, and the first is none the worse.
+        let said = passes(libraries, "opens queues", "engines=1");
+        let expected = format!("copy on mlx5_0: doca_dma_create: {driver}");
+        assert!(said.contains(&expected), "{}: {said}", flavour.name);
+        assert!(said.contains("opened again"), "{}: {said}", flavour.name);
     });
 }
 

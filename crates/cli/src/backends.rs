@@ -1,11 +1,12 @@
 //! Every backend by its name: CPU paths, thread pools, models, devices.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use dpb_accel::{FAMILIES, Family};
 use dpb_core::measure::Evidence;
 use dpb_core::measure::provenance::allowed_cpus;
-use dpb_core::{Backend, OpSpec, SetupError, Unsupported};
+use dpb_core::{Backend, Buf, Clock, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock};
 use dpb_operators::cpu;
 use dpb_operators::registry::{self, Entry};
 use dpb_sim::{Faults, Faulty, Model, Modelled};
@@ -41,10 +42,12 @@ pub fn names(text: &str) -> Result<List<String>, String> {
 /// may use cores.
 ///
 /// # Errors
-/// If there is none; the message lists what there is, or says what a device's family lacks.
+/// If there is none; the message lists what there is. A device that is not here is a backend that can do nothing and says
+/// why, so that its rows do too.
 pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
     if let Some((family, instance)) = device(name) {
-        return family.open(instance);
+        let opened = family.open(instance);
+        return Ok(opened.unwrap_or_else(|why| Box::new(Absent::new(family, instance, why))));
     }
     let name = &*spelled_out(name);
     let wrong = |error: SetupError| Unsupported {
@@ -81,6 +84,53 @@ fn device(name: &str) -> Option<(&'static dyn Family, &str)> {
         };
         Some((*family, instance))
     })
+}
+
+/// How a device is written.
+fn device_name(family: &dyn Family, instance: &str) -> String {
+    match instance {
+        "" => family.name().to_owned(),
+        instance => format!("{}/{instance}", family.name()),
+    }
+}
+
+/// A device that this machine does not have.
+struct Absent {
+    name: String,
+    why: Unsupported,
+    clock: WallClock,
+}
+
+impl Absent {
+    fn new(family: &dyn Family, instance: &str, why: Unsupported) -> Self {
+        Self {
+            name: device_name(family, instance),
+            why,
+            clock: WallClock::default(),
+        }
+    }
+}
+
+impl Backend for Absent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &self.clock
+    }
+
+    fn alloc(&self, _: usize) -> Result<Buf, SetupError> {
+        Err(SetupError::Unsupported(self.why.clone()))
+    }
+
+    fn limits(&self, _: &OpSpec) -> Result<Limits, Unsupported> {
+        Err(self.why.clone())
+    }
+
+    fn prepare(&self, _: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        Err(SetupError::Unsupported(self.why.clone()))
+    }
 }
 
 /// Short names of what there is on any machine.
@@ -187,7 +237,7 @@ pub fn all() -> Vec<Listed> {
     let devices = FAMILIES.iter().flat_map(|family| {
         let listed = family.backends().into_iter();
         listed.map(|listed| Listed {
-            name: format!("{}/{}", family.name(), listed.instance),
+            name: device_name(*family, &listed.instance),
             is_here: listed.is_here,
             summary: listed.summary,
             details: listed.details,
@@ -264,5 +314,11 @@ mod tests {
         assert_eq!(of("doca"), Some(("doca", "")));
         assert_eq!(of("docax"), None);
         assert_eq!(of("cpu/best"), None);
+
+        let spec = registry::find("copy").expect("registered").default_spec();
+        let absent = by_name("rdma/no-such-device").expect("a backend that says why");
+        assert_eq!(absent.name(), "rdma/no-such-device");
+        let why = absent.limits(&spec).expect_err("there is none").reason;
+        assert!(!why.is_empty());
     }
 }

@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -148,6 +149,17 @@ impl Buf {
         }
     }
 
+    /// Takes the buffer apart, for a device that takes the carve itself: to be released, or put together again.
+    pub fn into_raw_parts(self) -> (NonNull<u8>, usize, Arc<dyn Region>) {
+        #[cfg_attr(not(feature = "conformance"), allow(unused_mut))]
+        let mut buf = ManuallyDrop::new(self);
+        #[cfg(feature = "conformance")]
+        drop(buf._entry.take());
+        // SAFETY: `buf` is not dropped, so its home is moved out of it once.
+        let home = unsafe { std::ptr::read(&buf.home) };
+        (buf.ptr, buf.len, home)
+    }
+
     /// Gives up writing, so that many jobs can read.
     pub fn freeze(self) -> View {
         View(Arc::new(self))
@@ -246,6 +258,21 @@ mod tests {
             key,
             released: Mutex::default(),
         })
+    }
+
+    #[test]
+    fn a_buffer_that_is_taken_apart_is_not_released() {
+        let home = region(1);
+        let mut buf = home.carve(3);
+        buf.copy_from_slice(b"abc");
+        let (ptr, len, region) = buf.into_raw_parts();
+        assert!(home.released.lock().expect("nobody panics").is_empty());
+        // SAFETY: the parts of a buffer that is no more.
+        let again = unsafe { Buf::from_raw_parts(ptr, len, region) };
+        assert_eq!(again[..], *b"abc");
+        drop(again);
+        assert_eq!(*home.released.lock().expect("nobody panics"), [3]);
+        assert_eq!(Arc::strong_count(&home), 1);
     }
 
     #[test]

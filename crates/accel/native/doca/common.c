@@ -8,7 +8,10 @@
  *   full=N         so many tasks at a time; a further submit is to be tried again
  *   delay=N        a task is due after up to N polls
  *   shuffle=1      what is due comes in any order
- *   stop=N         a context needs N polls to stop
+ *   engines=N      there can be so many contexts at a time
+ *   fail_start=1   no context starts
+ *   starting=N     a context needs N polls to start (tasks alone)
+ *   stop=N         a context needs N polls to stop (tasks alone)
  *   wedged=N       the Nth task and all behind it never end, not even when their context is stopped
  *   unplugged=N    the Nth submit and all behind it fail, and nothing ends but by stopping its context
  * What is called in a wrong way or order, or left behind at exit, is said on stderr. */
@@ -49,12 +52,13 @@ struct doca_buf_inventory {
 };
 
 struct knobs {
-    long devices, missing, fail_submit, fail_task, full, delay, shuffle, stop, wedged, unplugged;
+    long devices, missing, fail_submit, fail_task, full, delay, shuffle, engines, fail_start, starting, stop, wedged, unplugged;
 };
 
 static struct knobs knobs;
 static struct doca_dev devices[DEVICES];
 static atomic_ulong submits, tasks_run, left;
+static atomic_long contexts;
 
 static long knob(const char *name, long otherwise)
 {
@@ -84,6 +88,9 @@ __attribute__((constructor)) static void set_up(void)
         .full = knob("full", 0),
         .delay = knob("delay", 0),
         .shuffle = knob("shuffle", 0),
+        .engines = knob("engines", 0),
+        .fail_start = knob("fail_start", 0),
+        .starting = knob("starting", 0),
         .stop = knob("stop", 0),
         .wedged = knob("wedged", 0),
         .unplugged = knob("unplugged", 0),
@@ -371,6 +378,9 @@ doca_error_t dpb_internal_supports(const struct doca_devinfo *info, enum work wo
 
 doca_error_t dpb_internal_create(struct doca_dev *dev, struct doca_ctx **ctx)
 {
+    if (knobs.engines && contexts == knobs.engines)
+        return DOCA_ERROR_DRIVER;
+    contexts++;
     *ctx = made(sizeof **ctx);
     (*ctx)->dev = dev;
     if (dev)

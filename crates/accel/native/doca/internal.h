@@ -22,7 +22,7 @@ struct doca_ctx {
     struct doca_pe *pe;
     landed_cb landed, failed;
     uint32_t tasks_max, tasks;
-    int stops_left;
+    int starts_left, stops_left;
 #else
     struct doca_workq *workq;
 #endif

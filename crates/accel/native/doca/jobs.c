@@ -75,6 +75,8 @@ doca_error_t doca_ctx_start(struct doca_ctx *ctx)
 {
     if (!ctx->dev)
         return misuse("a context is started without a device", DOCA_ERROR_BAD_STATE);
+    if (knobs.fail_start)
+        return DOCA_ERROR_DRIVER;
     ctx->is_running = 1;
     return DOCA_SUCCESS;
 }
@@ -110,6 +112,7 @@ doca_error_t dpb_internal_destroy(struct doca_ctx *ctx)
 {
     if (ctx->dev || ctx->is_running)
         return misuse("a context is destroyed before it is stopped", DOCA_ERROR_IN_USE);
+    contexts--;
     gone(ctx);
     return DOCA_SUCCESS;
 }

@@ -54,8 +54,11 @@ doca_error_t doca_ctx_start(struct doca_ctx *ctx)
 {
     if (!ctx->pe || !ctx->landed)
         return misuse("a context is started before it is configured", DOCA_ERROR_BAD_STATE);
-    ctx->state = DOCA_CTX_STATE_RUNNING;
-    return DOCA_SUCCESS;
+    if (knobs.fail_start)
+        return DOCA_ERROR_DRIVER;
+    ctx->starts_left = (int)knobs.starting;
+    ctx->state = ctx->starts_left ? DOCA_CTX_STATE_STARTING : DOCA_CTX_STATE_RUNNING;
+    return ctx->starts_left ? DOCA_ERROR_IN_PROGRESS : DOCA_SUCCESS;
 }
 
 /* Idle as soon as nothing is in flight, all tasks are freed, and the knob has its polls. */
@@ -95,6 +98,7 @@ doca_error_t dpb_internal_destroy(struct doca_ctx *ctx)
     if (ctx->pe)
         ctx->pe->ctx = NULL;
     ctx->dev->uses--;
+    contexts--;
     gone(ctx);
     return DOCA_SUCCESS;
 }
@@ -221,6 +225,8 @@ uint8_t doca_pe_progress(struct doca_pe *pe)
 {
     size_t due = 0, chosen = 0;
     struct doca_task *task = NULL;
+    if (pe->ctx && pe->ctx->state == DOCA_CTX_STATE_STARTING && --pe->ctx->starts_left == 0)
+        pe->ctx->state = DOCA_CTX_STATE_RUNNING;
     if (pe->ctx && pe->ctx->state == DOCA_CTX_STATE_STOPPING) {
         pe->ctx->stops_left--;
         settle(pe->ctx);

@@ -106,7 +106,8 @@ static doca_error_t deflate_or_inflate(struct piece *piece, int deflates)
     int result;
     if (piece->src_len > UINT_MAX || piece->dst_len > UINT_MAX)
         return DOCA_ERROR_INVALID_VALUE;
-    result = deflates ? deflateInit2(&stream, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) : inflateInit2(&stream, -15);
+    /* Little memory, which is quickly set up. */
+    result = deflates ? deflateInit2(&stream, 1, Z_DEFLATED, -12, 1, Z_DEFAULT_STRATEGY) : inflateInit2(&stream, -15);
     if (result != Z_OK)
         return DOCA_ERROR_NO_MEMORY;
     stream.next_in = (Bytef *)piece->src;

@@ -13,6 +13,9 @@
  */
 #define GUARD_ZEROS(output) (65536 + 2 * (uint64_t)(output))
 
+/* Bytes of each mbuf of a chain but the last. */
+#define PIECE 32768
+
 /* What follows an operation in its memory. */
 struct tail {
 	uint64_t user;
@@ -226,11 +229,15 @@ static inline void extend(struct dpb_compress_queue *queue, struct chain *chain,
 	chain->last = mbuf;
 }
 
-/* `len` bytes of memory, which may be none. */
+/* `len` bytes of memory, which may be none. The last mbuf is the longest: while the output is full, DPDK's driver of ISA-L
+ * takes input for the last of its stream that would fit the mbuf it is at, and drops what follows.
+ */
 static inline void cover(struct dpb_compress_queue *queue, struct chain *chain, const uint8_t *memory, uint32_t len)
 {
-	for (uint32_t at = 0; at < len; at += DPB_SEGMENT)
-		extend(queue, chain, memory + at, RTE_MIN(len - at, (uint32_t)DPB_SEGMENT));
+	for (; len > DPB_SEGMENT; len -= PIECE, memory += PIECE)
+		extend(queue, chain, memory, PIECE);
+	if (len > 0)
+		extend(queue, chain, memory, len);
 }
 
 static inline void release(struct dpb_compress_queue *queue, struct rte_mbuf *mbuf)
@@ -245,18 +252,18 @@ static inline void release(struct dpb_compress_queue *queue, struct rte_mbuf *mb
 	}
 }
 
-static inline uint64_t segments_of(uint64_t len)
+static inline uint64_t pieces_of(uint64_t len)
 {
-	return (len + DPB_SEGMENT - 1) / DPB_SEGMENT;
+	return len / PIECE + 1;
 }
 
 /* Whether there are mbufs enough for an item and all that goes with it. */
 static inline int fits(const struct dpb_compress_queue *queue, const struct dpb_item *item)
 {
-	uint64_t needed = segments_of(item->src_len) + segments_of(item->dst_len) + 4;
+	uint64_t needed = pieces_of(item->src_len) + pieces_of(item->dst_len) + 2;
 
 	if (queue->guard == DPB_GUARD_LONG)
-		needed += segments_of(GUARD_ZEROS(item->dst_len));
+		needed += GUARD_ZEROS(item->dst_len) / DPB_SEGMENT + 2;
 	return needed <= queue->n_segments;
 }
 

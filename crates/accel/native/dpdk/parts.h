@@ -33,6 +33,14 @@ uint32_t dpb_compress_submit(struct dpb_compress_queue *queue, const struct dpb_
 uint32_t dpb_compress_poll(struct dpb_compress_queue *queue, struct dpb_done *done, uint32_t n);
 void dpb_compress_unbind(struct dpb_compress_queue *queue);
 
+uint32_t dpb_ports(struct dpb_device *devices, uint32_t n);
+int dpb_port_start(uint32_t port, uint32_t packets, uint32_t packet_bytes);
+int dpb_port_stop(uint32_t port);
+uint32_t dpb_port_take(uint32_t port, void **packets, uint32_t n);
+uint32_t dpb_port_receive(uint32_t port, void **packets, uint32_t *lens, uint32_t n);
+uint32_t dpb_port_send(uint32_t port, void *const *packets, const uint32_t *lens, uint32_t n);
+void dpb_packet_give(void *packet);
+
 /* A pool of mbufs without memory of their own, for one thread. */
 struct rte_mempool *dpb_bare_mbufs(const char *name, uint32_t n);
 

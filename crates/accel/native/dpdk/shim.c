@@ -79,6 +79,13 @@ static const struct dpb_dpdk_table table = {
 	.compress_submit = dpb_compress_submit,
 	.compress_poll = dpb_compress_poll,
 	.compress_unbind = dpb_compress_unbind,
+	.ports = dpb_ports,
+	.port_start = dpb_port_start,
+	.port_stop = dpb_port_stop,
+	.port_take = dpb_port_take,
+	.port_receive = dpb_port_receive,
+	.port_send = dpb_port_send,
+	.packet_give = dpb_packet_give,
 };
 
 __attribute__((visibility("default"))) const struct dpb_dpdk_table *dpb_dpdk_shim(void);

@@ -157,6 +157,17 @@ struct dpb_dpdk_table {
 	uint32_t (*compress_submit)(struct dpb_compress_queue *queue, const struct dpb_item *items, uint32_t n);
 	uint32_t (*compress_poll)(struct dpb_compress_queue *queue, struct dpb_done *done, uint32_t n);
 	void (*compress_unbind)(struct dpb_compress_queue *queue);
+
+	/* Network devices, with a queue each way. A packet is the address of its first byte; it is the caller's from
+	 * `port_take` or `port_receive` until it is sent or given back.
+	 */
+	uint32_t (*ports)(struct dpb_device *devices, uint32_t n);
+	int (*port_start)(uint32_t port, uint32_t packets, uint32_t packet_bytes);
+	int (*port_stop)(uint32_t port);
+	uint32_t (*port_take)(uint32_t port, void **packets, uint32_t n);
+	uint32_t (*port_receive)(uint32_t port, void **packets, uint32_t *lens, uint32_t n);
+	uint32_t (*port_send)(uint32_t port, void *const *packets, const uint32_t *lens, uint32_t n);
+	void (*packet_give)(void *packet);
 };
 
 #endif

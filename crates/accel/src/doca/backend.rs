@@ -228,6 +228,6 @@ impl Operator for DocaOperator {
 
 impl fmt::Debug for Doca {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Doca({}, {})", self.path(), self.version())
+        write!(f, "Doca({})", self.version())
     }
 }

@@ -12,7 +12,7 @@ mod memory;
 mod tasks;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 pub(super) use device::{Bounds, Device};
@@ -29,15 +29,17 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// A call that DOCA refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    call: &'static str,
+    call: String,
     text: String,
 }
 
 impl Refused {
     /// The code in the words of the library that gave it.
-    fn new(doca: &Doca, call: &'static str, code: Code) -> Self {
-        let text = doca.describe(code);
-        Self { call, text }
+    fn new(doca: &Doca, call: impl Into<String>, code: Code) -> Self {
+        Self {
+            call: call.into(),
+            text: doca.describe(code),
+        }
     }
 }
 
@@ -47,11 +49,12 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Objects are made and destroyed by one thread at a time: they share their device, and DOCA promises only that different
-/// contexts may work at once. Never held while a device is waited for.
-fn setup() -> MutexGuard<'static, ()> {
+/// Runs a call that makes or destroys an object: by one thread at a time, for objects share their device, and DOCA promises
+/// only that different contexts may work at once. No device is waited for in it, and nothing is dropped.
+fn setup<R>(call: impl FnOnce() -> R) -> R {
     static SETUP: Mutex<()> = Mutex::new(());
-    SETUP.lock().unwrap_or_else(PoisonError::into_inner)
+    let _one = SETUP.lock().unwrap_or_else(PoisonError::into_inner);
+    call()
 }
 
 /// Says once that memory stays with a device.

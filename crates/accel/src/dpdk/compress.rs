@@ -55,7 +55,7 @@ impl Backend for CompressBackend {
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
-        self.device.eal().alloc(len)
+        self.device.eal().memory().alloc(len)
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
@@ -109,7 +109,13 @@ fn lane(
     depth: NonZeroU32,
 ) -> Result<impl Queue + use<>, SetupError> {
     let queue = device.open(plan.coding)?;
-    Ok(Lane::new(device.eal(), device.name(), plan, queue, depth))
+    Ok(Lane::new(
+        device.eal().memory().clone(),
+        device.name(),
+        plan,
+        queue,
+        depth,
+    ))
 }
 
 /// How items become operations.
@@ -273,10 +279,11 @@ impl Recipe for Plan {
         let room = slot.len() - self.head.len() - self.tail_len();
         let produced = done.produced as usize;
         match (done.verdict, self.coding) {
-            (sys::DONE, _) if produced > room => End::Refused(JobError::DstTooShort),
-            (sys::DONE, Coding::Decompress { guard }) if is_short(guard, done, item_len) => {
+            // However it ended: it ran on into what guards the item.
+            (_, Coding::Decompress { guard }) if is_short(guard, done, item_len) => {
                 End::Refused(JobError::Malformed)
             }
+            (sys::DONE, _) if produced > room => End::Refused(JobError::DstTooShort),
             (sys::DONE, Coding::Decompress { .. }) => End::Output(done.produced),
             (sys::DONE, Coding::Compress { check, .. }) => {
                 let at = self.head.len() + produced;
@@ -339,9 +346,9 @@ fn inflated(
     let failed = |error: SetupError| Unsupported {
         reason: format!("{} cannot be tried: {error}", device.name()),
     };
-    let mut src = device.eal().alloc(stream.len()).map_err(failed)?;
+    let mut src = device.eal().memory().alloc(stream.len()).map_err(failed)?;
     src.copy_from_slice(stream);
-    let dst = device.eal().alloc(64).map_err(failed)?;
+    let dst = device.eal().memory().alloc(64).map_err(failed)?;
     let job = Job::new(0, src.freeze(), Items::One, dst, OutputShape::Variable);
     let mut queue = lane(device, plan, NonZeroU32::MIN).map_err(failed)?;
     queue.submit(&mut VecDeque::from([job]));

@@ -94,7 +94,7 @@ impl Backend for CryptoBackend {
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
-        self.device.eal().alloc(len)
+        self.device.eal().memory().alloc(len)
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
@@ -145,7 +145,7 @@ impl Operator for CryptoOperator {
         let device = self.session.device();
         let queue = self.session.open()?;
         Ok(Box::new(Lane::new(
-            device.eal(),
+            device.eal().memory().clone(),
             device.name(),
             self.plan.clone(),
             queue,
@@ -184,10 +184,10 @@ impl Plan {
     fn new(spec: &OpSpec, device: &CryptoDevice) -> Result<Self, Unsupported> {
         let name = device.name();
         let (cipher, form) = cipher_of(spec).ok_or_else(|| Unsupported {
-            reason: format!("crypto devices do AES, hashes and HMAC; {spec} is none of them"),
+            reason: format!("crypto devices do AES, hashes and HMAC; {spec} is none of these"),
         })?;
         let ranges = device.ranges(cipher.algorithm).ok_or_else(|| Unsupported {
-            reason: format!("{name} does not offer {spec}"),
+            reason: format!("{name} has no such algorithm; `dpb list backends` shows what has"),
         })?;
         for (what, len, range) in [
             ("a key", key_of(spec).len(), ranges.key),

@@ -1,10 +1,12 @@
 //! DPDK's environment and memory, behind types whose construction proves what they need. What the devices do is in
-//! `raw/`: `lane.rs` owns jobs while a device works on them, `crypto.rs` and `compress.rs` are its two kinds of devices.
+//! `raw/`: `lane.rs` owns jobs while a device works on them, `crypto.rs` and `compress.rs` are its two kinds of
+//! devices; `port.rs` is network devices.
 #![allow(unsafe_code)]
 
 mod compress;
 mod crypto;
 mod lane;
+mod port;
 
 use std::alloc::Layout;
 use std::ffi::{CString, c_int};
@@ -16,6 +18,7 @@ use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{Cipher, CryptoDevice, Session};
 pub(super) use lane::{Digest, End, Lane, Operation, Recipe, Slot, Step};
+pub(super) use port::Port;
 
 use super::sys::{self, Shim};
 
@@ -116,20 +119,9 @@ impl Eal {
         self.shim.compress_status(status)
     }
 
-    /// Zeroed memory that every device of this process can reach.
-    pub(super) fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
-        let carve = self
-            .memory
-            .carve(len)
-            .ok_or(SetupError::OutOfMemory { len })?;
-        let home: Arc<dyn Region> = self.memory.clone();
-        // SAFETY: a carve of `memory`, ours alone, at least `len` bytes long and zeroed; its `release` takes it back.
-        Ok(unsafe { Buf::from_raw_parts(carve, len, home) })
-    }
-
-    /// Whether a buffer with this home is one of [`Eal::alloc`].
-    fn is_home(&self, home: &dyn Region) -> bool {
-        home.is(&*self.memory)
+    /// Where jobs for its devices lie.
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// Adds a device of software.
@@ -178,6 +170,22 @@ impl Eal {
 }
 
 impl Memory {
+    /// Zeroed memory that every device of this process can reach.
+    ///
+    /// # Errors
+    /// [`SetupError::OutOfMemory`].
+    pub(super) fn alloc(self: &Arc<Self>, len: usize) -> Result<Buf, SetupError> {
+        let carve = self.carve(len).ok_or(SetupError::OutOfMemory { len })?;
+        let home: Arc<dyn Region> = self.clone();
+        // SAFETY: a carve of ours, the buffer's alone, at least `len` bytes long and zeroed; `release` takes it back.
+        Ok(unsafe { Buf::from_raw_parts(carve, len, home) })
+    }
+
+    /// Whether a buffer with this home is one of [`Memory::alloc`].
+    fn is_home_of(&self, home: &dyn Region) -> bool {
+        home.is(self)
+    }
+
     fn layout(len: usize) -> Option<Layout> {
         Layout::from_size_align(len.checked_add(BEHIND)?, buf::ALIGNMENT).ok()
     }

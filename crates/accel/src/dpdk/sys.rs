@@ -16,7 +16,7 @@ const NAME: usize = 64;
 const ABI: u32 = 1;
 /// The file that the shim is.
 const FILE: &str = "libdpb_dpdk.so";
-/// At run time: a shim to take instead of all others. At build time: where it was built.
+/// Names a shim to take instead of all others.
 const VARIABLE: &str = "DPB_DPDK_SHIM";
 
 #[repr(C)]
@@ -115,7 +115,7 @@ pub(super) struct Done {
     pub(super) consumed: u32,
     pub(super) produced: u32,
     pub(super) checksum: u32,
-    unused: u32,
+    pub(super) unused: u32,
 }
 
 /// A queue of the shim's; it is only pointed at.
@@ -159,6 +159,13 @@ pub(super) struct Table {
     pub(super) compress_submit: unsafe extern "C" fn(*mut CompressQueue, *const Item, u32) -> u32,
     pub(super) compress_poll: unsafe extern "C" fn(*mut CompressQueue, *mut Done, u32) -> u32,
     pub(super) compress_unbind: unsafe extern "C" fn(*mut CompressQueue),
+    pub(super) ports: unsafe extern "C" fn(*mut Device, u32) -> u32,
+    pub(super) port_start: unsafe extern "C" fn(u32, u32, u32) -> c_int,
+    pub(super) port_stop: unsafe extern "C" fn(u32) -> c_int,
+    pub(super) port_take: unsafe extern "C" fn(u32, *mut *mut c_void, u32) -> u32,
+    pub(super) port_receive: unsafe extern "C" fn(u32, *mut *mut c_void, *mut u32, u32) -> u32,
+    pub(super) port_send: unsafe extern "C" fn(u32, *const *mut c_void, *const u32, u32) -> u32,
+    pub(super) packet_give: unsafe extern "C" fn(*mut c_void),
 }
 
 // As the C compiler has them.
@@ -208,7 +215,7 @@ impl Shim {
     pub(super) fn load() -> Result<Self, String> {
         let paths = candidates();
         if paths.is_empty() {
-            let why = option_env!("DPB_DPDK_NO_SHIM").unwrap_or("it was moved after the build");
+            let why = option_env!("DPB_DPDK_SHIM_ABSENT").unwrap_or("it was moved after the build");
             return Err(format!("built without the shim over DPDK: {why}"));
         }
         // SAFETY: `FILE` is this project's own; it has no initialisers, and those of DPDK's libraries only register
@@ -280,7 +287,7 @@ fn candidates() -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();
     let prefix = program.as_deref().and_then(|path| path.parent()?.parent());
     let installed = prefix.map(|prefix| prefix.join("lib").join(FILE));
-    let built = option_env!("DPB_DPDK_SHIM").map(PathBuf::from);
+    let built = option_env!("DPB_DPDK_SHIM_BUILT").map(PathBuf::from);
     let paths = installed.into_iter().chain(built);
     paths.filter(|path| path.exists()).collect()
 }

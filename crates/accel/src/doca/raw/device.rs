@@ -48,7 +48,10 @@ impl Device {
     /// # Errors
     /// If they cannot be listed.
     pub(in crate::doca) fn all(doca: &'static Doca) -> Result<Vec<Opened>, Refused> {
-        let _setup = setup();
+        setup(|| Self::list(doca))
+    }
+
+    fn list(doca: &'static Doca) -> Result<Vec<Opened>, Refused> {
         let (mut list, mut count) = (ptr::null_mut(), 0);
         // SAFETY: both are written on success.
         let code = unsafe { (doca.core.devinfo_create_list)(&mut list, &mut count) };
@@ -121,9 +124,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let _setup = setup();
         // SAFETY: opened by `open`; whatever uses a device holds it, so nothing does.
-        unsafe { (self.doca.core.dev_close)(self.dev.as_ptr()) };
+        setup(|| unsafe { (self.doca.core.dev_close)(self.dev.as_ptr()) });
     }
 }
 

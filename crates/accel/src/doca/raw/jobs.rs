@@ -84,68 +84,66 @@ impl JobEngine {
         jobs: &Jobs,
         count: u32,
     ) -> Result<Self, Refused> {
-        let doca = device.doca;
-        let _setup = setup();
+        let refused = |pattern, code| Refused::new(device.doca, calls.of.symbol(pattern), code);
         let (mut engine, mut workq) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: handles are written on success.
-        unsafe {
-            let code = (jobs.workq_create)(count, &mut workq);
-            let workq =
-                made(workq, code).ok_or_else(|| Refused::new(doca, "doca_workq_create", code))?;
-            let workq = WorkqHandle(workq, *jobs);
-            let code = (calls.create.create)(&mut engine);
-            let engine = made(engine, code).ok_or_else(|| Refused::new(doca, "create", code))?;
-            let engine = EngineHandle(engine, calls.created);
-            let ctx = made((calls.created.as_ctx)(engine.0.as_ptr()), Code::SUCCESS);
-            let ctx = ctx.ok_or_else(|| Refused::new(doca, "as_ctx", Code::INVALID_VALUE))?;
-            let request = |number| {
-                UnsafeCell::new(Request {
-                    base: Base {
-                        kind: calls.kind,
-                        flags: 0,
-                        ctx: ctx.as_ptr(),
-                        user_data: Data {
-                            u64: u64::from(number),
-                        },
+        // SAFETY: the handle is written on success.
+        let code = setup(|| unsafe { (jobs.workq_create)(count, &mut workq) });
+        let workq = made(workq, code).ok_or_else(|| refused("doca_workq_create", code))?;
+        let workq = WorkqHandle(workq, *jobs);
+        // SAFETY: as above.
+        let code = setup(|| unsafe { (calls.create.create)(&mut engine) });
+        let engine = made(engine, code).ok_or_else(|| refused("doca_X_create", code))?;
+        let engine = EngineHandle(engine, calls.created);
+        // SAFETY: made above.
+        let ctx = NonNull::new(unsafe { (calls.created.as_ctx)(engine.0.as_ptr()) });
+        let ctx = ctx.ok_or_else(|| refused("doca_X_as_ctx", Code::INVALID_VALUE))?;
+        let request = |number| {
+            UnsafeCell::new(Request {
+                base: Base {
+                    kind: calls.kind,
+                    flags: 0,
+                    ctx: ctx.as_ptr(),
+                    user_data: Data {
+                        u64: u64::from(number),
                     },
-                })
-            };
-            Ok(Self {
-                workq,
-                _engine: engine,
-                calls: *calls,
-                jobs: *jobs,
-                ctx,
-                stage: Stage::Made,
-                requests: (0..count).map(request).collect(),
-                is_in_flight: vec![false; count as usize],
-                in_flight: 0,
-                device: device.clone(),
+                },
             })
-        }
+        };
+        Ok(Self {
+            workq,
+            _engine: engine,
+            calls: *calls,
+            jobs: *jobs,
+            ctx,
+            stage: Stage::Made,
+            requests: (0..count).map(request).collect(),
+            is_in_flight: vec![false; count as usize],
+            in_flight: 0,
+            device: device.clone(),
+        })
     }
 
     fn start(&mut self) -> Result<(), Refused> {
-        let doca = self.device.doca;
+        let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
+        let (jobs, core) = (self.jobs, self.device.doca.core);
         let checked = |call, code| match code {
             Code::SUCCESS => Ok(()),
-            code => Err(Refused::new(doca, call, code)),
+            code => Err((call, code)),
         };
-        let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
-        let _setup = setup();
         // SAFETY: all are made; the device is open as long as its arc lives.
-        unsafe {
-            checked("doca_ctx_dev_add", (self.jobs.ctx_dev_add)(ctx, dev))?;
+        let started = setup(|| unsafe {
+            checked("doca_ctx_dev_add", (jobs.ctx_dev_add)(ctx, dev))?;
             self.stage = Stage::HasDevice;
-            checked("doca_ctx_start", (doca.core.ctx_start)(ctx))?;
+            checked("doca_ctx_start", (core.ctx_start)(ctx))?;
             self.stage = Stage::Started;
             checked(
                 "doca_ctx_workq_add",
-                (self.jobs.ctx_workq_add)(ctx, self.workq.0.as_ptr()),
+                (jobs.ctx_workq_add)(ctx, self.workq.0.as_ptr()),
             )?;
             self.stage = Stage::HasWorkq;
-        }
-        Ok(())
+            Ok(())
+        });
+        started.map_err(|(call, code)| Refused::new(self.device.doca, call, code))
     }
 
     /// Gives job `number`, which is not in flight, to the device.
@@ -232,23 +230,21 @@ impl JobEngine {
     /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more.
     pub(super) fn halt(&mut self) -> bool {
         let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
-        let _setup = setup();
+        let (jobs, core) = (self.jobs, self.device.doca.core);
         // SAFETY: ours, and undone in the order opposite to that in which it was done.
-        unsafe {
+        setup(|| unsafe {
             if self.stage == Stage::HasWorkq
-                && (self.jobs.ctx_workq_rm)(ctx, self.workq.0.as_ptr()) == Code::SUCCESS
+                && (jobs.ctx_workq_rm)(ctx, self.workq.0.as_ptr()) == Code::SUCCESS
             {
                 self.stage = Stage::Started;
             }
-            if self.stage == Stage::Started
-                && (self.device.doca.core.ctx_stop)(ctx) == Code::SUCCESS
-            {
+            if self.stage == Stage::Started && (core.ctx_stop)(ctx) == Code::SUCCESS {
                 self.stage = Stage::HasDevice;
             }
-            if self.stage == Stage::HasDevice && (self.jobs.ctx_dev_rm)(ctx, dev) == Code::SUCCESS {
+            if self.stage == Stage::HasDevice && (jobs.ctx_dev_rm)(ctx, dev) == Code::SUCCESS {
                 self.stage = Stage::Made;
             }
-        }
+        });
         self.stage <= Stage::HasDevice
     }
 
@@ -291,16 +287,14 @@ fn made<T>(handle: *mut T, code: Code) -> Option<NonNull<T>> {
 
 impl Drop for EngineHandle {
     fn drop(&mut self) {
-        let _setup = setup();
         // SAFETY: made with these functions; its context is stopped, or was never started.
-        unsafe { (self.1.destroy)(self.0.as_ptr()) };
+        setup(|| unsafe { (self.1.destroy)(self.0.as_ptr()) });
     }
 }
 
 impl Drop for WorkqHandle {
     fn drop(&mut self) {
-        let _setup = setup();
         // SAFETY: made with these functions; no context has it.
-        unsafe { (self.1.workq_destroy)(self.0.as_ptr()) };
+        setup(|| unsafe { (self.1.workq_destroy)(self.0.as_ptr()) });
     }
 }

@@ -106,7 +106,10 @@ impl Lane {
         tasks: u32,
     ) -> Result<Self, Refused> {
         let doca = device.doca;
-        let absent = |call, text: String| Refused { call, text };
+        let absent = |call: &str, text: String| Refused {
+            call: call.to_owned(),
+            text,
+        };
         let calls = doca.calls(kind).map_err(|lack| absent("library", lack))?;
         let chunk = Chunk::zeroed(std::slice::from_ref(device), 0);
         let chunk = chunk.map_err(|error| absent("memory", error.to_string()))?;
@@ -120,7 +123,7 @@ impl Lane {
             window.map_err(|code| Refused::new(doca, "doca_buf_inventory_buf_by_args", code))
         };
         let parked = [window(1)?, window(0)?];
-        let engine = match (&calls, &doca.family) {
+        let engine = match (&calls, doca.family()) {
             (Calls::Job(calls), Family::Jobs(jobs)) => {
                 JobEngine::open(device, calls, jobs, tasks).map(Engine::Job)
             }

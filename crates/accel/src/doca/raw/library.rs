@@ -18,8 +18,9 @@ const SUFFIXES: &[&str] = &[".so.3", ".so.2", ".so"];
 /// DOCA in this process.
 pub(in crate::doca) struct Doca {
     pub(super) core: Core,
-    pub(super) family: Family,
-    path: String,
+    family: Family,
+    /// libdoca_common, and what else loads.
+    libraries: Vec<Library>,
     version: String,
     stand_in: Option<String>,
     /// In the order of [`Kind::ALL`]; why not, if not.
@@ -53,6 +54,7 @@ pub(super) enum Calls {
 /// Up to 2.2.
 #[derive(Clone, Copy)]
 pub(super) struct JobCalls {
+    pub(super) of: Of,
     pub(super) created: Created,
     pub(super) create: jobs::Create,
     pub(super) kind: jobs::JobType,
@@ -70,6 +72,7 @@ pub(super) enum JobForm {
 /// From 2.5 on.
 #[derive(Clone, Copy)]
 pub(super) struct TaskCalls {
+    pub(super) of: Of,
     pub(super) created: Created,
     pub(super) create: tasks::Create,
     pub(super) tasks_max: Option<tasks::TasksMax>,
@@ -127,7 +130,7 @@ impl Doca {
         let mut tried = Vec::new();
         for place in places() {
             match open("common", &place) {
-                Ok(common) => return Self::with(&common, &place),
+                Ok(common) => return Self::with(common, &place),
                 Err(NotLoaded { tried: said }) => tried.extend(said),
             }
         }
@@ -135,39 +138,44 @@ impl Doca {
     }
 
     /// All libraries are of one release, so the others lie where the first one does.
-    fn with(common: &Library, place: &Place) -> Result<Self, Absent> {
+    fn with(common: Library, place: &Place) -> Result<Self, Absent> {
         let incomplete = |missing: Vec<NoSymbol>| {
             let missing = missing.iter().map(ToString::to_string).collect();
             Absent::Incomplete(common.name().to_owned(), missing)
         };
         // SAFETY: the library is DOCA's, and its functions are declared as it documents them for the family at hand.
-        let (core, family) = unsafe {
-            let family = family_of(common).map_err(incomplete)?;
+        let (family, core) = unsafe {
+            let family = family_of(&common).map_err(incomplete)?;
             (
-                Core::load(common, Of::default()).map_err(incomplete)?,
                 family,
+                Core::load(&common, Of::default()).map_err(incomplete)?,
             )
         };
         // SAFETY: a function without arguments; its text is static.
         let version = unsafe { text((core.version_runtime)()) };
+        let stand_in = stand_in(&common);
         let mut engines: Vec<(&str, Result<Library, NotLoaded>)> = Vec::new();
         let kinds = Kind::ALL.map(|kind| {
             let name = kind.engine();
-            if !engines.iter().any(|(known, _)| *known == name) {
+            if engines.iter().all(|(known, _)| *known != name) {
                 engines.push((name, open(name, place)));
             }
-            let engine = engines.iter().find(|(known, _)| *known == name);
-            match &engine.expect("opened above").1 {
+            let (_, engine) = engines
+                .iter()
+                .find(|(known, _)| *known == name)
+                .expect("opened above");
+            match engine {
                 Ok(library) => calls(&family, kind, library),
                 Err(not) => Err(format!("libdoca_{name} does not load: {not}")),
             }
         });
+        let engines = engines.into_iter().filter_map(|(_, engine)| engine.ok());
         Ok(Self {
             core,
             family,
-            path: common.name().to_owned(),
+            libraries: std::iter::once(common).chain(engines).collect(),
             version,
-            stand_in: stand_in(common),
+            stand_in,
             kinds,
         })
     }
@@ -177,9 +185,9 @@ impl Doca {
         &self.family
     }
 
-    /// What it was loaded as.
-    pub(in crate::doca) fn path(&self) -> &str {
-        &self.path
+    /// What was loaded, libdoca_common first.
+    pub(in crate::doca) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.libraries.iter().map(Library::name)
     }
 
     /// As it says itself: `2.5.0108`.
@@ -318,6 +326,7 @@ unsafe fn job_calls(kind: Kind, library: &Library, of: Of) -> Result<Option<Call
             _ => return Ok(None),
         };
         Ok(Some(Calls::Job(JobCalls {
+            of,
             created: Created::load(library, of)?,
             create: jobs::Create::load(library, of)?,
             kind,
@@ -352,6 +361,7 @@ unsafe fn task_calls(kind: Kind, library: &Library, of: Of) -> Result<TaskCalls,
             }
         };
         Ok(TaskCalls {
+            of,
             created: Created::load(library, of)?,
             create: tasks::Create::load(library, of)?,
             tasks_max: tasks::TasksMax::load(library, of).ok(),

@@ -102,75 +102,73 @@ unsafe fn register(
     len: usize,
 ) -> Result<Registered, Refused> {
     let doca = devices[0].doca;
-    let core = &doca.core;
+    let mut mmap = ptr::null_mut();
+    // SAFETY: the handle is written on success.
+    let code = setup(|| unsafe {
+        match doca.family() {
+            Family::Tasks(progress) => (progress.tasks.mmap_create)(&mut mmap),
+            Family::Jobs(jobs) => (jobs.mmap_create)(ptr::null(), &mut mmap),
+        }
+    });
+    let made = NonNull::new(mmap).filter(|_| code == Code::SUCCESS);
+    let mmap = made.ok_or_else(|| Refused::new(doca, "doca_mmap_create", code))?;
+    // SAFETY: made above; the caller vouches for the memory.
+    let started = setup(|| unsafe { start(doca, devices, mmap, memory, len) });
+    started.map_err(|(call, code)| {
+        // SAFETY: made above, and not started.
+        setup(|| unsafe { (doca.core.mmap_destroy)(mmap.as_ptr()) });
+        Refused::new(doca, call, code)
+    })?;
+    Ok(Registered(mmap))
+}
+
+/// The call that failed, if one did, and its code.
+///
+/// # Safety
+/// As of `register`; `mmap` was made and is not started.
+unsafe fn start(
+    doca: &Doca,
+    devices: &[Arc<Device>],
+    mmap: NonNull<sys::Mmap>,
+    memory: NonNull<u8>,
+    len: usize,
+) -> Result<(), (&'static str, Code)> {
+    let (core, mmap) = (&doca.core, mmap.as_ptr());
     let checked = |call, code| match code {
         Code::SUCCESS => Ok(()),
-        code => Err(Refused::new(doca, call, code)),
+        code => Err((call, code)),
     };
-    let mut mmap = ptr::null_mut();
-    let guard = setup();
-    // SAFETY: the handle is written on success, and used as made; the caller vouches for the memory, its arcs for the devices.
-    let started = unsafe {
-        checked(
-            "doca_mmap_create",
-            match &doca.family {
-                Family::Tasks(progress) => (progress.tasks.mmap_create)(&mut mmap),
-                Family::Jobs(jobs) => (jobs.mmap_create)(ptr::null(), &mut mmap),
-            },
-        )?;
-        let start = || {
-            if let Family::Tasks(progress) = &doca.family
-                && let Some(thread_safety) = progress.thread_safety
-            {
-                checked(
-                    "doca_mmap_enable_thread_safety",
-                    (thread_safety.mmap_enable)(mmap),
-                )?;
-            }
-            checked(
-                "doca_mmap_set_permissions",
-                (core.mmap_set_permissions)(mmap, ACCESS_LOCAL_READ_WRITE),
-            )?;
-            checked(
-                "doca_mmap_set_memrange",
-                (core.mmap_set_memrange)(mmap, memory.as_ptr().cast(), len),
-            )?;
-            for device in devices {
-                checked(
-                    "doca_mmap_add_dev",
-                    (core.mmap_add_dev)(mmap, device.dev.as_ptr()),
-                )?;
-            }
-            checked("doca_mmap_start", (core.mmap_start)(mmap))
-        };
-        start()
-    };
-    let mmap = NonNull::new(mmap).expect("doca_mmap_create succeeded");
-    match started {
-        Ok(()) => Ok(Registered(mmap)),
-        Err(refused) => {
-            // SAFETY: made above, and not started.
-            unsafe { (core.mmap_destroy)(mmap.as_ptr()) };
-            drop(guard);
-            Err(refused)
+    // SAFETY: the caller vouches for handle and memory; the arcs keep the devices open.
+    unsafe {
+        if let Family::Tasks(progress) = doca.family()
+            && let Some(thread_safety) = progress.thread_safety
+        {
+            let code = (thread_safety.mmap_enable)(mmap);
+            checked("doca_mmap_enable_thread_safety", code)?;
         }
+        let code = (core.mmap_set_permissions)(mmap, ACCESS_LOCAL_READ_WRITE);
+        checked("doca_mmap_set_permissions", code)?;
+        let code = (core.mmap_set_memrange)(mmap, memory.as_ptr().cast(), len);
+        checked("doca_mmap_set_memrange", code)?;
+        for device in devices {
+            let code = (core.mmap_add_dev)(mmap, device.dev.as_ptr());
+            checked("doca_mmap_add_dev", code)?;
+        }
+        checked("doca_mmap_start", (core.mmap_start)(mmap))
     }
 }
 
 /// # Safety
 /// Nothing uses it, now or later.
 unsafe fn unregister(doca: &Doca, mmap: Registered) -> Result<(), Refused> {
-    let _setup = setup();
+    let mmap = mmap.0.as_ptr();
     // SAFETY: the caller vouches for it.
-    let (call, code) = unsafe {
-        match (doca.core.mmap_stop)(mmap.0.as_ptr()) {
-            Code::SUCCESS => (
-                "doca_mmap_destroy",
-                (doca.core.mmap_destroy)(mmap.0.as_ptr()),
-            ),
+    let (call, code) = setup(|| unsafe {
+        match (doca.core.mmap_stop)(mmap) {
+            Code::SUCCESS => ("doca_mmap_destroy", (doca.core.mmap_destroy)(mmap)),
             code => ("doca_mmap_stop", code),
         }
-    };
+    });
     match code {
         Code::SUCCESS => Ok(()),
         code => Err(Refused::new(doca, call, code)),
@@ -190,26 +188,21 @@ impl Inventory {
     /// Of so many buffers.
     pub(super) fn new(doca: &'static Doca, bufs: usize) -> Result<Self, Refused> {
         let mut inventory = ptr::null_mut();
-        let _setup = setup();
         // SAFETY: the handle is written on success.
-        let code = unsafe {
-            match &doca.family {
+        let code = setup(|| unsafe {
+            match doca.family() {
                 Family::Tasks(progress) => (progress.tasks.inventory_create)(bufs, &mut inventory),
                 Family::Jobs(jobs) => (jobs.inventory_create)(ptr::null(), bufs, 0, &mut inventory),
             }
-        };
+        });
         let made = NonNull::new(inventory).filter(|_| code == Code::SUCCESS);
-        let inventory =
-            made.ok_or_else(|| Refused::new(doca, "doca_buf_inventory_create", code))?;
+        let refused = |call, code| Refused::new(doca, call, code);
+        let inventory = made.ok_or_else(|| refused("doca_buf_inventory_create", code))?;
+        let made = Self { doca, inventory };
         // SAFETY: made above.
-        let code = unsafe { (doca.core.inventory_start)(inventory.as_ptr()) };
-        match code {
-            Code::SUCCESS => Ok(Self { doca, inventory }),
-            code => {
-                // SAFETY: made above, and not started.
-                unsafe { (doca.core.inventory_destroy)(inventory.as_ptr()) };
-                Err(Refused::new(doca, "doca_buf_inventory_start", code))
-            }
+        match setup(|| unsafe { (doca.core.inventory_start)(inventory.as_ptr()) }) {
+            Code::SUCCESS => Ok(made),
+            code => Err(refused("doca_buf_inventory_start", code)),
         }
     }
 
@@ -268,11 +261,10 @@ impl Inventory {
 
 impl Drop for Inventory {
     fn drop(&mut self) {
-        let _setup = setup();
-        // SAFETY: made by `new`; a lane gives its buffers back before.
-        unsafe {
+        // SAFETY: made by `new`; a lane gives its buffers back before. One that did not start does not stop, which is no harm.
+        setup(|| unsafe {
             (self.doca.core.inventory_stop)(self.inventory.as_ptr());
             (self.doca.core.inventory_destroy)(self.inventory.as_ptr());
-        }
+        });
     }
 }

@@ -92,45 +92,44 @@ impl TaskEngine {
     ) -> Result<Self, Refused> {
         let doca = device.doca;
         let tasks = progress.tasks;
-        let _setup = setup();
+        let refused = |pattern, code| Refused::new(doca, calls.of.symbol(pattern), code);
         let (mut engine, mut pe) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: handles are written on success; the device is open as long as its arc lives.
-        unsafe {
-            let code = (tasks.pe_create)(&mut pe);
-            let pe = made(pe, code).ok_or_else(|| Refused::new(doca, "doca_pe_create", code))?;
-            let pe = PeHandle(pe, tasks);
-            let code = (calls.create.create)(device.dev.as_ptr(), &mut engine);
-            let engine = made(engine, code).ok_or_else(|| Refused::new(doca, "create", code))?;
-            let engine = EngineHandle(engine, calls.created);
-            let key = match calls.form {
-                TaskForm::Authenticated(_, gcm, kind) => {
-                    let mut handle = ptr::null_mut();
-                    let code =
-                        (gcm.key_create)(engine.0.as_ptr(), key.as_ptr().cast(), kind, &mut handle);
-                    let handle = made(handle, code);
-                    let handle = handle
-                        .ok_or_else(|| Refused::new(doca, "doca_aes_gcm_key_create", code))?;
-                    Some(KeyHandle(handle, gcm))
-                }
-                _ => None,
-            };
-            let ctx = (calls.created.as_ctx)(engine.0.as_ptr());
-            let ctx = made(ctx, Code::SUCCESS);
-            let ctx = ctx.ok_or_else(|| Refused::new(doca, "as_ctx", Code::INVALID_VALUE))?;
-            Ok(Self {
-                key,
-                engine,
-                pe,
-                calls: *calls,
-                progress: *progress,
-                ctx,
-                tasks: Vec::new(),
-                ended: EndedHandle(NonNull::from(Box::leak(Box::new(Ended(Vec::new()))))),
-                in_flight: 0,
-                is_unflushed: false,
-                device: device.clone(),
-            })
-        }
+        // SAFETY: the handle is written on success.
+        let code = setup(|| unsafe { (tasks.pe_create)(&mut pe) });
+        let pe = made(pe, code).ok_or_else(|| refused("doca_pe_create", code))?;
+        let pe = PeHandle(pe, tasks);
+        // SAFETY: as above; the device is open as long as its arc lives.
+        let code = setup(|| unsafe { (calls.create.create)(device.dev.as_ptr(), &mut engine) });
+        let engine = made(engine, code).ok_or_else(|| refused("doca_X_create", code))?;
+        let engine = EngineHandle(engine, calls.created);
+        let key = match calls.form {
+            TaskForm::Authenticated(_, gcm, kind) => {
+                let (at, mut handle) = (key.as_ptr().cast(), ptr::null_mut());
+                // SAFETY: as above; the key is as long as its kind says.
+                let code =
+                    setup(|| unsafe { (gcm.key_create)(engine.0.as_ptr(), at, kind, &mut handle) });
+                let handle = made(handle, code);
+                let handle = handle.ok_or_else(|| refused("doca_X_key_create", code))?;
+                Some(KeyHandle(handle, gcm))
+            }
+            _ => None,
+        };
+        // SAFETY: made above.
+        let ctx = NonNull::new(unsafe { (calls.created.as_ctx)(engine.0.as_ptr()) });
+        let ctx = ctx.ok_or_else(|| refused("doca_X_as_ctx", Code::INVALID_VALUE))?;
+        Ok(Self {
+            key,
+            engine,
+            pe,
+            calls: *calls,
+            progress: *progress,
+            ctx,
+            tasks: Vec::new(),
+            ended: EndedHandle(NonNull::from(Box::leak(Box::new(Ended(Vec::new()))))),
+            in_flight: 0,
+            is_unflushed: false,
+            device: device.clone(),
+        })
     }
 
     /// Configures, starts, and makes the tasks.
@@ -138,51 +137,52 @@ impl TaskEngine {
     /// # Safety
     /// As of `open`.
     unsafe fn start(&mut self, count: u32, parked: [Window; 2]) -> Result<(), Refused> {
-        let doca = self.device.doca;
-        let checked = |call, code| match code {
-            Code::SUCCESS => Ok(()),
-            code => Err(Refused::new(doca, call, code)),
-        };
-        let (engine, ctx) = (self.engine.0.as_ptr(), self.ctx.as_ptr());
-        let ended = Data {
-            ptr: self.ended.0.as_ptr().cast(),
-        };
-        {
-            let _setup = setup();
-            // SAFETY: all are made. No callback comes before the first task; each task is noted once before it is used again,
-            // so that `ended` never grows.
-            unsafe {
-                (*self.ended.0.as_ptr()).0.reserve_exact(count as usize);
-                checked(
-                    "doca_pe_connect_ctx",
-                    (self.progress.tasks.pe_connect_ctx)(self.pe.0.as_ptr(), ctx),
-                )?;
-                checked(
-                    "set_conf",
-                    match self.calls.form {
-                        TaskForm::Plain(configured, _)
-                        | TaskForm::Authenticated(configured, ..) => {
-                            (configured.set_conf)(engine, succeeded, failed, count)
-                        }
-                        TaskForm::Hash(hash, _) => {
-                            (hash.set_conf)(engine, succeeded, failed, count.ilog2() as u8)
-                        }
-                    },
-                )?;
-                checked(
-                    "doca_ctx_set_user_data",
-                    (self.progress.tasks.ctx_set_user_data)(ctx, ended),
-                )?;
-            }
-        }
+        setup(|| self.configure(count))?;
         self.run()?;
         for number in 0..count {
             // SAFETY: the context runs, and the caller vouches for the buffers.
             let made = unsafe { self.make_task(number, parked) };
-            let made = made.map_err(|code| Refused::new(doca, "alloc_init", code))?;
+            let made = made.map_err(|code| self.refused("doca_X_task_Y_alloc_init", code))?;
             self.tasks.push(made);
         }
         Ok(())
+    }
+
+    fn configure(&mut self, count: u32) -> Result<(), Refused> {
+        let (engine, ctx) = (self.engine.0.as_ptr(), self.ctx.as_ptr());
+        let tasks = self.progress.tasks;
+        let ended = Data {
+            ptr: self.ended.0.as_ptr().cast(),
+        };
+        // SAFETY: all are made. No callback comes before the first task; each task is noted once before it is used again, so
+        // that `ended` never grows.
+        unsafe {
+            (*self.ended.0.as_ptr()).0.reserve_exact(count as usize);
+            let code = (tasks.pe_connect_ctx)(self.pe.0.as_ptr(), ctx);
+            self.checked("doca_pe_connect_ctx", code)?;
+            let code = match self.calls.form {
+                TaskForm::Plain(configured, _) | TaskForm::Authenticated(configured, ..) => {
+                    (configured.set_conf)(engine, succeeded, failed, count)
+                }
+                TaskForm::Hash(hash, _) => {
+                    (hash.set_conf)(engine, succeeded, failed, count.ilog2() as u8)
+                }
+            };
+            self.checked("doca_X_task_Y_set_conf", code)?;
+            let code = (tasks.ctx_set_user_data)(ctx, ended);
+            self.checked("doca_ctx_set_user_data", code)
+        }
+    }
+
+    fn checked(&self, pattern: &str, code: Code) -> Result<(), Refused> {
+        match code {
+            Code::SUCCESS => Ok(()),
+            code => Err(self.refused(pattern, code)),
+        }
+    }
+
+    fn refused(&self, pattern: &str, code: Code) -> Refused {
+        Refused::new(self.device.doca, self.calls.of.symbol(pattern), code)
     }
 
     /// Starts the context and waits, not for ever, until it runs.
@@ -196,7 +196,7 @@ impl TaskEngine {
         }
         match self.state() {
             Some(RUNNING) => Ok(()),
-            _ => Err(Refused::new(self.device.doca, "doca_ctx_start", code)),
+            _ => Err(self.refused("doca_ctx_start", code)),
         }
     }
 
@@ -411,25 +411,22 @@ unsafe fn note(number: Data, ended: Data, has_failed: bool) {
 
 impl Drop for KeyHandle {
     fn drop(&mut self) {
-        let _setup = setup();
         // SAFETY: made with these functions; no task uses it any more.
-        unsafe { (self.1.key_destroy)(self.0.as_ptr()) };
+        setup(|| unsafe { (self.1.key_destroy)(self.0.as_ptr()) });
     }
 }
 
 impl Drop for EngineHandle {
     fn drop(&mut self) {
-        let _setup = setup();
         // SAFETY: made with these functions; its context is stopped, or was never started.
-        unsafe { (self.1.destroy)(self.0.as_ptr()) };
+        setup(|| unsafe { (self.1.destroy)(self.0.as_ptr()) });
     }
 }
 
 impl Drop for PeHandle {
     fn drop(&mut self) {
-        let _setup = setup();
         // SAFETY: made with these functions; its context is gone.
-        unsafe { (self.1.pe_destroy)(self.0.as_ptr()) };
+        setup(|| unsafe { (self.1.pe_destroy)(self.0.as_ptr()) });
     }
 }
 

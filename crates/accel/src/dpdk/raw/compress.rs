@@ -12,7 +12,7 @@ use crate::dpdk::sys::{self, BURST, Codec, Done, Item, SEGMENT};
 /// Operations of a queue: each takes long, and where they cannot share a transform each has one, of some 300 KiB.
 const OPERATIONS: u32 = 16;
 /// Mbufs of a queue, for a device that takes chains: of half a gigabyte in and out, and what guards take.
-const SEGMENTS: u32 = 32 << 10;
+const SEGMENTS: u32 = 40 << 10;
 /// Longest input to be compressed in chains.
 const DEFLATE_MAX: usize = 512 << 20;
 /// Longest input to be decompressed in chains.

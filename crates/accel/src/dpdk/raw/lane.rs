@@ -9,15 +9,16 @@ use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroU32;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpb_core::{Batch, Completion, Items, Job, JobError, Limits, OutputShape, Queue};
 
-use super::Eal;
+use super::Memory;
 use crate::dpdk::sys::{BURST, Done, Item};
 
 /// How long a device that is being left may do nothing before its buffers are leaked.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
 
 /// A queue pair, with its operations.
 pub(in crate::dpdk) trait Device {
@@ -161,7 +162,7 @@ impl Flight {
 
 /// A queue of the seam.
 pub(in crate::dpdk) struct Lane<D: Device, R: Recipe> {
-    eal: &'static Eal,
+    memory: Arc<Memory>,
     name: String,
     recipe: R,
     device: ManuallyDrop<D>,
@@ -181,9 +182,9 @@ pub(in crate::dpdk) struct Lane<D: Device, R: Recipe> {
 }
 
 impl<D: Device, R: Recipe> Lane<D, R> {
-    /// A queue on `device`, named after it, at most `depth` jobs deep.
+    /// A queue on `device`, named after it, at most `depth` jobs deep, for jobs in this memory.
     pub(in crate::dpdk) fn new(
-        eal: &'static Eal,
+        memory: Arc<Memory>,
         name: &str,
         recipe: R,
         device: D,
@@ -191,7 +192,7 @@ impl<D: Device, R: Recipe> Lane<D, R> {
     ) -> Self {
         let depth = depth.get();
         Self {
-            eal,
+            memory,
             name: name.to_owned(),
             recipe,
             device: ManuallyDrop::new(device),
@@ -211,7 +212,7 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         let batch = Batch::new(&job.src, &job.items)?;
         self.recipe.limits().check(batch)?;
         let (items, shape) = (batch.len(), self.recipe.shape());
-        if !self.eal.is_home(job.src.home()) || !self.eal.is_home(job.dst.home()) {
+        if !self.memory.is_home_of(job.src.home()) || !self.memory.is_home_of(job.dst.home()) {
             return Err(JobError::ForeignBuffer);
         }
         let slot = shape.slot(job.dst.len(), items);
@@ -441,3 +442,6 @@ fn item_of(operation: &Operation, item: &[u8], slot: *mut u8, iv: &[u8; 16], use
         user,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! pcap files, in the classic format that libpcap and Wireshark read and write: either byte order, micro- and nanoseconds.
+//!
+//! Layout (draft-ietf-opsawg-pcap): a header of 24 bytes, whose first four tell byte order and resolution; then records, each a
+//! header of 16 bytes (seconds, fraction, bytes kept, bytes there were) and the packet.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dpb_core::{Buf, SetupError};
+
+use super::{BYTES_MAX, PacketPort, copied, too_long, zeroed};
+
+/// Of files with microseconds; as written by the machine that wrote the file.
+const MAGIC_US: u32 = 0xA1B2_C3D4;
+/// Of files with nanoseconds.
+const MAGIC_NS: u32 = 0xA1B2_3C4D;
+/// Ethernet frames.
+const LINK_ETHERNET: u32 = 1;
+/// Longest record that is read: as long as libpcap takes.
+const RECORD_BYTES_MAX: u32 = 262_144;
+
+/// How numbers are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// As x86 and Arm have them.
+    #[default]
+    Little,
+    /// As networks have them.
+    Big,
+}
+
+/// What times are counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resolution {
+    /// As most programs write.
+    Microseconds,
+    /// As some do.
+    #[default]
+    Nanoseconds,
+}
+
+/// A packet out of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When it came, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// What was kept of it.
+    pub bytes: Vec<u8>,
+    /// Bytes that it had.
+    pub original_len: u32,
+}
+
+/// Reads a file from its start.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    order: ByteOrder,
+    resolution: Resolution,
+}
+
+/// Writes a file.
+#[derive(Debug)]
+pub struct Writer<W> {
+    output: W,
+    order: ByteOrder,
+    resolution: Resolution,
+}
+
+/// A port that receives what one file holds and sends to another. Either may be missing: then nothing comes, or what is sent is
+/// dropped.
+#[derive(Debug)]
+pub struct Capture {
+    name: String,
+    reader: Option<Reader<BufReader<File>>>,
+    writer: Option<Writer<BufWriter<File>>>,
+}
+
+impl ByteOrder {
+    fn u32(self, bytes: [u8; 4]) -> u32 {
+        match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
+    fn bytes(self, number: u32) -> [u8; 4] {
+        match self {
+            Self::Little => number.to_le_bytes(),
+            Self::Big => number.to_be_bytes(),
+        }
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// It is no pcap file, or not one of Ethernet frames; or what reading gives.
+    pub fn new(mut input: R) -> io::Result<Self> {
+        let mut header = [0; 24];
+        input.read_exact(&mut header)?;
+        let word = |order: ByteOrder, i: usize| {
+            order.u32([header[i], header[i + 1], header[i + 2], header[i + 3]])
+        };
+        let magics = [
+            (MAGIC_US, Resolution::Microseconds),
+            (MAGIC_NS, Resolution::Nanoseconds),
+        ];
+        let found = [ByteOrder::Little, ByteOrder::Big]
+            .into_iter()
+            .find_map(|order| {
+                let known = magics.iter().find(|(magic, _)| word(order, 0) == *magic)?;
+                Some((order, known.1))
+            });
+        let (order, resolution) =
+            found.ok_or_else(|| invalid("no pcap file of the classic format".into()))?;
+        // Its upper bits say how long the check sequence is, where there is one.
+        let link = word(order, 20) & 0x0FFF_FFFF;
+        if link != LINK_ETHERNET {
+            return Err(invalid(format!(
+                "packets of link type {link}, not of Ethernet (1)"
+            )));
+        }
+        Ok(Self {
+            input,
+            order,
+            resolution,
+        })
+    }
+
+    /// How the file is written.
+    pub fn format(&self) -> (ByteOrder, Resolution) {
+        (self.order, self.resolution)
+    }
+
+    /// The next packet; none at the file's end.
+    ///
+    /// # Errors
+    /// The file ends inside a packet, says that one is longer than can be, or cannot be read.
+    pub fn read(&mut self) -> io::Result<Option<Record>> {
+        let mut header = [0; 16];
+        // An end is an end only between packets.
+        let first = self.input.read(&mut header[..1])?;
+        if first == 0 {
+            return Ok(None);
+        }
+        self.input.read_exact(&mut header[1..])?;
+        let (words, _) = header.as_chunks::<4>();
+        let [seconds, fraction, len, original_len] = [0, 1, 2, 3].map(|i| self.order.u32(words[i]));
+        if len > RECORD_BYTES_MAX {
+            return Err(invalid(format!(
+                "a packet of {len} bytes, more than {RECORD_BYTES_MAX}"
+            )));
+        }
+        let mut bytes = vec![0; len as usize];
+        self.input.read_exact(&mut bytes)?;
+        let fraction_ns = match self.resolution {
+            Resolution::Microseconds => u64::from(fraction) * 1000,
+            Resolution::Nanoseconds => u64::from(fraction),
+        };
+        Ok(Some(Record {
+            time_ns: u64::from(seconds) * 1_000_000_000 + fraction_ns,
+            bytes,
+            original_len,
+        }))
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// What writing gives.
+    pub fn new(mut output: W, order: ByteOrder, resolution: Resolution) -> io::Result<Self> {
+        let magic = match resolution {
+            Resolution::Microseconds => MAGIC_US,
+            Resolution::Nanoseconds => MAGIC_NS,
+        };
+        let version = match order {
+            ByteOrder::Little => [2, 0, 4, 0],
+            ByteOrder::Big => [0, 2, 0, 4],
+        };
+        let [magic, nothing, longest, link] =
+            [magic, 0, RECORD_BYTES_MAX, LINK_ETHERNET].map(|word| order.bytes(word));
+        output.write_all(&[magic, version, nothing, nothing, longest, link].concat())?;
+        Ok(Self {
+            output,
+            order,
+            resolution,
+        })
+    }
+
+    /// Adds a packet that came `time_ns` after 1970 began. The format has room for seconds up to 2106.
+    ///
+    /// # Errors
+    /// It is longer than 262144 bytes, or what writing gives.
+    pub fn write(&mut self, time_ns: u64, packet: &[u8]) -> io::Result<()> {
+        if packet.len() > RECORD_BYTES_MAX as usize {
+            return Err(too_long(packet.len(), RECORD_BYTES_MAX as usize));
+        }
+        let fraction_ns = (time_ns % 1_000_000_000) as u32;
+        let fraction = match self.resolution {
+            Resolution::Microseconds => fraction_ns / 1000,
+            Resolution::Nanoseconds => fraction_ns,
+        };
+        let len = packet.len() as u32;
+        let header = [(time_ns / 1_000_000_000) as u32, fraction, len, len];
+        self.output
+            .write_all(&header.map(|word| self.order.bytes(word)).concat())?;
+        self.output.write_all(packet)
+    }
+
+    /// What was written to.
+    pub fn into_inner(self) -> W {
+        self.output
+    }
+
+    /// Has all written that is held back.
+    ///
+    /// # Errors
+    /// What writing gives.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+impl Capture {
+    /// Receives from the file `from`, sends to the file `to`, which is made anew.
+    ///
+    /// # Errors
+    /// A file cannot be opened or made, or `from` is no pcap file of Ethernet frames.
+    pub fn open(from: Option<&Path>, to: Option<&Path>) -> io::Result<Self> {
+        let shown =
+            |path: Option<&Path>| path.map_or("-".to_owned(), |path| path.display().to_string());
+        let reader = from
+            .map(|path| Reader::new(BufReader::new(File::open(path)?)))
+            .transpose()?;
+        let writer = to.map(|path| {
+            let output = BufWriter::new(File::create(path)?);
+            Writer::new(output, ByteOrder::default(), Resolution::default())
+        });
+        Ok(Self {
+            name: format!("pcap {} to {}", shown(from), shown(to)),
+            reader,
+            writer: writer.transpose()?,
+        })
+    }
+
+    /// Has all written that was sent. Dropping the port does so, too, and cannot say if it fails.
+    ///
+    /// # Errors
+    /// What writing gives.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.writer.as_mut().map_or(Ok(()), Writer::flush)
+    }
+}
+
+impl PacketPort for Capture {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn packet_bytes_max(&self) -> usize {
+        BYTES_MAX
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Buf, SetupError> {
+        zeroed(len, BYTES_MAX)
+    }
+
+    fn receive(&mut self, packets: &mut Vec<Buf>, max: usize) -> io::Result<usize> {
+        let Some(reader) = &mut self.reader else {
+            return Ok(0);
+        };
+        for came in 0..max {
+            match reader.read()? {
+                Some(record) => packets.push(copied(&record.bytes)?),
+                None => return Ok(came),
+            }
+        }
+        Ok(max)
+    }
+
+    fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let mut taken = 0;
+        while let Some(packet) = packets.front() {
+            if packet.len() > BYTES_MAX {
+                return Err(too_long(packet.len(), BYTES_MAX));
+            }
+            if let Some(writer) = &mut self.writer {
+                writer.write(now.as_nanos() as u64, packet)?;
+            }
+            packets.pop_front();
+            taken += 1;
+        }
+        Ok(taken)
+    }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMATS: [(ByteOrder, Resolution); 4] = [
+        (ByteOrder::Little, Resolution::Microseconds),
+        (ByteOrder::Little, Resolution::Nanoseconds),
+        (ByteOrder::Big, Resolution::Microseconds),
+        (ByteOrder::Big, Resolution::Nanoseconds),
+    ];
+
+    fn written(order: ByteOrder, resolution: Resolution) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), order, resolution).expect("memory");
+        for (i, len) in [60, 0, 1514].into_iter().enumerate() {
+            let time_ns = 1_700_000_000_123_456_789 + i as u64;
+            writer.write(time_ns, &vec![i as u8; len]).expect("memory");
+        }
+        writer.into_inner()
+    }
+
+    #[test]
+    fn what_is_written_is_read_in_every_format() {
+        for (order, resolution) in FORMATS {
+            let bytes = written(order, resolution);
+            let mut reader = Reader::new(&bytes[..]).expect("a pcap file");
+            assert_eq!(reader.format(), (order, resolution));
+            for (i, len) in [60_u32, 0, 1514].into_iter().enumerate() {
+                let record = reader.read().expect("whole").expect("three");
+                let time_ns = match resolution {
+                    Resolution::Nanoseconds => 1_700_000_000_123_456_789 + i as u64,
+                    Resolution::Microseconds => 1_700_000_000_123_456_000,
+                };
+                assert_eq!((record.time_ns, record.original_len), (time_ns, len));
+                assert_eq!(record.bytes, vec![i as u8; len as usize]);
+            }
+            assert_eq!(reader.read().expect("the end"), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_wherever_it_ends() {
+        let bytes = written(ByteOrder::Little, Resolution::Nanoseconds);
+        // Between packets an end is none too early.
+        let ends = [24, 24 + 16 + 60, 24 + 2 * 16 + 60];
+        for len in 0..bytes.len() {
+            let read_all = || {
+                let mut reader = Reader::new(&bytes[..len])?;
+                while reader.read()?.is_some() {}
+                Ok::<(), io::Error>(())
+            };
+            assert_eq!(read_all().is_ok(), ends.contains(&len), "{len}");
+        }
+        let mut other_link = bytes.clone();
+        other_link[20] = 101;
+        assert!(Reader::new(&other_link[..]).is_err());
+        let mut too_long = bytes;
+        too_long[24 + 8..24 + 12].copy_from_slice(&[0xFF; 4]);
+        assert!(
+            Reader::new(&too_long[..])
+                .expect("its header")
+                .read()
+                .is_err()
+        );
+        assert!(Reader::new(&[0; 24][..]).is_err());
+    }
+}

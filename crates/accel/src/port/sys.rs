@@ -1,0 +1,208 @@
+//! Raw sockets: what of `socket(2)`, `bind(2)`, `packet(7)`, `sendmmsg(2)` and `recvmmsg(2)` the standard library lacks.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const AF_PACKET: c_int = 17;
+const SOCK_RAW: c_int = 3;
+const SOCK_NONBLOCK: c_int = 0o4000;
+const SOCK_CLOEXEC: c_int = 0o2_000_000;
+const ETH_P_ALL: u16 = 3;
+const SOL_PACKET: c_int = 263;
+const PACKET_IGNORE_OUTGOING: c_int = 23;
+const MSG_DONTWAIT: c_int = 0x40;
+
+/// `struct sockaddr_ll`.
+#[repr(C)]
+#[derive(Default)]
+struct LinkAddress {
+    family: u16,
+    /// In network order.
+    protocol: u16,
+    interface: c_int,
+    hardware: u16,
+    packet_type: u8,
+    address_len: u8,
+    address: [u8; 8],
+}
+
+/// `struct iovec`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Vector {
+    base: *mut c_void,
+    len: usize,
+}
+
+/// `struct msghdr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Header {
+    name: *mut c_void,
+    name_len: c_uint,
+    vectors: *mut Vector,
+    vectors_len: usize,
+    control: *mut c_void,
+    control_len: usize,
+    flags: c_int,
+}
+
+/// `struct mmsghdr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Message {
+    header: Header,
+    /// Bytes that came or went.
+    len: c_uint,
+}
+
+const _: () = assert!(size_of::<LinkAddress>() == 20);
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Message>() == 64 && size_of::<Vector>() == 16);
+
+unsafe extern "C" {
+    fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
+    fn bind(socket: c_int, address: *const LinkAddress, len: c_uint) -> c_int;
+    fn setsockopt(
+        socket: c_int,
+        level: c_int,
+        option: c_int,
+        value: *const c_int,
+        len: c_uint,
+    ) -> c_int;
+    fn if_nametoindex(name: *const c_char) -> c_uint;
+    fn sendmmsg(socket: c_int, messages: *mut Message, len: c_uint, flags: c_int) -> c_int;
+    fn recvmmsg(
+        socket: c_int,
+        messages: *mut Message,
+        len: c_uint,
+        flags: c_int,
+        timeout: *mut c_void,
+    ) -> c_int;
+}
+
+/// Most packets of one call.
+pub(super) const BURST: usize = 32;
+
+/// A raw socket on an interface, which gets what comes in there, and not what this machine sends.
+pub(super) fn open(interface: &str) -> io::Result<OwnedFd> {
+    let name = CString::new(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: a string with its zero.
+    let index = unsafe { if_nametoindex(name.as_ptr()) };
+    if index == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let kind = SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC;
+    // Of protocol 0, so that nothing comes before it is bound.
+    // SAFETY: numbers only.
+    let fd = unsafe { socket(AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: new, and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let yes: c_int = 1;
+    let address = LinkAddress {
+        family: AF_PACKET as u16,
+        protocol: ETH_P_ALL.to_be(),
+        interface: index as c_int,
+        ..LinkAddress::default()
+    };
+    // SAFETY: an int and its length; the address and its length, both of the socket's family.
+    let is_bound = unsafe {
+        setsockopt(
+            fd,
+            SOL_PACKET,
+            PACKET_IGNORE_OUTGOING,
+            &yes,
+            size_of::<c_int>() as c_uint,
+        ) == 0
+            && bind(fd, &address, size_of::<LinkAddress>() as c_uint) == 0
+    };
+    is_bound
+        .then_some(socket)
+        .ok_or_else(io::Error::last_os_error)
+}
+
+/// Receives packets into equal parts of `room`; says how long each is. None came: none is said.
+pub(super) fn receive(
+    socket: &OwnedFd,
+    room: &mut [u8],
+    part: usize,
+    max: usize,
+) -> io::Result<Vec<usize>> {
+    let parts = room.chunks_exact_mut(part).take(max.min(BURST));
+    let mut vectors: Vec<Vector> = parts
+        .map(|part| Vector {
+            base: part.as_mut_ptr().cast(),
+            len: part.len(),
+        })
+        .collect();
+    let mut messages: Vec<Message> = vectors.iter_mut().map(message).collect();
+    let len = messages.len() as c_uint;
+    // SAFETY: as many messages, each with one vector over a part of `room` that no other has.
+    let came = unsafe {
+        recvmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            len,
+            MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
+    let came = count(came)?;
+    Ok(messages[..came]
+        .iter()
+        .map(|message| message.len as usize)
+        .collect())
+}
+
+/// Sends packets, from the first; says how many went.
+pub(super) fn send<'a>(
+    socket: &OwnedFd,
+    packets: impl Iterator<Item = &'a [u8]>,
+) -> io::Result<usize> {
+    let mut vectors: Vec<Vector> = packets
+        .take(BURST)
+        .map(|packet| Vector {
+            // Only read, in spite of its type.
+            base: packet.as_ptr().cast_mut().cast(),
+            len: packet.len(),
+        })
+        .collect();
+    let mut messages: Vec<Message> = vectors.iter_mut().map(message).collect();
+    let len = messages.len() as c_uint;
+    // SAFETY: as many messages, each with one vector over bytes that live through the call.
+    count(unsafe { sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), len, MSG_DONTWAIT) })
+}
+
+fn message(vector: &mut Vector) -> Message {
+    Message {
+        header: Header {
+            name: std::ptr::null_mut(),
+            name_len: 0,
+            vectors: vector,
+            vectors_len: 1,
+            control: std::ptr::null_mut(),
+            control_len: 0,
+            flags: 0,
+        },
+        len: 0,
+    }
+}
+
+/// What a call gave; nothing, where it would have to wait.
+fn count(result: c_int) -> io::Result<usize> {
+    if let Ok(count) = usize::try_from(result) {
+        return Ok(count);
+    }
+    let error = io::Error::last_os_error();
+    let waits = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+    // ENOBUFS: the interface's own queue is full.
+    match waits.contains(&error.kind()) || error.raw_os_error() == Some(105) {
+        true => Ok(0),
+        false => Err(error),
+    }
+}
