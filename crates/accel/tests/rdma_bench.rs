@@ -4,9 +4,9 @@
 use std::net::TcpListener;
 use std::thread;
 
-use dpb_accel::Family;
 use dpb_accel::rdma::Rdma;
 use dpb_accel::rdma::bench::{self, Figures, Measured, Method, Plan, Role, Verb};
+use dpb_accel::{Family, State};
 
 const SIZES: [u32; 4] = [2, 64, 4096, 65536];
 const ITERATIONS: u32 = 20;
@@ -16,7 +16,8 @@ fn devices() -> Vec<String> {
     let here = listed.filter(|listed| listed.is_here);
     let devices: Vec<String> = here.map(|listed| listed.instance).collect();
     if devices.is_empty() {
-        for finding in Rdma.findings() {
+        let findings = Rdma.findings().into_iter();
+        for finding in findings.filter(|finding| finding.state != State::Found) {
             println!(
                 "SKIPPED: {}: {}; {}",
                 finding.what, finding.detail, finding.remedy

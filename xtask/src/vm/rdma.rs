@@ -57,8 +57,12 @@ const PAIRS: [&str; 4] = [
     "perftest-dpb",
     "dpb-perftest",
 ];
+/// Connected by librdmacm.
+const CM: &str = "cm-dpb-dpb";
 /// All of perftest's sizes, of sends alone: elsewhere sides do not wait for each other between sizes.
 const SWEEPS: [&str; 2] = ["send-lat-sweep-perftest-dpb", "send-bw-sweep-dpb-perftest"];
+/// Verbs of `dpb` that see the device.
+const ALONE: [&str; 2] = ["doctor", "op"];
 const VERBS: [&str; 3] = ["read", "write", "send"];
 /// Sides that lost their link must have ended by then, with all that was before.
 const UNPLUGGED_S_MAX: u64 = 60;
@@ -259,58 +263,78 @@ impl Results {
 
     /// Whether all is as it must be.
     fn judge(&self) -> Result<()> {
-        let mut wrong = Vec::new();
-        let mut expect = |name: &str, ended: (i32, i32)| match self.steps.get(name) {
-            Some(&seen) if seen == ended => {}
-            Some(seen) => wrong.push(format!(
-                "{name}: server and client ended with {seen:?}, not {ended:?}"
-            )),
-            None => wrong.push(format!("{name}: did not run")),
-        };
-        TESTS.iter().for_each(|name| expect(name, (0, 0)));
-        for (verb, method) in kinds() {
-            PAIRS
-                .iter()
-                .for_each(|pair| expect(&format!("{verb}-{method}-{pair}"), (0, 0)));
-            expect(&format!("{verb}-{method}-cm-dpb-dpb"), (0, 0));
-        }
-        SWEEPS.iter().for_each(|name| expect(name, (0, 0)));
-        expect("unplugged", (1, 1));
-        for name in self
-            .steps
-            .keys()
-            .filter(|name| name.contains("-dpb") || name.contains("-perftest"))
-        {
-            // Where perftest's own client gives a row, so must ours, and the other way round.
-            if !self.rows.contains_key(&(name.clone(), "client".to_owned())) {
-                wrong.push(format!("{name}: the client has no figures"));
-            }
-        }
-        if !matches!(self.took_s.get("unplugged"), Some(0..=UNPLUGGED_S_MAX)) {
-            wrong.push(format!(
-                "unplugged: took {:?} seconds",
-                self.took_s.get("unplugged")
-            ));
-        }
-        let failed = self
-            .records
-            .iter()
-            .filter(|record| record["outcome"]["status"] == "failed");
-        if failed.count() != 2 {
-            wrong.push("unplugged: not one record of the failure from each side".to_owned());
-        }
-        if self
-            .records
-            .iter()
-            .any(|record| record["evidence"]["kind"] != "emulated")
-        {
-            wrong.push("a record that is not marked emulated".to_owned());
-        }
+        let wrong = [
+            self.wrong_ends(),
+            self.wrong_figures(),
+            self.wrong_records(),
+        ]
+        .concat();
         if wrong.is_empty() {
             return Ok(());
         }
         bail!("{}", wrong.join("\n"))
     }
+
+    /// Steps that did not run, or ended otherwise than they must.
+    fn wrong_ends(&self) -> Vec<String> {
+        let pairs = pairs().map(|name| (name, (0, 0)));
+        let alone = TESTS.iter().chain(&ALONE);
+        let alone = alone.map(|name| ((*name).to_owned(), (0, 0)));
+        let unplugged = [("unplugged".to_owned(), (1, 1))];
+        let expected = pairs.chain(alone).chain(unplugged);
+        expected
+            .filter_map(|(name, ended)| match self.steps.get(&name) {
+                Some(&seen) if seen == ended => None,
+                Some(seen) => Some(format!(
+                    "{name}: server and client ended with {seen:?}, not {ended:?}"
+                )),
+                None => Some(format!("{name}: did not run")),
+            })
+            .collect()
+    }
+
+    /// Measurements without a row, and sides that waited too long for a link that was gone.
+    fn wrong_figures(&self) -> Vec<String> {
+        let has_row = |name: &String| self.rows.contains_key(&(name.clone(), "client".to_owned()));
+        let missing = pairs().filter(|name| !has_row(name));
+        let mut wrong: Vec<String> = missing
+            .map(|name| format!("{name}: the client has no figures"))
+            .collect();
+        match self.took_s.get("unplugged") {
+            Some(0..=UNPLUGGED_S_MAX) => {}
+            took => wrong.push(format!("unplugged: took {took:?} seconds")),
+        }
+        wrong
+    }
+
+    /// Both failures are records, the backend has some, and all are marked.
+    fn wrong_records(&self) -> Vec<String> {
+        let count = |is_it: &dyn Fn(&Value) -> bool| {
+            self.records.iter().filter(|record| is_it(record)).count()
+        };
+        let failed = count(&|record| record["outcome"]["status"] == "failed");
+        let copied = count(&|record| record["parameters"]["backend"] == "rdma/rxe0");
+        let unmarked = count(&|record| record["evidence"]["kind"] != "emulated");
+        let wrong = [
+            (
+                failed != 2,
+                "unplugged: not one record of the failure from each side",
+            ),
+            (copied == 0, "op: no record of rdma/rxe0"),
+            (unmarked > 0, "a record that is not marked emulated"),
+        ];
+        let wrong = wrong.iter().filter(|(is_wrong, _)| *is_wrong);
+        wrong.map(|(_, what)| (*what).to_owned()).collect()
+    }
+}
+
+/// Names of all measurements.
+fn pairs() -> impl Iterator<Item = String> {
+    let kinds = kinds().flat_map(|(verb, method)| {
+        let pairs = PAIRS.into_iter().chain([CM]);
+        pairs.map(move |pair| format!("{verb}-{method}-{pair}"))
+    });
+    kinds.chain(SWEEPS.map(str::to_owned))
 }
 
 fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -327,18 +351,14 @@ mod tests {
     /// Everything as it must be, in the guest's words.
     fn good() -> String {
         let mut text = String::new();
-        let mut pair = |name: &str| {
+        for name in pairs() {
             text += &format!("step {name} 0 0\nrow {name} client  2 50 1.0 2.0 1.5 1.6\n");
-        };
-        for (verb, method) in kinds() {
-            for who in PAIRS.into_iter().chain(["cm-dpb-dpb"]) {
-                pair(&format!("{verb}-{method}-{who}"));
-            }
         }
-        SWEEPS.iter().for_each(|name| pair(name));
-        TESTS
-            .iter()
-            .for_each(|name| text += &format!("step {name} 0 0\n"));
+        for name in TESTS.iter().chain(&ALONE) {
+            text += &format!("step {name} 0 0\n");
+        }
+        text += r#"{"parameters":{"backend":"rdma/rxe0"},"evidence":{"kind":"emulated"}}"#;
+        text += "\n";
         let failed = r#"{"outcome":{"status":"failed"},"evidence":{"kind":"emulated"}}"#;
         text + &format!("{failed}\n{failed}\nstep unplugged 1 1\ntook unplugged 9\nend\n")
     }
@@ -348,7 +368,7 @@ mod tests {
         let results = Results::read(&good()).expect("readable");
         results.judge().expect("all as it must be");
         assert!(results.table().contains("1.5 us"));
-        assert_eq!(results.records().lines().count(), 2 + 6 * 5 + 2);
+        assert_eq!(results.records().lines().count(), 1 + 2 + pairs().count());
         for (right, wrong) in [
             ("step read-lat-dpb-dpb 0 0", "step read-lat-dpb-dpb 0 1"),
             ("step rdma_link 0 0\n", ""),
@@ -358,6 +378,8 @@ mod tests {
                 "row send-bw-dpb-perftest client",
                 "row send-bw-dpb-perftest server",
             ),
+            ("step doctor 0 0", "step doctor 0 1"),
+            ("rdma/rxe0", "cpu/best"),
             ("\"emulated\"", "\"measured\""),
             ("\"failed\"", "\"done\""),
         ] {

@@ -29,13 +29,19 @@ pair() {
 }
 
 alone() {
+    name=$1
+    shift
     "$@" > /tmp/alone 2>&1
-    echo "step ${1##*/} 0 $?" >&3
-    cat /tmp/alone
+    echo "step $name 0 $?" >&3
+    sed "s/^/$name: /" /tmp/alone
+    cat /tmp/*.jsonl >&3 2> /dev/null
+    rm -f /tmp/*.jsonl
 }
 
-alone /tests/rdma --nocapture --test-threads 1
-alone /tests/rdma_bench --nocapture --test-threads 1
+alone rdma /tests/rdma --nocapture --test-threads 1
+alone rdma_bench /tests/rdma_bench --nocapture --test-threads 1
+alone doctor dpb doctor
+alone op dpb op copy --backend rdma/rxe0 --size 64,4KiB --depth 1,8 --seconds 50ms --repeat 3 --out /tmp/op.jsonl
 
 serve="--server --listen 0.0.0.0 --out /tmp/server.jsonl"
 go="--out /tmp/client.jsonl 10.0.0.1"
@@ -66,4 +72,4 @@ ended=$(cut -d. -f1 /proc/uptime)
 echo "took unplugged $((ended - started))" >&3
 /usr/sbin/ip link set v0 up
 sleep 2
-DPB_RDMA_LINK=v0 alone /tests/rdma_link --nocapture --test-threads 1
+DPB_RDMA_LINK=v0 alone rdma_link /tests/rdma_link --nocapture --test-threads 1

@@ -60,7 +60,8 @@ impl Lanes {
         limits
     }
 
-    /// From the port to itself.
+    /// From the port to itself. Packet numbers start at zero: both ends are ours and end together, so nothing of an earlier
+    /// connection can still be on its way.
     fn route(&self) -> Route {
         Route {
             port: self.device.port,

@@ -397,3 +397,82 @@ fn table(records: &[Record]) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(method: Method, figures: Figures) -> (Record, String) {
+        let plan = Plan::new("rxe0", method, Verb::Write, vec![64]);
+        let mut show = Show {
+            as_perftest: false,
+            format: Format::Csv,
+            store: None,
+            plan: &plan,
+            role: &Role::Client("host".into()),
+            evidence: Evidence::Emulated {
+                by: "soft-RoCE".into(),
+            },
+            records: Vec::new(),
+        };
+        let size_bytes = 64;
+        let measured = Measured {
+            size_bytes,
+            figures,
+        };
+        show.measured(&measured).expect("shown");
+        show.broken("the link went down").expect("shown");
+        let text = table(&show.records).to_text();
+        (show.records.swap_remove(0), text)
+    }
+
+    #[test]
+    fn a_latency_is_a_record_with_all_samples_and_a_row() {
+        let samples_ns: Vec<f64> = (1..=100).map(|us| f64::from(us) * 1e3).collect();
+        let latency = Latency {
+            samples_ns: samples_ns.clone(),
+        };
+        let (record, text) = shown(Method::Latency, Figures::Latency(latency));
+        assert_eq!(record.samples["latency_ns"].values, samples_ns);
+        assert_eq!(record.summary["latency_ns_p99"].median, 99e3);
+        assert_eq!(record.summary["latency_ns_max"].median, 100e3);
+        let rows: Vec<&str> = text.lines().collect();
+        assert!(
+            rows[1].contains("50.0 us") && rows[1].contains("emulated"),
+            "{text}"
+        );
+        assert!(rows[2].contains("failed: the link went down"), "{text}");
+    }
+
+    #[test]
+    fn a_bandwidth_is_a_record_with_its_counts_and_a_row() {
+        let bandwidth = Bandwidth {
+            size_bytes: 64,
+            posted_ns: vec![1000, 1000, 2000, 2000],
+            completed_ns: vec![(2, 1500), (4, 3000)],
+        };
+        let (record, text) = shown(Method::Bandwidth, Figures::Bandwidth(bandwidth));
+        assert_eq!(
+            (record.counts["messages"], record.counts["bytes"]),
+            (4, 256)
+        );
+        assert_eq!(record.summary["messages_per_s"].median, 2e6);
+        assert_eq!(record.summary["bytes_per_s_peak"].median, 4e6 * 64.0);
+        assert_eq!(record.samples["completed_ns"].values, [500.0, 2000.0]);
+        assert!(text.contains("2.00 M") && text.contains("128 M"), "{text}");
+    }
+
+    #[test]
+    fn what_a_client_reports_is_a_record_too() {
+        let report = Report {
+            size_bytes: 64,
+            messages: 4,
+            peak: 2.0,
+            average: 1.0,
+            million_messages_per_s: 0.5,
+        };
+        let (record, _) = shown(Method::Bandwidth, Figures::Reported(report));
+        assert_eq!(record.summary["bytes_per_s"].median, f64::from(1 << 20));
+        assert_eq!(record.summary["messages_per_s"].median, 5e5);
+    }
+}

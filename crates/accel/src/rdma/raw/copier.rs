@@ -2,7 +2,8 @@
 //!
 //! A job's buffers belong to this until its last write has completed, or until both queue pairs are destroyed, which ends
 //! whatever the device does on their behalf. So nothing is given back too early, and a device that fails ends jobs instead
-//! of keeping them.
+//! of keeping them. A write completes when the receiving end, the same device, has acknowledged it: what the device writes
+//! afterwards, the completion first of all, comes after the data.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
