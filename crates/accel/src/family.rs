@@ -6,6 +6,11 @@ use dpb_core::{Backend, Unsupported};
 pub trait Family: Sync {
     /// As before the slash of a backend's name: `dpdk` of `dpdk/compress_isal`.
     fn name(&self) -> &'static str;
+    /// Whether `--backend all` means its devices too: not where starting it takes memory and time that every measurement would
+    /// pay for.
+    fn is_in_all(&self) -> bool {
+        true
+    }
     /// The backends that this machine has, or could have with what is named. Loads the family's library if it is there, and
     /// looks at its devices; never waits for one, and what is missing is no error.
     fn backends(&self) -> Vec<Listed>;

@@ -252,7 +252,8 @@ pub fn all() -> Vec<Listed> {
 }
 
 /// The names of all backends that `entry` has a word to say on: its own paths, found here or not, a pool of as many
-/// workers as this process may use cores, and the modelled engine.
+/// workers as this process may use cores, the modelled engine, and the devices of this machine that have an engine for it. DPDK's are
+/// to be named.
 pub fn all_for(entry: &Entry) -> Vec<String> {
     let mut names: Vec<String> = entry
         .paths
@@ -261,7 +262,26 @@ pub fn all_for(entry: &Entry) -> Vec<String> {
         .collect();
     names.push(format!("pool/{}", cores()));
     names.push("sim/default".to_owned());
+    let spec = entry.default_spec();
+    let families = FAMILIES.iter().filter(|family| family.is_in_all());
+    names.extend(families.flat_map(|family| devices_for(*family, &spec)));
     names
+}
+
+/// The names of a family's devices that can do `spec`; of one that chooses among its devices that alone.
+fn devices_for(family: &dyn Family, spec: &OpSpec) -> Vec<String> {
+    let has_engine = |instance: &String| {
+        let backend = family.open(instance);
+        backend.is_ok_and(|backend| backend.limits(spec).is_ok())
+    };
+    let listed = family.backends().into_iter();
+    let here = listed.filter(|listed| listed.is_here);
+    let mut here: Vec<String> = here.map(|listed| listed.instance).collect();
+    if here.iter().any(String::is_empty) {
+        here.retain(String::is_empty);
+    }
+    let able = here.iter().filter(|instance| has_engine(instance));
+    able.map(|instance| device_name(family, instance)).collect()
 }
 
 /// The code that computes `spec`, one of `entry`'s, behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is what `cpu/best`
