@@ -4,13 +4,15 @@
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fmt;
+use std::mem::ManuallyDrop;
 
 use libloading::os::unix;
 
 /// A library in this process. It stays for as long as the process does: devices call back into it, and it into them, from
 /// threads that nobody here has started.
 pub(crate) struct Library {
-    library: &'static libloading::Library,
+    /// Never unloaded.
+    library: ManuallyDrop<libloading::Library>,
     name: String,
 }
 
@@ -42,7 +44,7 @@ impl Library {
             match unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_LOCAL) } {
                 Ok(library) => {
                     return Ok(Self {
-                        library: Box::leak(Box::new(library.into())),
+                        library: ManuallyDrop::new(library.into()),
                         name: name.to_string_lossy().into_owned(),
                     });
                 }
