@@ -193,7 +193,11 @@ fn about(library: &Library) -> String {
     let mut paths = library.paths();
     let common = paths.next().unwrap_or_default();
     let others: Vec<&str> = paths.filter_map(|path| path.rsplit('/').next()).collect();
-    let (version, others) = (library.version(), others.join(", "));
+    let others = match others.as_slice() {
+        [] => "no engine's library".to_owned(),
+        others => others.join(", "),
+    };
+    let version = library.version();
     let about = format!("{common} with {others}; version {version}, {family}");
     match library.stand_in() {
         Some(what) => format!("{about}; {what}"),

@@ -4,11 +4,15 @@
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fmt;
+use std::mem::ManuallyDrop;
+
+use libloading::os::unix;
 
 /// A library in this process. It stays for as long as the process does: devices call back into it, and it into them, from
 /// threads that nobody here has started.
 pub(crate) struct Library {
-    library: &'static libloading::Library,
+    /// Never unloaded.
+    library: ManuallyDrop<libloading::Library>,
     name: String,
 }
 
@@ -35,11 +39,12 @@ impl Library {
         let mut tried = Vec::with_capacity(names.len());
         for name in names {
             let name = name.as_ref();
+            // All symbols now: one that is missing is this library's fault, and not the end of the process at its first call.
             // SAFETY: the caller vouches for the library.
-            match unsafe { libloading::Library::new(name) } {
+            match unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_LOCAL) } {
                 Ok(library) => {
                     return Ok(Self {
-                        library: Box::leak(Box::new(library)),
+                        library: ManuallyDrop::new(library.into()),
                         name: name.to_string_lossy().into_owned(),
                     });
                 }

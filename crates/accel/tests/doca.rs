@@ -129,10 +129,10 @@ fn a_device_without_an_engine_says_so() {
             said.contains("finds no engine: mlx5_0 has no engine that dpb knows; mlx5_1"),
             "{said}"
         );
-        // Copying alone.
-        let said = passes(libraries, "opens", "missing=1");
+        // Compression alone.
+        let said = passes(libraries, "opens", "missing=2");
         assert!(
-            said.contains("copy: needs an engine for copy, which mlx5_0"),
+            said.contains("deflate: needs an engine for deflate, which mlx5_0"),
             "{said}"
         );
         assert!(said.contains("DOCA_ERROR_NOT_SUPPORTED"), "{said}");
@@ -293,6 +293,34 @@ fn a_library_that_is_not_doca_is_named_with_what_it_lacks() {
         "{said}"
     );
     assert!(said.contains("lacks doca_pe_create"), "{said}");
+}
+
+/// Releases that do not go together: an engine's library wants what the common one has not.
+#[test]
+fn a_library_of_another_release_is_one_that_does_not_load() {
+    let Ok(stand_in) = FLAVOURS[1].libraries() else {
+        println!("SKIPPED: no C compiler; install gcc or clang");
+        return;
+    };
+    let folder = std::env::temp_dir().join(format!("dpb-doca-mixed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for library in ["libdoca_common.so.2", "libdoca_compress.so.2"] {
+        std::fs::copy(stand_in.join(library), folder.join(library)).expect("copied");
+    }
+    let source =
+        "int of_another_release(void); int doca_dma_create(void) { return of_another_release(); }";
+    let compiled = doca_support::compile(source, &folder.join("libdoca_dma.so.2"));
+    compiled.unwrap_or_else(|said| panic!("{said}"));
+    let said = passes(&folder, "opens", "");
+    std::fs::remove_dir_all(&folder).expect("removed");
+    assert!(
+        said.contains("copy: Limited: libdoca_dma does not load: "),
+        "{said}"
+    );
+    assert!(
+        said.contains("undefined symbol: of_another_release"),
+        "{said}"
+    );
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {

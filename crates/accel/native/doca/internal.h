@@ -7,8 +7,8 @@ typedef void (*landed_cb)(void *task, union doca_data task_user_data, union doca
 #endif
 
 struct doca_devinfo {
-    char ibdev[64];
-    char pci[13];
+    char ibdev[DOCA_DEVINFO_IBDEV_NAME_SIZE];
+    char pci[DOCA_DEVINFO_PCI_ADDR_SIZE];
     uint32_t works; /* one bit each */
 };
 

@@ -31,6 +31,9 @@ union doca_data {
     uint64_t u64;
 };
 
+#define DOCA_DEVINFO_IBDEV_NAME_SIZE 64
+#define DOCA_DEVINFO_PCI_ADDR_SIZE 13
+
 #if FAMILY >= 25
 enum doca_access_flag { DOCA_ACCESS_FLAG_LOCAL_READ_WRITE = 1 };
 #else
@@ -108,6 +111,7 @@ doca_error_t doca_task_submit(struct doca_task *);
 doca_error_t doca_task_get_status(const struct doca_task *);
 void doca_task_free(struct doca_task *);
 #if FAMILY >= 210
+enum doca_task_submit_flag { DOCA_TASK_SUBMIT_FLAG_NONE = 0, DOCA_TASK_SUBMIT_FLAG_FLUSH = 1 };
 doca_error_t doca_task_submit_ex(struct doca_task *, uint32_t);
 void doca_ctx_flush_tasks(struct doca_ctx *);
 doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *);

@@ -173,7 +173,7 @@ doca_error_t doca_task_submit(struct doca_task *task) { return submit(task, 1); 
 doca_error_t doca_task_submit_ex(struct doca_task *task, uint32_t flags)
 {
     doca_error_t submitted = submit(task, 0);
-    if (submitted == DOCA_SUCCESS && flags & 1)
+    if (submitted == DOCA_SUCCESS && flags & DOCA_TASK_SUBMIT_FLAG_FLUSH)
         doca_ctx_flush_tasks(task->ctx);
     return submitted;
 }

@@ -61,6 +61,6 @@ fn setup<R>(call: impl FnOnce() -> R) -> R {
 fn say_leaked(device: &str, why: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        eprintln!("doca: {device} {why}: what it may still write to is leaked, for this process is not safe to reuse it");
+        eprintln!("doca: {device} {why}: what it may still write to is leaked, for taking it back would not be safe");
     });
 }

@@ -73,11 +73,6 @@ pub(in crate::doca) const ACCESS_LOCAL_READ_WRITE: u32 = 1;
 pub(in crate::doca) const IBDEV_NAME_BYTES: usize = 64;
 /// Bytes of a PCI address as text, its terminator included.
 pub(in crate::doca) const PCI_ADDRESS_BYTES: usize = 13;
-/// The one algorithm per function family: `DOCA_SHA_ALGORITHM_*`.
-pub(in crate::doca) const SHA1: u32 = 0;
-pub(in crate::doca) const SHA256: u32 = 1;
-pub(in crate::doca) const SHA512: u32 = 2;
-
 /// What X and Y stand for in the names of an engine's functions: the engine and its task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::doca) struct Of {

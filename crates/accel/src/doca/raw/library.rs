@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use super::super::kind::Kind;
-use super::super::sys::{self, Code, Core, Created, Of, StandIn, jobs, tasks};
+use super::super::sys::{Code, Core, Created, Of, StandIn, jobs, tasks};
 use crate::library::{Library, NoSymbol, NotLoaded};
 
 /// A folder that is searched instead of all others.
@@ -342,9 +342,9 @@ unsafe fn task_calls(kind: Kind, library: &Library, of: Of) -> Result<TaskCalls,
                 tasks::Configured::load(library, of)?,
                 tasks::Plain::load(library, of)?,
             ),
-            Kind::Sha1 => TaskForm::Hash(tasks::Hash::load(library, of)?, sys::SHA1),
-            Kind::Sha256 => TaskForm::Hash(tasks::Hash::load(library, of)?, sys::SHA256),
-            Kind::Sha512 => TaskForm::Hash(tasks::Hash::load(library, of)?, sys::SHA512),
+            Kind::Sha1 => TaskForm::Hash(tasks::Hash::load(library, of)?, tasks::SHA1),
+            Kind::Sha256 => TaskForm::Hash(tasks::Hash::load(library, of)?, tasks::SHA256),
+            Kind::Sha512 => TaskForm::Hash(tasks::Hash::load(library, of)?, tasks::SHA512),
             Kind::Encrypt128 | Kind::Decrypt128 | Kind::Encrypt256 | Kind::Decrypt256 => {
                 let key = match kind {
                     Kind::Encrypt128 | Kind::Decrypt128 => tasks::KEY_128,

@@ -131,8 +131,10 @@ impl Headers {
             }
         }
         for (expression, value) in values(self.is_of_jobs()) {
-            // Newer codes have no name in older headers.
-            if !expression.starts_with("DOCA_ERROR") || self.has(expression) {
+            // Some came with later releases.
+            let may_lack =
+                expression.starts_with("DOCA_ERROR") || expression.starts_with("DOCA_TASK");
+            if !may_lack || self.has(expression) {
                 _ = writeln!(
                     checks,
                     "_Static_assert(({expression}) == {value}, \"{expression}\");"
@@ -273,6 +275,14 @@ fn values(is_of_jobs: bool) -> Vec<(&'static str, i64)> {
         ("DOCA_ERROR_FULL", i64::from(Code::FULL.0)),
         ("DOCA_ERROR_IN_PROGRESS", i64::from(Code::IN_PROGRESS.0)),
         ("DOCA_ERROR_TOO_BIG", i64::from(Code::TOO_BIG.0)),
+        (
+            "DOCA_DEVINFO_IBDEV_NAME_SIZE",
+            super::IBDEV_NAME_BYTES as i64,
+        ),
+        (
+            "DOCA_DEVINFO_PCI_ADDR_SIZE",
+            super::PCI_ADDRESS_BYTES as i64,
+        ),
         ("sizeof(doca_error_t)", size_of::<Code>() as i64),
         ("sizeof(union doca_data)", size_of::<Data>() as i64),
     ];
@@ -282,11 +292,15 @@ fn values(is_of_jobs: bool) -> Vec<(&'static str, i64)> {
                 "DOCA_ACCESS_FLAG_LOCAL_READ_WRITE",
                 i64::from(super::ACCESS_LOCAL_READ_WRITE),
             ),
+            (
+                "DOCA_TASK_SUBMIT_FLAG_NONE",
+                i64::from(tasks::SUBMIT_UNFLUSHED),
+            ),
             ("DOCA_CTX_STATE_IDLE", i64::from(tasks::IDLE)),
             ("DOCA_CTX_STATE_RUNNING", i64::from(tasks::RUNNING)),
-            ("DOCA_SHA_ALGORITHM_SHA1", i64::from(super::SHA1)),
-            ("DOCA_SHA_ALGORITHM_SHA256", i64::from(super::SHA256)),
-            ("DOCA_SHA_ALGORITHM_SHA512", i64::from(super::SHA512)),
+            ("DOCA_SHA_ALGORITHM_SHA1", i64::from(tasks::SHA1)),
+            ("DOCA_SHA_ALGORITHM_SHA256", i64::from(tasks::SHA256)),
+            ("DOCA_SHA_ALGORITHM_SHA512", i64::from(tasks::SHA512)),
             ("DOCA_AES_GCM_KEY_128", i64::from(tasks::KEY_128)),
             ("DOCA_AES_GCM_KEY_256", i64::from(tasks::KEY_256)),
         ]);

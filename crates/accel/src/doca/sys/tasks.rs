@@ -19,14 +19,27 @@ opaque! {
 /// What a task's end is told to: the task, its user data, its context's.
 pub(in crate::doca) type Callback = unsafe extern "C" fn(*mut EngineTask, Data, Data);
 
+/// `enum doca_ctx_states`.
+pub(in crate::doca) type CtxState = c_int;
+/// `enum doca_sha_algorithm`.
+pub(in crate::doca) type Algorithm = u32;
+/// `enum doca_aes_gcm_key_type`.
+pub(in crate::doca) type KeyType = u32;
+
 /// `DOCA_CTX_STATE_IDLE`.
-pub(in crate::doca) const IDLE: c_int = 0;
+pub(in crate::doca) const IDLE: CtxState = 0;
 /// `DOCA_CTX_STATE_RUNNING`.
-pub(in crate::doca) const RUNNING: c_int = 2;
+pub(in crate::doca) const RUNNING: CtxState = 2;
+/// `DOCA_SHA_ALGORITHM_SHA1`.
+pub(in crate::doca) const SHA1: Algorithm = 0;
+/// `DOCA_SHA_ALGORITHM_SHA256`.
+pub(in crate::doca) const SHA256: Algorithm = 1;
+/// `DOCA_SHA_ALGORITHM_SHA512`.
+pub(in crate::doca) const SHA512: Algorithm = 2;
 /// `DOCA_AES_GCM_KEY_128`.
-pub(in crate::doca) const KEY_128: u32 = 1;
+pub(in crate::doca) const KEY_128: KeyType = 1;
 /// `DOCA_AES_GCM_KEY_256`.
-pub(in crate::doca) const KEY_256: u32 = 2;
+pub(in crate::doca) const KEY_256: KeyType = 2;
 /// Of `doca_task_submit_ex`: wait for `doca_ctx_flush_tasks`.
 pub(in crate::doca) const SUBMIT_UNFLUSHED: u32 = 0;
 
@@ -46,13 +59,6 @@ table! {
         task_free: ["doca_task_free"] fn(*mut Task);
     }
 }
-
-/// `enum doca_ctx_states`.
-pub(in crate::doca) type CtxState = c_int;
-/// `enum doca_sha_algorithm`.
-pub(in crate::doca) type Algorithm = u32;
-/// `enum doca_aes_gcm_key_type`.
-pub(in crate::doca) type KeyType = u32;
 
 table! {
     /// From 2.10 on: one doorbell for many tasks.
