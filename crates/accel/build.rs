@@ -1,5 +1,5 @@
-//! Builds the shim over DPDK's inlines where pkg-config knows DPDK and there is a C compiler. Where not, the crate is built
-//! without: `DPB_DPDK_SHIM_BUILT` says where the shim is, `DPB_DPDK_SHIM_ABSENT` why there is none.
+//! Builds the shim over DPDK's inlines where pkg-config knows DPDK and there is a C compiler. Where not, the crate is
+//! built without: `DPB_DPDK_SHIM_BUILT` says where the shim is, `DPB_DPDK_SHIM_ABSENT` why there is none.
 
 use std::env;
 use std::path::PathBuf;

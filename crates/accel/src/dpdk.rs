@@ -9,9 +9,9 @@
 //! | `environment.rs` | what EAL is started with on this machine |
 //!
 //! **One environment a process.** EAL starts when the first device is asked for, on a thread of its own, and stays. Without
-//! huge pages it runs with `--no-huge --no-pci`: no rights are needed, and there are devices of software alone, which are
-//! added by name (`crypto_openssl`). With huge pages, hardware that is bound to DPDK's drivers is found too, and has the name
-//! that DPDK gives it. The variable `DPB_DPDK_EAL_ARGS` adds arguments.
+//! huge pages it runs with `--no-huge --no-pci`: no rights are needed, and there are devices of software alone, which
+//! are added by name (`crypto_openssl`). With huge pages, hardware that is bound to DPDK's drivers is found too, and
+//! has the name that DPDK gives it. The variable `DPB_DPDK_EAL_ARGS` adds arguments.
 //!
 //! **Threads.** Queues are polled on the caller's threads, which EAL does not know. Nothing there needs it to: each queue
 //! has its operations and mbufs to itself, and pools have no caches.
@@ -186,8 +186,9 @@ fn instances(eal: &Eal) -> Vec<String> {
 }
 
 impl Dpdk {
-    /// A network device, as a port with one queue each way: by the name of one that was found, or by what is added for it, a
-    /// driver with a number and the driver's own arguments: `net_ring0`, `net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
+    /// A network device, as a port with one queue each way: by the name of one that was found, or by what is added for
+    /// it, a driver with a number and the driver's own arguments: `net_ring0`,
+    /// `net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
     ///
     /// # Errors
     /// No driver takes it, it is open already, or it does not start.

@@ -20,8 +20,8 @@ mod sys;
 pub use af_packet::AfPacket;
 pub use capture::Capture;
 
-/// Somewhere packets come from and go to, each in a buffer of its own: an Ethernet frame without preamble and check sequence.
-/// Driven by one thread at a time; nothing waits.
+/// Somewhere packets come from and go to, each in a buffer of its own: an Ethernet frame without preamble and check
+/// sequence. Driven by one thread at a time; nothing waits.
 pub trait PacketPort: Send {
     /// As a person names it: `net_ring0`, `eth0`.
     fn name(&self) -> &str;
@@ -41,11 +41,12 @@ pub trait PacketPort: Send {
     /// The port's own. Packets that came before it are appended.
     fn receive(&mut self, packets: &mut Vec<Buf>, max: usize) -> io::Result<usize>;
 
-    /// Takes packets from the front, until it has no room for more; says how many. What is taken may be on its way still.
+    /// Takes packets from the front, until it has no room for more; says how many. What is taken may be on its way
+    /// still.
     ///
     /// # Errors
-    /// The port's own, or [`io::ErrorKind::InvalidInput`] for a packet that is too long. That packet is in front, those before
-    /// it are taken.
+    /// The port's own, or [`io::ErrorKind::InvalidInput`] for a packet that is too long. That packet is in front, those
+    /// before it are taken.
     fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize>;
 }
 

@@ -1,5 +1,5 @@
-//! What the suite does not try of queues on DPDK's devices: the longest items, chains of mbufs, counters that run over, and
-//! queues, operators and buffers that go in every order. One process, so one test after another in one function.
+//! What the suite does not try of queues on DPDK's devices: the longest items, chains of mbufs, counters that run over,
+//! and queues, operators and buffers that go in every order. One process, so one test after another in one function.
 
 mod dpdk;
 

@@ -226,8 +226,8 @@ fn tail_len(check: Check) -> usize {
     }
 }
 
-/// The check that a format wants, and what it starts with: of zlib a window of 32 KiB and no level, of gzip no name, no time and
-/// no system.
+/// The check that a format wants, and what it starts with: of zlib a window of 32 KiB and no level, of gzip no name, no
+/// time and no system.
 fn wrapper(format: DeflateFormat) -> (Check, &'static [u8]) {
     match format {
         DeflateFormat::Raw => (Check::None, &[]),

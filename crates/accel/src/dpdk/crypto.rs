@@ -330,8 +330,8 @@ const NOTHING: Operation = Operation {
     planned: 0,
 };
 
-/// Of an operation in counter mode the part before the low 32 bits of its counter run over, or the one behind. The whole
-/// block counts, and devices differ in how much of it they count.
+/// Of an operation in counter mode the part before the low 32 bits of its counter run over, or the one behind. The
+/// whole block counts, and devices differ in how much of it they count.
 fn unwrapped(mut whole: Operation, piece: u32) -> Operation {
     let counter = u128::from_be_bytes(whole.iv);
     let blocks = (1 << 32) - u64::from(counter as u32);

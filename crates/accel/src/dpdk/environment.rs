@@ -5,8 +5,11 @@ use std::path::Path;
 
 /// More arguments for EAL, with spaces between: `-a 0000:03:00.0`, `--log-level=debug`.
 const VARIABLE: &str = "DPB_DPDK_EAL_ARGS";
-/// Where there are no huge pages: for rings, operations and mbufs, not for data.
-const MEMORY_MIB: u32 = 512;
+/// Where there are no huge pages: for rings, operations and mbufs, not for data. A queue that takes chains of mbufs has some
+/// 10 MiB, and a core up to two of each device's.
+const MEMORY_MIB: usize = 512;
+/// For each core besides.
+const MEMORY_MIB_PER_CORE: usize = 32;
 
 /// Whether the system has huge pages that nobody has taken.
 pub(super) fn has_huge_pages() -> bool {
@@ -22,8 +25,8 @@ pub(super) fn has_huge_pages() -> bool {
         })
 }
 
-/// The arguments. Devices on buses are looked for only with huge pages: hardware needs memory that stays where it is. Devices
-/// of software are added later, one by one.
+/// The arguments. Devices on buses are looked for only with huge pages: hardware needs memory that stays where it is.
+/// Devices of software are added later, one by one.
 pub(super) fn arguments(has_huge_pages: bool) -> Vec<String> {
     let mut arguments = vec!["dpb".to_owned(), "--iova-mode=va".to_owned()];
     arguments.extend(
@@ -40,7 +43,8 @@ pub(super) fn arguments(has_huge_pages: bool) -> Vec<String> {
         true => arguments.push("--in-memory".to_owned()),
         false => {
             arguments.extend(["--no-huge", "--no-pci", "--no-shconf", "-m"].map(str::to_owned));
-            arguments.push(MEMORY_MIB.to_string());
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            arguments.push((MEMORY_MIB + cores * MEMORY_MIB_PER_CORE).to_string());
         }
     }
     let more = std::env::var(VARIABLE).unwrap_or_default();

@@ -66,14 +66,14 @@ impl Eal {
             .map(|argument| CString::new(argument.as_str()))
             .collect::<Result<_, _>>()
             .map_err(|_| "an argument for EAL holds a zero byte".to_owned())?;
-        // On a thread of its own: EAL pins the thread that starts it to a core, and takes what that thread may run on for
-        // what its own threads may.
+        // On a thread of its own: EAL pins the thread that starts it to a core, and takes what that thread may run on
+        // for what its own threads may.
         let start = move || {
             let mut pointers: Vec<_> = owned.iter().map(|text| text.as_ptr().cast_mut()).collect();
             let count = pointers.len() as c_int;
             pointers.push(std::ptr::null_mut());
-            // SAFETY: `count` strings, each with its zero, and a null behind them. `OnceLock` lets one thread of the process
-            // in here, once. EAL keeps pointers into the strings, which are leaked for it.
+            // SAFETY: `count` strings, each with its zero, and a null behind them. `OnceLock` lets one thread of the
+            // process in here, once. EAL keeps pointers into the strings, which are leaked for it.
             let result = unsafe { (table.eal_init)(count, pointers.leak().as_mut_ptr()) };
             std::mem::forget(owned);
             result
@@ -232,8 +232,8 @@ struct QueuePair<Q> {
 unsafe impl<Q> Send for QueuePair<Q> {}
 
 impl<Q> QueuePairs<Q> {
-    /// Those to ask for of a device that has up to `max`, 0 being any number: enough for a queue on each core, and one more each
-    /// while the old one is dropped.
+    /// Those to ask for of a device that has up to `max`, 0 being any number: enough for a queue on each core, and one
+    /// more each while the old one is dropped.
     fn new(max: u32) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let wanted = (2 * cores).clamp(8, 64);
@@ -248,7 +248,8 @@ impl<Q> QueuePairs<Q> {
         }
     }
 
-    /// The one that was given back last, which `open` opens if it never was. That of a device that does not answer never comes back.
+    /// The one that was given back last, which `open` opens if it never was. That of a device that does not answer
+    /// never comes back.
     fn take(
         &self,
         eal: &Eal,

@@ -207,8 +207,8 @@ pub(super) struct Shim {
 }
 
 impl Shim {
-    /// Loads the shim, and with it DPDK's libraries: the one that the environment names, else the one that was installed
-    /// beside this program, else the one that was built with it.
+    /// Loads the shim, and with it DPDK's libraries: the one that the environment names, else the one that was
+    /// installed beside this program, else the one that was built with it.
     ///
     /// # Errors
     /// What was tried, and why there is nothing to try.

@@ -1,7 +1,8 @@
-//! pcap files, in the classic format that libpcap and Wireshark read and write: either byte order, micro- and nanoseconds.
+//! pcap files, in the classic format that libpcap and Wireshark read and write: either byte order, micro- and
+//! nanoseconds.
 //!
-//! Layout (draft-ietf-opsawg-pcap): a header of 24 bytes, whose first four tell byte order and resolution; then records, each a
-//! header of 16 bytes (seconds, fraction, bytes kept, bytes there were) and the packet.
+//! Layout (draft-ietf-opsawg-pcap): a header of 24 bytes, whose first four tell byte order and resolution; then
+//! records, each a header of 16 bytes (seconds, fraction, bytes kept, bytes there were) and the packet.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -69,8 +70,8 @@ pub struct Writer<W> {
     resolution: Resolution,
 }
 
-/// A port that receives what one file holds and sends to another. Either may be missing: then nothing comes, or what is sent is
-/// dropped.
+/// A port that receives what one file holds and sends to another. Either may be missing: then nothing comes, or what is
+/// sent is dropped.
 #[derive(Debug)]
 pub struct Capture {
     name: String,

@@ -1,4 +1,5 @@
-//! Raw sockets: what of `socket(2)`, `bind(2)`, `packet(7)`, `sendmmsg(2)` and `recvmmsg(2)` the standard library lacks.
+//! Raw sockets: what of `socket(2)`, `bind(2)`, `packet(7)`, `sendmmsg(2)` and `recvmmsg(2)` the standard library
+//! lacks.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};

@@ -1,5 +1,5 @@
-//! What the tests on DPDK's devices share. Each device is in a test file of its own, hence in a process of its own: EAL is
-//! initialised once in a process.
+//! What the tests on DPDK's devices share. Each device is in a test file of its own, hence in a process of its own: EAL
+//! is initialised once in a process.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use dpb_accel::{Family, dpdk::Dpdk};

@@ -237,7 +237,8 @@ impl Device for CompressQueue {
 
     unsafe fn submit(&mut self, items: &[Item]) -> usize {
         let n = items.len().min(BURST) as u32;
-        // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not `Send`.
+        // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not
+        // `Send`.
         unsafe {
             let submit = self.device.eal.table().compress_submit;
             submit(self.queue.as_ptr(), items.as_ptr(), n) as usize

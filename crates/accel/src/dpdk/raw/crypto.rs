@@ -9,8 +9,8 @@ use super::lane::{Device, Digest, Operation};
 use super::{Eal, QueuePairs};
 use crate::dpdk::sys::{self, Algorithm, BURST, Done, Item, Ranges, SEGMENT};
 
-/// Operations that a queue pair has room for; a queue uses as many with hardware, and a burst with software, whose operations
-/// are then in the caches.
+/// Operations that a queue pair has room for; a queue uses as many with hardware, and a burst with software, whose
+/// operations are then in the caches.
 const DESCRIPTORS: u32 = 1024;
 /// Sessions that a device has room for.
 const SESSIONS: u32 = 256;
@@ -51,8 +51,8 @@ pub(in crate::dpdk) struct CryptoQueue {
     queue: NonNull<sys::CryptoQueue>,
 }
 
-// SAFETY: DPDK's sessions are read by its drivers from any thread, each through its own queue pair; they are made and freed
-// under EAL's lock.
+// SAFETY: DPDK's sessions are read by its drivers from any thread, each through its own queue pair; they are made and
+// freed under EAL's lock.
 unsafe impl Send for Session {}
 // SAFETY: as above.
 unsafe impl Sync for Session {}
@@ -253,7 +253,8 @@ impl Device for CryptoQueue {
     unsafe fn submit(&mut self, items: &[Item]) -> usize {
         let table = self.session.device.eal.table();
         let n = items.len().min(BURST) as u32;
-        // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not `Send`.
+        // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not
+        // `Send`.
         unsafe { (table.crypto_submit)(self.queue.as_ptr(), items.as_ptr(), n) as usize }
     }
 

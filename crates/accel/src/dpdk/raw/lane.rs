@@ -1,9 +1,9 @@
 //! A queue over a queue pair: owns jobs while operations on their items are with the device.
 //!
-//! A job's items become operations, which travel in bursts; a job is over when all its operations are, in whatever order. The
-//! lane holds each job in a place of its own from `submit` to `poll`, takes the address of its output once, and makes no
-//! reference to it until the device is done with it. What an item becomes is a [`Recipe`]'s to say, in words that the lane
-//! checks: a recipe is safe code, and can make a wrong answer but no wild pointer.
+//! A job's items become operations, which travel in bursts; a job is over when all its operations are, in whatever
+//! order. The lane holds each job in a place of its own from `submit` to `poll`, takes the address of its output once,
+//! and makes no reference to it until the device is done with it. What an item becomes is a [`Recipe`]'s to say, in
+//! words that the lane checks: a recipe is safe code, and can make a wrong answer but no wild pointer.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -22,15 +22,15 @@ const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 500
 
 /// A queue pair, with its operations.
 pub(in crate::dpdk) trait Device {
-    /// Whether an operation lies within what the device will read and write of an item and its slot, and is no longer than
-    /// its mbufs hold.
+    /// Whether an operation lies within what the device will read and write of an item and its slot, and is no longer
+    /// than its mbufs hold.
     fn admits(&self, operation: &Operation, item_len: usize, slot_len: usize) -> bool;
 
     /// Gives operations to the device, from the front; says how many it took.
     ///
     /// # Safety
-    /// Each is one that `admits` approved. What it points to is valid, and its output nobody else's, until `poll` gives it
-    /// back or for ever; its initialisation vector until this returns.
+    /// Each is one that `admits` approved. What it points to is valid, and its output nobody else's, until `poll` gives
+    /// it back or for ever; its initialisation vector until this returns.
     unsafe fn submit(&mut self, items: &[Item]) -> usize;
 
     /// Operations that are over, up to as many as there is room for.
@@ -312,8 +312,8 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         if untaken.is_empty() {
             return 0;
         }
-        // SAFETY: `stage` had each admitted; the jobs that they are of stay in `flights` until `settle` has seen the last of
-        // them, or for ever if the lane is dropped before; `ivs` stays until all are taken.
+        // SAFETY: `stage` had each admitted; the jobs that they are of stay in `flights` until `settle` has seen the
+        // last of them, or for ever if the lane is dropped before; `ivs` stays until all are taken.
         let taken = unsafe { self.device.submit(untaken) };
         self.untaken += taken;
         self.flying += taken;

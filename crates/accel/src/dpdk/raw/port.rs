@@ -180,7 +180,8 @@ impl PacketPort for Port {
             }
         }
         let pointers: Vec<*mut c_void> = parts.iter().map(|part| part.0.as_ptr().cast()).collect();
-        // SAFETY: packets that the shim gave us and nobody else has, as long as said; the port was started and is ours alone.
+        // SAFETY: packets that the shim gave us and nobody else has, as long as said; the port was started and is ours
+        // alone.
         let sent = unsafe {
             let send = self.eal.table().port_send;
             send(self.id, pointers.as_ptr(), lens.as_ptr(), lens.len() as u32)

@@ -1,4 +1,5 @@
-//! Lanes over devices that are made up: answers in any order, few operations taken at a time, failures, and no answer at all.
+//! Lanes over devices that are made up: answers in any order, few operations taken at a time, failures, and no answer
+//! at all.
 #![allow(unsafe_code)]
 
 use std::sync::Mutex;
