@@ -1,7 +1,7 @@
 //! RDMA through verbs: memory of peers.
 //!
 //! libibverbs is loaded at run time. [`Rdma`] has a backend for each device, `rdma/mlx5_0`: it copies, by writes between two
-//! queue pairs of its own, between registered buffers. [`bench`] measures as perftest does, and talks to perftest's programs.
+//! queue pairs of its own, between registered buffers. [`mod@bench`] measures as perftest does, and talks to perftest's programs.
 //!
 //! | seam | verbs |
 //! |---|---|
