@@ -1,0 +1,221 @@
+//! The stand-in for DOCA's libraries, compiled.
+//!
+//! `CC` and `DPB_STAND_IN_CFLAGS` say how it is compiled: with instrumentation for AddressSanitizer, for one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// A release that the stand-in stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flavour {
+    pub(crate) name: &'static str,
+    family: u32,
+    /// The version node of libdoca_common's functions.
+    node: &'static str,
+    engines: &'static [&'static str],
+}
+
+pub(crate) const FLAVOURS: [Flavour; 3] = [
+    Flavour {
+        name: "jobs-2.2",
+        family: 22,
+        node: "EXPERIMENTAL",
+        engines: &["dma", "compress", "sha"],
+    },
+    Flavour {
+        name: "tasks-2.5",
+        family: 25,
+        node: "DOCA_2",
+        engines: &["dma", "compress", "sha", "aes_gcm"],
+    },
+    Flavour {
+        name: "tasks-2.10",
+        family: 210,
+        node: "DOCA_2",
+        engines: &["dma", "compress", "sha", "aes_gcm"],
+    },
+];
+
+/// What the stand-in computes with, where it is installed: flags, operators, and what to install.
+const WITH: [(&str, &[&str], &[&str], &str); 2] = [
+    (
+        "zlib",
+        &["-DWITH_ZLIB", "-lz"],
+        &["deflate", "inflate"],
+        "zlib's headers (zlib1g-dev)",
+    ),
+    (
+        "crypto",
+        &["-DWITH_CRYPTO", "-lcrypto"],
+        &["sha1", "sha256", "sha512", "aes-gcm", "aes-gcm-decrypt"],
+        "OpenSSL's headers (libssl-dev)",
+    ),
+];
+
+impl Flavour {
+    /// The folder with its libraries, or why there is none.
+    pub(crate) fn libraries(self) -> Result<PathBuf, String> {
+        // One thread builds, others wait for it.
+        static BUILDING: Mutex<()> = Mutex::new(());
+        let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+            "doca-{}-{:016x}",
+            self.name,
+            sources()
+        ));
+        if folder.exists() {
+            return Ok(folder);
+        }
+        let building = folder.with_extension(std::process::id().to_string());
+        fs::create_dir_all(&building).map_err(|error| error.to_string())?;
+        self.build(&building)?;
+        // Another process may have been quicker.
+        if fs::rename(&building, &folder).is_err() {
+            fs::remove_dir_all(&building).map_err(|error| error.to_string())?;
+        }
+        Ok(folder)
+    }
+
+    fn build(self, folder: &Path) -> Result<(), String> {
+        let map = |node: &str, names: &str| format!("{node} {{ global: {names}; local: *; }};\n");
+        let common = map(self.node, "doca_*; dpb_stand_in")
+            + &map("INTERNAL", "dpb_internal_*").replace(" local: *;", "");
+        let written = fs::write(folder.join("common.map"), common)
+            .and_then(|()| fs::write(folder.join("engine.map"), map("EXPERIMENTAL", "doca_*")));
+        written.map_err(|error| error.to_string())?;
+        let mut with = Vec::new();
+        for (name, flags, ..) in WITH {
+            if self
+                .compile(folder, "common", &["common.c", "work.c"], flags)
+                .is_ok()
+            {
+                with.extend(flags);
+                fs::write(folder.join(name), "").map_err(|error| error.to_string())?;
+            }
+        }
+        self.compile(folder, "common", &["common.c", "work.c"], &with)?;
+        for engine in self.engines {
+            let define = format!("-DLIB_{}", engine.to_uppercase());
+            let search = format!("-L{}", folder.display());
+            self.compile(
+                folder,
+                engine,
+                &["engines.c"],
+                &[&define, &search, "-l:libdoca_common.so.2"],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// As its version says: `2.10`.
+    pub(crate) fn release(self) -> &'static str {
+        self.name.split_once('-').expect("family and release").1
+    }
+
+    /// The operators that these `libraries` have, and which they have not for want of what.
+    pub(crate) fn operators(self, libraries: &Path) -> (Vec<&'static str>, Vec<String>) {
+        let mut operators = vec!["copy"];
+        if self.family >= 210 {
+            operators.push("unlz4");
+        }
+        let mut skipped = Vec::new();
+        for (name, _, has, install) in WITH {
+            match libraries.join(name).exists() {
+                true => operators.extend(has),
+                false => skipped.push(format!("{}: install {install}", has.join(", "))),
+            }
+        }
+        operators.retain(|name| self.engines.contains(&"aes_gcm") || !name.starts_with("aes"));
+        (operators, skipped)
+    }
+
+    fn compile(
+        self,
+        folder: &Path,
+        name: &str,
+        sources: &[&str],
+        flags: &[&str],
+    ) -> Result<(), String> {
+        let soname = format!("libdoca_{name}.so.2");
+        let map = if name == "common" {
+            "common.map"
+        } else {
+            "engine.map"
+        };
+        let extra = std::env::var("DPB_STAND_IN_CFLAGS").unwrap_or_default();
+        let mut command = Command::new(compiler());
+        command
+            .args([
+                "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
+            ])
+            .args(extra.split_whitespace())
+            .arg(format!("-DFAMILY={}", self.family))
+            .args(sources.iter().map(|source| native().join(source)))
+            .arg("-o")
+            .arg(folder.join(&soname))
+            .arg(format!("-Wl,-soname,{soname}"))
+            .arg(format!(
+                "-Wl,--version-script={}",
+                folder.join(map).display()
+            ))
+            .args(flags);
+        succeeds(command)
+    }
+}
+
+/// Compiles C that stands for itself to a library.
+pub(crate) fn compile(source: &str, library: &Path) -> Result<(), String> {
+    let file = library.with_extension("c");
+    fs::write(&file, source).map_err(|error| error.to_string())?;
+    let mut command = Command::new(compiler());
+    command
+        .args(["-fPIC", "-shared", "-o"])
+        .arg(library)
+        .arg(file);
+    succeeds(command)
+}
+
+/// Whether a compiler succeeds, or what it says.
+fn succeeds(mut command: Command) -> Result<(), String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("no C compiler: {error}; install gcc or clang"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// Where the stand-in's sources are.
+pub(crate) fn native() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../accel/native/doca")
+}
+
+/// What compiles C here.
+pub(crate) fn compiler() -> String {
+    std::env::var("CC").unwrap_or_else(|_| "cc".to_owned())
+}
+
+/// What tells one state of the sources, and of how they are compiled, from another.
+fn sources() -> u64 {
+    let mut files: Vec<PathBuf> = fs::read_dir(native())
+        .expect("the stand-in's sources are in this package")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    files.sort();
+    let mut bytes: Vec<u8> = files
+        .iter()
+        .flat_map(|file| fs::read(file).expect("readable"))
+        .collect();
+    bytes.extend(compiler().bytes());
+    bytes.extend(
+        std::env::var("DPB_STAND_IN_CFLAGS")
+            .unwrap_or_default()
+            .bytes(),
+    );
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
