@@ -110,6 +110,10 @@ impl Family for Doca {
         library.stand_in().map(str::to_owned)
     }
 
+    fn library(&self) -> Option<String> {
+        raw::library().ok().map(about)
+    }
+
     fn findings(&self) -> Vec<Finding> {
         let library = match raw::library() {
             Ok(library) => library,

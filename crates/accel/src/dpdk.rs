@@ -235,6 +235,10 @@ impl Family for Dpdk {
         None
     }
 
+    fn library(&self) -> Option<String> {
+        Eal::start().ok().map(Eal::version)
+    }
+
     fn findings(&self) -> Vec<Finding> {
         let eal = match Eal::start() {
             Ok(eal) => eal,

@@ -63,6 +63,10 @@ impl Family for Rdma {
         Device::open(instance).ok()?.software().map(str::to_owned)
     }
 
+    fn library(&self) -> Option<String> {
+        raw::verbs().ok().map(|verbs| verbs.version())
+    }
+
     fn findings(&self) -> Vec<Finding> {
         let library = match raw::verbs() {
             Ok(verbs) => Finding::found("library", verbs.version()),

@@ -57,6 +57,10 @@ fn a_stand_in_is_checked_like_any_device_and_compared_with_nothing() {
         assert_eq!(record["outcome"]["status"], "done", "{record}");
         assert!(record["check"]["compared"].as_u64() > Some(0), "{record}");
         let is_device = record["parameters"]["backend"] == "doca";
+        let library = record["provenance"]["libraries"]
+            .as_object()
+            .expect("by backend");
+        assert_eq!(library.len(), 1, "{record}");
         assert_eq!(
             record["evidence"]["kind"] == "emulated",
             is_device,

@@ -2,7 +2,6 @@
 //!
 //! What is safe to use follows from who owns what: a [`Lane`] owns its jobs until the device is done with them, and a chunk
 //! of memory its registration. What a device may still write is never given back; it is leaked, and that is said.
-#![allow(unsafe_code)]
 
 mod device;
 mod jobs;

@@ -1,5 +1,4 @@
 //! Up to 2.2: contexts, work queues, and jobs, whose layouts are part of the interface.
-#![allow(unsafe_code)]
 
 use std::ffi::c_int;
 
