@@ -24,8 +24,8 @@ const ROUNDS: usize = 11;
 const TURN: Duration = Duration::from_millis(400);
 /// Operations of a burst, and items of a job.
 const BURST: usize = 32;
-/// Jobs that go round.
-const DEPTH: NonZeroU32 = NonZeroU32::new(2).unwrap();
+/// Jobs that go round: one, as the peer has one burst at a time.
+const DEPTH: NonZeroU32 = NonZeroU32::new(1).unwrap();
 
 /// The argument of the program that spins.
 const SPIN: &str = "spin";
@@ -254,7 +254,7 @@ struct Course {
 }
 
 impl Course {
-    /// Two jobs of a burst of items that carry `item` bytes of text each.
+    /// A job of a burst of items that carry `item` bytes of text each.
     fn new(device: &str, spec: &OpSpec, item: usize) -> Result<Self, Failure> {
         let backend: Box<dyn Backend> = Dpdk.open(device)?;
         let workload = registry::of(spec)?.workload(spec)?;
