@@ -2,24 +2,11 @@
 //!
 //! What all answer is [`Family`]: backends, and findings for people.
 //!
-//! Each is a [`Backend`](dpb_core::Backend) in three files: `doca.rs` implements the seam and is safe, `doca/raw.rs` holds
+//! Each is a [`Backend`](dpb_core::Backend) in three parts: `doca.rs` implements the seam and is safe, `doca/raw` holds
 //! handles and all `unsafe`, `doca/sys.rs` the declarations, written by hand. No SDK is needed to build, to document or to test;
 //! libraries are found at run time, and one that is missing is an [`Unsupported`](dpb_core::Unsupported) with the remedy.
 //!
-<<<<<<< HEAD
 //! ARCHITECTURE.md has the table that maps each family onto the seam.
-=======
-//! | | `doca` | `dpdk` | `rdma` |
-//! |---|---|---|---|
-//! | what it reaches | DEFLATE, SHA, AES-GCM, erasure-coding and DMA engines of BlueField | cryptodev, compressdev, dmadev, ethdev; software devices too | a peer's memory, through verbs |
-//! | how it is found | dlopen `libdoca_*.so`; all of one release | a shim built against the installed headers, because DPDK's hot path is inline C | dlopen `libibverbs.so.1`; the data path calls through `ibv_context` |
-//! | two families | jobs (up to 2.2) and tasks (from 2.5); the presence of `doca_workq_create` tells | one initialisation per process, hence one process per test | |
-//! | [`Backend::alloc`](dpb_core::Backend::alloc) | `doca_mmap` and a buffer inventory | the heap; DPDK's own where it has huge pages | `ibv_reg_mr` |
-//! | [`Operator`](dpb_core::Operator) | task type and configuration | session, transform | remote region |
-//! | [`Queue`](dpb_core::Queue) | progress engine, context, tasks | queue pair | queue pair and completion queue |
-//! | `submit` | `doca_task_submit`, each | `enqueue_burst` | `ibv_post_send`, chained |
-//! | `poll` | `doca_pe_progress` | `dequeue_burst` | `ibv_poll_cq` |
->>>>>>> dpdk
 //!
 //! What all three must keep:
 //!
