@@ -35,10 +35,9 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failure> {
     if std::env::args().nth(1).as_deref() == Some(SPIN) {
         loop {
-            std::hint::black_box(SPIN);
+            std::hint::spin_loop();
         }
     }
-    let _spinner = Spinner::start()?;
     println!(
         "{:44} {:>9} {:>9} {:>6}",
         "", "seam Gb/s", "peer Gb/s", "ratio"
@@ -182,8 +181,8 @@ fn perf(program: &str, device: &str) -> Command {
     command
 }
 
-/// Keeps the other core busy in both turns, as the peer's main thread would in its own alone: two cores may be two threads
-/// of one, and what one of them does slows the other.
+/// Spins on the other core as the peer's main thread does in its turn: two cores may be two threads of one, and what one
+/// of them does slows the other.
 struct Spinner(Child);
 
 impl Spinner {
@@ -219,7 +218,9 @@ fn compare(
             .map_err(|error| format!("{peer:?}: {error}"))?;
         let said = String::from_utf8_lossy(&output.stdout);
         let theirs = gbps(&said).ok_or_else(|| format!("{peer:?} says\n{said}"))?;
+        let spinner = Spinner::start()?;
         rounds.push((course.gbps()?, theirs));
+        drop(spinner);
     }
     let (ours, theirs): (Vec<f64>, Vec<f64>) = rounds.into_iter().unzip();
     let (medians, bests) = (
