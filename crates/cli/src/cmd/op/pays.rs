@@ -1,7 +1,7 @@
 //! Below the table of `dpb op`: from which size on a device is faster than software on this machine's cores, and what it
 //! saves them (dpBento, figure 6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dpb_accel::FAMILIES;
 use dpb_core::measure::{Crossing, Crossover, Ratio, Record, Value};
@@ -20,10 +20,12 @@ struct Pair<'a> {
     ratio: Ratio,
 }
 
-/// A line for each device, operator and kind of software that were measured at several sizes; empty if there is none.
+/// A line for each device, operator and kind of software that were measured at several sizes; empty if there is none. Of open
+/// loops there is none: their rate is what was offered.
 pub(super) fn for_people(records: &[Record]) -> String {
     let mut table = Table::new([
         Column::left("operator"),
+        Column::right("batch"),
         Column::right("threads"),
         Column::right("depth"),
         Column::left("device"),
@@ -34,7 +36,7 @@ pub(super) fn for_people(records: &[Record]) -> String {
         Column::noted("host CPU an item"),
     ]);
     let mut has_rows = false;
-    for sweep in sweeps(records).values() {
+    for sweep in sweeps(records) {
         for (prefix, name) in SOFTWARE {
             let pairs: Vec<Pair<'_>> = sweep
                 .iter()
@@ -52,27 +54,42 @@ pub(super) fn for_people(records: &[Record]) -> String {
     }
 }
 
-/// Records of devices that differ in size alone, and what follows from it.
-fn sweeps(records: &[Record]) -> BTreeMap<Vec<(&String, String)>, Vec<&Record>> {
-    let mut sweeps: BTreeMap<_, Vec<&Record>> = BTreeMap::new();
+/// Records of devices that differ in size alone, and what follows from it: the usual batch does, a batch that was asked for
+/// does not.
+fn sweeps(records: &[Record]) -> Vec<Vec<&Record>> {
+    let is_closed = |record: &&Record| parameter(record, "mode") != "open";
     let devices = records.iter().filter(|record| is_device(record));
-    for record in devices {
+    let devices: Vec<&Record> = devices.filter(is_closed).collect();
+    let sweeps = grouped(&devices, &["size", "batch", "input"]).into_iter();
+    let sweeps = sweeps.flat_map(|sweep| {
+        let sizes: BTreeSet<_> = sweep.iter().map(|record| size(record)).collect();
+        match sizes.len() < sweep.len() {
+            true => grouped(&sweep, &["size", "input"]),
+            false => vec![sweep],
+        }
+    });
+    sweeps.collect()
+}
+
+/// Records that are alike in all parameters but these.
+fn grouped<'a>(records: &[&'a Record], but: &[&str]) -> Vec<Vec<&'a Record>> {
+    let mut groups: BTreeMap<Vec<(&String, String)>, Vec<&Record>> = BTreeMap::new();
+    for record in records {
         let parameters = record.parameters.iter();
-        let same =
-            parameters.filter(|(name, _)| !["size", "batch", "input"].contains(&name.as_str()));
+        let same = parameters.filter(|(name, _)| !but.contains(&name.as_str()));
         let key = same
             .map(|(name, value)| (name, value.to_string()))
             .collect();
-        sweeps.entry(key).or_default().push(record);
+        groups.entry(key).or_default().push(record);
     }
-    sweeps
+    groups.into_values().collect()
 }
 
 fn is_device(record: &Record) -> bool {
     let backend = parameter(record, "backend");
     FAMILIES.iter().any(|family| {
         let rest = backend.strip_prefix(family.name());
-        rest.is_some_and(|rest| rest.starts_with('/'))
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     })
 }
 
@@ -104,6 +121,9 @@ fn row(pairs: &[Pair<'_>], against: &str) -> Option<Vec<String>> {
         .iter()
         .filter_map(|pair| Some((size(pair.device)?, pair.ratio)))
         .collect();
+    if ratios.len() < 2 {
+        return None;
+    }
     let crossover = Crossover::of(&ratios)?;
     let first = pairs.first()?.device;
     let most = pairs
@@ -114,6 +134,7 @@ fn row(pairs: &[Pair<'_>], against: &str) -> Option<Vec<String>> {
         format!("{operator} {}", spec::written(first))
             .trim()
             .to_owned(),
+        batch(pairs),
         parameter(first, "threads"),
         parameter(first, "depth"),
         parameter(first, "backend"),
@@ -144,6 +165,18 @@ fn host_cpu(pairs: &[Pair<'_>]) -> Option<String> {
         short_ns(software_ns),
         bytes(size as f64)
     ))
+}
+
+/// Items of a job, where that is the same at every size.
+fn batch(pairs: &[Pair<'_>]) -> String {
+    let batches: BTreeSet<String> = pairs
+        .iter()
+        .map(|pair| parameter(pair.device, "batch"))
+        .collect();
+    match batches.first() {
+        Some(batch) if batches.len() == 1 => batch.clone(),
+        _ => "by size".to_owned(),
+    }
 }
 
 fn size(record: &Record) -> Option<u64> {
@@ -220,20 +253,54 @@ mod tests {
             assert!(row.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("all cores"), "no pool was measured: {text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
+        let open = records.map(|record| record.with("mode", "open"));
+        assert_eq!(for_people(&open), "", "the rate is what was offered");
+        assert_eq!(for_people(&open[..3]), "", "one size");
+    }
+
+    #[test]
+    fn batches_that_were_asked_for_are_rows_of_their_own() {
+        let records: Vec<Record> = [(1u64, 1e6), (64, 3e6)]
+            .into_iter()
+            .flat_map(|(batch, rate)| {
+                let sizes = [64, 1024].into_iter();
+                sizes.flat_map(move |size| {
+                    let measured = |name, rate| record(name, size, rate, Evidence::Measured);
+                    let both = [measured("cpu/best", 2e6), measured("doca", rate)];
+                    both.map(|record| record.with("batch", batch))
+                })
+            })
+            .collect();
+        let text = for_people(&records);
+        let rows: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains(" doca "))
+            .collect();
+        assert_eq!(rows.len(), 2, "{text}");
+        assert!(
+            rows[0].contains("never") && rows[1].contains("the smallest"),
+            "{text}"
+        );
     }
 
     #[test]
     fn figures_of_a_stand_in_are_held_against_nothing() {
-        let by = "a stand-in".to_owned();
+        let emulated = || Evidence::Emulated {
+            by: "a stand-in".to_owned(),
+        };
         let records = [
             record("cpu/best", 64, 4e6, Evidence::Measured),
-            record("doca/first", 64, 9e6, Evidence::Emulated { by }),
+            record("doca", 64, 9e6, emulated()),
+            record("cpu/best", 1024, 4e6, Evidence::Measured),
+            record("doca", 1024, 9e6, emulated()),
         ];
         assert_eq!(for_people(&records), "");
-        assert_eq!(
-            for_people(&records[..1]),
-            "",
-            "software alone pays for nothing"
-        );
+        // They are what would be shown, were they measured.
+        let measured = records.map(|record| Record {
+            evidence: Evidence::Measured,
+            ..record
+        });
+        assert!(for_people(&measured).contains("the smallest"));
     }
 }

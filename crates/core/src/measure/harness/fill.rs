@@ -91,8 +91,7 @@ impl Measured {
     }
 
     fn fill_host_cpu(&self, record: &mut Record) {
-        let per_item = |run: &Run| run.cpu.of_jobs_ns() / run.counts.items.max(1) as f64;
-        let values = self.runs.iter().map(per_item).collect();
+        let values = self.runs.iter().map(host_cpu_ns_per_item).collect();
         record.sample("host_cpu_ns_per_item", values);
     }
 
@@ -107,9 +106,8 @@ impl Measured {
 
     fn fill_verdict(&self, record: &mut Record, total: &Counts) {
         let series: Vec<f64> = match self.mode {
-            Mode::Throughput | Mode::HostCpu => {
-                self.runs.iter().map(|run| run.items_per_s).collect()
-            }
+            Mode::Throughput => self.runs.iter().map(|run| run.items_per_s).collect(),
+            Mode::HostCpu => self.runs.iter().map(host_cpu_ns_per_item).collect(),
             Mode::Latency | Mode::Open { .. } => {
                 let medians = self.runs.iter().map(|run| run.latencies.percentile_ns(0.5));
                 medians.map(|ns| ns as f64).collect()
@@ -141,7 +139,11 @@ impl Measured {
     }
 }
 
-/// Of the same test: throughput first, then latency.
+fn host_cpu_ns_per_item(run: &Run) -> f64 {
+    run.cpu.of_jobs_ns() / run.counts.items.max(1) as f64
+}
+
+/// Of the same test: throughput first, then the others.
 fn both(first: Stability, second: Stability) -> Stability {
     Stability {
         stable: first.stable && second.stable,

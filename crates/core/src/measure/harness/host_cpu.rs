@@ -1,7 +1,7 @@
 //! What an offload costs the host's cores: the CPU time that its jobs take, less what is left for other work meanwhile.
 //!
 //! Who polls is always busy, so a core's load says nothing about what an engine saves. Here each poll that brings nothing is
-//! followed by a piece of other work, whose cost was measured before: what a program would get done there that has
+//! followed by a piece of other work, whose cost was measured before the run: what a program would get done there that has
 //! something else to do. Whatever CPU time is not that, was spent on the jobs: submission, polls that bring something, the
 //! work itself where it is done by software, on this thread or on threads of the backend's.
 
@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Dependent steps in a piece of work: a fraction of a microsecond, so that jobs that are home do not wait for long.
 const STEPS: u64 = 256;
 /// How often the cost of a piece is measured, over how many pieces.
-const TRIALS: usize = 32;
+const TRIALS: usize = 31;
 const PIECES: u32 = 64;
 
 /// One thread's account.
@@ -33,15 +33,16 @@ pub struct CpuTime {
     pub segments_ns: f64,
     /// What of it other work had.
     pub spare_ns: f64,
-    /// Of the measuring threads, checks too.
+    /// Of the measuring threads, checks and waiting for each other too.
     pub threads_ns: f64,
     /// Of all other threads: a backend's own.
     pub others_ns: f64,
 }
 
 impl Account {
-    /// With other work of known cost.
-    pub(super) fn calibrated() -> Self {
+    /// Forgets what was counted: a run begins. With other work, whose cost is measured anew for each run, so that what a change of
+    /// the core's pace does to the figure differs from run to run and shows in its interval.
+    pub(super) fn start(&mut self, has_other_work: bool) {
         let trial = || {
             let started_ns = thread_ns();
             for _ in 0..PIECES {
@@ -49,19 +50,13 @@ impl Account {
             }
             (thread_ns() - started_ns) as f64 / f64::from(PIECES)
         };
-        Self {
-            piece_ns: (0..TRIALS).map(|_| trial()).fold(f64::MAX, f64::min),
-            ..Self::default()
+        *self = Self::default();
+        if has_other_work {
+            let mut trials = [(); TRIALS].map(|()| trial());
+            trials.sort_unstable_by(f64::total_cmp);
+            self.piece_ns = trials[TRIALS / 2];
         }
-    }
-
-    /// Forgets what was counted: a run begins.
-    pub(super) fn start(&mut self) {
-        *self = Self {
-            piece_ns: self.piece_ns,
-            started_ns: thread_ns(),
-            ..Self::default()
-        };
+        self.started_ns = thread_ns();
     }
 
     /// Does a piece of other work.
@@ -95,9 +90,9 @@ impl CpuTime {
         self.others_ns += other.others_ns;
     }
 
-    /// What the jobs took.
+    /// What the jobs took. Where they take next to nothing, a core that changed its pace may make it negative: that little.
     pub fn of_jobs_ns(&self) -> f64 {
-        (self.segments_ns - self.spare_ns).max(0.0) + self.others_ns
+        self.segments_ns - self.spare_ns + self.others_ns
     }
 }
 

@@ -79,6 +79,8 @@ impl<'a> Lane<'a> {
         let mut round = 0;
         while let Ok(order) = orders.recv() {
             round += 1;
+            // Before the line-up: waiting for the others is no job's.
+            lane.cpu.start(bench.plan.mode == Mode::HostCpu);
             let report = match (order, bench.plan.mode) {
                 _ if !team.line_up(round) => Ok(Report::Stopped),
                 (Order::WarmUp, _) => lane.warm_up(),
@@ -111,10 +113,7 @@ impl<'a> Lane<'a> {
             took_ns: Vec::new(),
             counts: Counts::default(),
             latencies: Latencies::default(),
-            cpu: match bench.plan.mode {
-                Mode::HostCpu => Account::calibrated(),
-                _ => Account::default(),
-            },
+            cpu: Account::default(),
             random: SplitMix64::new(bench.plan.seed ^ (u64::from(number) << 32)),
         };
         lane.grow(bench.depth.get() as usize)?;
@@ -211,7 +210,6 @@ impl<'a> Lane<'a> {
     fn run_closed(&mut self, team: &Team, round: &mut usize) -> Result<Report, Broken> {
         self.counts = Counts::default();
         self.latencies.clear();
-        self.cpu.start();
         let mut spans = Vec::new();
         let started = Instant::now();
         loop {

@@ -763,19 +763,14 @@ fn waiting_costs_the_host_nothing_and_work_does() {
     for run in &remote.runs {
         // Of four sums and 200 us of flight, by far the most is flight; a third allows for a core that changes its pace.
         assert!(run.cpu.spare_ns > run.cpu.segments_ns / 3.0, "{run:?}");
-        assert!(
-            run.cpu.of_jobs_ns() < run.cpu.segments_ns + run.cpu.others_ns,
-            "{run:?}"
-        );
+        let wall_ns = run.counts.jobs as f64 / 4.0 * FLIGHT.as_nanos() as f64;
+        assert!(run.cpu.of_jobs_ns() < wall_ns * 0.7, "{run:?}");
     }
 
     let mut record = Record::new("test", Evidence::Measured, 1);
     remote.fill(&mut record);
     let per_item = &record.summary["host_cpu_ns_per_item"];
-    assert!(
-        per_item.median > 0.0 && per_item.samples == 3,
-        "{per_item:?}"
-    );
+    assert!(per_item.samples == 3, "{per_item:?}");
     assert!(
         !record.summary.contains_key("items_per_s"),
         "slowed down by other work"
