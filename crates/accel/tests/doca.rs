@@ -195,12 +195,20 @@ fn memory_of_one_device_is_foreign_to_another() {
 
 #[test]
 fn an_unplugged_device_ends_its_jobs() {
+    // Idle, and with tasks in flight.
+    for at in [25, 20] {
+        unplugged(at);
+    }
+}
+
+fn unplugged(at: usize) {
     on_each(|_, libraries| {
-        let said = passes(libraries, "drives copy", "unplugged=25,delay=2");
+        let faults = format!("unplugged={at},delay=2");
+        let said = passes(libraries, "drives copy", &faults);
         let right: usize = between(&said, "40 jobs: ", " right")
             .parse()
             .expect("a number");
-        assert!(right < 25, "{said}");
+        assert!(right < at, "{said}");
         // Every one that is not right has the device's own error.
         let refused = vec!["Device(21)"; 40 - right].join(", ");
         assert!(said.contains(&format!("refused [{refused}]")), "{said}");

@@ -54,7 +54,7 @@ impl Kernel {
                 is_whole.then_some(Self { image, modules })
             })
             .collect();
-        kernels.sort_by(|a, b| a.image.cmp(&b.image));
+        kernels.sort_by_key(|kernel| numbers(&kernel.image));
         kernels.pop()
     }
 
@@ -62,6 +62,13 @@ impl Kernel {
     pub(super) fn module(&self, name: &str) -> Option<PathBuf> {
         find_file(&self.modules.join("kernel"), &format!("{name}.ko"))
     }
+}
+
+/// The numbers in a name, so that 6.12 comes behind 6.9.
+fn numbers(path: &Path) -> Vec<u64> {
+    let name = path.to_string_lossy();
+    let numbers = name.split(|c: char| !c.is_ascii_digit());
+    numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
 fn find_file(folder: &Path, name: &str) -> Option<PathBuf> {

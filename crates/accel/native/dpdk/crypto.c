@@ -206,7 +206,9 @@ int dpb_crypto_session(uint32_t device, const struct dpb_cipher *cipher, void **
 		break;
 	}
 	*session = rte_cryptodev_sym_session_create((uint8_t)device, &transform, session_pools[device]);
-	return *session == NULL ? -rte_errno : 0;
+	if (*session != NULL)
+		return 0;
+	return rte_errno > 0 ? -rte_errno : -EIO;
 }
 
 void dpb_crypto_session_free(uint32_t device, void *session)

@@ -1,4 +1,6 @@
 /* The environment, and the table. */
+#include <errno.h>
+
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -8,7 +10,10 @@
 
 static int eal_init(int argc, char **argv)
 {
-	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
+	if (rte_eal_init(argc, argv) >= 0)
+		return 0;
+	/* Not every path that fails says why. */
+	return rte_errno > 0 ? -rte_errno : -EIO;
 }
 
 static int device_add(const char *name, const char *arguments)

@@ -155,13 +155,16 @@ impl Work {
     fn limits(&self, bounds: Bounds) -> Limits {
         let depth_max = NonZeroU32::new(bounds.tasks_max).unwrap_or(NonZeroU32::MIN);
         let mut limits = Limits::new(depth_max);
-        let around = match self.kind {
-            Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => IV_BYTES,
-            _ => 0,
+        // The engine's buffers hold no nonce, and of encryption the longer one is the output, which has the tag too.
+        let (more, less) = match self.kind {
+            Kind::Encrypt128 | Kind::Encrypt256 => (IV_BYTES, TAG_BYTES),
+            Kind::Decrypt128 | Kind::Decrypt256 => (IV_BYTES, 0),
+            _ => (0, 0),
         };
         limits.item_bytes_max = usize::try_from(bounds.item_bytes_max)
             .unwrap_or(usize::MAX)
-            .saturating_add(around);
+            .saturating_sub(less)
+            .saturating_add(more);
         limits
     }
 }

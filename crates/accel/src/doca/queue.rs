@@ -150,6 +150,7 @@ impl DocaQueue {
             let range = range(layout, src_len, next);
             match item(
                 self.operator.work.kind,
+                self.operator.limits.item_bytes_max,
                 range,
                 next * slot..(next + 1) * slot,
             ) {
@@ -194,7 +195,12 @@ impl DocaQueue {
                 state.result = Err(JobError::BadOutcomes);
                 Err(JobError::BadOutcomes)
             }
-            Err(Code::TOO_BIG | Code::FULL | Code::NO_MEMORY) => Err(JobError::DstTooShort),
+            // A fixed output has been found to fit: there it is the device that lacks memory.
+            Err(Code::TOO_BIG | Code::FULL | Code::NO_MEMORY)
+                if self.shape == OutputShape::Variable =>
+            {
+                Err(JobError::DstTooShort)
+            }
             Err(code) => Err(JobError::Device(code.0)),
         };
         self.settle(place, item as usize, outcome);
@@ -258,8 +264,8 @@ fn range(items: &Items, src_len: usize, i: usize) -> Range<usize> {
     }
 }
 
-/// What an engine is given for an item that lies at `src`, with its slot at `dst`.
-fn item(kind: Kind, src: Range<usize>, dst: Range<usize>) -> Item {
+/// What an engine whose buffers are so long is given for an item that lies at `src`, with its slot at `dst`.
+fn item(kind: Kind, buffer_bytes_max: usize, src: Range<usize>, dst: Range<usize>) -> Item {
     let refused = |error| Item::Settled(Err(error));
     let task = |src, dst_len, iv| {
         Item::Task(Piece {
@@ -275,7 +281,11 @@ fn item(kind: Kind, src: Range<usize>, dst: Range<usize>) -> Item {
         Kind::Copy if src.is_empty() => Item::Settled(Ok(0)),
         // No stream is that short.
         Kind::Inflate | Kind::Unlz4 if src.is_empty() => refused(JobError::Malformed),
-        Kind::Copy | Kind::Deflate | Kind::Inflate | Kind::Unlz4 => task(src, room, None),
+        Kind::Copy => {
+            let len = src.len();
+            task(src, len, None)
+        }
+        Kind::Deflate | Kind::Inflate | Kind::Unlz4 => task(src, room.min(buffer_bytes_max), None),
         Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => task(src, room, None),
         Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => {
             let encrypts = matches!(kind, Kind::Encrypt128 | Kind::Encrypt256);

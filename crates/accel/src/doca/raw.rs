@@ -11,7 +11,7 @@ mod memory;
 mod tasks;
 
 use std::fmt;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once, PoisonError, TryLockError};
 use std::time::Duration;
 
 pub(super) use device::{Bounds, Device};
@@ -51,10 +51,21 @@ impl fmt::Display for Refused {
 /// Runs a call that makes or destroys an object: by one thread at a time, for objects share their device, and DOCA promises
 /// only that different contexts may work at once. No device is waited for in it, and nothing is dropped.
 fn setup<R>(call: impl FnOnce() -> R) -> R {
-    static SETUP: Mutex<()> = Mutex::new(());
     let _one = SETUP.lock().unwrap_or_else(PoisonError::into_inner);
     call()
 }
+
+/// The same for who must not wait: not if another thread is at it.
+fn setup_now<R>(call: impl FnOnce() -> R) -> Option<R> {
+    let _one = match SETUP.try_lock() {
+        Ok(one) => one,
+        Err(TryLockError::Poisoned(one)) => one.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    Some(call())
+}
+
+static SETUP: Mutex<()> = Mutex::new(());
 
 /// Says once that memory stays with a device.
 fn say_leaked(device: &str, why: &str) {

@@ -283,7 +283,13 @@ impl Recipe for Plan {
             (_, Coding::Decompress { guard }) if is_short(guard, done, item_len) => {
                 End::Refused(JobError::Malformed)
             }
-            (sys::DONE, _) if produced > room => End::Refused(JobError::DstTooShort),
+            // Beyond what the device may write of the slot it has written elsewhere.
+            (sys::DONE, _) if produced > room.min(self.out_max) => {
+                End::Refused(match room > self.out_max {
+                    true => JobError::TooLong,
+                    false => JobError::DstTooShort,
+                })
+            }
             (sys::DONE, Coding::Decompress { .. }) => End::Output(done.produced),
             (sys::DONE, Coding::Compress { check, .. }) => {
                 let at = self.head.len() + produced;

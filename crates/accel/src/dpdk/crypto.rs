@@ -10,7 +10,7 @@ use dpb_core::{
     Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
 };
 
-use super::raw::{Cipher, CryptoDevice, Digest, End, Lane, Operation, Recipe, Session, Slot, Step};
+use super::raw::{Cipher, CryptoDevice, Digest, End, Lane, Operation, Recipe, Slot, Step};
 use super::sys::{self, Algorithm, Done, Range, SEGMENT};
 
 /// Jobs that a queue may hold.
@@ -106,11 +106,13 @@ impl Backend for CryptoBackend {
         if let OpSpec::Hmac { hash, key } = spec {
             plan.of_nothing = Some(self.hmac_of_nothing(plain(*hash), key.bytes())?);
         }
+        // Each queue has its own; that there can be one is known here.
         let session = self.device.session(plan.cipher, key_of(spec));
+        session.map_err(SetupError::Unsupported)?;
         Ok(Arc::new(CryptoOperator {
             spec: spec.clone(),
             plan,
-            session: Arc::new(session.map_err(SetupError::Unsupported)?),
+            device: self.device.clone(),
         }))
     }
 }
@@ -118,7 +120,7 @@ impl Backend for CryptoBackend {
 struct CryptoOperator {
     spec: OpSpec,
     plan: Plan,
-    session: Arc<Session>,
+    device: Arc<CryptoDevice>,
 }
 
 impl Operator for CryptoOperator {
@@ -142,8 +144,9 @@ impl Operator for CryptoOperator {
                 depth_max: depth_max.get(),
             });
         }
-        let device = self.session.device();
-        let queue = self.session.open()?;
+        let device = &self.device;
+        let session = device.session(self.plan.cipher, key_of(&self.spec));
+        let queue = Arc::new(session.map_err(SetupError::Unsupported)?).open()?;
         Ok(Box::new(Lane::new(
             device.eal().memory().clone(),
             device.name(),

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
-pub(super) use crypto::{Cipher, CryptoDevice, Session};
+pub(super) use crypto::{Cipher, CryptoDevice};
 pub(super) use lane::{Digest, End, Lane, Operation, Recipe, Slot, Step};
 pub(super) use port::Port;
 

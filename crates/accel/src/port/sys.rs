@@ -14,6 +14,8 @@ const ETH_P_ALL: u16 = 3;
 const SOL_PACKET: c_int = 263;
 const PACKET_IGNORE_OUTGOING: c_int = 23;
 const MSG_DONTWAIT: c_int = 0x40;
+/// Of a packet socket: say how long a packet was, not how much of it there was room for.
+const MSG_TRUNC: c_int = 0x20;
 
 /// `struct sockaddr_ll`.
 #[repr(C)]
@@ -149,7 +151,7 @@ pub(super) fn receive(
             socket.as_raw_fd(),
             messages.as_mut_ptr(),
             len,
-            MSG_DONTWAIT,
+            MSG_DONTWAIT | MSG_TRUNC,
             std::ptr::null_mut(),
         )
     };

@@ -11,7 +11,8 @@
 //! calls the second highest the maximum, and cuts deviations to whole microseconds; [`perftest`] prints its columns by its own
 //! rules, for who compares with it.
 //!
-//! A side that waits gives up: after ten seconds without a completion, when its port goes down, when its peer goes away.
+//! A side that waits gives up: after ten seconds without a completion, when its port goes down, when its peer closes the connection
+//! over which both talk. A peer whose machine is gone without a word is waited for as long as the port is up.
 
 mod exchange;
 mod figures;
@@ -95,6 +96,12 @@ pub const PORT: u16 = 18515;
 pub const ITERATIONS_MIN: u32 = 5;
 /// From this size on, perftest signals each request.
 const LARGE_BYTES: u32 = 8192;
+/// Messages of a size over all queue pairs: a gigabyte of times.
+const STAMPS_MAX: u64 = 1 << 27;
+/// Requests in flight over all queue pairs.
+const REQUESTS_MAX: u64 = 1 << 20;
+/// Bytes of one message on each queue pair together.
+const BYTES_MAX: u64 = 1 << 34;
 /// Receives that are posted ahead.
 const RECEIVES: u32 = 512;
 
@@ -144,6 +151,20 @@ impl Plan {
                 "depth, queue pairs, chain and signals are one or more, and a chain fits the depth"
                     .into(),
             );
+        }
+        let stamps = u64::from(self.iterations) * u64::from(self.queue_pairs);
+        let requests = u64::from(self.depth) * u64::from(self.queue_pairs);
+        if stamps > STAMPS_MAX || requests > REQUESTS_MAX {
+            return Err(format!(
+                "at most {STAMPS_MAX} messages of a size over all queue pairs, each of which keeps its time, and {REQUESTS_MAX} \
+                 requests in flight: these are {stamps} and {requests}"
+            ));
+        }
+        let bytes = u64::from(self.size_max()) * u64::from(self.queue_pairs);
+        if bytes > BYTES_MAX {
+            return Err(format!(
+                "{bytes} bytes of messages over all queue pairs, and at most {BYTES_MAX} are registered"
+            ));
         }
         if self.method == Method::Latency && (self.depth, self.queue_pairs, self.chain) != (1, 1, 1)
         {

@@ -70,7 +70,13 @@ impl Flavour {
         }
         let building = folder.with_extension(std::process::id().to_string());
         fs::create_dir_all(&building).map_err(|error| error.to_string())?;
-        self.build(&building)?;
+        if let Err(why) = self.build(&building) {
+            assert!(
+                why.starts_with(NO_COMPILER),
+                "the stand-in does not compile: {why}"
+            );
+            return Err(why);
+        }
         // Another process may have been quicker.
         if fs::rename(&building, &folder).is_err() {
             fs::remove_dir_all(&building).map_err(|error| error.to_string())?;
@@ -177,11 +183,13 @@ pub(crate) fn compile(source: &str, library: &Path) -> Result<(), String> {
     succeeds(command)
 }
 
+const NO_COMPILER: &str = "no C compiler";
+
 /// Whether a compiler succeeds, or what it says.
 fn succeeds(mut command: Command) -> Result<(), String> {
     let output = command
         .output()
-        .map_err(|error| format!("no C compiler: {error}; install gcc or clang"))?;
+        .map_err(|error| format!("{NO_COMPILER}: {error}; install gcc or clang"))?;
     match output.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),

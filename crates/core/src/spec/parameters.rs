@@ -78,11 +78,11 @@ pub enum DeflateFormat {
 /// A CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CrcName {
-    /// See [`OpSpec::Crc32`].
+    /// See [`OpSpec::Crc32`](crate::OpSpec::Crc32).
     Crc32,
-    /// See [`OpSpec::Crc32c`].
+    /// See [`OpSpec::Crc32c`](crate::OpSpec::Crc32c).
     Crc32c,
-    /// See [`OpSpec::Crc16T10Dif`].
+    /// See [`OpSpec::Crc16T10Dif`](crate::OpSpec::Crc16T10Dif).
     Crc16T10Dif,
 }
 

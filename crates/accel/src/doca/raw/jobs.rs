@@ -10,7 +10,7 @@ use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Sha, Workq};
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{JobCalls, JobForm};
 use super::memory::Window;
-use super::{Device, Refused, SILENCE, setup};
+use super::{Device, Refused, SILENCE, setup, setup_now};
 
 /// A context and its work queue. To be dropped when it is stopped; one that does not stop is forgotten.
 pub(super) struct JobEngine {
@@ -228,12 +228,13 @@ impl JobEngine {
         }
     }
 
-    /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more.
+    /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more. Not
+    /// while another thread makes or destroys something: ask again.
     pub(super) fn halt(&mut self) -> bool {
         let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
         let (jobs, core) = (self.jobs, self.device.doca.core);
         // SAFETY: ours, and undone in the order opposite to that in which it was done.
-        setup(|| unsafe {
+        let halted = setup_now(|| unsafe {
             if self.stage == Stage::HasWorkq
                 && (jobs.ctx_workq_rm)(ctx, self.workq.0.as_ptr()) == Code::SUCCESS
             {
@@ -246,7 +247,7 @@ impl JobEngine {
                 self.stage = Stage::Made;
             }
         });
-        self.stage <= Stage::HasDevice
+        halted.is_some() && self.stage <= Stage::HasDevice
     }
 
     /// A job that was in flight when the engine was stopped.
@@ -263,7 +264,7 @@ impl JobEngine {
     /// Stops the context; says whether it is. Jobs in flight get their time to end by themselves.
     pub(super) fn stop(&mut self) -> bool {
         let mut last = Instant::now();
-        while self.in_flight > 0 {
+        while self.in_flight > 0 && self.stage == Stage::HasWorkq {
             match self.next() {
                 Retrieved::Ended(..) => last = Instant::now(),
                 Retrieved::Nothing if last.elapsed() <= SILENCE => std::thread::yield_now(),

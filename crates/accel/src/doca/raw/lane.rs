@@ -332,6 +332,11 @@ impl Lane {
     }
 
     fn land(&mut self, task: u32, code: Code) -> Landing {
+        // What a lost device's context flushes has that for its cause.
+        let code = match (code, self.dead) {
+            (Code::SHUTDOWN, Some(dead)) => dead,
+            _ => code,
+        };
         let InFlight {
             place,
             item,

@@ -3,7 +3,7 @@
 
 use std::alloc::{self, Layout};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dpb_core::buf::ALIGNMENT;
 use dpb_core::{Buf, Region, SetupError, Unsupported};
@@ -21,7 +21,8 @@ pub(super) struct Chunk {
     layout: Layout,
 }
 
-// SAFETY: who holds the buffer decides who accesses the memory; of the registration DOCA's own functions take care.
+// SAFETY: who holds the buffer decides who accesses the memory; the registration is used by DOCA's own functions alone, which are
+// told that several threads may, or are called by one at a time (`Inventory`, `setup`).
 unsafe impl Send for Chunk {}
 // SAFETY: as above; a chunk itself gives nothing but its registration away.
 unsafe impl Sync for Chunk {}
@@ -179,7 +180,12 @@ unsafe fn unregister(doca: &Doca, mmap: Registered) -> Result<(), Refused> {
 pub(super) struct Inventory {
     doca: &'static Doca,
     inventory: NonNull<sys::Inventory>,
+    /// Whether many threads may make buffers over one registration, as a job's input may be in jobs of several queues.
+    is_thread_safe: bool,
 }
+
+/// Where DOCA cannot be told that they will (before 2.10), they do so one at a time.
+static WINDOWS: Mutex<()> = Mutex::new(());
 
 /// A buffer out of an [`Inventory`]; its lane gives it back.
 pub(super) type Window = NonNull<sys::Buf>;
@@ -198,7 +204,14 @@ impl Inventory {
         let made = NonNull::new(inventory).filter(|_| code == Code::SUCCESS);
         let refused = |call, code| Refused::new(doca, call, code);
         let inventory = made.ok_or_else(|| refused("doca_buf_inventory_create", code))?;
-        let made = Self { doca, inventory };
+        let made = Self {
+            doca,
+            inventory,
+            is_thread_safe: match doca.family() {
+                Family::Tasks(progress) => progress.thread_safety.is_some(),
+                Family::Jobs(_) => false,
+            },
+        };
         // SAFETY: made above.
         match setup(|| unsafe { (doca.core.inventory_start)(inventory.as_ptr()) }) {
             Code::SUCCESS => Ok(made),
@@ -219,6 +232,7 @@ impl Inventory {
     ) -> Result<Window, Code> {
         let at = at.as_ptr().cast();
         let mut buf = ptr::null_mut();
+        let _one = self.one_at_a_time();
         // SAFETY: the caller vouches for the range; the handle is written on success.
         let code = unsafe {
             (self.doca.core.buf_by_args)(
@@ -234,6 +248,11 @@ impl Inventory {
         NonNull::new(buf)
             .filter(|_| code == Code::SUCCESS)
             .ok_or(code)
+    }
+
+    fn one_at_a_time(&self) -> Option<MutexGuard<'static, ()>> {
+        let one = || WINDOWS.lock().unwrap_or_else(PoisonError::into_inner);
+        (!self.is_thread_safe).then(one)
     }
 
     /// Bytes of data in a buffer.
@@ -254,6 +273,7 @@ impl Inventory {
     /// # Safety
     /// It is out of this inventory, and neither a device nor the caller uses it any more.
     pub(super) unsafe fn give_back(&mut self, window: Window) {
+        let _one = self.one_at_a_time();
         // SAFETY: the caller vouches for it. The count of references, ours alone, may be null.
         unsafe { (self.doca.core.buf_release)(window.as_ptr(), ptr::null_mut()) };
     }

@@ -189,7 +189,7 @@ impl TaskEngine {
     fn run(&mut self) -> Result<(), Refused> {
         let started = Instant::now();
         // SAFETY: a context that is configured.
-        let code = unsafe { (self.device.doca.core.ctx_start)(self.ctx.as_ptr()) };
+        let code = setup(|| unsafe { (self.device.doca.core.ctx_start)(self.ctx.as_ptr()) });
         let is_starting = code == Code::IN_PROGRESS;
         while is_starting && self.state() != Some(RUNNING) && started.elapsed() < SILENCE {
             self.advance();

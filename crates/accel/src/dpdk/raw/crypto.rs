@@ -51,10 +51,10 @@ pub(in crate::dpdk) struct CryptoQueue {
     queue: NonNull<sys::CryptoQueue>,
 }
 
-// SAFETY: DPDK's sessions are read by its drivers from any thread, each through its own queue pair; they are made and
-// freed under EAL's lock.
+// SAFETY: made and freed under EAL's lock, and used by no thread in particular.
 unsafe impl Send for Session {}
-// SAFETY: as above.
+// SAFETY: a shared session gives nothing but queues, and operators make one for each queue: some drivers keep state in it that
+// two queues would write to (that of openssl, in some releases).
 unsafe impl Sync for Session {}
 
 impl CryptoDevice {
@@ -183,10 +183,6 @@ impl Cipher {
 }
 
 impl Session {
-    pub(in crate::dpdk) fn device(&self) -> &CryptoDevice {
-        &self.device
-    }
-
     /// A queue pair for it.
     ///
     /// # Errors

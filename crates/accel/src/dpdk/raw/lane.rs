@@ -290,11 +290,10 @@ impl<D: Device, R: Recipe> Lane<D, R> {
                     flight.job.outcomes.push(Ok(operation.planned));
                 }
                 flight.running += 1;
-                let iv = &mut self.ivs[self.staged.len()];
-                *iv = operation.iv;
+                self.ivs[self.staged.len()] = operation.iv;
                 let user = u64::from(place) << 32 | i as u64;
                 let slot = flight.slot(i).ptr;
-                self.staged.push(item_of(&operation, item, slot, iv, user));
+                self.staged.push(item_of(&operation, item, slot, user));
             }
             self.waiting.pop_front();
             if flight.running == 0 {
@@ -307,6 +306,11 @@ impl<D: Device, R: Recipe> Lane<D, R> {
     fn push(&mut self) -> usize {
         if self.untaken == self.staged.len() {
             self.stage();
+        }
+        // Their addresses are taken now: this may lie elsewhere than when they were made.
+        let ivs = &self.ivs[self.untaken..];
+        for (item, iv) in self.staged[self.untaken..].iter_mut().zip(ivs) {
+            item.iv = iv.as_ptr();
         }
         let untaken = &self.staged[self.untaken..];
         if untaken.is_empty() {
@@ -337,6 +341,7 @@ impl<D: Device, R: Recipe> Lane<D, R> {
     /// Enters what became of an operation.
     fn settle(&mut self, done: &Done) {
         let (place, i) = ((done.user >> 32) as u32, done.user as u32 as usize);
+        let is_variable = self.recipe.shape() == OutputShape::Variable;
         let flight = self.flights[place as usize].as_mut().expect("it flies");
         flight.running -= 1;
         let mut slot = flight.slot(i);
@@ -347,8 +352,11 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         match self.recipe.end(done, item_len, &mut slot) {
             End::AsPlanned => {}
             End::Output(len) => flight.job.outcomes[i] = Ok(len),
-            End::Refused(error) => flight.job.outcomes[i] = Err(error),
-            End::Failed(error) => flight.error = flight.error.or(Some(error)),
+            End::Refused(error) if is_variable => flight.job.outcomes[i] = Err(error),
+            // Of a fixed output no item can be refused, whatever a device says.
+            End::Refused(error) | End::Failed(error) => {
+                flight.error = flight.error.or(Some(error));
+            }
         }
         if flight.running == 0 && flight.next.0 == flight.items {
             self.finished.push_back(place);
@@ -419,8 +427,8 @@ fn range(job: &Job, i: usize) -> Range<usize> {
     }
 }
 
-/// Addresses for an operation that was admitted.
-fn item_of(operation: &Operation, item: &[u8], slot: *mut u8, iv: &[u8; 16], user: u64) -> Item {
+/// Addresses for an operation that was admitted, but for that of its initialisation vector.
+fn item_of(operation: &Operation, item: &[u8], slot: *mut u8, user: u64) -> Item {
     let Operation { src, dst, head, .. } = operation;
     let text = &item[src.clone()];
     // SAFETY: admitted, so within the slot, which no operation writes to yet.
@@ -431,7 +439,7 @@ fn item_of(operation: &Operation, item: &[u8], slot: *mut u8, iv: &[u8; 16], use
         dst: unsafe { slot.add(dst.start) },
         src_len: text.len() as u32,
         dst_len: dst.len() as u32,
-        iv: iv.as_ptr(),
+        iv: std::ptr::null(),
         aad: item[operation.aad..].as_ptr(),
         digest: match operation.digest {
             Digest::Nowhere => std::ptr::null_mut(),

@@ -205,7 +205,8 @@ impl Loops {
                         Request {
                             id: i as u64,
                             offset: base.offset + turn,
-                            remote: (base.remote.0 + turn as u64, base.remote.1),
+                            // The peer chose where its memory begins; its own device refuses what lies elsewhere.
+                            remote: (base.remote.0.wrapping_add(turn as u64), base.remote.1),
                             is_signalled: (number + 1) % every == 0 || number + 1 == count,
                             ..base
                         }

@@ -47,6 +47,9 @@ pub(in crate::rdma) struct Copier {
 struct Entry {
     job: Job,
     keys: (u32, u32),
+    /// Where its output begins, and how long a slot is: taken once, so that no reference is made while the device writes.
+    dst: usize,
+    slot: usize,
     /// The next item to be posted.
     item: usize,
     /// The write that ends it, once it is wholly posted.
@@ -118,6 +121,8 @@ impl Copier {
         for mut job in ready.drain(..taken) {
             match self.admit(&mut job) {
                 Ok(keys) => self.jobs.push_back(Entry {
+                    dst: job.dst.as_mut_ptr().expose_provenance(),
+                    slot: OutputShape::Variable.slot(job.dst.len(), job.items.count()),
                     job,
                     keys,
                     item: 0,
@@ -211,7 +216,7 @@ impl Copier {
                 continue;
             };
             // SAFETY: a whole chain; its parts lie inside buffers of this domain that `jobs` owns until the writes have
-            // completed or the queue pairs are gone, and owned buffers have no references.
+            // completed or the queue pairs are gone; of an output no reference was made since its address was taken.
             if let Err(error) = unsafe { initiator.post_send(first) } {
                 return self.fail(JobError::Device(-error.errno()));
             }
@@ -248,6 +253,7 @@ impl Copier {
         let ended: Result<Vec<()>, _> = pairs.map(QueuePair::destroy).collect();
         if let Err(refusal) = ended {
             let jobs = std::mem::take(&mut self.jobs);
+            self.posted_jobs = 0;
             self.left = jobs.len();
             eprintln!(
                 "dpb: {refusal}; the buffers of {} jobs are left to it",
@@ -276,7 +282,7 @@ impl Entry {
     /// Walks over items, with an outcome for each, to the end of what can be written at once. `None` at the end of the job.
     fn next_segment(&mut self) -> Option<Segment> {
         let count = self.job.items.count();
-        let slot = OutputShape::Variable.slot(self.job.dst.len(), count);
+        let slot = self.slot;
         let mut segment: Option<Segment> = None;
         while self.item < count {
             let (src, len) = extent(&self.job.items, self.job.src.len(), self.item);
@@ -303,12 +309,12 @@ impl Entry {
         let (lkey, rkey) = self.keys;
         let request = sys::SendWr {
             opcode: sys::WR_RDMA_WRITE,
-            remote_addr: (self.job.dst.as_ptr().addr() + segment.dst) as u64,
+            remote_addr: (self.dst + segment.dst) as u64,
             rkey,
             ..sys::SendWr::EMPTY
         };
         let part = sys::Sge {
-            addr: (self.job.src.as_ptr().addr() + segment.src) as u64,
+            addr: (self.job.src.as_ptr().expose_provenance() + segment.src) as u64,
             length: segment.len as u32,
             lkey,
         };
