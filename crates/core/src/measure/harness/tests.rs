@@ -762,9 +762,15 @@ fn waiting_costs_the_host_nothing_and_work_does() {
     assert!(pooled.runs.iter().all(|run| run.cpu.others_ns > 0.0));
     for run in &remote.runs {
         // Of four sums and 200 us of flight, by far the most is flight; a third allows for a core that changes its pace.
-        assert!(run.cpu.spare_ns > run.cpu.segments_ns / 3.0, "{run:?}");
+        assert!(
+            run.cpu.spare_ns > run.cpu.segments_ns / 3.0,
+            "{:?}",
+            run.cpu
+        );
         let wall_ns = run.counts.jobs as f64 / 4.0 * FLIGHT.as_nanos() as f64;
-        assert!(run.cpu.of_jobs_ns() < wall_ns * 0.7, "{run:?}");
+        // Other tests run in this process too, so other threads' time says nothing here.
+        let own_ns = run.cpu.segments_ns - run.cpu.spare_ns;
+        assert!(own_ns < wall_ns * 0.7, "{:?}", run.cpu);
     }
 
     let mut record = Record::new("test", Evidence::Measured, 1);
