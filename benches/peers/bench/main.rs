@@ -266,7 +266,7 @@ impl Bench {
                 .unwrap_or_else(|| portable.dst_len(batch.longest())),
         };
         let ours = Contender::direct("dpb", entry.direct(&spec, path)?, batch, slot)?;
-        let library = entry.library(path);
+        let library = entry.code(path);
         let mut sides = vec![ours.version(format!("cpu/{path}, {library}"))];
         sides.extend(peers(entry, &spec, batch, slot)?);
 
@@ -343,7 +343,7 @@ fn peers<'a>(
             match entry.direct(spec, path) {
                 Ok(_) if path == best => {}
                 Ok(kernel) => {
-                    let version = entry.library(path).to_string();
+                    let version = entry.code(path).to_string();
                     peers.push(Contender::direct(name, kernel, batch, slot)?.version(version));
                 }
                 Err(why) => println!("missing  {name}: {why}"),

@@ -12,7 +12,7 @@ use libloading::os::unix;
 /// threads that nobody here has started.
 pub(crate) struct Library {
     /// Never unloaded.
-    library: ManuallyDrop<libloading::Library>,
+    handle: ManuallyDrop<libloading::Library>,
     name: String,
 }
 
@@ -44,7 +44,7 @@ impl Library {
             match unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_LOCAL) } {
                 Ok(library) => {
                     return Ok(Self {
-                        library: ManuallyDrop::new(library.into()),
+                        handle: ManuallyDrop::new(library.into()),
                         name: name.to_string_lossy().into_owned(),
                     });
                 }
@@ -63,7 +63,7 @@ impl Library {
     /// Whether it has a symbol of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         // SAFETY: the address is only looked at.
-        unsafe { self.library.get::<*const ()>(name.as_bytes()) }.is_ok()
+        unsafe { self.handle.get::<*const ()>(name.as_bytes()) }.is_ok()
     }
 
     /// The function that has the first of these names that is there.
@@ -73,7 +73,7 @@ impl Library {
     pub(crate) unsafe fn function<F: Copy>(&self, names: &[&str]) -> Result<F, NoSymbol> {
         let found = names.iter().find_map(|name| {
             // SAFETY: the caller vouches for the type.
-            unsafe { self.library.get::<F>(name.as_bytes()) }.ok()
+            unsafe { self.handle.get::<F>(name.as_bytes()) }.ok()
         });
         found.map(|symbol| *symbol).ok_or_else(|| NoSymbol {
             names: names.iter().map(|name| (*name).to_owned()).collect(),

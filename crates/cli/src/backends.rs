@@ -296,7 +296,7 @@ pub fn code(name: &str, entry: &Entry, spec: &OpSpec) -> Option<String> {
         false => cpu::by_name(name).ok()?,
     };
     let path = cpu.path(entry, spec).ok()?;
-    Some(format!("{path}, {}", entry.library(path)))
+    Some(format!("{path}, {}", entry.code(path)))
 }
 
 #[cfg(test)]

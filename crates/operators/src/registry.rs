@@ -233,7 +233,7 @@ impl Entry {
     }
 
     /// Whose code computes on `path`.
-    pub fn library(&self, path: Path) -> Library {
+    pub fn code(&self, path: Path) -> Library {
         if path == Path::Hyperscan
             && let Some(library) = Hyperscan::detect()
         {
