@@ -42,6 +42,23 @@ impl Refused {
     }
 }
 
+/// Why an engine is not open.
+struct Unopened {
+    refused: Refused,
+    /// Whether its context is stopped, so that the device touches nothing on its behalf.
+    is_stopped: bool,
+}
+
+impl From<Refused> for Unopened {
+    /// Before there was a context to start.
+    fn from(refused: Refused) -> Self {
+        Self {
+            refused,
+            is_stopped: true,
+        }
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.call, self.text)

@@ -10,7 +10,7 @@ use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Sha, Workq};
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{JobCalls, JobForm};
 use super::memory::Window;
-use super::{Device, Refused, SILENCE, setup, setup_now};
+use super::{Device, Refused, SILENCE, Unopened, setup, setup_now};
 
 /// A context and its work queue. To be dropped when it is stopped; one that does not stop is forgotten.
 pub(super) struct JobEngine {
@@ -65,15 +65,19 @@ impl JobEngine {
         calls: &JobCalls,
         jobs: &Jobs,
         count: u32,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, Unopened> {
         let mut engine = Self::make(device, calls, jobs, count)?;
         match engine.start() {
             Ok(()) => Ok(engine),
             Err(refused) => {
-                if !engine.stop() {
+                let is_stopped = engine.stop();
+                if !is_stopped {
                     std::mem::forget(engine);
                 }
-                Err(refused)
+                Err(Unopened {
+                    refused,
+                    is_stopped,
+                })
             }
         }
     }

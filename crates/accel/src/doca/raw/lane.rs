@@ -20,7 +20,7 @@ use super::jobs::{JobEngine, Retrieved};
 use super::library::{Calls, Family};
 use super::memory::{Chunk, Inventory, Registered, Window};
 use super::tasks::{IV_BYTES, TaskEngine};
-use super::{Device, Refused, say_leaked};
+use super::{Device, Refused, Unopened, say_leaked};
 
 /// One engine's context of one thread.
 pub(in crate::doca) struct Lane {
@@ -128,26 +128,38 @@ impl Lane {
                 JobEngine::open(device, calls, jobs, tasks).map(Engine::Job)
             }
             (Calls::Task(calls), Family::Tasks(progress)) => {
-                // SAFETY: the lane keeps the buffers until the engine is stopped.
+                // SAFETY: the lane keeps the buffers until the engine is stopped; below, where there is to be no lane.
                 let engine =
                     unsafe { TaskEngine::open(device, calls, progress, key, tasks, parked) };
                 engine.map(Engine::Task)
             }
             _ => unreachable!("calls are of the library's family"),
         };
-        let engine = engine.inspect_err(|_| {
-            for window in parked {
-                // SAFETY: there is no engine that would use it.
-                unsafe { inventory.give_back(window) };
+        let engine = match engine {
+            Ok(engine) => engine,
+            Err(Unopened {
+                refused,
+                is_stopped: true,
+            }) => {
+                for window in parked {
+                    // SAFETY: the engine is stopped.
+                    unsafe { inventory.give_back(window) };
+                }
+                return Err(refused);
             }
-        });
+            Err(Unopened { refused, .. }) => {
+                say_leaked(device.name(), "starts no context and stops none");
+                std::mem::forget((inventory, chunk));
+                return Err(refused);
+            }
+        };
         let none = InFlight {
             place: 0,
             item: 0,
             buffers: None,
         };
         Ok(Self {
-            engine: ManuallyDrop::new(engine?),
+            engine: ManuallyDrop::new(engine),
             inventory: ManuallyDrop::new(inventory),
             parked: ManuallyDrop::new((chunk, parked)),
             places: ManuallyDrop::new((0..places).map(|_| None).collect()),

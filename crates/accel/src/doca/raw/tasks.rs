@@ -12,7 +12,7 @@ use super::super::sys::tasks::{self, EngineTask, IDLE, Key, Pe, RUNNING, SUBMIT_
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{Progress, TaskCalls, TaskForm};
 use super::memory::Window;
-use super::{Device, Refused, SILENCE, setup};
+use super::{Device, Refused, SILENCE, Unopened, setup};
 
 /// Bytes of a nonce.
 pub(super) const IV_BYTES: u32 = 12;
@@ -62,7 +62,7 @@ impl TaskEngine {
     /// With so many tasks, over `parked` buffers until they are given others.
     ///
     /// # Safety
-    /// The buffers live as long as the engine.
+    /// The buffers live as long as the engine; for ever if it could neither be opened nor stopped.
     pub(super) unsafe fn open(
         device: &Arc<Device>,
         calls: &TaskCalls,
@@ -70,16 +70,20 @@ impl TaskEngine {
         key: &[u8],
         count: u32,
         parked: [Window; 2],
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, Unopened> {
         let mut engine = Self::make(device, calls, progress, key)?;
         // SAFETY: the caller vouches for the buffers.
         match unsafe { engine.start(count, parked) } {
             Ok(()) => Ok(engine),
             Err(refused) => {
-                if !engine.stop() {
+                let is_stopped = engine.stop();
+                if !is_stopped {
                     std::mem::forget(engine);
                 }
-                Err(refused)
+                Err(Unopened {
+                    refused,
+                    is_stopped,
+                })
             }
         }
     }
