@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use crate::{miri, setup, shell, tidy, vm};
 
 mod aarch64;
+mod skipped;
 
 /// Where to.
 #[derive(Default, clap::Args)]
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     setup::before_test();
     let mut parts = Vec::new();
-    let mut part = |name, result| parts.push(Part::of(name, result));
+    let mut part = |name: &str, result| parts.push(Part::of(name, result));
     part("format", cargo(&["fmt", "--all", "--check"]));
     part("tidy", tidy::run());
     part(
@@ -80,20 +81,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         [] => vec!["--workspace"],
         some => some.iter().map(String::as_str).collect(),
     };
-    part(
-        "tests, and each bench once",
-        cargo(
-            &[
-                &["test", "--no-fail-fast", "--all-targets"],
-                chosen.as_slice(),
-            ]
-            .concat(),
-        ),
-    );
-    part(
-        "examples in the documentation",
-        cargo(&[&["test", "--no-fail-fast", "--doc"], chosen.as_slice()].concat()),
-    );
+    let mut tests = shell::cargo();
+    tests.args(["test", "--no-fail-fast"]).args(&chosen);
+    skipped::ask(&mut tests, &chosen);
+    parts.extend(skipped::run(
+        "tests, and examples in the documentation",
+        &mut tests,
+    ));
+    // Apart, since benches do not read the arguments of tests.
+    let benches = ["test", "--no-fail-fast", "--workspace", "--bench", "*"];
+    parts.push(match args.cargo.is_empty() {
+        true => Part::of("each bench once", cargo(&benches)),
+        // What was chosen may have none, which cargo takes for an error.
+        false => Part::skipped("each bench once", "not all was asked for"),
+    });
+    let mut part = |name: &str, result| parts.push(Part::of(name, result));
     let mut rustdoc = shell::cargo();
     rustdoc.args(["doc", "--workspace", "--no-deps"]);
     part(

@@ -138,7 +138,7 @@ mod tests {
     fn a_status_is_put_in_words_where_the_library_is() {
         match status_text(0) {
             Some(text) => assert_eq!(text, "success"),
-            None => println!("SKIPPED: no libibverbs.so.1; apt-get install libibverbs1"),
+            None => println!("skipped: no libibverbs.so.1; apt-get install libibverbs1"),
         }
     }
 }

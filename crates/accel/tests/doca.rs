@@ -12,7 +12,7 @@ fn on_each(test: impl Fn(Flavour, &Path)) {
     for flavour in FLAVOURS {
         match flavour.libraries() {
             Ok(libraries) => test(flavour, &libraries),
-            Err(why) => println!("SKIPPED: stand-in {}: {why}", flavour.name),
+            Err(why) => println!("skipped: stand-in {}: {why}", flavour.name),
         }
     }
 }
@@ -31,7 +31,7 @@ fn every_operator_conforms_or_says_why_not() {
         let said = passes(libraries, "conforms", "");
         let (compiled, skipped) = flavour.operators(libraries);
         for why in skipped {
-            println!("SKIPPED: {}: {why}", flavour.name);
+            println!("skipped: {}: {why}", flavour.name);
         }
         for (name, parameters) in OPERATORS {
             let is_there = said.contains(&format!("conforms: {name} {parameters}\n"));
@@ -85,7 +85,7 @@ fn a_task_that_fails_refuses_its_item_or_its_job() {
     on_each(|flavour, libraries| {
         for operator in ["copy", "sha256"] {
             if !flavour.operators(libraries).0.contains(&operator) {
-                println!("SKIPPED: {}: {operator} is not compiled in", flavour.name);
+                println!("skipped: {}: {operator} is not compiled in", flavour.name);
                 continue;
             }
             let said = passes(
@@ -290,7 +290,7 @@ fn a_library_that_is_not_doca_is_named_with_what_it_lacks() {
     let compiled =
         doca_support::compile("int doca_something;", &folder.join("libdoca_common.so.2"));
     if let Err(why) = compiled {
-        println!("SKIPPED: {why}");
+        println!("skipped: {why}");
         return;
     }
     let said = passes(&folder, "opens", "");
@@ -307,7 +307,7 @@ fn a_library_that_is_not_doca_is_named_with_what_it_lacks() {
 #[test]
 fn a_library_of_another_release_is_one_that_does_not_load() {
     let Ok(stand_in) = FLAVOURS[1].libraries() else {
-        println!("SKIPPED: no C compiler; install gcc or clang");
+        println!("skipped: no C compiler; install gcc or clang");
         return;
     };
     let folder = std::env::temp_dir().join(format!("dpb-doca-mixed-{}", std::process::id()));

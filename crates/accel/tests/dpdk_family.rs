@@ -59,7 +59,7 @@ fn what_is_listed_opens_and_what_is_not_is_named() {
     }
     let listed = Dpdk.backends();
     if listed.iter().all(|listed| !listed.is_here) {
-        println!("SKIPPED: backends of DPDK: {}", listed[0].details);
+        println!("skipped: backends of DPDK: {}", listed[0].details);
         return;
     }
     for listed in listed {

@@ -13,7 +13,7 @@ fn open(device: &str) -> Option<Box<dyn PacketPort>> {
     match Dpdk.port(device) {
         Ok(port) => Some(port),
         Err(why) => {
-            println!("SKIPPED: {device}: {why}");
+            println!("skipped: {device}: {why}");
             None
         }
     }
@@ -28,7 +28,7 @@ fn ports() {
         && finding.what == "library"
     {
         println!(
-            "SKIPPED: ports of DPDK: {} ({})",
+            "skipped: ports of DPDK: {} ({})",
             finding.detail, finding.remedy
         );
         return;
@@ -156,7 +156,7 @@ fn tap() {
     let mut socket = match AfPacket::open("dpbtest0") {
         Ok(socket) => socket,
         Err(error) => {
-            println!("SKIPPED: raw socket on dpbtest0: {error} (needs CAP_NET_RAW)");
+            println!("skipped: raw socket on dpbtest0: {error} (needs CAP_NET_RAW)");
             return;
         }
     };

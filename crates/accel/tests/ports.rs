@@ -25,7 +25,7 @@ fn frames_out_of_a_socket_arrive_at_another() {
     let [mut one, mut two] = match opened {
         Ok(both) => both,
         Err(error) => {
-            println!("SKIPPED: raw sockets on lo: {error} (needs CAP_NET_RAW)");
+            println!("skipped: raw sockets on lo: {error} (needs CAP_NET_RAW)");
             return;
         }
     };
@@ -71,7 +71,7 @@ fn scapy(program: &str, arguments: &[PathBuf]) -> Option<String> {
         tried.is_ok_and(|output| output.status.success())
     };
     let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has_scapy) else {
-        println!("SKIPPED: pcap files beside scapy: no Python has it (Debian: python3-scapy)");
+        println!("skipped: pcap files beside scapy: no Python has it (Debian: python3-scapy)");
         return None;
     };
     let output = Command::new(python)

@@ -16,7 +16,7 @@ fn devices() -> Vec<Box<dyn Backend>> {
         let findings = Rdma.findings().into_iter();
         for finding in findings.filter(|finding| finding.state != State::Found) {
             println!(
-                "SKIPPED: {}: {}; {}",
+                "skipped: {}: {}; {}",
                 finding.what, finding.detail, finding.remedy
             );
         }

@@ -32,7 +32,7 @@ fn job(backend: &dyn Backend, tag: u64) -> Job {
 #[test]
 fn jobs_come_home_when_the_link_goes_down() {
     let Some(link) = std::env::var("DPB_RDMA_LINK").ok() else {
-        println!("SKIPPED: DPB_RDMA_LINK names no interface to take down; `cargo xtask vm rdma`");
+        println!("skipped: DPB_RDMA_LINK names no interface to take down; `cargo xtask vm rdma`");
         return;
     };
     let listed = Rdma.backends();

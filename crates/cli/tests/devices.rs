@@ -40,7 +40,7 @@ fn libraries() -> Option<PathBuf> {
     match newest.libraries() {
         Ok(libraries) => Some(libraries),
         Err(why) => {
-            println!("SKIPPED: {why}");
+            println!("skipped: {why}");
             None
         }
     }

@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn cpio_reads_the_archive() {
         if shell::find("cpio").is_none() {
-            println!("SKIPPED: no cpio; apt-get install cpio");
+            println!("skipped: no cpio; apt-get install cpio");
             return;
         }
         let mut image = Image::default();

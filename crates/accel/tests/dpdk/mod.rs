@@ -11,7 +11,7 @@ pub(crate) fn open(instance: &str) -> Option<Box<dyn Backend>> {
     match Dpdk.open(instance) {
         Ok(backend) => Some(backend),
         Err(why) => {
-            println!("SKIPPED: dpdk/{instance}: {why} (Debian: libdpdk-dev, and build again)");
+            println!("skipped: dpdk/{instance}: {why} (Debian: libdpdk-dev, and build again)");
             None
         }
     }

@@ -402,7 +402,7 @@ fn values(is_of_jobs: bool) -> Vec<(&'static str, i64)> {
 fn declarations_are_those_of_the_stand_ins_headers() {
     for (family, missing_there) in [(22, 0), (25, 2 + 1 + 1 + 7), (210, 0)] {
         let Some(headers) = Headers::of_stand_in(family) else {
-            println!("SKIPPED: no C compiler; install gcc or clang");
+            println!("skipped: no C compiler; install gcc or clang");
             return;
         };
         let (checks, missing) = headers.checks();
@@ -417,7 +417,7 @@ fn declarations_are_those_of_the_stand_ins_headers() {
 #[test]
 fn a_declaration_that_is_wrong_is_found() {
     let Some(headers) = Headers::of_stand_in(210) else {
-        println!("SKIPPED: no C compiler; install gcc or clang");
+        println!("skipped: no C compiler; install gcc or clang");
         return;
     };
     let (checks, _) = headers.checks();
@@ -438,7 +438,7 @@ fn declarations_are_those_of_docas_headers() {
     let folder = named.unwrap_or_else(|| PathBuf::from("/opt/mellanox/doca/include"));
     if !folder.join("doca_error.h").exists() {
         println!(
-            "SKIPPED: no DOCA headers in {}; install NVIDIA's doca-sdk packages, or name their folder in DPB_DOCA_INCLUDE",
+            "skipped: no DOCA headers in {}; install NVIDIA's doca-sdk packages, or name their folder in DPB_DOCA_INCLUDE",
             folder.display()
         );
         return;

@@ -292,7 +292,7 @@ fn declarations_agree_with_the_headers() {
     let verbs = compiles("infiniband/verbs.h", &(structures() + &constants()));
     match verbs {
         Some(agreed) => agreed.unwrap_or_else(|why| panic!("{why}")),
-        None => println!("SKIPPED: no headers or no compiler; apt-get install libibverbs-dev gcc"),
+        None => println!("skipped: no headers or no compiler; apt-get install libibverbs-dev gcc"),
     }
 }
 
@@ -300,7 +300,7 @@ fn declarations_agree_with_the_headers() {
 fn declarations_of_connections_agree_with_the_headers() {
     match compiles("rdma/rdma_cma.h", &connections()) {
         Some(agreed) => agreed.unwrap_or_else(|why| panic!("{why}")),
-        None => println!("SKIPPED: no headers or no compiler; apt-get install librdmacm-dev gcc"),
+        None => println!("skipped: no headers or no compiler; apt-get install librdmacm-dev gcc"),
     }
 }
 
@@ -314,6 +314,6 @@ fn a_wrong_claim_is_seen() {
                 .expect_err("is 16")
                 .contains("sizeof(struct ibv_sge)")
         ),
-        None => println!("SKIPPED: no headers or no compiler; apt-get install libibverbs-dev gcc"),
+        None => println!("skipped: no headers or no compiler; apt-get install libibverbs-dev gcc"),
     }
 }
