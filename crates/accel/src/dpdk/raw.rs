@@ -17,7 +17,7 @@ use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{Cipher, CryptoDevice};
-pub(super) use lane::{Digest, End, Lane, Operation, Recipe, Slot, Step};
+pub(super) use lane::{Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
 pub(super) use port::Port;
 
 use super::sys::{self, Shim};
