@@ -1,11 +1,12 @@
 //! DPDK's environment and memory, behind types whose construction proves what they need. What the devices do is in
-//! `raw/`: `lane.rs` owns jobs while a device works on them, `crypto.rs` and `compress.rs` are its two kinds of
-//! devices; `port.rs` is network devices.
+//! `raw/`: `lane.rs` owns jobs while a device works on them, `pmd.rs` is a device, `crypto.rs` and `compress.rs` the two kinds of
+//! them; `port.rs` is network devices.
 #![allow(unsafe_code)]
 
 mod compress;
 mod crypto;
 mod lane;
+mod pmd;
 mod port;
 
 use std::alloc::Layout;
@@ -218,81 +219,5 @@ impl Region for Memory {
                 unsafe { std::alloc::dealloc(ptr.as_ptr(), layout) }
             }
         }
-    }
-}
-
-/// The queue pairs that nobody has.
-struct QueuePairs<Q> {
-    free: Mutex<Vec<QueuePair<Q>>>,
-    count: u32,
-}
-
-/// A queue pair of a device, which is its holder's alone.
-struct QueuePair<Q> {
-    number: u32,
-    /// The shim's part, once it was needed.
-    queue: Option<NonNull<Q>>,
-}
-
-// SAFETY: what the shim keeps for a queue pair is used by its holder alone, and by no thread in particular.
-unsafe impl<Q> Send for QueuePair<Q> {}
-
-impl<Q> QueuePairs<Q> {
-    /// Those to ask for of a device that has up to `max`, 0 being any number: enough for a queue on each core, and one
-    /// more each while the old one is dropped.
-    fn new(max: u32) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        let wanted = (2 * cores).clamp(8, 64);
-        let count = if max == 0 { wanted } else { wanted.min(max) };
-        let free = |number| QueuePair {
-            number,
-            queue: None,
-        };
-        Self {
-            free: Mutex::new((0..count).rev().map(free).collect()),
-            count,
-        }
-    }
-
-    /// The one that was given back last, which `open` opens if it never was. That of a device that does not answer
-    /// never comes back.
-    fn take(
-        &self,
-        eal: &Eal,
-        device: &str,
-        open: impl FnOnce(u32, *mut *mut Q) -> c_int,
-    ) -> Result<(u32, NonNull<Q>), SetupError> {
-        let unsupported = |reason| SetupError::Unsupported(Unsupported { reason });
-        let taken = self
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        let QueuePair { number, queue } = taken.ok_or_else(|| {
-            unsupported(format!(
-                "all {} queue pairs of {device} are in use",
-                self.count
-            ))
-        })?;
-        if let Some(queue) = queue {
-            return Ok((number, queue));
-        }
-        let mut opened = std::ptr::null_mut();
-        let control = eal.control();
-        let result = open(number, &mut opened);
-        drop(control);
-        match NonNull::new(opened) {
-            Some(queue) if result == 0 => Ok((number, queue)),
-            _ => {
-                self.give(number, None);
-                let error = eal.shim.error(result);
-                Err(unsupported(format!("{device} opens no queue: {error}")))
-            }
-        }
-    }
-
-    fn give(&self, number: u32, queue: Option<NonNull<Q>>) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.push(QueuePair { number, queue });
     }
 }

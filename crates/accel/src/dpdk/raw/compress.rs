@@ -1,12 +1,14 @@
 //! Compress devices: queue pairs.
 
+use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use dpb_core::{SetupError, Unsupported};
 
+use super::Eal;
 use super::lane::{Device, Digest, Iv, Operation};
-use super::{Eal, QueuePairs};
+use super::pmd::Pmd;
 use crate::dpdk::sys::{self, BURST, Codec, Done, Run, SEGMENT};
 
 /// Operations of a queue: each takes long, and where they cannot share a transform each has one, of some 300 KiB.
@@ -20,18 +22,11 @@ const INFLATE_MAX: usize = 64 << 20;
 /// Longest output to be decompressed to.
 const INFLATED_MAX: usize = 512 << 20;
 
-/// A compress device. Once started it stays so.
+/// A compress device.
 pub(in crate::dpdk) struct CompressDevice {
-    eal: &'static Eal,
-    name: String,
-    driver: String,
-    id: u32,
-    is_hardware: bool,
+    pmd: Pmd<sys::CompressQueue>,
     is_chained: bool,
     checksums: u32,
-    queue_pairs: QueuePairs<sys::CompressQueue>,
-    /// What starting it gave.
-    started: OnceLock<i32>,
 }
 
 /// What a queue does. A check is computed beside, of the plain bytes.
@@ -67,6 +62,14 @@ pub(in crate::dpdk) struct CompressQueue {
     queue: NonNull<sys::CompressQueue>,
 }
 
+impl Deref for CompressDevice {
+    type Target = Pmd<sys::CompressQueue>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.pmd
+    }
+}
+
 impl CompressDevice {
     /// The names of all that there are.
     pub(in crate::dpdk) fn names(eal: &Eal) -> Vec<String> {
@@ -87,15 +90,9 @@ impl CompressDevice {
             return Err(unsupported(format!("{name} offers no DEFLATE")));
         }
         Ok(Self {
-            eal,
-            name: name.to_owned(),
-            driver: device.driver(),
-            id: device.id,
-            is_hardware: device.is_hardware != 0,
+            pmd: Pmd::new(eal, device),
             is_chained: device.is_chained != 0,
             checksums: device.checksums,
-            queue_pairs: QueuePairs::new(device.queue_pairs_max),
-            started: OnceLock::new(),
         })
     }
 
@@ -104,40 +101,10 @@ impl CompressDevice {
     /// # Errors
     /// It does not start.
     pub(in crate::dpdk) fn start(&self) -> Result<(), Unsupported> {
-        let result = *self.started.get_or_init(|| {
-            let (table, queue_pairs) = (self.eal.table(), self.queue_pairs.count);
-            let _control = self.eal.control();
+        self.pmd.start(|table, queue_pairs| {
             // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
-            unsafe { (table.compress_start)(self.id, queue_pairs, 2 * OPERATIONS) }
-        });
-        match result {
-            0 => Ok(()),
-            error => Err(Unsupported {
-                reason: format!(
-                    "{} does not start: {}",
-                    self.name,
-                    self.eal.shim.error(error)
-                ),
-            }),
-        }
-    }
-
-    pub(in crate::dpdk) fn eal(&self) -> &'static Eal {
-        self.eal
-    }
-
-    pub(in crate::dpdk) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// As DPDK calls it.
-    pub(in crate::dpdk) fn driver(&self) -> &str {
-        &self.driver
-    }
-
-    /// Whether it works while nobody asks for its answers.
-    pub(in crate::dpdk) fn is_hardware(&self) -> bool {
-        self.is_hardware
+            unsafe { (table.compress_start)(self.id(), queue_pairs, 2 * OPERATIONS) }
+        })
     }
 
     /// Whether input and output may be longer than an mbuf.
@@ -159,26 +126,24 @@ impl CompressDevice {
         coding: Coding,
     ) -> Result<CompressQueue, SetupError> {
         self.start().map_err(SetupError::Unsupported)?;
-        let table = self.eal.table();
+        let table = self.eal().table();
         let segments = if self.is_chained {
             SEGMENTS
         } else {
             4 * OPERATIONS
         };
-        let (queue_pair, queue) =
-            self.queue_pairs
-                .take(self.eal, &self.name, |number, queue| {
-                    // SAFETY: a device that was started and has DEFLATE, and a queue pair of it that is ours alone.
-                    unsafe { (table.compress_open)(self.id, number, OPERATIONS, segments, queue) }
-                })?;
-        let control = self.eal.control();
+        let (queue_pair, queue) = self.take(|table, number, queue| {
+            // SAFETY: a device that was started and has DEFLATE, and a queue pair of it that is ours alone.
+            unsafe { (table.compress_open)(self.id(), number, OPERATIONS, segments, queue) }
+        })?;
+        let control = self.eal().control();
         // SAFETY: ours alone, with nothing in flight; no other thread makes transforms.
         let result = unsafe { (table.compress_bind)(queue.as_ptr(), &coding.for_shim()) };
         drop(control);
         if result != 0 {
-            self.queue_pairs.give(queue_pair, Some(queue));
-            let error = self.eal.shim.error(result);
-            let reason = format!("{} does not do this: {error}", self.name);
+            self.give(queue_pair, Some(queue));
+            let error = self.eal().shim.error(result);
+            let reason = format!("{} does not do this: {error}", self.name());
             return Err(SetupError::Unsupported(Unsupported { reason }));
         }
         Ok(CompressQueue {
@@ -240,7 +205,7 @@ impl Device for CompressQueue {
         // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not
         // `Send`.
         unsafe {
-            let submit = self.device.eal.table().compress_submit;
+            let submit = self.device.eal().table().compress_submit;
             submit(self.queue.as_ptr(), runs.as_ptr(), n) as usize
         }
     }
@@ -249,7 +214,7 @@ impl Device for CompressQueue {
         let n = done.len().min(BURST) as u32;
         // SAFETY: room for so many; the queue is ours alone, and this thread's, as it is not `Send`.
         unsafe {
-            let poll = self.device.eal.table().compress_poll;
+            let poll = self.device.eal().table().compress_poll;
             poll(self.queue.as_ptr(), done.as_mut_ptr(), n) as usize
         }
     }
@@ -258,12 +223,10 @@ impl Device for CompressQueue {
 impl Drop for CompressQueue {
     /// Of a queue without operations in flight; one with them is leaked instead.
     fn drop(&mut self) {
-        let control = self.device.eal.control();
+        let control = self.device.eal().control();
         // SAFETY: ours alone, with nothing in flight; no other thread frees transforms.
-        unsafe { (self.device.eal.table().compress_unbind)(self.queue.as_ptr()) };
+        unsafe { (self.device.eal().table().compress_unbind)(self.queue.as_ptr()) };
         drop(control);
-        self.device
-            .queue_pairs
-            .give(self.queue_pair, Some(self.queue));
+        self.device.give(self.queue_pair, Some(self.queue));
     }
 }

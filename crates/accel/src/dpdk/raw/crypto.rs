@@ -1,12 +1,14 @@
 //! Crypto devices: sessions and queue pairs.
 
+use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use dpb_core::{SetupError, Unsupported};
 
+use super::Eal;
 use super::lane::{Device, Digest, Iv, Operation};
-use super::{Eal, QueuePairs};
+use super::pmd::Pmd;
 use crate::dpdk::sys::{self, Algorithm, BURST, Done, Ranges, Run, SEGMENT};
 
 /// Operations that a queue pair has room for; a queue uses as many with hardware, and a burst with software, whose
@@ -15,17 +17,8 @@ const DESCRIPTORS: u32 = 1024;
 /// Sessions that a device has room for.
 const SESSIONS: u32 = 256;
 
-/// A crypto device. Once started it stays so.
-pub(in crate::dpdk) struct CryptoDevice {
-    eal: &'static Eal,
-    name: String,
-    driver: String,
-    id: u32,
-    is_hardware: bool,
-    queue_pairs: QueuePairs<sys::CryptoQueue>,
-    /// What starting it gave.
-    started: OnceLock<i32>,
-}
+/// A crypto device.
+pub(in crate::dpdk) struct CryptoDevice(Pmd<sys::CryptoQueue>);
 
 /// A key schedule on a device.
 pub(in crate::dpdk) struct Session {
@@ -57,6 +50,14 @@ unsafe impl Send for Session {}
 // two queues would write to (that of openssl, in some releases).
 unsafe impl Sync for Session {}
 
+impl Deref for CryptoDevice {
+    type Target = Pmd<sys::CryptoQueue>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
 impl CryptoDevice {
     /// The names of all that there are.
     pub(in crate::dpdk) fn names(eal: &Eal) -> Vec<String> {
@@ -74,15 +75,7 @@ impl CryptoDevice {
         let device = found.ok_or_else(|| Unsupported {
             reason: format!("no crypto device `{name}`"),
         })?;
-        Ok(Self {
-            eal,
-            name: name.to_owned(),
-            driver: device.driver(),
-            id: device.id,
-            is_hardware: device.is_hardware != 0,
-            queue_pairs: QueuePairs::new(device.queue_pairs_max),
-            started: OnceLock::new(),
-        })
+        Ok(Self(Pmd::new(eal, device)))
     }
 
     /// Starts it at the first call; the same answer from then on.
@@ -90,48 +83,18 @@ impl CryptoDevice {
     /// # Errors
     /// It does not start.
     pub(in crate::dpdk) fn start(&self) -> Result<(), Unsupported> {
-        let result = *self.started.get_or_init(|| {
-            let (table, queue_pairs) = (self.eal.table(), self.queue_pairs.count);
-            let _control = self.eal.control();
+        self.0.start(|table, queue_pairs| {
             // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
-            unsafe { (table.crypto_start)(self.id, queue_pairs, 2 * DESCRIPTORS, SESSIONS) }
-        });
-        match result {
-            0 => Ok(()),
-            error => Err(Unsupported {
-                reason: format!(
-                    "{} does not start: {}",
-                    self.name,
-                    self.eal.shim.error(error)
-                ),
-            }),
-        }
-    }
-
-    pub(in crate::dpdk) fn eal(&self) -> &'static Eal {
-        self.eal
-    }
-
-    pub(in crate::dpdk) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// As DPDK calls it: `crypto_aesni_mb`, `mlx5_pci`.
-    pub(in crate::dpdk) fn driver(&self) -> &str {
-        &self.driver
-    }
-
-    /// Whether it works while nobody asks for its answers; software works when it is asked.
-    pub(in crate::dpdk) fn is_hardware(&self) -> bool {
-        self.is_hardware
+            unsafe { (table.crypto_start)(self.id(), queue_pairs, 2 * DESCRIPTORS, SESSIONS) }
+        })
     }
 
     /// The lengths that it takes for an algorithm, if it has it.
     pub(in crate::dpdk) fn ranges(&self, algorithm: Algorithm) -> Option<Ranges> {
         let mut ranges = Ranges::default();
-        let table = self.eal.table();
+        let table = self.eal().table();
         // SAFETY: a device that there is; the ranges are the caller's.
-        let result = unsafe { (table.crypto_ranges)(self.id, algorithm as u32, &mut ranges) };
+        let result = unsafe { (table.crypto_ranges)(self.id(), algorithm as u32, &mut ranges) };
         (result == 0).then_some(ranges)
     }
 
@@ -147,15 +110,15 @@ impl CryptoDevice {
         self.start()?;
         let mut session = std::ptr::null_mut();
         let made = cipher.for_shim(key);
-        let control = self.eal.control();
+        let control = self.eal().control();
         // SAFETY: a device that was started; the key lives through the call, and the driver copies what it needs of it.
-        let result = unsafe { (self.eal.table().crypto_session)(self.id, &made, &mut session) };
+        let result = unsafe { (self.eal().table().crypto_session)(self.id(), &made, &mut session) };
         drop(control);
         let refused = || Unsupported {
             reason: format!(
                 "{} makes no session: {}",
-                self.name,
-                self.eal.shim.error(result)
+                self.name(),
+                self.eal().shim.error(result)
             ),
         };
         Ok(Session {
@@ -189,18 +152,15 @@ impl Session {
     /// All are in use, or there is no memory for operations.
     pub(in crate::dpdk) fn open(self: &Arc<Self>) -> Result<CryptoQueue, SetupError> {
         let device = &*self.device;
-        let table = device.eal.table();
-        let operations = match device.is_hardware {
+        let table = device.eal().table();
+        let operations = match device.is_hardware() {
             true => DESCRIPTORS,
             false => BURST as u32,
         };
-        let (queue_pair, queue) =
-            device
-                .queue_pairs
-                .take(device.eal, &device.name, |number, queue| {
-                    // SAFETY: a device that was started, and a queue pair of it that is ours alone.
-                    unsafe { (table.crypto_open)(device.id, number, operations, queue) }
-                })?;
+        let (queue_pair, queue) = device.take(|table, number, queue| {
+            // SAFETY: a device that was started, and a queue pair of it that is ours alone.
+            unsafe { (table.crypto_open)(device.id(), number, operations, queue) }
+        })?;
         let cipher = self.cipher.for_shim(&[]);
         // SAFETY: ours alone, with nothing in flight; the session is this device's, and the queue keeps it.
         unsafe { (table.crypto_bind)(queue.as_ptr(), &cipher, self.session.as_ptr()) };
@@ -214,10 +174,13 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let _control = self.device.eal.control();
+        let _control = self.device.eal().control();
         // SAFETY: a session of this device; its queues hold it, so there is none.
         unsafe {
-            (self.device.eal.table().crypto_session_free)(self.device.id, self.session.as_ptr());
+            (self.device.eal().table().crypto_session_free)(
+                self.device.id(),
+                self.session.as_ptr(),
+            );
         }
     }
 }
@@ -251,7 +214,7 @@ impl Device for CryptoQueue {
     }
 
     unsafe fn submit(&mut self, runs: &[Run]) -> usize {
-        let table = self.session.device.eal.table();
+        let table = self.session.device.eal().table();
         let n = runs.len() as u32;
         // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not
         // `Send`.
@@ -259,7 +222,7 @@ impl Device for CryptoQueue {
     }
 
     fn poll(&mut self, done: &mut [Done]) -> usize {
-        let table = self.session.device.eal.table();
+        let table = self.session.device.eal().table();
         let n = done.len().min(BURST) as u32;
         // SAFETY: room for so many; the queue is ours alone, and this thread's, as it is not `Send`.
         unsafe { (table.crypto_poll)(self.queue.as_ptr(), done.as_mut_ptr(), n) as usize }
@@ -269,7 +232,6 @@ impl Device for CryptoQueue {
 impl Drop for CryptoQueue {
     /// Of a queue without operations in flight; one with them is leaked instead.
     fn drop(&mut self) {
-        let queue_pairs = &self.session.device.queue_pairs;
-        queue_pairs.give(self.queue_pair, Some(self.queue));
+        self.session.device.give(self.queue_pair, Some(self.queue));
     }
 }
