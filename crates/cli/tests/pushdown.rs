@@ -432,7 +432,7 @@ fn too_little_disk_is_found_out_before_the_run() {
 #[test]
 fn too_little_disk_for_both_copies_is_found_out_before_either_is_made() {
     if Library::find().is_err() {
-        eprintln!("skipped: without DuckDB there is one copy");
+        println!("skipped: without DuckDB there is one copy");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -440,10 +440,11 @@ fn too_little_disk_for_both_copies_is_found_out_before_either_is_made() {
     // Room for our segment, some 180 MB at scale factor 1, but not for DuckDB's 400 MB beside it.
     let sf = (space.f_bavail * space.f_frsize) as f64 / 300e6;
     if sf > 10_000.0 {
-        eprintln!("skipped: this disk has room for the largest scale factor");
+        println!("skipped: this disk has room for the largest scale factor");
         return;
     }
-    let sf = format!("{sf:.1}");
+    // As dpb writes it: 70, not 70.0.
+    let sf = ((10.0 * sf).round() / 10.0).to_string();
     let mut child = dpb(&["pushdown", "--sf", &sf, "--data-dir"])
         .arg(dir.path())
         .stdout(Stdio::null())
@@ -651,7 +652,7 @@ fn a_data_folder_without_permission_is_named() {
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
     let path = folder.path().to_str().unwrap();
     if std::fs::write(folder.path().join("probe"), "").is_ok() {
-        eprintln!("skipped: permissions do not bind this user");
+        println!("skipped: permissions do not bind this user");
         return;
     }
     let ran = finish(&["pushdown", "--sf", "0.01", "--data-dir", path]);

@@ -302,7 +302,7 @@ fn paths_decrypt_each_other() {
 #[test]
 fn openssl_understands() {
     if Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("skipped: there is no command `openssl`");
+        println!("skipped: there is no command `openssl`");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
