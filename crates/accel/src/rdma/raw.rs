@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use super::sys;
 use crate::library::Library;
 
-pub(super) use memory::{Refused, Registered, Window};
+pub(super) use memory::{Access, Refused, Registered, Window};
 
 /// A request that is over.
 pub(super) use sys::Wc as Completion;

@@ -5,7 +5,7 @@ use std::alloc::Layout;
 use std::ffi::{c_int, c_uint};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use dpb_core::buf::ALIGNMENT;
 use dpb_core::{Buf, Region};
@@ -134,16 +134,33 @@ impl Region for Registered {
     unsafe fn release(&self, _ptr: NonNull<u8>, _len: usize) {}
 }
 
-/// Memory that peers read and write whenever they like: its bytes are looked at one by one, atomically.
+/// Memory that peers read and write whenever they like: its bytes are looked at atomically, and never by reference.
 pub(in crate::rdma) struct Window(Registration);
+
+/// What peers may do with a window, if they have its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::rdma) enum Access {
+    /// Nothing: it is sent from.
+    None,
+    Write,
+    ReadWrite,
+}
+
+/// Bytes that are moved at once.
+const WORD: usize = size_of::<u64>();
 
 impl Window {
     /// Of `len` zeroed bytes, on a page.
     pub(in crate::rdma) fn new(
         domain: &Arc<ProtectionDomain>,
         len: usize,
+        access: Access,
     ) -> Result<Arc<Self>, Refused> {
-        let access = sys::ACCESS_REMOTE_WRITE | sys::ACCESS_REMOTE_READ;
+        let access = match access {
+            Access::None => 0,
+            Access::Write => sys::ACCESS_REMOTE_WRITE,
+            Access::ReadWrite => sys::ACCESS_REMOTE_WRITE | sys::ACCESS_REMOTE_READ,
+        };
         Ok(Arc::new(Self(Registration::new(
             domain, len, 4096, access,
         )?)))
@@ -183,10 +200,68 @@ impl Window {
         unsafe { AtomicU8::from_ptr(self.0.ptr.as_ptr().add(offset)) }
     }
 
+    /// The word at `offset`, which is on a word's boundary.
+    ///
+    /// # Panics
+    /// If there is none, or `offset` is on no such boundary.
+    #[inline]
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset < self.len() && WORD <= self.len() - offset && offset.is_multiple_of(WORD));
+        // SAFETY: inside the memory, which begins on a page and lives as long as `self`; it is never accessed but atomically,
+        // or by the device. What is there may change between two looks at parts of it: whoever looks gets a copy.
+        unsafe { AtomicU64::from_ptr(self.0.ptr.as_ptr().add(offset).cast()) }
+    }
+
+    /// Copies bytes out, from `offset` on. A peer that writes there meanwhile gets a mixture copied.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(in crate::rdma) fn read(&self, offset: usize, into: &mut [u8]) {
+        let (head, rest) = into.split_at_mut(head_of(offset, into.len()));
+        for (i, byte) in head.iter_mut().enumerate() {
+            *byte = self.byte(offset + i).load(Ordering::Relaxed);
+        }
+        let mut at = offset + head.len();
+        let (words, tail) = rest.as_chunks_mut::<WORD>();
+        for word in words {
+            *word = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
+            at += WORD;
+        }
+        for (i, byte) in tail.iter_mut().enumerate() {
+            *byte = self.byte(at + i).load(Ordering::Relaxed);
+        }
+    }
+
+    /// Copies `bytes` in, from `offset` on.
+    ///
+    /// # Panics
+    /// If there is no room for so many.
+    pub(in crate::rdma) fn write(&self, offset: usize, bytes: &[u8]) {
+        let (head, rest) = bytes.split_at(head_of(offset, bytes.len()));
+        for (i, &byte) in head.iter().enumerate() {
+            self.byte(offset + i).store(byte, Ordering::Relaxed);
+        }
+        let mut at = offset + head.len();
+        let (words, tail) = rest.as_chunks::<WORD>();
+        for &word in words {
+            self.word(at)
+                .store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            at += WORD;
+        }
+        for (i, &byte) in tail.iter().enumerate() {
+            self.byte(at + i).store(byte, Ordering::Relaxed);
+        }
+    }
+
     /// Fills it with `bytes`, over and over.
     pub(in crate::rdma) fn fill(&self, bytes: impl Iterator<Item = u8>) {
         for (offset, byte) in (0..self.len()).zip(bytes) {
             self.byte(offset).store(byte, Ordering::Relaxed);
         }
     }
+}
+
+/// Of so many bytes at `offset`, those before the first word's boundary.
+fn head_of(offset: usize, len: usize) -> usize {
+    (offset.next_multiple_of(WORD) - offset).min(len)
 }
