@@ -82,6 +82,12 @@ fn fastest_fetch(findings: &[Finding]) -> Option<&Finding> {
 }
 
 fn versus(finding: &Finding, fetch: Option<&Finding>) -> String {
+    // Kinds of evidence make no ratio, nor do bodies that came different ways.
+    let fetch = fetch.filter(|fetch| {
+        let (theirs, ours) = (&fetch.record, &finding.record);
+        theirs.evidence == ours.evidence
+            && theirs.parameters.get("bulk") == ours.parameters.get("bulk")
+    });
     let Some(ratio) = fetch.and_then(|fetch| Ratio::of(&finding.rates(), &fetch.rates())) else {
         return String::new();
     };
