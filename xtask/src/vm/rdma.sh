@@ -73,3 +73,34 @@ echo "took unplugged $((ended - started))" >&3
 /usr/sbin/ip link set v0 up
 sleep 2
 DPB_RDMA_LINK=v0 alone rdma_link /tests/rdma_link --nocapture --test-threads 1
+sleep 2
+
+# The pushdown, its rows by RDMA and over TCP.
+pushdown="dpb pushdown --sf 0.01 --data-dir /data --schemes dpb --threads 1 --selectivity 0.3 --batch-rows 4096 --out /tmp/pushdown.jsonl"
+alone rdma_bulk /tests/rdma_bulk --nocapture --test-threads 1
+alone pushdown-tcp $pushdown --repeat 2
+alone pushdown-rdma $pushdown --repeat 2 --bulk rdma/rxe0
+alone pushdown-paced $pushdown --repeat 1 --bulk rdma/rxe0 --link-gbps 10
+alone pushdown-absent $pushdown --repeat 1 --bulk rdma/no-such
+
+# Unplugged in the middle: the way of its rows alone, its agent being on loopback; then TCP with it.
+unplugged() {
+    : > /tmp/alone
+    (until grep -q 'come by rdma/rxe0' /tmp/alone; do sleep 0.2; done; sleep 5; /usr/sbin/ip link set v0 down) &
+    started=$(cut -d. -f1 /proc/uptime)
+    name=$1
+    shift
+    alone $name $pushdown --repeat 1000000 --bulk rdma/rxe0 "$@"
+    ended=$(cut -d. -f1 /proc/uptime)
+    echo "took $name $((ended - started))" >&3
+    /usr/sbin/ip link set v0 up
+    sleep 2
+}
+unplugged pushdown-unplugged
+echo 'between us' > /tmp/token
+dpb serve --listen 10.0.0.1:7400 --data-dir /data --token-file /tmp/token --bulk rdma/rxe0 > /tmp/agent 2>&1 &
+agent=$!
+until netstat -tln | grep -q :7400 || ! kill -0 $agent 2> /dev/null; do sleep 0.1; done
+unplugged pushdown-cut --server 10.0.0.1:7400 --token-file /tmp/token
+kill $agent
+sed "s/^/agent: /" /tmp/agent
