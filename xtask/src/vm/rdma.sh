@@ -83,24 +83,29 @@ alone pushdown-rdma $pushdown --repeat 2 --bulk rdma/rxe0
 alone pushdown-paced $pushdown --repeat 1 --bulk rdma/rxe0 --link-gbps 10
 alone pushdown-absent $pushdown --repeat 1 --bulk rdma/no-such
 
-# Unplugged in the middle: the way of its rows alone, its agent being on loopback; then TCP with it.
+# Unplugged in the middle: the way of its rows, its agent being on loopback; then TCP, which to an address of this machine goes by lo.
 unplugged() {
     : > /tmp/alone
-    (until grep -q 'come by rdma/rxe0' /tmp/alone; do sleep 0.2; done; sleep 5; /usr/sbin/ip link set v0 down) &
-    started=$(cut -d. -f1 /proc/uptime)
     name=$1
-    shift
+    links=$2
+    shift 2
+    (
+        until grep -q 'come by rdma/rxe0' /tmp/alone; do sleep 0.2; done
+        sleep 5
+        for link in $links; do /usr/sbin/ip link set $link down; done
+    ) &
+    started=$(cut -d. -f1 /proc/uptime)
     alone $name $pushdown --repeat 1000000 --bulk rdma/rxe0 "$@"
     ended=$(cut -d. -f1 /proc/uptime)
     echo "took $name $((ended - started))" >&3
-    /usr/sbin/ip link set v0 up
+    for link in $links; do /usr/sbin/ip link set $link up; done
     sleep 2
 }
-unplugged pushdown-unplugged
+unplugged pushdown-unplugged v0
 echo 'between us' > /tmp/token
 dpb serve --listen 10.0.0.1:7400 --data-dir /data --token-file /tmp/token --bulk rdma/rxe0 > /tmp/agent 2>&1 &
 agent=$!
 until netstat -tln | grep -q :7400 || ! kill -0 $agent 2> /dev/null; do sleep 0.1; done
-unplugged pushdown-cut --server 10.0.0.1:7400 --token-file /tmp/token
+unplugged pushdown-cut lo --server 10.0.0.1:7400 --token-file /tmp/token
 kill $agent
 sed "s/^/agent: /" /tmp/agent

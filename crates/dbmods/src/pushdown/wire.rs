@@ -36,8 +36,7 @@
 //!
 //! **Another way.** An agent that has [`CAPABILITY_BULK`] may be asked, by [`Request::Bulk`], to write large bodies into memory of
 //! the client's; agents and clients from before never hear of it. Where both agree, *placed* stands for a batch or file frame
-//! whose body comes that way, see [`super::bulk`]; *credit* may come at any time. What has no room there for a reason that both
-//! are told stays on TCP, as do short bodies.
+//! whose body comes that way, see [`super::bulk`]; *credit* may come at any time. Short bodies stay on TCP.
 //!
 //! **Trust.** A length is checked against the tag's bound before anything is allocated, a control body is decoded to its
 //! last byte, and a predicate's nesting is bounded while it is decoded. The client trusts no agent either: batches are

@@ -12,7 +12,7 @@ use crate::rdma::port::{Address, Device, first_packet_number, is_v4};
 use crate::rdma::raw::cm::{Connection, Listener};
 use crate::rdma::raw::lane::Lane;
 use crate::rdma::raw::{
-    Access, Capacity, CompletionQueue, Peer, ProtectionDomain, QueuePair, Route, Window,
+    Access, Capacity, CompletionQueue, Peer, ProtectionDomain, QueuePair, Retry, Route, Window,
 };
 
 /// A page, and a cache line, as most machines have them; the peer's count where they are larger.
@@ -109,6 +109,7 @@ impl<'a> Session<'a> {
                 mtu,
                 psn: mine.psn,
                 reads: mine.reads,
+                retry: Retry::USUAL,
                 peer: Peer {
                     lid: peer.lid,
                     gid: peer.gid.unwrap_or_default(),

@@ -200,16 +200,24 @@ impl Window {
         unsafe { AtomicU8::from_ptr(self.0.ptr.as_ptr().add(offset)) }
     }
 
-    /// The word at `offset`, which is on a word's boundary.
+    /// `len` bytes from `offset` on, as bytes, words and bytes.
     ///
     /// # Panics
-    /// If there is none, or `offset` is on no such boundary.
-    #[inline]
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset < self.len() && WORD <= self.len() - offset && offset.is_multiple_of(WORD));
-        // SAFETY: inside the memory, which begins on a page and lives as long as `self`; it is never accessed but atomically,
-        // or by the device. What is there may change between two looks at parts of it: whoever looks gets a copy.
-        unsafe { AtomicU64::from_ptr(self.0.ptr.as_ptr().add(offset).cast()) }
+    /// If there are not so many.
+    fn part(&self, offset: usize, len: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
+        let end = offset.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.len()),
+            "{len} bytes at {offset} of {}",
+            self.len()
+        );
+        // SAFETY: inside the memory, which is initialised and lives as long as `self`; it is never accessed but atomically, or
+        // by the device, whose writes change what a later look sees and nothing else.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.0.ptr.as_ptr().add(offset).cast::<AtomicU8>(), len)
+        };
+        // SAFETY: any eight bytes are a word, and both are atomic.
+        unsafe { bytes.align_to() }
     }
 
     /// Copies bytes out, from `offset` on. A peer that writes there meanwhile gets a mixture copied.
@@ -217,18 +225,17 @@ impl Window {
     /// # Panics
     /// If there are not so many.
     pub(in crate::rdma) fn read(&self, offset: usize, into: &mut [u8]) {
-        let (head, rest) = into.split_at_mut(head_of(offset, into.len()));
-        for (i, byte) in head.iter_mut().enumerate() {
-            *byte = self.byte(offset + i).load(Ordering::Relaxed);
+        let (head, words, tail) = self.part(offset, into.len());
+        let (first, rest) = into.split_at_mut(head.len());
+        let (middle, last) = rest.as_chunks_mut::<WORD>();
+        for (byte, from) in first.iter_mut().zip(head) {
+            *byte = from.load(Ordering::Relaxed);
         }
-        let mut at = offset + head.len();
-        let (words, tail) = rest.as_chunks_mut::<WORD>();
-        for word in words {
-            *word = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
-            at += WORD;
+        for (word, from) in middle.iter_mut().zip(words) {
+            *word = from.load(Ordering::Relaxed).to_ne_bytes();
         }
-        for (i, byte) in tail.iter_mut().enumerate() {
-            *byte = self.byte(at + i).load(Ordering::Relaxed);
+        for (byte, from) in last.iter_mut().zip(tail) {
+            *byte = from.load(Ordering::Relaxed);
         }
     }
 
@@ -237,19 +244,17 @@ impl Window {
     /// # Panics
     /// If there is no room for so many.
     pub(in crate::rdma) fn write(&self, offset: usize, bytes: &[u8]) {
-        let (head, rest) = bytes.split_at(head_of(offset, bytes.len()));
-        for (i, &byte) in head.iter().enumerate() {
-            self.byte(offset + i).store(byte, Ordering::Relaxed);
+        let (head, words, tail) = self.part(offset, bytes.len());
+        let (first, rest) = bytes.split_at(head.len());
+        let (middle, last) = rest.as_chunks::<WORD>();
+        for (&byte, to) in first.iter().zip(head) {
+            to.store(byte, Ordering::Relaxed);
         }
-        let mut at = offset + head.len();
-        let (words, tail) = rest.as_chunks::<WORD>();
-        for &word in words {
-            self.word(at)
-                .store(u64::from_ne_bytes(word), Ordering::Relaxed);
-            at += WORD;
+        for (&word, to) in middle.iter().zip(words) {
+            to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }
-        for (i, &byte) in tail.iter().enumerate() {
-            self.byte(at + i).store(byte, Ordering::Relaxed);
+        for (&byte, to) in last.iter().zip(tail) {
+            to.store(byte, Ordering::Relaxed);
         }
     }
 
@@ -259,9 +264,4 @@ impl Window {
             self.byte(offset).store(byte, Ordering::Relaxed);
         }
     }
-}
-
-/// Of so many bytes at `offset`, those before the first word's boundary.
-fn head_of(offset: usize, len: usize) -> usize {
-    (offset.next_multiple_of(WORD) - offset).min(len)
 }

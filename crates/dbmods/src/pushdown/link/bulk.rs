@@ -249,7 +249,7 @@ impl Link {
         Ok(())
     }
 
-    /// Counts the room that the client gives back: never more than it was asked for.
+    /// Counts the room that the client gives back: never more than was taken.
     pub(super) fn take_credit(&mut self, header: Header) -> Result<(), WireError> {
         let mut body = [0; 4];
         let body = &mut body[..header.len];
@@ -289,6 +289,13 @@ impl Link {
 
     /// Fills `bytes` from pieces.
     pub(super) fn receive_pieces(&mut self, bytes: &mut [u8]) -> Result<(), WireError> {
+        if self
+            .incoming
+            .as_ref()
+            .is_none_or(|end| bytes.len() > end.left)
+        {
+            return Err(WireError::Torn);
+        }
         let mut filled = 0;
         while filled < bytes.len() {
             self.await_piece()?;
