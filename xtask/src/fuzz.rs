@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             known.join(", ")
         );
     }
-    let host = host()?;
+    let host = shell::nightly_host()?;
     build(&chosen, &host)?;
     if args.minutes == 0 {
         return Ok(());
@@ -80,14 +80,6 @@ fn targets() -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// The triple of nightly's host.
-fn host() -> Result<String> {
-    let version = shell::output(Command::new("rustup").args(["run", "nightly", "rustc", "-vV"]))
-        .context("needs nightly: rustup toolchain install nightly --profile minimal")?;
-    let line = version.lines().find_map(|line| line.strip_prefix("host: "));
-    line.map(str::to_string).context("rustc -vV names no host")
 }
 
 fn build(targets: &[String], host: &str) -> Result<()> {

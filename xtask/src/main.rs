@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod aarch64;
+mod asan;
 mod bench;
 mod demo;
 mod differential;
@@ -42,6 +43,8 @@ enum Command {
     Install(install::Args),
     /// Run the benches: criterion's, or operators beside their peers; here, under qemu or over ssh
     Bench(bench::Args),
+    /// Run devices' tests under AddressSanitizer
+    Asan,
     /// Run core's tests under Miri
     Miri,
     /// Compare the scan with DuckDB on random queries, row for row
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Install(args) => install::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Asan => asan::run(),
         Command::Miri => miri::run(),
         Command::Differential(args) => differential::run(&args),
         Command::Vm(args) => vm::run(&args),

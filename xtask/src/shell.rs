@@ -34,6 +34,14 @@ pub(crate) fn cargo_nightly() -> Command {
     command
 }
 
+/// The triple that nightly builds for.
+pub(crate) fn nightly_host() -> Result<String> {
+    let version = output(Command::new("rustup").args(["run", "nightly", "rustc", "-vV"]))
+        .context("needs nightly: rustup toolchain install nightly --profile minimal")?;
+    let line = version.lines().find_map(|line| line.strip_prefix("host: "));
+    line.map(str::to_string).context("rustc -vV names no host")
+}
+
 fn in_root(mut command: Command) -> Command {
     command.current_dir(root());
     command

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::{miri, setup, shell, tidy, vm};
+use crate::{asan, miri, setup, shell, tidy, vm};
 
 mod aarch64;
 mod skipped;
@@ -106,6 +106,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         None => part("Miri on core", miri::run()),
         Some(why) => parts.push(Part::skipped("Miri on core", why)),
     }
+    const ENDS: &str = "devices that end or break, under AddressSanitizer";
+    parts.push(match asan::missing() {
+        None => Part::of(ENDS, asan::run_ends()),
+        Some(why) => Part::skipped(ENDS, why),
+    });
     const GUEST: &str = "RDMA on soft-RoCE, in a guest";
     match vm::missing() {
         None => parts.push(Part::of(GUEST, vm::test())),

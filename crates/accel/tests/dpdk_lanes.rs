@@ -3,9 +3,11 @@
 
 mod dpdk;
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use dpb_core::{
     Backend, DeflateFormat, Input, Items, Job, JobError, Material, OpSpec, Operator, OutputShape,
@@ -134,22 +136,38 @@ fn every_order(backend: &dyn Backend) {
     let prepare = || backend.prepare(&spec).expect("offered");
     let depth = NonZeroU32::new(4).expect("not zero");
     let open = |operator: &Arc<dyn Operator>| operator.clone().open(depth).expect("a queue");
-    for polls in 0..3 {
-        // The operator first, then the queue with jobs in flight; what came home outlives both.
-        let operator = prepare();
-        let mut ready = jobs(backend, &*operator, 6);
-        let mut queue = open(&operator);
-        drop(operator);
-        assert_eq!(queue.submit(&mut ready), 4);
-        let mut done = Vec::new();
-        for _ in 0..polls {
-            queue.poll(&mut done);
-            queue.submit(&mut ready);
+    for (order, polls) in orders()
+        .iter()
+        .flat_map(|order| [(order, 0), (order, 1), (order, 9)])
+    {
+        // One of the four, or none, stays for ever; a queue has a queue pair, of which there are few.
+        for kept in [None, Some(0), Some(2), Some(3)] {
+            let operator = prepare();
+            let mut ready = jobs(backend, &*operator, 6);
+            let mut queue = open(&operator);
+            assert_eq!(queue.submit(&mut ready), 4);
+            let mut done = Vec::new();
+            for _ in 0..polls {
+                queue.poll(&mut done);
+                queue.submit(&mut ready);
+            }
+            assert!(done.iter().all(|done| done.result == Ok(())));
+            let mut things: [Option<Box<dyn Any>>; 4] = [
+                Some(Box::new(operator)),
+                Some(Box::new(queue)),
+                Some(Box::new(ready)),
+                Some(Box::new(done)),
+            ];
+            for &i in order {
+                let thing = things[i].take().expect("each once");
+                match kept == Some(i) {
+                    true => keep(thing),
+                    false => drop(thing),
+                }
+            }
         }
-        drop(queue);
-        assert!(done.iter().all(|done| done.result == Ok(())));
-        drop((ready, done));
-
+    }
+    for _ in 0..3 {
         // Another queue of the same operator goes on while one is dropped.
         let operator = prepare();
         let (mut one, mut two) = (open(&operator), open(&operator));
@@ -169,9 +187,54 @@ fn every_order(backend: &dyn Backend) {
     let operator = prepare();
     let mut lost = open(&operator);
     lost.submit(&mut jobs(backend, &*operator, 4));
-    std::mem::forget(lost);
+    keep(Box::new(lost));
     drop(operator);
     assert!(run(backend, &spec, &[0; 200], None).is_ok());
+}
+
+/// The 24 orders of four things.
+fn orders() -> Vec<[usize; 4]> {
+    let codes = (0..256).map(|code| [code / 64, code / 16 % 4, code / 4 % 4, code % 4]);
+    codes
+        .filter(|order| (0..4).all(|i| order.contains(&i)))
+        .collect()
+}
+
+/// Never drops it, and knows where it is: leak checkers look for what nobody knows.
+fn keep(thing: Box<dyn Any>) {
+    static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let at = Box::into_raw(thing).cast::<()>() as usize;
+    KEPT.lock().expect("nobody panics").push(at);
+}
+
+/// Set for a process that ends in the middle of everything.
+const ENDS: &str = "DPB_TEST_ENDS";
+/// How it ends.
+const CODE: i32 = 3;
+
+#[test]
+fn a_process_may_end_at_any_time() {
+    if std::env::var_os(ENDS).is_some() {
+        let Some(backend) = dpdk::open("crypto_aesni_mb") else {
+            std::process::exit(CODE);
+        };
+        let spec = registry::find("aes-gcm")
+            .expect("registered")
+            .default_spec();
+        let operator = backend.prepare(&spec).expect("offered");
+        let depth = NonZeroU32::new(4).expect("not zero");
+        let mut queue = operator.clone().open(depth).expect("a queue");
+        queue.submit(&mut jobs(&*backend, &*operator, 4));
+        std::process::exit(CODE);
+    }
+    let program = std::env::current_exe().expect("this one");
+    let output = Command::new(program)
+        .args(["--exact", "a_process_may_end_at_any_time", "--nocapture"])
+        .env(ENDS, "1")
+        .output()
+        .expect("starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(CODE), "{errors}");
 }
 
 /// All queue pairs can be taken; one more is refused with a reason, and comes back when one is dropped.

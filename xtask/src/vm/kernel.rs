@@ -111,6 +111,9 @@ fn fetch(cache: &Path) -> Result<()> {
         .context("apt-get said that it fetched the kernel")?;
     // Into its place in one step: an interrupted run must not look like a whole one.
     let (whole, part) = (cache.join("kernel"), cache.join("kernel.part"));
+    if part.exists() {
+        fs::remove_dir_all(&part)?;
+    }
     let unpacked = shell::run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&part));
     fs::remove_file(&file)?;
     unpacked?;

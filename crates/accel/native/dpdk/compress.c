@@ -257,17 +257,17 @@ static inline uint64_t pieces_of(uint64_t len)
 	return len / PIECE + 1;
 }
 
-/* Whether there are mbufs enough for an item and all that goes with it. */
-static inline int fits(const struct dpb_compress_queue *queue, const struct dpb_item *item)
+/* Whether there are mbufs enough for a run's first item and all that goes with it. */
+static inline int fits(const struct dpb_compress_queue *queue, const struct dpb_run *run)
 {
-	uint64_t needed = pieces_of(item->src_len) + pieces_of(item->dst_len) + 2;
+	uint64_t needed = pieces_of(run->src_len) + pieces_of(run->dst_len) + 2;
 
 	if (queue->guard == DPB_GUARD_LONG)
-		needed += GUARD_ZEROS(item->dst_len) / DPB_SEGMENT + 2;
+		needed += GUARD_ZEROS(run->dst_len) / DPB_SEGMENT + 2;
 	return needed <= queue->n_segments;
 }
 
-static inline void fill(struct dpb_compress_queue *queue, struct rte_comp_op *op, const struct dpb_item *item)
+static inline void fill(struct dpb_compress_queue *queue, struct rte_comp_op *op, const struct dpb_run *run)
 {
 	struct chain src = {0}, dst = {0};
 
@@ -276,24 +276,24 @@ static inline void fill(struct dpb_compress_queue *queue, struct rte_comp_op *op
 	op->produced = 0;
 	op->output_chksum = 0;
 	op->input_chksum = 0;
-	tail(op)->user = item->user;
+	tail(op)->user = run->user;
 	op->src.offset = 0;
-	op->src.length = item->src_len;
+	op->src.length = run->src_len;
 	op->dst.offset = 0;
-	cover(queue, &dst, item->dst, item->dst_len);
+	cover(queue, &dst, run->dst, run->dst_len);
 	switch (queue->guard) {
 	case DPB_GUARD_NONE:
-		cover(queue, &src, item->src, item->src_len);
+		cover(queue, &src, run->src, run->src_len);
 		break;
 	case DPB_GUARD_BYTE:
 		/* Part of the same mbuf: the memory that items lie in goes on behind the last of them. */
 		op->src.length++;
-		cover(queue, &src, item->src, op->src.length);
+		cover(queue, &src, run->src, op->src.length);
 		break;
 	case DPB_GUARD_LONG:
-		cover(queue, &src, item->src, item->src_len);
+		cover(queue, &src, run->src, run->src_len);
 		extend(queue, &src, queue->zeros, 1);
-		for (uint64_t left = GUARD_ZEROS(item->dst_len); left > 0; left -= RTE_MIN(left, (uint64_t)DPB_SEGMENT))
+		for (uint64_t left = GUARD_ZEROS(run->dst_len); left > 0; left -= RTE_MIN(left, (uint64_t)DPB_SEGMENT))
 			extend(queue, &src, queue->zeros, (uint32_t)RTE_MIN(left, (uint64_t)DPB_SEGMENT));
 		op->src.length = src.first->pkt_len;
 		/* Some stop at an output that is full before they see that it is also the end. */
@@ -309,16 +309,20 @@ static inline void fill(struct dpb_compress_queue *queue, struct rte_comp_op *op
 	op->m_dst = dst.first;
 }
 
-uint32_t dpb_compress_submit(struct dpb_compress_queue *queue, const struct dpb_item *items, uint32_t n)
+uint32_t dpb_compress_submit(struct dpb_compress_queue *queue, const struct dpb_run *runs, uint32_t n)
 {
 	struct rte_comp_op *ops[DPB_BURST];
 	uint32_t filled = 0, taken;
 
-	n = RTE_MIN(RTE_MIN(n, (uint32_t)DPB_BURST), queue->n_free);
-	while (filled < n && fits(queue, &items[filled])) {
-		ops[filled] = queue->free[--queue->n_free];
-		fill(queue, ops[filled], &items[filled]);
-		filled++;
+	for (uint32_t i = 0; i < n; i++) {
+		struct dpb_run run = runs[i];
+
+		for (; run.n > 0 && filled < DPB_BURST && queue->n_free > 0 && fits(queue, &run); dpb_step(&run)) {
+			ops[filled] = queue->free[--queue->n_free];
+			fill(queue, ops[filled++], &run);
+		}
+		if (run.n > 0)
+			break;
 	}
 	taken = rte_compressdev_enqueue_burst(queue->device, queue->queue_pair, ops, (uint16_t)filled);
 	while (filled > taken) {
@@ -362,6 +366,7 @@ uint32_t dpb_compress_poll(struct dpb_compress_queue *queue, struct dpb_done *do
 			.consumed = op->consumed,
 			.produced = op->produced,
 			.checksum = (uint32_t)op->output_chksum,
+			.n = 1,
 		};
 		release(queue, op->m_src);
 		release(queue, op->m_dst);

@@ -9,6 +9,7 @@
 #include "parts.h"
 
 #define IV_MAX 16
+#define GCM_IV 12
 
 /* What follows an operation in its memory. */
 struct tail {
@@ -257,7 +258,7 @@ void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *ci
 	for (uint32_t i = 0; i < queue->n_free; i++) {
 		struct rte_crypto_sym_op *sym = queue->free[i]->sym;
 
-		/* Drivers look at the cipher's part for hashes, too. */
+		/* Drivers look at the cipher's part for hashes, too. Offsets stay 0. */
 		memset(sym, 0, sizeof(*sym));
 		rte_crypto_op_attach_sym_session(queue->free[i], session);
 		sym->m_src = queue->mbufs[2 * i];
@@ -266,54 +267,78 @@ void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *ci
 	}
 }
 
-static inline void fill(const struct dpb_crypto_queue *queue, struct rte_crypto_op *op, const struct dpb_item *item)
+/* Where it is inlined, kind and length are known, and make neither branches nor calls: for short texts what is done here takes
+ * as long as the device does.
+ */
+static inline __attribute__((always_inline)) void fill(enum kind kind, size_t iv_len, struct rte_crypto_op *op,
+						     const struct dpb_run *run)
 {
 	struct rte_crypto_sym_op *sym = op->sym;
 
 	op->status = RTE_CRYPTO_OP_STATUS_NOT_PROCESSED;
-	tail(op)->user = item->user;
-	if (queue->iv_len == IV_MAX)
-		memcpy(tail(op)->iv, item->iv, IV_MAX);
-	else
-		memcpy(tail(op)->iv, item->iv, queue->iv_len);
-	dpb_point(sym->m_src, item->src, item->src_len);
-	switch (queue->kind) {
+	tail(op)->user = run->user;
+	memcpy(tail(op)->iv, run->iv, iv_len);
+	dpb_point(sym->m_src, run->src, run->src_len);
+	switch (kind) {
 	case AEAD:
-		dpb_point(sym->m_dst, item->dst, item->dst_len);
-		sym->aead.data.offset = 0;
-		sym->aead.data.length = item->src_len;
-		sym->aead.digest.data = item->digest;
-		sym->aead.digest.phys_addr = (rte_iova_t)(uintptr_t)item->digest;
-		sym->aead.aad.data = (uint8_t *)(uintptr_t)item->aad;
-		sym->aead.aad.phys_addr = (rte_iova_t)(uintptr_t)item->aad;
+		dpb_point(sym->m_dst, run->dst, run->dst_len);
+		sym->aead.data.length = run->src_len;
+		sym->aead.digest.data = run->digest;
+		sym->aead.digest.phys_addr = (rte_iova_t)(uintptr_t)run->digest;
+		sym->aead.aad.data = (uint8_t *)(uintptr_t)run->aad;
+		sym->aead.aad.phys_addr = (rte_iova_t)(uintptr_t)run->aad;
 		break;
 	case CIPHER:
-		dpb_point(sym->m_dst, item->dst, item->dst_len);
-		sym->cipher.data.offset = 0;
-		sym->cipher.data.length = item->src_len;
+		dpb_point(sym->m_dst, run->dst, run->dst_len);
+		sym->cipher.data.length = run->src_len;
 		break;
 	case HASH:
-		sym->auth.data.offset = 0;
-		sym->auth.data.length = item->src_len;
-		sym->auth.digest.data = item->digest;
-		sym->auth.digest.phys_addr = (rte_iova_t)(uintptr_t)item->digest;
+		sym->auth.data.length = run->src_len;
+		sym->auth.digest.data = run->digest;
+		sym->auth.digest.phys_addr = (rte_iova_t)(uintptr_t)run->digest;
 		break;
 	}
 }
 
-uint32_t dpb_crypto_submit(struct dpb_crypto_queue *queue, const struct dpb_item *items, uint32_t n)
+/* Operations of the front of a run, as many as are asked for. */
+static inline __attribute__((always_inline)) void fill_all(struct dpb_crypto_queue *queue, enum kind kind, size_t iv_len,
+							 struct rte_crypto_op **ops, const struct dpb_run *front,
+							 uint32_t n)
+{
+	struct rte_crypto_op **last = queue->free + queue->n_free - 1;
+	struct dpb_run run = *front;
+
+	for (uint32_t i = 0; i < n; i++) {
+		ops[i] = last[-(ptrdiff_t)i];
+		fill(kind, iv_len, ops[i], &run);
+		dpb_step(&run);
+	}
+	queue->n_free -= n;
+}
+
+uint32_t dpb_crypto_submit(struct dpb_crypto_queue *queue, const struct dpb_run *runs, uint32_t n)
 {
 	struct rte_crypto_op *ops[DPB_BURST];
-	uint32_t taken;
+	uint32_t filled = 0, taken;
 
-	n = RTE_MIN(RTE_MIN(n, (uint32_t)DPB_BURST), queue->n_free);
 	for (uint32_t i = 0; i < n; i++) {
-		ops[i] = queue->free[--queue->n_free];
-		fill(queue, ops[i], &items[i]);
+		const uint32_t wanted = RTE_MIN(RTE_MIN(runs[i].n, DPB_BURST - filled), queue->n_free);
+
+		if (queue->kind == AEAD && queue->iv_len == GCM_IV)
+			fill_all(queue, AEAD, GCM_IV, ops + filled, &runs[i], wanted);
+		else if (queue->kind == AEAD)
+			fill_all(queue, AEAD, queue->iv_len, ops + filled, &runs[i], wanted);
+		else if (queue->kind == CIPHER)
+			fill_all(queue, CIPHER, queue->iv_len, ops + filled, &runs[i], wanted);
+		else
+			fill_all(queue, HASH, 0, ops + filled, &runs[i], wanted);
+		filled += wanted;
+		if (wanted < runs[i].n)
+			break;
 	}
-	taken = rte_cryptodev_enqueue_burst(queue->device, queue->queue_pair, ops, (uint16_t)n);
-	while (n > taken)
-		queue->free[queue->n_free++] = ops[--n];
+	taken = rte_cryptodev_enqueue_burst(queue->device, queue->queue_pair, ops, (uint16_t)filled);
+	while (filled > taken)
+		queue->free[queue->n_free++] = ops[--filled];
 	return taken;
 }
 
@@ -332,14 +357,22 @@ static inline enum dpb_verdict verdict(int status)
 uint32_t dpb_crypto_poll(struct dpb_crypto_queue *queue, struct dpb_done *done, uint32_t n)
 {
 	struct rte_crypto_op *ops[DPB_BURST];
+	uint32_t said = 0;
 
 	n = rte_cryptodev_dequeue_burst(queue->device, queue->queue_pair, ops,
 					(uint16_t)RTE_MIN(n, (uint32_t)DPB_BURST));
-	for (uint32_t i = 0; i < n; i++) {
-		done[i].user = tail(ops[i])->user;
-		done[i].verdict = verdict(ops[i]->status);
-		done[i].status = ops[i]->status;
-		queue->free[queue->n_free++] = ops[i];
+	for (uint32_t i = 0; i < n; said++) {
+		const uint64_t user = tail(ops[i])->user;
+		const int status = ops[i]->status;
+		uint32_t alike = 0;
+
+		do {
+			queue->free[queue->n_free + i] = ops[i];
+			i++;
+			alike++;
+		} while (i < n && ops[i]->status == status && tail(ops[i])->user == user + alike);
+		done[said] = (struct dpb_done){.user = user, .verdict = verdict(status), .status = status, .n = alike};
 	}
-	return n;
+	queue->n_free += n;
+	return said;
 }

@@ -20,7 +20,7 @@ int dpb_crypto_session(uint32_t device, const struct dpb_cipher *cipher, void **
 void dpb_crypto_session_free(uint32_t device, void *session);
 int dpb_crypto_open(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **queue);
 void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *cipher, void *session);
-uint32_t dpb_crypto_submit(struct dpb_crypto_queue *queue, const struct dpb_item *items, uint32_t n);
+uint32_t dpb_crypto_submit(struct dpb_crypto_queue *queue, const struct dpb_run *runs, uint32_t n);
 uint32_t dpb_crypto_poll(struct dpb_crypto_queue *queue, struct dpb_done *done, uint32_t n);
 
 const char *dpb_compress_status(int status);
@@ -29,7 +29,7 @@ int dpb_compress_start(uint32_t device, uint32_t queue_pairs, uint32_t operation
 int dpb_compress_open(uint32_t device, uint32_t queue_pair, uint32_t operations, uint32_t segments,
 		      struct dpb_compress_queue **queue);
 int dpb_compress_bind(struct dpb_compress_queue *queue, const struct dpb_codec *codec);
-uint32_t dpb_compress_submit(struct dpb_compress_queue *queue, const struct dpb_item *items, uint32_t n);
+uint32_t dpb_compress_submit(struct dpb_compress_queue *queue, const struct dpb_run *runs, uint32_t n);
 uint32_t dpb_compress_poll(struct dpb_compress_queue *queue, struct dpb_done *done, uint32_t n);
 void dpb_compress_unbind(struct dpb_compress_queue *queue);
 
@@ -57,6 +57,18 @@ static inline void dpb_point(struct rte_mbuf *mbuf, const void *memory, uint32_t
 	mbuf->buf_len = (uint16_t)len;
 	mbuf->data_len = (uint16_t)len;
 	mbuf->pkt_len = len;
+}
+
+/* A run without its first operation. */
+static inline void dpb_step(struct dpb_run *run)
+{
+	run->src += run->item_step;
+	run->iv += run->item_step;
+	run->aad += run->item_step;
+	run->dst += run->slot_step;
+	run->digest += run->digest_step;
+	run->user++;
+	run->n--;
 }
 
 #endif

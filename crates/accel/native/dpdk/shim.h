@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPB_DPDK_ABI 1
+#define DPB_DPDK_ABI 2
 
 /* Most operations or packets of one call. */
 #define DPB_BURST 64
@@ -89,16 +89,23 @@ struct dpb_codec {
 /* Most bytes of an mbuf's buffer. */
 #define DPB_SEGMENT 65535
 
-/* One operation. All it points to stays until it is done, `iv` only until it is submitted. */
-struct dpb_item {
+/* Operations that are alike, on items that lie one behind the other: addresses are the first one's. All that they point to
+ * stays until they are done, `iv` only until they are submitted.
+ */
+struct dpb_run {
 	const uint8_t *src;
 	uint8_t *dst;
-	uint32_t src_len;
-	uint32_t dst_len;
 	const uint8_t *iv;
 	const uint8_t *aad;
 	uint8_t *digest; /* written by encryption and hashes, read by decryption */
-	uint64_t user;
+	uint64_t user;	 /* the first one's; counts up */
+	uint64_t item_step; /* from one `src`, `iv` or `aad` to the next */
+	uint64_t slot_step; /* from one `dst` to the next */
+	uint64_t digest_step;
+	uint32_t src_len;
+	uint32_t dst_len;
+	uint32_t n;
+	uint32_t unused;
 };
 
 /* What became of an operation. */
@@ -109,15 +116,15 @@ enum dpb_verdict {
 	DPB_FAILED     /* the device's fault, or the caller's; `status` says more */
 };
 
-/* An operation that is over. */
+/* Operations that are over and ended alike. */
 struct dpb_done {
-	uint64_t user;
+	uint64_t user; /* the first one's; counts up */
 	uint32_t verdict; /* enum dpb_verdict */
 	int32_t status;	  /* the device's own code */
 	uint32_t consumed;
 	uint32_t produced;
 	uint32_t checksum;
-	uint32_t unused;
+	uint32_t n;
 };
 
 struct dpb_crypto_queue;
@@ -145,7 +152,9 @@ struct dpb_dpdk_table {
 	void (*crypto_session_free)(uint32_t device, void *session);
 	int (*crypto_open)(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **queue);
 	void (*crypto_bind)(struct dpb_crypto_queue *queue, const struct dpb_cipher *cipher, void *session);
-	uint32_t (*crypto_submit)(struct dpb_crypto_queue *queue, const struct dpb_item *items, uint32_t n);
+	/* From the front of `n` runs: how many operations were taken. */
+	uint32_t (*crypto_submit)(struct dpb_crypto_queue *queue, const struct dpb_run *runs, uint32_t n);
+	/* How many of `done` say what is over; no more than `n`. */
 	uint32_t (*crypto_poll)(struct dpb_crypto_queue *queue, struct dpb_done *done, uint32_t n);
 
 	/* Compress devices, the same way. */
@@ -154,7 +163,7 @@ struct dpb_dpdk_table {
 	int (*compress_open)(uint32_t device, uint32_t queue_pair, uint32_t operations, uint32_t segments,
 			     struct dpb_compress_queue **queue);
 	int (*compress_bind)(struct dpb_compress_queue *queue, const struct dpb_codec *codec);
-	uint32_t (*compress_submit)(struct dpb_compress_queue *queue, const struct dpb_item *items, uint32_t n);
+	uint32_t (*compress_submit)(struct dpb_compress_queue *queue, const struct dpb_run *runs, uint32_t n);
 	uint32_t (*compress_poll)(struct dpb_compress_queue *queue, struct dpb_done *done, uint32_t n);
 	void (*compress_unbind)(struct dpb_compress_queue *queue);
 

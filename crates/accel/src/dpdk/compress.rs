@@ -11,7 +11,7 @@ use dpb_core::{
 };
 
 use super::raw::{
-    Check, Coding, CompressDevice, Digest, End, Guard, Lane, Operation, Recipe, Slot, Step,
+    Check, Coding, CompressDevice, Digest, End, Guard, Iv, Lane, Operation, Over, Recipe, Step,
 };
 use super::sys::{self, Done};
 
@@ -267,15 +267,17 @@ impl Recipe for Plan {
             src: 0..item.len(),
             dst: self.head.len()..self.head.len() + out_len,
             head: self.head,
-            iv: [0; 16],
+            iv: Iv::Item(0),
             aad: 0,
             digest: Digest::Nowhere,
             has_more: false,
+            is_alike: true,
             planned: 0,
         })
     }
 
-    fn end(&self, done: &Done, item_len: usize, slot: &mut Slot) -> End {
+    fn end(&self, done: &Done, mut over: Over<'_>) -> End {
+        let (item_len, mut slot) = (over.item_len(), over.slot());
         let room = slot.len() - self.head.len() - self.tail_len();
         let produced = done.produced as usize;
         match (done.verdict, self.coding) {

@@ -10,7 +10,7 @@ use dpb_core::{
     Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
 };
 
-use super::raw::{Cipher, CryptoDevice, Digest, End, Lane, Operation, Recipe, Slot, Step};
+use super::raw::{Cipher, CryptoDevice, Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
 use super::sys::{self, Algorithm, Done, Range, SEGMENT};
 
 /// Jobs that a queue may hold.
@@ -278,7 +278,6 @@ impl Plan {
         Step::Run(Operation {
             src: text,
             dst: 0..out_len,
-            iv: iv_of(item, self.cipher.iv_len.into()),
             aad: self.cipher.iv_len.into(),
             digest,
             planned: out_len as u32,
@@ -306,16 +305,14 @@ impl Plan {
         if text_len == 0 {
             return Step::Known(Ok(&[]));
         }
-        let iv = iv_of(item, BLOCK);
         let whole = Operation {
             src: BLOCK..BLOCK + text_len,
             dst: 0..text_len,
-            iv,
             planned: text_len as u32,
             ..NOTHING
         };
         match self.form {
-            Form::Counted => Step::Run(unwrapped(whole, piece)),
+            Form::Counted => Step::Run(unwrapped(whole, counter_of(item), piece)),
             _ => Step::Run(whole),
         }
     }
@@ -325,20 +322,21 @@ impl Plan {
 const NOTHING: Operation = Operation {
     src: 0..0,
     dst: 0..0,
-    iv: [0; 16],
+    iv: Iv::Item(0),
     aad: 0,
     digest: Digest::Nowhere,
     head: &[],
     has_more: false,
+    is_alike: true,
     planned: 0,
 };
 
 /// Of an operation in counter mode the part before the low 32 bits of its counter run over, or the one behind. The
 /// whole block counts, and devices differ in how much of it they count.
-fn unwrapped(mut whole: Operation, piece: u32) -> Operation {
-    let counter = u128::from_be_bytes(whole.iv);
+fn unwrapped(mut whole: Operation, counter: u128, piece: u32) -> Operation {
     let blocks = (1 << 32) - u64::from(counter as u32);
     let before = blocks as usize * BLOCK;
+    whole.is_alike = false;
     if whole.src.len() <= before {
         return whole;
     }
@@ -349,7 +347,7 @@ fn unwrapped(mut whole: Operation, piece: u32) -> Operation {
             whole.dst.end = before;
         }
         _ => {
-            whole.iv = counter.wrapping_add(blocks.into()).to_be_bytes();
+            whole.iv = Iv::Here(counter.wrapping_add(blocks.into()).to_be_bytes());
             whole.src.start += before;
             whole.dst.start = before;
         }
@@ -377,12 +375,12 @@ impl Recipe for Plan {
         }
     }
 
-    fn end(&self, done: &Done, _item_len: usize, slot: &mut Slot) -> End {
+    fn end(&self, done: &Done, mut over: Over<'_>) -> End {
         match done.verdict {
             sys::DONE => End::AsPlanned,
             sys::MALFORMED => {
                 // What was decrypted before its tag turned out wrong.
-                slot.wipe();
+                over.slot().wipe();
                 End::Refused(JobError::Malformed)
             }
             _ => End::Failed(JobError::Device(done.status)),
@@ -496,11 +494,10 @@ fn key_of(spec: &OpSpec) -> &[u8] {
     }
 }
 
-/// The first `len` bytes of an item that is longer, at most a block.
-fn iv_of(item: &[u8], len: usize) -> [u8; BLOCK] {
-    let mut iv = [0; BLOCK];
-    iv[..len].copy_from_slice(&item[..len]);
-    iv
+/// The first block of an item that has one, as counters count.
+fn counter_of(item: &[u8]) -> u128 {
+    let (block, _) = item.split_first_chunk().expect("it has a block");
+    u128::from_be_bytes(*block)
 }
 
 fn contains(range: Range, len: usize) -> bool {
@@ -528,26 +525,30 @@ mod tests {
 
     #[test]
     fn counters_that_run_over_take_two_operations() {
-        let whole = |low: u32, len| Operation {
+        let whole = |len| Operation {
             src: 16..16 + len,
             dst: 0..len,
-            iv: ((0xFFFF_FFFF_u128 << 32) | u128::from(low)).to_be_bytes(),
             ..NOTHING
         };
+        let unwrapped = |low: u32, len, piece| {
+            let counter = (0xFFFF_FFFF_u128 << 32) | u128::from(low);
+            super::unwrapped(whole(len), counter, piece)
+        };
         for (low, len) in [(0, 48), (u32::MAX - 2, 48), (u32::MAX, 16)] {
-            let operation = unwrapped(whole(low, len), 0);
+            let operation = unwrapped(low, len, 0);
             assert!(
                 !operation.has_more && operation.src == (16..16 + len),
                 "{low}"
             );
         }
-        let first = unwrapped(whole(u32::MAX - 1, 40), 0);
+        let first = unwrapped(u32::MAX - 1, 40, 0);
         assert!(first.has_more);
         assert_eq!((first.src, first.dst), (16..48, 0..32));
-        let second = unwrapped(whole(u32::MAX - 1, 40), 1);
+        let second = unwrapped(u32::MAX - 1, 40, 1);
         assert!(!second.has_more);
         assert_eq!((second.src, second.dst), (48..56, 32..40));
-        assert_eq!(u128::from_be_bytes(second.iv), 1 << 64);
+        assert_eq!(first.iv, Iv::Item(0));
+        assert_eq!(second.iv, Iv::Here((1_u128 << 64).to_be_bytes()));
     }
 
     #[test]

@@ -9,15 +9,16 @@ mod lane;
 mod port;
 
 use std::alloc::Layout;
-use std::ffi::{CString, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{Cipher, CryptoDevice};
-pub(super) use lane::{Digest, End, Lane, Operation, Recipe, Slot, Step};
+pub(super) use lane::{Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
 pub(super) use port::Port;
 
 use super::sys::{self, Shim};
@@ -69,14 +70,19 @@ impl Eal {
         // On a thread of its own: EAL pins the thread that starts it to a core, and takes what that thread may run on
         // for what its own threads may.
         let start = move || {
-            let mut pointers: Vec<_> = owned.iter().map(|text| text.as_ptr().cast_mut()).collect();
+            // EAL keeps pointers into the strings.
+            static ARGUMENTS: OnceLock<Vec<CString>> = OnceLock::new();
+            let arguments = ARGUMENTS.get_or_init(|| owned).iter();
+            let mut pointers: Vec<_> = arguments.map(|text| text.as_ptr().cast_mut()).collect();
             let count = pointers.len() as c_int;
             pointers.push(std::ptr::null_mut());
-            // SAFETY: `count` strings, each with its zero, and a null behind them. `OnceLock` lets one thread of the
-            // process in here, once. EAL keeps pointers into the strings, which are leaked for it.
-            let result = unsafe { (table.eal_init)(count, pointers.leak().as_mut_ptr()) };
-            std::mem::forget(owned);
-            result
+            // And it may keep the array, which it reorders.
+            static ARRAY: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
+            let array = pointers.leak().as_mut_ptr();
+            ARRAY.store(array, Ordering::Relaxed);
+            // SAFETY: `count` strings, each with its zero, and a null behind them, all of which stay for ever. `OnceLock`
+            // lets one thread of the process in here, once.
+            unsafe { (table.eal_init)(count, array) }
         };
         let thread = std::thread::Builder::new().name("dpdk-main".to_owned());
         let started = thread.spawn(start).map_err(|error| error.to_string())?;

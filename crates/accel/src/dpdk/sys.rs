@@ -13,7 +13,7 @@ pub(super) const SEGMENT: usize = 65535;
 /// Of names, the closing zero included.
 const NAME: usize = 64;
 /// Of the table.
-const ABI: u32 = 1;
+const ABI: u32 = 2;
 /// The file that the shim is.
 const FILE: &str = "libdpb_dpdk.so";
 /// Names a shim to take instead of all others.
@@ -91,15 +91,20 @@ pub(super) struct Codec {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct Run {
     pub(super) src: *const u8,
     pub(super) dst: *mut u8,
-    pub(super) src_len: u32,
-    pub(super) dst_len: u32,
     pub(super) iv: *const u8,
     pub(super) aad: *const u8,
     pub(super) digest: *mut u8,
     pub(super) user: u64,
+    pub(super) item_step: u64,
+    pub(super) slot_step: u64,
+    pub(super) digest_step: u64,
+    pub(super) src_len: u32,
+    pub(super) dst_len: u32,
+    pub(super) n: u32,
+    pub(super) unused: u32,
 }
 
 pub(super) const DONE: u32 = 0;
@@ -115,7 +120,7 @@ pub(super) struct Done {
     pub(super) consumed: u32,
     pub(super) produced: u32,
     pub(super) checksum: u32,
-    pub(super) unused: u32,
+    pub(super) n: u32,
 }
 
 /// A queue of the shim's; it is only pointed at.
@@ -149,14 +154,14 @@ pub(super) struct Table {
     pub(super) crypto_session_free: unsafe extern "C" fn(u32, *mut c_void),
     pub(super) crypto_open: unsafe extern "C" fn(u32, u32, u32, *mut *mut CryptoQueue) -> c_int,
     pub(super) crypto_bind: unsafe extern "C" fn(*mut CryptoQueue, *const Cipher, *mut c_void),
-    pub(super) crypto_submit: unsafe extern "C" fn(*mut CryptoQueue, *const Item, u32) -> u32,
+    pub(super) crypto_submit: unsafe extern "C" fn(*mut CryptoQueue, *const Run, u32) -> u32,
     pub(super) crypto_poll: unsafe extern "C" fn(*mut CryptoQueue, *mut Done, u32) -> u32,
     pub(super) compress_devices: unsafe extern "C" fn(*mut Device, u32) -> u32,
     pub(super) compress_start: unsafe extern "C" fn(u32, u32, u32) -> c_int,
     pub(super) compress_open:
         unsafe extern "C" fn(u32, u32, u32, u32, *mut *mut CompressQueue) -> c_int,
     pub(super) compress_bind: unsafe extern "C" fn(*mut CompressQueue, *const Codec) -> c_int,
-    pub(super) compress_submit: unsafe extern "C" fn(*mut CompressQueue, *const Item, u32) -> u32,
+    pub(super) compress_submit: unsafe extern "C" fn(*mut CompressQueue, *const Run, u32) -> u32,
     pub(super) compress_poll: unsafe extern "C" fn(*mut CompressQueue, *mut Done, u32) -> u32,
     pub(super) compress_unbind: unsafe extern "C" fn(*mut CompressQueue),
     pub(super) ports: unsafe extern "C" fn(*mut Device, u32) -> u32,
@@ -171,7 +176,7 @@ pub(super) struct Table {
 // As the C compiler has them.
 const _: () = assert!(size_of::<Device>() == 152 && size_of::<Ranges>() == 24);
 const _: () = assert!(size_of::<Cipher>() == 24 && size_of::<Codec>() == 16);
-const _: () = assert!(size_of::<Item>() == 56 && size_of::<Done>() == 32);
+const _: () = assert!(size_of::<Run>() == 88 && size_of::<Done>() == 32);
 
 impl Device {
     pub(super) const EMPTY: Self = Self {

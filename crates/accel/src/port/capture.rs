@@ -54,6 +54,23 @@ pub struct Record {
     pub original_len: u32,
 }
 
+impl Record {
+    /// All of the packet, as a port may hand it out.
+    fn whole(&self) -> io::Result<&[u8]> {
+        let (kept, had) = (self.bytes.len(), self.original_len);
+        if kept > BYTES_MAX {
+            return Err(too_long(kept, BYTES_MAX));
+        }
+        // Some writers leave the other length 0.
+        if (kept as u64) < u64::from(had) {
+            return Err(invalid(format!(
+                "a packet of {had} bytes of which {kept} were kept: capture anew without a snap length (tcpdump -s 0)"
+            )));
+        }
+        Ok(&self.bytes)
+    }
+}
+
 /// Reads a file from its start.
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -71,7 +88,7 @@ pub struct Writer<W> {
 }
 
 /// A port that receives what one file holds and sends to another. Either may be missing: then nothing comes, or what is
-/// sent is dropped.
+/// sent is dropped. A packet of which a part was captured is an error, behind the packets before it.
 #[derive(Debug)]
 pub struct Capture {
     name: String,
@@ -278,7 +295,7 @@ impl PacketPort for Capture {
         };
         for came in 0..max {
             match reader.read()? {
-                Some(record) => packets.push(copied(&record.bytes)?),
+                Some(record) => packets.push(copied(record.whole()?)?),
                 None => return Ok(came),
             }
         }
@@ -326,6 +343,20 @@ mod tests {
             writer.write(time_ns, &vec![i as u8; len]).expect("memory");
         }
         writer.into_inner()
+    }
+
+    #[test]
+    fn what_is_not_whole_or_too_long_is_no_packet() {
+        let record = |len, original_len| Record {
+            time_ns: 0,
+            bytes: vec![0; len],
+            original_len,
+        };
+        let max = BYTES_MAX as u32;
+        assert!(record(BYTES_MAX, max).whole().is_ok() && record(60, 0).whole().is_ok());
+        assert!(record(BYTES_MAX + 1, max + 1).whole().is_err());
+        let cut = record(96, 1514).whole().expect_err("96 bytes of it");
+        assert!(cut.to_string().contains("1514 bytes of which 96"), "{cut}");
     }
 
     #[test]

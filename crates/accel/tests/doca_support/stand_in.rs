@@ -38,20 +38,31 @@ pub(crate) const FLAVOURS: [Flavour; 3] = [
     },
 ];
 
-/// What the stand-in computes with, where it is installed: flags, operators, and what to install.
-const WITH: [(&str, &[&str], &[&str], &str); 2] = [
-    (
-        "zlib",
-        &["-DWITH_ZLIB", "-lz"],
-        &["deflate", "inflate"],
-        "zlib's headers (zlib1g-dev)",
-    ),
-    (
-        "crypto",
-        &["-DWITH_CRYPTO", "-lcrypto"],
-        &["sha1", "sha256", "sha512", "aes-gcm", "aes-gcm-decrypt"],
-        "OpenSSL's headers (libssl-dev)",
-    ),
+/// A library that the stand-in computes with, where it is installed.
+struct Helper {
+    name: &'static str,
+    header: &'static str,
+    flags: &'static [&'static str],
+    operators: &'static [&'static str],
+    /// What to install.
+    package: &'static str,
+}
+
+const HELPERS: [Helper; 2] = [
+    Helper {
+        name: "zlib",
+        header: "zlib.h",
+        flags: &["-DWITH_ZLIB", "-lz"],
+        operators: &["deflate", "inflate"],
+        package: "zlib's headers (zlib1g-dev)",
+    },
+    Helper {
+        name: "crypto",
+        header: "openssl/evp.h",
+        flags: &["-DWITH_CRYPTO", "-lcrypto"],
+        operators: &["sha1", "sha256", "sha512", "aes-gcm", "aes-gcm-decrypt"],
+        package: "OpenSSL's headers (libssl-dev)",
+    },
 ];
 
 impl Flavour {
@@ -92,13 +103,10 @@ impl Flavour {
             .and_then(|()| fs::write(folder.join("engine.map"), map("EXPERIMENTAL", "doca_*")));
         written.map_err(|error| error.to_string())?;
         let mut with = Vec::new();
-        for (name, flags, ..) in WITH {
-            if self
-                .compile(folder, "common", &["common.c", "work.c"], flags)
-                .is_ok()
-            {
-                with.extend(flags);
-                fs::write(folder.join(name), "").map_err(|error| error.to_string())?;
+        for helper in HELPERS {
+            if helper.is_installed(folder) {
+                with.extend(helper.flags);
+                fs::write(folder.join(helper.name), "").map_err(|error| error.to_string())?;
             }
         }
         self.compile(folder, "common", &["common.c", "work.c"], &with)?;
@@ -127,10 +135,11 @@ impl Flavour {
             operators.push("unlz4");
         }
         let mut skipped = Vec::new();
-        for (name, _, has, install) in WITH {
-            match libraries.join(name).exists() {
+        for helper in HELPERS {
+            let (has, package) = (helper.operators, helper.package);
+            match libraries.join(helper.name).exists() {
                 true => operators.extend(has),
-                false => skipped.push(format!("{}: install {install}", has.join(", "))),
+                false => skipped.push(format!("{}: install {package}", has.join(", "))),
             }
         }
         operators.retain(|name| self.engines.contains(&"aes_gcm") || !name.starts_with("aes"));
@@ -167,7 +176,20 @@ impl Flavour {
                 folder.join(map).display()
             ))
             .args(flags);
-        succeeds(command)
+        succeeds(&mut command)
+    }
+}
+
+impl Helper {
+    /// Whether nothing but its header and its flags compiles.
+    fn is_installed(&self, folder: &Path) -> bool {
+        let probe = folder.join("probe.c");
+        let source = format!("#include <{}>\n", self.header);
+        fs::write(&probe, source).expect("its folder was made");
+        let mut command = Command::new(compiler());
+        command.args(["-fPIC", "-shared", "-o"]);
+        command.arg(folder.join("probe.so")).arg(probe);
+        succeeds(command.args(self.flags)).is_ok()
     }
 }
 
@@ -180,13 +202,13 @@ pub(crate) fn compile(source: &str, library: &Path) -> Result<(), String> {
         .args(["-fPIC", "-shared", "-o"])
         .arg(library)
         .arg(file);
-    succeeds(command)
+    succeeds(&mut command)
 }
 
 const NO_COMPILER: &str = "no C compiler";
 
 /// Whether a compiler succeeds, or what it says.
-fn succeeds(mut command: Command) -> Result<(), String> {
+fn succeeds(command: &mut Command) -> Result<(), String> {
     let output = command
         .output()
         .map_err(|error| format!("{NO_COMPILER}: {error}; install gcc or clang"))?;

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use dpb_core::{SetupError, Unsupported};
 
-use super::lane::{Device, Digest, Operation};
+use super::lane::{Device, Digest, Iv, Operation};
 use super::{Eal, QueuePairs};
-use crate::dpdk::sys::{self, BURST, Codec, Done, Item, SEGMENT};
+use crate::dpdk::sys::{self, BURST, Codec, Done, Run, SEGMENT};
 
 /// Operations of a queue: each takes long, and where they cannot share a transform each has one, of some 300 KiB.
 const OPERATIONS: u32 = 16;
@@ -231,17 +231,17 @@ impl Device for CompressQueue {
             && head.len() <= dst.start
             && src.len() <= src_max
             && dst.len() <= dst_max
-            && operation.aad <= item_len
+            && (operation.aad, operation.iv) == (0, Iv::Item(0))
             && operation.digest == Digest::Nowhere
     }
 
-    unsafe fn submit(&mut self, items: &[Item]) -> usize {
-        let n = items.len().min(BURST) as u32;
+    unsafe fn submit(&mut self, runs: &[Run]) -> usize {
+        let n = runs.len() as u32;
         // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not
         // `Send`.
         unsafe {
             let submit = self.device.eal.table().compress_submit;
-            submit(self.queue.as_ptr(), items.as_ptr(), n) as usize
+            submit(self.queue.as_ptr(), runs.as_ptr(), n) as usize
         }
     }
 

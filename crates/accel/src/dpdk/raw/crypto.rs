@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use dpb_core::{SetupError, Unsupported};
 
-use super::lane::{Device, Digest, Operation};
+use super::lane::{Device, Digest, Iv, Operation};
 use super::{Eal, QueuePairs};
-use crate::dpdk::sys::{self, Algorithm, BURST, Done, Item, Ranges, SEGMENT};
+use crate::dpdk::sys::{self, Algorithm, BURST, Done, Ranges, Run, SEGMENT};
 
 /// Operations that a queue pair has room for; a queue uses as many with hardware, and a burst with software, whose
 /// operations are then in the caches.
@@ -239,6 +239,10 @@ impl Device for CryptoQueue {
             && (is_hash || dst.len() >= src.len())
             && operation.head.is_empty()
             && is_within(operation.aad, aad_len, item_len)
+            && match operation.iv {
+                Iv::Item(at) => is_within(at, cipher.iv_len.into(), item_len),
+                Iv::Here(iv) => usize::from(cipher.iv_len) <= iv.len(),
+            }
             && match operation.digest {
                 Digest::Nowhere => digest_len == 0,
                 Digest::Item(at) => cipher.decrypts && is_within(at, digest_len, item_len),
@@ -246,12 +250,12 @@ impl Device for CryptoQueue {
             }
     }
 
-    unsafe fn submit(&mut self, items: &[Item]) -> usize {
+    unsafe fn submit(&mut self, runs: &[Run]) -> usize {
         let table = self.session.device.eal.table();
-        let n = items.len().min(BURST) as u32;
+        let n = runs.len() as u32;
         // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not
         // `Send`.
-        unsafe { (table.crypto_submit)(self.queue.as_ptr(), items.as_ptr(), n) as usize }
+        unsafe { (table.crypto_submit)(self.queue.as_ptr(), runs.as_ptr(), n) as usize }
     }
 
     fn poll(&mut self, done: &mut [Done]) -> usize {

@@ -6,6 +6,7 @@
 //! words that the lane checks: a recipe is safe code, and can make a wrong answer but no wild pointer.
 
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -15,25 +16,25 @@ use std::time::{Duration, Instant};
 use dpb_core::{Batch, Completion, Items, Job, JobError, Limits, OutputShape, Queue};
 
 use super::Memory;
-use crate::dpdk::sys::{BURST, Done, Item};
+use crate::dpdk::sys::{BURST, Done, Run};
 
 /// How long a device that is being left may do nothing before its buffers are leaked.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
 
 /// A queue pair, with its operations.
 pub(in crate::dpdk) trait Device {
-    /// Whether an operation lies within what the device will read and write of an item and its slot, and is no longer
-    /// than its mbufs hold.
+    /// Whether an operation, with all places that it names, lies within what the device will read and write of an item
+    /// and its slot, and is no longer than its mbufs hold.
     fn admits(&self, operation: &Operation, item_len: usize, slot_len: usize) -> bool;
 
     /// Gives operations to the device, from the front; says how many it took.
     ///
     /// # Safety
-    /// Each is one that `admits` approved. What it points to is valid, and its output nobody else's, until `poll` gives
+    /// Each is as one that `admits` approved. What it points to is valid, and its output nobody else's, until `poll` gives
     /// it back or for ever; its initialisation vector until this returns.
-    unsafe fn submit(&mut self, items: &[Item]) -> usize;
+    unsafe fn submit(&mut self, runs: &[Run]) -> usize;
 
-    /// Operations that are over, up to as many as there is room for.
+    /// Operations that are over, up to as many as there is room for; says how much of the room tells of them.
     fn poll(&mut self, done: &mut [Done]) -> usize;
 }
 
@@ -45,8 +46,8 @@ pub(in crate::dpdk) trait Recipe {
     fn shape(&self) -> OutputShape;
     /// What to do for an item, or for the rest of one: `piece` counts the operations that it got already.
     fn step(&self, item: &[u8], slot_len: usize, piece: u32) -> Step<'_>;
-    /// What the device's answer means for an item of this length. The slot is empty if an item got several operations.
-    fn end(&self, done: &Done, item_len: usize, slot: &mut Slot) -> End;
+    /// What the device's answer means for an item.
+    fn end(&self, done: &Done, over: Over<'_>) -> End;
 }
 
 /// What to do for an item.
@@ -64,8 +65,8 @@ pub(in crate::dpdk) struct Operation {
     pub(in crate::dpdk) src: Range<usize>,
     /// Of the slot: what may be written.
     pub(in crate::dpdk) dst: Range<usize>,
-    /// The initialisation vector; zeros behind it, or all zeros if there is none.
-    pub(in crate::dpdk) iv: [u8; 16],
+    /// The initialisation vector.
+    pub(in crate::dpdk) iv: Iv,
     /// Of the item: where additional data starts.
     pub(in crate::dpdk) aad: usize,
     /// Where the digest is.
@@ -74,8 +75,19 @@ pub(in crate::dpdk) struct Operation {
     pub(in crate::dpdk) head: &'static [u8],
     /// Whether the item needs another operation.
     pub(in crate::dpdk) has_more: bool,
+    /// Whether every item of this length gets the same, so that one look at many is enough.
+    pub(in crate::dpdk) is_alike: bool,
     /// The outcome of variable shape, if all goes well and [`End::AsPlanned`] confirms it.
     pub(in crate::dpdk) planned: u32,
+}
+
+/// Where an initialisation vector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dpdk) enum Iv {
+    /// From here on in the item, or nowhere if the device wants none.
+    Item(usize),
+    /// Here, with anything behind it.
+    Here([u8; 16]),
 }
 
 /// Where a digest or a tag is.
@@ -102,12 +114,13 @@ pub(in crate::dpdk) enum End {
 }
 
 /// Where the output of an item goes, while no operation writes there.
-pub(in crate::dpdk) struct Slot {
+pub(in crate::dpdk) struct Slot<'a> {
     ptr: *mut u8,
     len: usize,
+    job: PhantomData<&'a mut Job>,
 }
 
-impl Slot {
+impl Slot<'_> {
     /// Bytes that it holds.
     pub(in crate::dpdk) fn len(&self) -> usize {
         self.len
@@ -150,13 +163,58 @@ struct Flight {
 
 impl Flight {
     /// Where the output of item `i` goes.
-    fn slot(&self, i: usize) -> Slot {
+    fn slot(&self, i: usize) -> Slot<'_> {
         debug_assert!(i < self.items, "one of its items");
         Slot {
             // SAFETY: slot `i` of as many as `admit` found to fit the output, which is the flight's own.
             ptr: unsafe { self.dst.add(i * self.slot) },
             len: self.slot,
+            job: PhantomData,
         }
+    }
+
+    /// Where item `i` lies, which was checked when the job came.
+    fn range(&self, i: usize) -> Range<usize> {
+        match &self.job.items {
+            Items::One => 0..self.job.src.len(),
+            Items::Fixed { len, .. } => i * *len as usize..(i + 1) * *len as usize,
+            Items::Offsets(offsets) => offsets[i] as usize..offsets[i + 1] as usize,
+        }
+    }
+
+    /// How many items from `i` on, up to `most`, are as long as it is.
+    fn as_long(&self, i: usize, most: usize) -> usize {
+        let most = most.min(self.items - i);
+        match &self.job.items {
+            Items::One | Items::Fixed { .. } => most,
+            Items::Offsets(offsets) => {
+                let len = offsets[i + 1] - offsets[i];
+                let items = offsets[i..=i + most].windows(2);
+                items.take_while(|item| item[1] - item[0] == len).count()
+            }
+        }
+    }
+}
+
+/// An item whose operation is over.
+pub(in crate::dpdk) struct Over<'a> {
+    flight: &'a Flight,
+    i: usize,
+}
+
+impl Over<'_> {
+    /// Bytes of the item.
+    pub(in crate::dpdk) fn item_len(&self) -> usize {
+        self.flight.range(self.i).len()
+    }
+
+    /// Where its output is; empty if it got several operations, of which another may still run.
+    pub(in crate::dpdk) fn slot(&mut self) -> Slot<'_> {
+        let mut slot = self.flight.slot(self.i);
+        if self.flight.is_split {
+            slot.len = 0;
+        }
+        slot
     }
 }
 
@@ -173,12 +231,16 @@ pub(in crate::dpdk) struct Lane<D: Device, R: Recipe> {
     waiting: VecDeque<u32>,
     /// Those that are over.
     finished: VecDeque<u32>,
-    /// Operations that are made, and of these the range that the device has not taken.
-    staged: Vec<Item>,
-    ivs: [[u8; 16]; BURST],
+    /// Operations that are made, up to a burst.
+    staged: Vec<Run>,
+    /// Of the runs that are one operation with a vector of its own: which, and the vector.
+    ivs: Vec<(usize, [u8; 16])>,
+    /// The first run that the device has not taken, or not all of it.
     untaken: usize,
     /// Operations with the device.
     flying: usize,
+    /// Room for what comes back.
+    done: [Done; BURST],
 }
 
 impl<D: Device, R: Recipe> Lane<D, R> {
@@ -201,9 +263,10 @@ impl<D: Device, R: Recipe> Lane<D, R> {
             waiting: VecDeque::with_capacity(depth as usize),
             finished: VecDeque::with_capacity(depth as usize),
             staged: Vec::with_capacity(BURST),
-            ivs: [[0; 16]; BURST],
+            ivs: Vec::with_capacity(BURST),
             untaken: 0,
             flying: 0,
+            done: [Done::default(); BURST],
         }
     }
 
@@ -252,48 +315,18 @@ impl<D: Device, R: Recipe> Lane<D, R> {
 
     /// Makes operations of what waits, up to a burst.
     fn stage(&mut self) {
-        self.staged.clear();
+        let mut burst = Burst {
+            runs: &mut self.staged,
+            ivs: &mut self.ivs,
+            room: BURST,
+        };
+        burst.runs.clear();
+        burst.ivs.clear();
         self.untaken = 0;
-        let is_variable = self.recipe.shape() == OutputShape::Variable;
         while let Some(&place) = self.waiting.front() {
             let flight = self.flights[place as usize].as_mut().expect("it waits");
-            while flight.next.0 < flight.items {
-                if self.staged.len() == BURST {
-                    return;
-                }
-                let (i, piece) = flight.next;
-                let item = &flight.job.src[range(&flight.job, i)];
-                let operation = match self.recipe.step(item, flight.slot, piece) {
-                    Step::Run(operation) => operation,
-                    Step::Known(outcome) => {
-                        let mut slot = flight.slot(i);
-                        let outcome = outcome.map(|output| slot.write(0, output));
-                        match outcome {
-                            outcome if is_variable => flight.job.outcomes.push(outcome),
-                            Ok(_) => {}
-                            Err(error) => flight.error = flight.error.or(Some(error)),
-                        }
-                        flight.next = (i + 1, 0);
-                        continue;
-                    }
-                };
-                assert!(
-                    self.device.admits(&operation, item.len(), flight.slot),
-                    "an operation within its item and its slot"
-                );
-                flight.next = match operation.has_more {
-                    true => (i, piece + 1),
-                    false => (i + 1, 0),
-                };
-                flight.is_split |= operation.has_more;
-                if is_variable && piece == 0 {
-                    flight.job.outcomes.push(Ok(operation.planned));
-                }
-                flight.running += 1;
-                self.ivs[self.staged.len()] = operation.iv;
-                let user = u64::from(place) << 32 | i as u64;
-                let slot = flight.slot(i).ptr;
-                self.staged.push(item_of(&operation, item, slot, user));
+            if !burst.take(flight, place, &self.recipe, &*self.device) {
+                return;
             }
             self.waiting.pop_front();
             if flight.running == 0 {
@@ -307,10 +340,9 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         if self.untaken == self.staged.len() {
             self.stage();
         }
-        // Their addresses are taken now: this may lie elsewhere than when they were made.
-        let ivs = &self.ivs[self.untaken..];
-        for (item, iv) in self.staged[self.untaken..].iter_mut().zip(ivs) {
-            item.iv = iv.as_ptr();
+        // Their addresses are taken now, when none is written any more.
+        for (i, iv) in &self.ivs {
+            self.staged[*i].iv = iv.as_ptr();
         }
         let untaken = &self.staged[self.untaken..];
         if untaken.is_empty() {
@@ -319,45 +351,50 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         // SAFETY: `stage` had each admitted; the jobs that they are of stay in `flights` until `settle` has seen the
         // last of them, or for ever if the lane is dropped before; `ivs` stays until all are taken.
         let taken = unsafe { self.device.submit(untaken) };
-        self.untaken += taken;
         self.flying += taken;
+        let mut left = taken;
+        while left > 0 {
+            let run = &mut self.staged[self.untaken];
+            if left < run.n as usize {
+                skip(run, left);
+                break;
+            }
+            left -= run.n as usize;
+            self.untaken += 1;
+        }
         taken
     }
 
-    /// Takes a burst back; says how many operations came.
+    /// Takes a burst back; says how much came.
     fn pull(&mut self) -> usize {
         if self.flying == 0 {
             return 0;
         }
-        let mut done = [Done::default(); BURST];
-        let came = self.device.poll(&mut done);
-        self.flying -= came;
-        for done in &done[..came] {
-            self.settle(done);
+        let came = self.device.poll(&mut self.done);
+        for i in 0..came {
+            self.settle(self.done[i]);
         }
         came
     }
 
-    /// Enters what became of an operation.
-    fn settle(&mut self, done: &Done) {
-        let (place, i) = ((done.user >> 32) as u32, done.user as u32 as usize);
+    /// Enters what became of operations.
+    fn settle(&mut self, done: Done) {
+        let (place, first) = ((done.user >> 32) as u32, done.user as u32 as usize);
         let is_variable = self.recipe.shape() == OutputShape::Variable;
         let flight = self.flights[place as usize].as_mut().expect("it flies");
-        flight.running -= 1;
-        let mut slot = flight.slot(i);
-        if flight.is_split {
-            slot.len = 0;
-        }
-        let item_len = range(&flight.job, i).len();
-        match self.recipe.end(done, item_len, &mut slot) {
-            End::AsPlanned => {}
-            End::Output(len) => flight.job.outcomes[i] = Ok(len),
-            End::Refused(error) if is_variable => flight.job.outcomes[i] = Err(error),
-            // Of a fixed output no item can be refused, whatever a device says.
-            End::Refused(error) | End::Failed(error) => {
-                flight.error = flight.error.or(Some(error));
+        for i in first..first + done.n as usize {
+            match self.recipe.end(&done, Over { flight, i }) {
+                End::AsPlanned => {}
+                End::Output(len) => flight.job.outcomes[i] = Ok(len),
+                End::Refused(error) if is_variable => flight.job.outcomes[i] = Err(error),
+                // Of a fixed output no item can be refused, whatever a device says.
+                End::Refused(error) | End::Failed(error) => {
+                    flight.error = flight.error.or(Some(error));
+                }
             }
         }
+        self.flying -= done.n as usize;
+        flight.running -= done.n;
         if flight.running == 0 && flight.next.0 == flight.items {
             self.finished.push_back(place);
         }
@@ -418,37 +455,127 @@ impl<D: Device, R: Recipe> Drop for Lane<D, R> {
     }
 }
 
-/// Where item `i` of a job lies, which was checked when the job came.
-fn range(job: &Job, i: usize) -> Range<usize> {
-    match &job.items {
-        Items::One => 0..job.src.len(),
-        Items::Fixed { len, .. } => i * *len as usize..(i + 1) * *len as usize,
-        Items::Offsets(offsets) => offsets[i] as usize..offsets[i + 1] as usize,
+/// A burst that is being made.
+struct Burst<'a> {
+    runs: &'a mut Vec<Run>,
+    ivs: &'a mut Vec<(usize, [u8; 16])>,
+    /// How many operations may join it.
+    room: usize,
+}
+
+impl Burst<'_> {
+    /// Makes operations of a job's items; says whether of all of them, or the burst is full.
+    fn take<D: Device, R: Recipe>(
+        &mut self,
+        flight: &mut Flight,
+        place: u32,
+        recipe: &R,
+        device: &D,
+    ) -> bool {
+        let is_variable = recipe.shape() == OutputShape::Variable;
+        while flight.next.0 < flight.items {
+            if self.room == 0 {
+                return false;
+            }
+            let (i, piece) = flight.next;
+            let item = &flight.job.src[flight.range(i)];
+            let operation = match recipe.step(item, flight.slot, piece) {
+                Step::Run(operation) => operation,
+                Step::Known(outcome) => {
+                    let mut slot = flight.slot(i);
+                    let outcome = outcome.map(|output| slot.write(0, output));
+                    match outcome {
+                        outcome if is_variable => flight.job.outcomes.push(outcome),
+                        Ok(_) => {}
+                        Err(error) => flight.error = flight.error.or(Some(error)),
+                    }
+                    flight.next = (i + 1, 0);
+                    continue;
+                }
+            };
+            assert!(
+                device.admits(&operation, item.len(), flight.slot),
+                "an operation within its item and its slot"
+            );
+            // Of a vector of its own, or of several operations, there is one.
+            let is_whole = piece == 0 && !operation.has_more && matches!(operation.iv, Iv::Item(_));
+            let alike = match operation.is_alike && is_whole {
+                true => flight.as_long(i, self.room),
+                false => 1,
+            };
+            flight.next = match operation.has_more {
+                true => (i, piece + 1),
+                false => (i + alike, 0),
+            };
+            flight.is_split |= operation.has_more;
+            if is_variable && piece == 0 {
+                let planned = std::iter::repeat_n(Ok(operation.planned), alike);
+                flight.job.outcomes.extend(planned);
+            }
+            flight.running += alike as u32;
+            self.room -= alike;
+            if let Iv::Here(iv) = operation.iv {
+                self.ivs.push((self.runs.len(), iv));
+            }
+            let run = run(&operation, flight, i..i + alike, place);
+            self.runs.push(run);
+        }
+        true
     }
 }
 
-/// Addresses for an operation that was admitted, but for that of its initialisation vector.
-fn item_of(operation: &Operation, item: &[u8], slot: *mut u8, user: u64) -> Item {
+/// Addresses for an operation that was admitted for items as long as the first of these, which lie one behind the other, and
+/// that none of them has yet; an initialisation vector of its own is to be filled in.
+fn run(operation: &Operation, flight: &Flight, items: Range<usize>, place: u32) -> Run {
     let Operation { src, dst, head, .. } = operation;
-    let text = &item[src.clone()];
-    // SAFETY: admitted, so within the slot, which no operation writes to yet.
-    unsafe { slot.copy_from_nonoverlapping(head.as_ptr(), head.len()) };
-    Item {
-        src: text.as_ptr(),
-        // SAFETY: within the slot.
-        dst: unsafe { slot.add(dst.start) },
-        src_len: text.len() as u32,
-        dst_len: dst.len() as u32,
-        iv: std::ptr::null(),
-        aad: item[operation.aad..].as_ptr(),
-        digest: match operation.digest {
-            Digest::Nowhere => std::ptr::null_mut(),
-            Digest::Item(at) => item[at..].as_ptr().cast_mut(),
-            // SAFETY: within the slot.
-            Digest::Slot(at) => unsafe { slot.add(at) },
-        },
-        user,
+    let (item, slot) = (flight.range(items.start), flight.slot(items.start).ptr);
+    let (item_step, slot_step) = (item.len(), flight.slot);
+    // SAFETY: checked when the job came.
+    let item = unsafe { flight.job.src.as_ptr().add(item.start) };
+    if !head.is_empty() {
+        for i in items.clone() {
+            flight.slot(i).write(0, head);
+        }
     }
+    // SAFETY: all places were admitted, so they lie in the item or in the slot, or at the end of it.
+    unsafe {
+        let (digest, digest_step) = match operation.digest {
+            Digest::Nowhere => (std::ptr::null_mut(), 0),
+            Digest::Item(at) => (item.add(at).cast_mut(), item_step),
+            Digest::Slot(at) => (slot.add(at), slot_step),
+        };
+        Run {
+            src: item.add(src.start),
+            dst: slot.add(dst.start),
+            iv: match operation.iv {
+                Iv::Item(at) => item.add(at),
+                Iv::Here(_) => std::ptr::null(),
+            },
+            aad: item.add(operation.aad),
+            digest,
+            user: u64::from(place) << 32 | items.start as u64,
+            item_step: item_step as u64,
+            slot_step: slot_step as u64,
+            digest_step: digest_step as u64,
+            src_len: src.len() as u32,
+            dst_len: dst.len() as u32,
+            n: items.len() as u32,
+            unused: 0,
+        }
+    }
+}
+
+/// Leaves out the first operations of a run that has more.
+fn skip(run: &mut Run, n: usize) {
+    let item = n * run.item_step as usize;
+    // Of addresses that are none, and are not looked at, this makes others.
+    run.src = run.src.wrapping_add(item);
+    run.iv = run.iv.wrapping_add(item);
+    run.aad = run.aad.wrapping_add(item);
+    run.dst = run.dst.wrapping_add(n * run.slot_step as usize);
+    run.digest = run.digest.wrapping_add(n * run.digest_step as usize);
+    run.user += n as u64;
+    run.n -= n as u32;
 }
 
 #[cfg(test)]

@@ -145,13 +145,21 @@ impl<'a> Control<'a> {
         let messages = u64::from_be_bytes(self.swap(mine.messages.to_be_bytes())?);
         let mut number =
             |mine: f64| Ok::<_, Failure>(f64::from_be_bytes(self.swap(mine.to_be_bytes())?));
-        Ok(Report {
+        let theirs = Report {
             size_bytes,
             messages,
             peak: number(mine.peak)?,
             average: number(mine.average)?,
             million_messages_per_s: number(mine.million_messages_per_s)?,
-        })
+        };
+        let figures = [theirs.peak, theirs.average, theirs.million_messages_per_s];
+        let is_possible = |figure: &f64| figure.is_finite() && *figure >= 0.0;
+        match size_bytes <= u32::MAX.into() && figures.iter().all(is_possible) {
+            true => Ok(theirs),
+            false => Err(Failure::Broken(format!(
+                "the peer reports what no measurement gives: {theirs:?}"
+            ))),
+        }
     }
 
     /// The last word.
@@ -399,6 +407,21 @@ mod tests {
         let other = std::thread::spawn(move || server.larger(u32::MAX));
         assert!(client.larger(4096).is_err());
         assert_eq!(other.join().expect("no panic"), Ok(u32::MAX));
+    }
+
+    #[test]
+    fn figures_that_no_measurement_gives_are_refused() {
+        for (size_bytes, average) in [(1 << 32, 1.0), (64, f64::NAN), (64, -1.0)] {
+            let [mut client, mut server] = pair();
+            let told = Report {
+                size_bytes,
+                average,
+                ..Report::default()
+            };
+            let other = std::thread::spawn(move || client.report(&told));
+            assert!(server.report(&Report::default()).is_err(), "{told:?}");
+            assert!(other.join().expect("no panic").is_ok());
+        }
     }
 
     #[test]

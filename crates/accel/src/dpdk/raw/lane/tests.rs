@@ -21,7 +21,7 @@ const SPEC: OpSpec = OpSpec::Copy {
 
 /// Copies, and answers in any order, sometimes not at once.
 struct Shuffled {
-    held: Vec<Item>,
+    held: Vec<Run>,
     random: SplitMix64,
     /// Fails each operation whose number divides by this.
     fails_each: usize,
@@ -36,11 +36,20 @@ impl Device for Shuffled {
             && operation.src.len() <= operation.dst.len()
     }
 
-    unsafe fn submit(&mut self, items: &[Item]) -> usize {
+    unsafe fn submit(&mut self, runs: &[Run]) -> usize {
         let room = 20_usize.saturating_sub(self.held.len());
-        let taken = room.min(items.len()).min(self.random.below(9));
-        self.held.extend_from_slice(&items[..taken]);
-        taken
+        let before = self.held.len();
+        let operations = runs.iter().flat_map(|run| {
+            (0..run.n as usize).map(|n| {
+                let mut one = *run;
+                skip(&mut one, n);
+                one.n = 1;
+                one
+            })
+        });
+        let taken = operations.take(room.min(self.random.below(9)));
+        self.held.extend(taken);
+        self.held.len() - before
     }
 
     fn poll(&mut self, done: &mut [Done]) -> usize {
@@ -65,6 +74,7 @@ impl Device for Shuffled {
                 verdict: if fails { u32::MAX } else { sys::DONE },
                 status: 42,
                 produced: item.src_len,
+                n: 1,
                 ..Done::default()
             };
         }
@@ -98,8 +108,9 @@ impl Recipe for Copying {
         Step::Run(Operation {
             src: range.clone(),
             has_more: range.end != item.len(),
+            is_alike: item.len() < 100,
             dst: range,
-            iv: [0; 16],
+            iv: Iv::Item(0),
             aad: 0,
             digest: Digest::Nowhere,
             head: &[],
@@ -107,7 +118,7 @@ impl Recipe for Copying {
         })
     }
 
-    fn end(&self, done: &Done, _item_len: usize, _slot: &mut Slot) -> End {
+    fn end(&self, done: &Done, _over: Over<'_>) -> End {
         match done.verdict {
             sys::DONE => End::AsPlanned,
             _ => End::Failed(JobError::Device(done.status)),
