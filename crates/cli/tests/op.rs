@@ -112,6 +112,11 @@ fn a_table_and_csv_have_a_row_for_each_test() {
     let rows = |shown: &str| shown.lines().filter(|line| !line.starts_with('[')).count();
     assert_eq!(rows(text(&table.stdout)), 1 + 2 * 2);
     assert!(text(&table.stdout).contains("vs portable"));
+    assert!(!text(&table.stdout).contains("depth"), "all are alike");
+    let depths = ["op", "crc32c", "--format", "table", "--depth", "1,8"];
+    let depths = quick(&[&depths[..], &["--backend", "cpu/best"]].concat());
+    let shown = text(&depths.stdout);
+    assert!(shown.lines().any(|line| line.contains("depth")), "{shown}");
     let csv = quick(&[
         "op",
         "crc32c",

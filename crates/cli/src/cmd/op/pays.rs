@@ -71,18 +71,23 @@ fn sweeps(records: &[Record]) -> Vec<Vec<&Record>> {
     sweeps.collect()
 }
 
-/// Records that are alike in all parameters but these.
+/// Records that are alike in all parameters but these, in the order of their first.
 fn grouped<'a>(records: &[&'a Record], but: &[&str]) -> Vec<Vec<&'a Record>> {
-    let mut groups: BTreeMap<Vec<(&String, String)>, Vec<&Record>> = BTreeMap::new();
+    let mut places: BTreeMap<Vec<(&String, String)>, usize> = BTreeMap::new();
+    let mut groups: Vec<Vec<&Record>> = Vec::new();
     for record in records {
         let parameters = record.parameters.iter();
         let same = parameters.filter(|(name, _)| !but.contains(&name.as_str()));
         let key = same
             .map(|(name, value)| (name, value.to_string()))
             .collect();
-        groups.entry(key).or_default().push(record);
+        let place = *places.entry(key).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[place].push(record);
     }
-    groups.into_values().collect()
+    groups
 }
 
 fn is_device(record: &Record) -> bool {

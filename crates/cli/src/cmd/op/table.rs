@@ -29,13 +29,21 @@ fn for_people(records: &[Record]) -> Table {
     let has_latency = has("latency_ns_p50");
     let has_rate = has("offered_jobs_per_s");
     let has_host_cpu = has("host_cpu_ns_per_item");
+    let depths: BTreeSet<_> = records
+        .iter()
+        .map(|record| parameter(record, "depth"))
+        .collect();
+    let has_depths = depths.len() > 1;
     let mut columns = vec![
         Column::left("operator"),
         Column::right("size"),
         Column::right("batch"),
         Column::right("threads"),
-        Column::left("backend"),
     ];
+    if has_depths {
+        columns.push(Column::right("depth"));
+    }
+    columns.push(Column::left("backend"));
     if has_rate {
         columns.push(Column::right("offered jobs/s"));
     }
@@ -54,9 +62,13 @@ fn for_people(records: &[Record]) -> Table {
     columns.extend([Column::left("evidence"), Column::noted("verdict")]);
     let mut table = Table::new(columns);
     for record in records {
-        let mut row = ["operator", "size", "batch", "threads", "backend"]
+        let mut row = ["operator", "size", "batch", "threads"]
             .map(|name| parameter(record, name))
             .to_vec();
+        if has_depths {
+            row.push(parameter(record, "depth"));
+        }
+        row.push(parameter(record, "backend"));
         let own = spec::written(record);
         if !own.is_empty() {
             row[0].push_str(&format!(" {own}"));
