@@ -4,8 +4,8 @@
 use dpb_dbmods::pushdown::query::{Output, Query};
 use dpb_dbmods::pushdown::sql::parse_predicate;
 use dpb_dbmods::pushdown::wire::{
-    self, AgentInfo, End, Engine, FileFormat, Header, Hello, Refusal, Reply, Request, ScanRequest,
-    TableInfo, Tag, Usage, Welcome, batch,
+    self, AgentInfo, End, Engine, FileFormat, Header, Hello, Placed, Refusal, Reply, Request,
+    ScanRequest, TableInfo, Tag, Usage, Welcome, batch,
 };
 use dpb_dbmods::tpch;
 use libfuzzer_sys::fuzz_target;
@@ -75,6 +75,13 @@ fn decode(tag: Tag, body: &[u8]) {
                 }
             }
         }
+        Tag::Credit => drop(wire::parse_credit(body)),
+        Tag::Placed => {
+            if let Ok(placed) = Placed::parse(body) {
+                assert!(placed.len <= placed.of.body_bytes_max());
+                assert_eq!(placed.to_bytes(), body);
+            }
+        }
         Tag::Stop | Tag::File => {}
     }
 }
@@ -131,6 +138,9 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
             format: FileFormat::Segment,
         },
         Request::Usage { reset_peak: true },
+        Request::Bulk {
+            offer: b"a ring".to_vec(),
+        },
     ];
     let replies = [
         Reply::Tables(vec![TableInfo {
@@ -147,6 +157,8 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         Reply::File { bytes: 9 },
         Reply::Dropped,
         Reply::Usage(Usage::default()),
+        Reply::Bulk(Ok(b"an end".to_vec())),
+        Reply::Bulk(Err("no device".to_owned())),
     ];
     let hello = Hello {
         version: wire::VERSION,
@@ -173,7 +185,13 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         (Tag::File, b"a piece".to_vec()),
         (Tag::End, wire::encode(&End::default())),
         (Tag::Error, wire::refusal_bytes(Refusal::Damaged, "why")),
+        (Tag::Credit, wire::credit_bytes(4).to_vec()),
     ];
+    let placed = Placed {
+        of: Tag::Batch,
+        len: 1 << 20,
+    };
+    bodies.push((Tag::Placed, placed.to_bytes().to_vec()));
     bodies.extend(requests.iter().map(|r| (Tag::Request, wire::encode(r))));
     bodies.extend(replies.iter().map(|r| (Tag::Reply, wire::encode(r))));
     let schema = schema();

@@ -1,7 +1,8 @@
 //! RDMA through verbs: memory of peers.
 //!
 //! libibverbs is loaded at run time. [`Rdma`] has a backend for each device, `rdma/mlx5_0`: it copies, by writes between two
-//! queue pairs of its own, between registered buffers. [`mod@bench`] measures as perftest does, and talks to perftest's programs.
+//! queue pairs of its own, between registered buffers. [`mod@bench`] measures as perftest does, and talks to perftest's programs;
+//! [`mod@bulk`] carries large bodies between two machines.
 //!
 //! | seam | verbs |
 //! |---|---|
@@ -14,6 +15,7 @@
 
 mod backend;
 pub mod bench;
+pub mod bulk;
 
 mod port;
 mod raw;

@@ -9,6 +9,7 @@
 
 mod args;
 mod backends;
+mod bulk;
 mod cmd;
 mod exit;
 mod interrupt;

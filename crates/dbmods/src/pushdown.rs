@@ -7,6 +7,7 @@
 //! ```
 
 pub mod arena;
+pub mod bulk;
 pub mod cache;
 pub mod chunk;
 pub mod client;

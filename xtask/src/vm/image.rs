@@ -58,6 +58,23 @@ impl Image {
         Ok(())
     }
 
+    /// A folder of this machine's and all that is in it, elsewhere.
+    pub(super) fn tree(&mut self, from: &Path, to: &str) -> Result<()> {
+        self.folder(to);
+        let entries =
+            std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let to = format!("{to}/{name}");
+            match path.is_dir() {
+                true => self.tree(&path, &to)?,
+                false => self.copy(&path, &to)?,
+            }
+        }
+        Ok(())
+    }
+
     /// A program or library of this machine's, elsewhere, and the libraries that it names, where they are.
     pub(super) fn program(&mut self, from: &Path, to: &str) -> Result<()> {
         self.copy(from, to)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -49,7 +50,7 @@ const MODULES: [&str; 12] = [
     "veth",
 ];
 /// Tests of dpb-accel that a device makes longer.
-const TESTS: [&str; 3] = ["rdma", "rdma_bench", "rdma_link"];
+const TESTS: [&str; 4] = ["rdma", "rdma_bench", "rdma_bulk", "rdma_link"];
 /// Who serves and who measures, in this order; perftest alone first.
 const PAIRS: [&str; 4] = [
     "perftest-perftest",
@@ -63,10 +64,26 @@ const CM: &str = "cm-dpb-dpb";
 const SWEEPS: [&str; 2] = ["send-lat-sweep-perftest-dpb", "send-bw-sweep-dpb-perftest"];
 /// Verbs of `dpb` that see the device.
 const ALONE: [&str; 2] = ["doctor", "op"];
+/// The pushdown's runs, in their order, and how they end.
+const PUSHDOWNS: [(&str, i32); 6] = [
+    ("pushdown-tcp", 0),
+    ("pushdown-rdma", 0),
+    ("pushdown-paced", 0),
+    ("pushdown-absent", 0),
+    ("pushdown-unplugged", 1),
+    ("pushdown-cut", 1),
+];
+/// Its scale factor.
+const SF: &str = "0.01";
 const VERBS: [&str; 3] = ["read", "write", "send"];
-/// Sides that lost their link must have ended by then, with all that was before.
-const UNPLUGGED_S_MAX: u64 = 60;
-const LIMIT: Duration = Duration::from_secs(600);
+/// Whoever lost a link must have ended by then, with all that was before.
+const UNPLUGGED_S_MAX: [(&str, u64); 3] = [
+    ("unplugged", 60),
+    ("pushdown-unplugged", 90),
+    // TCP gives a peer up that is silent for a minute.
+    ("pushdown-cut", 150),
+];
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// What is missing here, and what to install.
 pub(super) fn missing() -> Option<anyhow::Error> {
@@ -103,7 +120,7 @@ pub(super) fn run(kernel: Kernel) -> Result<()> {
         return Err(missing);
     }
     let folder = shell::target_dir().join("vm/rdma");
-    let image = image(&kernel)?;
+    let image = image(&kernel, &folder)?;
     let results = guest::run(&kernel, &image, &folder, LIMIT)?;
     let results = Results::read(&results)?;
     let records = folder.join("records.jsonl");
@@ -117,7 +134,7 @@ pub(super) fn run(kernel: Kernel) -> Result<()> {
     results.judge()
 }
 
-fn image(kernel: &Kernel) -> Result<Image> {
+fn image(kernel: &Kernel, folder: &Path) -> Result<Image> {
     let mut image = Image::default();
     for folder in ["proc", "sys", "dev", "run", "tmp", "bin"] {
         image.folder(folder);
@@ -147,6 +164,20 @@ fn image(kernel: &Kernel) -> Result<Image> {
     }
     image.file("modules/order", order);
     for (name, path) in built()? {
+        if name == "dpb" {
+            // Here, where it takes no time.
+            let data = folder.join("data");
+            shell::run(
+                Command::new(&path)
+                    .args([
+                        "data", "--sf", SF, "--tables", "lineitem", "--format", "csv",
+                    ])
+                    .arg("--data-dir")
+                    .arg(&data)
+                    .stdout(Stdio::null()),
+            )?;
+            image.tree(&data, "data")?;
+        }
         let folder = if name == "dpb" { "usr/bin" } else { "tests" };
         image.program(&path, &format!("{folder}/{name}"))?;
     }
@@ -267,6 +298,7 @@ impl Results {
             self.wrong_ends(),
             self.wrong_figures(),
             self.wrong_records(),
+            self.wrong_pushdowns(),
         ]
         .concat();
         if wrong.is_empty() {
@@ -281,7 +313,8 @@ impl Results {
         let alone = TESTS.iter().chain(&ALONE);
         let alone = alone.map(|name| ((*name).to_owned(), (0, 0)));
         let unplugged = [("unplugged".to_owned(), (1, 1))];
-        let expected = pairs.chain(alone).chain(unplugged);
+        let pushdowns = PUSHDOWNS.map(|(name, code)| (name.to_owned(), (0, code)));
+        let expected = pairs.chain(alone).chain(unplugged).chain(pushdowns);
         expected
             .filter_map(|(name, ended)| match self.steps.get(&name) {
                 Some(&seen) if seen == ended => None,
@@ -300,9 +333,11 @@ impl Results {
         let mut wrong: Vec<String> = missing
             .map(|name| format!("{name}: the client has no figures"))
             .collect();
-        match self.took_s.get("unplugged") {
-            Some(0..=UNPLUGGED_S_MAX) => {}
-            took => wrong.push(format!("unplugged: took {took:?} seconds")),
+        for (name, seconds_max) in UNPLUGGED_S_MAX {
+            match self.took_s.get(name) {
+                Some(&seconds) if seconds <= seconds_max => {}
+                took => wrong.push(format!("{name}: took {took:?} seconds")),
+            }
         }
         wrong
     }
@@ -312,7 +347,8 @@ impl Results {
         let count = |is_it: &dyn Fn(&Value) -> bool| {
             self.records.iter().filter(|record| is_it(record)).count()
         };
-        let failed = count(&|record| record["outcome"]["status"] == "failed");
+        let failed =
+            count(&|record| record["task"] == "rdma" && record["outcome"]["status"] == "failed");
         let copied = count(&|record| record["parameters"]["backend"] == "rdma/rxe0");
         let unmarked = count(&|record| record["evidence"]["kind"] != "emulated");
         let wrong = [
@@ -325,6 +361,53 @@ impl Results {
         ];
         let wrong = wrong.iter().filter(|(is_wrong, _)| *is_wrong);
         wrong.map(|(_, what)| (*what).to_owned()).collect()
+    }
+
+    /// The pushdown's rows are the same by RDMA and over TCP; each record says which way they came, and why not by RDMA.
+    fn wrong_pushdowns(&self) -> Vec<String> {
+        let records = self.records.iter();
+        let records: Vec<&Value> = records
+            .filter(|record| record["task"] == "pushdown")
+            .collect();
+        let &[tcp, rdma, paced, absent, unplugged, cut] = &records[..] else {
+            return vec![format!("pushdown: {} records, not 6", records.len())];
+        };
+        let came = |record: &Value, way: &str, why: Option<&str>| {
+            let parameters = &record["parameters"];
+            let fallback = parameters["bulk_fallback"].as_str();
+            parameters["bulk"] == way
+                && match (fallback, why) {
+                    (Some(fallback), Some(why)) => fallback.contains(why),
+                    (None, None) => true,
+                    _ => false,
+                }
+        };
+        let placed = |record: &Value| record["counts"]["bulk_bytes_from_agent"].as_u64() > Some(0);
+        let has_failed = |record: &Value| record["outcome"]["status"] == "failed";
+        let digest = |record: &Value| record["check"]["digest"].as_str().map(str::to_owned);
+        let by = |record: &Value| record["evidence"]["by"].as_str().map(str::to_owned);
+        let rxe = "rdma/rxe0";
+        let right = [
+            (came(tcp, "tcp", None) && !placed(tcp), "tcp: not over TCP"),
+            (came(rdma, rxe, None) && placed(rdma), "rdma: not by RDMA"),
+            (
+                by(rdma).is_some_and(|by| by.contains("soft-RoCE")),
+                "rdma: not marked emulated by soft-RoCE",
+            ),
+            (
+                digest(tcp).is_some() && digest(tcp) == digest(rdma),
+                "rdma: other rows than over TCP",
+            ),
+            (came(paced, "tcp", Some("pace")), "paced: no reason"),
+            (came(absent, "tcp", Some("no-such")), "absent: no reason"),
+            (
+                came(unplugged, rxe, None) && has_failed(unplugged),
+                "unplugged: no failure",
+            ),
+            (came(cut, rxe, None) && has_failed(cut), "cut: no failure"),
+        ];
+        let wrong = right.iter().filter(|(is_right, _)| !is_right);
+        wrong.map(|(_, what)| format!("pushdown-{what}")).collect()
     }
 }
 
@@ -359,8 +442,27 @@ mod tests {
         }
         text += r#"{"parameters":{"backend":"rdma/rxe0"},"evidence":{"kind":"emulated"}}"#;
         text += "\n";
-        let failed = r#"{"outcome":{"status":"failed"},"evidence":{"kind":"emulated"}}"#;
-        text + &format!("{failed}\n{failed}\nstep unplugged 1 1\ntook unplugged 9\nend\n")
+        let failed =
+            r#"{"task":"rdma","outcome":{"status":"failed"},"evidence":{"kind":"emulated"}}"#;
+        text += &format!("{failed}\n{failed}\nstep unplugged 1 1\n");
+        for (name, code) in PUSHDOWNS {
+            text += &format!("step {name} 0 {code}\n");
+        }
+        for (name, _) in UNPLUGGED_S_MAX {
+            text += &format!("took {name} 9\n");
+        }
+        for pushdown in [
+            r#""parameters":{"bulk":"tcp"},"check":{"digest":"d1"},"counts":{"bulk_bytes_from_agent":0}"#,
+            r#""parameters":{"bulk":"rdma/rxe0"},"check":{"digest":"d1"},"counts":{"bulk_bytes_from_agent":7}"#,
+            r#""parameters":{"bulk":"tcp","bulk_fallback":"it has a pace"}"#,
+            r#""parameters":{"bulk":"tcp","bulk_fallback":"no RDMA device `no-such`"}"#,
+            r#""parameters":{"bulk":"rdma/rxe0"},"outcome":{"status":"failed"}"#,
+            r#""parameters":{"bulk":"rdma/rxe0"},"outcome":{"status":"failed"}"#,
+        ] {
+            let evidence = r#""evidence":{"kind":"emulated","by":"soft-RoCE (rxe)"}"#;
+            text += &format!("{{\"task\":\"pushdown\",{pushdown},{evidence}}}\n");
+        }
+        text + "end\n"
     }
 
     #[test]
@@ -368,7 +470,8 @@ mod tests {
         let results = Results::read(&good()).expect("readable");
         results.judge().expect("all as it must be");
         assert!(results.table().contains("1.5 us"));
-        assert_eq!(results.records().lines().count(), 1 + 2 + pairs().count());
+        let records = 1 + 2 + PUSHDOWNS.len() + pairs().count();
+        assert_eq!(results.records().lines().count(), records);
         for (right, wrong) in [
             ("step read-lat-dpb-dpb 0 0", "step read-lat-dpb-dpb 0 1"),
             ("step rdma_link 0 0\n", ""),
@@ -382,6 +485,16 @@ mod tests {
             ("rdma/rxe0", "cpu/best"),
             ("\"emulated\"", "\"measured\""),
             ("\"failed\"", "\"done\""),
+            ("step pushdown-cut 0 1", "step pushdown-cut 0 0"),
+            ("took pushdown-cut 9", "took pushdown-cut 900"),
+            (
+                "\"digest\":\"d1\"},\"counts\":{\"bulk_bytes_from_agent\":7",
+                "\"digest\":\"d2\"},\"counts\":{\"bulk_bytes_from_agent\":7",
+            ),
+            ("\"bulk_bytes_from_agent\":7", "\"bulk_bytes_from_agent\":0"),
+            ("it has a pace", "it has none"),
+            (",\"bulk_fallback\":\"no RDMA device `no-such`\"", ""),
+            ("soft-RoCE", "something"),
         ] {
             assert!(good().contains(right), "{right}");
             let results = Results::read(&good().replace(right, wrong)).expect("readable");

@@ -73,3 +73,39 @@ echo "took unplugged $((ended - started))" >&3
 /usr/sbin/ip link set v0 up
 sleep 2
 DPB_RDMA_LINK=v0 alone rdma_link /tests/rdma_link --nocapture --test-threads 1
+sleep 2
+
+# The pushdown, its rows by RDMA and over TCP.
+pushdown="dpb pushdown --sf 0.01 --data-dir /data --schemes dpb --threads 1 --selectivity 0.3 --batch-rows 4096 --out /tmp/pushdown.jsonl"
+alone rdma_bulk /tests/rdma_bulk --nocapture --test-threads 1
+alone pushdown-tcp $pushdown --repeat 2
+alone pushdown-rdma $pushdown --repeat 2 --bulk rdma/rxe0
+alone pushdown-paced $pushdown --repeat 1 --bulk rdma/rxe0 --link-gbps 10
+alone pushdown-absent $pushdown --repeat 1 --bulk rdma/no-such
+
+# Unplugged in the middle: the way of its rows, its agent being on loopback; then TCP, which to an address of this machine goes by lo.
+unplugged() {
+    : > /tmp/alone
+    name=$1
+    links=$2
+    shift 2
+    (
+        until grep -q 'come by rdma/rxe0' /tmp/alone; do sleep 0.2; done
+        sleep 5
+        for link in $links; do /usr/sbin/ip link set $link down; done
+    ) &
+    started=$(cut -d. -f1 /proc/uptime)
+    alone $name $pushdown --repeat 1000000 --bulk rdma/rxe0 "$@"
+    ended=$(cut -d. -f1 /proc/uptime)
+    echo "took $name $((ended - started))" >&3
+    for link in $links; do /usr/sbin/ip link set $link up; done
+    sleep 2
+}
+unplugged pushdown-unplugged v0
+echo 'between us' > /tmp/token
+dpb serve --listen 10.0.0.1:7400 --data-dir /data --token-file /tmp/token --bulk rdma/rxe0 > /tmp/agent 2>&1 &
+agent=$!
+until netstat -tln | grep -q :7400 || ! kill -0 $agent 2> /dev/null; do sleep 0.1; done
+unplugged pushdown-cut lo --server 10.0.0.1:7400 --token-file /tmp/token
+kill $agent
+sed "s/^/agent: /" /tmp/agent

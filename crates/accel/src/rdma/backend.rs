@@ -11,7 +11,7 @@ use dpb_core::{
 
 use super::port::{Address, Device, Problem};
 use super::raw::copier::Copier;
-use super::raw::{Peer, ProtectionDomain, Registered, Route};
+use super::raw::{Peer, ProtectionDomain, Registered, Retry, Route};
 
 /// The operator `copy` on one device.
 pub(super) struct Copies {
@@ -69,6 +69,7 @@ impl Lanes {
             mtu: self.device.link.mtu,
             psn: 0,
             reads: 1,
+            retry: Retry::USUAL,
             peer: Peer {
                 lid: self.device.link.lid,
                 gid: self.address.gid,

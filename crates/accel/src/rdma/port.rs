@@ -159,6 +159,22 @@ impl Device {
         std::fs::read_to_string(path).unwrap_or_default()
     }
 
+    /// Whether the port still is up.
+    ///
+    /// # Errors
+    /// What happened to it, in words.
+    pub(super) fn still_up(&self) -> Result<(), String> {
+        let link = self.context.port(self.port).map_err(|e| e.to_string())?;
+        match link.is_active {
+            true => Ok(()),
+            false => Err(format!(
+                "port {} of {} went down",
+                self.port,
+                self.context.name()
+            )),
+        }
+    }
+
     /// What it is, in a line.
     pub(super) fn describe(&self) -> String {
         let attributes = &self.attributes;
@@ -190,9 +206,21 @@ const RXE_VENDOR_ID: u32 = 0xff_ffff;
 /// As Linux's siw driver calls itself.
 const SIW_VENDOR_ID: u32 = 0x62_6d74;
 
+/// A first packet number that is not the last run's: packets that are late must not count.
+pub(super) fn first_packet_number(qp_num: u32) -> u32 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seed = now.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(qp_num) << 32;
+    dpb_core::random::SplitMix64::new(seed).next_u64() as u32 & 0xff_ffff
+}
+
+/// Whether a GID is an address of IPv4.
+pub(super) fn is_v4(gid: &[u8; 16]) -> bool {
+    gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
+}
+
 /// How well peers are reached by an address; `None` if it is not set.
 fn rank(gid: &[u8; 16], kind: &str) -> Option<u8> {
-    let is_v4 = gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+    let is_v4 = is_v4(gid);
     let is_v2 = kind.trim() == "RoCE v2";
     (*gid != [0; 16]).then_some(match (is_v2, is_v4) {
         (true, true) => 3,

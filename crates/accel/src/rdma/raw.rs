@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use super::sys;
 use crate::library::Library;
 
-pub(super) use memory::{Refused, Registered, Window};
+pub(super) use memory::{Access, Refused, Registered, Window};
 
 /// A request that is over.
 pub(super) use sys::Wc as Completion;
@@ -371,6 +371,7 @@ pub(super) struct Route {
     pub(super) psn: u32,
     /// Reads that may be under way towards us.
     pub(super) reads: u8,
+    pub(super) retry: Retry,
     pub(super) peer: Peer,
 }
 
@@ -396,10 +397,29 @@ pub(super) struct QueuePair {
 // SAFETY: as for `Context`; `post` takes `&mut self` all the same.
 unsafe impl Send for QueuePair {}
 
-/// Units of `timeout`: 4.096 microseconds times two to the power of 14, 67 milliseconds.
-const TIMEOUT: u8 = 14;
-/// So many times a packet is sent again.
-const RETRIES: u8 = 7;
+/// When a packet that is not acknowledged is sent again, and when no more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retry {
+    /// After 4.096 microseconds times two to the power of this, at least.
+    timeout: u8,
+    /// So many times; soft-RoCE takes seven for ever.
+    count: u8,
+}
+
+impl Retry {
+    /// After 67 milliseconds, seven times: perftest's.
+    pub(super) const USUAL: Self = Self {
+        timeout: 14,
+        count: 7,
+    };
+    /// After half a second, six times: a peer that is gone is missed after seconds, whoever its device is, and one that is
+    /// merely slow is not.
+    pub(super) const BOUNDED: Self = Self {
+        timeout: 17,
+        count: 6,
+    };
+}
+
 /// A receiver that has nothing posted is asked again for ever.
 const RNR_RETRIES: u8 = 7;
 /// 0.64 milliseconds.
@@ -497,8 +517,8 @@ impl QueuePair {
             &mut sys::QpAttr {
                 qp_state: sys::QPS_RTS,
                 sq_psn: route.psn,
-                timeout: TIMEOUT,
-                retry_cnt: RETRIES,
+                timeout: route.retry.timeout,
+                retry_cnt: route.retry.count,
                 rnr_retry: RNR_RETRIES,
                 max_rd_atomic: route.peer.reads.min(route.reads),
                 ..Default::default()

@@ -185,6 +185,13 @@ impl Wc {
     pub(super) fn bytes(&self) -> u32 {
         self.byte_len
     }
+
+    /// The number that came with a write of the peer's.
+    pub(super) fn immediate(&self) -> Option<u32> {
+        let is_write = self.opcode == WC_RECV_RDMA_WITH_IMM && self.wc_flags & WC_WITH_IMM != 0;
+        // As it was on the wire.
+        is_write.then(|| u32::from_be(self.imm_data))
+    }
 }
 
 /// `struct ibv_qp_cap`.
@@ -317,6 +324,7 @@ pub(super) const QPS_RTS: c_int = 3;
 pub(super) const QPT_RC: c_int = 2;
 
 pub(super) const WR_RDMA_WRITE: c_uint = 0;
+pub(super) const WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
 pub(super) const WR_SEND: c_uint = 2;
 pub(super) const WR_RDMA_READ: c_uint = 4;
 
@@ -347,6 +355,8 @@ pub(super) const PORT_ACTIVE: c_int = 4;
 pub(super) const LINK_LAYER_ETHERNET: u8 = 2;
 pub(super) const WC_SUCCESS: c_int = 0;
 pub(super) const WC_WR_FLUSH_ERR: c_int = 5;
+pub(super) const WC_RECV_RDMA_WITH_IMM: c_int = 129;
+pub(super) const WC_WITH_IMM: c_uint = 2;
 
 symbols! {
     /// The control path.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline;
+use dpb_dbmods::pushdown::bulk::Way;
 use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::schema::Schema;
 use dpb_dbmods::pushdown::schemes::{Scheme, Side, fetch_shortage};
@@ -24,6 +25,7 @@ use self::agents::LocalAgent;
 use self::question::Asked;
 use super::{data, report, serve};
 use crate::args::{self, List};
+use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::{Globals, interrupt};
@@ -39,7 +41,7 @@ const TABLE: &str = "lineitem";
                   Examples:\n  dpb pushdown --sf 10 --threads 16\n  \
                   dpb pushdown --selectivity 0.001,0.01,0.1 --threads 1,2 --link-gbps 10\n  \
                   dpb pushdown --where \"l_shipmode IN ('AIR', 'RAIL') AND l_comment LIKE '%special%requests%'\" \
-                  --aggregate \"count(*)\"\n  dpb pushdown --server dpu:7400 --token-file ~/dpb.token"
+                  --aggregate \"count(*)\"\n  dpb pushdown --server dpu:7400 --token-file ~/dpb.token --bulk rdma"
 )]
 pub struct Args {
     /// TPC-H's scale factor; fractions work
@@ -69,6 +71,10 @@ pub struct Args {
     /// Pace of the link, both directions, all schemes; 0 for the bare connection
     #[arg(long, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
     link_gbps: f64,
+    /// Which way rows and files come: tcp; rdma (written into this side's memory, by the first device whose port is up);
+    /// rdma/DEVICE. Where RDMA cannot be had, or the link has a pace, it is TCP, and the reason is said
+    #[arg(long, value_name = "WAY", default_value = "tcp")]
+    bulk: Choice,
     /// Read storage anew in each run: drop the file from the page cache and the engines' own caches
     #[arg(long)]
     cold: bool,
@@ -134,6 +140,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
     // Not before data are made: who makes them starts anew, and would say it twice.
     warn_of_sharing(&threads);
+    say_ways(&args.bulk, &contenders);
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
     let mut store = Store::open(&out, Durability::Process)
         .map_err(|error| Failure::check(error.to_string()))?;
@@ -367,7 +374,7 @@ fn local_contenders(
     let threads_max = threads.iter().copied().max().unwrap_or(1);
     let (mut contenders, mut agents) = (Vec::new(), Vec::new());
     for &scheme in schemes {
-        let agent = LocalAgent::start(data_dir, args.cache, threads_max)?;
+        let agent = LocalAgent::start(data_dir, args.cache, threads_max, &args.bulk)?;
         let address = agent.ready.listening.to_string();
         contenders.push(contender(args, scheme, &address, &[])?);
         agents.push(agent);
@@ -385,6 +392,9 @@ fn contender(
     let bits_per_s = (args.link_gbps * 1e9) as u64;
     let mut client = Client::connect(address, token, bits_per_s).map_err(client_failure)?;
     client.set_interrupted(interrupt::is_set);
+    if let Some(offers) = args.bulk.offers() {
+        client.use_bulk(offers).map_err(client_failure)?;
+    }
     let table = describe(&mut client, args.sf)?;
     let missing = unsupported(scheme, &client, &table);
     let side = match missing {
@@ -392,6 +402,34 @@ fn contender(
         None => Ok(Side::new(scheme, client, table)),
     };
     Ok(Contender { scheme, side })
+}
+
+/// Says which way large bodies come, where another one than TCP was asked for.
+fn say_ways(asked: &Choice, contenders: &[Contender]) {
+    if *asked == Choice::Tcp {
+        return;
+    }
+    let sides = contenders.iter().filter_map(|c| c.side.as_ref().ok());
+    let mut said: Vec<String> = sides
+        .map(|side| match side.way() {
+            Way::Ring {
+                name,
+                emulated_by: None,
+            } => format!("bulk results come by {name}"),
+            Way::Ring {
+                name,
+                emulated_by: Some(by),
+            } => format!("bulk results come by {name}, emulated by {by}"),
+            Way::Tcp { fallback } => format!(
+                "bulk results come over TCP, not {}: {}",
+                asked.to_text(),
+                fallback.as_deref().unwrap_or("nobody said why")
+            ),
+        })
+        .collect();
+    said.sort();
+    said.dedup();
+    said.iter().for_each(|line| output::note(line));
 }
 
 fn describe(client: &mut Client, sf: f64) -> Result<TableInfo, Failure> {

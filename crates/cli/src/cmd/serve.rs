@@ -11,6 +11,7 @@ use dpb_dbmods::pushdown::wire::{self, AgentInfo};
 use dpb_dbmods::tpch;
 use serde::{Deserialize, Serialize};
 
+use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format};
 use crate::{Globals, args, interrupt};
@@ -41,6 +42,10 @@ pub struct Args {
     /// Most connections at once
     #[arg(long, default_value = "64", value_parser = args::count)]
     max_connections: u64,
+    /// Which way large results go to clients that ask for RDMA: tcp (never another), rdma (the first device whose port is
+    /// up), rdma/DEVICE
+    #[arg(long, value_name = "WAY", default_value = "rdma")]
+    bulk: Choice,
     /// End when standard input ends: an agent must not outlive who started it
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
@@ -76,6 +81,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         handshake_patience: Duration::from_secs(5),
         // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
         idle_patience: (!args.until_stdin_closes).then_some(IDLE_PATIENCE),
+        bulk: args.bulk.accepts(),
     })
     .map_err(|error| match error {
         BindError::Listen { .. } => Failure::unavailable(format!(

@@ -9,11 +9,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+use super::bulk::{Offers, Opened, Way};
 use super::link::Link;
 use super::query::Predicate;
 use super::wire::batch::{decode_batch, decode_schema};
@@ -24,6 +26,8 @@ use super::wire::{
 
 /// How long an agent may take to accept and to welcome.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to open a way past TCP: its device may have to find the one on this side first.
+const WAY_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What went wrong between this side and an agent.
 #[derive(Debug, thiserror::Error)]
@@ -73,11 +77,15 @@ pub struct Client {
     link: Link,
     /// Bytes of the connections before this one.
     bytes_before: (u64, u64),
+    bulk_bytes_before: u64,
     address: String,
     token: Vec<u8>,
     link_bits_per_s: u64,
     welcome: Welcome,
     interrupted: fn() -> bool,
+    way: Way,
+    /// Who opened the way, if it is one past TCP.
+    offers: Option<Arc<dyn Offers>>,
 }
 
 impl fmt::Debug for Client {
@@ -110,12 +118,38 @@ impl Client {
         Ok(Self {
             link,
             bytes_before: (0, 0),
+            bulk_bytes_before: 0,
             address: address.to_owned(),
             token: token.to_vec(),
             link_bits_per_s,
             welcome,
             interrupted: || false,
+            way: Way::Tcp { fallback: None },
+            offers: None,
         })
+    }
+
+    /// Asks the agent to write large bodies into a ring on this side from now on. If that cannot be, everything stays on TCP,
+    /// and the way says why. A connection that is made anew has the same way or fails.
+    ///
+    /// # Errors
+    /// [`ClientError`]: of TCP alone.
+    pub fn use_bulk(&mut self, offers: Arc<dyn Offers>) -> Result<&Way, ClientError> {
+        self.way = match self.open_way(&*offers)? {
+            Ok(way) => {
+                self.offers = Some(offers);
+                way
+            }
+            Err(reason) => Way::Tcp {
+                fallback: Some(reason),
+            },
+        };
+        Ok(&self.way)
+    }
+
+    /// Which way large bodies come.
+    pub fn way(&self) -> &Way {
+        &self.way
     }
 
     /// Asks `interrupted` between frames, and several times a second while it waits for one, whether to end early.
@@ -134,10 +168,15 @@ impl Client {
         &self.welcome.agent
     }
 
-    /// Bytes sent to the agent and received from it so far, frame headers included.
+    /// Bytes sent to the agent and received from it so far, frame headers included, whichever way they came.
     pub fn bytes(&self) -> (u64, u64) {
         let (sent, received) = self.link.bytes();
         (self.bytes_before.0 + sent, self.bytes_before.1 + received)
+    }
+
+    /// Those of them that came past TCP.
+    pub fn bulk_bytes(&self) -> u64 {
+        self.bulk_bytes_before + self.link.bulk_bytes().1
     }
 
     /// The tables of a data set.
@@ -338,11 +377,50 @@ impl Client {
     /// Sends a request and reads its one reply.
     fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
         self.request(request)?;
-        let mut answer = || {
-            let header = expect(&mut self.link, Tag::Reply)?;
-            wire::decode(&self.link.receive_body(header)?)
+        answer(&mut self.link).map_err(|source| self.broke(source))
+    }
+
+    /// Opens a way on the connection that there is, or says why it cannot be.
+    fn open_way(&mut self, offers: &dyn Offers) -> Result<Result<Way, String>, ClientError> {
+        if self.link_bits_per_s != 0 {
+            return Ok(Err("the link has a pace, and only TCP keeps it".to_owned()));
+        }
+        if self.welcome.capabilities & wire::CAPABILITY_BULK == 0 {
+            let version = &self.agent().dpb_version;
+            return Ok(Err(format!(
+                "the agent's dpb {version} knows no way but TCP: install this one there"
+            )));
+        }
+        let (words, offer) = match offers.offer() {
+            Ok(made) => made,
+            Err(reason) => return Ok(Err(reason)),
         };
-        answer().map_err(|source| self.broke(source))
+        self.link.set_deadline(Some(Instant::now() + WAY_PATIENCE));
+        let request = wire::encode(&Request::Bulk { offer: words });
+        let sent = self.link.send(Tag::Request, &request);
+        let told = sent.and_then(|()| answer(&mut self.link));
+        self.link.set_deadline(None);
+        let words = match told.map_err(|source| self.broke(source))? {
+            Reply::Bulk(Ok(words)) => words,
+            Reply::Bulk(Err(reason)) => return Ok(Err(format!("at the agent: {reason}"))),
+            _ => return Err(self.out_of_place()),
+        };
+        match offer.open(&words) {
+            Ok(Opened {
+                reader,
+                name,
+                emulated_by,
+            }) => {
+                self.link.set_reader(reader);
+                Ok(Ok(Way::Ring { name, emulated_by }))
+            }
+            Err(reason) => {
+                // The agent would write all the same.
+                self.hang_up();
+                self.reopen()?;
+                Ok(Err(reason))
+            }
+        }
     }
 
     /// Sends a request, on a new connection if the last one has ended.
@@ -354,7 +432,22 @@ impl Client {
         sent.map_err(|source| self.broke(source))
     }
 
+    /// A new connection to the same agent, with the same way for large bodies.
     fn connect_anew(&mut self) -> Result<(), ClientError> {
+        self.reopen()?;
+        let Some(offers) = self.offers.clone() else {
+            return Ok(());
+        };
+        let reason = match self.open_way(&*offers)? {
+            Ok(way) if way == self.way => return Ok(()),
+            Ok(way) => format!("they would come by {} now", way.name()),
+            Err(reason) => reason,
+        };
+        Err(self.broke(WireError::Bulk(reason)))
+    }
+
+    /// A new connection to the same agent.
+    fn reopen(&mut self) -> Result<(), ClientError> {
         let opened = open(&self.address, &self.token, self.link_bits_per_s);
         let (mut link, welcome) = opened.map_err(|error| match error {
             // It was there before.
@@ -366,7 +459,7 @@ impl Client {
             return Err(ClientError::Replaced { address });
         }
         link.set_stop(self.interrupted);
-        self.bytes_before = self.bytes();
+        (self.bytes_before, self.bulk_bytes_before) = (self.bytes(), self.bulk_bytes());
         self.link = link;
         Ok(())
     }
@@ -400,7 +493,7 @@ fn open(address: &str, token: &[u8], link_bits_per_s: u64) -> Result<(Link, Welc
     link.set_deadline(Some(Instant::now() + CONNECT_PATIENCE));
     let hello = Hello {
         version: wire::VERSION,
-        capabilities: wire::CAPABILITY_DUCKDB | wire::CAPABILITY_FETCH,
+        capabilities: wire::CAPABILITY_DUCKDB | wire::CAPABILITY_FETCH | wire::CAPABILITY_BULK,
         link_bits_per_s,
         token: token.to_vec(),
     };
@@ -420,6 +513,12 @@ fn next(link: &mut Link) -> Result<Header, WireError> {
         return Err(wire::parse_refusal(&body));
     }
     Ok(header)
+}
+
+/// The one reply to a request.
+fn answer(link: &mut Link) -> Result<Reply, WireError> {
+    let header = expect(link, Tag::Reply)?;
+    wire::decode(&link.receive_body(header)?)
 }
 
 fn expect(link: &mut Link, tag: Tag) -> Result<Header, WireError> {
@@ -553,6 +652,7 @@ mod tests {
             connections_max: 4,
             handshake_patience: Duration::from_secs(5),
             idle_patience: Some(Duration::from_millis(50)),
+            bulk: Err("not tried here".into()),
         });
         let agent = agent.unwrap();
         let (address, stop) = (agent.address(), Arc::clone(stop));

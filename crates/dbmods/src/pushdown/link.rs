@@ -15,7 +15,10 @@ use std::time::{Duration, Instant};
 use arrow_buffer::{Buffer, MutableBuffer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::bulk::{Incoming, Outgoing};
 use super::wire::{self, Header, Tag, WireError};
+
+mod bulk;
 
 /// How far a sender may run ahead of its pace.
 pub const BURST: Duration = Duration::from_micros(200);
@@ -25,6 +28,8 @@ pub const LATE_MAX: Duration = Duration::from_millis(2);
 const PACED_BYTES: usize = 128 << 10;
 /// Bytes handed to one `sendfile` on a link without a pace.
 const SENDFILE_BYTES: usize = 4 << 20;
+/// How long a peer's machine may say nothing where it must: as long as a peer may take nothing.
+const SILENT_MAX: Duration = Duration::from_secs(60);
 /// How often who waits for the socket looks around.
 const LOOK: Duration = Duration::from_millis(200);
 /// The slowest pace, bits per second: a peer chooses ours, and must not choose how long we sleep.
@@ -103,6 +108,11 @@ pub struct Link {
     deadline: Option<Instant>,
     stop: fn() -> bool,
     spare: MutableBuffer,
+    /// Where large bodies go, and where they come from, if not over TCP.
+    outgoing: Option<Outgoing>,
+    incoming: Option<Incoming>,
+    /// A frame that came while credits were waited for.
+    interjected: Option<Header>,
 }
 
 impl Link {
@@ -115,26 +125,35 @@ impl Link {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(LOOK))?;
         stream.set_read_timeout(Some(LOOK))?;
-        // A peer whose machine is gone says nothing: ask after 20 s, give up after 40.
+        // A peer whose machine is gone says nothing: ask after 20 s, give up after a minute, also what it has not acknowledged.
         sockopt::set_socket_keepalive(&stream, true)?;
         sockopt::set_tcp_keepidle(&stream, Duration::from_secs(20))?;
         sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5))?;
         sockopt::set_tcp_keepcnt(&stream, 4)?;
+        sockopt::set_tcp_user_timeout(&stream, SILENT_MAX.as_millis() as u32)?;
         Ok(Self {
             stream,
             pacer: Pacer::new(bits_per_s),
             sent_bytes: 0,
             received_bytes: 0,
-            patience: Duration::from_secs(60),
+            patience: SILENT_MAX,
             deadline: None,
             stop: || false,
             spare: MutableBuffer::new(0),
+            outgoing: None,
+            incoming: None,
+            interjected: None,
         })
     }
 
     /// Sets the pace of what this side sends, 0 for none.
     pub fn set_pace(&mut self, bits_per_s: u64) {
         self.pacer = Pacer::new(bits_per_s);
+    }
+
+    /// Whether what this side sends has a pace.
+    pub fn is_paced(&self) -> bool {
+        self.pacer.bits_per_s != 0
     }
 
     /// Sets how long a peer may take nothing before it is given up.
@@ -154,7 +173,7 @@ impl Link {
         self.stop = stop;
     }
 
-    /// Bytes sent and received since the connection began, headers of frames included.
+    /// Bytes sent and received since the connection began, headers of frames included, whichever way they went.
     pub fn bytes(&self) -> (u64, u64) {
         (self.sent_bytes, self.received_bytes)
     }
@@ -191,7 +210,7 @@ impl Link {
     }
 
     /// Whether the peer has sent something or is gone.
-    pub fn peer_stirs(&self) -> bool {
+    fn peer_stirs(&self) -> bool {
         self.polls(PollFlags::IN | PollFlags::RDHUP)
     }
 
@@ -230,13 +249,17 @@ impl Link {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, WireError> {
         let header = Header::checked(tag, len)?.to_bytes();
+        if self.is_placed(tag, len) {
+            return self.place(tag, parts, len, stop);
+        }
         let mut slices = Vec::with_capacity(1 + parts.len());
         slices.push(&header[..]);
         slices.extend_from_slice(parts);
         self.send_slices(&slices, stop)
     }
 
-    /// Sends `len` bytes of `file` from `offset` as one frame, from the page cache to the socket inside the kernel.
+    /// Sends `len` bytes of `file` from `offset` as one frame, from the page cache to the socket inside the kernel, or to where
+    /// large bodies go.
     ///
     /// # Errors
     /// Those of the socket and the file; a file that has become shorter.
@@ -247,6 +270,9 @@ impl Link {
         len: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, WireError> {
+        if self.is_placed(Tag::File, len) {
+            return self.place_file(file, offset, len, stop);
+        }
         let header = Header {
             tag: Tag::File,
             len,
@@ -283,11 +309,28 @@ impl Link {
         Ok(None)
     }
 
-    /// The next frame's header; `None` if the peer closed cleanly.
+    /// The next frame's header; `None` if the peer closed cleanly. Of a body that comes another way it is that body's; what
+    /// only serves that way is dealt with here.
     ///
     /// # Errors
     /// Those of [`Header::read`].
     pub fn receive_header(&mut self) -> Result<Option<Header>, WireError> {
+        if let Some(header) = self.interjected.take() {
+            return Ok(Some(header));
+        }
+        loop {
+            let Some(header) = self.receive_any_header()? else {
+                return Ok(None);
+            };
+            match header.tag {
+                Tag::Credit => self.take_credit(header)?,
+                Tag::Placed => return self.expect_pieces(header).map(Some),
+                _ => return Ok(Some(header)),
+            }
+        }
+    }
+
+    fn receive_any_header(&mut self) -> Result<Option<Header>, WireError> {
         if (self.stop)() {
             return Err(WireError::Io(stopped()));
         }
@@ -329,6 +372,13 @@ impl Link {
     /// # Errors
     /// As [`Link::receive_body`].
     pub fn receive_exact(&mut self, bytes: &mut [u8]) -> Result<(), WireError> {
+        match self.is_in_pieces() {
+            true => self.receive_pieces(bytes),
+            false => self.receive_from_stream(bytes),
+        }
+    }
+
+    fn receive_from_stream(&mut self, bytes: &mut [u8]) -> Result<(), WireError> {
         self.timed().read_exact(bytes).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => WireError::Torn,
             _ => WireError::Io(e),

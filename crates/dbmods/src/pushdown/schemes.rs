@@ -25,6 +25,7 @@ use arrow_schema::SchemaRef;
 use dpb_core::measure::{Interference, Watch};
 use rustix::fs::MemfdFlags;
 
+use super::bulk::Way;
 use super::client::{Client, ClientError};
 use super::digest::{Digest, UnknownType};
 use super::query::Query;
@@ -135,8 +136,10 @@ pub struct Run {
     pub first_batch_s: f64,
     /// For `fetch`: until the file was here, seconds.
     pub transfer_s: Option<f64>,
-    /// Bytes to the agent and from it, counted at this side's socket.
+    /// Bytes to the agent and from it, counted where this side sends and receives them.
     pub wire_bytes: (u64, u64),
+    /// Those from it that came past TCP.
+    pub bulk_bytes: u64,
     /// CPU time of the agent's process, seconds.
     pub agent_cpu_s: f64,
     /// CPU time of this process, seconds.
@@ -238,6 +241,11 @@ impl Side {
         &mut self.client
     }
 
+    /// Which way its large bodies come.
+    pub fn way(&self) -> &Way {
+        self.client.way()
+    }
+
     /// The table.
     pub fn table(&self) -> &TableInfo {
         &self.table
@@ -280,6 +288,7 @@ impl Side {
         let agent_before = self.client.usage(false)?;
         let here_before = usage::of_this_process(true);
         let wire_before = self.client.bytes();
+        let bulk_before = self.client.bulk_bytes();
         let mut run = match self.scheme {
             Scheme::FetchDuckDb | Scheme::FetchParquet => self.fetch(test, consumer)?,
             Scheme::DuckDbAtDpu => self.scan(Engine::DuckDb, test, consumer)?,
@@ -289,6 +298,7 @@ impl Side {
         let here = usage::of_this_process(false);
         let agent = self.client.usage(false)?;
         run.wire_bytes = (wire.0 - wire_before.0, wire.1 - wire_before.1);
+        run.bulk_bytes = self.client.bulk_bytes() - bulk_before;
         run.agent_cpu_s = agent.cpu_s - agent_before.cpu_s;
         let agent_wait_s = agent.core_wait_s.zip(agent_before.core_wait_s);
         // A side that does not say leaves the sum unknown.

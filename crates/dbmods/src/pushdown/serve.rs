@@ -7,7 +7,8 @@
 //! out of [`SCANS_BYTES_MAX`]: no more than a quarter of what is left, so that many stalled scans leave some for the next one,
 //! which then gets smaller batches, whichever engine runs it. Only when next to nothing is left scans wait, and are refused
 //! as busy after [`RESERVE_PATIENCE`]. Once a client asks for DuckDB, it may hold as much again as the cache for its
-//! buffers, or [`DUCKDB_BYTES_MIN`] if that is more, and half of that for results that it finishes first.
+//! buffers, or [`DUCKDB_BYTES_MIN`] if that is more, and half of that for results that it finishes first. Results that go past
+//! TCP (see [`super::bulk`]) wait in [`WAY_BYTES_MAX`] a connection, on [`WAYS_MAX`] of them.
 //!
 //! **Peers.** A slow client blocks its own scan only. One that vanishes stops its scan at once: the socket says so while
 //! sending, and is asked every few milliseconds while there is nothing to send. One that is connected but takes nothing for
@@ -31,13 +32,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use self::budget::Budget;
 use self::outbox::{Outbox, Taken};
 use self::shelf::{Shelf, damaged, refuse};
+use super::bulk::Accepts;
 use super::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, stalled};
 use super::scan::{self, Plan, ScanError, ScanOptions};
 use super::selectivity::{self, SelectivityError};
 use super::wire::batch::Encoder;
 use super::wire::{
-    self, AgentInfo, CAPABILITY_DUCKDB, CAPABILITY_FETCH, End, Engine, FileFormat, Hello, Refusal,
-    Reply, Request, ScanRequest, Tag, Welcome, WireError,
+    self, AgentInfo, CAPABILITY_BULK, CAPABILITY_DUCKDB, CAPABILITY_FETCH, End, Engine, FileFormat,
+    Hello, Refusal, Reply, Request, ScanRequest, Tag, Welcome, WireError,
 };
 use super::{sql, usage};
 use crate::duckdb::{Interrupt, Library};
@@ -60,6 +62,10 @@ pub const SCAN_BYTES_MIN: u64 = 1 << 20;
 pub const QUEUE_BATCHES: usize = 4;
 /// What DuckDB may hold in its buffers at least, however small our own cache.
 pub const DUCKDB_BYTES_MIN: u64 = 256 << 20;
+/// What one connection may hold for results that go past TCP.
+pub const WAY_BYTES_MAX: usize = 4 << 20;
+/// Connections whose results go past TCP, at most; others stay on TCP.
+pub const WAYS_MAX: usize = 8;
 /// How long a scan waits for what others hold.
 pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -95,6 +101,8 @@ pub struct AgentOptions {
     pub handshake_patience: Duration,
     /// How long a connection may be idle between requests; `None` for as long as it likes.
     pub idle_patience: Option<Duration>,
+    /// Who makes ways past TCP for clients that ask for one, or why there are none.
+    pub bulk: Result<Arc<dyn Accepts>, String>,
 }
 
 /// Why an agent cannot start.
@@ -131,6 +139,8 @@ struct Shared {
     stop: AtomicBool,
     budget: Budget,
     connections: Mutex<HashMap<u64, TcpStream>>,
+    /// One more for each connection whose results go past TCP.
+    ways: Mutex<Arc<()>>,
 }
 
 impl Shared {
@@ -168,6 +178,7 @@ impl Agent {
             stop: AtomicBool::new(false),
             budget: Budget::new(SCANS_BYTES_MAX),
             connections: Mutex::default(),
+            ways: Mutex::default(),
         });
         Ok(Self {
             listener,
@@ -363,7 +374,7 @@ fn handshake(shared: &Shared, link: &mut Link) -> Conversed {
     link.set_pace(hello.link_bits_per_s);
     let duckdb = shared.info.duckdb.as_ref().map_or(0, |_| CAPABILITY_DUCKDB);
     let welcome = Welcome {
-        capabilities: CAPABILITY_FETCH | duckdb,
+        capabilities: CAPABILITY_FETCH | CAPABILITY_BULK | duckdb,
         agent: shared.info.clone(),
     };
     link.send(Tag::Welcome, &welcome.to_bytes())
@@ -392,8 +403,32 @@ fn answer(shared: &Shared, link: &mut Link, request: Request) -> Conversed {
         Request::Usage { reset_peak } => Reply::Usage(usage::of_this_process(reset_peak)),
         Request::Scan(request) => return scan_and_send(shared, link, &request),
         Request::Fetch { sf, table, format } => return send_file(shared, link, sf, &table, format),
+        Request::Bulk { offer } => Reply::Bulk(open_way(shared, link, &offer)),
     };
     link.send(Tag::Reply, &wire::encode(&reply))
+}
+
+/// Opens a way past TCP to the client's ring; says what the client needs to know of it, or why there is none.
+fn open_way(shared: &Shared, link: &mut Link, offer: &[u8]) -> Result<Vec<u8>, String> {
+    let accepts = shared.options.bulk.as_ref()?;
+    if link.is_paced() {
+        return Err("the link has a pace, and only TCP keeps it".to_owned());
+    }
+    if link.has_writer() {
+        return Err("this connection has one".to_owned());
+    }
+    let seat = {
+        let ways = lock(&shared.ways);
+        if Arc::strong_count(&ways) > WAYS_MAX {
+            return Err(format!("all {WAYS_MAX} of its ways past TCP are taken"));
+        }
+        Arc::clone(&ways)
+    };
+    let (answer, writer) = accepts.accept(offer)?;
+    let ring = writer.ring();
+    assert!(ring.pieces > 0 && ring.piece_bytes > 0, "as a ring is");
+    link.set_writer(writer, seat);
+    Ok(answer)
 }
 
 fn pick(
@@ -436,18 +471,12 @@ fn send_file(
     let mut at = 0;
     while at < bytes {
         let len = (bytes - at).min(Tag::File.body_bytes_max() as u64) as usize;
-        match link.send_file_frame(&file, at, len, &stop)? {
-            None => {}
-            Some(Interrupted::Peer) => return Err(WireError::Closed),
-            Some(Interrupted::Stalled) => return Err(stalled()),
-        }
+        carried(link.send_file_frame(&file, at, len, &stop)?)?;
         at += len as u64;
         end.batches += 1;
     }
     end.bytes_read = bytes;
-    if link.settle(&stop).is_some() {
-        return Err(WireError::Closed);
-    }
+    settle(link, &stop)?;
     link.send(Tag::End, &wire::encode(&end))
 }
 
@@ -567,10 +596,16 @@ fn send_end(
         stopped: sent.stopped,
         ..end
     };
+    settle(link, stop)?;
+    link.send(Tag::End, &wire::encode(&end))
+}
+
+/// Waits until all that was sent has been carried.
+fn settle(link: &mut Link, stop: &dyn Fn() -> bool) -> Conversed {
     if link.settle(stop).is_some() {
         return Err(WireError::Closed);
     }
-    link.send(Tag::End, &wire::encode(&end))
+    carried(link.settle_pieces(stop)?)
 }
 
 /// Stops a scan, whichever engine runs it.
@@ -633,10 +668,7 @@ fn send_batches(
             usage::core_wait_s();
             looked = Instant::now();
         }
-        if link.peer_stirs() {
-            let Some(header) = link.receive_header()? else {
-                return Err(WireError::Closed);
-            };
+        if let Some(header) = link.interjection()? {
             if header.tag != Tag::Stop {
                 return Err(WireError::OutOfPlace(header.tag));
             }
@@ -671,7 +703,11 @@ fn send_parts(
     len: usize,
     stop: &dyn Fn() -> bool,
 ) -> Conversed {
-    match link.send_frame(tag, parts, len, stop)? {
+    carried(link.send_frame(tag, parts, len, stop)?)
+}
+
+fn carried(ended: Option<Interrupted>) -> Conversed {
+    match ended {
         None => Ok(()),
         Some(Interrupted::Peer) => Err(WireError::Closed),
         Some(Interrupted::Stalled) => Err(stalled()),

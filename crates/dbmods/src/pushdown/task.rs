@@ -11,6 +11,7 @@ use dpb_core::measure::interference::Interference;
 use dpb_core::measure::statistics::{judge, median};
 use dpb_core::measure::{Check, Evidence, Outcome, Record};
 
+use super::bulk::Way;
 use super::client::ClientError;
 use super::digest::{Digest, first_difference};
 use super::query::{Output, Query};
@@ -397,7 +398,12 @@ impl Bench<'_> {
 
     fn finding(&self, contender: &Contender) -> Finding {
         let plan = self.plan;
-        let mut record = Record::new(TASK, Evidence::of_this_cpu(), plan.seed)
+        let way = contender.side.as_ref().ok().map(Side::way);
+        let emulated_by = way.and_then(Way::emulated_by);
+        let evidence = emulated_by.map_or_else(Evidence::of_this_cpu, |by| Evidence::Emulated {
+            by: by.to_owned(),
+        });
+        let mut record = Record::new(TASK, evidence, plan.seed)
             .with("scheme", contender.scheme.name())
             .with("format", contender.scheme.format_name())
             .with("sf", plan.sf)
@@ -411,6 +417,12 @@ impl Bench<'_> {
         }
         for (name, value) in &plan.parameters {
             record = record.with(name, value.as_str());
+        }
+        if let Some(way) = way {
+            record = record.with("bulk", way.name());
+            if let Some(reason) = way.fallback() {
+                record = record.with("bulk_fallback", reason);
+            }
         }
         match &contender.side {
             Ok(side) => {
@@ -527,6 +539,7 @@ impl Finding {
             ("result_bytes", total(&|run| run.result_bytes)),
             ("wire_bytes_to_agent", total(&|run| run.wire_bytes.0)),
             ("wire_bytes_from_agent", total(&|run| run.wire_bytes.1)),
+            ("bulk_bytes_from_agent", total(&|run| run.bulk_bytes)),
             ("blocks_scanned", total(&|run| run.blocks.0)),
             ("blocks_skipped", total(&|run| run.blocks.1)),
         ];

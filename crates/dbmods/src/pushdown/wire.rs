@@ -14,6 +14,7 @@
 //! | 1 hello | client, first | see below | 1 KiB |
 //! | 2 request | client | [`Request`], postcard | 64 KiB |
 //! | 3 stop | client, during a reply | empty | 0 |
+//! | 4 credit | client | pieces of its ring that are free again (4) | 4 |
 //! | 129 welcome | agent, first | see below | 4 KiB |
 //! | 130 reply | agent | [`Reply`], postcard | 1 MiB |
 //! | 131 schema | agent | one encapsulated Arrow IPC message, a schema | 1 MiB |
@@ -21,6 +22,7 @@
 //! | 133 file | agent | the next bytes of a file | 4 MiB |
 //! | 134 end | agent | [`End`], postcard | 64 KiB |
 //! | 135 error | agent | code (2), UTF-8 text | 64 KiB |
+//! | 136 placed | agent | tag (1), zero (3), length (4) of a body that goes another way | 8 |
 //!
 //! **Hello**: magic `DPBW` (4), version (2), length of the token (2), capabilities asked for (8), the link's pace in bits
 //! per second, 0 for none (8), the token. **Welcome**: magic `DPBW` (4), version (2), zero (2), capabilities (8),
@@ -31,6 +33,10 @@
 //! a fetch answers reply, file pieces, end; all others answer one reply. An error frame may come in place of any of these. A
 //! request that could not be carried out (unknown table, no data) leaves the connection usable; a frame that could not be
 //! understood ends it. Stop, or closing the connection, ends a scan early.
+//!
+//! **Another way.** An agent that has [`CAPABILITY_BULK`] may be asked, by [`Request::Bulk`], to write large bodies into memory of
+//! the client's; agents and clients from before never hear of it. Where both agree, *placed* stands for a batch or file frame
+//! whose body comes that way, see [`super::bulk`]; *credit* may come at any time. Short bodies stay on TCP.
 //!
 //! **Trust.** A length is checked against the tag's bound before anything is allocated, a control body is decoded to its
 //! last byte, and a predicate's nesting is bounded while it is decoded. The client trusts no agent either: batches are
@@ -46,7 +52,10 @@ use serde::{Deserialize, Serialize};
 use super::query::{Predicate, Query};
 use super::schema::Schema;
 
+pub use placed::{Placed, credit_bytes, parse_credit};
+
 pub mod batch;
+mod placed;
 
 /// First bytes of hello and welcome.
 pub const MAGIC: [u8; 4] = *b"DPBW";
@@ -63,6 +72,8 @@ pub const TOKEN_BYTES_MAX: usize = 512;
 pub const CAPABILITY_DUCKDB: u64 = 1;
 /// The agent hands out whole files.
 pub const CAPABILITY_FETCH: u64 = 2;
+/// The agent answers [`Request::Bulk`].
+pub const CAPABILITY_BULK: u64 = 4;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +85,8 @@ pub enum Tag {
     Request = 2,
     /// Ends the running scan early.
     Stop = 3,
+    /// Gives room in its ring back.
+    Credit = 4,
     /// The agent's first frame.
     Welcome = 129,
     /// An answer.
@@ -88,6 +101,8 @@ pub enum Tag {
     End = 134,
     /// What went wrong.
     Error = 135,
+    /// What comes another way.
+    Placed = 136,
 }
 
 impl Tag {
@@ -97,6 +112,7 @@ impl Tag {
             1 => Self::Hello,
             2 => Self::Request,
             3 => Self::Stop,
+            4 => Self::Credit,
             129 => Self::Welcome,
             130 => Self::Reply,
             131 => Self::Schema,
@@ -104,6 +120,7 @@ impl Tag {
             133 => Self::File,
             134 => Self::End,
             135 => Self::Error,
+            136 => Self::Placed,
             _ => return None,
         })
     }
@@ -114,6 +131,8 @@ impl Tag {
             Self::Hello => 1 << 10,
             Self::Request | Self::End | Self::Error => 64 << 10,
             Self::Stop => 0,
+            Self::Credit => 4,
+            Self::Placed => 8,
             Self::Welcome => 4 << 10,
             Self::Reply | Self::Schema => 1 << 20,
             Self::Batch => 64 << 20,
@@ -346,6 +365,12 @@ pub enum Request {
         /// Start a new peak after answering.
         reset_peak: bool,
     },
+    /// Write large bodies into the client's memory from now on. Only to agents with [`CAPABILITY_BULK`]. Answer:
+    /// [`Reply::Bulk`].
+    Bulk {
+        /// Where that memory is: the business of those who carry it, see [`super::bulk`].
+        offer: Vec<u8>,
+    },
 }
 
 /// One scan.
@@ -406,6 +431,8 @@ pub enum Reply {
     Dropped,
     /// To [`Request::Usage`].
     Usage(Usage),
+    /// To [`Request::Bulk`]: the agent's side of it, or why everything stays on TCP.
+    Bulk(Result<Vec<u8>, String>),
 }
 
 /// A table that the agent has.
@@ -604,6 +631,9 @@ pub enum WireError {
     /// An Arrow message that is not valid.
     #[error("malformed Arrow message: {0}")]
     Arrow(String),
+    /// The way of large bodies broke, or what came by it was no sense.
+    #[error("bulk results did not get through: {0}")]
+    Bulk(String),
     /// The agent said no.
     #[error("{text}")]
     Refused {
@@ -629,6 +659,7 @@ impl WireError {
             Self::Io(_) | Self::Closed => None,
             Self::Version { .. } => Some(Refusal::Version),
             Self::Refused { refusal, .. } => Some(*refusal),
+            Self::Bulk(_) => Some(Refusal::Internal),
             _ => Some(Refusal::Protocol),
         }
     }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::exchange::{Control, Keys};
 use super::loops::{Loops, Stage};
 use super::{Failure, Figures, Measured, Method, Plan, RECEIVES, Report, Role, Verb};
-use crate::rdma::port::{Address, Device};
+use crate::rdma::port::{Address, Device, first_packet_number, is_v4};
 use crate::rdma::raw::cm::{Connection, Listener};
 use crate::rdma::raw::lane::Lane;
 use crate::rdma::raw::{
-    Capacity, CompletionQueue, Peer, ProtectionDomain, QueuePair, Route, Window,
+    Access, Capacity, CompletionQueue, Peer, ProtectionDomain, QueuePair, Retry, Route, Window,
 };
 
 /// A page, and a cache line, as most machines have them; the peer's count where they are larger.
@@ -109,6 +109,7 @@ impl<'a> Session<'a> {
                 mtu,
                 psn: mine.psn,
                 reads: mine.reads,
+                retry: Retry::USUAL,
                 peer: Peer {
                     lid: peer.lid,
                     gid: peer.gid.unwrap_or_default(),
@@ -225,7 +226,7 @@ struct Side {
 impl Side {
     fn new(plan: &Plan, device: &Device, stage: &Stage) -> Result<Self, Failure> {
         let domain = ProtectionDomain::new(&device.context)?;
-        let window = Window::new(&domain, stage.window_bytes())?;
+        let window = Window::new(&domain, stage.window_bytes(), Access::ReadWrite)?;
         if (plan.method, plan.verb) != (Method::Latency, Verb::Write) {
             window.fill((0..=250).cycle());
         }
@@ -267,7 +268,7 @@ impl Side {
             lid: device.link.lid,
             reads,
             qp_num: lane.number(),
-            psn: packet_number(lane.number()),
+            psn: first_packet_number(lane.number()),
             rkey: self.window.rkey(),
             address: self.window.address(stage.receive_offset(i)),
             gid: address.gid_index.map(|_| address.gid),
@@ -276,19 +277,9 @@ impl Side {
     }
 }
 
-/// A first packet number that is not the last run's: packets that are late must not count.
-fn packet_number(qp_num: u32) -> u32 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seed = now.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(qp_num) << 32;
-    dpb_core::random::SplitMix64::new(seed).next_u64() as u32 & 0xff_ffff
-}
-
 /// Addresses of IPv4 and of IPv6 do not reach each other.
 fn same_kind(mine: &Keys, theirs: &Keys) -> Result<(), Failure> {
-    let is_v4 = |keys: &Keys| {
-        let v4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-        keys.gid.map(|gid| gid[..12] == v4)
-    };
+    let is_v4 = |keys: &Keys| keys.gid.as_ref().map(is_v4);
     match is_v4(mine) == is_v4(theirs) {
         true => Ok(()),
         false => Err(Failure::Broken(
@@ -299,13 +290,5 @@ fn same_kind(mine: &Keys, theirs: &Keys) -> Result<(), Failure> {
 
 /// Whether the device's port still is.
 fn is_up(device: &Device) -> Result<(), Failure> {
-    let link = device.context.port(device.port)?;
-    match link.is_active {
-        true => Ok(()),
-        false => Err(Failure::Broken(format!(
-            "port {} of {} went down",
-            device.port,
-            device.context.name()
-        ))),
-    }
+    device.still_up().map_err(Failure::Broken)
 }

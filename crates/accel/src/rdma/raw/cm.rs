@@ -13,7 +13,7 @@ use super::super::sys::cm::{
     EVENT_ESTABLISHED, EVENT_ROUTE_RESOLVED, Event, EventChannel, Id, POLLIN, PS_TCP, PollFd,
     SocketAddress, Symbols, poll,
 };
-use super::{QueuePair, RETRIES, RNR_RETRIES, VerbsError};
+use super::{QueuePair, RNR_RETRIES, Retry, VerbsError};
 use crate::library::Library;
 
 /// How long each step may take.
@@ -272,7 +272,7 @@ fn parameters(pair: &QueuePair, reads: u8) -> ConnParam {
         responder_resources: reads,
         initiator_depth: reads,
         flow_control: 0,
-        retry_count: RETRIES,
+        retry_count: Retry::USUAL.count,
         rnr_retry_count: RNR_RETRIES,
         srq: 0,
         qp_num: pair.number(),

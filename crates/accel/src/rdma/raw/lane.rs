@@ -13,6 +13,8 @@ use super::{QueuePair, VerbsError, Window};
 pub(in crate::rdma) enum Kind {
     Read,
     Write,
+    /// A write that takes one of the peer's receives and leaves this number in its completion.
+    WriteImmediate(u32),
     Send,
 }
 
@@ -86,6 +88,18 @@ impl Lane {
         unsafe { self.queue_pair.post_send(first) }
     }
 
+    /// Posts a receive without memory: for a write that leaves a number. A message in its place breaks the connection.
+    pub(in crate::rdma) fn post_empty_receive(&mut self, id: u64) -> Result<(), VerbsError> {
+        let mut receive = sys::RecvWr {
+            wr_id: id,
+            next: ptr::null_mut(),
+            sg_list: ptr::null_mut(),
+            num_sge: 0,
+        };
+        // SAFETY: it names no memory; the request itself is copied by the call.
+        unsafe { self.queue_pair.post_receive(&raw mut receive) }
+    }
+
     /// Posts room for one message.
     ///
     /// # Panics
@@ -134,10 +148,16 @@ impl Request {
             opcode: match self.kind {
                 Kind::Read => sys::WR_RDMA_READ,
                 Kind::Write => sys::WR_RDMA_WRITE,
+                Kind::WriteImmediate(_) => sys::WR_RDMA_WRITE_WITH_IMM,
                 Kind::Send => sys::WR_SEND,
             },
             send_flags: flag(self.is_signalled, sys::SEND_SIGNALED)
                 | flag(self.is_inline, sys::SEND_INLINE),
+            imm_data: match self.kind {
+                // As it is on the wire.
+                Kind::WriteImmediate(number) => number.to_be(),
+                _ => 0,
+            },
             remote_addr: self.remote.0,
             rkey: self.remote.1,
             ..sys::SendWr::EMPTY

@@ -5,7 +5,7 @@ use std::alloc::Layout;
 use std::ffi::{c_int, c_uint};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use dpb_core::buf::ALIGNMENT;
 use dpb_core::{Buf, Region};
@@ -134,16 +134,33 @@ impl Region for Registered {
     unsafe fn release(&self, _ptr: NonNull<u8>, _len: usize) {}
 }
 
-/// Memory that peers read and write whenever they like: its bytes are looked at one by one, atomically.
+/// Memory that peers read and write whenever they like: its bytes are looked at atomically, and never by reference.
 pub(in crate::rdma) struct Window(Registration);
+
+/// What peers may do with a window, if they have its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::rdma) enum Access {
+    /// Nothing: it is sent from.
+    None,
+    Write,
+    ReadWrite,
+}
+
+/// Bytes that are moved at once.
+const WORD: usize = size_of::<u64>();
 
 impl Window {
     /// Of `len` zeroed bytes, on a page.
     pub(in crate::rdma) fn new(
         domain: &Arc<ProtectionDomain>,
         len: usize,
+        access: Access,
     ) -> Result<Arc<Self>, Refused> {
-        let access = sys::ACCESS_REMOTE_WRITE | sys::ACCESS_REMOTE_READ;
+        let access = match access {
+            Access::None => 0,
+            Access::Write => sys::ACCESS_REMOTE_WRITE,
+            Access::ReadWrite => sys::ACCESS_REMOTE_WRITE | sys::ACCESS_REMOTE_READ,
+        };
         Ok(Arc::new(Self(Registration::new(
             domain, len, 4096, access,
         )?)))
@@ -181,6 +198,64 @@ impl Window {
         assert!(offset < self.len(), "byte {offset} of {}", self.len());
         // SAFETY: inside the memory, which lives as long as `self`; it is never accessed but atomically, or by the device.
         unsafe { AtomicU8::from_ptr(self.0.ptr.as_ptr().add(offset)) }
+    }
+
+    /// `len` bytes from `offset` on, as bytes, words and bytes.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    fn part(&self, offset: usize, len: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
+        let end = offset.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.len()),
+            "{len} bytes at {offset} of {}",
+            self.len()
+        );
+        // SAFETY: inside the memory, which is initialised and lives as long as `self`; it is never accessed but atomically, or
+        // by the device, whose writes change what a later look sees and nothing else.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.0.ptr.as_ptr().add(offset).cast::<AtomicU8>(), len)
+        };
+        // SAFETY: any eight bytes are a word, and both are atomic.
+        unsafe { bytes.align_to() }
+    }
+
+    /// Copies bytes out, from `offset` on. A peer that writes there meanwhile gets a mixture copied.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(in crate::rdma) fn read(&self, offset: usize, into: &mut [u8]) {
+        let (head, words, tail) = self.part(offset, into.len());
+        let (first, rest) = into.split_at_mut(head.len());
+        let (middle, last) = rest.as_chunks_mut::<WORD>();
+        for (byte, from) in first.iter_mut().zip(head) {
+            *byte = from.load(Ordering::Relaxed);
+        }
+        for (word, from) in middle.iter_mut().zip(words) {
+            *word = from.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        for (byte, from) in last.iter_mut().zip(tail) {
+            *byte = from.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Copies `bytes` in, from `offset` on.
+    ///
+    /// # Panics
+    /// If there is no room for so many.
+    pub(in crate::rdma) fn write(&self, offset: usize, bytes: &[u8]) {
+        let (head, words, tail) = self.part(offset, bytes.len());
+        let (first, rest) = bytes.split_at(head.len());
+        let (middle, last) = rest.as_chunks::<WORD>();
+        for (&byte, to) in first.iter().zip(head) {
+            to.store(byte, Ordering::Relaxed);
+        }
+        for (&word, to) in middle.iter().zip(words) {
+            to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+        for (&byte, to) in last.iter().zip(tail) {
+            to.store(byte, Ordering::Relaxed);
+        }
     }
 
     /// Fills it with `bytes`, over and over.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::bulk::Choice;
 use crate::cmd::serve::Ready;
 use crate::exit::Failure;
 
@@ -23,7 +24,12 @@ impl LocalAgent {
     ///
     /// # Errors
     /// If this program cannot be started again, or the agent ends before it is ready; its own words are on stderr.
-    pub fn start(data_dir: &Path, cache_bytes: u64, threads_max: u32) -> Result<Self, Failure> {
+    pub fn start(
+        data_dir: &Path,
+        cache_bytes: u64,
+        threads_max: u32,
+        bulk: &Choice,
+    ) -> Result<Self, Failure> {
         let broke = |what: &str, why: String| {
             Failure::check(format!("cannot start an agent: {what}: {why}"))
         };
@@ -35,6 +41,7 @@ impl LocalAgent {
             .arg(data_dir)
             .args(["--cache", &cache_bytes.to_string()])
             .args(["--threads", &threads_max.to_string()])
+            .args(["--bulk", &bulk.to_text()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Ctrl-C in a terminal is for us; we end the agents when our records are complete.

@@ -82,6 +82,12 @@ fn fastest_fetch(findings: &[Finding]) -> Option<&Finding> {
 }
 
 fn versus(finding: &Finding, fetch: Option<&Finding>) -> String {
+    // Kinds of evidence make no ratio, nor do bodies that came different ways.
+    let fetch = fetch.filter(|fetch| {
+        let (theirs, ours) = (&fetch.record, &finding.record);
+        theirs.evidence == ours.evidence
+            && theirs.parameters.get("bulk") == ours.parameters.get("bulk")
+    });
     let Some(ratio) = fetch.and_then(|fetch| Ratio::of(&finding.rates(), &fetch.rates())) else {
         return String::new();
     };
@@ -99,4 +105,36 @@ fn wire_mb(run: &Run) -> f64 {
 
 fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use dpb_core::measure::{Evidence, Record};
+
+    use super::*;
+
+    fn finding(scheme: Scheme, bulk: &str, evidence: Evidence) -> Finding {
+        let run = |tuples_scanned| Run {
+            tuples_scanned,
+            elapsed_s: 1.0,
+            ..Run::default()
+        };
+        Finding {
+            scheme,
+            threads: 1,
+            selectivity: None,
+            runs: (1000..1010).map(run).collect(),
+            record: Record::new("pushdown", evidence, 1).with("bulk", bulk),
+        }
+    }
+
+    #[test]
+    fn what_came_another_way_or_is_other_evidence_makes_no_ratio() {
+        let fetch = finding(Scheme::FetchDuckDb, "tcp", Evidence::Measured);
+        let against = |bulk, evidence| versus(&finding(Scheme::Dpb, bulk, evidence), Some(&fetch));
+        assert!(against("tcp", Evidence::Measured).starts_with("1.00x"));
+        assert_eq!(against("rdma/mlx5_0", Evidence::Measured), "");
+        let by = "soft-RoCE (rxe)".to_owned();
+        assert_eq!(against("tcp", Evidence::Emulated { by }), "");
+    }
 }
