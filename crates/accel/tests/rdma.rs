@@ -1,27 +1,17 @@
 //! Every RDMA device that is here passes core's suite. `cargo xtask vm rdma` runs this where there is soft-RoCE.
 
+mod rdma_support;
+
+use dpb_accel::Family;
 use dpb_accel::rdma::Rdma;
-use dpb_accel::{Family, State};
 use dpb_core::{Backend, CopyMode, Items, Job, JobError, OpSpec, OutputShape, conformance};
 use dpb_operators::registry;
 
 /// All devices, or a line that says why there is none.
 fn devices() -> Vec<Box<dyn Backend>> {
-    let listed = Rdma.backends();
-    let here = listed.iter().filter(|listed| listed.is_here);
-    let devices: Vec<_> = here
-        .map(|listed| Rdma.open(&listed.instance).expect("listed as here"))
-        .collect();
-    if devices.is_empty() {
-        let findings = Rdma.findings().into_iter();
-        for finding in findings.filter(|finding| finding.state != State::Found) {
-            println!(
-                "skipped: {}: {}; {}",
-                finding.what, finding.detail, finding.remedy
-            );
-        }
-    }
-    devices
+    let names = rdma_support::devices().into_iter();
+    let open = |name: String| Rdma.open(&name).expect("listed as here");
+    names.map(open).collect()
 }
 
 #[test]

@@ -1,31 +1,16 @@
 //! Both sides of every measurement, on every RDMA device that is here: a client and a server in one process. `cargo xtask
 //! vm rdma` runs this where there is soft-RoCE, and perftest's programs on either side.
 
+mod rdma_support;
+
 use std::net::TcpListener;
 use std::thread;
 
-use dpb_accel::rdma::Rdma;
 use dpb_accel::rdma::bench::{self, Figures, Measured, Method, Plan, Role, Verb};
-use dpb_accel::{Family, State};
+use rdma_support::devices;
 
 const SIZES: [u32; 4] = [2, 64, 4096, 65536];
 const ITERATIONS: u32 = 20;
-
-fn devices() -> Vec<String> {
-    let listed = Rdma.backends().into_iter();
-    let here = listed.filter(|listed| listed.is_here);
-    let devices: Vec<String> = here.map(|listed| listed.instance).collect();
-    if devices.is_empty() {
-        let findings = Rdma.findings().into_iter();
-        for finding in findings.filter(|finding| finding.state != State::Found) {
-            println!(
-                "skipped: {}: {}; {}",
-                finding.what, finding.detail, finding.remedy
-            );
-        }
-    }
-    devices
-}
 
 /// Carries `plan` out; what the client has to say, and the server.
 fn both(plan: &Plan) -> [Vec<Measured>; 2] {

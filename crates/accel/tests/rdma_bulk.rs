@@ -1,29 +1,14 @@
 //! Both ends of a ring, on every RDMA device that is here: pieces arrive whole, in order, and no others do. `cargo xtask vm
 //! rdma` runs this where there is soft-RoCE.
 
+mod rdma_support;
+
 use std::time::{Duration, Instant};
 
-use dpb_accel::rdma::Rdma;
 use dpb_accel::rdma::bulk::{self, PIECE_BYTES, PIECES, Receiver, Sender};
-use dpb_accel::{Family, State};
+use rdma_support::devices;
 
 const LIMIT: Duration = Duration::from_secs(30);
-
-fn devices() -> Vec<String> {
-    let listed = Rdma.backends().into_iter();
-    let here = listed.filter(|listed| listed.is_here);
-    let devices: Vec<String> = here.map(|listed| listed.instance).collect();
-    if devices.is_empty() {
-        let findings = Rdma.findings().into_iter();
-        for finding in findings.filter(|finding| finding.state != State::Found) {
-            println!(
-                "skipped: {}: {}; {}",
-                finding.what, finding.detail, finding.remedy
-            );
-        }
-    }
-    devices
-}
 
 fn ends(device: &str) -> (Sender, Receiver) {
     let (words, offered) = bulk::offer(Some(device)).expect("a ring");
