@@ -13,7 +13,8 @@ use crate::shell;
 
 /// As compilers call it.
 pub(crate) const TRIPLE: &str = "aarch64-unknown-linux-gnu";
-const LINKER: &str = "aarch64-linux-gnu-gcc";
+/// Compiles and links C for it.
+pub(crate) const LINKER: &str = "aarch64-linux-gnu-gcc";
 /// Where the distribution keeps the other machine's C library.
 const SYSROOT: &str = "/usr/aarch64-linux-gnu";
 

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::{Part, skipped, sum_up};
-use crate::aarch64::{Emulation, Starting, Toolchain};
+use crate::aarch64::{self, Emulation, Starting, Toolchain};
 use crate::{setup, shell};
 
 /// Runs the tests; `cargo` says which, all if it is empty.
@@ -59,5 +59,7 @@ fn command(toolchain: &Toolchain, emulation: &Emulation, arguments: &[&str]) -> 
     let cargo = emulation.around(&shell::cargo());
     let mut command = toolchain.cargo(cargo, &[&["test", "--no-fail-fast"], arguments].concat());
     skipped::ask(&mut command, arguments);
+    // Tests compile a library for themselves.
+    command.env("DPB_STAND_IN_CC", aarch64::LINKER);
     command
 }

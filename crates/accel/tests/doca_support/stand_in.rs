@@ -1,6 +1,6 @@
 //! The stand-in for DOCA's libraries, compiled.
 //!
-//! `CC` and `DPB_STAND_IN_CFLAGS` say how it is compiled: with instrumentation for AddressSanitizer, for one.
+//! `DPB_STAND_IN_CC` or `CC`, and `DPB_STAND_IN_CFLAGS` say how it is compiled: with instrumentation for AddressSanitizer, for one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -223,9 +223,10 @@ pub(crate) fn native() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../accel/native/doca")
 }
 
-/// What compiles C here.
+/// What compiles C for the machine that these tests run on, which may be an emulated one.
 pub(crate) fn compiler() -> String {
-    std::env::var("CC").unwrap_or_else(|_| "cc".to_owned())
+    let named = std::env::var("DPB_STAND_IN_CC").or_else(|_| std::env::var("CC"));
+    named.unwrap_or_else(|_| "cc".to_owned())
 }
 
 /// What tells one state of the sources, and of how they are compiled, from another.
