@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Between two looks at a lock that another process holds; tests look all the time, to meet every moment.
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 50 });
 
+/// How often a folder is made that others remove.
+const TRIES: usize = 100;
+
 /// A lock that is held. It ends with this, so with the process, however that ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
@@ -61,9 +64,21 @@ impl Lock {
     }
 }
 
-/// Makes the folder, or leaves it to the next try where somebody removes it meanwhile.
-fn make_folder(path: &Path) -> io::Result<()> {
-    match fs::create_dir_all(path) {
+/// Makes the folder, or leaves it to [`Lock::take`] where somebody removes it meanwhile.
+///
+/// # Errors
+/// If it cannot be made.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    // A folder above it may be removed between its own making and this one's, though not time and again.
+    let is_gone = |made: &io::Result<()>| matches!(made, Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let mut made = fs::create_dir_all(path);
+    for _ in 1..TRIES {
+        if !is_gone(&made) {
+            break;
+        }
+        made = fs::create_dir_all(path);
+    }
+    match made {
         // It was there when it was to be made, and gone when it was looked at; or something else has its name.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             match fs::symlink_metadata(path) {
@@ -95,7 +110,7 @@ mod tests {
     #[test]
     fn one_at_a_time_also_where_each_removes_it() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("set/.lock");
+        let path = dir.path().join("sets/set/.lock");
         let holders = AtomicUsize::new(0);
         let until = Instant::now() + Duration::from_secs(1);
         std::thread::scope(|scope| {
@@ -109,7 +124,8 @@ mod tests {
                         holders.fetch_sub(1, Ordering::SeqCst);
                         lock.remove().unwrap();
                         // As who removes the last file of a folder does.
-                        let _ = fs::remove_dir(dir.path().join("set"));
+                        let _ = fs::remove_dir(dir.path().join("sets/set"));
+                        let _ = fs::remove_dir(dir.path().join("sets"));
                     }
                 });
             }

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::lock::Lock;
+use super::lock::{Lock, make_folder};
 use super::rows::GENERATOR;
 use super::{TABLES, generate, schema};
 use crate::pushdown::segment::{Segment, SegmentError, VERSION, sync_parent, temporary_name};
@@ -171,7 +171,7 @@ pub fn ensure(
     };
     let missing = missing.iter().map(|(table, _)| *table);
     check_space(&dir, scale_factor, bytes_needed(scale_factor, missing))?;
-    fs::create_dir_all(&dir).map_err(write(&dir))?;
+    make_folder(&dir).map_err(write(&dir))?;
     let _lock = lock(&dir, progress)?;
     remove_leftovers(&dir).map_err(write(&dir))?;
     // Another process may have made them meanwhile.
