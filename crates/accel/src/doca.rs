@@ -110,7 +110,7 @@ impl Family for Doca {
         library.stand_in().map(str::to_owned)
     }
 
-    fn library(&self) -> Option<String> {
+    fn reached_by(&self) -> Option<String> {
         raw::library().ok().map(about)
     }
 

@@ -235,7 +235,7 @@ impl Family for Dpdk {
         None
     }
 
-    fn library(&self) -> Option<String> {
+    fn reached_by(&self) -> Option<String> {
         Eal::start().ok().map(Eal::version)
     }
 

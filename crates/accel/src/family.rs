@@ -22,7 +22,7 @@ pub trait Family: Sync {
     /// What stands in the place of a device, if what is loaded is a stand-in: its figures are emulated.
     fn stand_in(&self, instance: &str) -> Option<String>;
     /// The library behind the devices and its version, if it is loaded: `DPDK 22.11.11`.
-    fn library(&self) -> Option<String>;
+    fn reached_by(&self) -> Option<String>;
     /// What was looked for and what was found: library, version, API family, missing symbols, devices, capabilities and limits.
     fn findings(&self) -> Vec<Finding>;
 }

@@ -27,7 +27,7 @@ pub(crate) struct NotLoaded {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoSymbol {
     pub(crate) names: Vec<String>,
-    pub(crate) library: String,
+    pub(crate) of: String,
 }
 
 impl Library {
@@ -77,7 +77,7 @@ impl Library {
         });
         found.map(|symbol| *symbol).ok_or_else(|| NoSymbol {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
-            library: self.name.clone(),
+            of: self.name.clone(),
         })
     }
 }
@@ -90,7 +90,7 @@ impl fmt::Display for NotLoaded {
 
 impl fmt::Display for NoSymbol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} lacks {}", self.library, self.names.join(" and "))
+        write!(f, "{} lacks {}", self.of, self.names.join(" and "))
     }
 }
 

@@ -65,7 +65,7 @@ impl Family for Rdma {
         Device::open(instance).ok()?.software().map(str::to_owned)
     }
 
-    fn library(&self) -> Option<String> {
+    fn reached_by(&self) -> Option<String> {
         raw::verbs().ok().map(|verbs| verbs.version())
     }
 

@@ -289,7 +289,7 @@ fn devices_for(family: &dyn Family, spec: &OpSpec) -> Vec<String> {
 /// it is reached by.
 pub fn code(name: &str, entry: &Entry, spec: &OpSpec) -> Option<String> {
     if let Some((family, _)) = device(name) {
-        return family.library();
+        return family.reached_by();
     }
     let cpu = match is_made_up(name) {
         true => cpu::Cpu::best(),

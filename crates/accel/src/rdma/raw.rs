@@ -30,7 +30,7 @@ pub(super) use sys::Wc as Completion;
 pub(super) struct Verbs {
     symbols: sys::Symbols,
     /// As it was loaded.
-    library: String,
+    name: String,
 }
 
 /// A call of the library's that failed.
@@ -89,7 +89,7 @@ impl Verbs {
         let symbols = unsafe { sys::Symbols::of(&library) }.map_err(|e| e.to_string())?;
         Ok(Self {
             symbols,
-            library: library.name().to_owned(),
+            name: library.name().to_owned(),
         })
     }
 
@@ -100,7 +100,7 @@ impl Verbs {
             let path = &line[line.find('/')?..];
             path.contains("/libibverbs.so").then(|| path.to_owned())
         });
-        path.unwrap_or_else(|| self.library.clone())
+        path.unwrap_or_else(|| self.name.clone())
     }
 
     /// What a completion's status means, in the library's words.

@@ -69,7 +69,7 @@ impl Drop for Seat<'_> {
 
 /// How a database is opened.
 pub(super) struct Opening {
-    pub(super) library: Library,
+    pub(super) duckdb: Library,
     pub(super) path: PathBuf,
     pub(super) temp_dir: PathBuf,
 }
@@ -119,7 +119,7 @@ impl Peer {
                     any_order: true,
                     ..Config::default()
                 };
-                Database::open(opening.library, Some(&opening.path), &config).map_err(broke)?
+                Database::open(opening.duckdb, Some(&opening.path), &config).map_err(broke)?
             }
         };
         let connection = database.connect().map_err(broke)?;

@@ -98,7 +98,7 @@ impl Shelf {
     ) -> Result<Seated<'_>, WireError> {
         let (library, files) = self.baseline(sf, table)?;
         let opening = Opening {
-            library,
+            duckdb: library,
             path: files.duckdb_path,
             temp_dir: self.data_dir.join("tmp"),
         };
