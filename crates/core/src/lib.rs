@@ -32,9 +32,9 @@ pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };
 pub use spec::{
-    ArithmeticForm, ArithmeticOperation, ArithmeticType, ChecksumForm, CollationLocale, CopyMode,
-    CrcName, Curve, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys, Material,
-    OpSpec, ParameterValue, RsaPadding, RuleSet, SegmentationMode, SignatureScheme,
-    UnsupportedRules,
+    ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, CollationLocale,
+    CopyMode, CrcName, Curve, DeflateFormat, Direction, ErasureCode, HashTuple, HmacHash, IpFamily,
+    LookupKeys, Material, OpSpec, ParameterValue, RsaPadding, RuleSet, SegmentationMode,
+    SignatureScheme, UnsupportedRules,
 };
 pub use workload::{Exact, Input, Right, Workload};

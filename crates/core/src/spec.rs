@@ -1,11 +1,13 @@
 //! What is computed, as data.
 
+mod erasure;
 mod material;
 mod parameters;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use erasure::{BlockLoss, ErasureCode};
 pub use material::Material;
 #[cfg(feature = "measure")]
 pub(crate) use material::{FNV_START, fnv1a64};
@@ -237,6 +239,18 @@ pub enum OpSpec {
     Huffman,
     /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
     Unhuffman,
+    /// The parity blocks of an erasure code. Item: its data blocks, one behind another, each of whole units. Output: variable, its
+    /// parity blocks; an item that is not such blocks is refused.
+    ErasureEncode {
+        /// Which blocks there are.
+        code: ErasureCode,
+    },
+    /// The blocks of an erasure code that are lost. Item: the first blocks that remain, as many as there are data blocks. Output:
+    /// variable, the missing blocks; an item that is not such blocks is refused.
+    ErasureRecover {
+        /// Which blocks, of which code.
+        loss: BlockLoss,
+    },
     /// The Internet checksum (RFC 1071). Output: two bytes, big endian; of packets variable, refusing what is none.
     Checksum {
         /// What is summed.
@@ -351,6 +365,8 @@ impl OpSpec {
             Self::Unsnappy => "unsnappy",
             Self::Huffman => "huffman",
             Self::Unhuffman => "unhuffman",
+            Self::ErasureEncode { .. } => "erasure-encode",
+            Self::ErasureRecover { .. } => "erasure-recover",
             Self::Checksum { .. } => "checksum",
             Self::Segmentation { .. } => "segmentation",
             Self::Fragmentation { .. } => "fragmentation",
@@ -433,6 +449,12 @@ impl OpSpec {
                 ("bits", i64::from(*bits).into()),
                 ("key", key.clone().into()),
             ],
+            Self::ErasureEncode { code } => erasure(*code),
+            Self::ErasureRecover { loss } => {
+                let mut parameters = erasure(loss.code());
+                parameters.push(("missing", loss.to_string().as_str().into()));
+                parameters
+            }
             Self::Checksum { form } => vec![("form", form.name().into())],
             Self::Segmentation { mss, mode } => vec![
                 ("mss", i64::from(*mss).into()),
@@ -470,6 +492,15 @@ impl OpSpec {
 fn bits(key: &Material, keys: usize) -> ParameterValue {
     let bits = key.bytes().len() / keys * 8;
     i64::try_from(bits).unwrap_or(i64::MAX).into()
+}
+
+/// How many blocks of each kind.
+fn erasure(code: ErasureCode) -> Vec<(&'static str, ParameterValue)> {
+    let number = |blocks: usize| ParameterValue::Number(blocks as i64);
+    vec![
+        ("data", number(code.data_blocks())),
+        ("parity", number(code.parity_blocks())),
+    ]
 }
 
 impl From<i64> for ParameterValue {
