@@ -33,8 +33,8 @@ pub use seam::{
 };
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, CollationLocale,
-    CopyMode, CrcName, Curve, DeflateFormat, Direction, ErasureCode, HashTuple, HmacHash, IpFamily,
-    LookupKeys, Material, OpSpec, ParameterValue, RsaPadding, RuleSet, SegmentationMode,
-    SignatureScheme, UnsupportedRules,
+    CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction, ErasureCode, HashTuple,
+    HmacHash, IpFamily, LookupKeys, Material, OpSpec, ParameterValue, RsaPadding, RuleSet,
+    SegmentationMode, SignatureScheme, UnsupportedRules,
 };
 pub use workload::{Exact, Input, Right, Workload};
