@@ -220,13 +220,14 @@ fn lacks(library: &Library) -> Vec<Finding> {
 /// What a device can do, and within which limits.
 fn engines(device: &Device) -> Finding {
     let what = format!("device {}", device.name());
-    let can = grouped(|kind| device.bounds(kind).ok());
+    let can = grouped(|kind| Some((device.bounds(kind).ok()?, kind.has_blocks())));
     if can.is_empty() {
         return Finding::limited(what, format!("{}: no engine", device.pci()), ENABLE);
     }
-    let can = can.into_iter().map(|(bounds, kinds)| {
+    let can = can.into_iter().map(|((bounds, has_blocks), kinds)| {
         let (bytes, tasks) = (bounds.item_bytes_max, bounds.tasks_max);
-        format!("{kinds} of up to {bytes} bytes, {tasks} at a time")
+        let blocks = if has_blocks { "in blocks " } else { "" };
+        format!("{kinds} {blocks}of up to {bytes} bytes, {tasks} at a time")
     });
     let can: Vec<String> = can.collect();
     Finding::found(what, format!("{}: {}", device.pci(), can.join("; ")))

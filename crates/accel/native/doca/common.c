@@ -78,7 +78,8 @@ __attribute__((constructor)) static void set_up(void)
 {
     static const uint32_t works[DEVICES] = {
         1u << WORK_COPY | 1u << WORK_DEFLATE | 1u << WORK_INFLATE | 1u << WORK_SHA1 | 1u << WORK_SHA256 | 1u << WORK_SHA512,
-        1u << WORK_COPY | 1u << WORK_INFLATE | 1u << WORK_UNLZ4 | 1u << WORK_ENCRYPT | 1u << WORK_DECRYPT,
+        1u << WORK_COPY | 1u << WORK_INFLATE | 1u << WORK_UNLZ4 | 1u << WORK_ENCRYPT | 1u << WORK_DECRYPT | 1u << WORK_ENCODE
+            | 1u << WORK_RECOVER,
     };
     knobs = (struct knobs){
         .devices = knob("devices", DEVICES),
@@ -415,7 +416,7 @@ static int has_mmap_of(const struct doca_buf *buf, const struct doca_dev *dev)
     return 0;
 }
 
-static doca_error_t run(struct doca_ctx *ctx, enum work work, const struct doca_buf *src, struct doca_buf *dst, struct piece piece)
+static doca_error_t run(struct doca_ctx *ctx, enum work work, const struct doca_buf *src, struct doca_buf *dst, struct piece *piece)
 {
     doca_error_t status;
     uint8_t *at = dst->data + dst->data_len;
@@ -424,15 +425,15 @@ static doca_error_t run(struct doca_ctx *ctx, enum work work, const struct doca_
     if (!src->inventory || !dst->inventory || !has_mmap_of(src, ctx->dev) || !has_mmap_of(dst, ctx->dev)
         || dst->mmap->permissions != 1)
         return misuse("a task over buffers that are gone, foreign or not to be written", DOCA_ERROR_INVALID_VALUE);
-    if (src->data_len > BYTES_MAX)
+    if (src->data_len > BYTES_MAX && !piece->matrix)
         return DOCA_ERROR_INVALID_VALUE;
-    piece.src = src->data;
-    piece.src_len = src->data_len;
-    piece.dst = at;
-    piece.dst_len = (size_t)(dst->addr + dst->len - at);
-    status = work_run(work, &piece);
+    piece->src = src->data;
+    piece->src_len = src->data_len;
+    piece->dst = at;
+    piece->dst_len = (size_t)(dst->addr + dst->len - at);
+    status = work_run(work, piece);
     if (status == DOCA_SUCCESS)
-        dst->data_len += piece.dst_len;
+        dst->data_len += piece->dst_len;
     return status;
 }
 

@@ -21,7 +21,7 @@ struct doca_ctx {
     union doca_data user_data;
     struct doca_pe *pe;
     landed_cb landed, failed;
-    uint32_t tasks_max, tasks;
+    uint32_t tasks_max, tasks, matrices;
     int starts_left, stops_left;
 #else
     struct doca_workq *workq;
@@ -45,6 +45,8 @@ struct doca_task {
     struct doca_aes_gcm_key *key;
     const uint8_t *iv;
     uint32_t iv_len, tag_len, aad_len;
+    struct doca_ec_matrix *matrix;
+    uint32_t crc, adler;
     doca_error_t status;
     int is_in_flight, is_flushed;
     uint64_t number;
@@ -54,6 +56,18 @@ struct doca_aes_gcm_key {
     uint8_t bytes[32];
     uint32_t len;
 };
+struct doca_ec_matrix {
+    struct doca_ctx *ctx;
+    struct matrix of;
+    uint32_t tasks;
+};
+/* Of a code, or to recover blocks of one. */
+doca_error_t dpb_internal_matrix(struct doca_ctx *, size_t inputs, size_t outputs, struct doca_ec_matrix **);
+doca_error_t dpb_internal_recover(struct doca_ctx *, const struct doca_ec_matrix *, const uint32_t *missing, size_t count,
+                                  struct doca_ec_matrix **);
+doca_error_t dpb_internal_matrix_destroy(struct doca_ec_matrix *);
+doca_error_t dpb_internal_code(struct doca_ctx *, enum work, const struct doca_ec_matrix *, const struct doca_buf *src,
+                               struct doca_buf *dst, union doca_data, struct doca_task **);
 doca_error_t dpb_internal_configure(struct doca_ctx *, landed_cb, landed_cb, uint32_t tasks);
 doca_error_t dpb_internal_task(struct doca_ctx *, enum work, const struct doca_buf *, struct doca_buf *, union doca_data,
                                struct doca_task **);

@@ -155,22 +155,23 @@ static doca_error_t carry_out(const struct doca_job *job)
     switch (job->type) {
     case DOCA_DMA_JOB_MEMCPY: {
         const struct doca_dma_job_memcpy *dma = (const void *)job;
-        return run(job->ctx, WORK_COPY, dma->src_buff, dma->dst_buff, piece);
+        return run(job->ctx, WORK_COPY, dma->src_buff, dma->dst_buff, &piece);
     }
     case DOCA_COMPRESS_DEFLATE_JOB:
     case DOCA_DECOMPRESS_DEFLATE_JOB: {
         const struct doca_compress_deflate_job *deflate = (const void *)job;
         work = job->type == DOCA_COMPRESS_DEFLATE_JOB ? WORK_DEFLATE : WORK_INFLATE;
+        doca_error_t status = run(job->ctx, work, deflate->src_buff, deflate->dst_buff, &piece);
         if (deflate->output_chksum)
-            *deflate->output_chksum = 0;
-        return run(job->ctx, work, deflate->src_buff, deflate->dst_buff, piece);
+            *deflate->output_chksum = (uint64_t)piece.adler << 32 | piece.crc;
+        return status;
     }
     case DOCA_SHA_JOB_SHA1:
     case DOCA_SHA_JOB_SHA256:
     case DOCA_SHA_JOB_SHA512: {
         const struct doca_sha_job *sha = (const void *)job;
         work = WORK_SHA1 + (job->type - DOCA_SHA_JOB_SHA1);
-        return run(job->ctx, work, sha->req_buf, sha->resp_buf, piece);
+        return run(job->ctx, work, sha->req_buf, sha->resp_buf, &piece);
     }
     default:
         return misuse("a job of no type", DOCA_ERROR_INVALID_VALUE);

@@ -41,6 +41,7 @@ enum doca_access_flags { DOCA_ACCESS_LOCAL_READ_WRITE = 1 };
 #endif
 enum doca_sha_algorithm { DOCA_SHA_ALGORITHM_SHA1, DOCA_SHA_ALGORITHM_SHA256, DOCA_SHA_ALGORITHM_SHA512 };
 enum doca_aes_gcm_key_type { DOCA_AES_GCM_KEY_128 = 1, DOCA_AES_GCM_KEY_256 = 2 };
+enum doca_ec_matrix_type { DOCA_EC_MATRIX_TYPE_CAUCHY = 1, DOCA_EC_MATRIX_TYPE_VANDERMONDE = 2 };
 enum doca_ctx_states { DOCA_CTX_STATE_IDLE, DOCA_CTX_STATE_STARTING, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING };
 
 struct doca_devinfo;
@@ -155,8 +156,12 @@ doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *, uint32_t *);
 PLAIN(dma, memcpy)
 
 doca_error_t SINCE_210(doca_compress_cap_get_max_num_tasks, doca_compress_get_max_num_tasks)(struct doca_compress *, uint32_t *);
-PLAIN(compress, compress_deflate)
-PLAIN(compress, decompress_deflate)
+#define CHECKED(Y)                                                                                  \
+    PLAIN(compress, Y)                                                                              \
+    uint32_t doca_compress_task_##Y##_get_crc_cs(const struct doca_compress_task_##Y *);            \
+    uint32_t doca_compress_task_##Y##_get_adler_cs(const struct doca_compress_task_##Y *);
+CHECKED(compress_deflate)
+CHECKED(decompress_deflate)
 #if FAMILY >= 210
 PLAIN(compress, decompress_lz4_block)
 #endif
@@ -183,6 +188,27 @@ doca_error_t doca_aes_gcm_key_create(struct doca_aes_gcm *, const void *, enum d
 doca_error_t doca_aes_gcm_key_destroy(struct doca_aes_gcm_key *);
 AUTHENTICATED(aes_gcm, encrypt)
 AUTHENTICATED(aes_gcm, decrypt)
+
+struct doca_ec_matrix;
+ENGINE(ec)
+doca_error_t doca_ec_create(struct doca_dev *, struct doca_ec **);
+doca_error_t doca_ec_cap_get_max_block_size(const struct doca_devinfo *, uint64_t *);
+doca_error_t doca_ec_matrix_create(struct doca_ec *, enum doca_ec_matrix_type, size_t, size_t, struct doca_ec_matrix **);
+doca_error_t doca_ec_matrix_create_recover(struct doca_ec *, const struct doca_ec_matrix *, uint32_t *, size_t,
+                                           struct doca_ec_matrix **);
+doca_error_t doca_ec_matrix_destroy(struct doca_ec_matrix *);
+#define CODING(Y, SRC, DST)                                                                                          \
+    TASK(ec, Y)                                                                                                      \
+    doca_error_t doca_ec_cap_task_##Y##_is_supported(const struct doca_devinfo *);                                   \
+    doca_error_t doca_ec_task_##Y##_set_conf(struct doca_ec *, doca_ec_task_##Y##_completion_cb_t,                   \
+                                             doca_ec_task_##Y##_completion_cb_t, uint32_t);                          \
+    doca_error_t doca_ec_task_##Y##_allocate_init(struct doca_ec *, const struct doca_ec_matrix *,                   \
+                                                  const struct doca_buf *, struct doca_buf *, union doca_data,       \
+                                                  struct doca_ec_task_##Y **);                                       \
+    void doca_ec_task_##Y##_set_##SRC(struct doca_ec_task_##Y *, const struct doca_buf *);                           \
+    void doca_ec_task_##Y##_set_##DST(struct doca_ec_task_##Y *, struct doca_buf *);
+CODING(create, original_data_blocks, rdnc_blocks)
+CODING(recover, available_blocks, recovered_data_blocks)
 
 #else
 struct doca_workq;

@@ -1,4 +1,6 @@
-//! What DOCA's engines compute.
+//! What DOCA's engines compute, and what they are given for it.
+
+use dpb_core::{BlockLoss, DeflateFormat, ErasureCode, Material};
 
 /// A task of an engine, with what of its parameters the engine must agree to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +16,26 @@ pub(super) enum Kind {
     Encrypt256,
     Decrypt128,
     Decrypt256,
+    ErasureEncode,
+    ErasureRecover,
+}
+
+/// What a kind of work is given besides its items.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Nothing,
+    /// To encrypt or decrypt with.
+    Key(Material),
+    /// What wraps the streams.
+    Format(DeflateFormat),
+    /// To compute the parity of.
+    Code(ErasureCode),
+    /// To recover.
+    Loss(BlockLoss),
 }
 
 impl Kind {
-    pub(super) const COUNT: usize = 11;
+    pub(super) const COUNT: usize = 13;
 
     /// In the order of their declaration.
     pub(super) const ALL: [Self; Self::COUNT] = [
@@ -32,15 +50,26 @@ impl Kind {
         Self::Encrypt256,
         Self::Decrypt128,
         Self::Decrypt256,
+        Self::ErasureEncode,
+        Self::ErasureRecover,
     ];
 
     /// The engine's library, without `libdoca_`.
+    pub(super) const fn library(self) -> &'static str {
+        match self {
+            Self::ErasureEncode | Self::ErasureRecover => "erasure_coding",
+            other => other.engine(),
+        }
+    }
+
+    /// The engine, as it stands in the names of functions.
     pub(super) const fn engine(self) -> &'static str {
         match self {
             Self::Copy => "dma",
             Self::Deflate | Self::Inflate | Self::Unlz4 => "compress",
             Self::Sha1 | Self::Sha256 | Self::Sha512 => "sha",
             Self::Encrypt128 | Self::Encrypt256 | Self::Decrypt128 | Self::Decrypt256 => "aes_gcm",
+            Self::ErasureEncode | Self::ErasureRecover => "ec",
         }
     }
 
@@ -54,6 +83,8 @@ impl Kind {
             Self::Sha1 | Self::Sha256 | Self::Sha512 => "hash",
             Self::Encrypt128 | Self::Encrypt256 => "encrypt",
             Self::Decrypt128 | Self::Decrypt256 => "decrypt",
+            Self::ErasureEncode => "create",
+            Self::ErasureRecover => "recover",
         }
     }
 
@@ -77,7 +108,14 @@ impl Kind {
             Self::Encrypt256 => "aes-gcm bits=256",
             Self::Decrypt128 => "aes-gcm-decrypt bits=128",
             Self::Decrypt256 => "aes-gcm-decrypt bits=256",
+            Self::ErasureEncode => "erasure-encode",
+            Self::ErasureRecover => "erasure-recover",
         }
+    }
+
+    /// Whether its items are several blocks, of which the device bounds each.
+    pub(super) const fn has_blocks(self) -> bool {
+        matches!(self, Self::ErasureEncode | Self::ErasureRecover)
     }
 
     /// Bytes of a digest, if it is one.
@@ -88,5 +126,41 @@ impl Kind {
             Self::Sha512 => Some(64),
             _ => None,
         }
+    }
+}
+
+impl Given {
+    /// The key, if it is one.
+    pub(super) fn key(&self) -> &[u8] {
+        match self {
+            Self::Key(key) => key.bytes(),
+            _ => &[],
+        }
+    }
+
+    /// What wraps streams, if something does.
+    pub(super) const fn format(&self) -> DeflateFormat {
+        match self {
+            Self::Format(format) => *format,
+            _ => DeflateFormat::Raw,
+        }
+    }
+
+    /// How many blocks an item has, and how many come of it; one, if it has none.
+    pub(super) fn blocks(&self) -> (usize, usize) {
+        match self {
+            Self::Code(code) => (code.data_blocks(), code.parity_blocks()),
+            Self::Loss(loss) => (loss.code().data_blocks(), loss.blocks()),
+            _ => (1, 1),
+        }
+    }
+
+    /// Bytes of the blocks that come of an item. `None` if it is not of whole units.
+    pub(super) fn coded_bytes(&self, item_len: usize) -> Option<usize> {
+        let (blocks, coded) = self.blocks();
+        let unit = blocks * ErasureCode::UNIT_BYTES;
+        item_len
+            .is_multiple_of(unit)
+            .then(|| item_len / blocks * coded)
     }
 }

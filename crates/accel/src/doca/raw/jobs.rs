@@ -6,6 +6,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Instant;
 
+use dpb_core::DeflateFormat;
+
 use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Sha, Workq};
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{JobCalls, JobForm};
@@ -23,6 +25,10 @@ pub(super) struct JobEngine {
     stage: Stage,
     /// Where DOCA may read a job until it has ended, though it is not said that it does.
     requests: Vec<UnsafeCell<Request>>,
+    /// What wraps the streams.
+    format: DeflateFormat,
+    /// If something does: where DOCA writes the checks of a job, by its number.
+    checks: Vec<UnsafeCell<u64>>,
     is_in_flight: Vec<bool>,
     in_flight: usize,
     device: Arc<Device>,
@@ -64,9 +70,10 @@ impl JobEngine {
         device: &Arc<Device>,
         calls: &JobCalls,
         jobs: &Jobs,
+        format: DeflateFormat,
         count: u32,
     ) -> Result<Self, Unopened> {
-        let mut engine = Self::make(device, calls, jobs, count)?;
+        let mut engine = Self::make(device, calls, jobs, format, count)?;
         match engine.start() {
             Ok(()) => Ok(engine),
             Err(refused) => {
@@ -86,6 +93,7 @@ impl JobEngine {
         device: &Arc<Device>,
         calls: &JobCalls,
         jobs: &Jobs,
+        format: DeflateFormat,
         count: u32,
     ) -> Result<Self, Refused> {
         let refused = |pattern, code| Refused::new(device.doca, calls.of.symbol(pattern), code);
@@ -121,6 +129,13 @@ impl JobEngine {
             ctx,
             stage: Stage::Made,
             requests: (0..count).map(request).collect(),
+            format,
+            checks: match format {
+                DeflateFormat::Raw => Vec::new(),
+                DeflateFormat::Zlib | DeflateFormat::Gzip => {
+                    (0..count).map(|_| UnsafeCell::new(0)).collect()
+                }
+            },
             is_in_flight: vec![false; count as usize],
             in_flight: 0,
             device: device.clone(),
@@ -169,7 +184,8 @@ impl JobEngine {
             match self.calls.form {
                 JobForm::Memcpy(_) => (*request).memcpy = Memcpy { base, dst, src },
                 JobForm::Deflate(_) => {
-                    let checksums = ptr::null_mut();
+                    let checks = self.checks.get(number as usize);
+                    let checksums = checks.map_or(ptr::null_mut(), UnsafeCell::get);
                     (*request).deflate = Deflate {
                         base,
                         dst,
@@ -198,6 +214,20 @@ impl JobEngine {
 
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// What the format checks plain bytes with, of job `number`, which has ended well and is not yet used again.
+    pub(super) fn check(&self, number: u32) -> u32 {
+        let Some(checks) = self.checks.get(number as usize) else {
+            return 0;
+        };
+        // SAFETY: the job is not in flight: nobody else accesses it.
+        let checks = unsafe { *checks.get() };
+        match self.format {
+            // CRC-32 in the low half, Adler-32 in the high one.
+            DeflateFormat::Zlib => (checks >> 32) as u32,
+            _ => checks as u32,
+        }
     }
 
     /// Looks for a job that has ended.

@@ -77,6 +77,8 @@ pub(super) struct TaskCalls {
     pub(super) create: tasks::Create,
     pub(super) tasks_max: Option<tasks::TasksMax>,
     pub(super) any: tasks::AnyTask,
+    /// Of DEFLATE.
+    pub(super) checks: Option<tasks::Checks>,
     pub(super) form: TaskForm,
 }
 
@@ -86,6 +88,7 @@ pub(super) enum TaskForm {
     Plain(tasks::Configured, tasks::Plain),
     Hash(tasks::Hash, tasks::Algorithm),
     Authenticated(tasks::Configured, tasks::Authenticated, tasks::KeyType),
+    Coding(tasks::Coding),
 }
 
 /// Why there is no DOCA here.
@@ -156,7 +159,7 @@ impl Doca {
         let stand_in = stand_in(&common);
         let mut engines: Vec<(&str, Result<Library, NotLoaded>)> = Vec::new();
         let kinds = Kind::ALL.map(|kind| {
-            let name = kind.engine();
+            let name = kind.library();
             if engines.iter().all(|(known, _)| *known != name) {
                 engines.push((name, open(name, place)));
             }
@@ -277,7 +280,7 @@ fn calls(family: &Family, kind: Kind, library: &Library) -> Result<Calls, String
     };
     match calls {
         Ok(Some(calls)) => Ok(calls),
-        Ok(None) => Err("it is not among the jobs of DOCA up to 2.2".to_owned()),
+        Ok(None) => Err("among the jobs of DOCA up to 2.2 is none that dpb knows".to_owned()),
         Err(missing) => Err(lacking(&missing)),
     }
 }
@@ -356,6 +359,13 @@ unsafe fn task_calls(kind: Kind, library: &Library, of: Of) -> Result<TaskCalls,
                     key,
                 )
             }
+            Kind::ErasureEncode | Kind::ErasureRecover => {
+                TaskForm::Coding(tasks::Coding::load(library, of)?)
+            }
+        };
+        let checks = match kind {
+            Kind::Deflate | Kind::Inflate => Some(tasks::Checks::load(library, of)?),
+            _ => None,
         };
         Ok(TaskCalls {
             of,
@@ -363,6 +373,7 @@ unsafe fn task_calls(kind: Kind, library: &Library, of: Of) -> Result<TaskCalls,
             create: tasks::Create::load(library, of)?,
             tasks_max: tasks::TasksMax::load(library, of).ok(),
             any: tasks::AnyTask::load(library, of)?,
+            checks,
             form,
         })
     }

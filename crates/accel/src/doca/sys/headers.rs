@@ -24,7 +24,7 @@ struct Headers {
 }
 
 /// DOCA's own that declare what is used here.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "doca_version.h",
     "doca_error.h",
     "doca_types.h",
@@ -38,6 +38,7 @@ const FILES: [&str; 13] = [
     "doca_compress.h",
     "doca_sha.h",
     "doca_aes_gcm.h",
+    "doca_erasure_coding.h",
 ];
 
 impl Headers {
@@ -180,15 +181,20 @@ fn tables(is_of_jobs: bool) -> Vec<(Of, &'static [Declared])> {
         let common = [
             Created::DECLARED,
             tasks::Create::DECLARED,
-            tasks::TasksMax::DECLARED,
             tasks::AnyTask::DECLARED,
         ];
+        let max = tasks::TasksMax::DECLARED;
+        let configured = tasks::Configured::DECLARED;
         let form: &[&[Declared]] = match kind {
-            Kind::Copy | Kind::Deflate | Kind::Inflate | Kind::Unlz4 => {
-                &[tasks::Configured::DECLARED, tasks::Plain::DECLARED]
+            Kind::Copy | Kind::Unlz4 => &[max, configured, tasks::Plain::DECLARED],
+            Kind::Deflate | Kind::Inflate => {
+                let checks = tasks::Checks::DECLARED;
+                &[max, configured, tasks::Plain::DECLARED, checks]
             }
-            Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => &[tasks::Hash::DECLARED],
-            _ => &[tasks::Configured::DECLARED, tasks::Authenticated::DECLARED],
+            Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => &[max, tasks::Hash::DECLARED],
+            // It does not say how many tasks there may be.
+            Kind::ErasureEncode | Kind::ErasureRecover => &[tasks::Coding::DECLARED],
+            _ => &[max, configured, tasks::Authenticated::DECLARED],
         };
         tables.extend(common.iter().chain(form).map(|table| (of, *table)));
     }
@@ -241,13 +247,14 @@ fn c_type(of: Of, rust: &str) -> String {
         "usize" => "size_t".to_owned(),
         "Code" => "doca_error_t".to_owned(),
         "Data" => "union doca_data".to_owned(),
-        "CtxState" | "Algorithm" | "KeyType" | "JobType" => "unsigned".to_owned(),
+        "CtxState" | "Algorithm" | "KeyType" | "JobType" | "MatrixType" => "unsigned".to_owned(),
         "DevInfo" | "Dev" | "Mmap" | "Buf" | "Ctx" | "Pe" | "Task" | "Workq" | "Event" => {
             format!("struct doca_{}", rust.to_lowercase())
         }
         "Inventory" => "struct doca_buf_inventory".to_owned(),
         "Base" => "struct doca_job".to_owned(),
         "Key" => "struct doca_aes_gcm_key".to_owned(),
+        "Matrix" => "struct doca_ec_matrix".to_owned(),
         "Engine" => format!("struct doca_{engine}"),
         "EngineTask" => format!("struct doca_{engine}_task_{task}"),
         "Callback" => format!(
@@ -303,6 +310,7 @@ fn values(is_of_jobs: bool) -> Vec<(&'static str, i64)> {
             ("DOCA_SHA_ALGORITHM_SHA512", i64::from(tasks::SHA512)),
             ("DOCA_AES_GCM_KEY_128", i64::from(tasks::KEY_128)),
             ("DOCA_AES_GCM_KEY_256", i64::from(tasks::KEY_256)),
+            ("DOCA_EC_MATRIX_TYPE_CAUCHY", i64::from(tasks::CAUCHY)),
         ]);
         return values;
     }
