@@ -69,6 +69,8 @@ paths! {
     Sse42 = "sse4.2" needs Sse42,
     /// See [`isa::Bmi2`].
     Bmi2 = "bmi2" needs Bmi2,
+    /// See [`isa::Avx2`].
+    Avx2 = "avx2" needs Avx2,
     /// See [`isa::Avx512`].
     Avx512 = "avx512" needs Avx512,
     /// See [`isa::Avx512Vnni`].

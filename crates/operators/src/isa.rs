@@ -48,6 +48,15 @@ token!(
 );
 
 token!(
+    /// x86-64 with AVX2.
+    Avx2,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx2"],
+    "an x86-64 CPU with AVX2"
+);
+
+token!(
     /// x86-64 with AVX-512 (F, BW, VL), VPCLMULQDQ, four carry-less products of 64 bits at once, VPOPCNTDQ and GFNI, which came
     /// with it; and POPCNT, which every such CPU has.
     Avx512,

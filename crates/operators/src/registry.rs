@@ -58,6 +58,8 @@ pub const OPERATORS: &[Entry] = &[
     storage::snappy::UNSNAPPY,
     storage::huffman::HUFFMAN,
     storage::huffman::UNHUFFMAN,
+    storage::erasure::ENCODE,
+    storage::erasure::RECOVER,
     primitive::arithmetic::ENTRY,
     primitive::strings::STRCMP,
     primitive::strings::STRCAT,
@@ -122,6 +124,13 @@ pub struct Parameter {
 pub enum Domain {
     /// A whole number from the first to the last.
     Number(u64, u64),
+    /// Whole numbers, joined by plus signs.
+    Numbers {
+        /// What each is below.
+        below: u64,
+        /// What tests and benches take besides the default.
+        examples: &'static [&'static str],
+    },
     /// One of these words.
     Word(&'static [&'static str]),
     /// A file's path, whose content is the value; its own default, `-`, is none: what it would say is generated.
@@ -202,7 +211,10 @@ impl Entry {
         for Parameter { name, values, .. } in self.parameters {
             let values = match values {
                 Domain::Number(first, last) => vec![first.to_string(), last.to_string()],
-                Domain::Word(words) => words.iter().map(ToString::to_string).collect(),
+                Domain::Numbers {
+                    examples: words, ..
+                }
+                | Domain::Word(words) => words.iter().map(ToString::to_string).collect(),
                 Domain::File => Vec::new(),
             };
             for value in values {
@@ -273,6 +285,12 @@ impl Given<'_> {
     /// The number that `name`, a parameter, is.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.word(name).parse().expect("its domain is of numbers")
+    }
+
+    /// The numbers that `name`, a parameter, is.
+    pub(crate) fn numbers(&self, name: &str) -> impl Iterator<Item = u64> {
+        let numbers = self.word(name).split('+');
+        numbers.map(|number| number.parse().expect("its domain is of numbers"))
     }
 
     /// The content of the file that `name`, a parameter, is; without a file, so many of the system's random bytes.
@@ -356,17 +374,21 @@ impl Domain {
             Self::Number(first, last) => value
                 .parse()
                 .is_ok_and(|number: u64| (first..=last).contains(&number)),
+            Self::Numbers { below, .. } => value
+                .split('+')
+                .all(|number| number.parse().is_ok_and(|number: u64| number < below)),
             Self::Word(words) => words.contains(&value),
             Self::File => !value.is_empty(),
         }
     }
 }
 
-/// `1..9`, `raw|zlib|gzip`, `FILE`.
+/// `1..9`, `0..254 joined by +`, `raw|zlib|gzip`, `FILE`.
 impl fmt::Display for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(first, last) => write!(f, "{first}..{last}"),
+            Self::Numbers { below, .. } => write!(f, "0..{} joined by +", below - 1),
             Self::Word(words) => f.write_str(&words.join("|")),
             Self::File => f.write_str("FILE"),
         }

@@ -1,6 +1,7 @@
 //! Operators that stored data needs.
 
 pub mod deflate;
+pub mod erasure;
 pub mod huffman;
 pub mod lz4;
 mod lz77;
