@@ -4,7 +4,7 @@ mod doca_support;
 
 use std::path::Path;
 
-use doca_support::cases::{self, OPERATORS};
+use doca_support::cases::{self, ERASURE, OPERATORS};
 use doca_support::{FLAVOURS, Flavour, passes, run};
 
 /// Runs `test` on the libraries of each flavour, or says why not.
@@ -27,20 +27,44 @@ fn child() {
 
 #[test]
 fn every_operator_conforms_or_says_why_not() {
+    conform("conforms", &OPERATORS);
+}
+
+#[test]
+fn erasure_codes_conform_or_say_why_not() {
+    conform("conforms erasure", &ERASURE);
+}
+
+fn conform(case: &str, operators: &[(&str, &str)]) {
     on_each(|flavour, libraries| {
-        let said = passes(libraries, "conforms", "");
+        let said = passes(libraries, case, "");
         let (compiled, skipped) = flavour.operators(libraries);
         for why in skipped {
             println!("skipped: {}: {why}", flavour.name);
         }
-        for (name, parameters) in OPERATORS {
+        for (name, parameters) in operators {
             let is_there = said.contains(&format!("conforms: {name} {parameters}\n"));
             assert_eq!(
                 is_there,
-                compiled.contains(&name),
+                compiled.contains(name),
                 "{}: {name}: {said}",
                 flavour.name
             );
+        }
+    });
+}
+
+#[test]
+fn a_container_that_is_not_whole_is_refused() {
+    on_each(|flavour, libraries| {
+        if !flavour.operators(libraries).0.contains(&"inflate") {
+            println!("skipped: {}: inflate is not compiled in", flavour.name);
+            return;
+        }
+        for faults in ["", "delay=3,shuffle=1,full=2"] {
+            let said = passes(libraries, "unwraps", faults);
+            assert!(said.contains("12 items of zlib end as they must"), "{said}");
+            assert!(said.contains("15 items of gzip end as they must"), "{said}");
         }
     });
 }

@@ -162,11 +162,12 @@ impl Work {
             Kind::Decrypt128 | Kind::Decrypt256 => (IV_BYTES, 0),
             _ => (0, 0),
         };
+        let blocks = self.given.coded().map_or(1, |(code, _)| code.data_blocks());
         limits.item_bytes_max = usize::try_from(bounds.item_bytes_max)
             .unwrap_or(usize::MAX)
             .saturating_sub(less)
             .saturating_add(more)
-            .saturating_mul(self.given.blocks().0);
+            .saturating_mul(blocks);
         limits
     }
 }
@@ -208,8 +209,10 @@ impl Operator for DocaOperator {
             Kind::Encrypt128 | Kind::Encrypt256 => item_len.saturating_sub(IV_BYTES) + TAG_BYTES,
             Kind::Decrypt128 | Kind::Decrypt256 => item_len.saturating_sub(IV_BYTES + TAG_BYTES),
             Kind::ErasureEncode | Kind::ErasureRecover => {
-                let (blocks, coded) = self.work.given.blocks();
-                (item_len / blocks).saturating_mul(coded)
+                let coded = self.work.given.coded();
+                coded.map_or(0, |(code, coded)| {
+                    (item_len / code.data_blocks()).saturating_mul(coded)
+                })
             }
         }
     }

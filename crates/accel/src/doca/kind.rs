@@ -146,21 +146,18 @@ impl Given {
         }
     }
 
-    /// How many blocks an item has, and how many come of it; one, if it has none.
-    pub(super) fn blocks(&self) -> (usize, usize) {
+    /// The code whose data blocks, or as many others, are an item, and how many blocks come of it.
+    pub(super) fn coded(&self) -> Option<(ErasureCode, usize)> {
         match self {
-            Self::Code(code) => (code.data_blocks(), code.parity_blocks()),
-            Self::Loss(loss) => (loss.code().data_blocks(), loss.blocks()),
-            _ => (1, 1),
+            Self::Code(code) => Some((*code, code.parity_blocks())),
+            Self::Loss(loss) => Some((loss.code(), loss.blocks())),
+            _ => None,
         }
     }
 
-    /// Bytes of the blocks that come of an item. `None` if it is not of whole units.
+    /// Bytes of the blocks that come of an item. `None` if it is not such blocks.
     pub(super) fn coded_bytes(&self, item_len: usize) -> Option<usize> {
-        let (blocks, coded) = self.blocks();
-        let unit = blocks * ErasureCode::UNIT_BYTES;
-        item_len
-            .is_multiple_of(unit)
-            .then(|| item_len / blocks * coded)
+        let (code, coded) = self.coded()?;
+        Some(code.block_bytes(item_len)? * coded)
     }
 }

@@ -14,16 +14,33 @@ use dpb_core::{
 use dpb_operators::registry;
 
 /// Operators with the parameters that engines take.
-pub(crate) const OPERATORS: [(&str, &str); 9] = [
+pub(crate) const OPERATORS: [(&str, &str); 13] = [
     ("copy", ""),
     ("deflate", "level=1"),
+    ("deflate", "level=1,format=zlib"),
+    ("deflate", "level=1,format=gzip"),
     ("inflate", ""),
+    ("inflate", "format=zlib"),
+    ("inflate", "format=gzip"),
     ("unlz4", ""),
     ("sha1", ""),
     ("sha256", ""),
     ("sha512", ""),
     ("aes-gcm", "bits=128"),
     ("aes-gcm-decrypt", "bits=256"),
+];
+
+/// Erasure codes: each parameter at both ends, and blocks lost of data, of parity, of both.
+pub(crate) const ERASURE: [(&str, &str); 9] = [
+    ("erasure-encode", ""),
+    ("erasure-encode", "data=1,parity=1"),
+    ("erasure-encode", "data=128"),
+    ("erasure-encode", "parity=64"),
+    ("erasure-recover", ""),
+    ("erasure-recover", "missing=10+13"),
+    ("erasure-recover", "missing=2+9+11+13"),
+    ("erasure-recover", "data=1,parity=1,missing=1"),
+    ("erasure-recover", "data=128,missing=0+127+131"),
 ];
 
 /// Jobs of [`drives`], and the items of each.
@@ -36,10 +53,16 @@ const SILENCE: Duration = Duration::from_secs(5);
 pub(crate) fn run(case: &str) {
     match case.split_once(' ').unwrap_or((case, "")) {
         ("conforms", "") => conforms(&OPERATORS),
-        ("conforms", "quickly") => conforms(&[("copy", ""), ("inflate", "")]),
+        ("conforms", "erasure") => conforms(&ERASURE),
+        ("conforms", "quickly") => conforms(&[
+            ("copy", ""),
+            ("inflate", "format=gzip"),
+            ("erasure-recover", "data=3,parity=2,missing=1+4"),
+        ]),
         ("drives", operator) => drives(operator),
         ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
+        ("unwraps", "") => super::streams::unwraps(&*backend()),
         ("is", "foreign") => is_foreign(),
         ("is", "wedged") => is_wedged(),
         ("drops", "") => drops(drop),
@@ -53,7 +76,7 @@ fn backend() -> Box<dyn Backend> {
     Doca.open("").unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn workload(name: &str, parameters: &str) -> Box<dyn Workload> {
+pub(super) fn workload(name: &str, parameters: &str) -> Box<dyn Workload> {
     let entry = registry::find(name).expect("registered");
     let spec = entry.spec(parameters).expect("its parameters");
     entry.workload(&spec).expect("its own spec")

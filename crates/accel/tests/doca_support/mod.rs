@@ -2,6 +2,7 @@
 
 pub(crate) mod cases;
 mod stand_in;
+mod streams;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -28,13 +28,13 @@ pub(crate) const FLAVOURS: [Flavour; 3] = [
         name: "tasks-2.5",
         family: 25,
         node: "DOCA_2",
-        engines: &["dma", "compress", "sha", "aes_gcm"],
+        engines: &["dma", "compress", "sha", "aes_gcm", "erasure_coding"],
     },
     Flavour {
         name: "tasks-2.10",
         family: 210,
         node: "DOCA_2",
-        engines: &["dma", "compress", "sha", "aes_gcm"],
+        engines: &["dma", "compress", "sha", "aes_gcm", "erasure_coding"],
     },
 ];
 
@@ -109,7 +109,12 @@ impl Flavour {
                 fs::write(folder.join(helper.name), "").map_err(|error| error.to_string())?;
             }
         }
-        self.compile(folder, "common", &["common.c", "work.c"], &with)?;
+        self.compile(
+            folder,
+            "common",
+            &["common.c", "work.c", "erasure.c"],
+            &with,
+        )?;
         for engine in self.engines {
             let define = format!("-DLIB_{}", engine.to_uppercase());
             let search = format!("-L{}", folder.display());
@@ -130,7 +135,7 @@ impl Flavour {
 
     /// The operators that these `libraries` have, and which they have not for want of what.
     pub(crate) fn operators(self, libraries: &Path) -> (Vec<&'static str>, Vec<String>) {
-        let mut operators = vec!["copy"];
+        let mut operators = vec!["copy", "erasure-encode", "erasure-recover"];
         if self.family >= 210 {
             operators.push("unlz4");
         }
@@ -142,7 +147,9 @@ impl Flavour {
                 false => skipped.push(format!("{}: install {package}", has.join(", "))),
             }
         }
-        operators.retain(|name| self.engines.contains(&"aes_gcm") || !name.starts_with("aes"));
+        for (engine, prefix) in [("aes_gcm", "aes"), ("erasure_coding", "erasure")] {
+            operators.retain(|name| self.engines.contains(&engine) || !name.starts_with(prefix));
+        }
         (operators, skipped)
     }
 

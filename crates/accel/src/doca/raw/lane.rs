@@ -114,13 +114,10 @@ impl Lane {
         };
         let calls = doca.calls(kind).map_err(|lack| absent("library", lack))?;
         // Of erasure coding as long as the shortest blocks: shorter ones could be refused.
-        let (src_len, dst_len) = match (kind.has_blocks(), given.blocks()) {
-            (true, (blocks, coded)) => {
-                let unit = ErasureCode::UNIT_BYTES;
-                (blocks * unit, coded * unit)
-            }
-            (false, _) => (1, 1),
-        };
+        let (src_len, dst_len) = given.coded().map_or((1, 1), |(code, coded)| {
+            let unit = ErasureCode::UNIT_BYTES;
+            (code.data_blocks() * unit, coded * unit)
+        });
         let chunk = Chunk::zeroed(std::slice::from_ref(device), src_len.max(dst_len));
         let chunk = chunk.map_err(|error| absent("memory", error.to_string()))?;
         let mut inventory = Inventory::new(doca, 2 * tasks as usize + 2)?;
