@@ -10,6 +10,12 @@
 //! | `submit` | `doca_workq_submit` | `doca_task_submit`; from 2.10 on `doca_task_submit_ex`, and one flush |
 //! | `poll` | `doca_workq_progress_retrieve` | `doca_pe_progress`, and its callbacks |
 //!
+//! The DEFLATE engine reads and writes bare streams and computes checks beside. What wraps a stream is written around its output,
+//! or read and compared, here. The engine does not say where a stream ended, so that a wrapped one must end where its item does.
+//!
+//! Erasure codes are computed by tasks alone. DOCA documents its Cauchy matrix, and of the field that it is over only that it has
+//! 256 elements; that it is the usual one ([`ErasureCode`](dpb_core::ErasureCode)) is seen when results are checked.
+//!
 //! An engine may refuse an item for reasons of its own, with a code in [`JobError::Device`](dpb_core::JobError::Device) that
 //! [`describe`] puts in words.
 

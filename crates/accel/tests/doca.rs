@@ -4,7 +4,7 @@ mod doca_support;
 
 use std::path::Path;
 
-use doca_support::cases::{self, ERASURE, OPERATORS};
+use doca_support::cases::{self, ERASURE, OPERATORS, STREAMS};
 use doca_support::{FLAVOURS, Flavour, passes, run};
 
 /// Runs `test` on the libraries of each flavour, or says why not.
@@ -28,6 +28,11 @@ fn child() {
 #[test]
 fn every_operator_conforms_or_says_why_not() {
     conform("conforms", &OPERATORS);
+}
+
+#[test]
+fn streams_conform_or_say_why_not() {
+    conform("conforms streams", &STREAMS);
 }
 
 #[test]
@@ -57,14 +62,12 @@ fn conform(case: &str, operators: &[(&str, &str)]) {
 #[test]
 fn a_container_that_is_not_whole_is_refused() {
     on_each(|flavour, libraries| {
-        if !flavour.operators(libraries).0.contains(&"inflate") {
-            println!("skipped: {}: inflate is not compiled in", flavour.name);
-            return;
-        }
-        for faults in ["", "delay=3,shuffle=1,full=2"] {
-            let said = passes(libraries, "unwraps", faults);
-            assert!(said.contains("12 items of zlib end as they must"), "{said}");
-            assert!(said.contains("15 items of gzip end as they must"), "{said}");
+        for _ in there(flavour, libraries, &["inflate"]) {
+            for faults in ["", "delay=3,shuffle=1,full=2"] {
+                let said = passes(libraries, "unwraps", faults);
+                assert!(said.contains("12 items of zlib end as they must"), "{said}");
+                assert!(said.contains("15 items of gzip end as they must"), "{said}");
+            }
         }
     });
 }
@@ -107,11 +110,7 @@ fn a_submit_that_fails_is_one_errors_cause() {
 #[test]
 fn a_task_that_fails_refuses_its_item_or_its_job() {
     on_each(|flavour, libraries| {
-        for operator in ["copy", "sha256"] {
-            if !flavour.operators(libraries).0.contains(&operator) {
-                println!("skipped: {}: {operator} is not compiled in", flavour.name);
-                continue;
-            }
+        for operator in there(flavour, libraries, &["copy", "sha256", "erasure-encode"]) {
             let said = passes(
                 libraries,
                 &format!("drives {operator}"),
@@ -141,6 +140,19 @@ fn a_queue_that_cannot_be_opened_says_which_call_failed() {
         let expected = format!("copy on mlx5_0: doca_dma_create: {driver}");
         assert!(said.contains(&expected), "{}: {said}", flavour.name);
         assert!(said.contains("opened again"), "{}: {said}", flavour.name);
+    });
+}
+
+#[test]
+fn a_code_that_the_device_does_not_take_says_which_call_failed() {
+    on_each(|flavour, libraries| {
+        for operator in there(flavour, libraries, &["erasure-encode", "erasure-recover"]) {
+            let said = passes(libraries, &format!("refuses {operator}"), "blocks=13");
+            let expected = "on mlx5_1: doca_ec_matrix_create: DOCA_ERROR_INVALID_VALUE";
+            assert!(said.contains(expected), "{}: {said}", flavour.name);
+            let said = passes(libraries, &format!("refuses {operator}"), "blocks=14");
+            assert!(said.contains("opened"), "{}: {said}", flavour.name);
+        }
     });
 }
 
@@ -264,16 +276,19 @@ fn a_wedged_device_keeps_its_buffers_and_hangs_nobody() {
 
 #[test]
 fn dropped_in_every_order_nothing_is_left() {
-    on_each(|_, libraries| {
-        passes(libraries, "drops", "delay=3");
-        passes(libraries, "drops", "delay=3,shuffle=1,stop=3,fail_task=11");
+    on_each(|flavour, libraries| {
+        for operator in there(flavour, libraries, &["copy", "erasure-recover"]) {
+            let case = format!("drops {operator}");
+            passes(libraries, &case, "delay=3");
+            passes(libraries, &case, "delay=3,shuffle=1,stop=3,fail_task=11");
+        }
     });
 }
 
 #[test]
 fn leaked_in_every_order_nothing_is_misused() {
     on_each(|_, libraries| {
-        let output = run(libraries, "leaks", "delay=3");
+        let output = run(libraries, "leaks copy", "delay=3");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success() && !errors.contains("misuse"),
@@ -353,6 +368,19 @@ fn a_library_of_another_release_is_one_that_does_not_load() {
         said.contains("undefined symbol: of_another_release"),
         "{said}"
     );
+}
+
+/// Those of `operators` that these libraries have; of others why they are not tried.
+fn there<'a>(flavour: Flavour, libraries: &Path, operators: &[&'a str]) -> Vec<&'a str> {
+    let (compiled, _) = flavour.operators(libraries);
+    let is_there = |operator: &&&str| {
+        let is_there = compiled.contains(*operator);
+        if !is_there {
+            println!("skipped: {}: {operator} is not compiled in", flavour.name);
+        }
+        is_there
+    };
+    operators.iter().filter(is_there).copied().collect()
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {

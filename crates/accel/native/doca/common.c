@@ -13,6 +13,7 @@
  *   starting=N     a context needs N polls to start (tasks alone)
  *   stop=N         a context needs N polls to stop (tasks alone)
  *   wedged=N       the Nth task and all behind it never end, not even when their context is stopped
+ *   blocks=N       an erasure code can have so many blocks
  *   unplugged=N    the Nth submit and all behind it fail, and nothing ends but by stopping its context
  * What is called in a wrong way or order, or left behind at exit, is said on stderr. */
 #include "internal.h"
@@ -52,7 +53,7 @@ struct doca_buf_inventory {
 };
 
 struct knobs {
-    long devices, missing, fail_submit, fail_task, full, delay, shuffle, engines, fail_start, starting, stop, wedged, unplugged;
+    long devices, missing, fail_submit, fail_task, full, delay, shuffle, engines, fail_start, starting, stop, wedged, unplugged, blocks;
 };
 
 static struct knobs knobs;
@@ -95,6 +96,7 @@ __attribute__((constructor)) static void set_up(void)
         .stop = knob("stop", 0),
         .wedged = knob("wedged", 0),
         .unplugged = knob("unplugged", 0),
+        .blocks = knob("blocks", BLOCKS_MAX),
     };
     for (int i = 0; i < DEVICES; i++) {
         snprintf(devices[i].info.ibdev, sizeof devices[i].info.ibdev, "mlx5_%d", i);

@@ -151,6 +151,8 @@ doca_error_t dpb_internal_matrix(struct doca_ctx *ctx, size_t inputs, size_t out
 {
     if (ctx->state != DOCA_CTX_STATE_RUNNING)
         return misuse("a matrix of a context that does not run", DOCA_ERROR_BAD_STATE);
+    if (inputs + outputs > (size_t)knobs.blocks)
+        return DOCA_ERROR_INVALID_VALUE;
     *matrix = new_matrix(ctx);
     if (matrix_cauchy(&(*matrix)->of, inputs, outputs))
         return DOCA_SUCCESS;

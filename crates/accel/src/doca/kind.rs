@@ -113,6 +113,11 @@ impl Kind {
         }
     }
 
+    /// Whether only the data knows how long an output is.
+    pub(super) const fn is_stream(self) -> bool {
+        matches!(self, Self::Deflate | Self::Inflate | Self::Unlz4)
+    }
+
     /// Whether its items are several blocks, of which the device bounds each.
     pub(super) const fn has_blocks(self) -> bool {
         matches!(self, Self::ErasureEncode | Self::ErasureRecover)

@@ -182,9 +182,9 @@ impl DocaQueue {
         self.states[place as usize].open -= 1;
         let outcome = match landing.result {
             Ok(bytes) => self.output(&landing, bytes),
-            // A fixed output has been found to fit: there it is the device that lacks memory.
+            // Other outputs have been found to fit: there it is the device that lacks memory.
             Err(Code::TOO_BIG | Code::FULL | Code::NO_MEMORY)
-                if self.shape == OutputShape::Variable =>
+                if self.operator.work.kind.is_stream() =>
             {
                 Err(JobError::DstTooShort)
             }
@@ -226,7 +226,8 @@ impl DocaQueue {
             }
             // DOCA does not say whether the engine tells how much it has written, which is known.
             (Kind::ErasureEncode | Kind::ErasureRecover, _) => {
-                (given.coded_bytes(range.len()).unwrap_or(0), true)
+                let coded = given.coded_bytes(range.len());
+                (coded.expect("found when it was started"), true)
             }
             _ => (bytes, bytes <= slot),
         };

@@ -9,13 +9,23 @@ use std::time::{Duration, Instant};
 use dpb_accel::Family;
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
-    Backend, Completion, Items, Job, JobError, OpSpec, Operator, Queue, Workload, conformance,
+    Backend, Batch, Completion, Input, Items, Job, JobError, OpSpec, Operator, Queue, Workload,
+    conformance,
 };
 use dpb_operators::registry;
 
 /// Operators with the parameters that engines take.
-pub(crate) const OPERATORS: [(&str, &str); 13] = [
+pub(crate) const OPERATORS: [(&str, &str); 6] = [
     ("copy", ""),
+    ("sha1", ""),
+    ("sha256", ""),
+    ("sha512", ""),
+    ("aes-gcm", "bits=128"),
+    ("aes-gcm-decrypt", "bits=256"),
+];
+
+/// Encoders and decoders of streams.
+pub(crate) const STREAMS: [(&str, &str); 7] = [
     ("deflate", "level=1"),
     ("deflate", "level=1,format=zlib"),
     ("deflate", "level=1,format=gzip"),
@@ -23,11 +33,6 @@ pub(crate) const OPERATORS: [(&str, &str); 13] = [
     ("inflate", "format=zlib"),
     ("inflate", "format=gzip"),
     ("unlz4", ""),
-    ("sha1", ""),
-    ("sha256", ""),
-    ("sha512", ""),
-    ("aes-gcm", "bits=128"),
-    ("aes-gcm-decrypt", "bits=256"),
 ];
 
 /// Erasure codes: each parameter at both ends, and blocks lost of data, of parity, of both.
@@ -53,6 +58,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 pub(crate) fn run(case: &str) {
     match case.split_once(' ').unwrap_or((case, "")) {
         ("conforms", "") => conforms(&OPERATORS),
+        ("conforms", "streams") => conforms(&STREAMS),
         ("conforms", "erasure") => conforms(&ERASURE),
         ("conforms", "quickly") => conforms(&[
             ("copy", ""),
@@ -65,8 +71,9 @@ pub(crate) fn run(case: &str) {
         ("unwraps", "") => super::streams::unwraps(&*backend()),
         ("is", "foreign") => is_foreign(),
         ("is", "wedged") => is_wedged(),
-        ("drops", "") => drops(drop),
-        ("leaks", "") => drops(keep),
+        ("refuses", operator) => refuses(operator),
+        ("drops", operator) => drops(operator, drop),
+        ("leaks", operator) => drops(operator, keep),
         ("exits", "") => exits(),
         _ => panic!("no case `{case}`"),
     }
@@ -126,18 +133,13 @@ impl Bench {
     }
 
     fn job(&self, tag: u64) -> Job {
-        let plain = self.workload.plain(tag, 100, ITEMS);
-        let mut src = self.backend.alloc(plain.bytes.len()).expect("memory");
-        src.copy_from_slice(&plain.bytes);
-        let dst = self
-            .backend
-            .alloc(ITEMS * self.operator.dst_len(100))
-            .expect("memory");
-        let items = Items::Fixed {
-            len: 100,
-            count: ITEMS as u32,
-        };
-        Job::new(tag, src.freeze(), items, dst, self.operator.shape())
+        let input = Input::of(&*self.workload, tag, 100, ITEMS).expect("items");
+        let mut src = self.backend.alloc(input.bytes.len()).expect("memory");
+        src.copy_from_slice(&input.bytes);
+        let longest = input.batch().expect("whole items").longest();
+        let dst = self.backend.alloc(ITEMS * self.operator.dst_len(longest));
+        let dst = dst.expect("memory");
+        Job::new(tag, src.freeze(), input.items, dst, self.operator.shape())
     }
 
     /// Why a job is not right; `None` if it is.
@@ -147,11 +149,10 @@ impl Bench {
         let faults = result.err().into_iter().chain(result.iter().flat_map(|()| {
             (0..ITEMS).filter_map(|i| {
                 let output = job.output(shape, i);
-                let item = &job.src[i * 100..][..100];
+                let batch = Batch::new(&job.src, &job.items).expect("whole items");
                 if output.is_ok() {
-                    let wrong = self
-                        .workload
-                        .check(item, output, self.operator.dst_len(100));
+                    let slot = shape.slot(job.dst.len(), ITEMS);
+                    let wrong = self.workload.check(batch.item(i), output, slot);
                     wrong.unwrap_or_else(|wrong| panic!("job {}, item {i}: {wrong}", job.tag));
                 }
                 output.err()
@@ -222,9 +223,10 @@ fn opens(instance: &str) {
         Ok(backend) => {
             println!("opened {}", backend.name());
             let others = [OpSpec::Md5].into_iter();
+            let operators = OPERATORS.iter().chain(&STREAMS).chain(&ERASURE);
             let specs =
-                OPERATORS.map(|(name, parameters)| workload(name, parameters).spec().clone());
-            for spec in specs.into_iter().chain(others) {
+                operators.map(|(name, parameters)| workload(name, parameters).spec().clone());
+            for spec in specs.chain(others) {
                 match backend.limits(&spec) {
                     Ok(limits) => println!("{spec}: {limits:?}"),
                     Err(why) => println!("{spec}: {why}"),
@@ -293,12 +295,21 @@ fn is_wedged() {
     println!("dropped two queues");
 }
 
+/// A queue that is not opened.
+fn refuses(name: &str) {
+    let bench = Bench::new(name);
+    match bench.operator.clone().open(DEPTH) {
+        Ok(_) => println!("opened"),
+        Err(why) => println!("{why}"),
+    }
+}
+
 /// Lets backend, operator, a queue that is busy or not, and buffers go, in every order. One of them, or none, goes as `gone` says.
-fn drops(gone: impl Fn(Box<dyn Any>)) {
+fn drops(operator: &str, gone: impl Fn(Box<dyn Any>)) {
     for order in orders() {
         for polls in [0, 1, 100] {
             for odd in 0..=order.len() {
-                let bench = Bench::new("copy");
+                let bench = Bench::new(operator);
                 let mut queue = bench.open();
                 let mut ready: VecDeque<Job> = (0..12).map(|tag| bench.job(tag)).collect();
                 let mut done = Vec::new();

@@ -280,7 +280,7 @@ fn calls(family: &Family, kind: Kind, library: &Library) -> Result<Calls, String
     };
     match calls {
         Ok(Some(calls)) => Ok(calls),
-        Ok(None) => Err("among the jobs of DOCA up to 2.2 is none that dpb knows".to_owned()),
+        Ok(None) => Err("dpb gives it to tasks alone, which are there from 2.5 on".to_owned()),
         Err(missing) => Err(lacking(&missing)),
     }
 }
