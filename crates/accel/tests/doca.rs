@@ -60,6 +60,27 @@ fn conform(case: &str, operators: &[(&str, &str)]) {
 }
 
 #[test]
+fn codes_of_the_most_blocks_are_computed() {
+    let most = [
+        ("erasure-encode", "data=128,parity=64"),
+        (
+            "erasure-recover",
+            "data=128,parity=64,missing=0+127+128+191",
+        ),
+        ("erasure-recover", "data=1,parity=64,missing=0+1+64"),
+    ];
+    on_each(|flavour, libraries| {
+        for (name, parameters) in most {
+            for _ in there(flavour, libraries, &[name]) {
+                let case = format!("drives {name} {parameters}");
+                let said = passes(libraries, &case, "delay=3,shuffle=1");
+                assert!(said.contains("40 jobs: 40 right, refused []"), "{said}");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_container_that_is_not_whole_is_refused() {
     on_each(|flavour, libraries| {
         for _ in there(flavour, libraries, &["inflate"]) {

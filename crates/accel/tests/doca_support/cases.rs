@@ -35,17 +35,16 @@ pub(crate) const STREAMS: [(&str, &str); 7] = [
     ("unlz4", ""),
 ];
 
-/// Erasure codes: each parameter at both ends, and blocks lost of data, of parity, of both.
-pub(crate) const ERASURE: [(&str, &str); 9] = [
+/// Erasure codes of few blocks and of many, and blocks lost of data, of parity, of both.
+pub(crate) const ERASURE: [(&str, &str); 8] = [
     ("erasure-encode", ""),
     ("erasure-encode", "data=1,parity=1"),
-    ("erasure-encode", "data=128"),
-    ("erasure-encode", "parity=64"),
+    ("erasure-encode", "data=128,parity=1"),
     ("erasure-recover", ""),
     ("erasure-recover", "missing=10+13"),
     ("erasure-recover", "missing=2+9+11+13"),
     ("erasure-recover", "data=1,parity=1,missing=1"),
-    ("erasure-recover", "data=128,missing=0+127+131"),
+    ("erasure-recover", "data=128,parity=2,missing=127+128"),
 ];
 
 /// Jobs of [`drives`], and the items of each.
@@ -113,8 +112,10 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(name: &str) -> Self {
-        let (backend, workload) = (backend(), workload(name, ""));
+    /// Of an operator, with parameters behind a space.
+    fn new(operator: &str) -> Self {
+        let (name, parameters) = operator.split_once(' ').unwrap_or((operator, ""));
+        let (backend, workload) = (backend(), workload(name, parameters));
         let operator = backend
             .prepare(workload.spec())
             .unwrap_or_else(|why| panic!("{why}"));
