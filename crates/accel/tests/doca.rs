@@ -81,6 +81,16 @@ fn codes_of_the_most_blocks_are_computed() {
 }
 
 #[test]
+fn the_engine_is_asked_for_whole_blocks_alone() {
+    on_each(|flavour, libraries| {
+        for _ in there(flavour, libraries, &["erasure-encode"]) {
+            let said = passes(libraries, "settles", "fail_submit=2");
+            assert!(said.contains("one item is computed"), "{said}");
+        }
+    });
+}
+
+#[test]
 fn a_container_that_is_not_whole_is_refused() {
     on_each(|flavour, libraries| {
         for _ in there(flavour, libraries, &["inflate"]) {

@@ -14,6 +14,8 @@ use dpb_core::{
 };
 use dpb_operators::registry;
 
+use super::items;
+
 /// Operators with the parameters that engines take.
 pub(crate) const OPERATORS: [(&str, &str); 6] = [
     ("copy", ""),
@@ -67,7 +69,8 @@ pub(crate) fn run(case: &str) {
         ("drives", operator) => drives(operator),
         ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
-        ("unwraps", "") => super::streams::unwraps(&*backend()),
+        ("unwraps", "") => items::unwraps(&*backend()),
+        ("settles", "") => items::settles(&*backend()),
         ("is", "foreign") => is_foreign(),
         ("is", "wedged") => is_wedged(),
         ("refuses", operator) => refuses(operator),

@@ -1,8 +1,8 @@
 //! Programs that run on the stand-in for DOCA's libraries, each in a process of its own.
 
 pub(crate) mod cases;
+mod items;
 mod stand_in;
-mod streams;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,9 +1,9 @@
-//! Streams in containers that are whole, that are not, and that look unlike what an encoder here writes.
+//! Items of which some are whole and some are not: streams in containers, blocks of erasure codes.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use dpb_core::{Backend, Items, Job, JobError};
+use dpb_core::{Backend, Items, Job, JobError, Workload};
 
 use super::cases::workload;
 
@@ -15,37 +15,61 @@ pub(super) fn unwraps(backend: &dyn Backend) {
     for format in ["zlib", "gzip"] {
         let workload = workload("inflate", &format!("format={format}"));
         let plain = workload.plain(7, 300, 1).bytes;
-        let whole = workload.feed(&plain).expect("a stream of it");
-        let cases = cases(format, &whole);
-        let bytes: Vec<u8> = cases.iter().flat_map(|(_, item, _)| item.clone()).collect();
-        let mut end = 0;
-        let ends = cases.iter().map(|(_, item, _)| {
-            end += item.len() as u32;
-            end
-        });
-        let items = Items::Offsets(std::iter::once(0).chain(ends).collect());
-        let mut src = backend.alloc(bytes.len()).expect("memory");
-        src.copy_from_slice(&bytes);
-        let dst = backend.alloc(plain.len() * cases.len()).expect("memory");
-        let operator = backend.prepare(workload.spec()).expect("inflates");
-        let job = Job::new(0, src.freeze(), items, dst, operator.shape());
-        let mut queue = operator.clone().open(NonZeroU32::MIN).expect("opens");
-        let mut done = Vec::new();
-        queue.submit(&mut VecDeque::from([job]));
-        while done.is_empty() {
-            queue.poll(&mut done);
-        }
-        assert_eq!(done[0].result, Ok(()));
-        for (i, (what, item, ends)) in cases.iter().enumerate() {
-            let output = done[0].job.output(operator.shape(), i);
-            let judged = workload.check(item, output, plain.len());
-            judged.unwrap_or_else(|wrong| panic!("{format}, {what}: {wrong}"));
+        let cases = cases(format, &workload.feed(&plain).expect("a stream of it"));
+        let items = cases.iter().map(|(_, item, _)| item.clone()).collect();
+        let outcomes = outcomes(backend, &*workload, items, plain.len());
+        for ((what, _, ends), outcome) in cases.iter().zip(outcomes) {
             if let Some(ends) = ends {
-                assert_eq!(output.map(|_| ()), *ends, "{format}, {what}");
+                assert_eq!(outcome.map(|_| ()), *ends, "{format}, {what}");
             }
         }
         println!("{} items of {format} end as they must", cases.len());
     }
+}
+
+/// Computes the parity of one item of four, for which the engine is asked once; the others are none, or not of whole units.
+pub(super) fn settles(backend: &dyn Backend) {
+    let workload = workload("erasure-encode", "data=3,parity=2");
+    let items = [0, 64, 2 * 192, 193].map(|len| vec![7; len]).to_vec();
+    let malformed = Err(JobError::Malformed);
+    let expected = [Ok(0), malformed, Ok(2 * 128), malformed];
+    assert_eq!(outcomes(backend, &*workload, items, 256), expected);
+    println!("one item is computed");
+}
+
+/// What becomes of `items` in one job, judged.
+fn outcomes(
+    backend: &dyn Backend,
+    workload: &dyn Workload,
+    items: Vec<Vec<u8>>,
+    slot_bytes: usize,
+) -> Vec<Result<u32, JobError>> {
+    let mut end = 0;
+    let ends = items.iter().map(|item| {
+        end += item.len() as u32;
+        end
+    });
+    let offsets = Items::Offsets(std::iter::once(0).chain(ends).collect());
+    let bytes = items.concat();
+    let mut src = backend.alloc(bytes.len()).expect("memory");
+    src.copy_from_slice(&bytes);
+    let dst = backend.alloc(slot_bytes * items.len()).expect("memory");
+    let operator = backend.prepare(workload.spec()).expect("an engine");
+    let job = Job::new(0, src.freeze(), offsets, dst, operator.shape());
+    let mut queue = operator.clone().open(NonZeroU32::MIN).expect("opens");
+    let mut done = Vec::new();
+    queue.submit(&mut VecDeque::from([job]));
+    while done.is_empty() {
+        queue.poll(&mut done);
+    }
+    let done = done.remove(0);
+    assert_eq!(done.result, Ok(()));
+    for (i, item) in items.iter().enumerate() {
+        let output = done.job.output(operator.shape(), i);
+        let judged = workload.check(item, output, slot_bytes);
+        judged.unwrap_or_else(|wrong| panic!("{}, item {i}: {wrong}", workload.spec()));
+    }
+    done.job.outcomes
 }
 
 fn cases(format: &str, whole: &[u8]) -> Vec<Case> {
