@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use dpb_core::{
-    Batch, BatchOut, CrcName, DeflateFormat, HmacHash, JobError, Kernel, Material, OpSpec,
-    OutputShape,
+    Batch, BatchOut, BlockLoss, CrcName, DeflateFormat, ErasureCode, HmacHash, JobError, Kernel,
+    Material, OpSpec, OutputShape,
 };
 use dpb_operators::direct::{Direct, direct};
 
@@ -76,8 +76,52 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
             let decoded = snap::raw::Decoder::new().decompress(item, slot);
             decoded.expect("a raw stream")
         }),
+        ("rusty_erasure", &OpSpec::ErasureEncode { code }) => parity(code),
+        ("rusty_erasure", OpSpec::ErasureRecover { loss }) => recovery(loss),
         _ => return None,
     })
+}
+
+/// The parity blocks.
+fn parity(code: ErasureCode) -> Box<dyn Direct> {
+    let coder = coder(code);
+    item_by_item(OutputShape::Variable, move |item, slot| {
+        let block_bytes = item.len() / code.data_blocks();
+        let data: Vec<&[u8]> = item.chunks_exact(block_bytes).collect();
+        let len = block_bytes * code.parity_blocks();
+        let mut parity: Vec<&mut [u8]> = slot[..len].chunks_exact_mut(block_bytes).collect();
+        coder.encode(&data, &mut parity).expect("blocks of a code");
+        len
+    })
+}
+
+/// The missing blocks, by a plan that is made once.
+fn recovery(loss: &BlockLoss) -> Box<dyn Direct> {
+    let (code, coder) = (loss.code(), coder(loss.code()));
+    let missing: Vec<usize> = loss.missing().map(usize::from).collect();
+    let available: Vec<usize> = loss.available().map(usize::from).collect();
+    let is_present: Vec<bool> = (0..code.blocks())
+        .map(|block| available.contains(&block))
+        .collect();
+    let plan = coder.decode_plan(&is_present, &missing);
+    let plan = plan.expect("a loss that can be recovered");
+    item_by_item(OutputShape::Variable, move |item, slot| {
+        let block_bytes = item.len() / code.data_blocks();
+        let mut blocks = vec![None; code.blocks()];
+        for (&block, bytes) in available.iter().zip(item.chunks_exact(block_bytes)) {
+            blocks[block] = Some(bytes);
+        }
+        let len = block_bytes * missing.len();
+        let mut lost: Vec<&mut [u8]> = slot[..len].chunks_exact_mut(block_bytes).collect();
+        let recovered = coder.recover_with(&plan, &blocks, &mut lost);
+        recovered.expect("blocks of a code");
+        len
+    })
+}
+
+fn coder(code: ErasureCode) -> rusty_erasure::Coder {
+    let matrix = rusty_erasure::Matrix::cauchy(code.data_blocks(), code.parity_blocks());
+    rusty_erasure::coder(matrix.expect("a code")).expect("a code")
 }
 
 /// The CRCs of the records' messages.

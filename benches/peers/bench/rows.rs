@@ -89,6 +89,15 @@ const fn cipher(operator: &'static str, parameters: &'static str) -> [Row; 4] {
     ]
 }
 
+/// An erasure code's rows: blocks of one line and of a page in batches, one item of blocks of 64 KiB; ten blocks each.
+const fn erasure(operator: &'static str, parameters: &'static str) -> [Row; 3] {
+    [
+        row(operator, parameters, 10 * 64, 64),
+        row(operator, parameters, 10 * 4096, 4),
+        row(operator, parameters, 10 * 65_536, 1),
+    ]
+}
+
 /// Lookups: so many addresses that each is met anew when it comes again.
 const fn lookups(operator: &'static str, keys: &'static str, target: f64) -> Row {
     let (bytes, routes) = match operator.as_bytes() {
@@ -202,6 +211,10 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(coder("inflate", "format=raw"));
     for name in ["lz4", "unlz4", "snappy", "unsnappy"] {
         rows.extend(coder(name, ""));
+    }
+    rows.extend(erasure("erasure-encode", "data=10,parity=4"));
+    for missing in ["missing=0", "missing=0+3"] {
+        rows.extend(erasure("erasure-recover", missing));
     }
     for padding in [
         "bits=2048,padding=pkcs1",

@@ -1,8 +1,9 @@
-/* isa-l: CRCs, one call an item as the library has it, and its DEFLATE (igzip). */
+/* isa-l: CRCs, one call an item as the library has it, its DEFLATE (igzip), and its erasure codes. */
 #include "peer.h"
 
 #include <isa-l/crc.h>
 #include <isa-l/crc64.h>
+#include <isa-l/erasure_code.h>
 #include <isa-l/igzip_lib.h>
 
 const char *isal_version(void)
@@ -98,11 +99,96 @@ static void release(struct peer *peer)
 	free(peer);
 }
 
+#define BLOCKS_MAX 255
+
+struct erasure {
+	struct peer peer;
+	int inputs, outputs;
+	uint8_t *tables;
+};
+
+static void erasure(struct peer *peer)
+{
+	struct erasure *own = (struct erasure *)peer;
+	uint8_t *inputs[BLOCKS_MAX], *outputs[BLOCKS_MAX];
+	for (size_t i = 0; i < peer->task->count; i++) {
+		struct item *item = &peer->task->items[i];
+		uint32_t block = item->len / own->inputs;
+		for (int j = 0; j < own->inputs; j++)
+			inputs[j] = (uint8_t *)item->src + j * (size_t)block;
+		for (int j = 0; j < own->outputs; j++)
+			outputs[j] = item->dst + j * (size_t)block;
+		ec_encode_data(block, own->inputs, own->outputs, own->tables, inputs, outputs);
+		item->written = own->outputs * block;
+	}
+}
+
+static void release_erasure(struct peer *peer)
+{
+	free(((struct erasure *)peer)->tables);
+	free(peer);
+}
+
+/* Of missing data blocks the rows are those of the inverse of what the remaining blocks are computed by. */
+static int recovers(const struct task *task, const uint8_t *code, int data, int blocks, uint8_t *rows)
+{
+	uint8_t *remain = room(data * data), *inverse = room(data * data), is_missing[BLOCKS_MAX] = { 0 };
+	const char *at = strstr(task->parameters, "missing=") + strlen("missing=");
+	int missing = 0;
+	for (char *end; *at != ','; at = *end == '+' ? end + 1 : end) {
+		long block = strtol(at, &end, 10);
+		if (end == at || block >= data)
+			break;
+		is_missing[block] = 1;
+	}
+	for (int block = 0, row = 0; block < blocks && row < data; block++)
+		if (!is_missing[block])
+			memcpy(remain + data * row++, code + data * block, data);
+	if (*at == ',' && gf_invert_matrix(remain, inverse, data) == 0)
+		for (int block = 0; block < data; block++)
+			if (is_missing[block])
+				memcpy(rows + data * missing++, inverse + data * block, data);
+	free(remain);
+	free(inverse);
+	return missing;
+}
+
+/* NULL for what this file has no code for: a missing parity block. */
+static struct peer *erasure_peer(const struct task *task)
+{
+	int data = number(task, "data"), parity = number(task, "parity"), blocks = data + parity;
+	uint8_t *code = room(blocks * data), *rows = room(blocks * data);
+	struct erasure *own = room(sizeof(*own));
+	own->peer.task = task;
+	own->peer.run = erasure;
+	own->peer.free = release_erasure;
+	own->inputs = data;
+	own->outputs = parity;
+	gf_gen_cauchy1_matrix(code, blocks, data);
+	if (is(task, "erasure-recover"))
+		own->outputs = recovers(task, code, data, blocks, rows);
+	else
+		memcpy(rows, code + data * data, parity * data);
+	own->tables = room(32 * data * own->outputs);
+	if (own->outputs)
+		ec_init_tables(data, own->outputs, rows, own->tables);
+	free(code);
+	free(rows);
+	if (own->outputs)
+		return &own->peer;
+	release_erasure(&own->peer);
+	return NULL;
+}
+
 struct peer *isal_peer(const char *name, const struct task *task)
 {
 	static const uint32_t level_bytes[] = { 0, ISAL_DEF_LVL1_DEFAULT, ISAL_DEF_LVL2_DEFAULT, ISAL_DEF_LVL3_DEFAULT };
 	struct igzip *own = room(sizeof(*own));
 	(void)name;
+	if (is(task, "erasure-encode") || is(task, "erasure-recover")) {
+		free(own);
+		return erasure_peer(task);
+	}
 	own->peer.task = task;
 	own->peer.free = release;
 	if (is(task, "crc32c"))

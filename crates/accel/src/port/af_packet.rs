@@ -6,14 +6,17 @@ use std::os::fd::OwnedFd;
 
 use dpb_core::{Buf, SetupError};
 
-use super::sys::{self, BURST};
+use super::sys::{self, BURST, Received};
 use super::{PacketPort, copied, too_long, zeroed};
 
 /// An Ethernet header with a tag.
 const HEADER: usize = 18;
 
-/// A network interface. What this machine sends there does not come back. Tags of virtual networks that the kernel takes off are
-/// gone. What is longer than the interface's packets, as several that the kernel has put together are (GRO), is dropped and counted.
+/// Where a tag stands: behind two addresses.
+const TAG_AT: usize = 12;
+
+/// A network interface. What this machine sends there does not come back. The tag of a virtual network, which the kernel takes out of
+/// a packet, is put back. What is longer than the interface's packets, as several that the kernel has put together are (GRO), is dropped and counted.
 #[derive(Debug)]
 pub struct AfPacket {
     name: String,
@@ -64,12 +67,13 @@ impl PacketPort for AfPacket {
 
     fn receive(&mut self, packets: &mut Vec<Buf>, max: usize) -> io::Result<usize> {
         let part = self.packet_bytes_max;
-        let lens = sys::receive(&self.socket, &mut self.room, part, max)?;
+        let received = sys::receive(&self.socket, &mut self.room, part, max)?;
         let before = packets.len();
-        for (packet, &len) in self.room.chunks_exact(part).zip(&lens) {
-            match packet.get(..len) {
-                Some(packet) => packets.push(copied(packet)?),
-                None => self.too_long += 1,
+        for (packet, Received { len, tag }) in self.room.chunks_exact(part).zip(received) {
+            match (packet.get(..len), tag) {
+                (Some(packet), None) => packets.push(copied(packet)?),
+                (Some(packet), Some(tag)) => packets.push(tagged(packet, tag)?),
+                (None, _) => self.too_long += 1,
             }
         }
         Ok(packets.len() - before)
@@ -85,4 +89,10 @@ impl PacketPort for AfPacket {
             _ => Ok(sent),
         }
     }
+}
+
+/// The packet with its tag where that was.
+fn tagged(packet: &[u8], tag: [u8; 4]) -> io::Result<Buf> {
+    let (addresses, rest) = packet.split_at(TAG_AT.min(packet.len()));
+    copied(&[addresses, &tag, rest].concat())
 }

@@ -12,7 +12,11 @@ const SOCK_NONBLOCK: c_int = 0o4000;
 const SOCK_CLOEXEC: c_int = 0o2_000_000;
 const ETH_P_ALL: u16 = 3;
 const SOL_PACKET: c_int = 263;
+const PACKET_AUXDATA: c_int = 8;
 const PACKET_IGNORE_OUTGOING: c_int = 23;
+const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
+const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
+const ETH_P_8021Q: u16 = 0x8100;
 const MSG_DONTWAIT: c_int = 0x40;
 /// Of a packet socket: say how long a packet was, not how much of it there was room for.
 const MSG_TRUNC: c_int = 0x20;
@@ -61,9 +65,52 @@ struct Message {
     len: c_uint,
 }
 
+/// `struct cmsghdr`, and behind it `struct tpacket_auxdata`: what the kernel knows of a packet that is not in its bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Control {
+    len: usize,
+    level: c_int,
+    kind: c_int,
+    status: u32,
+    packet_len: u32,
+    snap_len: u32,
+    mac: u16,
+    net: u16,
+    vlan_tci: u16,
+    vlan_tpid: u16,
+    /// Messages end where a long may begin.
+    end: u32,
+}
+
 const _: () = assert!(size_of::<LinkAddress>() == 20);
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Message>() == 64 && size_of::<Vector>() == 16);
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Control>() == 40);
+
+/// A packet that has come.
+pub(super) struct Received {
+    /// Its bytes, of which there may have been room for fewer.
+    pub(super) len: usize,
+    /// What the kernel has taken out behind the addresses: the tag of a virtual network, as it was there.
+    pub(super) tag: Option<[u8; 4]>,
+}
+
+impl Control {
+    fn tag(&self) -> Option<[u8; 4]> {
+        let is_ours = self.level == SOL_PACKET && self.kind == PACKET_AUXDATA;
+        if !is_ours || self.status & TP_STATUS_VLAN_VALID == 0 {
+            return None;
+        }
+        let tpid = match self.status & TP_STATUS_VLAN_TPID_VALID {
+            0 => ETH_P_8021Q,
+            _ => self.vlan_tpid,
+        };
+        let [[a, b], [c, d]] = [tpid.to_be_bytes(), self.vlan_tci.to_be_bytes()];
+        Some([a, b, c, d])
+    }
+}
 
 unsafe extern "C" {
     fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
@@ -113,29 +160,27 @@ pub(super) fn open(interface: &str) -> io::Result<OwnedFd> {
         interface: index as c_int,
         ..LinkAddress::default()
     };
-    // SAFETY: an int and its length; the address and its length, both of the socket's family.
-    let is_bound = unsafe {
-        setsockopt(
-            fd,
-            SOL_PACKET,
-            PACKET_IGNORE_OUTGOING,
-            &yes,
-            size_of::<c_int>() as c_uint,
-        ) == 0
-            && bind(fd, &address, size_of::<LinkAddress>() as c_uint) == 0
+    let set = |option| {
+        // SAFETY: an int and its length.
+        let set = unsafe { setsockopt(fd, SOL_PACKET, option, &yes, size_of::<c_int>() as c_uint) };
+        set == 0
     };
+    let is_bound = set(PACKET_IGNORE_OUTGOING)
+        && set(PACKET_AUXDATA)
+        // SAFETY: the address and its length, of the socket's family.
+        && unsafe { bind(fd, &address, size_of::<LinkAddress>() as c_uint) == 0 };
     is_bound
         .then_some(socket)
         .ok_or_else(io::Error::last_os_error)
 }
 
-/// Receives packets into equal parts of `room`; says how long each is. None came: none is said.
+/// Receives packets into equal parts of `room`; says what came. None came: none is said.
 pub(super) fn receive(
     socket: &OwnedFd,
     room: &mut [u8],
     part: usize,
     max: usize,
-) -> io::Result<Vec<usize>> {
+) -> io::Result<Vec<Received>> {
     let parts = room.chunks_exact_mut(part).take(max.min(BURST));
     let mut vectors: Vec<Vector> = parts
         .map(|part| Vector {
@@ -144,8 +189,13 @@ pub(super) fn receive(
         })
         .collect();
     let mut messages: Vec<Message> = vectors.iter_mut().map(message).collect();
+    let mut controls = vec![Control::default(); messages.len()];
+    for (message, control) in messages.iter_mut().zip(&mut controls) {
+        message.header.control = std::ptr::from_mut(control).cast();
+        message.header.control_len = size_of::<Control>();
+    }
     let len = messages.len() as c_uint;
-    // SAFETY: as many messages, each with one vector over a part of `room` that no other has.
+    // SAFETY: as many messages, each with one vector over a part of `room` and one control that no other has.
     let came = unsafe {
         recvmmsg(
             socket.as_raw_fd(),
@@ -156,10 +206,12 @@ pub(super) fn receive(
         )
     };
     let came = count(came)?;
-    Ok(messages[..came]
-        .iter()
-        .map(|message| message.len as usize)
-        .collect())
+    let received = |(message, control): (&Message, &Control)| Received {
+        len: message.len as usize,
+        tag: control.tag(),
+    };
+    let came = messages[..came].iter().zip(&controls);
+    Ok(came.map(received).collect())
 }
 
 /// Sends packets, from the first; says how many went.

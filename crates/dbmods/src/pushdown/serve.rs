@@ -17,37 +17,32 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use arrow_array::RecordBatch;
-use arrow_buffer::Buffer;
-use arrow_schema::SchemaRef;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::budget::Budget;
-use self::outbox::{Outbox, Taken};
+use self::scanning::scan_and_send;
 use self::shelf::{Shelf, damaged, refuse};
 use super::bulk::Accepts;
 use super::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, stalled};
-use super::scan::{self, Plan, ScanError, ScanOptions};
 use super::selectivity::{self, SelectivityError};
-use super::wire::batch::Encoder;
+use super::usage;
 use super::wire::{
-    self, AgentInfo, CAPABILITY_BULK, CAPABILITY_DUCKDB, CAPABILITY_FETCH, End, Engine, FileFormat,
-    Hello, Refusal, Reply, Request, ScanRequest, Tag, Welcome, WireError,
+    self, AgentInfo, CAPABILITY_BULK, CAPABILITY_DUCKDB, CAPABILITY_FETCH, End, FileFormat, Hello,
+    Refusal, Reply, Request, Tag, Welcome, WireError,
 };
-use super::{sql, usage};
-use crate::duckdb::{Interrupt, Library};
+use crate::duckdb::Library;
 
 mod budget;
 mod outbox;
 mod peer;
 mod residency;
+mod scanning;
 mod shelf;
 
 /// Memory beside the cache, at most.
@@ -480,126 +475,6 @@ fn send_file(
     link.send(Tag::End, &wire::encode(&end))
 }
 
-/// Runs a scan and sends its batches as they come.
-fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Conversed {
-    let segment = shared.shelf.segment(request.sf, &request.query.table)?;
-    let schema = segment.schema();
-    let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
-    request.query.check(schema).map_err(|e| usage(&e))?;
-    let plan = Plan::new(schema, &request.query).map_err(|e| usage(&e))?;
-    let output = plan.output_schema();
-    if request.threads == 0 {
-        return Err(refuse(Refusal::Usage, "a scan needs at least one thread"));
-    }
-    let threads = request.threads.min(shared.options.threads_max) as usize;
-    let batch_rows = request.batch_rows.max(BATCH_ROWS_MIN) as usize;
-    // The queue and the one that is being sent.
-    let kept_batches = QUEUE_BATCHES + 1;
-    let (least, wanted) = match request.engine {
-        Engine::Dpb => (
-            plan.memory_bytes_min(&segment, kept_batches) as u64,
-            plan.memory_bytes_max(&segment, threads, batch_rows, kept_batches) as u64,
-        ),
-        Engine::DuckDb => peer::memory_bytes(output, batch_rows, kept_batches),
-    };
-    let reserved = shared.budget.reserve(least, wanted)?;
-
-    let halt = Halt::default();
-    let outbox = Outbox::new(QUEUE_BATCHES);
-    let outcome = Mutex::new(None);
-    // Called before the engine tidies up, which is nobody's waiting time.
-    let ended = |end: Result<End, WireError>| {
-        *lock(&outcome) = Some(end);
-        outbox.finish();
-    };
-    thread::scope(|scope| {
-        let scanner = scope.spawn(|| {
-            // Also when the scan panics: the sender must not wait for ever.
-            let _finish = Finish(&outbox);
-            let sink = |batch| outbox.put(batch);
-            match request.engine {
-                Engine::Dpb => {
-                    let options = ScanOptions {
-                        threads,
-                        stop: &halt.stop,
-                        batch_rows,
-                        memory_bytes: reserved.bytes as usize,
-                        sink_batches: kept_batches,
-                    };
-                    let cache = &shared.shelf.cache;
-                    let scanned = plan.scan(&segment, cache, &options, &sink);
-                    ended(match scanned {
-                        Ok(stats) => Ok(ours(&stats)),
-                        Err(error) => Err(scan_refusal(&error)),
-                    });
-                }
-                Engine::DuckDb => {
-                    let rows_ended = || {
-                        ended(Ok(End {
-                            tuples_scanned: segment.rows(),
-                            ..End::default()
-                        }));
-                    };
-                    let table = &request.query.table;
-                    let scan = peer::Scan {
-                        sql: sql::query_to_sql(&request.query, schema, table),
-                        output,
-                        table_rows: segment.rows(),
-                        rows_expected: request.rows_expected,
-                        batch_rows: peer::batch_rows(output, reserved.bytes, kept_batches),
-                    };
-                    let scanned =
-                        duckdb_scan(shared, request, threads, scan, &halt, &sink, &rows_ended);
-                    if let Err(error) = scanned {
-                        ended(Err(error));
-                    }
-                }
-            }
-            // This thread ends here, and its wait is known until then.
-            usage::core_wait_s();
-        });
-        let sent = send_batches(shared, link, output, &outbox, &halt);
-        let ended = match sent {
-            Ok(sent) => {
-                let end = lock(&outcome).take();
-                send_end(link, sent, end, &|| shared.is_ending())
-            }
-            Err(error) => Err(error),
-        };
-        outbox.close();
-        while ended.is_err() && !scanner.is_finished() {
-            halt.now();
-            thread::sleep(PEER_LOOK);
-        }
-        // A scan's panic was told by the missing outcome.
-        let _ = scanner.join();
-        ended
-    })
-}
-
-/// Tells how the scan ended, once all its rows are sent.
-fn send_end(
-    link: &mut Link,
-    sent: Sent,
-    end: Option<Result<End, WireError>>,
-    stop: &dyn Fn() -> bool,
-) -> Conversed {
-    let end = end.unwrap_or_else(|| Err(refuse(Refusal::Internal, "the scan panicked")));
-    let end = match end {
-        Ok(end) => end,
-        Err(_) if sent.stopped => End::default(),
-        Err(error) => return Err(error),
-    };
-    let end = End {
-        rows: sent.rows,
-        batches: sent.batches,
-        stopped: sent.stopped,
-        ..end
-    };
-    settle(link, stop)?;
-    link.send(Tag::End, &wire::encode(&end))
-}
-
 /// Waits until all that was sent has been carried.
 fn settle(link: &mut Link, stop: &dyn Fn() -> bool) -> Conversed {
     if link.settle(stop).is_some() {
@@ -608,166 +483,11 @@ fn settle(link: &mut Link, stop: &dyn Fn() -> bool) -> Conversed {
     carried(link.settle_pieces(stop)?)
 }
 
-/// Stops a scan, whichever engine runs it.
-#[derive(Default)]
-struct Halt {
-    stop: AtomicBool,
-    /// Where DuckDB runs, once it does.
-    duckdb: Mutex<Option<Interrupt>>,
-}
-
-impl Halt {
-    /// May be called again: DuckDB forgets an interrupt that comes before its statement.
-    fn now(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(running) = &*lock(&self.duckdb) {
-            running.interrupt();
-        }
-    }
-
-    fn is_set(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-}
-
-/// Says to the outbox that nothing more comes, however the scan ended.
-struct Finish<'a, T>(&'a Outbox<T>);
-
-impl<T> Drop for Finish<'_, T> {
-    fn drop(&mut self) {
-        self.0.finish();
-    }
-}
-
-/// What a sender counted.
-#[derive(Default)]
-struct Sent {
-    rows: u64,
-    batches: u64,
-    stopped: bool,
-}
-
-/// Sends the schema, then batches until the outbox has finished, the client asks to stop, or it is gone.
-fn send_batches(
-    shared: &Shared,
-    link: &mut Link,
-    schema: &SchemaRef,
-    outbox: &Outbox<RecordBatch>,
-    halt: &Halt,
-) -> Result<Sent, WireError> {
-    let broke =
-        |e: arrow_schema::ArrowError| refuse(Refusal::Internal, format!("cannot encode: {e}"));
-    let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
-    let stop = || shared.is_ending();
-    let mut sent = Sent::default();
-    let mut looked = Instant::now();
-    send_parts(link, Tag::Schema, &[&schema], schema.len(), &stop)?;
-    loop {
-        let taken = outbox.take(PEER_LOOK);
-        if looked.elapsed() >= CORE_WAIT_LOOK {
-            usage::core_wait_s();
-            looked = Instant::now();
-        }
-        if let Some(header) = link.interjection()? {
-            if header.tag != Tag::Stop {
-                return Err(WireError::OutOfPlace(header.tag));
-            }
-            outbox.close();
-            sent.stopped = true;
-        }
-        if sent.stopped {
-            halt.now();
-        }
-        match taken {
-            Taken::Item(batch) if !sent.stopped => {
-                let encoded = encoder.encode(&batch).map_err(broke)?;
-                let parts: Vec<&[u8]> = encoded.parts.iter().map(Buffer::as_slice).collect();
-                send_parts(link, Tag::Batch, &parts, encoded.len, &stop)?;
-                sent.rows += batch.num_rows() as u64;
-                sent.batches += 1;
-            }
-            Taken::Item(_) | Taken::Nothing => {
-                if shared.is_ending() {
-                    return Err(ending());
-                }
-            }
-            Taken::Finished => return Ok(sent),
-        }
-    }
-}
-
-fn send_parts(
-    link: &mut Link,
-    tag: Tag,
-    parts: &[&[u8]],
-    len: usize,
-    stop: &dyn Fn() -> bool,
-) -> Conversed {
-    carried(link.send_frame(tag, parts, len, stop)?)
-}
-
 fn carried(ended: Option<Interrupted>) -> Conversed {
     match ended {
         None => Ok(()),
         Some(Interrupted::Peer) => Err(WireError::Closed),
         Some(Interrupted::Stalled) => Err(stalled()),
-    }
-}
-
-/// DuckDB's rows of the same query, in the same schema. Says when they have ended, which is before DuckDB has tidied up.
-fn duckdb_scan(
-    shared: &Shared,
-    request: &ScanRequest,
-    threads: usize,
-    scan: peer::Scan<'_>,
-    halt: &Halt,
-    sink: &dyn Fn(RecordBatch) -> ControlFlow<()>,
-    rows_ended: &dyn Fn(),
-) -> Conversed {
-    let table = &request.query.table;
-    let mut seated = shared.shelf.duckdb(request.sf, table, threads)?;
-    *lock(&halt.duckdb) = Some(seated.connection.interrupt_handle());
-    let peer = &shared.shelf.peer;
-    let scanned = peer.scan(&mut seated, scan, halt, sink, rows_ended);
-    // It would keep the database open for longer than its seat is taken.
-    *lock(&halt.duckdb) = None;
-    scanned
-}
-
-fn ours(stats: &scan::ScanStats) -> End {
-    End {
-        tuples_scanned: stats.tuples_scanned,
-        bytes_read: stats.bytes_read,
-        blocks_scanned: stats.blocks_scanned,
-        blocks_skipped: stats.blocks_skipped,
-        explain: wire::cut(&explanation(stats), wire::EXPLAIN_BYTES_MAX).to_owned(),
-        ..End::default()
-    }
-}
-
-/// What the scan found out about the predicate's parts, one line each.
-fn explanation(stats: &scan::ScanStats) -> String {
-    let lines = stats.conjuncts.iter().map(|part| {
-        let rows = part.rows_sampled.max(1) as f64;
-        format!(
-            "{}: {:.4} of {} sampled rows pass, {:.3} ns a row",
-            part.text,
-            part.rows_passed as f64 / rows,
-            part.rows_sampled,
-            part.time_ns as f64 / rows
-        )
-    });
-    let zones = format!(
-        "zone maps decided {} of {} rows ({} row groups, {} more blocks left out)",
-        stats.tuples_skipped, stats.tuples_scanned, stats.groups_skipped, stats.blocks_skipped
-    );
-    lines.chain([zones]).collect::<Vec<_>>().join("\n")
-}
-
-fn scan_refusal(error: &ScanError) -> WireError {
-    match error {
-        ScanError::Segment(source) => damaged(source),
-        other => refuse(Refusal::Usage, other.to_string()),
     }
 }
 

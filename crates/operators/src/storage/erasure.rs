@@ -33,7 +33,7 @@ pub(crate) const ENCODE: Entry = Entry {
     unit: "input byte",
     output: "the parity blocks of each item, variable",
     source: "Reed and Solomon 1960; Cauchy matrices: Blömer and others 1995",
-    peers: &["isa-l"],
+    peers: &["isa-l", "rusty_erasure"],
     parameters: &[DATA, PARITY],
     paths: Erasure::PATHS,
     libraries: &[],
@@ -54,7 +54,7 @@ pub(crate) const RECOVER: Entry = Entry {
     unit: "input byte",
     output: "the missing blocks of each item, variable",
     source: "Reed and Solomon 1960; Cauchy matrices: Blömer and others 1995",
-    peers: &["isa-l"],
+    peers: &["isa-l", "rusty_erasure"],
     parameters: &[
         DATA,
         PARITY,

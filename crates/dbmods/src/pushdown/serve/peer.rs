@@ -14,8 +14,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 
 use super::budget::Budget;
+use super::scanning::Halt;
 use super::shelf::{Name, refuse};
-use super::{DUCKDB_BYTES_MIN, Halt, RESERVE_PATIENCE, lock};
+use super::{DUCKDB_BYTES_MIN, RESERVE_PATIENCE, lock};
 use crate::duckdb::{
     BATCH_ROWS, CHUNK_ROWS, Config, Connection, Database, Delivery, Error, Library,
 };

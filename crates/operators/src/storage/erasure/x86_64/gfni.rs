@@ -97,12 +97,31 @@ unsafe fn column<const OUTPUTS: usize, const LINES: usize>(
     let mut sums = [[_mm512_setzero_si512(); LINES]; OUTPUTS];
     let (matrices, _) = matrices.as_chunks::<OUTPUTS>();
     let mut from = blocks.as_ptr().wrapping_add(at);
-    for matrices in matrices {
-        let mut lines = [_mm512_setzero_si512(); LINES];
-        for (i, line) in lines.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for the lines; there are as many blocks as chunks of matrices.
-            *line = unsafe { _mm512_loadu_si512(from.add(i * LINE).cast()) };
+    let (pairs, odd) = matrices.as_chunks::<2>();
+    for [first, second] in pairs {
+        // SAFETY: the caller vouches for the lines; there are as many blocks as chunks of matrices.
+        let (one, other) = unsafe {
+            (
+                lines_at::<LINES>(from),
+                lines_at::<LINES>(from.add(block_bytes)),
+            )
+        };
+        for ((sums, &first), &second) in sums.iter_mut().zip(first).zip(second) {
+            let (first, second) = (
+                _mm512_set1_epi64(first as i64),
+                _mm512_set1_epi64(second as i64),
+            );
+            for ((sum, one), other) in sums.iter_mut().zip(&one).zip(&other) {
+                let one = _mm512_gf2p8affine_epi64_epi8::<0>(*one, first);
+                let other = _mm512_gf2p8affine_epi64_epi8::<0>(*other, second);
+                *sum = _mm512_ternarylogic_epi64::<0x96>(*sum, one, other);
+            }
         }
+        from = from.wrapping_add(2 * block_bytes);
+    }
+    if let [matrices] = odd {
+        // SAFETY: as above.
+        let lines = unsafe { lines_at::<LINES>(from) };
         for (sums, &matrix) in sums.iter_mut().zip(matrices) {
             let matrix = _mm512_set1_epi64(matrix as i64);
             for (sum, line) in sums.iter_mut().zip(&lines) {
@@ -110,7 +129,6 @@ unsafe fn column<const OUTPUTS: usize, const LINES: usize>(
                 *sum = _mm512_xor_si512(*sum, multiple);
             }
         }
-        from = from.wrapping_add(block_bytes);
     }
     let mut to = out.as_mut_ptr().wrapping_add(at);
     for sums in &sums {
@@ -120,4 +138,17 @@ unsafe fn column<const OUTPUTS: usize, const LINES: usize>(
         }
         to = to.wrapping_add(block_bytes);
     }
+}
+
+/// # Safety
+/// So many lines are there.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn lines_at<const LINES: usize>(from: *const u8) -> [__m512i; LINES] {
+    let mut lines = [_mm512_setzero_si512(); LINES];
+    for (i, line) in lines.iter_mut().enumerate() {
+        // SAFETY: the caller vouches for them.
+        *line = unsafe { _mm512_loadu_si512(from.add(i * LINE).cast()) };
+    }
+    lines
 }
