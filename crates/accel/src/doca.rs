@@ -17,6 +17,7 @@ mod backend;
 mod kind;
 mod queue;
 mod raw;
+mod rules;
 mod sys;
 
 use std::sync::Arc;

@@ -222,7 +222,7 @@ fn unplugged(at: usize) {
 #[test]
 fn a_wedged_device_keeps_its_buffers_and_hangs_nobody() {
     on_each(|_, libraries| {
-        let output = run(libraries, "is wedged", "wedged=7");
+        let output = run(libraries, "wedges copy", "wedged=7");
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}{errors}");
@@ -241,15 +241,19 @@ fn a_wedged_device_keeps_its_buffers_and_hangs_nobody() {
 #[test]
 fn dropped_in_every_order_nothing_is_left() {
     on_each(|_, libraries| {
-        passes(libraries, "drops", "delay=3");
-        passes(libraries, "drops", "delay=3,shuffle=1,stop=3,fail_task=11");
+        passes(libraries, "drops copy", "delay=3");
+        passes(
+            libraries,
+            "drops copy",
+            "delay=3,shuffle=1,stop=3,fail_task=11",
+        );
     });
 }
 
 #[test]
 fn leaked_in_every_order_nothing_is_misused() {
     on_each(|_, libraries| {
-        let output = run(libraries, "leaks", "delay=3");
+        let output = run(libraries, "leaks copy", "delay=3");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success() && !errors.contains("misuse"),

@@ -31,6 +31,12 @@ int work_is_there(enum work work)
     case WORK_COPY:
     case WORK_UNLZ4:
         return 1;
+    case WORK_MATCH:
+#ifdef WITH_PCRE2
+        return 1;
+#else
+        return 0;
+#endif
     default:
 #ifdef WITH_CRYPTO
         return 1;

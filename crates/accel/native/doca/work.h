@@ -12,6 +12,7 @@ enum work {
     WORK_SHA512,
     WORK_ENCRYPT,
     WORK_DECRYPT,
+    WORK_MATCH,
     WORKS,
 };
 

@@ -11,7 +11,8 @@ use dpb_core::{
 
 use super::kind::Kind;
 use super::queue::DocaQueue;
-use super::raw::{self, Bounds, Device, Doca, Family, Lane};
+use super::raw::{self, Bounds, Device, Doca, Lane};
+use super::rules::{Translated, translated};
 
 /// Bytes of a GCM tag, which stands behind the text.
 pub(super) const TAG_BYTES: usize = 16;
@@ -20,6 +21,8 @@ pub(super) const IV_BYTES: usize = 12;
 
 /// Tasks that a queue has, unless its depth or the device say otherwise: enough to keep an engine busy with short items.
 const TASKS_USUAL: u32 = 256;
+/// Bytes that say that a rule matches: its id, and where.
+const MATCH_BYTES: usize = 8;
 /// The level of DEFLATE that the engine's own comes nearest to.
 const LEVEL: u8 = 1;
 
@@ -81,14 +84,14 @@ impl Backend for DocaBackend {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        let work = Work::of(spec, self.doca.family()).map_err(|reason| Unsupported { reason })?;
+        let work = Work::of(spec).map_err(|reason| Unsupported { reason })?;
         let (_, bounds) = self.device(work.kind)?;
         Ok(work.limits(bounds))
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let unsupported = |reason| SetupError::Unsupported(Unsupported { reason });
-        let work = Work::of(spec, self.doca.family()).map_err(unsupported)?;
+        let work = Work::of(spec).map_err(unsupported)?;
         let (device, bounds) = self.device(work.kind).map_err(SetupError::Unsupported)?;
         Ok(Arc::new(DocaOperator {
             spec: spec.clone(),
@@ -104,31 +107,40 @@ impl Backend for DocaBackend {
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) kind: Kind,
-    key: Option<Material>,
+    /// What its engine is set up with: a key, or rules.
+    setting: Option<Material>,
+    /// How many of them, if it is rules.
+    rules: usize,
 }
 
 impl Work {
     /// # Errors
-    /// Why no engine of this family computes it, whatever the device.
-    fn of(spec: &OpSpec, family: &Family) -> Result<Self, String> {
-        let keyless = |kind| Ok(Self { kind, key: None });
+    /// Why no engine computes it, whatever the device.
+    fn of(spec: &OpSpec) -> Result<Self, String> {
+        let plain = |kind| {
+            Ok(Self {
+                kind,
+                setting: None,
+                rules: 0,
+            })
+        };
         match spec {
-            OpSpec::Sha1 => keyless(Kind::Sha1),
-            OpSpec::Sha256 => keyless(Kind::Sha256),
-            OpSpec::Sha512 => keyless(Kind::Sha512),
-            OpSpec::Unlz4 => keyless(Kind::Unlz4),
+            OpSpec::Sha1 => plain(Kind::Sha1),
+            OpSpec::Sha256 => plain(Kind::Sha256),
+            OpSpec::Sha512 => plain(Kind::Sha512),
+            OpSpec::Unlz4 => plain(Kind::Unlz4),
             OpSpec::Copy {
                 mode: CopyMode::Cached,
-            } => keyless(Kind::Copy),
+            } => plain(Kind::Copy),
             OpSpec::Copy { .. } => Err("the DMA engine has one way to write; it is there as mode=cached".to_owned()),
             OpSpec::Deflate { format, .. } | OpSpec::Inflate { format } if *format != DeflateFormat::Raw => Err(
                 "the engine reads and writes bare streams; it is there as format=raw".to_owned(),
             ),
-            OpSpec::Deflate { level: LEVEL, .. } => keyless(Kind::Deflate),
+            OpSpec::Deflate { level: LEVEL, .. } => plain(Kind::Deflate),
             OpSpec::Deflate { .. } => Err(format!(
                 "the engine has one level, its own; it is there as level={LEVEL}, which it comes nearest to"
             )),
-            OpSpec::Inflate { .. } => keyless(Kind::Inflate),
+            OpSpec::Inflate { .. } => plain(Kind::Inflate),
             OpSpec::AesGcm { aad_bytes: 1.., .. } => Err(
                 "DOCA does not say whether its engine writes additional data in front of the text; it is there as aad=0"
                     .to_owned(),
@@ -141,13 +153,23 @@ impl Work {
                     (Direction::Decrypt, 32) => Kind::Decrypt256,
                     (_, bytes) => return Err(format!("the engine needs a key of 16 or 32 bytes, not of {bytes}")),
                 };
-                let key = Some(key.clone());
-                Ok(Self { kind, key })
+                let setting = Some(key.clone());
+                Ok(Self {
+                    kind,
+                    setting,
+                    rules: 0,
+                })
             }
-            OpSpec::RxpMatch { .. } => Err(match family {
-                Family::Jobs(_) => "needs rules that NVIDIA's rxpc has compiled (.rof2.binary); dpb's are text".to_owned(),
-                Family::Tasks(_) => "RegEx left DOCA with 2.5; it needs 2.2 or earlier, and a BlueField-2".to_owned(),
-            }),
+            OpSpec::RxpMatch {
+                rules, unsupported, ..
+            } => {
+                let Translated { text, rules } = translated(rules.bytes(), *unsupported)?;
+                Ok(Self {
+                    kind: Kind::Match,
+                    setting: Some(Material::public(text)),
+                    rules,
+                })
+            }
             other => Err(format!("DOCA has no engine for {other}")),
         }
     }
@@ -200,6 +222,8 @@ impl Operator for DocaOperator {
             Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => self.work.kind.digest_bytes().unwrap_or(0),
             Kind::Encrypt128 | Kind::Encrypt256 => item_len.saturating_sub(IV_BYTES) + TAG_BYTES,
             Kind::Decrypt128 | Kind::Decrypt256 => item_len.saturating_sub(IV_BYTES + TAG_BYTES),
+            // If every rule matches.
+            Kind::Match => self.work.rules * MATCH_BYTES,
         }
     }
 
@@ -216,9 +240,9 @@ impl Operator for DocaOperator {
             .max(TASKS_USUAL)
             .next_power_of_two()
             .min(self.bounds.tasks_max);
-        let key = self.work.key.as_ref().map_or(&[][..], Material::bytes);
+        let setting = self.work.setting.as_ref().map_or(&[][..], Material::bytes);
         let depth = depth.get() as usize;
-        let lane = Lane::open(&self.device, self.work.kind, key, depth, tasks);
+        let lane = Lane::open(&self.device, self.work.kind, setting, depth, tasks);
         let lane = lane.map_err(|refused| {
             let reason = format!("{} on {}: {refused}", self.spec, self.device.name());
             SetupError::Unsupported(Unsupported { reason })

@@ -14,10 +14,11 @@ pub(super) enum Kind {
     Encrypt256,
     Decrypt128,
     Decrypt256,
+    Match,
 }
 
 impl Kind {
-    pub(super) const COUNT: usize = 11;
+    pub(super) const COUNT: usize = 12;
 
     /// In the order of their declaration.
     pub(super) const ALL: [Self; Self::COUNT] = [
@@ -32,6 +33,7 @@ impl Kind {
         Self::Encrypt256,
         Self::Decrypt128,
         Self::Decrypt256,
+        Self::Match,
     ];
 
     /// The engine's library, without `libdoca_`.
@@ -41,10 +43,11 @@ impl Kind {
             Self::Deflate | Self::Inflate | Self::Unlz4 => "compress",
             Self::Sha1 | Self::Sha256 | Self::Sha512 => "sha",
             Self::Encrypt128 | Self::Encrypt256 | Self::Decrypt128 | Self::Decrypt256 => "aes_gcm",
+            Self::Match => "regex",
         }
     }
 
-    /// As it stands in the names of functions, from 2.5 on.
+    /// As it stands in the names of functions, from 2.5 on; of a search, which is not among tasks, nowhere.
     pub(super) const fn task(self) -> &'static str {
         match self {
             Self::Copy => "memcpy",
@@ -54,6 +57,7 @@ impl Kind {
             Self::Sha1 | Self::Sha256 | Self::Sha512 => "hash",
             Self::Encrypt128 | Self::Encrypt256 => "encrypt",
             Self::Decrypt128 | Self::Decrypt256 => "decrypt",
+            Self::Match => "search",
         }
     }
 
@@ -77,6 +81,7 @@ impl Kind {
             Self::Encrypt256 => "aes-gcm bits=256",
             Self::Decrypt128 => "aes-gcm-decrypt bits=128",
             Self::Decrypt256 => "aes-gcm-decrypt bits=256",
+            Self::Match => "rxpmatch",
         }
     }
 

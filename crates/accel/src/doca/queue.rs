@@ -281,12 +281,14 @@ fn item(kind: Kind, buffer_bytes_max: usize, src: Range<usize>, dst: Range<usize
         Kind::Copy if src.is_empty() => Item::Settled(Ok(0)),
         // No stream is that short.
         Kind::Inflate | Kind::Unlz4 if src.is_empty() => refused(JobError::Malformed),
+        // Rules that match no bytes are refused.
+        Kind::Match if src.is_empty() => Item::Settled(Ok(0)),
         Kind::Copy => {
             let len = src.len();
             task(src, len, None)
         }
         Kind::Deflate | Kind::Inflate | Kind::Unlz4 => task(src, room.min(buffer_bytes_max), None),
-        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => task(src, room, None),
+        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 | Kind::Match => task(src, room, None),
         Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => {
             let encrypts = matches!(kind, Kind::Encrypt128 | Kind::Encrypt256);
             let (needed, added) = if encrypts {

@@ -8,6 +8,7 @@ mod jobs;
 mod lane;
 mod library;
 mod memory;
+mod search;
 mod tasks;
 
 use std::fmt;

@@ -14,7 +14,7 @@ use dpb_core::{
 use dpb_operators::registry;
 
 /// Operators with the parameters that engines take.
-pub(crate) const OPERATORS: [(&str, &str); 9] = [
+pub(crate) const OPERATORS: [(&str, &str); 11] = [
     ("copy", ""),
     ("deflate", "level=1"),
     ("inflate", ""),
@@ -24,6 +24,8 @@ pub(crate) const OPERATORS: [(&str, &str); 9] = [
     ("sha512", ""),
     ("aes-gcm", "bits=128"),
     ("aes-gcm-decrypt", "bits=256"),
+    ("rxpmatch", "set=url"),
+    ("rxpmatch", "set=q13"),
 ];
 
 /// Jobs of [`drives`], and the items of each.
@@ -41,9 +43,9 @@ pub(crate) fn run(case: &str) {
         ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
         ("is", "foreign") => is_foreign(),
-        ("is", "wedged") => is_wedged(),
-        ("drops", "") => drops(drop),
-        ("leaks", "") => drops(keep),
+        ("wedges", operator) => is_wedged(operator),
+        ("drops", operator) => drops(operator, drop),
+        ("leaks", operator) => drops(operator, keep),
         ("exits", "") => exits(),
         _ => panic!("no case `{case}`"),
     }
@@ -84,7 +86,11 @@ struct Bench {
 
 impl Bench {
     fn new(name: &str) -> Self {
-        let (backend, workload) = (backend(), workload(name, ""));
+        let (_, parameters) = OPERATORS[OPERATORS
+            .iter()
+            .position(|(one, _)| *one == name)
+            .expect("listed")];
+        let (backend, workload) = (backend(), workload(name, parameters));
         let operator = backend
             .prepare(workload.spec())
             .unwrap_or_else(|why| panic!("{why}"));
@@ -252,8 +258,8 @@ fn is_foreign() {
 }
 
 /// Two queues whose tasks do not end: what ended is right, and dropping them takes seconds.
-fn is_wedged() {
-    let bench = Bench::new("copy");
+fn is_wedged(name: &str) {
+    let bench = Bench::new(name);
     for _ in 0..2 {
         let mut queue = bench.open();
         let mut ready: VecDeque<Job> = (0..8).map(|tag| bench.job(tag)).collect();
@@ -271,11 +277,11 @@ fn is_wedged() {
 }
 
 /// Lets backend, operator, a queue that is busy or not, and buffers go, in every order. One of them, or none, goes as `gone` says.
-fn drops(gone: impl Fn(Box<dyn Any>)) {
+fn drops(name: &str, gone: impl Fn(Box<dyn Any>)) {
     for order in orders() {
         for polls in [0, 1, 100] {
             for odd in 0..=order.len() {
-                let bench = Bench::new("copy");
+                let bench = Bench::new(name);
                 let mut queue = bench.open();
                 let mut ready: VecDeque<Job> = (0..12).map(|tag| bench.job(tag)).collect();
                 let mut done = Vec::new();

@@ -6,16 +6,17 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Sha, Workq};
+use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Search, Sha, Workq};
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{JobCalls, JobForm};
 use super::memory::Window;
+use super::search::Searches;
 use super::{Device, Refused, SILENCE, Unopened, setup, setup_now};
 
 /// A context and its work queue. To be dropped when it is stopped; one that does not stop is forgotten.
 pub(super) struct JobEngine {
     workq: WorkqHandle,
-    _engine: EngineHandle,
+    engine: EngineHandle,
     calls: JobCalls,
     jobs: Jobs,
     ctx: NonNull<Ctx>,
@@ -23,6 +24,8 @@ pub(super) struct JobEngine {
     stage: Stage,
     /// Where DOCA may read a job until it has ended, though it is not said that it does.
     requests: Vec<UnsafeCell<Request>>,
+    /// Where searches report to.
+    searches: Option<Searches>,
     is_in_flight: Vec<bool>,
     in_flight: usize,
     device: Arc<Device>,
@@ -43,7 +46,11 @@ union Request {
     memcpy: Memcpy,
     deflate: Deflate,
     sha: Sha,
+    search: Search,
 }
+
+/// What a search names: the group of rules that name no group.
+const RULE_GROUPS: [u16; 4] = [1, 0, 0, 0];
 
 struct EngineHandle(NonNull<Engine>, Created);
 struct WorkqHandle(NonNull<Workq>, Jobs);
@@ -59,15 +66,16 @@ pub(super) enum Retrieved {
 }
 
 impl JobEngine {
-    /// With room for so many jobs.
+    /// With room for so many jobs, and with rules if it searches.
     pub(super) fn open(
         device: &Arc<Device>,
         calls: &JobCalls,
         jobs: &Jobs,
+        rules: &[u8],
         count: u32,
     ) -> Result<Self, Unopened> {
         let mut engine = Self::make(device, calls, jobs, count)?;
-        match engine.start() {
+        match engine.start(rules) {
             Ok(()) => Ok(engine),
             Err(refused) => {
                 let is_stopped = engine.stop();
@@ -115,19 +123,23 @@ impl JobEngine {
         };
         Ok(Self {
             workq,
-            _engine: engine,
+            engine,
             calls: *calls,
             jobs: *jobs,
             ctx,
             stage: Stage::Made,
             requests: (0..count).map(request).collect(),
+            searches: match calls.form {
+                JobForm::Search(searching) => Some(Searches::new(searching, count)),
+                _ => None,
+            },
             is_in_flight: vec![false; count as usize],
             in_flight: 0,
             device: device.clone(),
         })
     }
 
-    fn start(&mut self) -> Result<(), Refused> {
+    fn start(&mut self, rules: &[u8]) -> Result<(), Refused> {
         let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
         let (jobs, core) = (self.jobs, self.device.doca.core);
         let checked = |call, code| match code {
@@ -138,7 +150,14 @@ impl JobEngine {
         let started = setup(|| unsafe {
             checked("doca_ctx_dev_add", (jobs.ctx_dev_add)(ctx, dev))?;
             self.stage = Stage::HasDevice;
-            checked("doca_ctx_start", (core.ctx_start)(ctx))?;
+            let start = match &self.searches {
+                Some(searches) => {
+                    searches.set_up(self.engine.0.as_ptr(), rules)?;
+                    "doca_ctx_start, which has the rules compiled by the service mlx-regex,"
+                }
+                None => "doca_ctx_start",
+            };
+            checked(start, (core.ctx_start)(ctx))?;
             self.stage = Stage::Started;
             checked(
                 "doca_ctx_workq_add",
@@ -185,6 +204,16 @@ impl JobEngine {
                         flags: 0,
                     }
                 }
+                JobForm::Search(_) => {
+                    let searches = self.searches.as_ref();
+                    (*request).search = Search {
+                        base,
+                        groups: RULE_GROUPS,
+                        src,
+                        report: searches.map_or(ptr::null_mut(), |all| all.report(number)),
+                        may_wait: 0,
+                    }
+                }
             }
             (self.jobs.workq_submit)(self.workq.0.as_ptr(), request.cast())
         };
@@ -216,7 +245,8 @@ impl JobEngine {
         let code = match code {
             Code::AGAIN => return Retrieved::Nothing,
             Code::SUCCESS => Code::SUCCESS,
-            Code::IO_FAILED if result != Code::SUCCESS => result,
+            // A search has no code there, but where it reports to.
+            Code::IO_FAILED if result != Code::SUCCESS && self.searches.is_none() => result,
             code => code,
         };
         let number = number as usize;
@@ -224,12 +254,35 @@ impl JobEngine {
             Some(is_in_flight) if *is_in_flight => {
                 *is_in_flight = false;
                 self.in_flight -= 1;
+                // SAFETY: it has ended.
+                let told = self
+                    .searches
+                    .as_mut()
+                    .map_or(Code::SUCCESS, |searches| unsafe {
+                        searches.collect(number as u32)
+                    });
+                let code = if code == Code::SUCCESS { told } else { code };
                 Retrieved::Ended(number as u32, code)
             }
             // No event, or none of ours: it is the queue that failed.
             _ if code == Code::SUCCESS => Retrieved::Broken(Code::IO_FAILED),
             _ => Retrieved::Broken(code),
         }
+    }
+
+    /// Writes what the job that ended last has found, and says how many bytes that is; `None` from an engine that writes its
+    /// output itself.
+    ///
+    /// # Safety
+    /// Nobody else has `room`.
+    pub(super) unsafe fn write_found(
+        &mut self,
+        room: NonNull<[u8]>,
+    ) -> Option<Result<usize, Code>> {
+        // SAFETY: the caller vouches for it.
+        self.searches
+            .as_mut()
+            .map(|searches| unsafe { searches.write(room) })
     }
 
     /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more. Not

@@ -65,6 +65,8 @@ struct InFlight {
     place: u32,
     item: u32,
     buffers: Option<[Window; 2]>,
+    /// Where its output goes.
+    room: NonNull<[u8]>,
 }
 
 /// What one task works on, in bytes of its job's input and output.
@@ -97,11 +99,11 @@ pub(in crate::doca) struct Landing {
 }
 
 impl Lane {
-    /// For `places` jobs and up to `tasks` tasks at a time.
+    /// For `places` jobs and up to `tasks` tasks at a time; with a key or with rules, where the engine needs them.
     pub(in crate::doca) fn open(
         device: &Arc<Device>,
         kind: Kind,
-        key: &[u8],
+        setting: &[u8],
         places: usize,
         tasks: u32,
     ) -> Result<Self, Refused> {
@@ -125,12 +127,12 @@ impl Lane {
         let parked = [window(1)?, window(0)?];
         let engine = match (&calls, doca.family()) {
             (Calls::Job(calls), Family::Jobs(jobs)) => {
-                JobEngine::open(device, calls, jobs, tasks).map(Engine::Job)
+                JobEngine::open(device, calls, jobs, setting, tasks).map(Engine::Job)
             }
             (Calls::Task(calls), Family::Tasks(progress)) => {
                 // SAFETY: the lane keeps the buffers until the engine is stopped; below, where there is to be no lane.
                 let engine =
-                    unsafe { TaskEngine::open(device, calls, progress, key, tasks, parked) };
+                    unsafe { TaskEngine::open(device, calls, progress, setting, tasks, parked) };
                 engine.map(Engine::Task)
             }
             _ => unreachable!("calls are of the library's family"),
@@ -157,6 +159,7 @@ impl Lane {
             place: 0,
             item: 0,
             buffers: None,
+            room: NonNull::slice_from_raw_parts(NonNull::dangling(), 0),
         };
         Ok(Self {
             engine: ManuallyDrop::new(engine),
@@ -239,6 +242,9 @@ impl Lane {
             Err(code) => return Start::Failed(code),
         };
         let [src, dst] = buffers;
+        // SAFETY: inside the job's output, as `windows` has checked.
+        let room = unsafe { held.dst.start.add(piece.dst.start) };
+        let room = NonNull::slice_from_raw_parts(room, piece.dst.len());
         let iv = piece.iv.map_or(ptr::null(), |at| {
             assert!(
                 at + IV_BYTES as usize <= held.src.len,
@@ -262,6 +268,7 @@ impl Lane {
                     place,
                     item,
                     buffers: Some(buffers),
+                    room,
                 };
                 Start::Started
             }
@@ -353,12 +360,17 @@ impl Lane {
             place,
             item,
             buffers,
+            room,
         } = &mut self.tasks[task as usize];
-        let (place, item) = (*place, *item);
+        let (place, item, room) = (*place, *item, *room);
         let [src, dst] = buffers.take().expect("a task in flight has buffers");
-        // SAFETY: the task has ended: the device uses them no more.
+        // SAFETY: the task has ended: the device uses them no more. The job, and with it its output, is the lane's.
         let result = unsafe {
-            let len = self.inventory.data_len(dst);
+            let found = match (&mut *self.engine, code) {
+                (Engine::Job(engine), Code::SUCCESS) => engine.write_found(room),
+                _ => None,
+            };
+            let len = found.unwrap_or_else(|| self.inventory.data_len(dst));
             self.inventory.give_back(src);
             self.inventory.give_back(dst);
             match code {
