@@ -57,7 +57,11 @@ static int compile(const char *line, size_t len, struct rule *rule)
     }
     rule->id = (uint32_t)id;
     rule->code = pcre2_compile((PCRE2_SPTR)at, (PCRE2_SIZE)(end - at), options, &error, &offset, NULL);
-    return rule->code ? 1 : wrong("a rule that does not compile", line, len);
+    if (!rule->code)
+        return wrong("a rule that does not compile", line, len);
+    /* Where there is no compiler for this machine, PCRE2 interprets. */
+    pcre2_jit_compile(rule->code, PCRE2_JIT_COMPLETE);
+    return 1;
 }
 
 struct rules *rules_compile(const char *text, size_t len)
@@ -89,21 +93,27 @@ void rules_free(struct rules *rules)
     free(rules);
 }
 
-void rules_search(const struct rules *rules, const uint8_t *bytes, size_t len, found_cb found, void *to)
+/* Where the next match at or behind `start` begins and where the shortest one there ends; whether there is one. The quick matcher
+ * finds the beginning, the one that goes all ways at once the end. */
+static int next_match(const struct rule *rule, const uint8_t *bytes, size_t len, size_t start, pcre2_match_data *data)
 {
     static _Thread_local int workspace[WORKSPACE];
+    int result = pcre2_match(rule->code, bytes, len, start, 0, data, NULL);
+    if (result >= 0)
+        result = pcre2_dfa_match(rule->code, bytes, len, pcre2_get_ovector_pointer(data)[0], PCRE2_ANCHORED | PCRE2_DFA_SHORTEST, data,
+                                 NULL, workspace, WORKSPACE);
+    if (result < 0 && result != PCRE2_ERROR_NOMATCH)
+        fprintf(stderr, "stand-in: rule %u: PCRE2 says %d\n", rule->id, result);
+    return result >= 0;
+}
+
+void rules_search(const struct rules *rules, const uint8_t *bytes, size_t len, found_cb found, void *to)
+{
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(data);
-    for (size_t i = 0; i < rules->count; i++)
-        for (size_t start = 0; start <= len; start = ends[0] + 1) {
-            int result = pcre2_dfa_match(rules->rules[i].code, bytes, len, start, PCRE2_DFA_SHORTEST, data, NULL, workspace, WORKSPACE);
-            if (result < 0) {
-                if (result != PCRE2_ERROR_NOMATCH)
-                    fprintf(stderr, "stand-in: rule %u: PCRE2 says %d\n", rules->rules[i].id, result);
-                break;
-            }
-            found(to, rules->rules[i].id, (uint32_t)ends[0], (uint32_t)(ends[1] - ends[0]));
-        }
+    for (const struct rule *rule = rules->rules; rule < rules->rules + rules->count; rule++)
+        for (size_t start = 0; next_match(rule, bytes, len, start, data); start = ends[0] + 1)
+            found(to, rule->id, (uint32_t)ends[0], (uint32_t)(ends[1] - ends[0]));
     pcre2_match_data_free(data);
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use dpb_accel::Family;
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
-    Backend, Completion, Items, Job, JobError, OpSpec, Operator, Queue, Workload, conformance,
+    Backend, Completion, Items, Job, JobError, Material, OpSpec, Operator, Queue, RuleSet,
+    UnsupportedRules, Workload, conformance,
 };
 use dpb_operators::registry;
 
@@ -38,8 +39,11 @@ const SILENCE: Duration = Duration::from_secs(5);
 pub(crate) fn run(case: &str) {
     match case.split_once(' ').unwrap_or((case, "")) {
         ("conforms", "") => conforms(&OPERATORS),
-        ("conforms", "quickly") => conforms(&[("copy", ""), ("inflate", "")]),
+        ("conforms", "quickly") => {
+            conforms(&[("copy", ""), ("inflate", ""), ("rxpmatch", "set=url")])
+        }
         ("drives", operator) => drives(operator),
+        ("refuses", "rules") => refuses_rules(),
         ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
         ("is", "foreign") => is_foreign(),
@@ -214,6 +218,21 @@ fn opens(instance: &str) {
                 }
             }
         }
+    }
+}
+
+/// Rule sets that the engine does not take.
+fn refuses_rules() {
+    let backend = backend();
+    let why = |spec: &OpSpec| backend.limits(spec).expect_err("refused");
+    println!("ips: {}", why(workload("rxpmatch", "").spec()));
+    for rules in ["3:/a*/", "4:/(?=a)b/"] {
+        let spec = OpSpec::RxpMatch {
+            rules: Material::public(rules.as_bytes()),
+            set: RuleSet::Ips,
+            unsupported: UnsupportedRules::Refuse,
+        };
+        println!("{rules}: {}", why(&spec));
     }
 }
 
