@@ -236,3 +236,6 @@ impl Written {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
