@@ -10,6 +10,12 @@
 //! | `submit` | `doca_workq_submit` | `doca_task_submit`; from 2.10 on `doca_task_submit_ex`, and one flush |
 //! | `poll` | `doca_workq_progress_retrieve` | `doca_pe_progress`, and its callbacks |
 //!
+//! Up to 2.2 there is RegEx too, for `rxpmatch`. Its rules are text, written anew for NVIDIA's compiler (`rules`), which DOCA runs
+//! when a queue is opened: that takes librxp_compiler, the service mlx-regex, and seconds, and leaves a folder `compiled_output`
+//! where the program runs. NVIDIA says that the engine reports the shortest match; whether the smallest end of a rule's matches is
+//! always among those that it reports is not said, and is checked like every result. What it does not report of an item, because it
+//! found too much or gave up, refuses that item.
+//!
 //! An engine may refuse an item for reasons of its own, with a code in [`JobError::Device`](dpb_core::JobError::Device) that
 //! [`describe`] puts in words.
 

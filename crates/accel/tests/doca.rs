@@ -280,7 +280,16 @@ fn unplugged(at: usize) {
 
 #[test]
 fn a_wedged_device_keeps_its_buffers_and_hangs_nobody() {
-    with_each(&["copy", "rxpmatch"], |operator, libraries| {
+    wedged("copy");
+}
+
+#[test]
+fn a_wedged_search_keeps_what_it_reports_to() {
+    wedged("rxpmatch");
+}
+
+fn wedged(operator: &str) {
+    with_each(&[operator], |operator, libraries| {
         let output = run(libraries, &format!("wedges {operator}"), "wedged=7");
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
