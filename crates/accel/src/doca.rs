@@ -48,6 +48,7 @@ const ENABLE: &str = "needs a BlueField card, its driver loaded; `ibv_devices` l
 pub struct Doca;
 
 /// A code of [`JobError::Device`](dpb_core::JobError::Device) in the words of the DOCA that is loaded: its name, and what it means.
+/// Negative ones are not DOCA's: what a search did not report.
 pub fn describe(code: i32) -> Option<String> {
     let library = raw::library().ok()?;
     Some(library.describe(sys::Code(code)))

@@ -271,3 +271,76 @@ impl fmt::Display for RuleError {
 }
 
 impl std::error::Error for RuleError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(ranges: &[(u8, u8)]) -> ByteSet {
+        let mut set = ByteSet::EMPTY;
+        for &(low, high) in ranges {
+            set.insert(low, high);
+        }
+        set
+    }
+
+    #[test]
+    fn sets_are_what_was_put_in() {
+        let mut some = set(&[(b'Y', b'a'), (0, 0), (b'b', b'b'), (0xff, 0xff)]);
+        assert_eq!(some.ranges(), [(0, 0), (b'Y', b'b'), (0xff, 0xff)]);
+        some.fold_case();
+        let folded = [
+            (0, 0),
+            (b'A', b'B'),
+            (b'Y', b'b'),
+            (b'y', b'z'),
+            (0xff, 0xff),
+        ];
+        assert_eq!(some.ranges(), folded);
+        some.negate();
+        assert!(!some.contains(b'A') && some.contains(b'C') && !some.contains(0xff));
+        some.unite(set(&folded));
+        assert_eq!(some.ranges(), [(0, 0xff)]);
+        assert_eq!(ByteSet::EMPTY.ranges(), []);
+    }
+
+    #[test]
+    fn a_file_is_read_in_order_of_ids_and_its_faults_have_lines() {
+        let text = b"# none\n9:/a/\n\n2:/b|c*/i\n4:/(?=d)/\n";
+        let id = |rule: Rule| Ok(rule.id);
+        let read = RuleFile::read(text, UnsupportedRules::Skip, id).expect("two rules");
+        assert_eq!(read.rules, [2, 9]);
+        assert_eq!(read.skipped[0].line, 5);
+        let refused = RuleFile::read(text, UnsupportedRules::Refuse, id).expect_err("a lookahead");
+        assert_eq!(refused, read.skipped[0]);
+        for (text, line) in [
+            (&b"1:/a/\n1:/b/"[..], 2),
+            (b"a:/b/", 1),
+            (b"1:/a", 1),
+            (b"\n4294967296:/a/", 2),
+        ] {
+            let wrong = RuleFile::read(text, UnsupportedRules::Skip, id).expect_err("no rule");
+            assert_eq!(wrong.line, line, "{wrong}");
+        }
+        let unmade = |_| Err::<u32, _>(Wrong::Expression("too large".to_owned()));
+        let read = RuleFile::read(b"1:/a/", UnsupportedRules::Skip, unmade).expect("left out");
+        assert!(read.rules.is_empty() && read.skipped[0].what == "too large");
+    }
+
+    #[test]
+    fn what_an_expression_means_has_its_flags_in_it() {
+        let rule = |text: &[u8]| {
+            let read = RuleFile::read(text, UnsupportedRules::Refuse, |rule| Ok(rule.meaning));
+            read.expect("a rule").rules.remove(0)
+        };
+        let either = |parts| Node::Either(vec![Node::Concat(parts)]);
+        let a = Node::Set(set(&[(b'A', b'A'), (b'a', b'a')]));
+        let (line, dot) = (Node::Look(Look::LineStart), Node::Set(set(&[(0, 0xff)])));
+        let many = Node::Repeat {
+            node: Box::new(dot),
+            min: 0,
+            max: None,
+        };
+        assert_eq!(rule(b"1:/^ a .*?/imsx"), either(vec![line, a, many]));
+    }
+}

@@ -11,7 +11,7 @@ use dpb_core::{
 
 use super::kind::Kind;
 use super::queue::DocaQueue;
-use super::raw::{self, Bounds, Device, Doca, Lane};
+use super::raw::{self, Bounds, Device, Doca, Lane, MATCH_BYTES};
 use super::rules::{Translated, translated};
 
 /// Bytes of a GCM tag, which stands behind the text.
@@ -21,8 +21,6 @@ pub(super) const IV_BYTES: usize = 12;
 
 /// Tasks that a queue has, unless its depth or the device say otherwise: enough to keep an engine busy with short items.
 const TASKS_USUAL: u32 = 256;
-/// Bytes that say that a rule matches: its id, and where.
-const MATCH_BYTES: usize = 8;
 /// The level of DEFLATE that the engine's own comes nearest to.
 const LEVEL: u8 = 1;
 
@@ -117,7 +115,7 @@ impl Work {
     /// # Errors
     /// Why no engine computes it, whatever the device.
     fn of(spec: &OpSpec) -> Result<Self, String> {
-        let plain = |kind| {
+        let keyless = |kind| {
             Ok(Self {
                 kind,
                 setting: None,
@@ -125,22 +123,22 @@ impl Work {
             })
         };
         match spec {
-            OpSpec::Sha1 => plain(Kind::Sha1),
-            OpSpec::Sha256 => plain(Kind::Sha256),
-            OpSpec::Sha512 => plain(Kind::Sha512),
-            OpSpec::Unlz4 => plain(Kind::Unlz4),
+            OpSpec::Sha1 => keyless(Kind::Sha1),
+            OpSpec::Sha256 => keyless(Kind::Sha256),
+            OpSpec::Sha512 => keyless(Kind::Sha512),
+            OpSpec::Unlz4 => keyless(Kind::Unlz4),
             OpSpec::Copy {
                 mode: CopyMode::Cached,
-            } => plain(Kind::Copy),
+            } => keyless(Kind::Copy),
             OpSpec::Copy { .. } => Err("the DMA engine has one way to write; it is there as mode=cached".to_owned()),
             OpSpec::Deflate { format, .. } | OpSpec::Inflate { format } if *format != DeflateFormat::Raw => Err(
                 "the engine reads and writes bare streams; it is there as format=raw".to_owned(),
             ),
-            OpSpec::Deflate { level: LEVEL, .. } => plain(Kind::Deflate),
+            OpSpec::Deflate { level: LEVEL, .. } => keyless(Kind::Deflate),
             OpSpec::Deflate { .. } => Err(format!(
                 "the engine has one level, its own; it is there as level={LEVEL}, which it comes nearest to"
             )),
-            OpSpec::Inflate { .. } => plain(Kind::Inflate),
+            OpSpec::Inflate { .. } => keyless(Kind::Inflate),
             OpSpec::AesGcm { aad_bytes: 1.., .. } => Err(
                 "DOCA does not say whether its engine writes additional data in front of the text; it is there as aad=0"
                     .to_owned(),

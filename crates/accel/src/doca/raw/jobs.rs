@@ -153,7 +153,7 @@ impl JobEngine {
             let start = match &self.searches {
                 Some(searches) => {
                     searches.set_up(self.engine.0.as_ptr(), rules)?;
-                    "doca_ctx_start, which has the rules compiled by the service mlx-regex,"
+                    "doca_ctx_start, which compiles the rules and needs the service mlx-regex"
                 }
                 None => "doca_ctx_start",
             };
@@ -205,12 +205,12 @@ impl JobEngine {
                     }
                 }
                 JobForm::Search(_) => {
-                    let searches = self.searches.as_ref();
+                    let searches = self.searches.as_ref().expect("made for searches");
                     (*request).search = Search {
                         base,
                         groups: RULE_GROUPS,
                         src,
-                        report: searches.map_or(ptr::null_mut(), |all| all.report(number)),
+                        report: searches.report(number),
                         may_wait: 0,
                     }
                 }
@@ -254,14 +254,16 @@ impl JobEngine {
             Some(is_in_flight) if *is_in_flight => {
                 *is_in_flight = false;
                 self.in_flight -= 1;
-                // SAFETY: it has ended.
-                let told = self
-                    .searches
-                    .as_mut()
-                    .map_or(Code::SUCCESS, |searches| unsafe {
-                        searches.collect(number as u32)
-                    });
-                let code = if code == Code::SUCCESS { told } else { code };
+                let reported = match &mut self.searches {
+                    // SAFETY: it has just ended.
+                    Some(searches) => unsafe { searches.collect(number as u32) },
+                    None => Code::SUCCESS,
+                };
+                let code = if code == Code::SUCCESS {
+                    reported
+                } else {
+                    code
+                };
                 Retrieved::Ended(number as u32, code)
             }
             // No event, or none of ours: it is the queue that failed.
@@ -279,10 +281,9 @@ impl JobEngine {
         &mut self,
         room: NonNull<[u8]>,
     ) -> Option<Result<usize, Code>> {
+        let searches = self.searches.as_mut()?;
         // SAFETY: the caller vouches for it.
-        self.searches
-            .as_mut()
-            .map(|searches| unsafe { searches.write(room) })
+        Some(unsafe { searches.write(room) })
     }
 
     /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more. Not

@@ -13,10 +13,11 @@ use super::super::sys::{Code, Engine};
 
 /// Matches that a BlueField-2 reports of one job at most.
 const MATCHES_USUAL: usize = 254;
-/// Matches in a pool. One job's would do, for they go back before the next job is asked for; when DOCA takes them it does not say.
+/// Matches in a pool. One job's would do, for they go back before the next job is asked for; but when DOCA takes them out, it does
+/// not say.
 const POOL_MATCHES: u32 = 1 << 14;
-/// Bytes that say that a rule matches.
-const MATCH_BYTES: usize = 8;
+/// Bytes that say that a rule matches: its id, and the smallest end of a match.
+pub(in crate::doca) const MATCH_BYTES: usize = 8;
 
 /// Where the searches of one work queue report to.
 pub(super) struct Searches {
@@ -89,10 +90,13 @@ impl Searches {
         }
     }
 
-    /// Where job `number`, which is not in flight, is to report to, with nothing in it yet.
-    pub(super) fn report(&self, number: u32) -> *mut Report {
+    /// Where job `number` is to report to, with nothing in it yet.
+    ///
+    /// # Safety
+    /// The job is not in flight.
+    pub(super) unsafe fn report(&self, number: u32) -> *mut Report {
         let report = self.reports[number as usize].get();
-        // SAFETY: not in flight, so nobody else has it.
+        // SAFETY: as the caller says, so that nobody else has it.
         unsafe { *report = NOTHING };
         report
     }

@@ -1,3 +1,5 @@
+//! Rules for NVIDIA's compiler, beside what software makes of the same file.
+
 use std::collections::HashSet;
 
 use dpb_core::{Material, OpSpec, RuleSet, Workload};
