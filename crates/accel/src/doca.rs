@@ -16,6 +16,12 @@
 //! Erasure codes are computed by tasks alone. DOCA documents its Cauchy matrix, and of the field that it is over only that it has
 //! 256 elements; that it is the usual one ([`ErasureCode`](dpb_core::ErasureCode)) is seen when results are checked.
 //!
+//! Up to 2.2 there is RegEx too, for `rxpmatch`. Its rules are text, written anew for NVIDIA's compiler (`rules`), which DOCA runs
+//! when a queue is opened: that takes librxp_compiler, the service mlx-regex, and seconds, and leaves a folder `compiled_output`
+//! where the program runs. NVIDIA says that the engine reports the shortest match; whether the smallest end of a rule's matches is
+//! always among those that it reports is not said, and is checked like every result. What it does not report of an item, because it
+//! found too much or gave up, refuses that item.
+//!
 //! An engine may refuse an item for reasons of its own, with a code in [`JobError::Device`](dpb_core::JobError::Device) that
 //! [`describe`] puts in words.
 
@@ -23,6 +29,7 @@ mod backend;
 mod kind;
 mod queue;
 mod raw;
+mod rules;
 mod sys;
 
 use std::sync::Arc;
@@ -47,6 +54,7 @@ const ENABLE: &str = "needs a BlueField card, its driver loaded; `ibv_devices` l
 pub struct Doca;
 
 /// A code of [`JobError::Device`](dpb_core::JobError::Device) in the words of the DOCA that is loaded: its name, and what it means.
+/// Negative ones are not DOCA's: what a search did not report.
 pub fn describe(code: i32) -> Option<String> {
     let library = raw::library().ok()?;
     Some(library.describe(sys::Code(code)))

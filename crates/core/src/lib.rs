@@ -20,6 +20,7 @@ pub mod measure;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
 pub mod random;
+pub mod rules;
 pub mod seam;
 pub mod spec;
 pub mod workload;

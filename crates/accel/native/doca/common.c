@@ -15,6 +15,8 @@
  *   wedged=N       the Nth task and all behind it never end, not even when their context is stopped
  *   blocks=N       an erasure code can have so many blocks
  *   unplugged=N    the Nth submit and all behind it fail, and nothing ends but by stopping its context
+ *   matches=N      a search reports N matches at most, and how many it found
+ *   gives_up=N     the Nth task, if it is a search, says that it gave up
  * What is called in a wrong way or order, or left behind at exit, is said on stderr. */
 #include "internal.h"
 
@@ -53,7 +55,8 @@ struct doca_buf_inventory {
 };
 
 struct knobs {
-    long devices, missing, fail_submit, fail_task, full, delay, shuffle, engines, fail_start, starting, stop, wedged, unplugged, blocks;
+    long devices, missing, fail_submit, fail_task, full, delay, shuffle, engines, fail_start, starting, stop, wedged, unplugged;
+    long blocks, matches, gives_up;
 };
 
 static struct knobs knobs;
@@ -78,7 +81,8 @@ static long knob(const char *name, long otherwise)
 __attribute__((constructor)) static void set_up(void)
 {
     static const uint32_t works[DEVICES] = {
-        1u << WORK_COPY | 1u << WORK_DEFLATE | 1u << WORK_INFLATE | 1u << WORK_SHA1 | 1u << WORK_SHA256 | 1u << WORK_SHA512,
+        1u << WORK_COPY | 1u << WORK_DEFLATE | 1u << WORK_INFLATE | 1u << WORK_SHA1 | 1u << WORK_SHA256 | 1u << WORK_SHA512
+            | 1u << WORK_MATCH,
         1u << WORK_COPY | 1u << WORK_INFLATE | 1u << WORK_UNLZ4 | 1u << WORK_ENCRYPT | 1u << WORK_DECRYPT | 1u << WORK_ENCODE
             | 1u << WORK_RECOVER,
     };
@@ -97,6 +101,8 @@ __attribute__((constructor)) static void set_up(void)
         .wedged = knob("wedged", 0),
         .unplugged = knob("unplugged", 0),
         .blocks = knob("blocks", BLOCKS_MAX),
+        .matches = knob("matches", MATCHES_MAX),
+        .gives_up = knob("gives_up", 0),
     };
     for (int i = 0; i < DEVICES; i++) {
         snprintf(devices[i].info.ibdev, sizeof devices[i].info.ibdev, "mlx5_%d", i);

@@ -289,3 +289,30 @@ doca_error_t doca_sha_get_hardware_supported(const struct doca_devinfo *info)
     return dpb_internal_supports(info, WORK_SHA1);
 }
 #endif
+
+#if defined LIB_REGEX && FAMILY < 25
+CREATED_ALONE(regex)
+doca_error_t doca_regex_job_get_supported(const struct doca_devinfo *info, enum doca_regex_job_types type)
+{
+    (void)type;
+    return dpb_internal_supports(info, WORK_MATCH);
+}
+doca_error_t doca_regex_get_hardware_supported(const struct doca_devinfo *info)
+{
+    return dpb_internal_supports(info, WORK_MATCH);
+}
+doca_error_t doca_regex_get_maximum_non_huge_job_size(const struct doca_devinfo *info, uint64_t *max)
+{
+    *max = SEARCH_BYTES_MAX;
+    return dpb_internal_supports(info, WORK_MATCH);
+}
+doca_error_t doca_regex_set_hardware_uncompiled_rules(struct doca_regex *engine, const void *rules, size_t len)
+{
+    return dpb_internal_set_rules(CTX(engine), rules, len);
+}
+doca_error_t doca_regex_set_workq_matches_memory_pool_size(struct doca_regex *engine, uint32_t matches)
+{
+    return dpb_internal_set_pool_size(CTX(engine), matches);
+}
+void doca_regex_mempool_put_obj(struct doca_regex_mempool *pool, void *match) { dpb_internal_put(pool, match); }
+#endif

@@ -1,5 +1,6 @@
 /* What libdoca_common of the stand-in keeps, and gives to the libraries of its engines. */
 #pragma once
+#include "regex.h"
 #include "work.h"
 
 #if FAMILY >= 25
@@ -25,16 +26,30 @@ struct doca_ctx {
     int starts_left, stops_left;
 #else
     struct doca_workq *workq;
+    /* Of searches: rules as text, and compiled as long as the context runs; matches for its work queue. */
+    char *rules_text;
+    size_t rules_len;
+    struct rules *rules;
+    uint32_t pool_size;
+    struct doca_regex_mempool *pool;
 #endif
 };
 
 /* Most tasks of a context, longest input. */
 #define TASKS_MAX 512
 #define BYTES_MAX (2u << 20)
+/* Longest input of a search that is not cut into pieces, most matches that it reports. */
+#define SEARCH_BYTES_MAX (1u << 14)
+#define MATCHES_MAX 254
 
 doca_error_t dpb_internal_supports(const struct doca_devinfo *, enum work);
 doca_error_t dpb_internal_create(struct doca_dev *, struct doca_ctx **);
 doca_error_t dpb_internal_destroy(struct doca_ctx *);
+#if FAMILY < 25
+doca_error_t dpb_internal_set_rules(struct doca_ctx *, const void *, size_t);
+doca_error_t dpb_internal_set_pool_size(struct doca_ctx *, uint32_t);
+void dpb_internal_put(struct doca_regex_mempool *, void *);
+#endif
 #if FAMILY >= 25
 struct doca_task {
     struct doca_ctx *ctx;

@@ -212,8 +212,10 @@ CODING(recover, available_blocks, recovered_data_blocks)
 
 #else
 struct doca_workq;
+struct doca_regex_mempool;
 
 #define DOCA_ACTION_DMA_FIRST (1 << 16)
+#define DOCA_ACTION_REGEX_FIRST (6 << 16)
 #define DOCA_ACTION_SHA_FIRST (9 << 16)
 #define DOCA_ACTION_COMPRESS_FIRST (10 << 16)
 enum doca_dma_job_types { DOCA_DMA_JOB_MEMCPY = DOCA_ACTION_DMA_FIRST + 1 };
@@ -221,6 +223,12 @@ enum doca_sha_job_type {
     DOCA_SHA_JOB_SHA1 = DOCA_ACTION_SHA_FIRST + 1,
     DOCA_SHA_JOB_SHA256,
     DOCA_SHA_JOB_SHA512,
+};
+enum doca_regex_job_types { DOCA_REGEX_JOB_SEARCH = DOCA_ACTION_REGEX_FIRST + 1 };
+enum doca_regex_status_flag {
+    DOCA_REGEX_STATUS_MAX_LATENCY = 1 << 2,
+    DOCA_REGEX_STATUS_MAX_MATCH = 1 << 3,
+    DOCA_REGEX_STATUS_CQE_FAILURE_INVALID_JOB = 1 << 5,
 };
 enum doca_compress_job_types {
     DOCA_COMPRESS_DEFLATE_JOB = DOCA_ACTION_COMPRESS_FIRST + 1,
@@ -256,6 +264,23 @@ struct doca_sha_job {
     struct doca_buf *resp_buf;
     uint64_t flags;
 };
+struct doca_regex_match {
+    struct doca_regex_match *next;
+    uint32_t match_start, rule_id, length;
+};
+struct doca_regex_search_result {
+    uint64_t status_flags;
+    uint32_t detected_matches, num_matches;
+    struct doca_regex_match *matches;
+    struct doca_regex_mempool *matches_mempool;
+};
+struct doca_regex_job_search {
+    struct doca_job base;
+    uint16_t rule_group_ids[4];
+    const struct doca_buf *buffer;
+    struct doca_regex_search_result *result;
+    uint8_t allow_batching;
+};
 
 const char *doca_get_error_name(doca_error_t);
 const char *doca_get_error_string(doca_error_t);
@@ -286,4 +311,12 @@ doca_error_t doca_sha_create(struct doca_sha **);
 doca_error_t doca_sha_job_get_supported(const struct doca_devinfo *, enum doca_sha_job_type);
 doca_error_t doca_sha_get_max_src_buffer_size(const struct doca_devinfo *, uint64_t *);
 doca_error_t doca_sha_get_hardware_supported(const struct doca_devinfo *);
+ENGINE(regex)
+doca_error_t doca_regex_create(struct doca_regex **);
+doca_error_t doca_regex_job_get_supported(const struct doca_devinfo *, enum doca_regex_job_types);
+doca_error_t doca_regex_get_hardware_supported(const struct doca_devinfo *);
+doca_error_t doca_regex_get_maximum_non_huge_job_size(const struct doca_devinfo *, uint64_t *);
+doca_error_t doca_regex_set_hardware_uncompiled_rules(struct doca_regex *, const void *, size_t);
+doca_error_t doca_regex_set_workq_matches_memory_pool_size(struct doca_regex *, uint32_t);
+void doca_regex_mempool_put_obj(struct doca_regex_mempool *, void *);
 #endif

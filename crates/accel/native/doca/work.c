@@ -33,6 +33,12 @@ int work_is_there(enum work work)
     case WORK_ENCODE:
     case WORK_RECOVER:
         return 1;
+    case WORK_MATCH:
+#ifdef WITH_PCRE2
+        return 1;
+#else
+        return 0;
+#endif
     default:
 #ifdef WITH_CRYPTO
         return 1;

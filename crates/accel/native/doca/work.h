@@ -14,6 +14,7 @@ enum work {
     WORK_DECRYPT,
     WORK_ENCODE,
     WORK_RECOVER,
+    WORK_MATCH,
     WORKS,
 };
 

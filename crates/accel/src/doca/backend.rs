@@ -11,7 +11,8 @@ use dpb_core::{
 
 use super::kind::{Given, Kind};
 use super::queue::DocaQueue;
-use super::raw::{self, Bounds, Device, Doca, Family, Lane};
+use super::raw::{self, Bounds, Device, Doca, Lane, MATCH_BYTES};
+use super::rules::translated;
 
 /// Bytes of a GCM tag, which stands behind the text.
 pub(super) const TAG_BYTES: usize = 16;
@@ -81,14 +82,14 @@ impl Backend for DocaBackend {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        let work = Work::of(spec, self.doca.family()).map_err(|reason| Unsupported { reason })?;
+        let work = Work::of(spec).map_err(|reason| Unsupported { reason })?;
         let (_, bounds) = self.device(work.kind)?;
         Ok(work.limits(bounds))
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let unsupported = |reason| SetupError::Unsupported(Unsupported { reason });
-        let work = Work::of(spec, self.doca.family()).map_err(unsupported)?;
+        let work = Work::of(spec).map_err(unsupported)?;
         let (device, bounds) = self.device(work.kind).map_err(SetupError::Unsupported)?;
         Ok(Arc::new(DocaOperator {
             spec: spec.clone(),
@@ -109,8 +110,8 @@ pub(super) struct Work {
 
 impl Work {
     /// # Errors
-    /// Why no engine of this family computes it, whatever the device.
-    fn of(spec: &OpSpec, family: &Family) -> Result<Self, String> {
+    /// Why no engine computes it, whatever the device.
+    fn of(spec: &OpSpec) -> Result<Self, String> {
         let with = |kind, given| Ok(Self { kind, given });
         let keyless = |kind| with(kind, Given::Nothing);
         match spec {
@@ -143,10 +144,12 @@ impl Work {
             }
             OpSpec::ErasureEncode { code } => with(Kind::ErasureEncode, Given::Code(*code)),
             OpSpec::ErasureRecover { loss } => with(Kind::ErasureRecover, Given::Loss(*loss)),
-            OpSpec::RxpMatch { .. } => Err(match family {
-                Family::Jobs(_) => "needs rules that NVIDIA's rxpc has compiled (.rof2.binary); dpb's are text".to_owned(),
-                Family::Tasks(_) => "RegEx left DOCA with 2.5; it needs 2.2 or earlier, and a BlueField-2".to_owned(),
-            }),
+            OpSpec::RxpMatch {
+                rules, unsupported, ..
+            } => {
+                let rules = translated(rules.bytes(), *unsupported)?;
+                with(Kind::Match, Given::Rules(rules))
+            }
             other => Err(format!("DOCA has no engine for {other}")),
         }
     }
@@ -214,6 +217,8 @@ impl Operator for DocaOperator {
                     (item_len / code.data_blocks()).saturating_mul(coded)
                 })
             }
+            // If every rule matches.
+            Kind::Match => self.work.given.rules() * MATCH_BYTES,
         }
     }
 

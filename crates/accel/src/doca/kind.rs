@@ -2,6 +2,8 @@
 
 use dpb_core::{BlockLoss, DeflateFormat, ErasureCode, Material};
 
+use super::rules::Translated;
+
 /// A task of an engine, with what of its parameters the engine must agree to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -18,6 +20,7 @@ pub(super) enum Kind {
     Decrypt256,
     ErasureEncode,
     ErasureRecover,
+    Match,
 }
 
 /// What a kind of work is given besides its items.
@@ -32,10 +35,12 @@ pub(super) enum Given {
     Code(ErasureCode),
     /// To recover.
     Loss(BlockLoss),
+    /// To search for.
+    Rules(Translated),
 }
 
 impl Kind {
-    pub(super) const COUNT: usize = 13;
+    pub(super) const COUNT: usize = 14;
 
     /// In the order of their declaration.
     pub(super) const ALL: [Self; Self::COUNT] = [
@@ -52,6 +57,7 @@ impl Kind {
         Self::Decrypt256,
         Self::ErasureEncode,
         Self::ErasureRecover,
+        Self::Match,
     ];
 
     /// The engine's library, without `libdoca_`.
@@ -70,10 +76,11 @@ impl Kind {
             Self::Sha1 | Self::Sha256 | Self::Sha512 => "sha",
             Self::Encrypt128 | Self::Encrypt256 | Self::Decrypt128 | Self::Decrypt256 => "aes_gcm",
             Self::ErasureEncode | Self::ErasureRecover => "ec",
+            Self::Match => "regex",
         }
     }
 
-    /// As it stands in the names of functions, from 2.5 on.
+    /// As it stands in the names of functions, from 2.5 on; of a search, which is not among tasks, nowhere.
     pub(super) const fn task(self) -> &'static str {
         match self {
             Self::Copy => "memcpy",
@@ -85,6 +92,7 @@ impl Kind {
             Self::Decrypt128 | Self::Decrypt256 => "decrypt",
             Self::ErasureEncode => "create",
             Self::ErasureRecover => "recover",
+            Self::Match => "search",
         }
     }
 
@@ -110,12 +118,16 @@ impl Kind {
             Self::Decrypt256 => "aes-gcm-decrypt bits=256",
             Self::ErasureEncode => "erasure-encode",
             Self::ErasureRecover => "erasure-recover",
+            Self::Match => "rxpmatch",
         }
     }
 
     /// Whether only the data knows how long an output is.
-    pub(super) const fn is_stream(self) -> bool {
-        matches!(self, Self::Deflate | Self::Inflate | Self::Unlz4)
+    pub(super) const fn is_open_ended(self) -> bool {
+        matches!(
+            self,
+            Self::Deflate | Self::Inflate | Self::Unlz4 | Self::Match
+        )
     }
 
     /// Whether its items are several blocks, of which the device bounds each.
@@ -135,11 +147,20 @@ impl Kind {
 }
 
 impl Given {
-    /// The key, if it is one.
-    pub(super) fn key(&self) -> &[u8] {
+    /// The key, or the rules as text, if it is either.
+    pub(super) fn material(&self) -> &[u8] {
         match self {
             Self::Key(key) => key.bytes(),
+            Self::Rules(rules) => &rules.text,
             _ => &[],
+        }
+    }
+
+    /// How many rules.
+    pub(super) fn rules(&self) -> usize {
+        match self {
+            Self::Rules(rules) => rules.rules,
+            _ => 0,
         }
     }
 

@@ -184,7 +184,7 @@ impl DocaQueue {
             Ok(bytes) => self.output(&landing, bytes),
             // Other outputs have been found to fit: there it is the device that lacks memory.
             Err(Code::TOO_BIG | Code::FULL | Code::NO_MEMORY)
-                if self.operator.work.kind.is_stream() =>
+                if self.operator.work.kind.is_open_ended() =>
             {
                 Err(JobError::DstTooShort)
             }
@@ -316,6 +316,8 @@ fn item(operator: &DocaOperator, input: &[u8], src: Range<usize>, dst: Range<usi
         Kind::Copy if src.is_empty() => Item::Settled(Ok(0)),
         // No stream is that short.
         Kind::Unlz4 if src.is_empty() => refused(JobError::Malformed),
+        // Rules that match no bytes are refused.
+        Kind::Match if src.is_empty() => Item::Settled(Ok(0)),
         Kind::Copy => {
             let len = src.len();
             task(src, len, None)
@@ -349,7 +351,7 @@ fn item(operator: &DocaOperator, input: &[u8], src: Range<usize>, dst: Range<usi
             Some(bytes) if bytes > room => refused(JobError::DstTooShort),
             Some(bytes) => task(src, bytes, None),
         },
-        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => task(src, room, None),
+        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 | Kind::Match => task(src, room, None),
         Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => {
             let encrypts = matches!(kind, Kind::Encrypt128 | Kind::Encrypt256);
             let (needed, added) = if encrypts {

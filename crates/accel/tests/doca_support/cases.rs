@@ -9,21 +9,23 @@ use std::time::{Duration, Instant};
 use dpb_accel::Family;
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
-    Backend, Batch, Completion, Input, Items, Job, JobError, OpSpec, Operator, Queue, Workload,
-    conformance,
+    Backend, Batch, Completion, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue,
+    RuleSet, UnsupportedRules, Workload, conformance,
 };
 use dpb_operators::registry;
 
 use super::items;
 
 /// Operators with the parameters that engines take.
-pub(crate) const OPERATORS: [(&str, &str); 6] = [
+pub(crate) const OPERATORS: [(&str, &str); 8] = [
     ("copy", ""),
     ("sha1", ""),
     ("sha256", ""),
     ("sha512", ""),
     ("aes-gcm", "bits=128"),
     ("aes-gcm-decrypt", "bits=256"),
+    ("rxpmatch", "set=url"),
+    ("rxpmatch", "set=q13"),
 ];
 
 /// Encoders and decoders of streams.
@@ -64,15 +66,17 @@ pub(crate) fn run(case: &str) {
         ("conforms", "quickly") => conforms(&[
             ("copy", ""),
             ("inflate", "format=gzip"),
+            ("rxpmatch", "set=url"),
             ("erasure-recover", "data=3,parity=2,missing=1+4"),
         ]),
         ("drives", operator) => drives(operator),
+        ("refuses", "rules") => refuses_rules(),
         ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
         ("unwraps", "") => items::unwraps(&*backend()),
         ("settles", "") => items::settles(&*backend()),
         ("is", "foreign") => is_foreign(),
-        ("is", "wedged") => is_wedged(),
+        ("wedges", operator) => is_wedged(operator),
         ("refuses", operator) => refuses(operator),
         ("drops", operator) => drops(operator, drop),
         ("leaks", operator) => drops(operator, keep),
@@ -115,9 +119,13 @@ struct Bench {
 }
 
 impl Bench {
-    /// Of an operator, with parameters behind a space.
+    /// Of an operator, with parameters behind a space, or as it is listed.
     fn new(operator: &str) -> Self {
-        let (name, parameters) = operator.split_once(' ').unwrap_or((operator, ""));
+        let listed = OPERATORS.iter().find(|(name, _)| *name == operator);
+        let (name, parameters) = listed
+            .copied()
+            .or_else(|| operator.split_once(' '))
+            .unwrap_or((operator, ""));
         let (backend, workload) = (backend(), workload(name, parameters));
         let operator = backend
             .prepare(workload.spec())
@@ -240,6 +248,21 @@ fn opens(instance: &str) {
     }
 }
 
+/// Rule sets that the engine does not take.
+fn refuses_rules() {
+    let backend = backend();
+    let why = |spec: &OpSpec| backend.limits(spec).expect_err("refused");
+    println!("ips: {}", why(workload("rxpmatch", "").spec()));
+    for rules in ["3:/a*/", "4:/(?=a)b/"] {
+        let spec = OpSpec::RxpMatch {
+            rules: Material::public(rules.as_bytes()),
+            set: RuleSet::Ips,
+            unsupported: UnsupportedRules::Refuse,
+        };
+        println!("{rules}: {}", why(&spec));
+    }
+}
+
 /// Two queues at a time, and one when they are gone.
 fn opens_queues() {
     let bench = Bench::new("copy");
@@ -281,8 +304,8 @@ fn is_foreign() {
 }
 
 /// Two queues whose tasks do not end: what ended is right, and dropping them takes seconds.
-fn is_wedged() {
-    let bench = Bench::new("copy");
+fn is_wedged(name: &str) {
+    let bench = Bench::new(name);
     for _ in 0..2 {
         let mut queue = bench.open();
         let mut ready: VecDeque<Job> = (0..8).map(|tag| bench.job(tag)).collect();

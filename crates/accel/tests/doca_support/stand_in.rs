@@ -22,7 +22,7 @@ pub(crate) const FLAVOURS: [Flavour; 3] = [
         name: "jobs-2.2",
         family: 22,
         node: "EXPERIMENTAL",
-        engines: &["dma", "compress", "sha"],
+        engines: &["dma", "compress", "sha", "regex"],
     },
     Flavour {
         name: "tasks-2.5",
@@ -48,7 +48,7 @@ struct Helper {
     package: &'static str,
 }
 
-const HELPERS: [Helper; 2] = [
+const HELPERS: [Helper; 3] = [
     Helper {
         name: "zlib",
         header: "zlib.h",
@@ -62,6 +62,13 @@ const HELPERS: [Helper; 2] = [
         flags: &["-DWITH_CRYPTO", "-lcrypto"],
         operators: &["sha1", "sha256", "sha512", "aes-gcm", "aes-gcm-decrypt"],
         package: "OpenSSL's headers (libssl-dev)",
+    },
+    Helper {
+        name: "pcre2",
+        header: "pcre2.h",
+        flags: &["-DWITH_PCRE2", "-DPCRE2_CODE_UNIT_WIDTH=8", "-lpcre2-8"],
+        operators: &["rxpmatch"],
+        package: "PCRE2's headers (libpcre2-dev)",
     },
 ];
 
@@ -109,12 +116,8 @@ impl Flavour {
                 fs::write(folder.join(helper.name), "").map_err(|error| error.to_string())?;
             }
         }
-        self.compile(
-            folder,
-            "common",
-            &["common.c", "work.c", "erasure.c"],
-            &with,
-        )?;
+        let common = ["common.c", "work.c", "erasure.c", "regex.c"];
+        self.compile(folder, "common", &common, &with)?;
         for engine in self.engines {
             let define = format!("-DLIB_{}", engine.to_uppercase());
             let search = format!("-L{}", folder.display());
@@ -147,9 +150,10 @@ impl Flavour {
                 false => skipped.push(format!("{}: install {package}", has.join(", "))),
             }
         }
-        for (engine, prefix) in [("aes_gcm", "aes"), ("erasure_coding", "erasure")] {
-            operators.retain(|name| self.engines.contains(&engine) || !name.starts_with(prefix));
-        }
+        let has = |engine| self.engines.contains(&engine);
+        operators.retain(|name| has("aes_gcm") || !name.starts_with("aes"));
+        operators.retain(|name| has("erasure_coding") || !name.starts_with("erasure"));
+        operators.retain(|name| has("regex") || *name != "rxpmatch");
         (operators, skipped)
     }
 

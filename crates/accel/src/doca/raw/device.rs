@@ -163,6 +163,18 @@ fn job_bounds(doca: &Doca, calls: &JobCalls, info: *mut DevInfo) -> Result<Bound
                     (limits.max_buf_size)(info, &mut item_bytes_max),
                 )?;
             }
+            JobForm::Search(searching) => {
+                asked(
+                    "job_get_supported",
+                    (searching.is_supported)(info, calls.kind),
+                )?;
+                asked("get_hardware_supported", (searching.is_in_hardware)(info))?;
+                // Longer ones are taken too, cut into pieces; what matches over a cut is not found.
+                asked(
+                    "get_maximum_non_huge_job_size",
+                    (searching.max_buf_size)(info, &mut item_bytes_max),
+                )?;
+            }
         }
     }
     Ok(Bounds {

@@ -8,16 +8,18 @@ use std::time::Instant;
 
 use dpb_core::DeflateFormat;
 
-use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Sha, Workq};
+use super::super::kind::Given;
+use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Search, Sha, Workq};
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{JobCalls, JobForm};
 use super::memory::Window;
+use super::search::Searches;
 use super::{Device, Refused, SILENCE, Unopened, setup, setup_now};
 
 /// A context and its work queue. To be dropped when it is stopped; one that does not stop is forgotten.
 pub(super) struct JobEngine {
     workq: WorkqHandle,
-    _engine: EngineHandle,
+    engine: EngineHandle,
     calls: JobCalls,
     jobs: Jobs,
     ctx: NonNull<Ctx>,
@@ -29,6 +31,8 @@ pub(super) struct JobEngine {
     format: DeflateFormat,
     /// If something does: where DOCA writes the checks of a job, by its number.
     checks: Vec<UnsafeCell<u64>>,
+    /// Where searches report to.
+    searches: Option<Searches>,
     is_in_flight: Vec<bool>,
     in_flight: usize,
     device: Arc<Device>,
@@ -49,7 +53,11 @@ union Request {
     memcpy: Memcpy,
     deflate: Deflate,
     sha: Sha,
+    search: Search,
 }
+
+/// What a search names: the group of rules that name no group.
+const RULE_GROUPS: [u16; 4] = [1, 0, 0, 0];
 
 struct EngineHandle(NonNull<Engine>, Created);
 struct WorkqHandle(NonNull<Workq>, Jobs);
@@ -65,16 +73,16 @@ pub(super) enum Retrieved {
 }
 
 impl JobEngine {
-    /// With room for so many jobs.
+    /// With room for so many jobs, and with rules if it searches.
     pub(super) fn open(
         device: &Arc<Device>,
         calls: &JobCalls,
         jobs: &Jobs,
-        format: DeflateFormat,
+        given: &Given,
         count: u32,
     ) -> Result<Self, Unopened> {
-        let mut engine = Self::make(device, calls, jobs, format, count)?;
-        match engine.start() {
+        let mut engine = Self::make(device, calls, jobs, given.format(), count)?;
+        match engine.start(given.material()) {
             Ok(()) => Ok(engine),
             Err(refused) => {
                 let is_stopped = engine.stop();
@@ -123,7 +131,7 @@ impl JobEngine {
         };
         Ok(Self {
             workq,
-            _engine: engine,
+            engine,
             calls: *calls,
             jobs: *jobs,
             ctx,
@@ -136,13 +144,17 @@ impl JobEngine {
                     (0..count).map(|_| UnsafeCell::new(0)).collect()
                 }
             },
+            searches: match calls.form {
+                JobForm::Search(searching) => Some(Searches::new(searching, count)),
+                _ => None,
+            },
             is_in_flight: vec![false; count as usize],
             in_flight: 0,
             device: device.clone(),
         })
     }
 
-    fn start(&mut self) -> Result<(), Refused> {
+    fn start(&mut self, rules: &[u8]) -> Result<(), Refused> {
         let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
         let (jobs, core) = (self.jobs, self.device.doca.core);
         let checked = |call, code| match code {
@@ -153,7 +165,14 @@ impl JobEngine {
         let started = setup(|| unsafe {
             checked("doca_ctx_dev_add", (jobs.ctx_dev_add)(ctx, dev))?;
             self.stage = Stage::HasDevice;
-            checked("doca_ctx_start", (core.ctx_start)(ctx))?;
+            let start = match &self.searches {
+                Some(searches) => {
+                    searches.set_up(self.engine.0.as_ptr(), rules)?;
+                    "doca_ctx_start, which compiles the rules and needs the service mlx-regex"
+                }
+                None => "doca_ctx_start",
+            };
+            checked(start, (core.ctx_start)(ctx))?;
             self.stage = Stage::Started;
             checked(
                 "doca_ctx_workq_add",
@@ -201,6 +220,16 @@ impl JobEngine {
                         flags: 0,
                     }
                 }
+                JobForm::Search(_) => {
+                    let searches = self.searches.as_ref().expect("made for searches");
+                    (*request).search = Search {
+                        base,
+                        groups: RULE_GROUPS,
+                        src,
+                        report: searches.report(number),
+                        may_wait: 0,
+                    }
+                }
             }
             (self.jobs.workq_submit)(self.workq.0.as_ptr(), request.cast())
         };
@@ -246,7 +275,8 @@ impl JobEngine {
         let code = match code {
             Code::AGAIN => return Retrieved::Nothing,
             Code::SUCCESS => Code::SUCCESS,
-            Code::IO_FAILED if result != Code::SUCCESS => result,
+            // A search has no code there, but where it reports to.
+            Code::IO_FAILED if result != Code::SUCCESS && self.searches.is_none() => result,
             code => code,
         };
         let number = number as usize;
@@ -254,12 +284,36 @@ impl JobEngine {
             Some(is_in_flight) if *is_in_flight => {
                 *is_in_flight = false;
                 self.in_flight -= 1;
+                let reported = match &mut self.searches {
+                    // SAFETY: it has just ended.
+                    Some(searches) => unsafe { searches.collect(number as u32) },
+                    None => Code::SUCCESS,
+                };
+                let code = if code == Code::SUCCESS {
+                    reported
+                } else {
+                    code
+                };
                 Retrieved::Ended(number as u32, code)
             }
             // No event, or none of ours: it is the queue that failed.
             _ if code == Code::SUCCESS => Retrieved::Broken(Code::IO_FAILED),
             _ => Retrieved::Broken(code),
         }
+    }
+
+    /// Writes what the job that ended last has found, and says how many bytes that is; `None` from an engine that writes its
+    /// output itself.
+    ///
+    /// # Safety
+    /// Nobody else has `room`.
+    pub(super) unsafe fn write_found(
+        &mut self,
+        room: NonNull<[u8]>,
+    ) -> Option<Result<usize, Code>> {
+        let searches = self.searches.as_mut()?;
+        // SAFETY: the caller vouches for it.
+        Some(unsafe { searches.write(room) })
     }
 
     /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more. Not

@@ -65,6 +65,8 @@ struct InFlight {
     place: u32,
     item: u32,
     buffers: Option<[Window; 2]>,
+    /// Where its output goes.
+    room: NonNull<[u8]>,
 }
 
 /// What one task works on, in bytes of its job's input and output.
@@ -99,7 +101,7 @@ pub(in crate::doca) struct Landing {
 }
 
 impl Lane {
-    /// For `places` jobs and up to `tasks` tasks at a time.
+    /// For `places` jobs and up to `tasks` tasks at a time; with a key or with rules, where the engine needs them.
     pub(in crate::doca) fn open(
         device: &Arc<Device>,
         kind: Kind,
@@ -132,7 +134,7 @@ impl Lane {
         let parked = [window(src_len, src_len)?, window(dst_len, 0)?];
         let engine = match (&calls, doca.family()) {
             (Calls::Job(calls), Family::Jobs(jobs)) => {
-                JobEngine::open(device, calls, jobs, given.format(), tasks).map(Engine::Job)
+                JobEngine::open(device, calls, jobs, given, tasks).map(Engine::Job)
             }
             (Calls::Task(calls), Family::Tasks(progress)) => {
                 // SAFETY: the lane keeps the buffers until the engine is stopped; below, where there is to be no lane.
@@ -164,6 +166,7 @@ impl Lane {
             place: 0,
             item: 0,
             buffers: None,
+            room: NonNull::slice_from_raw_parts(NonNull::dangling(), 0),
         };
         Ok(Self {
             engine: ManuallyDrop::new(engine),
@@ -270,6 +273,9 @@ impl Lane {
             Err(code) => return Start::Failed(code),
         };
         let [src, dst] = buffers;
+        // SAFETY: inside the job's output, as `windows` has checked.
+        let room = unsafe { held.dst.start.add(piece.dst.start) };
+        let room = NonNull::slice_from_raw_parts(room, piece.dst.len());
         let iv = piece.iv.map_or(ptr::null(), |at| {
             assert!(
                 at + IV_BYTES as usize <= held.src.len,
@@ -293,6 +299,7 @@ impl Lane {
                     place,
                     item,
                     buffers: Some(buffers),
+                    room,
                 };
                 Start::Started
             }
@@ -384,12 +391,17 @@ impl Lane {
             place,
             item,
             buffers,
+            room,
         } = &mut self.tasks[task as usize];
-        let (place, item) = (*place, *item);
+        let (place, item, room) = (*place, *item, *room);
         let [src, dst] = buffers.take().expect("a task in flight has buffers");
-        // SAFETY: the task has ended: the device uses them no more.
+        // SAFETY: the task has ended: the device uses them no more. The job, and with it its output, is the lane's.
         let result = unsafe {
-            let len = self.inventory.data_len(dst);
+            let found = match (&mut *self.engine, code) {
+                (Engine::Job(engine), Code::SUCCESS) => engine.write_found(room),
+                _ => None,
+            };
+            let len = found.unwrap_or_else(|| self.inventory.data_len(dst));
             self.inventory.give_back(src);
             self.inventory.give_back(dst);
             match code {

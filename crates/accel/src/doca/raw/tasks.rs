@@ -118,7 +118,7 @@ impl TaskEngine {
         let engine = EngineHandle(engine, calls.created);
         let key = match calls.form {
             TaskForm::Authenticated(_, gcm, kind) => {
-                let (at, mut handle) = (given.key().as_ptr().cast(), ptr::null_mut());
+                let (at, mut handle) = (given.material().as_ptr().cast(), ptr::null_mut());
                 // SAFETY: as above; the key is as long as its kind says.
                 let code =
                     setup(|| unsafe { (gcm.key_create)(engine.0.as_ptr(), at, kind, &mut handle) });

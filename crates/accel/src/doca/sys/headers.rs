@@ -24,7 +24,7 @@ struct Headers {
 }
 
 /// DOCA's own that declare what is used here.
-const FILES: [&str; 14] = [
+const FILES: [&str; 16] = [
     "doca_version.h",
     "doca_error.h",
     "doca_types.h",
@@ -39,6 +39,8 @@ const FILES: [&str; 14] = [
     "doca_sha.h",
     "doca_aes_gcm.h",
     "doca_erasure_coding.h",
+    "doca_regex.h",
+    "doca_regex_mempool.h",
 ];
 
 impl Headers {
@@ -169,6 +171,7 @@ fn tables(is_of_jobs: bool) -> Vec<(Of, &'static [Declared])> {
                 Kind::Copy => jobs::MemcpyLimits::DECLARED,
                 Kind::Deflate | Kind::Inflate => jobs::DeflateLimits::DECLARED,
                 Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => jobs::ShaLimits::DECLARED,
+                Kind::Match => jobs::Searching::DECLARED,
                 _ => continue,
             };
             tables.extend([
@@ -176,6 +179,9 @@ fn tables(is_of_jobs: bool) -> Vec<(Of, &'static [Declared])> {
                 (of, jobs::Create::DECLARED),
                 (of, limits),
             ]);
+            continue;
+        }
+        if kind == Kind::Match {
             continue;
         }
         let common = [
@@ -255,6 +261,7 @@ fn c_type(of: Of, rust: &str) -> String {
         "Base" => "struct doca_job".to_owned(),
         "Key" => "struct doca_aes_gcm_key".to_owned(),
         "Matrix" => "struct doca_ec_matrix".to_owned(),
+        "Pool" => "struct doca_regex_mempool".to_owned(),
         "Engine" => format!("struct doca_{engine}"),
         "EngineTask" => format!("struct doca_{engine}_task_{task}"),
         "Callback" => format!(
@@ -403,7 +410,86 @@ fn values(is_of_jobs: bool) -> Vec<(&'static str, i64)> {
             offset_of!(jobs::Sha, flags) as i64,
         ),
     ]);
+    values.extend(values_of_searches());
     values
+}
+
+/// The same of searches, up to 2.2.
+fn values_of_searches() -> [(&'static str, i64); 20] {
+    use jobs::{Match, Report, Search};
+    [
+        ("DOCA_REGEX_JOB_SEARCH", i64::from(jobs::REGEX_SEARCH)),
+        ("DOCA_REGEX_STATUS_MAX_MATCH", jobs::STATUS_MAX_MATCH as i64),
+        (
+            "DOCA_REGEX_STATUS_CQE_FAILURE_INVALID_JOB",
+            jobs::STATUS_INVALID_JOB as i64,
+        ),
+        (
+            "sizeof(struct doca_regex_job_search)",
+            size_of::<Search>() as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_job_search, rule_group_ids)",
+            offset_of!(Search, groups) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_job_search, buffer)",
+            offset_of!(Search, src) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_job_search, result)",
+            offset_of!(Search, report) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_job_search, allow_batching)",
+            offset_of!(Search, may_wait) as i64,
+        ),
+        (
+            "sizeof(((struct doca_regex_job_search *)0)->rule_group_ids)",
+            size_of::<[u16; 4]>() as i64,
+        ),
+        (
+            "sizeof(struct doca_regex_search_result)",
+            size_of::<Report>() as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, status_flags)",
+            offset_of!(Report, status) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, detected_matches)",
+            offset_of!(Report, detected) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, num_matches)",
+            offset_of!(Report, count) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, matches)",
+            offset_of!(Report, matches) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, matches_mempool)",
+            offset_of!(Report, pool) as i64,
+        ),
+        ("sizeof(struct doca_regex_match)", size_of::<Match>() as i64),
+        (
+            "offsetof(struct doca_regex_match, next)",
+            offset_of!(Match, next) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_match, match_start)",
+            offset_of!(Match, start) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_match, rule_id)",
+            offset_of!(Match, rule) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_match, length)",
+            offset_of!(Match, len) as i64,
+        ),
+    ]
 }
 
 #[test]
