@@ -201,6 +201,7 @@ impl DocaQueue {
             {
                 Err(JobError::DstTooShort)
             }
+            Err(Code::NO_ROOM) => Err(JobError::DstTooShort),
             Err(code) => Err(JobError::Device(code.0)),
         };
         self.settle(place, item as usize, outcome);
