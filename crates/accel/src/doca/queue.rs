@@ -188,6 +188,7 @@ impl DocaQueue {
             {
                 Err(JobError::DstTooShort)
             }
+            Err(Code::NO_ROOM) => Err(JobError::DstTooShort),
             Err(code) => Err(JobError::Device(code.0)),
         };
         // What is not there would be taken for output.

@@ -35,6 +35,8 @@ impl Code {
     pub(in crate::doca) const MATCHES_LOST: Self = Self(-1);
     /// Not DOCA's: a search ended before its input did.
     pub(in crate::doca) const GIVEN_UP: Self = Self(-2);
+    /// Not DOCA's: what a search found does not fit its slot.
+    pub(in crate::doca) const NO_ROOM: Self = Self(-3);
 }
 
 /// `union doca_data`, passed by value.

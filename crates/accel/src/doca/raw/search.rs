@@ -148,7 +148,7 @@ impl Searches {
         let len = self.found.len() * MATCH_BYTES;
         // SAFETY: the caller vouches for it.
         let room = unsafe { room.as_mut() };
-        let room = room.get_mut(..len).ok_or(Code::TOO_BIG)?;
+        let room = room.get_mut(..len).ok_or(Code::NO_ROOM)?;
         for (found, place) in self.found.iter().zip(room.as_chunks_mut::<MATCH_BYTES>().0) {
             place[..4].copy_from_slice(&found.rule.to_le_bytes());
             place[4..].copy_from_slice(&found.end.to_le_bytes());
