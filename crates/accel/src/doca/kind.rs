@@ -122,12 +122,9 @@ impl Kind {
         }
     }
 
-    /// Whether only the data knows how long an output is.
-    pub(super) const fn is_open_ended(self) -> bool {
-        matches!(
-            self,
-            Self::Deflate | Self::Inflate | Self::Unlz4 | Self::Match
-        )
+    /// Whether its output is as long as the engine makes it, and may run out of room.
+    pub(super) const fn is_stream(self) -> bool {
+        matches!(self, Self::Deflate | Self::Inflate | Self::Unlz4)
     }
 
     /// Whether its items are several blocks, of which the device bounds each.

@@ -184,7 +184,7 @@ impl DocaQueue {
             Ok(bytes) => self.output(&landing, bytes),
             // Other outputs have been found to fit: there it is the device that lacks memory.
             Err(Code::TOO_BIG | Code::FULL | Code::NO_MEMORY)
-                if self.operator.work.kind.is_open_ended() =>
+                if self.operator.work.kind.is_stream() =>
             {
                 Err(JobError::DstTooShort)
             }
