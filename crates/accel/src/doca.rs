@@ -10,6 +10,18 @@
 //! | `submit` | `doca_workq_submit` | `doca_task_submit`; from 2.10 on `doca_task_submit_ex`, and one flush |
 //! | `poll` | `doca_workq_progress_retrieve` | `doca_pe_progress`, and its callbacks |
 //!
+//! The DEFLATE engine reads and writes bare streams and computes checks beside. What wraps a stream is written around its output,
+//! or read and compared, here. The engine does not say where a stream ended, so that a wrapped one must end where its item does.
+//!
+//! Erasure codes are computed by tasks alone. DOCA documents its Cauchy matrix, and of the field that it is over only that it has
+//! 256 elements; that it is the usual one ([`ErasureCode`](dpb_core::ErasureCode)) is seen when results are checked.
+//!
+//! Up to 2.2 there is RegEx too, for `rxpmatch`. Its rules are text, written anew for NVIDIA's compiler (`rules`), which DOCA runs
+//! when a queue is opened: that takes librxp_compiler, the service mlx-regex, and seconds, and leaves a folder `compiled_output`
+//! where the program runs. NVIDIA says that the engine reports the shortest match; whether the smallest end of a rule's matches is
+//! always among those that it reports is not said, and is checked like every result. What it does not report of an item, because it
+//! found too much or gave up, refuses that item.
+//!
 //! An engine may refuse an item for reasons of its own, with a code in [`JobError::Device`](dpb_core::JobError::Device) that
 //! [`describe`] puts in words.
 
@@ -17,6 +29,7 @@ mod backend;
 mod kind;
 mod queue;
 mod raw;
+mod rules;
 mod sys;
 
 use std::sync::Arc;
@@ -41,6 +54,7 @@ const ENABLE: &str = "needs a BlueField card, its driver loaded; `ibv_devices` l
 pub struct Doca;
 
 /// A code of [`JobError::Device`](dpb_core::JobError::Device) in the words of the DOCA that is loaded: its name, and what it means.
+/// Negative ones are not DOCA's: what a search did not report.
 pub fn describe(code: i32) -> Option<String> {
     let library = raw::library().ok()?;
     Some(library.describe(sys::Code(code)))
@@ -220,13 +234,14 @@ fn lacks(library: &Library) -> Vec<Finding> {
 /// What a device can do, and within which limits.
 fn engines(device: &Device) -> Finding {
     let what = format!("device {}", device.name());
-    let can = grouped(|kind| device.bounds(kind).ok());
+    let can = grouped(|kind| Some((device.bounds(kind).ok()?, kind.has_blocks())));
     if can.is_empty() {
         return Finding::limited(what, format!("{}: no engine", device.pci()), ENABLE);
     }
-    let can = can.into_iter().map(|(bounds, kinds)| {
+    let can = can.into_iter().map(|((bounds, has_blocks), kinds)| {
         let (bytes, tasks) = (bounds.item_bytes_max, bounds.tasks_max);
-        format!("{kinds} of up to {bytes} bytes, {tasks} at a time")
+        let blocks = if has_blocks { "in blocks " } else { "" };
+        format!("{kinds} {blocks}of up to {bytes} bytes, {tasks} at a time")
     });
     let can: Vec<String> = can.collect();
     Finding::found(what, format!("{}: {}", device.pci(), can.join("; ")))

@@ -4,7 +4,7 @@ mod doca_support;
 
 use std::path::Path;
 
-use doca_support::cases::{self, OPERATORS};
+use doca_support::cases::{self, ERASURE, OPERATORS, STREAMS};
 use doca_support::{FLAVOURS, Flavour, passes, run};
 
 /// Runs `test` on the libraries of each flavour, or says why not.
@@ -17,6 +17,19 @@ fn on_each(test: impl Fn(Flavour, &Path)) {
     }
 }
 
+/// Runs `test` on the libraries of each flavour with each of `operators` that they have, or says which they have not.
+fn with_each(operators: &[&str], test: impl Fn(&str, &Path)) {
+    on_each(|flavour, libraries| {
+        let (has, _) = flavour.operators(libraries);
+        for operator in operators {
+            match has.contains(operator) {
+                true => test(operator, libraries),
+                false => println!("skipped: {}: it has no {operator}", flavour.name),
+            }
+        }
+    });
+}
+
 /// Not a test by itself: what the processes of the others run.
 #[test]
 fn child() {
@@ -27,20 +40,72 @@ fn child() {
 
 #[test]
 fn every_operator_conforms_or_says_why_not() {
+    conform("conforms", &OPERATORS);
+}
+
+#[test]
+fn streams_conform_or_say_why_not() {
+    conform("conforms streams", &STREAMS);
+}
+
+#[test]
+fn erasure_codes_conform_or_say_why_not() {
+    conform("conforms erasure", &ERASURE);
+}
+
+fn conform(case: &str, operators: &[(&str, &str)]) {
     on_each(|flavour, libraries| {
-        let said = passes(libraries, "conforms", "");
+        let said = passes(libraries, case, "");
         let (compiled, skipped) = flavour.operators(libraries);
         for why in skipped {
             println!("skipped: {}: {why}", flavour.name);
         }
-        for (name, parameters) in OPERATORS {
+        for (name, parameters) in operators {
             let is_there = said.contains(&format!("conforms: {name} {parameters}\n"));
             assert_eq!(
                 is_there,
-                compiled.contains(&name),
+                compiled.contains(name),
                 "{}: {name}: {said}",
                 flavour.name
             );
+        }
+    });
+}
+
+#[test]
+fn codes_of_the_most_blocks_are_computed() {
+    let most = [
+        ("erasure-encode", "data=128,parity=64"),
+        (
+            "erasure-recover",
+            "data=128,parity=64,missing=0+127+128+191",
+        ),
+        ("erasure-recover", "data=1,parity=64,missing=0+1+64"),
+    ];
+    for (name, parameters) in most {
+        with_each(&[name], |operator, libraries| {
+            let case = format!("drives {operator} {parameters}");
+            let said = passes(libraries, &case, "delay=3,shuffle=1");
+            assert!(said.contains("40 jobs: 40 right, refused []"), "{said}");
+        });
+    }
+}
+
+#[test]
+fn the_engine_is_asked_for_whole_blocks_alone() {
+    with_each(&["erasure-encode"], |_, libraries| {
+        let said = passes(libraries, "settles", "fail_submit=2");
+        assert!(said.contains("one item is computed"), "{said}");
+    });
+}
+
+#[test]
+fn a_container_that_is_not_whole_is_refused() {
+    with_each(&["inflate"], |_, libraries| {
+        for faults in ["", "delay=3,shuffle=1,full=2"] {
+            let said = passes(libraries, "unwraps", faults);
+            assert!(said.contains("12 items of zlib end as they must"), "{said}");
+            assert!(said.contains("15 items of gzip end as they must"), "{said}");
         }
     });
 }
@@ -58,17 +123,18 @@ fn late_completions_in_any_order_change_nothing() {
 
 #[test]
 fn an_engine_that_takes_few_tasks_at_a_time_gets_all_of_them() {
-    on_each(|_, libraries| {
-        let said = passes(libraries, "drives copy", "full=3,shuffle=1");
+    with_each(&["copy", "rxpmatch"], |operator, libraries| {
+        let drives = format!("drives {operator}");
+        let said = passes(libraries, &drives, "full=3,shuffle=1");
         assert!(said.contains("40 jobs: 40 right, refused []"), "{said}");
     });
 }
 
 #[test]
 fn a_submit_that_fails_is_one_errors_cause() {
-    on_each(|_, libraries| {
+    with_each(&["copy", "rxpmatch"], |operator, libraries| {
         // The fifth task is of one job alone, whatever its items.
-        let said = passes(libraries, "drives copy", "fail_submit=5");
+        let said = passes(libraries, &format!("drives {operator}"), "fail_submit=5");
         assert!(
             said.contains("40 jobs: 39 right, refused [Device(22)]"),
             "{said}"
@@ -82,26 +148,71 @@ fn a_submit_that_fails_is_one_errors_cause() {
 
 #[test]
 fn a_task_that_fails_refuses_its_item_or_its_job() {
-    on_each(|flavour, libraries| {
-        for operator in ["copy", "sha256"] {
-            if !flavour.operators(libraries).0.contains(&operator) {
-                println!("skipped: {}: {operator} is not compiled in", flavour.name);
-                continue;
-            }
-            let said = passes(
-                libraries,
-                &format!("drives {operator}"),
-                "fail_task=5,delay=4",
-            );
-            assert!(
-                said.contains("40 jobs: 39 right, refused [Device(17)]"),
-                "{said}"
-            );
-            assert!(
-                said.contains("DOCA_ERROR_IO_FAILED (Input/Output Operation Failed)"),
-                "{said}"
-            );
+    let operators = ["copy", "sha256", "rxpmatch", "erasure-encode"];
+    with_each(&operators, |operator, libraries| {
+        let drives = format!("drives {operator}");
+        let said = passes(libraries, &drives, "fail_task=5,delay=4");
+        assert!(
+            said.contains("40 jobs: 39 right, refused [Device(17)]"),
+            "{said}"
+        );
+        assert!(
+            said.contains("DOCA_ERROR_IO_FAILED (Input/Output Operation Failed)"),
+            "{said}"
+        );
+    });
+}
+#[test]
+fn a_search_that_reports_less_than_it_found_refuses_its_item() {
+    with_each(&["rxpmatch"], |operator, libraries| {
+        let drives = format!("drives {operator}");
+        let said = passes(libraries, &drives, "");
+        assert!(said.contains("40 jobs: 40 right, refused []"), "{said}");
+        // Where nothing matches, nothing is lost.
+        let said = passes(libraries, &drives, "matches=0");
+        let right = between(&said, "40 jobs: ", " right");
+        let right: usize = right.parse().expect("a number");
+        assert!(0 < right && right < 40, "{said}");
+        let refused = vec!["Device(-1)"; 40 - right].join(", ");
+        assert!(said.contains(&format!("refused [{refused}]")), "{said}");
+        assert!(
+            said.contains("found more matches than it reports"),
+            "{said}"
+        );
+        let said = passes(libraries, &drives, "gives_up=5");
+        assert!(
+            said.contains("40 jobs: 39 right, refused [Device(-2)]"),
+            "{said}"
+        );
+        assert!(said.contains("gave the search up"), "{said}");
+    });
+}
+
+#[test]
+fn rules_that_the_engine_reads_otherwise_are_refused_by_name() {
+    with_each(&["rxpmatch"], |_, libraries| {
+        let said = passes(libraries, "refuses rules", "");
+        for why in [
+            "ips: rule 1005: the engine takes no word boundary, `\\b` or `\\B`",
+            "3:/a*/: rule 3: the engine takes no rule that matches no bytes",
+            "4:/(?=a)b/: rules: line 1: lookahead is not regular",
+        ] {
+            assert!(said.contains(why), "{why}: {said}");
         }
+    });
+}
+
+#[test]
+fn what_left_with_a_release_is_said_to_have_left() {
+    on_each(|flavour, libraries| {
+        let has_left = flavour.release() != "2.2";
+        let said = passes(libraries, "opens", "");
+        let why = "RegEx left DOCA with 2.5; it needs 2.2 or earlier, and a BlueField-2";
+        assert_eq!(
+            said.contains(&format!("rxpmatch: Limited: {why}")),
+            has_left,
+            "{said}"
+        );
     });
 }
 
@@ -117,6 +228,19 @@ fn a_queue_that_cannot_be_opened_says_which_call_failed() {
         let expected = format!("copy on mlx5_0: doca_dma_create: {driver}");
         assert!(said.contains(&expected), "{}: {said}", flavour.name);
         assert!(said.contains("opened again"), "{}: {said}", flavour.name);
+    });
+}
+
+#[test]
+fn a_code_that_the_device_does_not_take_says_which_call_failed() {
+    let operators = ["erasure-encode", "erasure-recover"];
+    with_each(&operators, |operator, libraries| {
+        let case = format!("refuses {operator}");
+        let said = passes(libraries, &case, "blocks=13");
+        let expected = "on mlx5_1: doca_ec_matrix_create: DOCA_ERROR_INVALID_VALUE";
+        assert!(said.contains(expected), "{said}");
+        let said = passes(libraries, &case, "blocks=14");
+        assert!(said.contains("opened"), "{said}");
     });
 }
 
@@ -202,9 +326,9 @@ fn an_unplugged_device_ends_its_jobs() {
 }
 
 fn unplugged(at: usize) {
-    on_each(|_, libraries| {
+    with_each(&["copy", "rxpmatch"], |operator, libraries| {
         let faults = format!("unplugged={at},delay=2");
-        let said = passes(libraries, "drives copy", &faults);
+        let said = passes(libraries, &format!("drives {operator}"), &faults);
         let right: usize = between(&said, "40 jobs: ", " right")
             .parse()
             .expect("a number");
@@ -221,8 +345,17 @@ fn unplugged(at: usize) {
 
 #[test]
 fn a_wedged_device_keeps_its_buffers_and_hangs_nobody() {
-    on_each(|_, libraries| {
-        let output = run(libraries, "is wedged", "wedged=7");
+    wedged("copy");
+}
+
+#[test]
+fn a_wedged_search_keeps_what_it_reports_to() {
+    wedged("rxpmatch");
+}
+
+fn wedged(operator: &str) {
+    with_each(&[operator], |operator, libraries| {
+        let output = run(libraries, &format!("wedges {operator}"), "wedged=7");
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}{errors}");
@@ -240,16 +373,18 @@ fn a_wedged_device_keeps_its_buffers_and_hangs_nobody() {
 
 #[test]
 fn dropped_in_every_order_nothing_is_left() {
-    on_each(|_, libraries| {
-        passes(libraries, "drops", "delay=3");
-        passes(libraries, "drops", "delay=3,shuffle=1,stop=3,fail_task=11");
+    let operators = ["copy", "rxpmatch", "erasure-recover"];
+    with_each(&operators, |operator, libraries| {
+        let drops = format!("drops {operator}");
+        passes(libraries, &drops, "delay=3");
+        passes(libraries, &drops, "delay=3,shuffle=1,stop=3,fail_task=11");
     });
 }
 
 #[test]
 fn leaked_in_every_order_nothing_is_misused() {
-    on_each(|_, libraries| {
-        let output = run(libraries, "leaks", "delay=3");
+    with_each(&["copy", "rxpmatch"], |operator, libraries| {
+        let output = run(libraries, &format!("leaks {operator}"), "delay=3");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success() && !errors.contains("misuse"),

@@ -20,6 +20,7 @@ pub mod measure;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
 pub mod random;
+pub mod rules;
 pub mod seam;
 pub mod spec;
 pub mod workload;
@@ -33,8 +34,8 @@ pub use seam::{
 };
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, CollationLocale,
-    CopyMode, CrcName, Curve, DeflateFormat, Direction, ErasureCode, HashTuple, HmacHash, IpFamily,
-    LookupKeys, Material, OpSpec, ParameterValue, RsaPadding, RuleSet, SegmentationMode,
-    SignatureScheme, UnsupportedRules,
+    CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction, ErasureCode, HashTuple,
+    HmacHash, IpFamily, LookupKeys, Material, OpSpec, ParameterValue, RsaPadding, RuleSet,
+    SegmentationMode, SignatureScheme, UnsupportedRules,
 };
 pub use workload::{Exact, Input, Right, Workload};

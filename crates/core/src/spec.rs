@@ -1,5 +1,6 @@
 //! What is computed, as data.
 
+mod container;
 mod erasure;
 mod material;
 mod parameters;
@@ -7,6 +8,7 @@ mod parameters;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use container::DeflateTrailer;
 pub use erasure::{BlockLoss, ErasureCode};
 pub use material::Material;
 #[cfg(feature = "measure")]

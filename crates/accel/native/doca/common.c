@@ -13,7 +13,10 @@
  *   starting=N     a context needs N polls to start (tasks alone)
  *   stop=N         a context needs N polls to stop (tasks alone)
  *   wedged=N       the Nth task and all behind it never end, not even when their context is stopped
+ *   blocks=N       an erasure code can have so many blocks
  *   unplugged=N    the Nth submit and all behind it fail, and nothing ends but by stopping its context
+ *   matches=N      a search reports N matches at most, and how many it found
+ *   gives_up=N     the Nth task, if it is a search, says that it gave up
  * What is called in a wrong way or order, or left behind at exit, is said on stderr. */
 #include "internal.h"
 
@@ -53,6 +56,7 @@ struct doca_buf_inventory {
 
 struct knobs {
     long devices, missing, fail_submit, fail_task, full, delay, shuffle, engines, fail_start, starting, stop, wedged, unplugged;
+    long blocks, matches, gives_up;
 };
 
 static struct knobs knobs;
@@ -77,8 +81,10 @@ static long knob(const char *name, long otherwise)
 __attribute__((constructor)) static void set_up(void)
 {
     static const uint32_t works[DEVICES] = {
-        1u << WORK_COPY | 1u << WORK_DEFLATE | 1u << WORK_INFLATE | 1u << WORK_SHA1 | 1u << WORK_SHA256 | 1u << WORK_SHA512,
-        1u << WORK_COPY | 1u << WORK_INFLATE | 1u << WORK_UNLZ4 | 1u << WORK_ENCRYPT | 1u << WORK_DECRYPT,
+        1u << WORK_COPY | 1u << WORK_DEFLATE | 1u << WORK_INFLATE | 1u << WORK_SHA1 | 1u << WORK_SHA256 | 1u << WORK_SHA512
+            | 1u << WORK_MATCH,
+        1u << WORK_COPY | 1u << WORK_INFLATE | 1u << WORK_UNLZ4 | 1u << WORK_ENCRYPT | 1u << WORK_DECRYPT | 1u << WORK_ENCODE
+            | 1u << WORK_RECOVER,
     };
     knobs = (struct knobs){
         .devices = knob("devices", DEVICES),
@@ -94,6 +100,9 @@ __attribute__((constructor)) static void set_up(void)
         .stop = knob("stop", 0),
         .wedged = knob("wedged", 0),
         .unplugged = knob("unplugged", 0),
+        .blocks = knob("blocks", BLOCKS_MAX),
+        .matches = knob("matches", MATCHES_MAX),
+        .gives_up = knob("gives_up", 0),
     };
     for (int i = 0; i < DEVICES; i++) {
         snprintf(devices[i].info.ibdev, sizeof devices[i].info.ibdev, "mlx5_%d", i);
@@ -415,7 +424,7 @@ static int has_mmap_of(const struct doca_buf *buf, const struct doca_dev *dev)
     return 0;
 }
 
-static doca_error_t run(struct doca_ctx *ctx, enum work work, const struct doca_buf *src, struct doca_buf *dst, struct piece piece)
+static doca_error_t run(struct doca_ctx *ctx, enum work work, const struct doca_buf *src, struct doca_buf *dst, struct piece *piece)
 {
     doca_error_t status;
     uint8_t *at = dst->data + dst->data_len;
@@ -424,15 +433,15 @@ static doca_error_t run(struct doca_ctx *ctx, enum work work, const struct doca_
     if (!src->inventory || !dst->inventory || !has_mmap_of(src, ctx->dev) || !has_mmap_of(dst, ctx->dev)
         || dst->mmap->permissions != 1)
         return misuse("a task over buffers that are gone, foreign or not to be written", DOCA_ERROR_INVALID_VALUE);
-    if (src->data_len > BYTES_MAX)
+    if (src->data_len > BYTES_MAX && !piece->matrix)
         return DOCA_ERROR_INVALID_VALUE;
-    piece.src = src->data;
-    piece.src_len = src->data_len;
-    piece.dst = at;
-    piece.dst_len = (size_t)(dst->addr + dst->len - at);
-    status = work_run(work, &piece);
+    piece->src = src->data;
+    piece->src_len = src->data_len;
+    piece->dst = at;
+    piece->dst_len = (size_t)(dst->addr + dst->len - at);
+    status = work_run(work, piece);
     if (status == DOCA_SUCCESS)
-        dst->data_len += piece.dst_len;
+        dst->data_len += piece->dst_len;
     return status;
 }
 

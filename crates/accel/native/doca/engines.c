@@ -67,8 +67,19 @@ PLAIN_AS(dma, memcpy, WORK_COPY)
 #if defined LIB_COMPRESS && FAMILY >= 25
 CREATED(compress)
 TASKS_MAX_OF(compress, SINCE_210(doca_compress_cap_get_max_num_tasks, doca_compress_get_max_num_tasks))
+#define CHECKED_AS(Y)                                                                                            \
+    uint32_t doca_compress_task_##Y##_get_crc_cs(const struct doca_compress_task_##Y *task)                      \
+    {                                                                                                            \
+        return ((const struct doca_task *)task)->crc;                                                            \
+    }                                                                                                            \
+    uint32_t doca_compress_task_##Y##_get_adler_cs(const struct doca_compress_task_##Y *task)                    \
+    {                                                                                                            \
+        return ((const struct doca_task *)task)->adler;                                                          \
+    }
 PLAIN_AS(compress, compress_deflate, WORK_DEFLATE)
+CHECKED_AS(compress_deflate)
 PLAIN_AS(compress, decompress_deflate, WORK_INFLATE)
+CHECKED_AS(decompress_deflate)
 #if FAMILY >= 210
 PLAIN_AS(compress, decompress_lz4_block, WORK_UNLZ4)
 #endif
@@ -180,6 +191,55 @@ AUTHENTICATED_AS(encrypt, WORK_ENCRYPT)
 AUTHENTICATED_AS(decrypt, WORK_DECRYPT)
 #endif
 
+#if defined LIB_ERASURE_CODING && FAMILY >= 25
+CREATED(ec)
+doca_error_t doca_ec_cap_get_max_block_size(const struct doca_devinfo *info, uint64_t *max)
+{
+    *max = BLOCK_MAX;
+    return dpb_internal_supports(info, WORK_ENCODE);
+}
+doca_error_t doca_ec_matrix_create(struct doca_ec *engine, enum doca_ec_matrix_type type, size_t data_blocks, size_t parity_blocks,
+                                   struct doca_ec_matrix **matrix)
+{
+    if (type != DOCA_EC_MATRIX_TYPE_CAUCHY)
+        return DOCA_ERROR_NOT_SUPPORTED;
+    return dpb_internal_matrix(CTX(engine), data_blocks, parity_blocks, matrix);
+}
+doca_error_t doca_ec_matrix_create_recover(struct doca_ec *engine, const struct doca_ec_matrix *code, uint32_t *missing, size_t count,
+                                           struct doca_ec_matrix **matrix)
+{
+    return dpb_internal_recover(CTX(engine), code, missing, count, matrix);
+}
+doca_error_t doca_ec_matrix_destroy(struct doca_ec_matrix *matrix) { return dpb_internal_matrix_destroy(matrix); }
+#define CODING_AS(Y, SRC, DST, work)                                                                                     \
+    doca_error_t doca_ec_cap_task_##Y##_is_supported(const struct doca_devinfo *info)                                    \
+    {                                                                                                                    \
+        return dpb_internal_supports(info, work);                                                                        \
+    }                                                                                                                    \
+    doca_error_t doca_ec_task_##Y##_set_conf(struct doca_ec *engine, doca_ec_task_##Y##_completion_cb_t landed,          \
+                                             doca_ec_task_##Y##_completion_cb_t failed, uint32_t tasks)                  \
+    {                                                                                                                    \
+        return dpb_internal_configure(CTX(engine), (landed_cb)landed, (landed_cb)failed, tasks);                         \
+    }                                                                                                                    \
+    struct doca_task *doca_ec_task_##Y##_as_task(struct doca_ec_task_##Y *task) { return (struct doca_task *)task; }     \
+    void doca_ec_task_##Y##_set_##SRC(struct doca_ec_task_##Y *task, const struct doca_buf *src)                         \
+    {                                                                                                                    \
+        ((struct doca_task *)task)->src = src;                                                                           \
+    }                                                                                                                    \
+    void doca_ec_task_##Y##_set_##DST(struct doca_ec_task_##Y *task, struct doca_buf *dst)                               \
+    {                                                                                                                    \
+        ((struct doca_task *)task)->dst = dst;                                                                           \
+    }                                                                                                                    \
+    doca_error_t doca_ec_task_##Y##_allocate_init(struct doca_ec *engine, const struct doca_ec_matrix *matrix,           \
+                                                  const struct doca_buf *src, struct doca_buf *dst, union doca_data data, \
+                                                  struct doca_ec_task_##Y **task)                                        \
+    {                                                                                                                    \
+        return dpb_internal_code(CTX(engine), work, matrix, src, dst, data, OUT(task));                                  \
+    }
+CODING_AS(create, original_data_blocks, rdnc_blocks, WORK_ENCODE)
+CODING_AS(recover, available_blocks, recovered_data_blocks, WORK_RECOVER)
+#endif
+
 #if FAMILY < 25
 #define CREATED_ALONE(X) \
     COMMON(X)            \
@@ -228,4 +288,31 @@ doca_error_t doca_sha_get_hardware_supported(const struct doca_devinfo *info)
 {
     return dpb_internal_supports(info, WORK_SHA1);
 }
+#endif
+
+#if defined LIB_REGEX && FAMILY < 25
+CREATED_ALONE(regex)
+doca_error_t doca_regex_job_get_supported(const struct doca_devinfo *info, enum doca_regex_job_types type)
+{
+    (void)type;
+    return dpb_internal_supports(info, WORK_MATCH);
+}
+doca_error_t doca_regex_get_hardware_supported(const struct doca_devinfo *info)
+{
+    return dpb_internal_supports(info, WORK_MATCH);
+}
+doca_error_t doca_regex_get_maximum_non_huge_job_size(const struct doca_devinfo *info, uint64_t *max)
+{
+    *max = SEARCH_BYTES_MAX;
+    return dpb_internal_supports(info, WORK_MATCH);
+}
+doca_error_t doca_regex_set_hardware_uncompiled_rules(struct doca_regex *engine, const void *rules, size_t len)
+{
+    return dpb_internal_set_rules(CTX(engine), rules, len);
+}
+doca_error_t doca_regex_set_workq_matches_memory_pool_size(struct doca_regex *engine, uint32_t matches)
+{
+    return dpb_internal_set_pool_size(CTX(engine), matches);
+}
+void doca_regex_mempool_put_obj(struct doca_regex_mempool *pool, void *match) { dpb_internal_put(pool, match); }
 #endif

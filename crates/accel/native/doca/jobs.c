@@ -53,6 +53,8 @@ int doca_task_submit(void *task)
     return misuse("doca_task_submit of the wrong family", DOCA_ERROR_NOT_SUPPORTED);
 }
 
+#include "search.c"
+
 doca_error_t doca_ctx_dev_add(struct doca_ctx *ctx, struct doca_dev *dev)
 {
     if (ctx->dev || ctx->is_running)
@@ -77,6 +79,8 @@ doca_error_t doca_ctx_start(struct doca_ctx *ctx)
         return misuse("a context is started without a device", DOCA_ERROR_BAD_STATE);
     if (knobs.fail_start)
         return DOCA_ERROR_DRIVER;
+    if (start_searches(ctx) != DOCA_SUCCESS)
+        return DOCA_ERROR_INVALID_VALUE;
     ctx->is_running = 1;
     return DOCA_SUCCESS;
 }
@@ -85,6 +89,7 @@ doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
 {
     if (ctx->workq || !ctx->is_running)
         return misuse("a context is stopped while it has a work queue", DOCA_ERROR_IN_USE);
+    stop_searches(ctx);
     ctx->is_running = 0;
     return DOCA_SUCCESS;
 }
@@ -93,6 +98,7 @@ doca_error_t doca_ctx_workq_add(struct doca_ctx *ctx, struct doca_workq *workq)
 {
     if (!ctx->is_running)
         return misuse("a work queue for a context that does not run", DOCA_ERROR_BAD_STATE);
+    make_pool(ctx);
     ctx->workq = workq;
     return DOCA_SUCCESS;
 }
@@ -103,6 +109,7 @@ doca_error_t doca_ctx_workq_rm(struct doca_ctx *ctx, struct doca_workq *workq)
     for (uint32_t i = 0; i < workq->count; i++)
         if (is_wedged(workq->flights[i].number))
             return DOCA_ERROR_IN_USE;
+    destroy_pool(ctx);
     workq->count = 0;
     ctx->workq = NULL;
     return DOCA_SUCCESS;
@@ -113,6 +120,7 @@ doca_error_t dpb_internal_destroy(struct doca_ctx *ctx)
     if (ctx->dev || ctx->is_running)
         return misuse("a context is destroyed before it is stopped", DOCA_ERROR_IN_USE);
     contexts--;
+    free(ctx->rules_text);
     gone(ctx);
     return DOCA_SUCCESS;
 }
@@ -155,23 +163,26 @@ static doca_error_t carry_out(const struct doca_job *job)
     switch (job->type) {
     case DOCA_DMA_JOB_MEMCPY: {
         const struct doca_dma_job_memcpy *dma = (const void *)job;
-        return run(job->ctx, WORK_COPY, dma->src_buff, dma->dst_buff, piece);
+        return run(job->ctx, WORK_COPY, dma->src_buff, dma->dst_buff, &piece);
     }
     case DOCA_COMPRESS_DEFLATE_JOB:
     case DOCA_DECOMPRESS_DEFLATE_JOB: {
         const struct doca_compress_deflate_job *deflate = (const void *)job;
         work = job->type == DOCA_COMPRESS_DEFLATE_JOB ? WORK_DEFLATE : WORK_INFLATE;
+        doca_error_t status = run(job->ctx, work, deflate->src_buff, deflate->dst_buff, &piece);
         if (deflate->output_chksum)
-            *deflate->output_chksum = 0;
-        return run(job->ctx, work, deflate->src_buff, deflate->dst_buff, piece);
+            *deflate->output_chksum = (uint64_t)piece.adler << 32 | piece.crc;
+        return status;
     }
     case DOCA_SHA_JOB_SHA1:
     case DOCA_SHA_JOB_SHA256:
     case DOCA_SHA_JOB_SHA512: {
         const struct doca_sha_job *sha = (const void *)job;
         work = WORK_SHA1 + (job->type - DOCA_SHA_JOB_SHA1);
-        return run(job->ctx, work, sha->req_buf, sha->resp_buf, piece);
+        return run(job->ctx, work, sha->req_buf, sha->resp_buf, &piece);
     }
+    case DOCA_REGEX_JOB_SEARCH:
+        return search((const void *)job);
     default:
         return misuse("a job of no type", DOCA_ERROR_INVALID_VALUE);
     }
@@ -203,5 +214,7 @@ doca_error_t doca_workq_progress_retrieve(struct doca_workq *workq, struct doca_
     status = carry_out(job);
     *event = (struct doca_event){.type = job->type, .user_data = job->user_data};
     event->result.u64 = (uint64_t)status;
+    if (job->type == DOCA_REGEX_JOB_SEARCH)
+        event->result.ptr = ((const struct doca_regex_job_search *)(const void *)job)->result;
     return status == DOCA_SUCCESS ? DOCA_SUCCESS : DOCA_ERROR_IO_FAILED;
 }

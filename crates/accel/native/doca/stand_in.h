@@ -41,6 +41,7 @@ enum doca_access_flags { DOCA_ACCESS_LOCAL_READ_WRITE = 1 };
 #endif
 enum doca_sha_algorithm { DOCA_SHA_ALGORITHM_SHA1, DOCA_SHA_ALGORITHM_SHA256, DOCA_SHA_ALGORITHM_SHA512 };
 enum doca_aes_gcm_key_type { DOCA_AES_GCM_KEY_128 = 1, DOCA_AES_GCM_KEY_256 = 2 };
+enum doca_ec_matrix_type { DOCA_EC_MATRIX_TYPE_CAUCHY = 1, DOCA_EC_MATRIX_TYPE_VANDERMONDE = 2 };
 enum doca_ctx_states { DOCA_CTX_STATE_IDLE, DOCA_CTX_STATE_STARTING, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING };
 
 struct doca_devinfo;
@@ -155,8 +156,12 @@ doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *, uint32_t *);
 PLAIN(dma, memcpy)
 
 doca_error_t SINCE_210(doca_compress_cap_get_max_num_tasks, doca_compress_get_max_num_tasks)(struct doca_compress *, uint32_t *);
-PLAIN(compress, compress_deflate)
-PLAIN(compress, decompress_deflate)
+#define CHECKED(Y)                                                                                  \
+    PLAIN(compress, Y)                                                                              \
+    uint32_t doca_compress_task_##Y##_get_crc_cs(const struct doca_compress_task_##Y *);            \
+    uint32_t doca_compress_task_##Y##_get_adler_cs(const struct doca_compress_task_##Y *);
+CHECKED(compress_deflate)
+CHECKED(decompress_deflate)
 #if FAMILY >= 210
 PLAIN(compress, decompress_lz4_block)
 #endif
@@ -184,10 +189,33 @@ doca_error_t doca_aes_gcm_key_destroy(struct doca_aes_gcm_key *);
 AUTHENTICATED(aes_gcm, encrypt)
 AUTHENTICATED(aes_gcm, decrypt)
 
+struct doca_ec_matrix;
+ENGINE(ec)
+doca_error_t doca_ec_create(struct doca_dev *, struct doca_ec **);
+doca_error_t doca_ec_cap_get_max_block_size(const struct doca_devinfo *, uint64_t *);
+doca_error_t doca_ec_matrix_create(struct doca_ec *, enum doca_ec_matrix_type, size_t, size_t, struct doca_ec_matrix **);
+doca_error_t doca_ec_matrix_create_recover(struct doca_ec *, const struct doca_ec_matrix *, uint32_t *, size_t,
+                                           struct doca_ec_matrix **);
+doca_error_t doca_ec_matrix_destroy(struct doca_ec_matrix *);
+#define CODING(Y, SRC, DST)                                                                                          \
+    TASK(ec, Y)                                                                                                      \
+    doca_error_t doca_ec_cap_task_##Y##_is_supported(const struct doca_devinfo *);                                   \
+    doca_error_t doca_ec_task_##Y##_set_conf(struct doca_ec *, doca_ec_task_##Y##_completion_cb_t,                   \
+                                             doca_ec_task_##Y##_completion_cb_t, uint32_t);                          \
+    doca_error_t doca_ec_task_##Y##_allocate_init(struct doca_ec *, const struct doca_ec_matrix *,                   \
+                                                  const struct doca_buf *, struct doca_buf *, union doca_data,       \
+                                                  struct doca_ec_task_##Y **);                                       \
+    void doca_ec_task_##Y##_set_##SRC(struct doca_ec_task_##Y *, const struct doca_buf *);                           \
+    void doca_ec_task_##Y##_set_##DST(struct doca_ec_task_##Y *, struct doca_buf *);
+CODING(create, original_data_blocks, rdnc_blocks)
+CODING(recover, available_blocks, recovered_data_blocks)
+
 #else
 struct doca_workq;
+struct doca_regex_mempool;
 
 #define DOCA_ACTION_DMA_FIRST (1 << 16)
+#define DOCA_ACTION_REGEX_FIRST (6 << 16)
 #define DOCA_ACTION_SHA_FIRST (9 << 16)
 #define DOCA_ACTION_COMPRESS_FIRST (10 << 16)
 enum doca_dma_job_types { DOCA_DMA_JOB_MEMCPY = DOCA_ACTION_DMA_FIRST + 1 };
@@ -195,6 +223,12 @@ enum doca_sha_job_type {
     DOCA_SHA_JOB_SHA1 = DOCA_ACTION_SHA_FIRST + 1,
     DOCA_SHA_JOB_SHA256,
     DOCA_SHA_JOB_SHA512,
+};
+enum doca_regex_job_types { DOCA_REGEX_JOB_SEARCH = DOCA_ACTION_REGEX_FIRST + 1 };
+enum doca_regex_status_flag {
+    DOCA_REGEX_STATUS_MAX_LATENCY = 1 << 2,
+    DOCA_REGEX_STATUS_MAX_MATCH = 1 << 3,
+    DOCA_REGEX_STATUS_CQE_FAILURE_INVALID_JOB = 1 << 5,
 };
 enum doca_compress_job_types {
     DOCA_COMPRESS_DEFLATE_JOB = DOCA_ACTION_COMPRESS_FIRST + 1,
@@ -230,6 +264,23 @@ struct doca_sha_job {
     struct doca_buf *resp_buf;
     uint64_t flags;
 };
+struct doca_regex_match {
+    struct doca_regex_match *next;
+    uint32_t match_start, rule_id, length;
+};
+struct doca_regex_search_result {
+    uint64_t status_flags;
+    uint32_t detected_matches, num_matches;
+    struct doca_regex_match *matches;
+    struct doca_regex_mempool *matches_mempool;
+};
+struct doca_regex_job_search {
+    struct doca_job base;
+    uint16_t rule_group_ids[4];
+    const struct doca_buf *buffer;
+    struct doca_regex_search_result *result;
+    uint8_t allow_batching;
+};
 
 const char *doca_get_error_name(doca_error_t);
 const char *doca_get_error_string(doca_error_t);
@@ -260,4 +311,12 @@ doca_error_t doca_sha_create(struct doca_sha **);
 doca_error_t doca_sha_job_get_supported(const struct doca_devinfo *, enum doca_sha_job_type);
 doca_error_t doca_sha_get_max_src_buffer_size(const struct doca_devinfo *, uint64_t *);
 doca_error_t doca_sha_get_hardware_supported(const struct doca_devinfo *);
+ENGINE(regex)
+doca_error_t doca_regex_create(struct doca_regex **);
+doca_error_t doca_regex_job_get_supported(const struct doca_devinfo *, enum doca_regex_job_types);
+doca_error_t doca_regex_get_hardware_supported(const struct doca_devinfo *);
+doca_error_t doca_regex_get_maximum_non_huge_job_size(const struct doca_devinfo *, uint64_t *);
+doca_error_t doca_regex_set_hardware_uncompiled_rules(struct doca_regex *, const void *, size_t);
+doca_error_t doca_regex_set_workq_matches_memory_pool_size(struct doca_regex *, uint32_t);
+void doca_regex_mempool_put_obj(struct doca_regex_mempool *, void *);
 #endif

@@ -97,6 +97,8 @@ doca_error_t dpb_internal_destroy(struct doca_ctx *ctx)
         return misuse("a context is destroyed before it is idle", DOCA_ERROR_BAD_STATE);
     if (ctx->pe)
         ctx->pe->ctx = NULL;
+    if (ctx->matrices)
+        return misuse("an engine is destroyed before its matrices", DOCA_ERROR_IN_USE);
     ctx->dev->uses--;
     contexts--;
     gone(ctx);
@@ -128,6 +130,61 @@ doca_error_t dpb_internal_task(struct doca_ctx *ctx, enum work work, const struc
     return DOCA_SUCCESS;
 }
 
+static struct doca_ec_matrix *new_matrix(struct doca_ctx *ctx)
+{
+    struct doca_ec_matrix *matrix = made(sizeof *matrix);
+    matrix->ctx = ctx;
+    ctx->matrices++;
+    return matrix;
+}
+
+doca_error_t dpb_internal_matrix_destroy(struct doca_ec_matrix *matrix)
+{
+    if (matrix->tasks)
+        return misuse("a matrix is destroyed while tasks have it", DOCA_ERROR_IN_USE);
+    matrix->ctx->matrices--;
+    gone(matrix);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t dpb_internal_matrix(struct doca_ctx *ctx, size_t inputs, size_t outputs, struct doca_ec_matrix **matrix)
+{
+    if (ctx->state != DOCA_CTX_STATE_RUNNING)
+        return misuse("a matrix of a context that does not run", DOCA_ERROR_BAD_STATE);
+    if (inputs + outputs > (size_t)knobs.blocks)
+        return DOCA_ERROR_INVALID_VALUE;
+    *matrix = new_matrix(ctx);
+    if (matrix_cauchy(&(*matrix)->of, inputs, outputs))
+        return DOCA_SUCCESS;
+    dpb_internal_matrix_destroy(*matrix);
+    return DOCA_ERROR_INVALID_VALUE;
+}
+
+doca_error_t dpb_internal_recover(struct doca_ctx *ctx, const struct doca_ec_matrix *code, const uint32_t *missing, size_t count,
+                                  struct doca_ec_matrix **matrix)
+{
+    *matrix = new_matrix(ctx);
+    if (matrix_recover(&(*matrix)->of, &code->of, missing, count))
+        return DOCA_SUCCESS;
+    dpb_internal_matrix_destroy(*matrix);
+    return DOCA_ERROR_INVALID_VALUE;
+}
+
+doca_error_t dpb_internal_code(struct doca_ctx *ctx, enum work work, const struct doca_ec_matrix *matrix,
+                               const struct doca_buf *src, struct doca_buf *dst, union doca_data data, struct doca_task **task)
+{
+    doca_error_t made;
+    /* Buffers of what no task could compute. */
+    if (!matrix || src->data_len < matrix->of.inputs * BLOCK_UNIT || dst->len < matrix->of.outputs * BLOCK_UNIT)
+        return DOCA_ERROR_INVALID_VALUE;
+    made = dpb_internal_task(ctx, work, src, dst, data, task);
+    if (made == DOCA_SUCCESS) {
+        (*task)->matrix = (struct doca_ec_matrix *)matrix;
+        (*task)->matrix->tasks++;
+    }
+    return made;
+}
+
 void doca_task_free(struct doca_task *task)
 {
     if (task->is_in_flight) {
@@ -135,6 +192,8 @@ void doca_task_free(struct doca_task *task)
         return;
     }
     task->ctx->tasks--;
+    if (task->matrix)
+        task->matrix->tasks--;
     gone(task);
 }
 
@@ -211,11 +270,14 @@ static void land(struct doca_task *task)
         .iv_len = task->iv_len,
         .tag_len = task->tag_len,
         .aad_len = task->aad_len,
+        .matrix = task->matrix ? &task->matrix->of : NULL,
     };
     if (ctx->state == DOCA_CTX_STATE_STOPPING)
         task->status = DOCA_ERROR_SHUTDOWN;
     else
-        task->status = run(ctx, task->work, task->src, task->dst, piece);
+        task->status = run(ctx, task->work, task->src, task->dst, &piece);
+    task->crc = piece.crc;
+    task->adler = piece.adler;
     task->is_in_flight = 0;
     ctx->in_flight--;
     (task->status == DOCA_SUCCESS ? ctx->landed : ctx->failed)(task, task->user_data, ctx->user_data);

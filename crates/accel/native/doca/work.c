@@ -30,7 +30,15 @@ int work_is_there(enum work work)
 #endif
     case WORK_COPY:
     case WORK_UNLZ4:
+    case WORK_ENCODE:
+    case WORK_RECOVER:
         return 1;
+    case WORK_MATCH:
+#ifdef WITH_PCRE2
+        return 1;
+#else
+        return 0;
+#endif
     default:
 #ifdef WITH_CRYPTO
         return 1;
@@ -121,7 +129,11 @@ static doca_error_t deflate_or_inflate(struct piece *piece, int deflates)
     else
         inflateEnd(&stream);
     if (result == Z_STREAM_END && stream.total_out <= piece->dst_len) {
+        const Bytef *plain = deflates ? piece->src : piece->dst;
+        uInt plain_len = (uInt)(deflates ? piece->src_len : stream.total_out);
         piece->dst_len = stream.total_out;
+        piece->crc = (uint32_t)crc32(crc32(0, NULL, 0), plain, plain_len);
+        piece->adler = (uint32_t)adler32(adler32(0, NULL, 0), plain, plain_len);
         return DOCA_SUCCESS;
     }
     return result == Z_STREAM_END || stream.avail_out == 0 ? NO_ROOM : DOCA_ERROR_IO_FAILED;
@@ -175,6 +187,9 @@ doca_error_t work_run(enum work work, struct piece *piece)
         return copy(piece);
     case WORK_UNLZ4:
         return unlz4(piece);
+    case WORK_ENCODE:
+    case WORK_RECOVER:
+        return matrix_apply(piece->matrix, piece);
 #ifdef WITH_ZLIB
     case WORK_DEFLATE:
     case WORK_INFLATE:

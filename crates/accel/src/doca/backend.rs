@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Limits, Material, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Limits, OpSpec, Operator, OutputShape,
+    Queue, SetupError, Unsupported, WallClock,
 };
 
-use super::kind::Kind;
+use super::kind::{Given, Kind};
 use super::queue::DocaQueue;
-use super::raw::{self, Bounds, Device, Doca, Family, Lane};
+use super::raw::{self, Bounds, Device, Doca, Lane, MATCH_BYTES};
+use super::rules::translated;
 
 /// Bytes of a GCM tag, which stands behind the text.
 pub(super) const TAG_BYTES: usize = 16;
@@ -21,7 +22,7 @@ pub(super) const IV_BYTES: usize = 12;
 /// Tasks that a queue has, unless its depth or the device say otherwise: enough to keep an engine busy with short items.
 const TASKS_USUAL: u32 = 256;
 /// The level of DEFLATE that the engine's own comes nearest to.
-const LEVEL: u8 = 1;
+pub(super) const LEVEL: u8 = 1;
 
 /// The engines of one card, or of all cards: then the first that can does the work.
 #[derive(Debug)]
@@ -81,14 +82,14 @@ impl Backend for DocaBackend {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        let work = Work::of(spec, self.doca.family()).map_err(|reason| Unsupported { reason })?;
+        let work = Work::of(spec).map_err(|reason| Unsupported { reason })?;
         let (_, bounds) = self.device(work.kind)?;
         Ok(work.limits(bounds))
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let unsupported = |reason| SetupError::Unsupported(Unsupported { reason });
-        let work = Work::of(spec, self.doca.family()).map_err(unsupported)?;
+        let work = Work::of(spec).map_err(unsupported)?;
         let (device, bounds) = self.device(work.kind).map_err(SetupError::Unsupported)?;
         Ok(Arc::new(DocaOperator {
             spec: spec.clone(),
@@ -104,14 +105,15 @@ impl Backend for DocaBackend {
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) kind: Kind,
-    key: Option<Material>,
+    pub(super) given: Given,
 }
 
 impl Work {
     /// # Errors
-    /// Why no engine of this family computes it, whatever the device.
-    fn of(spec: &OpSpec, family: &Family) -> Result<Self, String> {
-        let keyless = |kind| Ok(Self { kind, key: None });
+    /// Why no engine computes it, whatever the device.
+    fn of(spec: &OpSpec) -> Result<Self, String> {
+        let with = |kind, given| Ok(Self { kind, given });
+        let keyless = |kind| with(kind, Given::Nothing);
         match spec {
             OpSpec::Sha1 => keyless(Kind::Sha1),
             OpSpec::Sha256 => keyless(Kind::Sha256),
@@ -121,14 +123,11 @@ impl Work {
                 mode: CopyMode::Cached,
             } => keyless(Kind::Copy),
             OpSpec::Copy { .. } => Err("the DMA engine has one way to write; it is there as mode=cached".to_owned()),
-            OpSpec::Deflate { format, .. } | OpSpec::Inflate { format } if *format != DeflateFormat::Raw => Err(
-                "the engine reads and writes bare streams; it is there as format=raw".to_owned(),
-            ),
-            OpSpec::Deflate { level: LEVEL, .. } => keyless(Kind::Deflate),
+            OpSpec::Deflate { level: LEVEL, format } => with(Kind::Deflate, Given::Format(*format)),
             OpSpec::Deflate { .. } => Err(format!(
                 "the engine has one level, its own; it is there as level={LEVEL}, which it comes nearest to"
             )),
-            OpSpec::Inflate { .. } => keyless(Kind::Inflate),
+            OpSpec::Inflate { format } => with(Kind::Inflate, Given::Format(*format)),
             OpSpec::AesGcm { aad_bytes: 1.., .. } => Err(
                 "DOCA does not say whether its engine writes additional data in front of the text; it is there as aad=0"
                     .to_owned(),
@@ -141,13 +140,16 @@ impl Work {
                     (Direction::Decrypt, 32) => Kind::Decrypt256,
                     (_, bytes) => return Err(format!("the engine needs a key of 16 or 32 bytes, not of {bytes}")),
                 };
-                let key = Some(key.clone());
-                Ok(Self { kind, key })
+                with(kind, Given::Key(key.clone()))
             }
-            OpSpec::RxpMatch { .. } => Err(match family {
-                Family::Jobs(_) => "needs rules that NVIDIA's rxpc has compiled (.rof2.binary); dpb's are text".to_owned(),
-                Family::Tasks(_) => "RegEx left DOCA with 2.5; it needs 2.2 or earlier, and a BlueField-2".to_owned(),
-            }),
+            OpSpec::ErasureEncode { code } => with(Kind::ErasureEncode, Given::Code(*code)),
+            OpSpec::ErasureRecover { loss } => with(Kind::ErasureRecover, Given::Loss(*loss)),
+            OpSpec::RxpMatch {
+                rules, unsupported, ..
+            } => {
+                let rules = translated(rules.bytes(), *unsupported)?;
+                with(Kind::Match, Given::Rules(rules))
+            }
             other => Err(format!("DOCA has no engine for {other}")),
         }
     }
@@ -155,16 +157,20 @@ impl Work {
     fn limits(&self, bounds: Bounds) -> Limits {
         let depth_max = NonZeroU32::new(bounds.tasks_max).unwrap_or(NonZeroU32::MIN);
         let mut limits = Limits::new(depth_max);
-        // The engine's buffers hold no nonce, and of encryption the longer one is the output, which has the tag too.
+        // The engine's buffers hold no nonce, and of encryption the longer one is the output, which has the tag too. They hold
+        // nothing either of what wraps a stream, whose header may be longer.
         let (more, less) = match self.kind {
+            Kind::Inflate => (wrapping_bytes(self.given.format()), 0),
             Kind::Encrypt128 | Kind::Encrypt256 => (IV_BYTES, TAG_BYTES),
             Kind::Decrypt128 | Kind::Decrypt256 => (IV_BYTES, 0),
             _ => (0, 0),
         };
+        let blocks = self.given.coded().map_or(1, |(code, _)| code.data_blocks());
         limits.item_bytes_max = usize::try_from(bounds.item_bytes_max)
             .unwrap_or(usize::MAX)
             .saturating_sub(less)
-            .saturating_add(more);
+            .saturating_add(more)
+            .saturating_mul(blocks);
         limits
     }
 }
@@ -174,7 +180,7 @@ pub(super) struct DocaOperator {
     spec: OpSpec,
     pub(super) work: Work,
     pub(super) limits: Limits,
-    bounds: Bounds,
+    pub(super) bounds: Bounds,
     device: Arc<Device>,
 }
 
@@ -194,12 +200,25 @@ impl Operator for DocaOperator {
         match self.work.kind {
             Kind::Copy => item_len,
             // A literal takes nine bits at most in the format's fixed code.
-            Kind::Deflate => item_len.saturating_add(item_len / 8).saturating_add(64),
+            Kind::Deflate => {
+                let wrapping = wrapping_bytes(self.work.given.format());
+                item_len
+                    .saturating_add(item_len / 8)
+                    .saturating_add(64 + wrapping)
+            }
             // Room for a ratio of eight. The formats' own bounds are 1032 and 255.
             Kind::Inflate | Kind::Unlz4 => item_len.saturating_mul(8).saturating_add(64),
             Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => self.work.kind.digest_bytes().unwrap_or(0),
             Kind::Encrypt128 | Kind::Encrypt256 => item_len.saturating_sub(IV_BYTES) + TAG_BYTES,
             Kind::Decrypt128 | Kind::Decrypt256 => item_len.saturating_sub(IV_BYTES + TAG_BYTES),
+            Kind::ErasureEncode | Kind::ErasureRecover => {
+                let coded = self.work.given.coded();
+                coded.map_or(0, |(code, coded)| {
+                    (item_len / code.data_blocks()).saturating_mul(coded)
+                })
+            }
+            // If every rule matches.
+            Kind::Match => self.work.given.rules() * MATCH_BYTES,
         }
     }
 
@@ -216,15 +235,20 @@ impl Operator for DocaOperator {
             .max(TASKS_USUAL)
             .next_power_of_two()
             .min(self.bounds.tasks_max);
-        let key = self.work.key.as_ref().map_or(&[][..], Material::bytes);
         let depth = depth.get() as usize;
-        let lane = Lane::open(&self.device, self.work.kind, key, depth, tasks);
+        let Work { kind, given } = &self.work;
+        let lane = Lane::open(&self.device, *kind, given, depth, tasks);
         let lane = lane.map_err(|refused| {
             let reason = format!("{} on {}: {refused}", self.spec, self.device.name());
             SetupError::Unsupported(Unsupported { reason })
         })?;
         Ok(Box::new(DocaQueue::new(self, lane, depth, tasks as usize)))
     }
+}
+
+/// Bytes of what wraps a stream; of a header the shortest, which an encoder writes.
+fn wrapping_bytes(format: DeflateFormat) -> usize {
+    format.header(LEVEL).len() + format.trailer_bytes()
 }
 
 impl fmt::Debug for Doca {

@@ -1,4 +1,8 @@
-//! What DOCA's engines compute.
+//! What DOCA's engines compute, and what they are given for it.
+
+use dpb_core::{BlockLoss, DeflateFormat, ErasureCode, Material};
+
+use super::rules::Translated;
 
 /// A task of an engine, with what of its parameters the engine must agree to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +18,29 @@ pub(super) enum Kind {
     Encrypt256,
     Decrypt128,
     Decrypt256,
+    ErasureEncode,
+    ErasureRecover,
+    Match,
+}
+
+/// What a kind of work is given besides its items.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Nothing,
+    /// To encrypt or decrypt with.
+    Key(Material),
+    /// What wraps the streams.
+    Format(DeflateFormat),
+    /// To compute the parity of.
+    Code(ErasureCode),
+    /// To recover.
+    Loss(BlockLoss),
+    /// To search for.
+    Rules(Translated),
 }
 
 impl Kind {
-    pub(super) const COUNT: usize = 11;
+    pub(super) const COUNT: usize = 14;
 
     /// In the order of their declaration.
     pub(super) const ALL: [Self; Self::COUNT] = [
@@ -32,19 +55,32 @@ impl Kind {
         Self::Encrypt256,
         Self::Decrypt128,
         Self::Decrypt256,
+        Self::ErasureEncode,
+        Self::ErasureRecover,
+        Self::Match,
     ];
 
     /// The engine's library, without `libdoca_`.
+    pub(super) const fn library(self) -> &'static str {
+        match self {
+            Self::ErasureEncode | Self::ErasureRecover => "erasure_coding",
+            other => other.engine(),
+        }
+    }
+
+    /// The engine, as it stands in the names of functions.
     pub(super) const fn engine(self) -> &'static str {
         match self {
             Self::Copy => "dma",
             Self::Deflate | Self::Inflate | Self::Unlz4 => "compress",
             Self::Sha1 | Self::Sha256 | Self::Sha512 => "sha",
             Self::Encrypt128 | Self::Encrypt256 | Self::Decrypt128 | Self::Decrypt256 => "aes_gcm",
+            Self::ErasureEncode | Self::ErasureRecover => "ec",
+            Self::Match => "regex",
         }
     }
 
-    /// As it stands in the names of functions, from 2.5 on.
+    /// As it stands in the names of functions, from 2.5 on; of a search, which is not among tasks, nowhere.
     pub(super) const fn task(self) -> &'static str {
         match self {
             Self::Copy => "memcpy",
@@ -54,6 +90,9 @@ impl Kind {
             Self::Sha1 | Self::Sha256 | Self::Sha512 => "hash",
             Self::Encrypt128 | Self::Encrypt256 => "encrypt",
             Self::Decrypt128 | Self::Decrypt256 => "decrypt",
+            Self::ErasureEncode => "create",
+            Self::ErasureRecover => "recover",
+            Self::Match => "search",
         }
     }
 
@@ -77,7 +116,20 @@ impl Kind {
             Self::Encrypt256 => "aes-gcm bits=256",
             Self::Decrypt128 => "aes-gcm-decrypt bits=128",
             Self::Decrypt256 => "aes-gcm-decrypt bits=256",
+            Self::ErasureEncode => "erasure-encode",
+            Self::ErasureRecover => "erasure-recover",
+            Self::Match => "rxpmatch",
         }
+    }
+
+    /// Whether its output is as long as the engine makes it, and may run out of room.
+    pub(super) const fn is_stream(self) -> bool {
+        matches!(self, Self::Deflate | Self::Inflate | Self::Unlz4)
+    }
+
+    /// Whether its items are several blocks, of which the device bounds each.
+    pub(super) const fn has_blocks(self) -> bool {
+        matches!(self, Self::ErasureEncode | Self::ErasureRecover)
     }
 
     /// Bytes of a digest, if it is one.
@@ -88,5 +140,47 @@ impl Kind {
             Self::Sha512 => Some(64),
             _ => None,
         }
+    }
+}
+
+impl Given {
+    /// The key, or the rules as text, if it is either.
+    pub(super) fn material(&self) -> &[u8] {
+        match self {
+            Self::Key(key) => key.bytes(),
+            Self::Rules(rules) => &rules.text,
+            _ => &[],
+        }
+    }
+
+    /// How many rules.
+    pub(super) fn rules(&self) -> usize {
+        match self {
+            Self::Rules(rules) => rules.rules,
+            _ => 0,
+        }
+    }
+
+    /// What wraps streams, if something does.
+    pub(super) const fn format(&self) -> DeflateFormat {
+        match self {
+            Self::Format(format) => *format,
+            _ => DeflateFormat::Raw,
+        }
+    }
+
+    /// The code whose data blocks, or as many others, are an item, and how many blocks come of it.
+    pub(super) fn coded(&self) -> Option<(ErasureCode, usize)> {
+        match self {
+            Self::Code(code) => Some((*code, code.parity_blocks())),
+            Self::Loss(loss) => Some((loss.code(), loss.blocks())),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the blocks that come of an item. `None` if it is not such blocks.
+    pub(super) fn coded_bytes(&self, item_len: usize) -> Option<usize> {
+        let (code, coded) = self.coded()?;
+        Some(code.block_bytes(item_len)? * coded)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dpb_core::{Batch, Completion, Items, Job, JobError, Operator, OutputShape, Queue};
 
-use super::backend::{DocaOperator, IV_BYTES, TAG_BYTES};
+use super::backend::{DocaOperator, IV_BYTES, LEVEL, TAG_BYTES};
 use super::kind::Kind;
 use super::raw::{Landing, Lane, Piece, Start};
 use super::sys::Code;
@@ -41,7 +41,8 @@ struct State {
 
 /// What an item needs.
 enum Item {
-    Task(Piece),
+    /// A task, and what to write in front of its output.
+    Task(Piece, &'static [u8]),
     /// None: this is its outcome.
     Settled(Result<u32, JobError>),
 }
@@ -146,20 +147,20 @@ impl DocaQueue {
             if next == items || result.is_err() {
                 return true;
             }
-            let (layout, src_len) = self.lane.layout(place);
-            let range = range(layout, src_len, next);
-            match item(
-                self.operator.work.kind,
-                self.operator.limits.item_bytes_max,
-                range,
-                next * slot..(next + 1) * slot,
-            ) {
+            let range = self.range(place, next);
+            let dst = next * slot..(next + 1) * slot;
+            match item(&self.operator, self.lane.src(place), range, dst) {
                 Item::Settled(outcome) => self.settle(place, next, outcome),
-                Item::Task(piece) => match self.lane.start(place, next as u32, &piece) {
-                    Start::Started => self.states[place as usize].open += 1,
-                    Start::Busy => return false,
-                    Start::Failed(code) => self.settle(place, next, Err(JobError::Device(code.0))),
-                },
+                Item::Task(piece, head) => {
+                    self.lane.write(place, next * slot, head);
+                    match self.lane.start(place, next as u32, &piece) {
+                        Start::Started => self.states[place as usize].open += 1,
+                        Start::Busy => return false,
+                        Start::Failed(code) => {
+                            self.settle(place, next, Err(JobError::Device(code.0)));
+                        }
+                    }
+                }
             }
             self.states[place as usize].next += 1;
         }
@@ -177,34 +178,70 @@ impl DocaQueue {
     }
 
     fn land(&mut self, landing: Landing) {
-        let Landing {
-            place,
-            item,
-            result,
-        } = landing;
-        let state = &mut self.states[place as usize];
-        state.open -= 1;
-        let is_right = |bytes| match self.shape {
-            OutputShape::Fixed(all) => bytes == all,
-            OutputShape::Variable => bytes <= state.slot,
-        };
-        let outcome = match result {
-            Ok(bytes) if is_right(bytes) => Ok(bytes as u32),
-            // What is not there would be taken for output.
-            Ok(_) => {
-                state.result = Err(JobError::BadOutcomes);
-                Err(JobError::BadOutcomes)
-            }
-            // A fixed output has been found to fit: there it is the device that lacks memory.
+        let Landing { place, item, .. } = landing;
+        self.states[place as usize].open -= 1;
+        let outcome = match landing.result {
+            Ok(bytes) => self.output(&landing, bytes),
+            // Other outputs have been found to fit: there it is the device that lacks memory.
             Err(Code::TOO_BIG | Code::FULL | Code::NO_MEMORY)
-                if self.shape == OutputShape::Variable =>
+                if self.operator.work.kind.is_stream() =>
             {
                 Err(JobError::DstTooShort)
             }
+            Err(Code::NO_ROOM) => Err(JobError::DstTooShort),
             Err(code) => Err(JobError::Device(code.0)),
         };
+        // What is not there would be taken for output.
+        if outcome == Err(JobError::BadOutcomes) {
+            self.states[place as usize].result = Err(JobError::BadOutcomes);
+        }
         self.settle(place, item as usize, outcome);
         self.finish_if_done(place);
+    }
+
+    /// What an item gives whose task has written so many bytes.
+    fn output(&mut self, landing: &Landing, bytes: usize) -> Result<u32, JobError> {
+        let Landing { place, check, .. } = *landing;
+        let item = landing.item as usize;
+        let slot = self.states[place as usize].slot;
+        let range = self.range(place, item);
+        let given = &self.operator.work.given;
+        let format = given.format();
+        let (output, is_right) = match (self.operator.work.kind, self.shape) {
+            (_, OutputShape::Fixed(all)) => (bytes, bytes == all),
+            (Kind::Deflate, _) => {
+                let trailer = format.trailer(check, range.len());
+                let at = format.header(LEVEL).len() + bytes;
+                let end = at + trailer.len();
+                if end <= slot {
+                    self.lane.write(place, item * slot + at, &trailer);
+                }
+                (end, end <= slot)
+            }
+            (Kind::Inflate, _) => {
+                let trailer = format.trailer(check, bytes);
+                if !self.lane.src(place)[range].ends_with(&trailer) {
+                    return Err(JobError::Malformed);
+                }
+                (bytes, bytes <= slot)
+            }
+            // DOCA does not say whether the engine tells how much it has written, which is known.
+            (Kind::ErasureEncode | Kind::ErasureRecover, _) => {
+                let coded = given.coded_bytes(range.len());
+                (coded.expect("found when it was started"), true)
+            }
+            _ => (bytes, bytes <= slot),
+        };
+        match is_right {
+            true => Ok(output as u32),
+            false => Err(JobError::BadOutcomes),
+        }
+    }
+
+    /// Where an item lies in its job's input.
+    fn range(&self, place: u32, item: usize) -> Range<usize> {
+        let (layout, src_len) = self.lane.layout(place);
+        range(layout, src_len, item)
     }
 
     fn finish_if_done(&mut self, place: u32) {
@@ -264,29 +301,58 @@ fn range(items: &Items, src_len: usize, i: usize) -> Range<usize> {
     }
 }
 
-/// What an engine whose buffers are so long is given for an item that lies at `src`, with its slot at `dst`.
-fn item(kind: Kind, buffer_bytes_max: usize, src: Range<usize>, dst: Range<usize>) -> Item {
+/// What an engine is given for the item that lies at `src` in its job's input, with its slot at `dst`.
+fn item(operator: &DocaOperator, input: &[u8], src: Range<usize>, dst: Range<usize>) -> Item {
     let refused = |error| Item::Settled(Err(error));
     let task = |src, dst_len, iv| {
-        Item::Task(Piece {
-            src,
-            dst: dst.start..dst.start + dst_len,
-            iv,
-        })
+        let dst = dst.start..dst.start + dst_len;
+        Item::Task(Piece { src, dst, iv }, &[])
     };
     let room = dst.len();
+    let buffer_bytes_max = usize::try_from(operator.bounds.item_bytes_max).unwrap_or(usize::MAX);
+    let (kind, given) = (operator.work.kind, &operator.work.given);
     match kind {
         Kind::Copy if src.len() > room => refused(JobError::DstTooShort),
         // There is nothing to move.
         Kind::Copy if src.is_empty() => Item::Settled(Ok(0)),
         // No stream is that short.
-        Kind::Inflate | Kind::Unlz4 if src.is_empty() => refused(JobError::Malformed),
+        Kind::Unlz4 if src.is_empty() => refused(JobError::Malformed),
+        // Rules that match no bytes are refused.
+        Kind::Match if src.is_empty() => Item::Settled(Ok(0)),
         Kind::Copy => {
             let len = src.len();
             task(src, len, None)
         }
-        Kind::Deflate | Kind::Inflate | Kind::Unlz4 => task(src, room.min(buffer_bytes_max), None),
-        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => task(src, room, None),
+        Kind::Unlz4 => task(src, room.min(buffer_bytes_max), None),
+        Kind::Deflate => {
+            let head = given.format().header(LEVEL);
+            let wrapping = head.len() + given.format().trailer_bytes();
+            let Some(room) = room.checked_sub(wrapping) else {
+                return refused(JobError::DstTooShort);
+            };
+            let at = dst.start + head.len();
+            let dst = at..at + room.min(buffer_bytes_max);
+            Item::Task(Piece { src, dst, iv: None }, head)
+        }
+        // The engine does not say where a stream ends: its trailer is taken to be the item's last bytes.
+        Kind::Inflate => {
+            let header = given.format().header_bytes(&input[src.clone()]);
+            let end = src.end.checked_sub(given.format().trailer_bytes());
+            match (header, end) {
+                (Some(header), Some(end)) if src.start + header < end => {
+                    task(src.start + header..end, room.min(buffer_bytes_max), None)
+                }
+                _ => refused(JobError::Malformed),
+            }
+        }
+        Kind::ErasureEncode | Kind::ErasureRecover => match given.coded_bytes(src.len()) {
+            None => refused(JobError::Malformed),
+            // There is nothing to compute.
+            Some(0) => Item::Settled(Ok(0)),
+            Some(bytes) if bytes > room => refused(JobError::DstTooShort),
+            Some(bytes) => task(src, bytes, None),
+        },
+        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 | Kind::Match => task(src, room, None),
         Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => {
             let encrypts = matches!(kind, Kind::Encrypt128 | Kind::Encrypt256);
             let (needed, added) = if encrypts {

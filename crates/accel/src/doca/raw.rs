@@ -8,6 +8,7 @@ mod jobs;
 mod lane;
 mod library;
 mod memory;
+mod search;
 mod tasks;
 
 use std::fmt;
@@ -18,6 +19,7 @@ pub(super) use device::{Bounds, Device};
 pub(super) use lane::{Landing, Lane, Piece, Start};
 pub(super) use library::{Absent, Doca, Family, library};
 pub(super) use memory::alloc;
+pub(super) use search::MATCH_BYTES;
 
 use super::sys::Code;
 

@@ -31,6 +31,12 @@ impl Code {
     pub(in crate::doca) const FULL: Self = Self(24);
     pub(in crate::doca) const IN_PROGRESS: Self = Self(26);
     pub(in crate::doca) const TOO_BIG: Self = Self(27);
+    /// Not DOCA's: a search found more than it reported.
+    pub(in crate::doca) const MATCHES_LOST: Self = Self(-1);
+    /// Not DOCA's: a search ended before its input did.
+    pub(in crate::doca) const GIVEN_UP: Self = Self(-2);
+    /// Not DOCA's: what a search found does not fit its slot.
+    pub(in crate::doca) const NO_ROOM: Self = Self(-3);
 }
 
 /// `union doca_data`, passed by value.

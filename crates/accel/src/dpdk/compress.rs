@@ -122,7 +122,9 @@ fn lane(
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     coding: Coding,
-    /// What stands in front of a stream, by RFC 1950 or RFC 1952.
+    /// What wraps a stream that is written.
+    format: DeflateFormat,
+    /// What stands in front of it.
     head: &'static [u8],
     /// Longest output of an operation.
     out_max: usize,
@@ -140,22 +142,26 @@ impl Plan {
         let name = device.name();
         match *spec {
             OpSpec::Deflate { level, format } => {
-                let (check, head) = wrapper(format);
+                let check = check_of(format);
                 if !device.has(check) {
                     let format = format.name();
                     return unsupported(format!(
                         "{name} computes no check for format {format}; format=raw needs none"
                     ));
                 }
-                Ok(Self::of(Coding::Compress { level, check }, head, device))
+                let head = format.header(level);
+                Ok(Self {
+                    format,
+                    head,
+                    ..Self::bare(Coding::Compress { level, check }, device)
+                })
             }
             OpSpec::Inflate {
                 format: DeflateFormat::Raw,
-            } => Ok(Self::of(
+            } => Ok(Self::bare(
                 Coding::Decompress {
                     guard: guard.clone()?,
                 },
-                &[],
                 device,
             )),
             // Where a stream's check lies only its decoder knows, and some of DPDK's drivers do not say.
@@ -169,7 +175,8 @@ impl Plan {
         }
     }
 
-    fn of(coding: Coding, head: &'static [u8], device: &CompressDevice) -> Self {
+    /// Of streams that nothing wraps.
+    fn bare(coding: Coding, device: &CompressDevice) -> Self {
         let (in_max, out_max) = coding.bytes_max(device.is_chained());
         let mut limits = Limits::new(DEPTH_MAX);
         limits.synchronous = !device.is_hardware();
@@ -180,23 +187,18 @@ impl Plan {
         };
         Self {
             coding,
-            head,
+            format: DeflateFormat::Raw,
+            head: &[],
             out_max,
             limits,
         }
     }
 
-    /// Bytes behind a stream.
-    fn tail_len(&self) -> usize {
-        match self.coding {
-            Coding::Compress { check, .. } => tail_len(check),
-            Coding::Decompress { .. } => 0,
-        }
-    }
-
     fn dst_len(&self, item_len: usize) -> usize {
         match self.coding {
-            Coding::Compress { .. } => self.head.len() + stream_max(item_len) + self.tail_len(),
+            Coding::Compress { .. } => {
+                self.head.len() + stream_max(item_len) + self.format.trailer_bytes()
+            }
             Coding::Decompress { .. } => item_len.saturating_mul(8).saturating_add(64),
         }
     }
@@ -218,21 +220,12 @@ fn stream_max(item_len: usize) -> usize {
     item_len.saturating_add(item_len / 8).saturating_add(SLACK)
 }
 
-fn tail_len(check: Check) -> usize {
-    match check {
-        Check::None => 0,
-        Check::Adler32 => 4,
-        Check::Crc32 => 8,
-    }
-}
-
-/// The check that a format wants, and what it starts with: of zlib a window of 32 KiB and no level, of gzip no name, no
-/// time and no system.
-fn wrapper(format: DeflateFormat) -> (Check, &'static [u8]) {
+/// What the device must compute beside.
+fn check_of(format: DeflateFormat) -> Check {
     match format {
-        DeflateFormat::Raw => (Check::None, &[]),
-        DeflateFormat::Zlib => (Check::Adler32, &[0x78, 0x01]),
-        DeflateFormat::Gzip => (Check::Crc32, &[0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF]),
+        DeflateFormat::Raw => Check::None,
+        DeflateFormat::Zlib => Check::Adler32,
+        DeflateFormat::Gzip => Check::Crc32,
     }
 }
 
@@ -247,7 +240,7 @@ impl Recipe for Plan {
 
     fn step(&self, item: &[u8], slot_len: usize, _piece: u32) -> Step<'_> {
         let is_encoder = matches!(self.coding, Coding::Compress { .. });
-        let room = slot_len.checked_sub(self.head.len() + self.tail_len());
+        let room = slot_len.checked_sub(self.head.len() + self.format.trailer_bytes());
         let useful = if is_encoder {
             stream_max(item.len())
         } else {
@@ -278,7 +271,7 @@ impl Recipe for Plan {
 
     fn end(&self, done: &Done, mut over: Over<'_>) -> End {
         let (item_len, mut slot) = (over.item_len(), over.slot());
-        let room = slot.len() - self.head.len() - self.tail_len();
+        let room = slot.len() - self.head.len() - self.format.trailer_bytes();
         let produced = done.produced as usize;
         match (done.verdict, self.coding) {
             // However it ended: it ran on into what guards the item.
@@ -293,16 +286,9 @@ impl Recipe for Plan {
                 })
             }
             (sys::DONE, Coding::Decompress { .. }) => End::Output(done.produced),
-            (sys::DONE, Coding::Compress { check, .. }) => {
-                let at = self.head.len() + produced;
-                End::Output(match check {
-                    Check::None => done.produced,
-                    Check::Adler32 => slot.write(at, &done.checksum.to_be_bytes()),
-                    Check::Crc32 => {
-                        let at = slot.write(at, &done.checksum.to_le_bytes());
-                        slot.write(at as usize, &(item_len as u32).to_le_bytes())
-                    }
-                })
+            (sys::DONE, Coding::Compress { .. }) => {
+                let trailer = self.format.trailer(done.checksum, item_len);
+                End::Output(slot.write(self.head.len() + produced, &trailer))
             }
             // What the device may write is less than the slot: the output is too long for the device.
             (sys::FULL, _) if room > self.out_max => End::Refused(JobError::TooLong),
@@ -331,7 +317,7 @@ fn find_guard(device: &Arc<CompressDevice>) -> Result<Guard, Unsupported> {
         (false, false) => &[Guard::Byte, Guard::None],
     };
     for &guard in guards {
-        let plan = Plan::of(Coding::Decompress { guard }, &[], device);
+        let plan = Plan::bare(Coding::Decompress { guard }, device);
         let mut answers = Vec::new();
         for stream in [&STREAM[..], &STREAM[..2], &[0x4B]] {
             answers.push(inflated(device, plan, stream)?);

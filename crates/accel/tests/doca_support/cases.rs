@@ -9,21 +9,46 @@ use std::time::{Duration, Instant};
 use dpb_accel::Family;
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
-    Backend, Completion, Items, Job, JobError, OpSpec, Operator, Queue, Workload, conformance,
+    Backend, Batch, Completion, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue,
+    RuleSet, UnsupportedRules, Workload, conformance,
 };
 use dpb_operators::registry;
 
+use super::items;
+
 /// Operators with the parameters that engines take.
-pub(crate) const OPERATORS: [(&str, &str); 9] = [
+pub(crate) const OPERATORS: [(&str, &str); 8] = [
     ("copy", ""),
-    ("deflate", "level=1"),
-    ("inflate", ""),
-    ("unlz4", ""),
     ("sha1", ""),
     ("sha256", ""),
     ("sha512", ""),
     ("aes-gcm", "bits=128"),
     ("aes-gcm-decrypt", "bits=256"),
+    ("rxpmatch", "set=url"),
+    ("rxpmatch", "set=q13"),
+];
+
+/// Encoders and decoders of streams.
+pub(crate) const STREAMS: [(&str, &str); 7] = [
+    ("deflate", "level=1"),
+    ("deflate", "level=1,format=zlib"),
+    ("deflate", "level=1,format=gzip"),
+    ("inflate", ""),
+    ("inflate", "format=zlib"),
+    ("inflate", "format=gzip"),
+    ("unlz4", ""),
+];
+
+/// Erasure codes of few blocks and of many, and blocks lost of data, of parity, of both.
+pub(crate) const ERASURE: [(&str, &str); 8] = [
+    ("erasure-encode", ""),
+    ("erasure-encode", "data=1,parity=1"),
+    ("erasure-encode", "data=128,parity=1"),
+    ("erasure-recover", ""),
+    ("erasure-recover", "missing=10+13"),
+    ("erasure-recover", "missing=2+9+11+13"),
+    ("erasure-recover", "data=1,parity=1,missing=1"),
+    ("erasure-recover", "data=128,parity=2,missing=127+128"),
 ];
 
 /// Jobs of [`drives`], and the items of each.
@@ -36,14 +61,25 @@ const SILENCE: Duration = Duration::from_secs(5);
 pub(crate) fn run(case: &str) {
     match case.split_once(' ').unwrap_or((case, "")) {
         ("conforms", "") => conforms(&OPERATORS),
-        ("conforms", "quickly") => conforms(&[("copy", ""), ("inflate", "")]),
+        ("conforms", "streams") => conforms(&STREAMS),
+        ("conforms", "erasure") => conforms(&ERASURE),
+        ("conforms", "quickly") => conforms(&[
+            ("copy", ""),
+            ("inflate", "format=gzip"),
+            ("rxpmatch", "set=url"),
+            ("erasure-recover", "data=3,parity=2,missing=1+4"),
+        ]),
         ("drives", operator) => drives(operator),
+        ("refuses", "rules") => refuses_rules(),
         ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
+        ("unwraps", "") => items::unwraps(&*backend()),
+        ("settles", "") => items::settles(&*backend()),
         ("is", "foreign") => is_foreign(),
-        ("is", "wedged") => is_wedged(),
-        ("drops", "") => drops(drop),
-        ("leaks", "") => drops(keep),
+        ("wedges", operator) => is_wedged(operator),
+        ("refuses", operator) => refuses(operator),
+        ("drops", operator) => drops(operator, drop),
+        ("leaks", operator) => drops(operator, keep),
         ("exits", "") => exits(),
         _ => panic!("no case `{case}`"),
     }
@@ -53,7 +89,7 @@ fn backend() -> Box<dyn Backend> {
     Doca.open("").unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn workload(name: &str, parameters: &str) -> Box<dyn Workload> {
+pub(super) fn workload(name: &str, parameters: &str) -> Box<dyn Workload> {
     let entry = registry::find(name).expect("registered");
     let spec = entry.spec(parameters).expect("its parameters");
     entry.workload(&spec).expect("its own spec")
@@ -83,8 +119,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(name: &str) -> Self {
-        let (backend, workload) = (backend(), workload(name, ""));
+    /// Of an operator, with parameters behind a space, or as it is listed.
+    fn new(operator: &str) -> Self {
+        let listed = OPERATORS.iter().find(|(name, _)| *name == operator);
+        let (name, parameters) = listed
+            .copied()
+            .or_else(|| operator.split_once(' '))
+            .unwrap_or((operator, ""));
+        let (backend, workload) = (backend(), workload(name, parameters));
         let operator = backend
             .prepare(workload.spec())
             .unwrap_or_else(|why| panic!("{why}"));
@@ -103,18 +145,13 @@ impl Bench {
     }
 
     fn job(&self, tag: u64) -> Job {
-        let plain = self.workload.plain(tag, 100, ITEMS);
-        let mut src = self.backend.alloc(plain.bytes.len()).expect("memory");
-        src.copy_from_slice(&plain.bytes);
-        let dst = self
-            .backend
-            .alloc(ITEMS * self.operator.dst_len(100))
-            .expect("memory");
-        let items = Items::Fixed {
-            len: 100,
-            count: ITEMS as u32,
-        };
-        Job::new(tag, src.freeze(), items, dst, self.operator.shape())
+        let input = Input::of(&*self.workload, tag, 100, ITEMS).expect("items");
+        let mut src = self.backend.alloc(input.bytes.len()).expect("memory");
+        src.copy_from_slice(&input.bytes);
+        let longest = input.batch().expect("whole items").longest();
+        let dst = self.backend.alloc(ITEMS * self.operator.dst_len(longest));
+        let dst = dst.expect("memory");
+        Job::new(tag, src.freeze(), input.items, dst, self.operator.shape())
     }
 
     /// Why a job is not right; `None` if it is.
@@ -124,11 +161,10 @@ impl Bench {
         let faults = result.err().into_iter().chain(result.iter().flat_map(|()| {
             (0..ITEMS).filter_map(|i| {
                 let output = job.output(shape, i);
-                let item = &job.src[i * 100..][..100];
+                let batch = Batch::new(&job.src, &job.items).expect("whole items");
                 if output.is_ok() {
-                    let wrong = self
-                        .workload
-                        .check(item, output, self.operator.dst_len(100));
+                    let slot = shape.slot(job.dst.len(), ITEMS);
+                    let wrong = self.workload.check(batch.item(i), output, slot);
                     wrong.unwrap_or_else(|wrong| panic!("job {}, item {i}: {wrong}", job.tag));
                 }
                 output.err()
@@ -199,15 +235,31 @@ fn opens(instance: &str) {
         Ok(backend) => {
             println!("opened {}", backend.name());
             let others = [OpSpec::Md5].into_iter();
+            let operators = OPERATORS.iter().chain(&STREAMS).chain(&ERASURE);
             let specs =
-                OPERATORS.map(|(name, parameters)| workload(name, parameters).spec().clone());
-            for spec in specs.into_iter().chain(others) {
+                operators.map(|(name, parameters)| workload(name, parameters).spec().clone());
+            for spec in specs.chain(others) {
                 match backend.limits(&spec) {
                     Ok(limits) => println!("{spec}: {limits:?}"),
                     Err(why) => println!("{spec}: {why}"),
                 }
             }
         }
+    }
+}
+
+/// Rule sets that the engine does not take.
+fn refuses_rules() {
+    let backend = backend();
+    let why = |spec: &OpSpec| backend.limits(spec).expect_err("refused");
+    println!("ips: {}", why(workload("rxpmatch", "").spec()));
+    for rules in ["3:/a*/", "4:/(?=a)b/"] {
+        let spec = OpSpec::RxpMatch {
+            rules: Material::public(rules.as_bytes()),
+            set: RuleSet::Ips,
+            unsupported: UnsupportedRules::Refuse,
+        };
+        println!("{rules}: {}", why(&spec));
     }
 }
 
@@ -252,8 +304,8 @@ fn is_foreign() {
 }
 
 /// Two queues whose tasks do not end: what ended is right, and dropping them takes seconds.
-fn is_wedged() {
-    let bench = Bench::new("copy");
+fn is_wedged(name: &str) {
+    let bench = Bench::new(name);
     for _ in 0..2 {
         let mut queue = bench.open();
         let mut ready: VecDeque<Job> = (0..8).map(|tag| bench.job(tag)).collect();
@@ -270,12 +322,21 @@ fn is_wedged() {
     println!("dropped two queues");
 }
 
+/// A queue that is not opened.
+fn refuses(name: &str) {
+    let bench = Bench::new(name);
+    match bench.operator.clone().open(DEPTH) {
+        Ok(_) => println!("opened"),
+        Err(why) => println!("{why}"),
+    }
+}
+
 /// Lets backend, operator, a queue that is busy or not, and buffers go, in every order. One of them, or none, goes as `gone` says.
-fn drops(gone: impl Fn(Box<dyn Any>)) {
+fn drops(operator: &str, gone: impl Fn(Box<dyn Any>)) {
     for order in orders() {
         for polls in [0, 1, 100] {
             for odd in 0..=order.len() {
-                let bench = Bench::new("copy");
+                let bench = Bench::new(operator);
                 let mut queue = bench.open();
                 let mut ready: VecDeque<Job> = (0..12).map(|tag| bench.job(tag)).collect();
                 let mut done = Vec::new();

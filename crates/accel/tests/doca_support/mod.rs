@@ -1,6 +1,7 @@
 //! Programs that run on the stand-in for DOCA's libraries, each in a process of its own.
 
 pub(crate) mod cases;
+mod items;
 mod stand_in;
 
 use std::path::Path;

@@ -22,19 +22,19 @@ pub(crate) const FLAVOURS: [Flavour; 3] = [
         name: "jobs-2.2",
         family: 22,
         node: "EXPERIMENTAL",
-        engines: &["dma", "compress", "sha"],
+        engines: &["dma", "compress", "sha", "regex"],
     },
     Flavour {
         name: "tasks-2.5",
         family: 25,
         node: "DOCA_2",
-        engines: &["dma", "compress", "sha", "aes_gcm"],
+        engines: &["dma", "compress", "sha", "aes_gcm", "erasure_coding"],
     },
     Flavour {
         name: "tasks-2.10",
         family: 210,
         node: "DOCA_2",
-        engines: &["dma", "compress", "sha", "aes_gcm"],
+        engines: &["dma", "compress", "sha", "aes_gcm", "erasure_coding"],
     },
 ];
 
@@ -48,7 +48,7 @@ struct Helper {
     package: &'static str,
 }
 
-const HELPERS: [Helper; 2] = [
+const HELPERS: [Helper; 3] = [
     Helper {
         name: "zlib",
         header: "zlib.h",
@@ -62,6 +62,13 @@ const HELPERS: [Helper; 2] = [
         flags: &["-DWITH_CRYPTO", "-lcrypto"],
         operators: &["sha1", "sha256", "sha512", "aes-gcm", "aes-gcm-decrypt"],
         package: "OpenSSL's headers (libssl-dev)",
+    },
+    Helper {
+        name: "pcre2",
+        header: "pcre2.h",
+        flags: &["-DWITH_PCRE2", "-DPCRE2_CODE_UNIT_WIDTH=8", "-lpcre2-8"],
+        operators: &["rxpmatch"],
+        package: "PCRE2's headers (libpcre2-dev)",
     },
 ];
 
@@ -109,7 +116,8 @@ impl Flavour {
                 fs::write(folder.join(helper.name), "").map_err(|error| error.to_string())?;
             }
         }
-        self.compile(folder, "common", &["common.c", "work.c"], &with)?;
+        let common = ["common.c", "work.c", "erasure.c", "regex.c"];
+        self.compile(folder, "common", &common, &with)?;
         for engine in self.engines {
             let define = format!("-DLIB_{}", engine.to_uppercase());
             let search = format!("-L{}", folder.display());
@@ -130,7 +138,7 @@ impl Flavour {
 
     /// The operators that these `libraries` have, and which they have not for want of what.
     pub(crate) fn operators(self, libraries: &Path) -> (Vec<&'static str>, Vec<String>) {
-        let mut operators = vec!["copy"];
+        let mut operators = vec!["copy", "erasure-encode", "erasure-recover"];
         if self.family >= 210 {
             operators.push("unlz4");
         }
@@ -142,7 +150,10 @@ impl Flavour {
                 false => skipped.push(format!("{}: install {package}", has.join(", "))),
             }
         }
-        operators.retain(|name| self.engines.contains(&"aes_gcm") || !name.starts_with("aes"));
+        let has = |engine| self.engines.contains(&engine);
+        operators.retain(|name| has("aes_gcm") || !name.starts_with("aes"));
+        operators.retain(|name| has("erasure_coding") || !name.starts_with("erasure"));
+        operators.retain(|name| has("regex") || *name != "rxpmatch");
         (operators, skipped)
     }
 

@@ -4,7 +4,6 @@ mod automaton;
 mod engine;
 mod hyperscan;
 mod loaded;
-mod pattern;
 mod plan;
 mod portable;
 mod rules;
@@ -23,9 +22,9 @@ use dpb_core::{
 };
 use regex_automata::hybrid::dfa::Cache;
 
+pub use dpb_core::rules::{Flags, RULES_MAX, RuleError};
 pub use hyperscan::Hyperscan;
-pub use pattern::Flags;
-pub use rules::{RULES_MAX, Rule, RuleError, Rules};
+pub use rules::{Rule, Rules};
 
 use crate::cpu::Path;
 use crate::direct::AnyKernel;

@@ -33,7 +33,7 @@ unsafe impl Sync for Device {}
 /// What a device promises for a kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::doca) struct Bounds {
-    /// Of a task's source, in bytes.
+    /// Of a task's source, in bytes; of each block, if it [has blocks](Kind::has_blocks).
     pub(in crate::doca) item_bytes_max: u64,
     /// In flight in one context.
     pub(in crate::doca) tasks_max: u32,
@@ -163,6 +163,18 @@ fn job_bounds(doca: &Doca, calls: &JobCalls, info: *mut DevInfo) -> Result<Bound
                     (limits.max_buf_size)(info, &mut item_bytes_max),
                 )?;
             }
+            JobForm::Search(searching) => {
+                asked(
+                    "job_get_supported",
+                    (searching.is_supported)(info, calls.kind),
+                )?;
+                asked("get_hardware_supported", (searching.is_in_hardware)(info))?;
+                // Longer ones are taken too, cut into pieces; what matches over a cut is not found.
+                asked(
+                    "get_maximum_non_huge_job_size",
+                    (searching.max_buf_size)(info, &mut item_bytes_max),
+                )?;
+            }
         }
     }
     Ok(Bounds {
@@ -227,6 +239,13 @@ fn task_bounds(
                 if max < IV_BYTES {
                     return Err(format!("takes nonces of {max} bytes, not of {IV_BYTES}"));
                 }
+            }
+            TaskForm::Coding(coding) => {
+                asked("is_supported", (coding.is_supported)(info))?;
+                asked(
+                    "get_max_block_size",
+                    (coding.max_block_size)(info, &mut item_bytes_max),
+                )?;
             }
         }
     }

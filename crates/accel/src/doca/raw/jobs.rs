@@ -6,16 +6,20 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Sha, Workq};
+use dpb_core::DeflateFormat;
+
+use super::super::kind::Given;
+use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Search, Sha, Workq};
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{JobCalls, JobForm};
 use super::memory::Window;
+use super::search::Searches;
 use super::{Device, Refused, SILENCE, Unopened, setup, setup_now};
 
 /// A context and its work queue. To be dropped when it is stopped; one that does not stop is forgotten.
 pub(super) struct JobEngine {
     workq: WorkqHandle,
-    _engine: EngineHandle,
+    engine: EngineHandle,
     calls: JobCalls,
     jobs: Jobs,
     ctx: NonNull<Ctx>,
@@ -23,6 +27,12 @@ pub(super) struct JobEngine {
     stage: Stage,
     /// Where DOCA may read a job until it has ended, though it is not said that it does.
     requests: Vec<UnsafeCell<Request>>,
+    /// What wraps the streams.
+    format: DeflateFormat,
+    /// If something does: where DOCA writes the checks of a job, by its number.
+    checks: Vec<UnsafeCell<u64>>,
+    /// Where searches report to.
+    searches: Option<Searches>,
     is_in_flight: Vec<bool>,
     in_flight: usize,
     device: Arc<Device>,
@@ -43,7 +53,11 @@ union Request {
     memcpy: Memcpy,
     deflate: Deflate,
     sha: Sha,
+    search: Search,
 }
+
+/// What a search names: the group of rules that name no group.
+const RULE_GROUPS: [u16; 4] = [1, 0, 0, 0];
 
 struct EngineHandle(NonNull<Engine>, Created);
 struct WorkqHandle(NonNull<Workq>, Jobs);
@@ -59,15 +73,16 @@ pub(super) enum Retrieved {
 }
 
 impl JobEngine {
-    /// With room for so many jobs.
+    /// With room for so many jobs, and with rules if it searches.
     pub(super) fn open(
         device: &Arc<Device>,
         calls: &JobCalls,
         jobs: &Jobs,
+        given: &Given,
         count: u32,
     ) -> Result<Self, Unopened> {
-        let mut engine = Self::make(device, calls, jobs, count)?;
-        match engine.start() {
+        let mut engine = Self::make(device, calls, jobs, given.format(), count)?;
+        match engine.start(given.material()) {
             Ok(()) => Ok(engine),
             Err(refused) => {
                 let is_stopped = engine.stop();
@@ -86,6 +101,7 @@ impl JobEngine {
         device: &Arc<Device>,
         calls: &JobCalls,
         jobs: &Jobs,
+        format: DeflateFormat,
         count: u32,
     ) -> Result<Self, Refused> {
         let refused = |pattern, code| Refused::new(device.doca, calls.of.symbol(pattern), code);
@@ -115,19 +131,30 @@ impl JobEngine {
         };
         Ok(Self {
             workq,
-            _engine: engine,
+            engine,
             calls: *calls,
             jobs: *jobs,
             ctx,
             stage: Stage::Made,
             requests: (0..count).map(request).collect(),
+            format,
+            checks: match format {
+                DeflateFormat::Raw => Vec::new(),
+                DeflateFormat::Zlib | DeflateFormat::Gzip => {
+                    (0..count).map(|_| UnsafeCell::new(0)).collect()
+                }
+            },
+            searches: match calls.form {
+                JobForm::Search(searching) => Some(Searches::new(searching, count)),
+                _ => None,
+            },
             is_in_flight: vec![false; count as usize],
             in_flight: 0,
             device: device.clone(),
         })
     }
 
-    fn start(&mut self) -> Result<(), Refused> {
+    fn start(&mut self, rules: &[u8]) -> Result<(), Refused> {
         let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
         let (jobs, core) = (self.jobs, self.device.doca.core);
         let checked = |call, code| match code {
@@ -138,7 +165,14 @@ impl JobEngine {
         let started = setup(|| unsafe {
             checked("doca_ctx_dev_add", (jobs.ctx_dev_add)(ctx, dev))?;
             self.stage = Stage::HasDevice;
-            checked("doca_ctx_start", (core.ctx_start)(ctx))?;
+            let start = match &self.searches {
+                Some(searches) => {
+                    searches.set_up(self.engine.0.as_ptr(), rules)?;
+                    "doca_ctx_start, which compiles the rules and needs the service mlx-regex"
+                }
+                None => "doca_ctx_start",
+            };
+            checked(start, (core.ctx_start)(ctx))?;
             self.stage = Stage::Started;
             checked(
                 "doca_ctx_workq_add",
@@ -169,7 +203,8 @@ impl JobEngine {
             match self.calls.form {
                 JobForm::Memcpy(_) => (*request).memcpy = Memcpy { base, dst, src },
                 JobForm::Deflate(_) => {
-                    let checksums = ptr::null_mut();
+                    let checks = self.checks.get(number as usize);
+                    let checksums = checks.map_or(ptr::null_mut(), UnsafeCell::get);
                     (*request).deflate = Deflate {
                         base,
                         dst,
@@ -185,6 +220,16 @@ impl JobEngine {
                         flags: 0,
                     }
                 }
+                JobForm::Search(_) => {
+                    let searches = self.searches.as_ref().expect("made for searches");
+                    (*request).search = Search {
+                        base,
+                        groups: RULE_GROUPS,
+                        src,
+                        report: searches.report(number),
+                        may_wait: 0,
+                    }
+                }
             }
             (self.jobs.workq_submit)(self.workq.0.as_ptr(), request.cast())
         };
@@ -198,6 +243,20 @@ impl JobEngine {
 
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// What the format checks plain bytes with, of job `number`, which has ended well and is not yet used again.
+    pub(super) fn check(&self, number: u32) -> u32 {
+        let Some(checks) = self.checks.get(number as usize) else {
+            return 0;
+        };
+        // SAFETY: the job is not in flight: nobody else accesses it.
+        let checks = unsafe { *checks.get() };
+        match self.format {
+            // CRC-32 in the low half, Adler-32 in the high one.
+            DeflateFormat::Zlib => (checks >> 32) as u32,
+            _ => checks as u32,
+        }
     }
 
     /// Looks for a job that has ended.
@@ -216,7 +275,8 @@ impl JobEngine {
         let code = match code {
             Code::AGAIN => return Retrieved::Nothing,
             Code::SUCCESS => Code::SUCCESS,
-            Code::IO_FAILED if result != Code::SUCCESS => result,
+            // A search has no code there, but where it reports to.
+            Code::IO_FAILED if result != Code::SUCCESS && self.searches.is_none() => result,
             code => code,
         };
         let number = number as usize;
@@ -224,12 +284,36 @@ impl JobEngine {
             Some(is_in_flight) if *is_in_flight => {
                 *is_in_flight = false;
                 self.in_flight -= 1;
+                let reported = match &mut self.searches {
+                    // SAFETY: it has just ended.
+                    Some(searches) => unsafe { searches.collect(number as u32) },
+                    None => Code::SUCCESS,
+                };
+                let code = if code == Code::SUCCESS {
+                    reported
+                } else {
+                    code
+                };
                 Retrieved::Ended(number as u32, code)
             }
             // No event, or none of ours: it is the queue that failed.
             _ if code == Code::SUCCESS => Retrieved::Broken(Code::IO_FAILED),
             _ => Retrieved::Broken(code),
         }
+    }
+
+    /// Writes what the job that ended last has found, and says how many bytes that is; `None` from an engine that writes its
+    /// output itself.
+    ///
+    /// # Safety
+    /// Nobody else has `room`.
+    pub(super) unsafe fn write_found(
+        &mut self,
+        room: NonNull<[u8]>,
+    ) -> Option<Result<usize, Code>> {
+        let searches = self.searches.as_mut()?;
+        // SAFETY: the caller vouches for it.
+        Some(unsafe { searches.write(room) })
     }
 
     /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more. Not

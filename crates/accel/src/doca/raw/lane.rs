@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use dpb_core::{Items, Job, JobError};
+use dpb_core::{ErasureCode, Items, Job, JobError};
 
-use super::super::kind::Kind;
+use super::super::kind::{Given, Kind};
 use super::super::sys::Code;
 use super::jobs::{JobEngine, Retrieved};
 use super::library::{Calls, Family};
@@ -65,6 +65,8 @@ struct InFlight {
     place: u32,
     item: u32,
     buffers: Option<[Window; 2]>,
+    /// Where its output goes.
+    room: NonNull<[u8]>,
 }
 
 /// What one task works on, in bytes of its job's input and output.
@@ -94,14 +96,16 @@ pub(in crate::doca) struct Landing {
     pub(in crate::doca) item: u32,
     /// Bytes written.
     pub(in crate::doca) result: Result<usize, Code>,
+    /// If it went well, and something wraps its stream: what that checks plain bytes with.
+    pub(in crate::doca) check: u32,
 }
 
 impl Lane {
-    /// For `places` jobs and up to `tasks` tasks at a time.
+    /// For `places` jobs and up to `tasks` tasks at a time; with a key or with rules, where the engine needs them.
     pub(in crate::doca) fn open(
         device: &Arc<Device>,
         kind: Kind,
-        key: &[u8],
+        given: &Given,
         places: usize,
         tasks: u32,
     ) -> Result<Self, Refused> {
@@ -111,26 +115,31 @@ impl Lane {
             text,
         };
         let calls = doca.calls(kind).map_err(|lack| absent("library", lack))?;
-        let chunk = Chunk::zeroed(std::slice::from_ref(device), 0);
+        // Of erasure coding as long as the shortest blocks: shorter ones could be refused.
+        let (src_len, dst_len) = given.coded().map_or((1, 1), |(code, coded)| {
+            let unit = ErasureCode::UNIT_BYTES;
+            (code.data_blocks() * unit, coded * unit)
+        });
+        let chunk = Chunk::zeroed(std::slice::from_ref(device), src_len.max(dst_len));
         let chunk = chunk.map_err(|error| absent("memory", error.to_string()))?;
         let mut inventory = Inventory::new(doca, 2 * tasks as usize + 2)?;
         let mmap = chunk
             .registered_with(device)
             .expect("registered with this device alone");
-        let mut window = |len| {
+        let mut window = |len, data_len| {
             // SAFETY: inside the chunk, which the lane keeps.
-            let window = unsafe { inventory.window(mmap, chunk.memory(), 1, len) };
+            let window = unsafe { inventory.window(mmap, chunk.memory(), len, data_len) };
             window.map_err(|code| Refused::new(doca, "doca_buf_inventory_buf_by_args", code))
         };
-        let parked = [window(1)?, window(0)?];
+        let parked = [window(src_len, src_len)?, window(dst_len, 0)?];
         let engine = match (&calls, doca.family()) {
             (Calls::Job(calls), Family::Jobs(jobs)) => {
-                JobEngine::open(device, calls, jobs, tasks).map(Engine::Job)
+                JobEngine::open(device, calls, jobs, given, tasks).map(Engine::Job)
             }
             (Calls::Task(calls), Family::Tasks(progress)) => {
                 // SAFETY: the lane keeps the buffers until the engine is stopped; below, where there is to be no lane.
                 let engine =
-                    unsafe { TaskEngine::open(device, calls, progress, key, tasks, parked) };
+                    unsafe { TaskEngine::open(device, calls, progress, given, tasks, parked) };
                 engine.map(Engine::Task)
             }
             _ => unreachable!("calls are of the library's family"),
@@ -157,6 +166,7 @@ impl Lane {
             place: 0,
             item: 0,
             buffers: None,
+            room: NonNull::slice_from_raw_parts(NonNull::dangling(), 0),
         };
         Ok(Self {
             engine: ManuallyDrop::new(engine),
@@ -205,6 +215,30 @@ impl Lane {
         (&held.job.items, held.src.len)
     }
 
+    /// Input of the job in `place`, which a device may read but not write.
+    pub(in crate::doca) fn src(&self, place: u32) -> &[u8] {
+        let held = self.places[place as usize].as_ref();
+        &held.expect("a held job").job.src
+    }
+
+    /// Writes to the output of the job in `place`. Tasks of that job may be in flight; where one is to write, this is of no use.
+    ///
+    /// # Panics
+    /// If it is not within that output, or there is none.
+    pub(in crate::doca) fn write(&mut self, place: u32, at: usize, bytes: &[u8]) {
+        let held = self.places[place as usize].as_mut().expect("a held job");
+        let end = at.checked_add(bytes.len());
+        assert!(
+            end.is_some_and(|end| end <= held.dst.len),
+            "within the output"
+        );
+        // SAFETY: just checked; the lane owns the output, and makes no reference to it while a device may write there.
+        unsafe {
+            let at = held.dst.start.add(at).as_ptr();
+            at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+    }
+
     /// Outcomes of the job in `place`.
     pub(in crate::doca) fn outcomes(&mut self, place: u32) -> &mut Vec<Result<u32, JobError>> {
         let held = self.places[place as usize].as_mut();
@@ -239,6 +273,9 @@ impl Lane {
             Err(code) => return Start::Failed(code),
         };
         let [src, dst] = buffers;
+        // SAFETY: inside the job's output, as `windows` has checked.
+        let room = unsafe { held.dst.start.add(piece.dst.start) };
+        let room = NonNull::slice_from_raw_parts(room, piece.dst.len());
         let iv = piece.iv.map_or(ptr::null(), |at| {
             assert!(
                 at + IV_BYTES as usize <= held.src.len,
@@ -262,6 +299,7 @@ impl Lane {
                     place,
                     item,
                     buffers: Some(buffers),
+                    room,
                 };
                 Start::Started
             }
@@ -353,12 +391,17 @@ impl Lane {
             place,
             item,
             buffers,
+            room,
         } = &mut self.tasks[task as usize];
-        let (place, item) = (*place, *item);
+        let (place, item, room) = (*place, *item, *room);
         let [src, dst] = buffers.take().expect("a task in flight has buffers");
-        // SAFETY: the task has ended: the device uses them no more.
+        // SAFETY: the task has ended: the device uses them no more. The job, and with it its output, is the lane's.
         let result = unsafe {
-            let len = self.inventory.data_len(dst);
+            let found = match (&mut *self.engine, code) {
+                (Engine::Job(engine), Code::SUCCESS) => engine.write_found(room),
+                _ => None,
+            };
+            let len = found.unwrap_or_else(|| self.inventory.data_len(dst));
             self.inventory.give_back(src);
             self.inventory.give_back(dst);
             match code {
@@ -369,10 +412,16 @@ impl Lane {
         let held = self.places[place as usize].as_mut().expect("a held job");
         held.open -= 1;
         self.idle.push(task);
+        let check = match (&*self.engine, result) {
+            (_, Err(_)) => 0,
+            (Engine::Job(engine), Ok(_)) => engine.check(task),
+            (Engine::Task(engine), Ok(_)) => engine.check(task),
+        };
         Landing {
             place,
             item,
             result,
+            check,
         }
     }
 }

@@ -67,6 +67,7 @@ pub(super) enum JobForm {
     Memcpy(jobs::MemcpyLimits),
     Deflate(jobs::DeflateLimits),
     Sha(jobs::ShaLimits),
+    Search(jobs::Searching),
 }
 
 /// From 2.5 on.
@@ -77,6 +78,8 @@ pub(super) struct TaskCalls {
     pub(super) create: tasks::Create,
     pub(super) tasks_max: Option<tasks::TasksMax>,
     pub(super) any: tasks::AnyTask,
+    /// Of DEFLATE.
+    pub(super) checks: Option<tasks::Checks>,
     pub(super) form: TaskForm,
 }
 
@@ -86,6 +89,7 @@ pub(super) enum TaskForm {
     Plain(tasks::Configured, tasks::Plain),
     Hash(tasks::Hash, tasks::Algorithm),
     Authenticated(tasks::Configured, tasks::Authenticated, tasks::KeyType),
+    Coding(tasks::Coding),
 }
 
 /// Why there is no DOCA here.
@@ -156,7 +160,13 @@ impl Doca {
         let stand_in = stand_in(&common);
         let mut engines: Vec<(&str, Result<Library, NotLoaded>)> = Vec::new();
         let kinds = Kind::ALL.map(|kind| {
-            let name = kind.engine();
+            if let (Kind::Match, Family::Tasks(_)) = (kind, &family) {
+                return Err(
+                    "RegEx left DOCA with 2.5; it needs 2.2 or earlier, and a BlueField-2"
+                        .to_owned(),
+                );
+            }
+            let name = kind.library();
             if engines.iter().all(|(known, _)| *known != name) {
                 engines.push((name, open(name, place)));
             }
@@ -207,6 +217,16 @@ impl Doca {
 
     /// `DOCA_ERROR_DRIVER (…)`: a code by its name and in words, as this release has them.
     pub(in crate::doca) fn describe(&self, code: Code) -> String {
+        match code {
+            Code::MATCHES_LOST => {
+                return "the engine found more matches than it reports of one item".to_owned();
+            }
+            Code::GIVEN_UP => {
+                return "the engine gave the search up: it has threads, prefixes and time for so much of one item"
+                    .to_owned();
+            }
+            _ => {}
+        }
         // SAFETY: the functions take any code, and their texts are static.
         let (name, words) = unsafe {
             (
@@ -277,7 +297,7 @@ fn calls(family: &Family, kind: Kind, library: &Library) -> Result<Calls, String
     };
     match calls {
         Ok(Some(calls)) => Ok(calls),
-        Ok(None) => Err("it is not among the jobs of DOCA up to 2.2".to_owned()),
+        Ok(None) => Err("dpb gives it to tasks alone, which are there from 2.5 on".to_owned()),
         Err(missing) => Err(lacking(&missing)),
     }
 }
@@ -320,6 +340,10 @@ unsafe fn job_calls(kind: Kind, library: &Library, of: Of) -> Result<Option<Call
                 };
                 (job, JobForm::Sha(jobs::ShaLimits::load(library, of)?))
             }
+            Kind::Match => (
+                jobs::REGEX_SEARCH,
+                JobForm::Search(jobs::Searching::load(library, of)?),
+            ),
             _ => return Ok(None),
         };
         Ok(Some(Calls::Job(JobCalls {
@@ -356,6 +380,14 @@ unsafe fn task_calls(kind: Kind, library: &Library, of: Of) -> Result<TaskCalls,
                     key,
                 )
             }
+            Kind::ErasureEncode | Kind::ErasureRecover => {
+                TaskForm::Coding(tasks::Coding::load(library, of)?)
+            }
+            Kind::Match => unreachable!("not looked for among tasks"),
+        };
+        let checks = match kind {
+            Kind::Deflate | Kind::Inflate => Some(tasks::Checks::load(library, of)?),
+            _ => None,
         };
         Ok(TaskCalls {
             of,
@@ -363,6 +395,7 @@ unsafe fn task_calls(kind: Kind, library: &Library, of: Of) -> Result<TaskCalls,
             create: tasks::Create::load(library, of)?,
             tasks_max: tasks::TasksMax::load(library, of).ok(),
             any: tasks::AnyTask::load(library, of)?,
+            checks,
             form,
         })
     }

@@ -8,7 +8,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::super::sys::tasks::{self, EngineTask, IDLE, Key, Pe, RUNNING, SUBMIT_UNFLUSHED, Task};
+use dpb_core::{DeflateFormat, ErasureCode};
+
+use super::super::kind::Given;
+use super::super::sys::tasks::{
+    self, CAUCHY, EngineTask, IDLE, Key, Matrix, Pe, RUNNING, SUBMIT_UNFLUSHED, Task,
+};
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{Progress, TaskCalls, TaskForm};
 use super::memory::Window;
@@ -23,6 +28,8 @@ const TAG_BYTES: u32 = 16;
 pub(super) struct TaskEngine {
     /// In front of `engine`, which must outlive it.
     key: Option<KeyHandle>,
+    /// As `key`; of erasure coding: the code's, and the one to recover with.
+    matrices: Vec<MatrixHandle>,
     engine: EngineHandle,
     pe: PeHandle,
     calls: TaskCalls,
@@ -33,6 +40,8 @@ pub(super) struct TaskEngine {
     ended: EndedHandle,
     in_flight: usize,
     is_unflushed: bool,
+    /// What wraps the streams.
+    format: DeflateFormat,
     device: Arc<Device>,
 }
 
@@ -54,6 +63,7 @@ enum Whereabouts {
 struct Ended(Vec<(u32, bool)>);
 
 struct KeyHandle(NonNull<Key>, tasks::Authenticated);
+struct MatrixHandle(NonNull<Matrix>, tasks::Coding);
 struct EngineHandle(NonNull<Engine>, Created);
 struct PeHandle(NonNull<Pe>, tasks::Tasks);
 struct EndedHandle(NonNull<Ended>);
@@ -67,13 +77,13 @@ impl TaskEngine {
         device: &Arc<Device>,
         calls: &TaskCalls,
         progress: &Progress,
-        key: &[u8],
+        given: &Given,
         count: u32,
         parked: [Window; 2],
     ) -> Result<Self, Unopened> {
-        let mut engine = Self::make(device, calls, progress, key)?;
+        let mut engine = Self::make(device, calls, progress, given)?;
         // SAFETY: the caller vouches for the buffers.
-        match unsafe { engine.start(count, parked) } {
+        match unsafe { engine.start(given, count, parked) } {
             Ok(()) => Ok(engine),
             Err(refused) => {
                 let is_stopped = engine.stop();
@@ -92,7 +102,7 @@ impl TaskEngine {
         device: &Arc<Device>,
         calls: &TaskCalls,
         progress: &Progress,
-        key: &[u8],
+        given: &Given,
     ) -> Result<Self, Refused> {
         let doca = device.doca;
         let tasks = progress.tasks;
@@ -108,7 +118,7 @@ impl TaskEngine {
         let engine = EngineHandle(engine, calls.created);
         let key = match calls.form {
             TaskForm::Authenticated(_, gcm, kind) => {
-                let (at, mut handle) = (key.as_ptr().cast(), ptr::null_mut());
+                let (at, mut handle) = (given.material().as_ptr().cast(), ptr::null_mut());
                 // SAFETY: as above; the key is as long as its kind says.
                 let code =
                     setup(|| unsafe { (gcm.key_create)(engine.0.as_ptr(), at, kind, &mut handle) });
@@ -123,6 +133,7 @@ impl TaskEngine {
         let ctx = ctx.ok_or_else(|| refused("doca_X_as_ctx", Code::INVALID_VALUE))?;
         Ok(Self {
             key,
+            matrices: Vec::new(),
             engine,
             pe,
             calls: *calls,
@@ -132,6 +143,7 @@ impl TaskEngine {
             ended: EndedHandle(NonNull::from(Box::leak(Box::new(Ended(Vec::new()))))),
             in_flight: 0,
             is_unflushed: false,
+            format: given.format(),
             device: device.clone(),
         })
     }
@@ -140,9 +152,17 @@ impl TaskEngine {
     ///
     /// # Safety
     /// As of `open`.
-    unsafe fn start(&mut self, count: u32, parked: [Window; 2]) -> Result<(), Refused> {
+    unsafe fn start(
+        &mut self,
+        given: &Given,
+        count: u32,
+        parked: [Window; 2],
+    ) -> Result<(), Refused> {
         setup(|| self.configure(count))?;
         self.run()?;
+        if let TaskForm::Coding(coding) = self.calls.form {
+            setup(|| self.make_matrices(coding, given))?;
+        }
         for number in 0..count {
             // SAFETY: the context runs, and the caller vouches for the buffers.
             let made = unsafe { self.make_task(number, parked) };
@@ -171,6 +191,7 @@ impl TaskEngine {
                 TaskForm::Hash(hash, _) => {
                     (hash.set_conf)(engine, succeeded, failed, count.ilog2() as u8)
                 }
+                TaskForm::Coding(coding) => (coding.set_conf)(engine, succeeded, failed, count),
             };
             self.checked("doca_X_task_Y_set_conf", code)?;
             let code = (tasks.ctx_set_user_data)(ctx, ended);
@@ -204,6 +225,36 @@ impl TaskEngine {
         }
     }
 
+    /// The code's matrix, and behind it, if blocks are to be recovered, the one for that. The context runs, as it does in NVIDIA's
+    /// sample when they are made.
+    fn make_matrices(&mut self, coding: tasks::Coding, given: &Given) -> Result<(), Refused> {
+        let (code, mut missing): (ErasureCode, Vec<u32>) = match given {
+            Given::Code(code) => (*code, Vec::new()),
+            Given::Loss(loss) => (loss.code(), loss.missing().map(u32::from).collect()),
+            other => unreachable!("no code: {other:?}"),
+        };
+        let engine = self.engine.0.as_ptr();
+        let (data, parity) = (code.data_blocks(), code.parity_blocks());
+        let mut matrix = ptr::null_mut();
+        // SAFETY: our engine; the handle is written on success.
+        let code = unsafe { (coding.matrix_create)(engine, CAUCHY, data, parity, &mut matrix) };
+        let whole = made(matrix, code);
+        let whole = whole.ok_or_else(|| self.refused("doca_X_matrix_create", code))?;
+        self.matrices.push(MatrixHandle(whole, coding));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (at, count) = (missing.as_mut_ptr(), missing.len());
+        // SAFETY: as above; there are so many numbers.
+        let code = unsafe {
+            (coding.matrix_create_recover)(engine, whole.as_ptr(), at, count, &mut matrix)
+        };
+        let recover = made(matrix, code);
+        let recover = recover.ok_or_else(|| self.refused("doca_X_matrix_create_recover", code))?;
+        self.matrices.push(MatrixHandle(recover, coding));
+        Ok(())
+    }
+
     /// # Safety
     /// The context runs; the buffers live as long as the task.
     unsafe fn make_task(&mut self, number: u32, [src, dst]: [Window; 2]) -> Result<Made, Code> {
@@ -229,6 +280,10 @@ impl TaskEngine {
                     (gcm.alloc_init)(
                         engine, src, dst, key, iv, IV_BYTES, TAG_BYTES, 0, data, &mut task,
                     )
+                }
+                TaskForm::Coding(coding) => {
+                    let matrix = self.matrices.last().expect("made before tasks").0.as_ptr();
+                    (coding.alloc_init)(engine, matrix, src, dst, data, &mut task)
                 }
             };
             let engine_task = made(task, code).ok_or(code)?;
@@ -276,6 +331,10 @@ impl TaskEngine {
                     (configured.set_dst)(engine_task, dst);
                     (gcm.set_iv)(engine_task, iv, IV_BYTES);
                 }
+                TaskForm::Coding(coding) => {
+                    (coding.set_src)(engine_task, src);
+                    (coding.set_dst)(engine_task, dst);
+                }
             }
             match self.progress.flush {
                 Some(flush) => (flush.task_submit_ex)(made.task.as_ptr(), SUBMIT_UNFLUSHED),
@@ -322,6 +381,19 @@ impl TaskEngine {
             code => code,
         };
         Some((number, code))
+    }
+
+    /// What the format checks plain bytes with, of task `number`, which has ended well and is not yet used again.
+    pub(super) fn check(&self, number: u32) -> u32 {
+        let task = self.tasks[number as usize].engine_task.as_ptr();
+        // SAFETY: a task of ours that is not in flight, of an engine that has these functions for it.
+        unsafe {
+            match (self.calls.checks, self.format) {
+                (Some(checks), DeflateFormat::Zlib) => (checks.adler)(task),
+                (Some(checks), DeflateFormat::Gzip) => (checks.crc)(task),
+                _ => 0,
+            }
+        }
     }
 
     /// Lets DOCA look for what has ended, as long as there is something, but not for more than there can be.
@@ -420,6 +492,13 @@ impl Drop for KeyHandle {
     fn drop(&mut self) {
         // SAFETY: made with these functions; no task uses it any more.
         setup(|| unsafe { (self.1.key_destroy)(self.0.as_ptr()) });
+    }
+}
+
+impl Drop for MatrixHandle {
+    fn drop(&mut self) {
+        // SAFETY: made with these functions; no task uses it any more.
+        setup(|| unsafe { (self.1.matrix_destroy)(self.0.as_ptr()) });
     }
 }
 

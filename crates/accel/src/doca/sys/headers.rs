@@ -24,7 +24,7 @@ struct Headers {
 }
 
 /// DOCA's own that declare what is used here.
-const FILES: [&str; 13] = [
+const FILES: [&str; 16] = [
     "doca_version.h",
     "doca_error.h",
     "doca_types.h",
@@ -38,6 +38,9 @@ const FILES: [&str; 13] = [
     "doca_compress.h",
     "doca_sha.h",
     "doca_aes_gcm.h",
+    "doca_erasure_coding.h",
+    "doca_regex.h",
+    "doca_regex_mempool.h",
 ];
 
 impl Headers {
@@ -168,6 +171,7 @@ fn tables(is_of_jobs: bool) -> Vec<(Of, &'static [Declared])> {
                 Kind::Copy => jobs::MemcpyLimits::DECLARED,
                 Kind::Deflate | Kind::Inflate => jobs::DeflateLimits::DECLARED,
                 Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => jobs::ShaLimits::DECLARED,
+                Kind::Match => jobs::Searching::DECLARED,
                 _ => continue,
             };
             tables.extend([
@@ -177,18 +181,26 @@ fn tables(is_of_jobs: bool) -> Vec<(Of, &'static [Declared])> {
             ]);
             continue;
         }
+        if kind == Kind::Match {
+            continue;
+        }
         let common = [
             Created::DECLARED,
             tasks::Create::DECLARED,
-            tasks::TasksMax::DECLARED,
             tasks::AnyTask::DECLARED,
         ];
+        let max = tasks::TasksMax::DECLARED;
+        let configured = tasks::Configured::DECLARED;
         let form: &[&[Declared]] = match kind {
-            Kind::Copy | Kind::Deflate | Kind::Inflate | Kind::Unlz4 => {
-                &[tasks::Configured::DECLARED, tasks::Plain::DECLARED]
+            Kind::Copy | Kind::Unlz4 => &[max, configured, tasks::Plain::DECLARED],
+            Kind::Deflate | Kind::Inflate => {
+                let checks = tasks::Checks::DECLARED;
+                &[max, configured, tasks::Plain::DECLARED, checks]
             }
-            Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => &[tasks::Hash::DECLARED],
-            _ => &[tasks::Configured::DECLARED, tasks::Authenticated::DECLARED],
+            Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => &[max, tasks::Hash::DECLARED],
+            // It does not say how many tasks there may be.
+            Kind::ErasureEncode | Kind::ErasureRecover => &[tasks::Coding::DECLARED],
+            _ => &[max, configured, tasks::Authenticated::DECLARED],
         };
         tables.extend(common.iter().chain(form).map(|table| (of, *table)));
     }
@@ -241,13 +253,15 @@ fn c_type(of: Of, rust: &str) -> String {
         "usize" => "size_t".to_owned(),
         "Code" => "doca_error_t".to_owned(),
         "Data" => "union doca_data".to_owned(),
-        "CtxState" | "Algorithm" | "KeyType" | "JobType" => "unsigned".to_owned(),
+        "CtxState" | "Algorithm" | "KeyType" | "JobType" | "MatrixType" => "unsigned".to_owned(),
         "DevInfo" | "Dev" | "Mmap" | "Buf" | "Ctx" | "Pe" | "Task" | "Workq" | "Event" => {
             format!("struct doca_{}", rust.to_lowercase())
         }
         "Inventory" => "struct doca_buf_inventory".to_owned(),
         "Base" => "struct doca_job".to_owned(),
         "Key" => "struct doca_aes_gcm_key".to_owned(),
+        "Matrix" => "struct doca_ec_matrix".to_owned(),
+        "Pool" => "struct doca_regex_mempool".to_owned(),
         "Engine" => format!("struct doca_{engine}"),
         "EngineTask" => format!("struct doca_{engine}_task_{task}"),
         "Callback" => format!(
@@ -303,6 +317,7 @@ fn values(is_of_jobs: bool) -> Vec<(&'static str, i64)> {
             ("DOCA_SHA_ALGORITHM_SHA512", i64::from(tasks::SHA512)),
             ("DOCA_AES_GCM_KEY_128", i64::from(tasks::KEY_128)),
             ("DOCA_AES_GCM_KEY_256", i64::from(tasks::KEY_256)),
+            ("DOCA_EC_MATRIX_TYPE_CAUCHY", i64::from(tasks::CAUCHY)),
         ]);
         return values;
     }
@@ -395,7 +410,86 @@ fn values(is_of_jobs: bool) -> Vec<(&'static str, i64)> {
             offset_of!(jobs::Sha, flags) as i64,
         ),
     ]);
+    values.extend(values_of_searches());
     values
+}
+
+/// The same of searches, up to 2.2.
+fn values_of_searches() -> [(&'static str, i64); 20] {
+    use jobs::{Match, Report, Search};
+    [
+        ("DOCA_REGEX_JOB_SEARCH", i64::from(jobs::REGEX_SEARCH)),
+        ("DOCA_REGEX_STATUS_MAX_MATCH", jobs::STATUS_MAX_MATCH as i64),
+        (
+            "DOCA_REGEX_STATUS_CQE_FAILURE_INVALID_JOB",
+            jobs::STATUS_INVALID_JOB as i64,
+        ),
+        (
+            "sizeof(struct doca_regex_job_search)",
+            size_of::<Search>() as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_job_search, rule_group_ids)",
+            offset_of!(Search, groups) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_job_search, buffer)",
+            offset_of!(Search, src) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_job_search, result)",
+            offset_of!(Search, report) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_job_search, allow_batching)",
+            offset_of!(Search, may_wait) as i64,
+        ),
+        (
+            "sizeof(((struct doca_regex_job_search *)0)->rule_group_ids)",
+            size_of::<[u16; 4]>() as i64,
+        ),
+        (
+            "sizeof(struct doca_regex_search_result)",
+            size_of::<Report>() as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, status_flags)",
+            offset_of!(Report, status) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, detected_matches)",
+            offset_of!(Report, detected) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, num_matches)",
+            offset_of!(Report, count) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, matches)",
+            offset_of!(Report, matches) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_search_result, matches_mempool)",
+            offset_of!(Report, pool) as i64,
+        ),
+        ("sizeof(struct doca_regex_match)", size_of::<Match>() as i64),
+        (
+            "offsetof(struct doca_regex_match, next)",
+            offset_of!(Match, next) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_match, match_start)",
+            offset_of!(Match, start) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_match, rule_id)",
+            offset_of!(Match, rule) as i64,
+        ),
+        (
+            "offsetof(struct doca_regex_match, length)",
+            offset_of!(Match, len) as i64,
+        ),
+    ]
 }
 
 #[test]

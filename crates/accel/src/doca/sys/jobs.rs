@@ -1,12 +1,14 @@
 //! Up to 2.2: contexts, work queues, and jobs, whose layouts are part of the interface.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use super::{Buf, Code, Ctx, Data, Dev, DevInfo, Engine, Inventory, Mmap, opaque, table};
 
 opaque! {
     /// `struct doca_workq`.
     Workq;
+    /// `struct doca_regex_mempool`.
+    Pool;
 }
 
 /// `struct doca_job`.
@@ -19,7 +21,7 @@ pub(in crate::doca) struct Base {
     pub(in crate::doca) user_data: Data,
 }
 
-/// `struct doca_event`; for the engines here `result` holds a code.
+/// `struct doca_event`; `result` holds a code, and of a search where it reported to.
 #[repr(C)]
 pub(in crate::doca) struct Event {
     pub(in crate::doca) kind: c_int,
@@ -56,6 +58,44 @@ pub(in crate::doca) struct Sha {
     pub(in crate::doca) flags: u64,
 }
 
+/// `struct doca_regex_job_search`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::doca) struct Search {
+    pub(in crate::doca) base: Base,
+    pub(in crate::doca) groups: [u16; 4],
+    pub(in crate::doca) src: *const Buf,
+    pub(in crate::doca) report: *mut Report,
+    pub(in crate::doca) may_wait: u8,
+}
+
+/// `struct doca_regex_search_result`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::doca) struct Report {
+    pub(in crate::doca) status: u64,
+    pub(in crate::doca) detected: u32,
+    pub(in crate::doca) count: u32,
+    pub(in crate::doca) matches: *mut Match,
+    pub(in crate::doca) pool: *mut Pool,
+}
+
+/// `struct doca_regex_match`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::doca) struct Match {
+    pub(in crate::doca) next: *mut Match,
+    pub(in crate::doca) start: u32,
+    pub(in crate::doca) rule: u32,
+    pub(in crate::doca) len: u32,
+}
+
+/// `DOCA_REGEX_STATUS_MAX_MATCH`.
+pub(in crate::doca) const STATUS_MAX_MATCH: u64 = 1 << 3;
+/// `DOCA_REGEX_STATUS_CQE_FAILURE_INVALID_JOB`.
+pub(in crate::doca) const STATUS_INVALID_JOB: u64 = 1 << 5;
+
+pub(in crate::doca) const REGEX_SEARCH: c_int = (6 << 16) + 1;
 pub(in crate::doca) const DMA_MEMCPY: c_int = (1 << 16) + 1;
 pub(in crate::doca) const SHA1: c_int = (9 << 16) + 1;
 pub(in crate::doca) const SHA256: c_int = (9 << 16) + 2;
@@ -111,5 +151,17 @@ table! {
         is_supported: ["doca_sha_job_get_supported"] fn(*const DevInfo, JobType) -> Code;
         max_buf_size: ["doca_sha_get_max_src_buffer_size"] fn(*const DevInfo, *mut u64) -> Code;
         is_in_hardware: ["doca_sha_get_hardware_supported"] fn(*const DevInfo) -> Code;
+    }
+}
+
+table! {
+    /// Of searches for regular expressions.
+    Searching {
+        is_supported: ["doca_regex_job_get_supported"] fn(*const DevInfo, JobType) -> Code;
+        is_in_hardware: ["doca_regex_get_hardware_supported"] fn(*const DevInfo) -> Code;
+        max_buf_size: ["doca_regex_get_maximum_non_huge_job_size"] fn(*const DevInfo, *mut u64) -> Code;
+        set_rules: ["doca_regex_set_hardware_uncompiled_rules"] fn(*mut Engine, *const c_void, usize) -> Code;
+        set_pool_size: ["doca_regex_set_workq_matches_memory_pool_size"] fn(*mut Engine, u32) -> Code;
+        give_back: ["doca_regex_mempool_put_obj"] fn(*mut Pool, *mut c_void);
     }
 }

@@ -14,6 +14,8 @@ opaque! {
     EngineTask;
     /// `struct doca_aes_gcm_key`.
     Key;
+    /// `struct doca_ec_matrix`.
+    Matrix;
 }
 
 /// What a task's end is told to: the task, its user data, its context's.
@@ -25,6 +27,9 @@ pub(in crate::doca) type CtxState = c_int;
 pub(in crate::doca) type Algorithm = u32;
 /// `enum doca_aes_gcm_key_type`.
 pub(in crate::doca) type KeyType = u32;
+
+/// `enum doca_ec_matrix_type`.
+pub(in crate::doca) type MatrixType = u32;
 
 /// `DOCA_CTX_STATE_IDLE`.
 pub(in crate::doca) const IDLE: CtxState = 0;
@@ -40,6 +45,8 @@ pub(in crate::doca) const SHA512: Algorithm = 2;
 pub(in crate::doca) const KEY_128: KeyType = 1;
 /// `DOCA_AES_GCM_KEY_256`.
 pub(in crate::doca) const KEY_256: KeyType = 2;
+/// `DOCA_EC_MATRIX_TYPE_CAUCHY`.
+pub(in crate::doca) const CAUCHY: MatrixType = 1;
 /// Of `doca_task_submit_ex`: wait for `doca_ctx_flush_tasks`.
 pub(in crate::doca) const SUBMIT_UNFLUSHED: u32 = 0;
 
@@ -115,6 +122,14 @@ table! {
 }
 
 table! {
+    /// Of DEFLATE's tasks, when they have ended: checks of the plain bytes.
+    Checks {
+        crc: ["doca_X_task_Y_get_crc_cs"] fn(*const EngineTask) -> u32;
+        adler: ["doca_X_task_Y_get_adler_cs"] fn(*const EngineTask) -> u32;
+    }
+}
+
+table! {
     /// Of AES-GCM's tasks.
     Authenticated {
         alloc_init: ["doca_X_task_Y_alloc_init"]
@@ -142,5 +157,23 @@ table! {
             fn(*mut Engine, Algorithm, *const Buf, *mut Buf, Data, *mut *mut EngineTask) -> Code;
         set_src: ["doca_X_task_Y_set_src"] fn(*mut EngineTask, *const Buf) -> Code;
         set_dst: ["doca_X_task_Y_set_dst"] fn(*mut EngineTask, *mut Buf) -> Code;
+    }
+}
+
+table! {
+    /// Of erasure coding's tasks: of all blocks of an item, one behind another, and of a matrix.
+    Coding {
+        is_supported: ["doca_X_cap_task_Y_is_supported"] fn(*const DevInfo) -> Code;
+        max_block_size: ["doca_X_cap_get_max_block_size"] fn(*const DevInfo, *mut u64) -> Code;
+        set_conf: ["doca_X_task_Y_set_conf"] fn(*mut Engine, Callback, Callback, u32) -> Code;
+        alloc_init: ["doca_X_task_Y_allocate_init"]
+            fn(*mut Engine, *const Matrix, *const Buf, *mut Buf, Data, *mut *mut EngineTask) -> Code;
+        set_src: ["doca_X_task_Y_set_original_data_blocks", "doca_X_task_Y_set_available_blocks"]
+            fn(*mut EngineTask, *const Buf);
+        set_dst: ["doca_X_task_Y_set_rdnc_blocks", "doca_X_task_Y_set_recovered_data_blocks"] fn(*mut EngineTask, *mut Buf);
+        matrix_create: ["doca_X_matrix_create"] fn(*mut Engine, MatrixType, usize, usize, *mut *mut Matrix) -> Code;
+        matrix_create_recover: ["doca_X_matrix_create_recover"]
+            fn(*mut Engine, *const Matrix, *mut u32, usize, *mut *mut Matrix) -> Code;
+        matrix_destroy: ["doca_X_matrix_destroy"] fn(*mut Matrix) -> Code;
     }
 }

@@ -34,15 +34,15 @@ impl Encoder {
         plain: &[u8],
         slot: &mut [u8],
     ) -> Result<usize, JobError> {
-        let header = container::write_header(format, 1, slot)?;
+        let header = container::put(slot, format.header(1))?;
         let body = self.body(plain, &mut slot[header..])?;
         let check = match format {
             DeflateFormat::Raw => 0,
             DeflateFormat::Zlib => libdeflater::adler32(plain),
             DeflateFormat::Gzip => libdeflater::crc32(plain),
         };
-        let rest = &mut slot[header + body..];
-        let trailer = container::write_trailer(format, check, plain.len(), rest)?;
+        let trailer = format.trailer(check, plain.len());
+        let trailer = container::put(&mut slot[header + body..], &trailer)?;
         Ok(header + body + trailer)
     }
 

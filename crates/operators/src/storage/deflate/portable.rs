@@ -43,7 +43,7 @@ impl Encoder {
         plain: &[u8],
         slot: &mut [u8],
     ) -> Result<usize, JobError> {
-        let header = container::write_header(format, self.level, slot)?;
+        let header = container::put(slot, format.header(self.level))?;
         self.compressor.reset();
         let (status, _, body) = compress(
             &mut self.compressor,
@@ -55,8 +55,8 @@ impl Encoder {
             return Err(JobError::DstTooShort);
         }
         let check = container::check(format, plain);
-        let rest = &mut slot[header + body..];
-        let trailer = container::write_trailer(format, check, plain.len(), rest)?;
+        let trailer = format.trailer(check, plain.len());
+        let trailer = container::put(&mut slot[header + body..], &trailer)?;
         Ok(header + body + trailer)
     }
 }
@@ -69,7 +69,7 @@ impl Decoder {
         stream: &[u8],
         slot: &mut [u8],
     ) -> Result<usize, JobError> {
-        let header = container::header_len(format, stream)?;
+        let header = format.header_bytes(stream).ok_or(JobError::Malformed)?;
         let body = &stream[header..];
         self.decompressor.init();
         let (status, read, written) = decompress(

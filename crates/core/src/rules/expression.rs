@@ -1,22 +1,9 @@
-//! Expressions in PCRE's syntax, read into regex-syntax's terms: what is regular of it, over bytes.
+//! Expressions in PCRE's syntax, read: what is regular of it, over bytes.
 //!
 //! Only the set of strings counts, for it alone says where the first match ends: greedy and lazy are the same, and groups
 //! capture nothing.
 
-use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, Look, Repetition};
-
-/// How an expression is meant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
-    /// `i`: ASCII letters stand for both cases.
-    pub caseless: bool,
-    /// `s`: `.` is every byte, a line feed too.
-    pub dot_all: bool,
-    /// `m`: `^` and `$` also stand at lines.
-    pub multi_line: bool,
-    /// `x`: white space and comments are skipped.
-    pub extended: bool,
-}
+use super::{ByteSet, Flags, Look, Node};
 
 /// Groups inside groups, at most: reading and compiling recurse.
 const DEPTH_MAX: usize = 200;
@@ -32,16 +19,16 @@ const BLANK: &[(u8, u8)] = &[(b'\t', b'\t'), (b' ', b' ')];
 ///
 /// # Errors
 /// What is not regular, is malformed, or means different things to different libraries.
-pub(super) fn parse(expression: &[u8], flags: Flags) -> Result<Hir, String> {
+pub(super) fn parse(expression: &[u8], flags: Flags) -> Result<Node, String> {
     let mut parser = Parser {
         text: expression,
         at: 0,
         depth: 0,
         is_quoted: false,
     };
-    let hir = parser.alternatives(flags)?;
+    let node = parser.alternatives(flags)?;
     match parser.peek() {
-        None => Ok(hir),
+        None => Ok(node),
         Some(_) => Err(parser.wrong("`)` without `(`")),
     }
 }
@@ -57,7 +44,7 @@ struct Parser<'a> {
 /// What stands behind a backslash.
 enum Escape {
     Byte(u8),
-    Set(ClassBytes),
+    Set(ByteSet),
     Look(Look),
     /// `\Q`.
     Quote,
@@ -87,7 +74,7 @@ impl Parser<'_> {
 
     /// Up to the end or the bracket that closes the group. Flags that change inside stay changed for what follows in the
     /// group.
-    fn alternatives(&mut self, mut flags: Flags) -> Result<Hir, String> {
+    fn alternatives(&mut self, mut flags: Flags) -> Result<Node, String> {
         let (mut branches, mut terms) = (Vec::new(), Vec::new());
         loop {
             if self.is_quoted {
@@ -103,7 +90,7 @@ impl Parser<'_> {
                 Some(b')') if !self.is_quoted => break,
                 Some(b'|') if !self.is_quoted => {
                     self.at += 1;
-                    branches.push(Hir::concat(std::mem::take(&mut terms)));
+                    branches.push(Node::Concat(std::mem::take(&mut terms)));
                 }
                 Some(_) => {
                     if let Some(atom) = self.atom(&mut flags)? {
@@ -112,8 +99,8 @@ impl Parser<'_> {
                 }
             }
         }
-        branches.push(Hir::concat(terms));
-        Ok(Hir::alternation(branches))
+        branches.push(Node::Concat(terms));
+        Ok(Node::Either(branches))
     }
 
     /// White space and comments of the flag `x`.
@@ -131,24 +118,24 @@ impl Parser<'_> {
     }
 
     /// What can be repeated; `None` for what only changes how the rest is read.
-    fn atom(&mut self, flags: &mut Flags) -> Result<Option<Hir>, String> {
+    fn atom(&mut self, flags: &mut Flags) -> Result<Option<Node>, String> {
         let byte = self.peek().expect("there is more");
         if self.is_quoted {
             self.at += 1;
             return Ok(Some(literal(byte, *flags)));
         }
-        let hir = match byte {
+        let node = match byte {
             b'(' => return self.group(flags),
             b'[' => {
                 self.at += 1;
-                Hir::class(Class::Bytes(self.class(*flags)?))
+                Node::Set(self.class(*flags)?)
             }
             b'*' | b'+' | b'?' => return Err(self.wrong("nothing to repeat")),
             b'{' if self.counts()?.is_some() => return Err(self.wrong("nothing to repeat")),
             b'\\' => match self.escape(false)? {
                 Escape::Byte(byte) => literal(byte, *flags),
-                Escape::Set(set) => Hir::class(Class::Bytes(set)),
-                Escape::Look(look) => Hir::look(look),
+                Escape::Set(set) => Node::Set(set),
+                Escape::Look(look) => Node::Look(look),
                 Escape::Quote => {
                     self.is_quoted = true;
                     return Ok(None);
@@ -158,21 +145,21 @@ impl Parser<'_> {
             _ => {
                 self.at += 1;
                 match byte {
-                    b'.' if flags.dot_all => Hir::class(Class::Bytes(set(&[(0, 0xff)]))),
-                    b'.' => Hir::class(Class::Bytes(negated(&[(b'\n', b'\n')]))),
-                    b'^' if flags.multi_line => Hir::look(Look::StartLF),
-                    b'^' => Hir::look(Look::Start),
-                    b'$' if flags.multi_line => Hir::look(Look::EndLF),
-                    b'$' => Hir::look(Look::End),
+                    b'.' if flags.dot_all => Node::Set(set(&[(0, 0xff)])),
+                    b'.' => Node::Set(negated(&[(b'\n', b'\n')])),
+                    b'^' if flags.multi_line => Node::Look(Look::LineStart),
+                    b'^' => Node::Look(Look::Start),
+                    b'$' if flags.multi_line => Node::Look(Look::LineEnd),
+                    b'$' => Node::Look(Look::End),
                     byte => literal(byte, *flags),
                 }
             }
         };
-        Ok(Some(hir))
+        Ok(Some(node))
     }
 
     /// `atom` as often as what follows says.
-    fn repeated(&mut self, atom: Hir, flags: Flags) -> Result<Hir, String> {
+    fn repeated(&mut self, atom: Node, flags: Flags) -> Result<Node, String> {
         while self.take(b"\\E") {
             self.is_quoted = false;
         }
@@ -194,12 +181,11 @@ impl Parser<'_> {
             self.at = start;
             return Err(self.wrong("a quantifier behind another"));
         }
-        Ok(Hir::repetition(Repetition {
+        Ok(Node::Repeat {
+            node: Box::new(atom),
             min,
             max,
-            greedy: true,
-            sub: Box::new(atom),
-        }))
+        })
     }
 
     /// A quantifier, if one comes next: at least, at most. A brace that is none stays where it is.
@@ -246,7 +232,7 @@ impl Parser<'_> {
     }
 
     /// From the bracket that opens it.
-    fn group(&mut self, flags: &mut Flags) -> Result<Option<Hir>, String> {
+    fn group(&mut self, flags: &mut Flags) -> Result<Option<Node>, String> {
         let start = self.at;
         self.at += 1;
         let mut inner = *flags;
@@ -275,10 +261,10 @@ impl Parser<'_> {
             return Err(self.wrong("groups too deep inside each other"));
         }
         self.depth += 1;
-        let hir = self.alternatives(inner)?;
+        let node = self.alternatives(inner)?;
         self.depth -= 1;
         if self.take(b")") {
-            return Ok(Some(hir));
+            return Ok(Some(node));
         }
         self.at = start;
         Err(self.wrong("`(` without `)`"))
@@ -348,10 +334,10 @@ impl Parser<'_> {
     }
 
     /// Behind the bracket that opens it.
-    fn class(&mut self, flags: Flags) -> Result<ClassBytes, String> {
+    fn class(&mut self, flags: Flags) -> Result<ByteSet, String> {
         let start = self.at - 1;
         let is_negated = self.take(b"^");
-        let mut class = ClassBytes::empty();
+        let mut class = ByteSet::EMPTY;
         let mut is_first = true;
         loop {
             let Some(byte) = self.peek() else {
@@ -364,13 +350,13 @@ impl Parser<'_> {
             }
             is_first = false;
             match self.class_item(flags)? {
-                Escape::Set(set) => class.union(&set),
+                Escape::Set(set) => class.unite(set),
                 Escape::Byte(low) => {
                     let high = self.range_end(flags)?.unwrap_or(low);
                     if high < low {
                         return Err(self.wrong("a range out of order"));
                     }
-                    class.push(ClassBytesRange::new(low, high));
+                    class.insert(low, high);
                 }
                 Escape::Look(_) | Escape::Quote | Escape::EndOfQuote => {
                     return Err(self.wrong("not in a class"));
@@ -378,7 +364,7 @@ impl Parser<'_> {
             }
         }
         if flags.caseless {
-            class.case_fold_simple();
+            class.fold_case();
         }
         if is_negated {
             class.negate();
@@ -420,7 +406,7 @@ impl Parser<'_> {
     }
 
     /// `[:alpha:]`; `None` if what looked like it is none.
-    fn posix(&mut self, flags: Flags) -> Result<Option<ClassBytes>, String> {
+    fn posix(&mut self, flags: Flags) -> Result<Option<ByteSet>, String> {
         let kind = self.rest()[1];
         let inner = &self.rest()[2..];
         let len = inner.windows(2).position(|pair| pair == [kind, b']']);
@@ -454,7 +440,7 @@ impl Parser<'_> {
         self.at += len + 4;
         let mut class = set(ranges);
         if flags.caseless {
-            class.case_fold_simple();
+            class.fold_case();
         }
         if is_negated {
             class.negate();
@@ -495,8 +481,8 @@ impl Parser<'_> {
                 return Err(self.wrong("not an escape that is supported in a class"));
             }
             b'N' if self.peek() != Some(b'{') => Escape::Set(negated(&[(b'\n', b'\n')])),
-            b'b' => Escape::Look(Look::WordAscii),
-            b'B' => Escape::Look(Look::WordAsciiNegate),
+            b'b' => Escape::Look(Look::WordBoundary),
+            b'B' => Escape::Look(Look::NoWordBoundary),
             b'A' => Escape::Look(Look::Start),
             b'z' => Escape::Look(Look::End),
             b'Q' => Escape::Quote,
@@ -562,23 +548,23 @@ impl Parser<'_> {
     }
 }
 
-fn literal(byte: u8, flags: Flags) -> Hir {
+fn literal(byte: u8, flags: Flags) -> Node {
     let mut class = set(&[(byte, byte)]);
     if flags.caseless {
-        class.case_fold_simple();
+        class.fold_case();
     }
-    Hir::class(Class::Bytes(class))
+    Node::Set(class)
 }
 
-fn set(ranges: &[(u8, u8)]) -> ClassBytes {
-    ClassBytes::new(
-        ranges
-            .iter()
-            .map(|&(low, high)| ClassBytesRange::new(low, high)),
-    )
+fn set(ranges: &[(u8, u8)]) -> ByteSet {
+    let mut set = ByteSet::EMPTY;
+    for &(low, high) in ranges {
+        set.insert(low, high);
+    }
+    set
 }
 
-fn negated(ranges: &[(u8, u8)]) -> ClassBytes {
+fn negated(ranges: &[(u8, u8)]) -> ByteSet {
     let mut class = set(ranges);
     class.negate();
     class
