@@ -40,7 +40,7 @@ pub(crate) fn run(case: &str) {
     match case.split_once(' ').unwrap_or((case, "")) {
         ("conforms", "") => conforms(&OPERATORS),
         ("conforms", "quickly") => {
-            conforms(&[("copy", ""), ("inflate", ""), ("rxpmatch", "set=url")])
+            conforms(&[("copy", ""), ("inflate", ""), ("rxpmatch", "set=q13")])
         }
         ("drives", operator) => drives(operator),
         ("refuses", "rules") => refuses_rules(),
