@@ -4,7 +4,7 @@
 //! classes as ranges of these, groups, alternatives, counts, `^`, and `$` under the flag `m`. What the compiler takes `.`, `\s` or
 //! the flag `s` for is then no matter. What is not among them is refused:
 //!
-//! * Word boundaries, which its guide has under what it does not take.
+//! * Word boundaries: for what it does not take, its guide (RXP Compiler 1.5.2) refers to them.
 //! * `$` without `m`, and `\z`: PCRE's `$` also stands in front of a line feed that ends the payload, and which is meant there
 //!   NVIDIA does not say.
 //! * `^` behind something, at lines: behind a line feed that ends the payload PCRE has none, and a rule file has one.

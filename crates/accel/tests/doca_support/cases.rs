@@ -66,7 +66,7 @@ pub(crate) fn run(case: &str) {
         ("conforms", "quickly") => conforms(&[
             ("copy", ""),
             ("inflate", "format=gzip"),
-            ("rxpmatch", "set=url"),
+            ("rxpmatch", "set=q13"),
             ("erasure-recover", "data=3,parity=2,missing=1+4"),
         ]),
         ("drives", operator) => drives(operator),
