@@ -319,7 +319,8 @@ mod tests {
             "2001:db8::/32 1",
             "192.0.2.0/24 1 2",
         ] {
-            let said = why(TableKind::Fib, &format!("10.0.0.0/8 1\n{line}"));
+            let list = format!("10.0.0.0/8 1\n{line}");
+            let said = of(TableKind::Fib, &list).expect_err("refused").reason;
             assert!(said.contains("line 2"), "{said}");
         }
     }

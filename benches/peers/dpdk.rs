@@ -1,0 +1,130 @@
+//! DPDK's libraries, called as its own applications call them: bulk where there is a bulk call, addresses in the CPU's byte order,
+//! packets in mbufs that exist before the run.
+
+use std::hint::black_box;
+
+use dpb_accel::dpdk::libraries::{Libraries, Packets, PrefixMatch, Routes};
+use dpb_core::{Batch, BatchOut, Buf, IpFamily, JobError, Kernel, OpSpec, OutputShape};
+use dpb_operators::direct::direct;
+
+use crate::native::{Bound, Call};
+
+/// Addresses of one call.
+const BURST: usize = 64;
+
+/// If it is here.
+pub(crate) fn version() -> Option<String> {
+    Libraries::load().ok().map(|libraries| libraries.version())
+}
+
+/// The library called `name` on `batch`, with slots of `slot` bytes; `None` if it does not do this.
+pub(crate) fn peer<'a>(
+    name: &str,
+    spec: &OpSpec,
+    batch: Batch<'a>,
+    slot: usize,
+) -> Option<Call<'a>> {
+    let libraries = Libraries::load().ok()?;
+    Some(match (name, spec) {
+        ("rte_cksum", _) => Call::Kernel(direct(libraries.sums(spec).ok()?)),
+        ("rte_thash", _) => Call::Kernel(direct(libraries.hashes(spec).ok()?)),
+        ("rte_lpm" | "rte_fib" | "rte_fib6", OpSpec::Lpm { family, .. }) => {
+            let way = match name {
+                "rte_lpm" => PrefixMatch::Lpm,
+                _ => PrefixMatch::Fib,
+            };
+            let routes = libraries.routes(spec, way).ok()?;
+            Call::Bound(Box::new(Lookups::new(routes, *family, batch, slot)))
+        }
+        _ => Call::Bound(Box::new(libraries.packets(spec, batch, slot).ok()?)),
+    })
+}
+
+/// Lookups, in bursts whose hops nobody keeps while they are timed.
+struct Lookups<'a> {
+    routes: Routes,
+    addresses: Addresses,
+    batch: Batch<'a>,
+    dst: Buf,
+    outcomes: Vec<Result<u32, JobError>>,
+}
+
+/// Of all items, as DPDK takes them.
+enum Addresses {
+    V4(Vec<u32>),
+    V6(Vec<[u8; 16]>),
+}
+
+impl<'a> Lookups<'a> {
+    fn new(routes: Routes, family: IpFamily, batch: Batch<'a>, slot: usize) -> Self {
+        let items = (0..batch.len()).map(|i| batch.item(i));
+        let addresses = match family {
+            IpFamily::V4 => {
+                let addresses = items.flat_map(|item| item.as_chunks().0);
+                Addresses::V4(addresses.map(|word| u32::from_be_bytes(*word)).collect())
+            }
+            IpFamily::V6 => {
+                Addresses::V6(items.flat_map(|item| item.as_chunks().0).copied().collect())
+            }
+        };
+        Self {
+            routes,
+            addresses,
+            batch,
+            dst: Buf::zeroed(slot * batch.len()).expect("memory"),
+            outcomes: Vec::with_capacity(batch.len()),
+        }
+    }
+}
+
+impl Bound for Lookups<'_> {
+    fn run(&mut self) {
+        let mut hops = [0; BURST];
+        match &self.addresses {
+            Addresses::V4(addresses) => {
+                for burst in addresses.chunks(BURST) {
+                    self.routes.burst_v4(burst, black_box(&mut hops));
+                }
+            }
+            Addresses::V6(addresses) => {
+                for burst in addresses.chunks(BURST) {
+                    self.routes.burst_v6(burst, black_box(&mut hops));
+                }
+            }
+        }
+    }
+
+    fn spoil_outputs(&mut self, byte: u8) {
+        self.dst.fill(byte);
+    }
+
+    /// All hops, by the same calls, in the bytes that the operator has.
+    fn outputs(&mut self, _shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
+        let slot = self.dst.len() / self.batch.len().max(1);
+        self.outcomes.clear();
+        let out = BatchOut {
+            dst: &mut self.dst,
+            slot,
+            outcomes: &mut self.outcomes,
+        };
+        self.routes.run(self.batch, out, &mut ()).expect("runs");
+        let output = |(i, outcome): (usize, &Result<u32, JobError>)| {
+            outcome.map(|len| &self.dst[i * slot..][..len as usize])
+        };
+        self.outcomes.iter().enumerate().map(output).collect()
+    }
+}
+
+impl Bound for Packets<'_> {
+    fn run(&mut self) {
+        Packets::run(self);
+    }
+
+    fn spoil_outputs(&mut self, byte: u8) {
+        self.fill(byte);
+    }
+
+    fn outputs(&mut self, _shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
+        Packets::outputs(self).into_iter().map(Ok).collect()
+    }
+}
