@@ -3,11 +3,10 @@
 
 use std::hint::black_box;
 
-use dpb_accel::dpdk::libraries::{Libraries, Packets, PrefixMatch, Routes};
-use dpb_core::{Batch, BatchOut, Buf, IpFamily, JobError, Kernel, OpSpec, OutputShape};
-use dpb_operators::direct::direct;
+use dpb_accel::dpdk::libraries::{Hashes, Libraries, Packets, PrefixMatch, Routes, Sums, Tuples};
+use dpb_core::{Batch, BatchOut, Buf, HashTuple, IpFamily, JobError, Kernel, OpSpec, OutputShape};
 
-use crate::native::{Bound, Call};
+use crate::native::Bound;
 
 /// Addresses of one call.
 const BURST: usize = 64;
@@ -23,21 +22,103 @@ pub(crate) fn peer<'a>(
     spec: &OpSpec,
     batch: Batch<'a>,
     slot: usize,
-) -> Option<Call<'a>> {
+) -> Option<Box<dyn Bound + 'a>> {
     let libraries = Libraries::load().ok()?;
+    let dst = || Buf::zeroed(slot * batch.len()).expect("memory");
     Some(match (name, spec) {
-        ("rte_cksum", _) => Call::Kernel(direct(libraries.sums(spec).ok()?)),
-        ("rte_thash", _) => Call::Kernel(direct(libraries.hashes(spec).ok()?)),
+        ("rte_cksum", _) => Box::new(Checksums {
+            sums: libraries.sums(spec).ok()?,
+            batch,
+            dst: dst(),
+        }),
+        // Without GFNI it hashes bit by bit, which no program would have it do.
+        ("rte_thash", OpSpec::Toeplitz { form, .. }) if libraries.level() == "avx512" => {
+            let hashes = libraries.hashes(spec).ok()?;
+            Box::new(Tupled::new(hashes, *form, batch, dst()))
+        }
         ("rte_lpm" | "rte_fib" | "rte_fib6", OpSpec::Lpm { family, .. }) => {
             let way = match name {
                 "rte_lpm" => PrefixMatch::Lpm,
                 _ => PrefixMatch::Fib,
             };
             let routes = libraries.routes(spec, way).ok()?;
-            Call::Bound(Box::new(Lookups::new(routes, *family, batch, slot)))
+            Box::new(Lookups::new(routes, *family, batch, dst()))
         }
-        _ => Call::Bound(Box::new(libraries.packets(spec, batch, slot).ok()?)),
+        ("rte_gso" | "rte_ip_frag", _) => Box::new(libraries.packets(spec, batch, slot).ok()?),
+        _ => return None,
     })
+}
+
+/// Of each item.
+struct Checksums<'a> {
+    sums: Sums,
+    batch: Batch<'a>,
+    dst: Buf,
+}
+
+impl Bound for Checksums<'_> {
+    fn run(&mut self) {
+        self.sums.compute(self.batch, &mut self.dst);
+    }
+
+    fn spoil_outputs(&mut self, byte: u8) {
+        self.dst.fill(byte);
+    }
+
+    fn outputs(&mut self, _shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
+        let slot = self.dst.len() / self.batch.len().max(1);
+        self.dst.chunks_exact(slot).map(Ok).collect()
+    }
+}
+
+/// Hashes of tuples whose addresses are known before the run.
+struct Tupled<'a> {
+    hashes: Hashes,
+    tuples: Tuples<'a>,
+    done: Vec<u32>,
+    tuple_bytes: usize,
+    batch: Batch<'a>,
+    dst: Buf,
+}
+
+impl<'a> Tupled<'a> {
+    fn new(hashes: Hashes, form: HashTuple, batch: Batch<'a>, dst: Buf) -> Self {
+        let tuple_bytes = form.bytes();
+        let count = (0..batch.len()).map(|i| batch.item(i).len() / tuple_bytes);
+        Self {
+            tuples: hashes.tuples(batch),
+            done: vec![0; count.sum()],
+            hashes,
+            tuple_bytes,
+            batch,
+            dst,
+        }
+    }
+}
+
+impl Bound for Tupled<'_> {
+    fn run(&mut self) {
+        self.hashes.bulk(&self.tuples, &mut self.done);
+    }
+
+    fn spoil_outputs(&mut self, byte: u8) {
+        self.done.fill(u32::from_ne_bytes([byte; 4]));
+    }
+
+    fn outputs(&mut self, _shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
+        let slot = self.dst.len() / self.batch.len().max(1);
+        let mut done = self.done.iter();
+        let mut lens = Vec::new();
+        for (i, slot) in self.dst.chunks_exact_mut(slot).enumerate() {
+            let count = self.batch.item(i).len() / self.tuple_bytes;
+            for (place, hash) in slot.chunks_exact_mut(4).zip(done.by_ref().take(count)) {
+                place.copy_from_slice(&hash.to_le_bytes());
+            }
+            lens.push(count * 4);
+        }
+        let slots = self.dst.chunks_exact(slot).zip(lens);
+        slots.map(|(slot, len)| Ok(&slot[..len])).collect()
+    }
 }
 
 /// Lookups, in bursts whose hops nobody keeps while they are timed.
@@ -56,7 +137,7 @@ enum Addresses {
 }
 
 impl<'a> Lookups<'a> {
-    fn new(routes: Routes, family: IpFamily, batch: Batch<'a>, slot: usize) -> Self {
+    fn new(routes: Routes, family: IpFamily, batch: Batch<'a>, dst: Buf) -> Self {
         let items = (0..batch.len()).map(|i| batch.item(i));
         let addresses = match family {
             IpFamily::V4 => {
@@ -71,7 +152,7 @@ impl<'a> Lookups<'a> {
             routes,
             addresses,
             batch,
-            dst: Buf::zeroed(slot * batch.len()).expect("memory"),
+            dst,
             outcomes: Vec::with_capacity(batch.len()),
         }
     }

@@ -6,7 +6,6 @@ use std::ffi::{CStr, CString, c_char};
 use std::marker::PhantomData;
 
 use dpb_core::{Batch, Buf, JobError, Material, OpSpec, OutputShape, ParameterValue};
-use dpb_operators::direct::Direct;
 
 use crate::dpdk;
 
@@ -20,7 +19,7 @@ pub struct Library {
     /// The peers that it gives.
     pub peers: &'static [&'static str],
     version: fn() -> Option<String>,
-    peer: for<'a> fn(&str, &OpSpec, Batch<'a>, usize) -> Option<Call<'a>>,
+    peer: for<'a> fn(&str, &OpSpec, Batch<'a>, usize) -> Option<Box<dyn Bound + 'a>>,
 }
 
 /// What is behind a file in `native/`.
@@ -29,15 +28,7 @@ struct Code {
     peer: unsafe extern "C" fn(*const c_char, *const Task) -> *mut Peer,
 }
 
-/// A peer that is ready.
-pub enum Call<'a> {
-    /// For any batch.
-    Kernel(Box<dyn Direct>),
-    /// For the batch that it was set up for.
-    Bound(Box<dyn Bound + 'a>),
-}
-
-/// What is set up for one batch, and has its outputs.
+/// A peer that is set up for one batch, and has its outputs.
 pub trait Bound {
     /// Does the batch once.
     fn run(&mut self);
@@ -207,7 +198,7 @@ impl Library {
         spec: &OpSpec,
         batch: Batch<'a>,
         slot: usize,
-    ) -> Option<Call<'a>> {
+    ) -> Option<Box<dyn Bound + 'a>> {
         (self.peer)(name, spec, batch, slot)
     }
 }
@@ -225,7 +216,7 @@ impl Code {
         spec: &OpSpec,
         batch: Batch<'a>,
         slot: usize,
-    ) -> Option<Call<'a>> {
+    ) -> Option<Box<dyn Bound + 'a>> {
         let mut parameters = String::new();
         let mut material = None;
         for (key, value) in spec.parameters() {
@@ -264,7 +255,7 @@ impl Code {
         if peer.is_null() {
             return None;
         }
-        Some(Call::Bound(Box::new(Native {
+        Some(Box::new(Native {
             peer,
             items,
             dst,
@@ -272,7 +263,7 @@ impl Code {
             _texts: texts,
             _material: material,
             _input: PhantomData,
-        })))
+        }))
     }
 }
 

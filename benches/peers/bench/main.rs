@@ -21,7 +21,7 @@ use dpb_core::{Batch, BatchOut, Buf, Input, JobError, OutputShape, Workload};
 use dpb_operators::cpu::{self, Cpu};
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::{self, Entry};
-use dpb_peers::native::{self, Bound, Call, LIBRARIES};
+use dpb_peers::native::{self, Bound, LIBRARIES};
 use dpb_peers::rust_peers;
 
 use rows::{Row, Unit, rows};
@@ -356,11 +356,7 @@ fn peers<'a>(
             match library.peer(name, spec, batch, slot) {
                 Some(peer) => {
                     let version = format!("{} {version}", library.name);
-                    let peer = match peer {
-                        Call::Kernel(kernel) => Contender::direct(name, kernel, batch, slot)?,
-                        Call::Bound(bound) => Contender::new(name, Runs::Bound(bound)),
-                    };
-                    peers.push(peer.version(version));
+                    peers.push(Contender::new(name, Runs::Bound(peer)).version(version));
                 }
                 None => println!("missing  {name}: does not do this, or could not be set up"),
             }

@@ -153,6 +153,8 @@ struct dpb_sums {
 	 * memory. */
 	struct dpb_hash *(*hash_open)(const uint8_t *key, uint32_t key_len, uint32_t tuple_len);
 	void (*hashes)(const struct dpb_hash *hash, const uint8_t *tuples, uint32_t n, uint8_t *dst);
+	/* DPDK's own calls: tuples by their addresses, hashes in the CPU's byte order. */
+	void (*hash_bulk)(const struct dpb_hash *hash, const uint8_t *const *tuples, uint32_t n, uint32_t *hashes);
 	void (*hash_close)(struct dpb_hash *hash);
 };
 

@@ -88,6 +88,19 @@ static struct dpb_hash *hash_open(const uint8_t *key, uint32_t key_len, uint32_t
 	return hash;
 }
 
+#ifndef RTE_THASH_GFNI_DEFINED
+static uint32_t softrss(const struct dpb_hash *hash, const uint8_t *tuple)
+{
+	uint32_t words[9], n = hash->tuple_len / 4;
+
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(&words[i], tuple + 4 * i, 4);
+		words[i] = rte_be_to_cpu_32(words[i]);
+	}
+	return rte_softrss(words, n, (const uint8_t *)hash->key);
+}
+#endif
+
 static void hashes(const struct dpb_hash *hash, const uint8_t *tuples, uint32_t n, uint8_t *dst)
 {
 	uint32_t done[TUPLES], len = hash->tuple_len;
@@ -102,20 +115,28 @@ static void hashes(const struct dpb_hash *hash, const uint8_t *tuples, uint32_t 
 		rte_thash_gfni_bulk(hash->matrices, (int)len, places, done, count);
 		tuples += (size_t)count * len;
 #else
-		for (uint32_t i = 0; i < count; i++, tuples += len) {
-			uint32_t words[9];
-
-			for (uint32_t word = 0; word < len / 4; word++) {
-				memcpy(&words[word], tuples + 4 * word, 4);
-				words[word] = rte_be_to_cpu_32(words[word]);
-			}
-			done[i] = rte_softrss(words, len / 4, (const uint8_t *)hash->key);
-		}
+		for (uint32_t i = 0; i < count; i++, tuples += len)
+			done[i] = softrss(hash, tuples);
 #endif
 		for (uint32_t i = 0; i < count; i++)
 			done[i] = rte_cpu_to_le_32(done[i]);
 		memcpy(dst + (size_t)first * 4, done, (size_t)count * 4);
 	}
+}
+
+static void hash_bulk(const struct dpb_hash *hash, const uint8_t *const *tuples, uint32_t n, uint32_t *done)
+{
+#ifdef RTE_THASH_GFNI_DEFINED
+	for (uint32_t first = 0; first < n; first += TUPLES) {
+		uint32_t count = RTE_MIN(n - first, (uint32_t)TUPLES);
+
+		rte_thash_gfni_bulk(hash->matrices, (int)hash->tuple_len, (uint8_t **)(uintptr_t)tuples + first,
+				    done + first, count);
+	}
+#else
+	for (uint32_t i = 0; i < n; i++)
+		done[i] = softrss(hash, tuples[i]);
+#endif
 }
 
 static void hash_close(struct dpb_hash *hash)
@@ -133,5 +154,6 @@ const struct dpb_sums AT_LEVEL(dpb_sums) = {
 	.crc32cs = crc32cs,
 	.hash_open = hash_open,
 	.hashes = hashes,
+	.hash_bulk = hash_bulk,
 	.hash_close = hash_close,
 };

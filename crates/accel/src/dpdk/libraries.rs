@@ -8,8 +8,8 @@
 //! | `lpm4`, `lpm6` | `dpdk/libraries`: `rte_fib`, `rte_fib6`; `dpdk/lpm`: `rte_lpm`, `rte_lpm6` |
 //!
 //! `rte_gso` and `rte_ip_frag` work on IPv4 alone (and IPv6 without extension headers), which no operator's items are: as backends
-//! they refuse, [`Packets`] calls them on what they take. What a peer's own call costs, without addresses turned round and hops written,
-//! is [`Routes::burst_v4`].
+//! they refuse, [`Packets`] calls them on what they take. What DPDK's own call costs without what the operator needs around it, bytes
+//! turned round and results in their slots, is [`Routes::burst_v4`] and [`Hashes::bulk`].
 
 mod routes;
 
@@ -68,6 +68,9 @@ pub struct Sums {
 
 /// Toeplitz hashes of tuples that lie one behind another: [`Kernel`] of variable outputs, four bytes a tuple, little endian.
 pub struct Hashes(raw::Hash);
+
+/// Where the tuples of a batch are, as [`Hashes::bulk`] takes them.
+pub struct Tuples<'a>(raw::Tuples<'a>);
 
 /// Packets in mbufs, set up for one batch: cut, or put together, again and again. What a program does once is in its making,
 /// [`Packets::run`] is what it does for each batch.
@@ -280,6 +283,31 @@ impl Backend for LibrariesBackend {
     }
 }
 
+impl Sums {
+    /// The sum of each item, one behind the other; what [`Kernel::run`] does, alone.
+    ///
+    /// # Panics
+    /// If `dst` is too short for them, an item of a checksum is longer than 128 KiB, or the batch is of 4 GiB or more.
+    pub fn compute(&self, batch: Batch<'_>, dst: &mut [u8]) {
+        self.libraries.0.sum(self.sum, batch, dst);
+    }
+}
+
+impl Hashes {
+    /// Where the tuples of `batch` are.
+    pub fn tuples<'a>(&self, batch: Batch<'a>) -> Tuples<'a> {
+        Tuples(raw::Tuples::new(batch, self.0.tuple_bytes()))
+    }
+
+    /// DPDK's own calls for many tuples: their hashes, in the CPU's byte order. For who compares what those calls cost.
+    ///
+    /// # Panics
+    /// If there is not one place for each tuple, or they are of another hash.
+    pub fn bulk(&self, tuples: &Tuples<'_>, hashes: &mut [u32]) {
+        self.0.bulk(&tuples.0, hashes);
+    }
+}
+
 impl Kernel for Sums {
     type Scratch = ();
 
@@ -294,7 +322,7 @@ impl Kernel for Sums {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        self.libraries.0.sum(self.sum, batch, out.dst);
+        self.compute(batch, out.dst);
         Ok(())
     }
 }

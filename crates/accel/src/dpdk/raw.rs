@@ -24,7 +24,7 @@ use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{Cipher, CryptoDevice};
 pub(super) use lane::{Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
-pub(super) use libraries::{Hash, Libraries, Sum};
+pub(super) use libraries::{Hash, Libraries, Sum, Tuples};
 pub(super) use pieces::{Pieces, Work};
 pub(super) use port::Port;
 pub(super) use routes::{BURST, Routes, Size};

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Once;
 
@@ -172,6 +173,47 @@ impl Hash {
             hashes_of(
                 self.hash.as_ptr(),
                 tuples.as_ptr(),
+                count,
+                hashes.as_mut_ptr(),
+            );
+        }
+    }
+}
+
+/// Where the tuples of a batch are, as DPDK's own call takes them.
+pub(in crate::dpdk) struct Tuples<'a> {
+    places: Vec<*const u8>,
+    tuple_bytes: usize,
+    input: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Tuples<'a> {
+    /// The whole tuples of so many bytes of each item.
+    pub(in crate::dpdk) fn new(batch: Batch<'a>, tuple_bytes: usize) -> Self {
+        let items = (0..batch.len()).map(|i| batch.item(i));
+        let places = items.flat_map(|item| item.chunks_exact(tuple_bytes).map(<[u8]>::as_ptr));
+        Self {
+            places: places.collect(),
+            tuple_bytes,
+            input: PhantomData,
+        }
+    }
+}
+
+impl Hash {
+    /// The hash of each tuple, by DPDK's own calls for many.
+    ///
+    /// # Panics
+    /// If tuples are of another length, or there is not one place for each.
+    pub(in crate::dpdk) fn bulk(&self, tuples: &Tuples<'_>, hashes: &mut [u32]) {
+        assert!(tuples.tuple_bytes == self.tuple_bytes && tuples.places.len() == hashes.len());
+        let count = u32::try_from(hashes.len()).expect("fewer than 2^32 tuples");
+        // SAFETY: addresses of as many tuples, each whole and borrowed as long as `tuples`; a place for each hash.
+        unsafe {
+            let bulk = self.libraries.sums().hash_bulk;
+            bulk(
+                self.hash.as_ptr(),
+                tuples.places.as_ptr(),
                 count,
                 hashes.as_mut_ptr(),
             );

@@ -42,6 +42,8 @@ pub(in crate::dpdk) struct Sums {
     pub(in crate::dpdk) crc32cs: unsafe extern "C" fn(*const Batch, *mut u8),
     pub(in crate::dpdk) hash_open: unsafe extern "C" fn(*const u8, u32, u32) -> *mut Hash,
     pub(in crate::dpdk) hashes: unsafe extern "C" fn(*const Hash, *const u8, u32, *mut u8),
+    pub(in crate::dpdk) hash_bulk:
+        unsafe extern "C" fn(*const Hash, *const *const u8, u32, *mut u32),
     pub(in crate::dpdk) hash_close: unsafe extern "C" fn(*mut Hash),
 }
 
