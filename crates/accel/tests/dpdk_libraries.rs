@@ -2,7 +2,7 @@
 
 mod dpdk;
 
-use dpb_accel::dpdk::libraries::Libraries;
+use dpb_accel::dpdk::libraries::{Libraries, PrefixMatch};
 use dpb_core::{Backend, Input, Limits, OpSpec};
 use dpb_operators::registry;
 
@@ -81,6 +81,45 @@ fn packets_come_out_right() {
             }
         }
     }
+}
+
+/// What is for comparisons alone gives the same as what operators give.
+#[test]
+fn bare_calls_give_the_same() {
+    let Ok(libraries) = Libraries::load() else {
+        println!("skipped: bare calls of DPDK's libraries (Debian: libdpdk-dev, and build again)");
+        return;
+    };
+    let toeplitz = spec("toeplitz", "form=ipv6-ports");
+    let workload = registry::of(&toeplitz)
+        .expect("registered")
+        .workload(&toeplitz);
+    let workload = workload.expect("its own spec");
+    let input = Input::of(&*workload, 1, 36 * 101, 1).expect("tuples");
+    let batch = input.batch().expect("one item");
+    let hashes = libraries.hashes(&toeplitz).expect("has it");
+    let mut bulk = [0; 101];
+    hashes.bulk(&hashes.tuples(batch), &mut bulk);
+    let bulk = bulk.map(u32::to_le_bytes).concat();
+    assert_eq!(workload.check(batch.item(0), Ok(&bulk), bulk.len()), Ok(()));
+
+    let lpm4 = spec("lpm4", "keys=route-weighted");
+    let workload = registry::of(&lpm4).expect("registered").workload(&lpm4);
+    let workload = workload.expect("its own spec");
+    let input = Input::of(&*workload, 1, 4 * 64, 1).expect("addresses");
+    let addresses: Vec<u32> = input
+        .bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|word| u32::from_be_bytes(*word))
+        .collect();
+    let routes = libraries.routes(&lpm4, PrefixMatch::Fib).expect("fits");
+    let mut hops = [0; 64];
+    routes.burst_v4(&addresses, &mut hops);
+    // Every address has a route.
+    let hops = hops.map(|hop| (hop as u32).to_le_bytes()).concat();
+    assert_eq!(workload.check(&input.bytes, Ok(&hops), hops.len()), Ok(()));
 }
 
 /// An IPv4 packet without options, of this protocol, with this flags and offset, its length said right.

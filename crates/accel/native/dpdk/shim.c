@@ -63,23 +63,38 @@ struct rte_mempool *dpb_bare_mbufs(const char *name, uint32_t n)
 		.level = #of, .sums = &dpb_sums_##of, .lookups = &dpb_lookups_##of, .packets = &dpb_packets_##of \
 	}
 
-static const struct dpb_libraries *libraries(void)
-{
-	static const struct dpb_libraries base = LEVEL(base);
+static const struct dpb_libraries levels[] = {
 #ifdef __x86_64__
-	static const struct dpb_libraries avx2 = LEVEL(avx2), avx512 = LEVEL(avx512);
-
-	/* What build.rs lets the compiler use at each. */
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-	    __builtin_cpu_supports("gfni") && __builtin_cpu_supports("bmi2"))
-		return &avx512;
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-	    __builtin_cpu_supports("fma"))
-		return &avx2;
+	LEVEL(avx512),
+	LEVEL(avx2),
 #endif
-	return &base;
+	LEVEL(base),
+};
+
+/* Whether the CPU has what build.rs lets the compiler use for a level. */
+static int has(const struct dpb_libraries *level)
+{
+#ifdef __x86_64__
+	int is_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+		    __builtin_cpu_supports("fma");
+
+	if (level == &levels[0])
+		return is_v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+		       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+		       __builtin_cpu_supports("gfni");
+	if (level == &levels[1])
+		return is_v3;
+#endif
+	return level != NULL;
+}
+
+static const struct dpb_libraries *libraries(uint32_t nth)
+{
+	for (size_t i = 0; i < RTE_DIM(levels); i++)
+		if (has(&levels[i]) && nth-- == 0)
+			return &levels[i];
+	return NULL;
 }
 
 static const struct dpb_dpdk_table table = {

@@ -216,7 +216,7 @@ struct dpb_packets {
 	void (*close)(struct dpb_pieces *pieces);
 };
 
-/* For the CPU that this is asked on. */
+/* Compiled for one level of instruction sets. */
 struct dpb_libraries {
 	const char *level; /* of instruction sets: "base", "avx2", "avx512" */
 	const struct dpb_sums *sums;
@@ -275,7 +275,8 @@ struct dpb_dpdk_table {
 	uint32_t (*port_send)(uint32_t port, void *const *packets, const uint32_t *lens, uint32_t n);
 	void (*packet_give)(void *packet);
 
-	const struct dpb_libraries *(*libraries)(void);
+	/* The best that the CPU has, the next best, and so on; NULL if there are no more. */
+	const struct dpb_libraries *(*libraries)(uint32_t nth);
 };
 
 #endif

@@ -82,7 +82,9 @@ impl Libraries {
     /// # Errors
     /// There is no shim, or EAL does not start.
     pub fn load() -> Result<Self, Unsupported> {
-        Ok(Self(raw::Libraries::of(Eal::start()?)))
+        let best = raw::Libraries::of(Eal::start()?, 0);
+        best.map(Self)
+            .ok_or_else(|| because("the shim has no code for this CPU".to_owned()))
     }
 
     /// The instruction sets that they are compiled for: `base` (what DPDK itself was built for), `avx2`, `avx512`.
@@ -429,4 +431,38 @@ pub(super) fn samples() -> Vec<OpSpec> {
         OpSpec::Fragmentation { mtu: 1500 },
         OpSpec::Reassembly,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use dpb_core::conformance;
+    use dpb_operators::registry;
+
+    use super::*;
+
+    /// On what no CPU with more is asked for otherwise.
+    #[test]
+    fn every_level_of_instruction_sets_conforms() {
+        let eal = match Eal::start() {
+            Ok(eal) => eal,
+            Err(why) => return println!("skipped: DPDK's libraries: {why}"),
+        };
+        let mut levels = Vec::new();
+        for libraries in (0..).map_while(|nth| raw::Libraries::of(eal, nth).map(Libraries)) {
+            let backend = LibrariesBackend {
+                name: format!("dpdk/libraries at {}", libraries.level()),
+                libraries,
+                instance: INSTANCES[0],
+                clock: WallClock::default(),
+            };
+            for operator in ["checksum", "crc32", "crc32c", "toeplitz", "lpm4", "lpm6"] {
+                let entry = registry::find(operator).expect("registered");
+                let workload = entry.workload(&entry.default_spec()).expect("its own");
+                let coverage = conformance::check(&backend, &[&*workload]);
+                assert!(coverage.expect("conforms").items > 0);
+            }
+            levels.push(libraries.level());
+        }
+        assert_eq!(levels.last().map(String::as_str), Some("base"));
+    }
 }

@@ -173,7 +173,7 @@ pub(super) struct Table {
     pub(super) port_receive: unsafe extern "C" fn(u32, *mut *mut c_void, *mut u32, u32) -> u32,
     pub(super) port_send: unsafe extern "C" fn(u32, *const *mut c_void, *const u32, u32) -> u32,
     pub(super) packet_give: unsafe extern "C" fn(*mut c_void),
-    pub(super) libraries: unsafe extern "C" fn() -> *const libraries::Libraries,
+    pub(super) libraries: unsafe extern "C" fn(u32) -> *const libraries::Libraries,
 }
 
 // As the C compiler has them.

@@ -28,7 +28,7 @@ impl Sum {
     }
 }
 
-/// The libraries, compiled for the best instruction sets that this CPU has.
+/// The libraries, compiled for one level of instruction sets.
 #[derive(Clone, Copy)]
 pub(in crate::dpdk) struct Libraries {
     eal: &'static Eal,
@@ -41,9 +41,10 @@ unsafe impl Send for Libraries {}
 unsafe impl Sync for Libraries {}
 
 impl Libraries {
-    pub(in crate::dpdk) fn of(eal: &'static Eal) -> Self {
-        // SAFETY: the shim gives the address of a static table.
-        let table = unsafe { &*(eal.table().libraries)() };
+    /// For the best level that this CPU has, or the `nth` behind it; `None` if there are not so many.
+    pub(in crate::dpdk) fn of(eal: &'static Eal, nth: u32) -> Option<Self> {
+        // SAFETY: the shim gives the address of a static table, or null.
+        let table = unsafe { (eal.table().libraries)(nth).as_ref() }?;
         let libraries = Self { eal, table };
         static CHOSEN: Once = Once::new();
         CHOSEN.call_once(|| {
@@ -51,7 +52,7 @@ impl Libraries {
             // SAFETY: EAL runs; once, before the first CRC, and no other thread changes what DPDK chooses by.
             unsafe { (libraries.sums().choose_crc)() }
         });
-        libraries
+        Some(libraries)
     }
 
     pub(in crate::dpdk) fn eal(&self) -> &'static Eal {
