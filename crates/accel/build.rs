@@ -10,18 +10,29 @@ const FILES: [&str; 5] = ["shim.c", "crypto.c", "compress.c", "port.c", "heap.c"
 const LEVEL_FILES: [&str; 3] = ["sums.c", "routes.c", "packets.c"];
 const HEADERS: [&str; 3] = ["shim.h", "parts.h", "libraries.h"];
 
-/// Levels of instruction sets, of which the shim takes the best that the CPU has; and what the compiler is told besides what
-/// pkg-config says.
+/// Levels of instruction sets, of which the shim takes the best that the CPU has (`has` in `shim.c` asks for just these); and what
+/// the compiler is told besides what pkg-config says.
 #[cfg(target_arch = "x86_64")]
 const LEVELS: &[(&str, &[&str])] = &[
     ("base", &[]),
-    ("avx2", &["-march=x86-64-v3", "-mtune=native"]),
+    (
+        "avx2",
+        &["-mavx2", "-mbmi", "-mbmi2", "-mfma", "-mtune=native"],
+    ),
     (
         "avx512",
         &[
-            "-march=x86-64-v4",
-            "-mgfni",
+            "-mavx2",
+            "-mbmi",
+            "-mbmi2",
+            "-mfma",
+            "-mavx512f",
+            "-mavx512bw",
+            "-mavx512cd",
+            "-mavx512dq",
+            "-mavx512vl",
             "-mavx512vbmi",
+            "-mgfni",
             "-mtune=native",
         ],
     ),

@@ -52,7 +52,7 @@ struct dpb_pieces {
 	uint8_t *bytes; /* the items', which are written to, with each first header behind */
 };
 
-/* A pool has a cache for the threads that EAL knows. */
+/* Pools have caches for the threads that EAL knows, as an application's are; so ours is one of them while it has packets. */
 static __thread unsigned int uses;
 static __thread int is_registered;
 

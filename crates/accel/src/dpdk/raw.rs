@@ -1,7 +1,6 @@
 //! DPDK's environment and memory, behind types whose construction proves what they need. What the devices do is in
 //! `raw/`: `lane.rs` owns jobs while a device works on them, `pmd.rs` is a device, `crypto.rs` and `compress.rs` the two kinds of
-//! them; `port.rs` is network devices, `libraries.rs`, `routes.rs`
-//! and `pieces.rs` DPDK's own libraries.
+//! them; `port.rs` is network devices; `libraries.rs`, `routes.rs` and `pieces.rs` are DPDK's own libraries.
 #![allow(unsafe_code)]
 
 mod compress;
