@@ -26,7 +26,7 @@ pub(crate) fn peer<'a>(
     let libraries = Libraries::load().ok()?;
     let dst = || Buf::zeroed(slot * batch.len()).expect("memory");
     Some(match (name, spec) {
-        ("rte_cksum", _) => Box::new(Checksums {
+        ("rte_cksum" | "rte_net_crc" | "rte_hash_crc", _) => Box::new(Checksums {
             sums: libraries.sums(spec).ok()?,
             batch,
             dst: dst(),
@@ -49,7 +49,7 @@ pub(crate) fn peer<'a>(
     })
 }
 
-/// Of each item.
+/// A checksum or CRC of each item.
 struct Checksums<'a> {
     sums: Sums,
     batch: Batch<'a>,

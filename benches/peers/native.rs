@@ -67,6 +67,8 @@ pub const LIBRARIES: &[Library] = &[
         package: "libdpdk-dev",
         peers: &[
             "rte_cksum",
+            "rte_net_crc",
+            "rte_hash_crc",
             "rte_thash",
             "rte_lpm",
             "rte_fib",
