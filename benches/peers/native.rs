@@ -19,8 +19,11 @@ pub struct Library {
     /// The peers that it gives.
     pub peers: &'static [&'static str],
     version: fn() -> Option<String>,
-    peer: for<'a> fn(&str, &OpSpec, Batch<'a>, usize) -> Option<Box<dyn Bound + 'a>>,
+    peer: SetUp,
 }
+
+/// Sets a peer up by its name; `None` if it does not do this.
+type SetUp = for<'a> fn(&str, &OpSpec, Batch<'a>, usize) -> Option<Box<dyn Bound + 'a>>;
 
 /// What is behind a file in `native/`.
 struct Code {
