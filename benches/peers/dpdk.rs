@@ -162,17 +162,10 @@ impl Bound for Lookups<'_> {
     fn run(&mut self) {
         let mut hops = [0; BURST];
         match &self.addresses {
-            Addresses::V4(addresses) => {
-                for burst in addresses.chunks(BURST) {
-                    self.routes.burst_v4(burst, black_box(&mut hops));
-                }
-            }
-            Addresses::V6(addresses) => {
-                for burst in addresses.chunks(BURST) {
-                    self.routes.burst_v6(burst, black_box(&mut hops));
-                }
-            }
+            Addresses::V4(addresses) => self.routes.bursts_v4(addresses, &mut hops),
+            Addresses::V6(addresses) => self.routes.bursts_v6(addresses, &mut hops),
         }
+        black_box(&hops);
     }
 
     fn spoil_outputs(&mut self, byte: u8) {

@@ -171,6 +171,28 @@ static void burst(const struct dpb_routes *own, const void *addresses, void *hop
 	}
 }
 
+static void bursts(const struct dpb_routes *own, const void *addresses, uint32_t n, void *hops)
+{
+	const uint8_t(*keys)[16] = addresses;
+
+	if (own->kind == DPB_FIB6) {
+		for (uint32_t i = 0; i < n; i += DPB_BURST)
+			rte_fib6_lookup_bulk(own->fib6, (void *)(uintptr_t)(keys + i), hops,
+					     (int)RTE_MIN(n - i, (uint32_t)DPB_BURST));
+	} else if (own->kind == DPB_FIB) {
+		for (uint32_t i = 0; i < n; i += DPB_BURST)
+			rte_fib_lookup_bulk(own->fib, (uint32_t *)(uintptr_t)addresses + i, hops,
+					    (int)RTE_MIN(n - i, (uint32_t)DPB_BURST));
+	} else {
+		for (uint32_t i = 0; i < n; i += DPB_BURST) {
+			const uint8_t *first = (const uint8_t *)addresses + (size_t)i * (own->kind == DPB_LPM ? 4 : 16);
+
+			burst(own, first, hops, RTE_MIN(n - i, (uint32_t)DPB_BURST));
+			__asm__ volatile("" : : "r"(hops) : "memory");
+		}
+	}
+}
+
 static void lookup(const struct dpb_routes *own, const uint8_t *addresses, uint32_t n, uint8_t *dst)
 {
 	uint32_t keys[DPB_BURST], found[DPB_BURST];
@@ -203,6 +225,6 @@ static void lookup(const struct dpb_routes *own, const uint8_t *addresses, uint3
 const struct dpb_lookups AT_LEVEL(dpb_lookups) = {
 	.open = routes_open,
 	.lookup = lookup,
-	.burst = burst,
+	.bursts = bursts,
 	.close = routes_close,
 };

@@ -9,7 +9,7 @@
 //!
 //! `rte_gso` and `rte_ip_frag` work on IPv4 alone (and IPv6 without extension headers), which no operator's items are: as backends
 //! they refuse, [`Packets`] calls them on what they take. What DPDK's own call costs without what the operator needs around it, bytes
-//! turned round and results in their slots, is [`Routes::burst_v4`] and [`Hashes::bulk`].
+//! turned round and results in their slots, is [`Routes::bursts_v4`] and [`Hashes::bulk`].
 
 mod routes;
 

@@ -241,21 +241,21 @@ fn tbl8s(kind: TableKind, routes: &[Route]) -> (u32, u32) {
 }
 
 impl Routes {
-    /// DPDK's own call for up to 64 IPv4 addresses in the CPU's byte order; `hops` holds them as it writes them, which is
-    /// each library's own way. For who compares what that call costs.
+    /// DPDK's own calls for 64 IPv4 addresses each, which are in the CPU's byte order; `hops` holds those of the last one as it
+    /// writes them, which is each library's own way. For who compares what those calls cost.
     ///
     /// # Panics
-    /// If there are more addresses, or the table is of IPv6.
-    pub fn burst_v4(&self, addresses: &[u32], hops: &mut [u64; BURST]) {
-        self.0.burst_v4(addresses, hops);
+    /// If the table is of IPv6.
+    pub fn bursts_v4(&self, addresses: &[u32], hops: &mut [u64; BURST]) {
+        self.0.bursts_v4(addresses, hops);
     }
 
     /// The same for IPv6 addresses in network order.
     ///
     /// # Panics
-    /// If there are more addresses, or the table is of IPv4.
-    pub fn burst_v6(&self, addresses: &[[u8; 16]], hops: &mut [u64; BURST]) {
-        self.0.burst_v6(addresses, hops);
+    /// If the table is of IPv4.
+    pub fn bursts_v6(&self, addresses: &[[u8; 16]], hops: &mut [u64; BURST]) {
+        self.0.bursts_v6(addresses, hops);
     }
 }
 

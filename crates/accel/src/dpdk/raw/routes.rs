@@ -88,31 +88,34 @@ impl Routes {
         }
     }
 
-    /// DPDK's own call for up to [`BURST`] IPv4 addresses in the CPU's order; hops as it writes them.
+    /// DPDK's own calls for [`BURST`] IPv4 addresses each, in the CPU's order; hops as it writes them, those of a burst over those of
+    /// the one before.
     ///
     /// # Panics
-    /// If there are more, or the table is of IPv6.
-    pub(in crate::dpdk) fn burst_v4(&self, addresses: &[u32], hops: &mut [u64; BURST]) {
-        assert!(addresses.len() <= BURST && self.address_bytes == 4);
-        // SAFETY: as many addresses of this kind as said, and eight bytes for each hop, which is as much as any takes.
+    /// If the table is of IPv6.
+    pub(in crate::dpdk) fn bursts_v4(&self, addresses: &[u32], hops: &mut [u64; BURST]) {
+        assert_eq!(self.address_bytes, 4);
+        let count = u32::try_from(addresses.len()).expect("fewer than 2^32 addresses");
+        // SAFETY: as many addresses of this kind as said, and eight bytes for each hop of a burst, as much as any takes.
         unsafe {
-            let burst = self.libraries.lookups().burst;
+            let bursts = self.libraries.lookups().bursts;
             let (from, to) = (addresses.as_ptr().cast(), hops.as_mut_ptr().cast());
-            burst(self.routes.as_ptr(), from, to, addresses.len() as u32);
+            bursts(self.routes.as_ptr(), from, count, to);
         }
     }
 
     /// The same of IPv6, in network order.
     ///
     /// # Panics
-    /// If there are more, or the table is of IPv4.
-    pub(in crate::dpdk) fn burst_v6(&self, addresses: &[[u8; 16]], hops: &mut [u64; BURST]) {
-        assert!(addresses.len() <= BURST && self.address_bytes == 16);
-        // SAFETY: as in `burst_v4`.
+    /// If the table is of IPv4.
+    pub(in crate::dpdk) fn bursts_v6(&self, addresses: &[[u8; 16]], hops: &mut [u64; BURST]) {
+        assert_eq!(self.address_bytes, 16);
+        let count = u32::try_from(addresses.len()).expect("fewer than 2^32 addresses");
+        // SAFETY: as in `bursts_v4`.
         unsafe {
-            let burst = self.libraries.lookups().burst;
+            let bursts = self.libraries.lookups().bursts;
             let (from, to) = (addresses.as_ptr().cast(), hops.as_mut_ptr().cast());
-            burst(self.routes.as_ptr(), from, to, addresses.len() as u32);
+            bursts(self.routes.as_ptr(), from, count, to);
         }
     }
 }
