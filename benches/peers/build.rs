@@ -5,22 +5,6 @@ use std::process::Command;
 
 /// What to link, besides the file of the same name in `native/`.
 const LIBRARIES: &[(&str, &[&str])] = &[
-    (
-        "dpdk",
-        &[
-            "rte_eal",
-            "rte_lpm",
-            "rte_fib",
-            "rte_rib",
-            "rte_hash",
-            "rte_gso",
-            "rte_ip_frag",
-            "rte_mbuf",
-            "rte_mempool",
-            "rte_ring",
-            "rte_net",
-        ],
-    ),
     ("glibc", &[]),
     ("ipsec", &["IPSec_MB"]),
     ("isal", &["isal"]),
@@ -46,16 +30,6 @@ fn main() {
         }
         let mut build = cc::Build::new();
         build.file(format!("native/{name}.c")).opt_level(3);
-        if *name == "dpdk" {
-            for flag in dpdk_flags() {
-                build.flag(flag);
-            }
-            // The pools of packets find this one by its constructor, not by a symbol.
-            let ring = "-Wl,--push-state,--no-as-needed,-lrte_mempool_ring,--pop-state";
-            println!("cargo::rustc-link-arg-benches={ring}");
-            println!("cargo::rustc-link-arg-benches=-Wl,--export-dynamic-symbol=memfd_create");
-        }
-        // Behind the flags of pkg-config, which ask for an old CPU.
         build.flag("-march=native").warnings(false);
         build.compile(&format!("dpb_peer_{name}"));
         for link in *links {
@@ -63,11 +37,6 @@ fn main() {
         }
         println!("cargo::rustc-cfg=peer_{name}");
     }
-}
-
-fn dpdk_flags() -> Vec<String> {
-    let flags = said("pkg-config", "--cflags libdpdk");
-    flags.split_whitespace().map(str::to_owned).collect()
 }
 
 fn said(program: &str, arguments: &str) -> String {

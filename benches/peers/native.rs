@@ -1,10 +1,13 @@
-//! Peers written in C: libraries of the system, each behind one file in `native/`, if `cargo xtask bench --peers` found it.
+//! Peers written in C: libraries of the system, each behind one file in `native/`, if `cargo xtask bench --peers` found it;
+//! DPDK's behind dpb's own shim.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char};
 use std::marker::PhantomData;
 
 use dpb_core::{Batch, Buf, JobError, Material, OpSpec, OutputShape, ParameterValue};
+
+use crate::dpdk;
 
 /// A library, and what it is known as in the registry.
 #[derive(Clone, Copy, Debug)]
@@ -15,13 +18,30 @@ pub struct Library {
     pub package: &'static str,
     /// The peers that it gives.
     pub peers: &'static [&'static str],
-    code: Option<Code>,
+    version: fn() -> Option<String>,
+    peer: SetUp,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Sets a peer up by its name; `None` if it does not do this.
+type SetUp = for<'a> fn(&str, &OpSpec, Batch<'a>, usize) -> Option<Box<dyn Bound + 'a>>;
+
+/// What is behind a file in `native/`.
 struct Code {
     version: unsafe extern "C" fn() -> *const c_char,
     peer: unsafe extern "C" fn(*const c_char, *const Task) -> *mut Peer,
+}
+
+/// A peer that is set up for one batch, and has its outputs.
+pub trait Bound {
+    /// Does the batch once.
+    fn run(&mut self);
+    /// Overwrites all outputs with `byte`.
+    fn spoil_outputs(&mut self, byte: u8);
+    /// What came of each item in the last run.
+    ///
+    /// # Panics
+    /// If the library wrote beyond a slot, or not as many bytes as `shape` says.
+    fn outputs(&mut self, shape: OutputShape) -> Vec<Result<&[u8], JobError>>;
 }
 
 /// A library's functions, if it was built in.
@@ -39,7 +59,7 @@ macro_rules! code {
             })
         }
         #[cfg(not($cfg))]
-        None
+        None::<Code>
     }};
 }
 
@@ -50,6 +70,8 @@ pub const LIBRARIES: &[Library] = &[
         package: "libdpdk-dev",
         peers: &[
             "rte_cksum",
+            "rte_net_crc",
+            "rte_hash_crc",
             "rte_thash",
             "rte_lpm",
             "rte_fib",
@@ -57,43 +79,62 @@ pub const LIBRARIES: &[Library] = &[
             "rte_gso",
             "rte_ip_frag",
         ],
-        code: code!(peer_dpdk, dpdk_version, dpdk_peer),
+        version: dpdk::version,
+        peer: dpdk::peer,
     },
     Library {
         name: "glibc",
         package: "libc6-dev",
         peers: &["glibc"],
-        code: code!(peer_glibc, glibc_version, glibc_peer),
+        version: || Some(code!(peer_glibc, glibc_version, glibc_peer)?.version()),
+        peer: |name, spec, batch, slot| {
+            code!(peer_glibc, glibc_version, glibc_peer)?.peer(name, spec, batch, slot)
+        },
     },
     Library {
         name: "intel-ipsec-mb",
         package: "libipsec-mb-dev",
         peers: &["ipsec-mb"],
-        code: code!(peer_ipsec, ipsec_version, ipsec_peer),
+        version: || Some(code!(peer_ipsec, ipsec_version, ipsec_peer)?.version()),
+        peer: |name, spec, batch, slot| {
+            code!(peer_ipsec, ipsec_version, ipsec_peer)?.peer(name, spec, batch, slot)
+        },
     },
     Library {
         name: "isa-l",
         package: "libisal-dev",
         peers: &["isa-l"],
-        code: code!(peer_isal, isal_version, isal_peer),
+        version: || Some(code!(peer_isal, isal_version, isal_peer)?.version()),
+        peer: |name, spec, batch, slot| {
+            code!(peer_isal, isal_version, isal_peer)?.peer(name, spec, batch, slot)
+        },
     },
     Library {
         name: "OpenSSL",
         package: "libssl-dev",
         peers: &["openssl"],
-        code: code!(peer_openssl, openssl_version, openssl_peer),
+        version: || Some(code!(peer_openssl, openssl_version, openssl_peer)?.version()),
+        peer: |name, spec, batch, slot| {
+            code!(peer_openssl, openssl_version, openssl_peer)?.peer(name, spec, batch, slot)
+        },
     },
     Library {
         name: "Snappy",
         package: "libsnappy-dev",
         peers: &["snappy"],
-        code: code!(peer_snappy, snappy_version, snappy_peer),
+        version: || Some(code!(peer_snappy, snappy_version, snappy_peer)?.version()),
+        peer: |name, spec, batch, slot| {
+            code!(peer_snappy, snappy_version, snappy_peer)?.peer(name, spec, batch, slot)
+        },
     },
     Library {
         name: "VPP's checksum",
         package: "gcc",
         peers: &["vpp"],
-        code: code!(peer_vpp, vpp_version, vpp_peer),
+        version: || Some(code!(peer_vpp, vpp_version, vpp_peer)?.version()),
+        peer: |name, spec, batch, slot| {
+            code!(peer_vpp, vpp_version, vpp_peer)?.peer(name, spec, batch, slot)
+        },
     },
 ];
 
@@ -128,7 +169,7 @@ struct Peer {
 }
 
 /// A peer that is set up for one batch, which it points at; and at the rest here.
-pub struct Native<'a> {
+struct Native<'a> {
     peer: *mut Peer,
     items: Vec<Item>,
     dst: Buf,
@@ -148,9 +189,7 @@ pub fn library(name: &str) -> Option<&'static Library> {
 impl Library {
     /// Its version, if it was built in.
     pub fn version(&self) -> Option<String> {
-        // SAFETY: takes nothing, and gives a text that lives as long as the library.
-        let version = unsafe { CStr::from_ptr((self.code?.version)()) };
-        Some(version.to_string_lossy().into_owned())
+        (self.version)()
     }
 
     /// Its peer called `name` for `spec` on `batch`, with slots of `slot` bytes; `None` if the library is not here, or does not
@@ -164,8 +203,25 @@ impl Library {
         spec: &OpSpec,
         batch: Batch<'a>,
         slot: usize,
-    ) -> Option<Native<'a>> {
-        let code = self.code?;
+    ) -> Option<Box<dyn Bound + 'a>> {
+        (self.peer)(name, spec, batch, slot)
+    }
+}
+
+impl Code {
+    fn version(&self) -> String {
+        // SAFETY: takes nothing, and gives a text that lives as long as the library.
+        let version = unsafe { CStr::from_ptr((self.version)()) };
+        version.to_string_lossy().into_owned()
+    }
+
+    fn peer<'a>(
+        &self,
+        name: &str,
+        spec: &OpSpec,
+        batch: Batch<'a>,
+        slot: usize,
+    ) -> Option<Box<dyn Bound + 'a>> {
         let mut parameters = String::new();
         let mut material = None;
         for (key, value) in spec.parameters() {
@@ -200,8 +256,11 @@ impl Library {
         let name = CString::new(name).expect("no zeros");
         // SAFETY: the task and all that it points at stay where they are as long as the `Native` that is returned: its own
         // allocations, the material's, and the batch, which it borrows.
-        let peer = unsafe { (code.peer)(name.as_ptr(), &raw const *task) };
-        (!peer.is_null()).then_some(Native {
+        let peer = unsafe { (self.peer)(name.as_ptr(), &raw const *task) };
+        if peer.is_null() {
+            return None;
+        }
+        Some(Box::new(Native {
             peer,
             items,
             dst,
@@ -209,27 +268,21 @@ impl Library {
             _texts: texts,
             _material: material,
             _input: PhantomData,
-        })
+        }))
     }
 }
 
-impl Native<'_> {
-    /// Does the batch once.
-    pub fn run(&mut self) {
+impl Bound for Native<'_> {
+    fn run(&mut self) {
         // SAFETY: a peer that its library made and nobody freed; what it points at is borrowed or owned here.
         unsafe { ((*self.peer).run)(self.peer) }
     }
 
-    /// Overwrites all slots with `byte`.
-    pub fn spoil_outputs(&mut self, byte: u8) {
+    fn spoil_outputs(&mut self, byte: u8) {
         self.dst.fill(byte);
     }
 
-    /// What came of each item in the last run.
-    ///
-    /// # Panics
-    /// If the library wrote beyond a slot, or not as many bytes as `shape` says.
-    pub fn outputs(&mut self, shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
+    fn outputs(&mut self, shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
         // SAFETY: as in `run`.
         unsafe {
             if let Some(finish) = (*self.peer).finish {

@@ -5,13 +5,53 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-const FILES: [&str; 4] = ["shim.c", "crypto.c", "compress.c", "port.c"];
-const HEADERS: [&str; 2] = ["shim.h", "parts.h"];
+const FILES: [&str; 5] = ["shim.c", "crypto.c", "compress.c", "port.c", "heap.c"];
+/// Compiled for each of the levels.
+const LEVEL_FILES: [&str; 3] = ["sums.c", "routes.c", "packets.c"];
+const HEADERS: [&str; 3] = ["shim.h", "parts.h", "libraries.h"];
+
+/// Levels of instruction sets, of which the shim takes the best that the CPU has (`has` in `shim.c` asks for just these); and what
+/// the compiler is told besides what pkg-config says.
+#[cfg(target_arch = "x86_64")]
+const LEVELS: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    (
+        "avx2",
+        &["-mavx2", "-mbmi", "-mbmi2", "-mfma", "-mtune=native"],
+    ),
+    (
+        "avx512",
+        &[
+            "-mavx2",
+            "-mbmi",
+            "-mbmi2",
+            "-mfma",
+            "-mavx512f",
+            "-mavx512bw",
+            "-mavx512cd",
+            "-mavx512dq",
+            "-mavx512vl",
+            "-mavx512vbmi",
+            "-mgfni",
+            "-mtune=native",
+        ],
+    ),
+];
+#[cfg(not(target_arch = "x86_64"))]
+const LEVELS: &[(&str, &[&str])] = &[("base", &[])];
+
+const FLAGS: [&str; 5] = [
+    "-fPIC",
+    "-O3",
+    "-std=gnu11",
+    "-fvisibility=hidden",
+    "-DALLOW_EXPERIMENTAL_API",
+];
 const VERSION_MIN: &str = "22.11";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for file in FILES.iter().chain(&HEADERS) {
+    for file in FILES.iter().chain(&LEVEL_FILES).chain(&HEADERS) {
         println!("cargo::rerun-if-changed=native/dpdk/{file}");
     }
     for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "CC"] {
@@ -40,32 +80,52 @@ fn dpdk_shim() -> Result<PathBuf, String> {
     let (compile, link) = (pkg_config(&["--cflags"])?, pkg_config(&["--libs"])?);
     let folder = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
     let shim = folder.join("libdpb_dpdk.so");
-    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     // Both lists as they are: what is included before all else, and the CPU that the inlines need, are among them.
-    let output = Command::new(&compiler)
-        .args([
-            "-shared",
-            "-fPIC",
-            "-O3",
-            "-std=gnu11",
-            "-fvisibility=hidden",
-        ])
-        .args(["-DALLOW_EXPERIMENTAL_API", "-o"])
-        .arg(&shim)
-        .args(compile.split_whitespace())
+    let compile: Vec<&str> = compile.split_whitespace().collect();
+    let mut objects = Vec::new();
+    for (level, flags) in LEVELS {
+        for file in LEVEL_FILES {
+            let object = folder.join(format!("{file}.{level}.o"));
+            let mut compiler = compiler();
+            compiler.arg("-c").args(FLAGS).args(&compile).args(*flags);
+            compiler
+                .arg(format!("-DDPB_LEVEL={level}"))
+                .arg(format!("native/dpdk/{file}"))
+                .arg("-o")
+                .arg(&object);
+            succeeds(&mut compiler)?;
+            objects.push(object);
+        }
+    }
+    let mut linker = compiler();
+    linker.arg("-shared").args(FLAGS).args(&compile);
+    linker
         .args(FILES.map(|file| format!("native/dpdk/{file}")))
-        .args(link.split_whitespace())
+        .args(&objects)
+        .arg("-o")
+        .arg(&shim)
+        .args(link.split_whitespace());
+    succeeds(&mut linker)?;
+    Ok(shim)
+}
+
+fn compiler() -> Command {
+    Command::new(env::var("CC").unwrap_or_else(|_| "cc".to_owned()))
+}
+
+/// Runs a compiler; the first error that it names, if it fails.
+fn succeeds(compiler: &mut Command) -> Result<(), String> {
+    let name = compiler.get_program().to_string_lossy().into_owned();
+    let output = compiler
         .output()
-        .map_err(|error| format!("no C compiler: {compiler}: {error}"))?;
+        .map_err(|error| format!("no C compiler: {name}: {error}"))?;
     if output.status.success() {
-        return Ok(shim);
+        return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let error = said.lines().find(|line| line.contains("error"));
-    Err(format!(
-        "{compiler} failed: {}",
-        error.unwrap_or("it says not why")
-    ))
+    let error = error.unwrap_or("it says not why");
+    Err(format!("{name} failed: {error}"))
 }
 
 /// What pkg-config says of DPDK.

@@ -41,8 +41,7 @@ pub(crate) struct Args {
 }
 
 /// A C library that peers come from, by its file in `benches/peers/native`, and a header that is there if it is.
-const PEERS: [(&str, &str); 7] = [
-    ("dpdk", "rte_config.h"),
+const PEERS: [(&str, &str); 6] = [
     ("ipsec", "intel-ipsec-mb.h"),
     ("isal", "isa-l/igzip_lib.h"),
     ("openssl", "openssl/evp.h"),
@@ -150,11 +149,6 @@ fn peers_here() -> Vec<&'static str> {
     let has = |&(name, header): &(&'static str, &str)| {
         let mut compiler = Command::new("cc");
         compiler.args(["-E", "-x", "c", "-include", header, "/dev/null"]);
-        if name == "dpdk" {
-            let mut flags = Command::new("pkg-config");
-            let flags = shell::output(flags.args(["--cflags", "libdpdk"])).ok()?;
-            compiler.args(flags.split_whitespace());
-        }
         shell::output(&mut compiler).ok().map(|_| name)
     };
     PEERS.iter().filter_map(has).collect()

@@ -21,7 +21,7 @@ use dpb_core::{Batch, BatchOut, Buf, Input, JobError, OutputShape, Workload};
 use dpb_operators::cpu::{self, Cpu};
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::{self, Entry};
-use dpb_peers::native::{self, LIBRARIES, Native};
+use dpb_peers::native::{self, Bound, LIBRARIES};
 use dpb_peers::rust_peers;
 
 use rows::{Row, Unit, rows};
@@ -217,7 +217,7 @@ enum Runs<'a> {
         dst: Buf,
         outcomes: Vec<Result<u32, JobError>>,
     },
-    Native(Native<'a>),
+    Bound(Box<dyn Bound + 'a>),
 }
 
 impl Bench {
@@ -356,7 +356,7 @@ fn peers<'a>(
             match library.peer(name, spec, batch, slot) {
                 Some(peer) => {
                     let version = format!("{} {version}", library.name);
-                    peers.push(Contender::new(name, Runs::Native(peer)).version(version));
+                    peers.push(Contender::new(name, Runs::Bound(peer)).version(version));
                 }
                 None => println!("missing  {name}: does not do this, or could not be set up"),
             }
@@ -475,20 +475,20 @@ impl Runs<'_> {
                 kernel.run(*batch, out).expect("runs");
                 std::hint::black_box(dst);
             }
-            Self::Native(native) => native.run(),
+            Self::Bound(bound) => bound.run(),
         }
     }
 
     fn spoil_outputs(&mut self) {
         match self {
             Self::Direct { dst, .. } => dst.fill(SPOILT),
-            Self::Native(native) => native.spoil_outputs(SPOILT),
+            Self::Bound(bound) => bound.spoil_outputs(SPOILT),
         }
     }
 
     fn outputs(&mut self, shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
         match self {
-            Self::Native(native) => native.outputs(shape),
+            Self::Bound(bound) => bound.outputs(shape),
             Self::Direct {
                 batch,
                 dst,

@@ -6,6 +6,7 @@
 //! | `sys.rs` | the table's mirror, and how the shim is found |
 //! | `raw.rs`, `raw/` | EAL, memory, devices, sessions, queue pairs; jobs while a device has them |
 //! | `crypto.rs`, `compress.rs` | the backends |
+//! | `libraries.rs` | DPDK's own libraries as backends: checksums, hashes, longest prefix match |
 //! | `environment.rs` | what EAL is started with on this machine |
 //!
 //! **One environment a process.** EAL starts when the first device is asked for, on a thread of its own, and stays. Without
@@ -19,6 +20,7 @@
 mod compress;
 mod crypto;
 mod environment;
+pub mod libraries;
 mod raw;
 mod sys;
 
@@ -30,6 +32,7 @@ use crate::family::{Family, Finding, Listed};
 use crate::port::PacketPort;
 use compress::CompressBackend;
 use crypto::CryptoBackend;
+use libraries::{Instance, LibrariesBackend};
 use raw::{CompressDevice, CryptoDevice, Eal, Port};
 
 /// The family.
@@ -116,7 +119,8 @@ impl Device {
                 software.is_crypto
             }
             None if !is_crypto && !is_compress => {
-                let known: Vec<String> = instances(eal);
+                let mut known: Vec<String> = instances(eal);
+                known.extend(libraries::INSTANCES.map(|instance| instance.name.to_owned()));
                 let known = known.join(", ");
                 let reason = format!("no backend `dpdk/{name}`; there are: {known}");
                 return Err(Unsupported { reason });
@@ -221,13 +225,19 @@ impl Family for Dpdk {
                 .map(|software| software.name.to_owned())
                 .collect(),
         };
-        names
-            .into_iter()
-            .map(|name| listed(eal.clone(), name))
+        let devices = names.into_iter().map(|name| listed(eal.clone(), name));
+        devices
+            .chain(libraries::INSTANCES.map(library_listed))
             .collect()
     }
 
     fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported> {
+        if let Some(library) = libraries::INSTANCES
+            .iter()
+            .find(|library| library.name == instance)
+        {
+            return Ok(Box::new(LibrariesBackend::new(*library)?));
+        }
         Device::find(Eal::start()?, instance)?.backend()
     }
 
@@ -249,6 +259,7 @@ impl Family for Dpdk {
         for name in instances(eal) {
             findings.extend(device_found(eal, &name));
         }
+        findings.extend(libraries::INSTANCES.iter().flat_map(library_found));
         let ports = Port::names(eal).into_iter();
         findings.extend(ports.map(|(name, driver)| {
             Finding::found(
@@ -265,7 +276,7 @@ fn listed(eal: Result<&'static Eal, Unsupported>, instance: String) -> Listed {
     let found = eal
         .and_then(|eal| Device::find(eal, &instance))
         .and_then(|device| {
-            let offered = offered(&device, &*device.backend()?);
+            let offered = offered(device.samples(), &*device.backend()?);
             Ok((device.driver().to_owned(), offered))
         });
     let what = software.map_or("hardware", |software| software.what);
@@ -285,10 +296,29 @@ fn listed(eal: Result<&'static Eal, Unsupported>, instance: String) -> Listed {
     }
 }
 
-/// The operators that a device has.
-fn offered(device: &Device, backend: &dyn Backend) -> Vec<String> {
-    let samples = device.samples().into_iter();
-    let offered = samples.filter(|spec| backend.limits(spec).is_ok());
+fn library_listed(instance: Instance) -> Listed {
+    let listed = |is_here, summary, details| Listed {
+        instance: instance.name.to_owned(),
+        is_here,
+        summary,
+        details,
+    };
+    match LibrariesBackend::new(instance) {
+        Ok(backend) => {
+            let operators = offered(libraries::samples(), &backend);
+            let level = backend.level();
+            let details = format!("{}; compiled for {level}", instance.what);
+            listed(true, operators.join(", "), details)
+        }
+        Err(why) => listed(false, instance.what.to_owned(), why.to_string()),
+    }
+}
+
+/// The operators of these that a backend has.
+fn offered(samples: Vec<OpSpec>, backend: &dyn Backend) -> Vec<String> {
+    let offered = samples
+        .into_iter()
+        .filter(|spec| backend.limits(spec).is_ok());
     offered.map(|spec| spec.name().to_owned()).collect()
 }
 
@@ -316,8 +346,31 @@ fn device_found(eal: &'static Eal, name: &str) -> Vec<Finding> {
             return vec![Finding::missing(what, why.to_string(), remedy)];
         }
     };
+    let driver = format!("driver {}", device.driver());
+    backend_found(what, &driver, device.samples(), &*backend)
+}
+
+/// The same of libraries.
+fn library_found(instance: &Instance) -> Vec<Finding> {
+    let what = format!("libraries as dpdk/{}", instance.name);
+    match LibrariesBackend::new(*instance) {
+        Ok(backend) => {
+            let level = format!("compiled for {}", backend.level());
+            backend_found(what, &level, libraries::samples(), &backend)
+        }
+        Err(why) => vec![Finding::missing(what, why.to_string(), REMEDY)],
+    }
+}
+
+/// What a backend, of which `about` is known, makes of these.
+fn backend_found(
+    what: String,
+    about: &str,
+    samples: Vec<OpSpec>,
+    backend: &dyn Backend,
+) -> Vec<Finding> {
     let (mut offered, mut others) = (Vec::new(), Vec::new());
-    for spec in device.samples() {
+    for spec in samples {
         match backend.limits(&spec) {
             Ok(limits) => offered.push((shown(&spec), limits.item_bytes_max.to_string())),
             Err(why) => others.push((shown(&spec), why.to_string())),
@@ -326,7 +379,7 @@ fn device_found(eal: &'static Eal, name: &str) -> Vec<Finding> {
     let offered = grouped(offered, " up to ", " bytes");
     let mut findings = vec![Finding::found(
         what.clone(),
-        format!("driver {}; items of {offered}", device.driver()),
+        format!("{about}; items of {offered}"),
     )];
     if !others.is_empty() {
         let what = format!("{what}, what it lacks");

@@ -37,9 +37,9 @@ pub fn names(text: &str) -> Result<List<String>, String> {
     Ok(List(names))
 }
 
-/// The backend called `name`: `cpu/avx512`, `pool/4`, `sim/default`, `sim/lanes=2,job_ns=500`, `dpdk/compress_isal`. Of a
-/// device's name the slash may be a colon; `cpu` alone is `cpu/best`, `cpu-threads` a pool of as many workers as this process
-/// may use cores.
+/// The backend called `name`: `cpu/avx512`, `pool/4`, `sim/default`, `sim/lanes=2,job_ns=500`, `dpdk/compress_isal`,
+/// `dpdk/libraries`. Of a device's name the slash may be a colon; `cpu` alone is `cpu/best`, `cpu-threads` a pool of as many
+/// workers as this process may use cores.
 ///
 /// # Errors
 /// If there is none; the message lists what there is. A device that is not here is a backend that can do nothing and says

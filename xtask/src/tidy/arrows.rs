@@ -1,5 +1,5 @@
 //! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, net} ← cli ← benches;
-//! core ← operators ← peers ← benches; xtask alone.
+//! core ← {operators, accel} ← peers ← benches; xtask alone.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-net",
         ],
     ),
-    ("dpb-peers", &["dpb-core", "dpb-operators"]),
+    ("dpb-peers", &["dpb-core", "dpb-operators", "dpb-accel"]),
     (
         "dpb-benches",
         &[

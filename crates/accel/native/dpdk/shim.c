@@ -6,6 +6,7 @@
 #include <rte_errno.h>
 #include <rte_malloc.h>
 
+#include "libraries.h"
 #include "parts.h"
 
 static int eal_init(int argc, char **argv)
@@ -57,6 +58,45 @@ struct rte_mempool *dpb_bare_mbufs(const char *name, uint32_t n)
 	return pool;
 }
 
+#define LEVEL(of)                                                                                             \
+	{                                                                                                     \
+		.level = #of, .sums = &dpb_sums_##of, .lookups = &dpb_lookups_##of, .packets = &dpb_packets_##of \
+	}
+
+static const struct dpb_libraries levels[] = {
+#ifdef __x86_64__
+	LEVEL(avx512),
+	LEVEL(avx2),
+#endif
+	LEVEL(base),
+};
+
+/* Whether the CPU has what build.rs lets the compiler use for a level. */
+static int has(const struct dpb_libraries *level)
+{
+#ifdef __x86_64__
+	int is_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+		    __builtin_cpu_supports("fma");
+
+	if (level == &levels[0])
+		return is_v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+		       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+		       __builtin_cpu_supports("gfni");
+	if (level == &levels[1])
+		return is_v3;
+#endif
+	return level != NULL;
+}
+
+static const struct dpb_libraries *libraries(uint32_t nth)
+{
+	for (size_t i = 0; i < RTE_DIM(levels); i++)
+		if (has(&levels[i]) && nth-- == 0)
+			return &levels[i];
+	return NULL;
+}
+
 static const struct dpb_dpdk_table table = {
 	.abi = DPB_DPDK_ABI,
 	.size = sizeof(struct dpb_dpdk_table),
@@ -91,6 +131,7 @@ static const struct dpb_dpdk_table table = {
 	.port_receive = dpb_port_receive,
 	.port_send = dpb_port_send,
 	.packet_give = dpb_packet_give,
+	.libraries = libraries,
 };
 
 __attribute__((visibility("default"))) const struct dpb_dpdk_table *dpb_dpdk_shim(void);

@@ -127,6 +127,103 @@ struct dpb_done {
 	uint32_t n;
 };
 
+struct dpb_hash;
+struct dpb_routes;
+struct dpb_pieces;
+
+/* DPDK's own libraries: code for the caller's core, no devices. */
+
+/* The items of a job: `len` bytes each, one behind the other, or from one of `n` + 1 offsets to the next. */
+struct dpb_batch {
+	const uint8_t *src;
+	const uint32_t *offsets; /* NULL: all are as long */
+	uint32_t len;
+	uint32_t n;
+};
+
+/* What comes of each item, one behind the other; numbers little endian. */
+struct dpb_sums {
+	/* Once, before the first `crc32s`: the fastest that the CPU has. */
+	void (*choose_crc)(void);
+	/* The Internet checksum, two bytes as they lie in a packet. Items of no more than DPB_SUMMED_MAX bytes. */
+	void (*checksums)(const struct dpb_batch *batch, uint8_t *dst);
+	void (*crc32s)(const struct dpb_batch *batch, uint8_t *dst);
+	void (*crc32cs)(const struct dpb_batch *batch, uint8_t *dst);
+	/* Toeplitz hashes of tuples, one behind the other, of up to 36 bytes, whole words; a key of 40 to 60 bytes. NULL: no
+	 * memory. */
+	struct dpb_hash *(*hash_open)(const uint8_t *key, uint32_t key_len, uint32_t tuple_len);
+	void (*hashes)(const struct dpb_hash *hash, const uint8_t *tuples, uint32_t n, uint8_t *dst);
+	/* DPDK's own calls: tuples by their addresses, hashes in the CPU's byte order. */
+	void (*hash_bulk)(const struct dpb_hash *hash, const uint8_t *const *tuples, uint32_t n, uint32_t *hashes);
+	void (*hash_close)(struct dpb_hash *hash);
+};
+
+/* rte_raw_cksum adds up 16-bit words in 32 bits. */
+#define DPB_SUMMED_MAX 131072
+
+struct dpb_route {
+	uint8_t address[16]; /* in network order; of IPv4 the first four */
+	uint32_t hop;
+	uint32_t bits;
+};
+
+enum dpb_table_kind { DPB_LPM, DPB_LPM6, DPB_FIB, DPB_FIB6 };
+
+struct dpb_table {
+	uint32_t kind;	    /* enum dpb_table_kind */
+	uint32_t hop_bytes; /* of a FIB's entry: 1, 2 or 4; of rte_fib6 2 or 4 */
+	uint32_t tbl8s;	    /* tables for eight bits more than the first 24 */
+	uint32_t n;
+	const struct dpb_route *routes;
+};
+
+struct dpb_lookups {
+	int (*open)(const struct dpb_table *table, struct dpb_routes **routes);
+	/* The hops of `n` addresses in network order: four bytes each, little endian, all ones if there is no route. */
+	void (*lookup)(const struct dpb_routes *routes, const uint8_t *addresses, uint32_t n, uint8_t *dst);
+	/* DPDK's own calls for DPB_BURST addresses each: addresses as it takes them, of IPv4 words in the CPU's order; hops as
+	 * it writes them, in up to eight bytes each, those of a burst over those of the one before.
+	 */
+	void (*bursts)(const struct dpb_routes *routes, const void *addresses, uint32_t n, void *hops);
+	void (*close)(struct dpb_routes *routes);
+};
+
+/* An item of packets, and the slot for what comes of it. */
+struct dpb_item {
+	const uint8_t *src;
+	uint8_t *dst;
+	uint32_t len;
+	uint32_t written;
+};
+
+enum dpb_pieces_kind { DPB_GSO, DPB_GSO_DESCRIPTORS, DPB_FRAGMENTS, DPB_REASSEMBLY };
+
+/* The longest packet that is cut, and the longest piece. */
+#define DPB_WHOLE_MAX 65407
+#define DPB_PIECE_MAX 2048
+
+/* Packets of IPv4 without options, whose lengths agree: one TCP send an item, all with TCP headers of one length; one
+ * datagram an item; or fragments, one behind the other. Slots have the room for what comes of them. What is opened is used
+ * and closed by the same thread; items and slots stay until it is closed.
+ */
+struct dpb_packets {
+	/* `bytes`: the MSS, the MTU, or nothing. */
+	int (*open)(uint32_t kind, uint32_t bytes, struct dpb_item *items, uint32_t n, struct dpb_pieces **pieces);
+	/* What a program does for each batch. */
+	void (*run)(struct dpb_pieces *pieces);
+	/* What came of the last run, into the slots, as far as `run` has not put it there. */
+	void (*finish)(struct dpb_pieces *pieces);
+	void (*close)(struct dpb_pieces *pieces);
+};
+
+/* Compiled for one level of instruction sets. */
+struct dpb_libraries {
+	const char *level; /* of instruction sets: "base", "avx2", "avx512" */
+	const struct dpb_sums *sums;
+	const struct dpb_lookups *lookups;
+	const struct dpb_packets *packets;
+};
+
 struct dpb_crypto_queue;
 struct dpb_compress_queue;
 
@@ -177,6 +274,9 @@ struct dpb_dpdk_table {
 	uint32_t (*port_receive)(uint32_t port, void **packets, uint32_t *lens, uint32_t n);
 	uint32_t (*port_send)(uint32_t port, void *const *packets, const uint32_t *lens, uint32_t n);
 	void (*packet_give)(void *packet);
+
+	/* The best that the CPU has, the next best, and so on; NULL if there are no more. */
+	const struct dpb_libraries *(*libraries)(uint32_t nth);
 };
 
 #endif

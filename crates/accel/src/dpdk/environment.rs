@@ -34,6 +34,7 @@ pub(super) fn arguments(has_huge_pages: bool) -> Vec<String> {
             "--no-telemetry",
             "--log-level=lib.*:error",
             "--log-level=pmd.*:alert",
+            "--log-level=user*:error",
         ]
         .map(str::to_owned),
     );

@@ -1,13 +1,16 @@
 //! DPDK's environment and memory, behind types whose construction proves what they need. What the devices do is in
 //! `raw/`: `lane.rs` owns jobs while a device works on them, `pmd.rs` is a device, `crypto.rs` and `compress.rs` the two kinds of
-//! them; `port.rs` is network devices.
+//! them; `port.rs` is network devices; `libraries.rs`, `routes.rs` and `pieces.rs` are DPDK's own libraries.
 #![allow(unsafe_code)]
 
 mod compress;
 mod crypto;
 mod lane;
+mod libraries;
+mod pieces;
 mod pmd;
 mod port;
+mod routes;
 
 use std::alloc::Layout;
 use std::ffi::{CString, c_char, c_int};
@@ -20,7 +23,10 @@ use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{Cipher, CryptoDevice};
 pub(super) use lane::{Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
+pub(super) use libraries::{Hash, Libraries, Sum, Tuples};
+pub(super) use pieces::{Pieces, Work};
 pub(super) use port::Port;
+pub(super) use routes::{BURST, Routes, Size};
 
 use super::sys::{self, Shim};
 
@@ -124,6 +130,11 @@ impl Eal {
     /// What a compress device means by it.
     pub(super) fn compress_status(&self, status: i32) -> String {
         self.shim.compress_status(status)
+    }
+
+    /// DPDK's words for an error of its own, negative as functions give it.
+    pub(super) fn error(&self, error: i32) -> String {
+        self.shim.error(error)
     }
 
     /// Where jobs for its devices lie.

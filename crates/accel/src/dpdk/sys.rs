@@ -1,6 +1,8 @@
 //! The shim's table, as `native/dpdk/shim.h` declares it, and how it is found.
 #![allow(unsafe_code)]
 
+pub(super) mod libraries;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
 
@@ -171,6 +173,7 @@ pub(super) struct Table {
     pub(super) port_receive: unsafe extern "C" fn(u32, *mut *mut c_void, *mut u32, u32) -> u32,
     pub(super) port_send: unsafe extern "C" fn(u32, *const *mut c_void, *const u32, u32) -> u32,
     pub(super) packet_give: unsafe extern "C" fn(*mut c_void),
+    pub(super) libraries: unsafe extern "C" fn(u32) -> *const libraries::Libraries,
 }
 
 // As the C compiler has them.
@@ -223,8 +226,8 @@ impl Shim {
             let why = option_env!("DPB_DPDK_SHIM_ABSENT").unwrap_or("it was moved after the build");
             return Err(format!("built without the shim over DPDK: {why}"));
         }
-        // SAFETY: `FILE` is this project's own; it has no initialisers, and those of DPDK's libraries only register
-        // drivers and log types.
+        // SAFETY: `FILE` is this project's own; its initialisers are of DPDK's headers and look at the CPU, those of DPDK's
+        // libraries only register drivers and log types.
         let library = unsafe { Library::open(&paths) }.map_err(|missing| missing.to_string())?;
         // SAFETY: as `shim.h` declares it.
         let table: unsafe extern "C" fn() -> *const Table =

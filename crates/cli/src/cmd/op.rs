@@ -26,6 +26,7 @@ use crate::{Globals, backends, interrupt, spec};
     after_help = "Examples:\n  dpb op crc32c --size 64..1024 --batch 256 --threads 1,2\n  \
                   dpb op deflate --parameters level=1 --parameters level=9,format=zlib --size 64KiB --input words.txt\n  \
                   dpb op deflate --backend cpu,cpu-threads,dpdk:compress_isal --size 1KiB..1MiB --batch 1 --host-cpu\n  \
+                  dpb op lpm4 --backend cpu,dpdk/libraries,dpdk/lpm --size 4KiB\n  \
                   dpb op sha256 --mode open --rate 1e5 --backend cpu/best,pool/2\n  \
                   dpb op all --seconds 0.1 --out records.jsonl"
 )]

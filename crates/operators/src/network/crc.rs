@@ -35,7 +35,7 @@ pub(crate) const CRC32: Entry = Entry {
     name: "crc32",
     summary: "CRC-32 of each item",
     source: "ISO 3309, RFC 1952, 8",
-    peers: &["crc-fast", "isa-l"],
+    peers: &["crc-fast", "isa-l", "rte_net_crc"],
     documentation: include_str!("../../docs/crc32.md"),
     ..entry::<Ieee>(|_| Ok(OpSpec::Crc32))
 };
@@ -45,7 +45,7 @@ pub(crate) const CRC32C: Entry = Entry {
     name: "crc32c",
     summary: "CRC-32C of each item",
     source: "RFC 3720, 12.1 and B.4",
-    peers: &["crc-fast", "crc32c", "isa-l"],
+    peers: &["crc-fast", "crc32c", "isa-l", "rte_hash_crc"],
     documentation: include_str!("../../docs/crc32c.md"),
     ..entry::<Castagnoli>(|_| Ok(OpSpec::Crc32c))
 };
