@@ -3,7 +3,7 @@
 mod dpdk;
 
 use dpb_accel::dpdk::libraries::{Libraries, PrefixMatch};
-use dpb_core::{Backend, Input, Limits, OpSpec};
+use dpb_core::{Backend, Batch, Input, Items, Limits, OpSpec, SegmentationMode};
 use dpb_operators::registry;
 
 /// Of one operator.
@@ -151,6 +151,10 @@ fn packets_of_another_kind_are_refused_before_c_sees_them() {
         bad
     };
     let segmentation = spec("segmentation", "mss=1000");
+    let short = OpSpec::Segmentation {
+        mss: 8,
+        mode: SegmentationMode::Copy,
+    };
     let fragmentation = spec("fragmentation", "mtu=1500");
     let reassembly = spec("reassembly", "");
     let cases = [
@@ -168,6 +172,12 @@ fn packets_of_another_kind_are_refused_before_c_sees_them() {
         ),
         (&segmentation, good[..30].to_vec(), 65_536, "no IPv4"),
         (&segmentation, good.clone(), 4000, "slot"),
+        (
+            &short,
+            packet(1, TCP, 0, &tcp[..60]),
+            65_536,
+            "too short ones",
+        ),
         (
             &fragmentation,
             with(6, 0x40),
@@ -218,5 +228,32 @@ fn fragments_that_never_become_whole_do_no_harm() {
     for _ in 0..8 {
         packets.run();
         assert_eq!(packets.outputs(), [[0u8; 0]]);
+    }
+}
+
+/// A datagram that becomes whole in another item than it began in, whose slot has no room for it.
+#[test]
+fn what_becomes_whole_stays_within_its_slot() {
+    const UDP: u8 = 17;
+    const MORE: u16 = 0x2000;
+    let Ok(libraries) = Libraries::load() else {
+        println!("skipped: DPDK's libraries on packets (Debian: libdpdk-dev, and build again)");
+        return;
+    };
+    let first = packet(1, UDP, MORE, &[1; 1400]);
+    let last = packet(1, UDP, 1400 / 8, &[2; 8]);
+    let (len, bytes) = (first.len(), [first, last].concat());
+    let items = Items::Offsets([0, len as u32, bytes.len() as u32].into());
+    let batch = Batch::new(&bytes, &items).expect("two items");
+    let reassembly = spec("reassembly", "");
+    for (slot, whole) in [(len, 0), (len + 8, len + 8)] {
+        let mut packets = libraries.packets(&reassembly, batch, slot).expect("IPv4");
+        packets.run();
+        let lens: Vec<usize> = packets
+            .outputs()
+            .iter()
+            .map(|output| output.len())
+            .collect();
+        assert_eq!(lens, [0, whole], "slots of {slot} bytes");
     }
 }

@@ -65,7 +65,7 @@ static void destroy_pool(struct doca_ctx *ctx)
     ctx->pool = NULL;
 }
 
-static struct doca_regex_match *get_match(struct doca_regex_mempool *pool)
+static struct doca_regex_match *take_match(struct doca_regex_mempool *pool)
 {
     if (pool->out == pool->count)
         return NULL;
@@ -95,7 +95,7 @@ static void report(void *to, uint32_t id, uint32_t start, uint32_t len)
     uint32_t max = knobs.matches < MATCHES_MAX ? (uint32_t)knobs.matches : MATCHES_MAX;
     struct doca_regex_match *match;
     result->detected_matches++;
-    match = result->num_matches < max ? get_match(result->matches_mempool) : NULL;
+    match = result->num_matches < max ? take_match(result->matches_mempool) : NULL;
     if (!match) {
         if (result->num_matches == MATCHES_MAX)
             result->status_flags |= DOCA_REGEX_STATUS_MAX_MATCH;

@@ -4,6 +4,8 @@
 #ifndef DPB_DPDK_LIBRARIES_H
 #define DPB_DPDK_LIBRARIES_H
 
+#include <rte_version.h>
+
 #include "shim.h"
 
 #define DPB_JOINED(name, level) name##_##level
@@ -38,6 +40,11 @@ void dpb_heap_close(struct dpb_heap *heap);
 
 /* A name that nothing in DPDK has yet, at most 15 letters. */
 void dpb_name(char name[16]);
+
+/* From 25.03 on, what CRCs are computed by is an object, which all levels share. */
+#if RTE_VERSION >= RTE_VERSION_NUM(25, 3, 0, 0)
+extern struct rte_net_crc *dpb_crc32;
+#endif
 
 /* DPDK chooses 512-bit code only where it was told to; from the first to the second it is told so. */
 uint16_t dpb_widen(void);

@@ -342,6 +342,11 @@ static void reassembly_run(struct dpb_pieces *own)
 				packet = rte_ipv4_frag_reassemble_packet(own->table, &own->dead, packet, now, ip);
 			if (packet == NULL)
 				continue;
+			/* Fragments of an earlier item may have become whole with this one's. */
+			if (packet->pkt_len > item->room - item->written) {
+				rte_pktmbuf_free(packet);
+				continue;
+			}
 			checksum(rte_pktmbuf_mtod(packet, struct rte_ipv4_hdr *));
 			for (struct rte_mbuf *part = packet; part != NULL; part = part->next) {
 				rte_memcpy(item->dst + item->written, rte_pktmbuf_mtod(part, void *), part->data_len);

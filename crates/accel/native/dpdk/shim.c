@@ -9,6 +9,10 @@
 #include "libraries.h"
 #include "parts.h"
 
+#if RTE_VERSION >= RTE_VERSION_NUM(25, 3, 0, 0)
+struct rte_net_crc *dpb_crc32;
+#endif
+
 static int eal_init(int argc, char **argv)
 {
 	if (rte_eal_init(argc, argv) >= 0)

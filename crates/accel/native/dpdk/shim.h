@@ -144,7 +144,7 @@ struct dpb_batch {
 /* What comes of each item, one behind the other; numbers little endian. */
 struct dpb_sums {
 	/* Once, before the first `crc32s`: the fastest that the CPU has. */
-	void (*choose_crc)(void);
+	int (*choose_crc)(void);
 	/* The Internet checksum, two bytes as they lie in a packet. Items of no more than DPB_SUMMED_MAX bytes. */
 	void (*checksums)(const struct dpb_batch *batch, uint8_t *dst);
 	void (*crc32s)(const struct dpb_batch *batch, uint8_t *dst);
@@ -193,6 +193,7 @@ struct dpb_item {
 	const uint8_t *src;
 	uint8_t *dst;
 	uint32_t len;
+	uint32_t room; /* from `dst` on */
 	uint32_t written;
 };
 

@@ -1,4 +1,5 @@
 /* Checksums, CRCs and hashes. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,12 +35,35 @@ static void checksums(const struct dpb_batch *batch, uint8_t *dst)
 	}
 }
 
-static void choose_crc(void)
+/* The best that there can be; DPDK falls back to what the CPU has, but not from another architecture's. */
+#ifdef RTE_ARCH_ARM64
+#define BEST_CRC RTE_NET_CRC_NEON
+#else
+#define BEST_CRC RTE_NET_CRC_AVX512
+#endif
+
+static int choose_crc(void)
 {
 	uint16_t width = dpb_widen();
+	int chosen = 0;
 
-	rte_net_crc_set_alg(RTE_NET_CRC_AVX512);
+#if RTE_VERSION >= RTE_VERSION_NUM(25, 3, 0, 0)
+	dpb_crc32 = rte_net_crc_set_alg(BEST_CRC, RTE_NET_CRC32_ETH);
+	chosen = dpb_crc32 == NULL ? -ENOMEM : 0;
+#else
+	rte_net_crc_set_alg(BEST_CRC);
+#endif
 	dpb_narrow(width);
+	return chosen;
+}
+
+static inline uint32_t net_crc32(const uint8_t *item, uint32_t len)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(25, 3, 0, 0)
+	return rte_net_crc_calc(dpb_crc32, item, len);
+#else
+	return rte_net_crc_calc(item, len, RTE_NET_CRC32_ETH);
+#endif
 }
 
 static void crc32s(const struct dpb_batch *batch, uint8_t *dst)
@@ -47,7 +71,7 @@ static void crc32s(const struct dpb_batch *batch, uint8_t *dst)
 	for (uint32_t i = 0; i < batch->n; i++) {
 		uint32_t len;
 		const uint8_t *item = item_of(batch, i, &len);
-		uint32_t crc = rte_cpu_to_le_32(rte_net_crc_calc(item, len, RTE_NET_CRC32_ETH));
+		uint32_t crc = rte_cpu_to_le_32(net_crc32(item, len));
 
 		memcpy(dst + (size_t)i * sizeof(crc), &crc, sizeof(crc));
 	}
@@ -110,7 +134,7 @@ static void hashes(const struct dpb_hash *hash, const uint8_t *tuples, uint32_t 
 #ifdef RTE_THASH_GFNI_DEFINED
 		uint8_t *places[TUPLES];
 
-		for (uint32_t i = 0; i < TUPLES; i++)
+		for (uint32_t i = 0; i < count; i++)
 			places[i] = (uint8_t *)(uintptr_t)tuples + (size_t)i * len;
 		rte_thash_gfni_bulk(hash->matrices, (int)len, places, done, count);
 		tuples += (size_t)count * len;

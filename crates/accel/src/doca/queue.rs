@@ -349,6 +349,7 @@ fn item(operator: &DocaOperator, input: &[u8], src: Range<usize>, dst: Range<usi
             None => refused(JobError::Malformed),
             // There is nothing to compute.
             Some(0) => Item::Settled(Ok(0)),
+            Some(bytes) if u32::try_from(bytes).is_err() => refused(JobError::TooLong),
             Some(bytes) if bytes > room => refused(JobError::DstTooShort),
             Some(bytes) => task(src, bytes, None),
         },

@@ -53,7 +53,7 @@ pub(super) const INSTANCES: [Instance; 2] = [
     },
     Instance {
         name: "lpm",
-        what: "DPDK's LPM library on the caller's core",
+        what: "DPDK's LPM library on the caller's core; a million routes of IPv4 take it minutes to fill",
         prefix_match: PrefixMatch::Lpm,
         is_lookup_only: true,
     },

@@ -72,8 +72,10 @@ impl PacketPort for AfPacket {
         for (packet, Received { len, tag }) in self.room.chunks_exact(part).zip(received) {
             match (packet.get(..len), tag) {
                 (Some(packet), None) => packets.push(copied(packet)?),
-                (Some(packet), Some(tag)) => packets.push(tagged(packet, tag)?),
-                (None, _) => self.too_long += 1,
+                (Some(packet), Some(tag)) if len + tag.len() <= part => {
+                    packets.push(tagged(packet, tag)?);
+                }
+                _ => self.too_long += 1,
             }
         }
         Ok(packets.len() - before)

@@ -210,7 +210,7 @@ impl Kernel for Erasure {
         each(batch, out, |item, slot| {
             let block_bytes = self.code.block_bytes(item.len());
             let block_bytes = block_bytes.ok_or(JobError::Malformed)?;
-            let len = block_bytes * self.outputs;
+            let len = output_bytes(block_bytes, self.outputs)?;
             let out = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
             if len > 0 {
                 self.product.run(item, block_bytes, out);
@@ -219,6 +219,14 @@ impl Kernel for Erasure {
         });
         Ok(())
     }
+}
+
+/// Bytes of so many blocks; an outcome says no more than 4 GiB, which a few blocks of data can make of parity.
+fn output_bytes(block_bytes: usize, blocks: usize) -> Result<usize, JobError> {
+    let bytes = block_bytes.checked_mul(blocks);
+    bytes
+        .filter(|bytes| u32::try_from(*bytes).is_ok())
+        .ok_or(JobError::TooLong)
 }
 
 /// Data that is cut into blocks, the last filled with zeros; right is what the portable path computes.
@@ -279,7 +287,10 @@ impl Workload for Blocks {
         let Some(block_bytes) = self.parts.code.block_bytes(item.len()) else {
             return Right::Refused(JobError::Malformed);
         };
-        let mut out = vec![0; block_bytes * self.parts.matrix.rows()];
+        let mut out = match output_bytes(block_bytes, self.parts.matrix.rows()) {
+            Ok(len) => vec![0; len],
+            Err(error) => return Right::Refused(error),
+        };
         portable::product(&self.parts.matrix, item, block_bytes, &mut out);
         Right::Only(out)
     }

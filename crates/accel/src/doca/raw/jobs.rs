@@ -319,10 +319,15 @@ impl JobEngine {
     /// Takes the work queue from the context and stops it; says whether it is stopped, so that no job is in flight any more. Not
     /// while another thread makes or destroys something: ask again.
     pub(super) fn halt(&mut self) -> bool {
+        setup_now(|| self.undo()).is_some() && self.is_stopped()
+    }
+
+    /// Undoes what `start` has done, in the order opposite to it, as far as the device lets it. To be called in `setup`.
+    fn undo(&mut self) {
         let (ctx, dev) = (self.ctx.as_ptr(), self.device.dev.as_ptr());
         let (jobs, core) = (self.jobs, self.device.doca.core);
-        // SAFETY: ours, and undone in the order opposite to that in which it was done.
-        let halted = setup_now(|| unsafe {
+        // SAFETY: all are ours, and each was done.
+        unsafe {
             if self.stage == Stage::HasWorkq
                 && (jobs.ctx_workq_rm)(ctx, self.workq.0.as_ptr()) == Code::SUCCESS
             {
@@ -334,8 +339,11 @@ impl JobEngine {
             if self.stage == Stage::HasDevice && (jobs.ctx_dev_rm)(ctx, dev) == Code::SUCCESS {
                 self.stage = Stage::Made;
             }
-        });
-        halted.is_some() && self.stage <= Stage::HasDevice
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stage <= Stage::HasDevice
     }
 
     /// A job that was in flight when the engine was stopped.
@@ -359,12 +367,15 @@ impl JobEngine {
                 _ => break,
             }
         }
+        // Another thread may be at it for long, compiling rules: that is no silence of the device's.
+        setup(|| self.undo());
         let started = Instant::now();
-        while !self.halt() {
+        while !self.is_stopped() {
             if started.elapsed() > SILENCE {
                 return false;
             }
             std::thread::yield_now();
+            setup(|| self.undo());
         }
         true
     }

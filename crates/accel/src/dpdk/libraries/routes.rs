@@ -30,8 +30,14 @@ pub enum PrefixMatch {
 #[derive(Clone)]
 pub struct Routes(Arc<raw::Routes>);
 
-/// What a table was made of.
-type Kept = (TableKind, Material, Arc<raw::Routes>);
+/// A table, and what it was made of.
+struct Kept {
+    kind: TableKind,
+    /// Of instruction sets, with which it is looked up in.
+    level: String,
+    list: Material,
+    table: Arc<raw::Routes>,
+}
 
 /// One table of each kind at most: a sweep asks for the same one again and again.
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
@@ -45,13 +51,19 @@ impl Libraries {
         let (kind, list) = asked(spec, way)?;
         // Whole entries come and go: a panic leaves nothing half done.
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = |(of, from, _): &&Kept| *of == kind && from == list;
-        if let Some((_, _, table)) = kept.iter().find(known) {
+        let level = self.level();
+        let known = |kept: &&Kept| kept.kind == kind && kept.level == level && kept.list == *list;
+        if let Some(Kept { table, .. }) = kept.iter().find(known) {
             return Ok(Routes(table.clone()));
         }
-        kept.retain(|(of, _, _)| *of != kind);
+        kept.retain(|kept| kept.kind != kind);
         let table = Arc::new(self.filled(kind, &read(kind, list)?)?);
-        kept.push((kind, list.clone(), table.clone()));
+        kept.push(Kept {
+            kind,
+            level,
+            list: list.clone(),
+            table: table.clone(),
+        });
         Ok(Routes(table))
     }
 
@@ -128,12 +140,17 @@ fn read(kind: TableKind, list: &Material) -> Result<Vec<Route>, Unsupported> {
     let text = std::str::from_utf8(list.bytes());
     let text = text.map_err(|error| because(format!("the route list: {error}")))?;
     let mut routes = Vec::new();
+    let mut prefixes = HashSet::new();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split_once('#').map_or(text, |(text, _)| text).trim();
         if !text.is_empty() {
-            let route = route(kind, text);
-            let wrong = || because(format!("line {line} of the route list is none: `{text}`"));
-            routes.push(route.ok_or_else(wrong)?);
+            let wrong =
+                |what: &str| because(format!("line {line} of the route list {what}: `{text}`"));
+            let route = route(kind, text).ok_or_else(|| wrong("is none"))?;
+            if !prefixes.insert((route.address, route.bits)) {
+                return Err(wrong("has the prefix of an earlier one"));
+            }
+            routes.push(route);
         }
     }
     if matches!(kind, TableKind::Lpm | TableKind::Lpm6) {
@@ -158,6 +175,10 @@ fn route(kind: TableKind, line: &str) -> Option<Route> {
         }
     };
     let bits = bits.parse().ok().filter(|bits| *bits <= bits_max)?;
+    let behind = u128::from_be_bytes(address).checked_shl(bits).unwrap_or(0);
+    if behind != 0 {
+        return None;
+    }
     words
         .next()
         .is_none()
@@ -318,6 +339,8 @@ mod tests {
             "192.0.2.0/24",
             "2001:db8::/32 1",
             "192.0.2.0/24 1 2",
+            "192.0.2.1/24 1",
+            "10.0.0.0/8 2",
         ] {
             let list = format!("10.0.0.0/8 1\n{line}");
             let said = of(TableKind::Fib, &list).expect_err("refused").reason;

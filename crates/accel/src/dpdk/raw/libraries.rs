@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::Once;
+use std::sync::OnceLock;
 
 use dpb_core::{Batch, Items};
 
@@ -41,18 +41,19 @@ unsafe impl Send for Libraries {}
 unsafe impl Sync for Libraries {}
 
 impl Libraries {
-    /// For the best level that this CPU has, or the `nth` behind it; `None` if there are not so many.
+    /// For the best level that this CPU has, or the `nth` behind it; `None` if there are not so many, or no
+    /// memory.
     pub(in crate::dpdk) fn of(eal: &'static Eal, nth: u32) -> Option<Self> {
         // SAFETY: the shim gives the address of a static table, or null.
         let table = unsafe { (eal.table().libraries)(nth).as_ref() }?;
         let libraries = Self { eal, table };
-        static CHOSEN: Once = Once::new();
-        CHOSEN.call_once(|| {
+        static CHOSEN: OnceLock<bool> = OnceLock::new();
+        let is_chosen = CHOSEN.get_or_init(|| {
             let _control = eal.control();
             // SAFETY: EAL runs; once, before the first CRC, and no other thread changes what DPDK chooses by.
-            unsafe { (libraries.sums().choose_crc)() }
+            unsafe { (libraries.sums().choose_crc)() == 0 }
         });
-        Some(libraries)
+        is_chosen.then_some(libraries)
     }
 
     pub(in crate::dpdk) fn eal(&self) -> &'static Eal {

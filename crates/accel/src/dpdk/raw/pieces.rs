@@ -62,6 +62,7 @@ impl<'a> Pieces<'a> {
             src: batch.item(i).as_ptr(),
             dst: place.wrapping_add(i * slot),
             len: batch.item(i).len() as u32,
+            room: u32::try_from(slot).unwrap_or(u32::MAX),
             written: 0,
         };
         let items: Box<[sys::Item]> = (0..batch.len()).map(item).collect();
@@ -70,7 +71,7 @@ impl<'a> Pieces<'a> {
         let control = libraries.eal().control();
         // SAFETY: EAL runs, and no other thread changes what DPDK keeps; items stay until `drop`, the batch as long as its
         // lifetime, which is longer, `dst` as long as `self`; `check` has seen that the packets are of the kind that is
-        // taken, and that what comes of them fits.
+        // taken, and that what is cut from them fits; what is put together is left out where it does not.
         let result = unsafe {
             let (first, count) = (items.as_ptr().cast(), items.len() as u32);
             (libraries.packets().open)(kind as u32, u32::from(bytes), first, count, &mut opened)
@@ -87,7 +88,8 @@ impl<'a> Pieces<'a> {
             _ => {
                 // SAFETY: leaked above, and nobody has it.
                 drop(unsafe { Box::from_raw(items.as_ptr()) });
-                Err(no_memory())
+                let (count, why) = (batch.len(), libraries.eal().error(result));
+                Err(unsupported(format!("{count} packets: {why}")))
             }
         }
     }
@@ -130,6 +132,8 @@ impl Drop for Pieces<'_> {
 /// Bytes of an IPv4 header without options, and the least of TCP.
 const IPV4_BYTES: usize = 20;
 const TCP_BYTES_MIN: usize = 20;
+/// Of the segments that `rte_gso` cuts (`RTE_GSO_SEG_SIZE_MIN`), but the last.
+const SEGMENT_BYTES_MIN: usize = 55;
 /// Most pieces of one packet.
 const PIECES_MAX: usize = 2048;
 
@@ -152,11 +156,10 @@ fn check(work: Work, item: &[u8], first: &[u8], slot: usize) -> Result<(), &'sta
             }
             let (mss, payload) = (usize::from(mss), item.len() - headers);
             let count = payload.div_ceil(mss.max(1));
-            if mss == 0
-                || headers + mss > usize::from(u16::MAX)
+            if !(SEGMENT_BYTES_MIN..=usize::from(u16::MAX)).contains(&(headers + mss))
                 || !(2..=PIECES_MAX).contains(&count)
             {
-                return Err("not of two segments or more, or of too many");
+                return Err("not of two segments or more, of too many, or of too short ones");
             }
             match work {
                 Work::Segments(_) => payload + count * headers,

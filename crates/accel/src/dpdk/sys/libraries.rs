@@ -36,7 +36,7 @@ pub(in crate::dpdk) struct Pieces {
 
 #[repr(C)]
 pub(in crate::dpdk) struct Sums {
-    pub(in crate::dpdk) choose_crc: unsafe extern "C" fn(),
+    pub(in crate::dpdk) choose_crc: unsafe extern "C" fn() -> c_int,
     pub(in crate::dpdk) checksums: unsafe extern "C" fn(*const Batch, *mut u8),
     pub(in crate::dpdk) crc32s: unsafe extern "C" fn(*const Batch, *mut u8),
     pub(in crate::dpdk) crc32cs: unsafe extern "C" fn(*const Batch, *mut u8),
@@ -89,6 +89,7 @@ pub(in crate::dpdk) struct Item {
     pub(in crate::dpdk) src: *const u8,
     pub(in crate::dpdk) dst: *mut u8,
     pub(in crate::dpdk) len: u32,
+    pub(in crate::dpdk) room: u32,
     pub(in crate::dpdk) written: u32,
 }
 
@@ -121,4 +122,4 @@ pub(in crate::dpdk) struct Libraries {
 
 // As the C compiler has them.
 const _: () = assert!(size_of::<Batch>() == 24 && size_of::<Route>() == 24);
-const _: () = assert!(size_of::<Table>() == 24 && size_of::<Item>() == 24);
+const _: () = assert!(size_of::<Table>() == 24 && size_of::<Item>() == 32);
