@@ -76,70 +76,73 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
             let decoded = snap::raw::Decoder::new().decompress(item, slot);
             decoded.expect("a raw stream")
         }),
-        ("rusty_erasure", &OpSpec::ErasureEncode { code }) => parity(code)?,
-        ("rusty_erasure", OpSpec::ErasureRecover { loss }) => recovery(loss)?,
+        ("rusty_erasure", &OpSpec::ErasureEncode { code }) => match code.blocks() {
+            ..=BLOCKS_USUAL => parity::<BLOCKS_USUAL>(code),
+            _ => parity::<{ ErasureCode::BLOCKS_MAX }>(code),
+        },
+        ("rusty_erasure", OpSpec::ErasureRecover { loss }) => match loss.code().blocks() {
+            ..=BLOCKS_USUAL => recovery::<BLOCKS_USUAL>(loss),
+            _ => recovery::<{ ErasureCode::BLOCKS_MAX }>(loss),
+        },
         _ => return None,
     })
 }
 
-/// Blocks that a code of a row has at most: so many have room on the stack.
-const BLOCKS_MAX: usize = 32;
+/// Blocks of the codes that are used: so many have room on the stack, where an allocation would count.
+const BLOCKS_USUAL: usize = 32;
 
-/// The parity blocks.
-fn parity(code: ErasureCode) -> Option<Box<dyn Direct>> {
-    let coder = coder(code)?;
-    Some(item_by_item(OutputShape::Variable, move |item, slot| {
+/// The parity blocks, of a code of at most `MAX` blocks.
+fn parity<const MAX: usize>(code: ErasureCode) -> Box<dyn Direct> {
+    let coder = coder(code);
+    item_by_item(OutputShape::Variable, move |item, slot| {
         let block_bytes = item.len() / code.data_blocks();
         let len = block_bytes * code.parity_blocks();
-        let (mut data, mut parity) = (
-            item.chunks_exact(block_bytes),
-            blocks(slot, len, block_bytes),
-        );
-        let data: [&[u8]; BLOCKS_MAX] = std::array::from_fn(|_| data.next().unwrap_or_default());
+        let mut data = item.chunks_exact(block_bytes);
+        let data: [&[u8]; MAX] = std::array::from_fn(|_| data.next().unwrap_or_default());
+        let mut parity = blocks::<MAX>(&mut slot[..len], block_bytes);
         let (data, parity) = (
             &data[..code.data_blocks()],
             &mut parity[..code.parity_blocks()],
         );
         coder.encode(data, parity).expect("blocks of a code");
         len
-    }))
+    })
 }
 
 /// The missing blocks, by a plan that is made once.
-fn recovery(loss: &BlockLoss) -> Option<Box<dyn Direct>> {
-    let (code, coder) = (loss.code(), coder(loss.code())?);
+fn recovery<const MAX: usize>(loss: &BlockLoss) -> Box<dyn Direct> {
+    let (code, coder) = (loss.code(), coder(loss.code()));
     let missing: Vec<usize> = loss.missing().map(usize::from).collect();
     let available: Vec<usize> = loss.available().map(usize::from).collect();
     let is_present: Vec<bool> = (0..code.blocks())
         .map(|block| available.contains(&block))
         .collect();
-    let plan = coder.decode_plan(&is_present, &missing).ok()?;
-    Some(item_by_item(OutputShape::Variable, move |item, slot| {
+    let plan = coder.decode_plan(&is_present, &missing);
+    let plan = plan.expect("a loss that can be recovered");
+    item_by_item(OutputShape::Variable, move |item, slot| {
         let block_bytes = item.len() / code.data_blocks();
-        let mut present = [None; BLOCKS_MAX];
+        let mut present = [None; MAX];
         for (&block, bytes) in available.iter().zip(item.chunks_exact(block_bytes)) {
             present[block] = Some(bytes);
         }
         let len = block_bytes * missing.len();
-        let mut lost = blocks(slot, len, block_bytes);
+        let mut lost = blocks::<MAX>(&mut slot[..len], block_bytes);
         let (present, lost) = (&present[..code.blocks()], &mut lost[..missing.len()]);
         let recovered = coder.recover_with(&plan, present, lost);
         recovered.expect("blocks of a code");
         len
-    }))
+    })
 }
 
-/// The blocks of the first `len` bytes of a slot.
-fn blocks(slot: &mut [u8], len: usize, block_bytes: usize) -> [&mut [u8]; BLOCKS_MAX] {
-    let mut blocks = slot[..len].chunks_exact_mut(block_bytes);
+/// The blocks that lie one behind another in `bytes`.
+fn blocks<const MAX: usize>(bytes: &mut [u8], block_bytes: usize) -> [&mut [u8]; MAX] {
+    let mut blocks = bytes.chunks_exact_mut(block_bytes);
     std::array::from_fn(|_| blocks.next().unwrap_or_default())
 }
 
-/// `None` if its blocks have no room on the stack.
-fn coder(code: ErasureCode) -> Option<rusty_erasure::Coder> {
+fn coder(code: ErasureCode) -> rusty_erasure::Coder {
     let matrix = rusty_erasure::Matrix::cauchy(code.data_blocks(), code.parity_blocks());
-    let coder = rusty_erasure::coder(matrix.ok()?).ok()?;
-    (code.blocks() <= BLOCKS_MAX).then_some(coder)
+    rusty_erasure::coder(matrix.expect("a code")).expect("a code")
 }
 
 /// The CRCs of the records' messages.
