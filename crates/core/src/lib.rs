@@ -20,6 +20,7 @@ pub mod measure;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
 pub mod random;
+mod records;
 pub mod rules;
 pub mod seam;
 pub mod spec;
@@ -29,6 +30,7 @@ pub use buf::{Buf, Region, View};
 pub use clock::{Clock, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use lift::{Inline, Pooled};
+pub use records::records;
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
 };

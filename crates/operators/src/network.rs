@@ -7,6 +7,5 @@ pub mod fragmentation;
 pub mod lpm;
 pub mod packet;
 pub mod reassembly;
-mod records;
 pub mod segmentation;
 pub mod toeplitz;

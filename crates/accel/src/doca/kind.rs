@@ -61,7 +61,7 @@ impl Kind {
     ];
 
     /// The engine's library, without `libdoca_`.
-    pub(super) const fn library(self) -> &'static str {
+    pub(super) const fn libdoca(self) -> &'static str {
         match self {
             Self::ErasureEncode | Self::ErasureRecover => "erasure_coding",
             other => other.engine(),

@@ -17,9 +17,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, Items,
-    JobError, Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape,
-    SegmentationMode, SetupError, Unsupported, WallClock,
+    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, JobError,
+    Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape, SegmentationMode,
+    SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{self, Eal, Pieces, Sum, Work};
@@ -343,8 +343,8 @@ impl Kernel for Hashes {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        records(batch, out, self.0.tuple_bytes(), |tuples, hashes| {
-            self.0.hash_all(tuples, hashes);
+        dpb_core::records(batch, out, self.0.tuple_bytes(), |tuples, hashes| {
+            self.0.hash_all(tuples, hashes.as_flattened_mut());
         });
         Ok(())
     }
@@ -364,39 +364,6 @@ impl Packets<'_> {
     /// What came of each item in the last run, as the operators write it.
     pub fn outputs(&mut self) -> Vec<&[u8]> {
         self.0.outputs()
-    }
-}
-
-/// Items of records that make four bytes each: all at once if neither they nor their slots have gaps. Refuses those that end
-/// inside a record.
-fn records(
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
-    record_bytes: usize,
-    compute: impl Fn(&[u8], &mut [u8]),
-) {
-    let made = |item_len: usize| item_len / record_bytes * 4;
-    if let Items::Fixed { len, count } = *batch.items() {
-        let (len, items) = (len as usize, count as usize);
-        if len.is_multiple_of(record_bytes) && out.slot == made(len) {
-            compute(&batch.src()[..len * items], out.dst);
-            let outcome = Ok(out.slot as u32);
-            out.outcomes.extend((0..count).map(|_| outcome));
-            return;
-        }
-    }
-    for i in 0..batch.len() {
-        let item = batch.item(i);
-        let slot = &mut out.dst[i * out.slot..][..out.slot];
-        let outcome = match slot.get_mut(..made(item.len())) {
-            _ if !item.len().is_multiple_of(record_bytes) => Err(JobError::Malformed),
-            None => Err(JobError::DstTooShort),
-            Some(slot) => {
-                compute(item, slot);
-                Ok(slot.len() as u32)
-            }
-        };
-        out.outcomes.push(outcome);
     }
 }
 

@@ -166,7 +166,7 @@ impl Doca {
                         .to_owned(),
                 );
             }
-            let name = kind.library();
+            let name = kind.libdoca();
             if engines.iter().all(|(known, _)| *known != name) {
                 engines.push((name, open(name, place)));
             }

@@ -8,7 +8,7 @@ use dpb_core::{
     Batch, BatchOut, IpFamily, JobError, Kernel, Material, OpSpec, OutputShape, Unsupported,
 };
 
-use super::{Libraries, because, none, records};
+use super::{Libraries, because, none};
 use crate::dpdk::raw::{self, Size};
 use crate::dpdk::sys::libraries::{Route, TableKind};
 
@@ -294,8 +294,8 @@ impl Kernel for Routes {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        records(batch, out, self.0.address_bytes(), |addresses, hops| {
-            self.0.lookup(addresses, hops);
+        dpb_core::records(batch, out, self.0.address_bytes(), |addresses, hops| {
+            self.0.lookup(addresses, hops.as_flattened_mut());
         });
         Ok(())
     }

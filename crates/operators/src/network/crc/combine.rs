@@ -16,7 +16,6 @@ use super::constants::product;
 use super::{Algorithm, Castagnoli, Ieee, T10Dif};
 use crate::cpu::Path;
 use crate::isa;
-use crate::network::records;
 use crate::registry::{Domain, Entry, PORTABLE, Parameter};
 
 /// The registry's line.
@@ -198,7 +197,7 @@ impl<A: Algorithm> Kernel for Combine<A> {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        records::run(batch, out, RECORD_BYTES, |bytes, slots| {
+        dpb_core::records(batch, out, RECORD_BYTES, |bytes, slots| {
             let (records, _) = bytes.as_chunks();
             for (record, slot) in records.iter().zip(slots) {
                 let (first, second, second_bytes) = read::<A>(record);

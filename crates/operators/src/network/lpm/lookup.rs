@@ -14,7 +14,6 @@ use super::route::{self, Address};
 use super::{Code, Lpm};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::network::records;
 use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
 
 /// The registry's line for IPv4.
@@ -173,7 +172,7 @@ impl<A: Address> Kernel for Lookups<A> {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
         let table = self.routes.table().expect("made once already");
-        records::run(batch, out, A::BYTES, |addresses, hops| {
+        dpb_core::records(batch, out, A::BYTES, |addresses, hops| {
             table.lookup_batch_on(self.code, addresses, hops);
         });
         Ok(())

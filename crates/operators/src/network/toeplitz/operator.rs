@@ -7,7 +7,6 @@ use dpb_core::{
 
 use super::{Key, MICROSOFT_KEY, Redirection, Toeplitz, definition};
 use crate::cpu::Path;
-use crate::network::records;
 use crate::registry::{Domain, Entry, PORTABLE, Parameter};
 
 /// The registry's line.
@@ -117,7 +116,7 @@ impl Kernel for Toeplitz {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
-        records::run(batch, out, self.tuple.bytes(), |tuples, hashes| {
+        dpb_core::records(batch, out, self.tuple.bytes(), |tuples, hashes| {
             self.hash_all(tuples, hashes);
         });
         Ok(())

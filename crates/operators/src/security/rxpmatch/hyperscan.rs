@@ -32,7 +32,7 @@ static LIBRARY: LazyLock<Option<sys::Functions>> = LazyLock::new(|| {
 
 /// Rules, compiled by the library.
 pub(super) struct Database {
-    library: Hyperscan,
+    hyperscan: Hyperscan,
     database: NonNull<sys::Database>,
     /// To make more of.
     scratch: Scratch,
@@ -40,7 +40,7 @@ pub(super) struct Database {
 
 /// Room for one scan at a time, and what it has found.
 pub(super) struct Scratch {
-    library: Hyperscan,
+    hyperscan: Hyperscan,
     scratch: NonNull<sys::Scratch>,
     found: Vec<Match>,
 }
@@ -117,7 +117,7 @@ impl Hyperscan {
         let status = unsafe { (self.0.hs_alloc_scratch)(database.as_ptr(), &mut scratch) };
         match NonNull::new(scratch).filter(|_| status == sys::HS_SUCCESS) {
             Some(scratch) => Ok(Database {
-                library: self,
+                hyperscan: self,
                 database,
                 scratch: Scratch::new(self, scratch),
             }),
@@ -152,10 +152,10 @@ impl Database {
         let mut scratch = null_mut();
         // SAFETY: a scratch that nobody scans with, and a place that holds none.
         let status = unsafe {
-            (self.library.0.hs_clone_scratch)(self.scratch.scratch.as_ptr(), &mut scratch)
+            (self.hyperscan.0.hs_clone_scratch)(self.scratch.scratch.as_ptr(), &mut scratch)
         };
         let scratch = NonNull::new(scratch).filter(|_| status == sys::HS_SUCCESS)?;
-        Some(Scratch::new(self.library, scratch))
+        Some(Scratch::new(self.hyperscan, scratch))
     }
 
     /// What matches in `payload`, sorted.
@@ -168,7 +168,7 @@ impl Database {
         // SAFETY: a compiled database, a payload of its own length, a scratch that was made for this database and is
         // borrowed for the call, and a list that `on_match` alone refers to until the call is over.
         let status = unsafe {
-            (self.library.0.hs_scan)(
+            (self.hyperscan.0.hs_scan)(
                 self.database.as_ptr(),
                 payload.as_ptr().cast(),
                 payload.len() as c_uint,
@@ -203,14 +203,14 @@ extern "C" fn on_match(
 impl Drop for Database {
     fn drop(&mut self) {
         // SAFETY: compiled by the library, freed once; whoever scans borrows `self`.
-        unsafe { (self.library.0.hs_free_database)(self.database.as_ptr()) };
+        unsafe { (self.hyperscan.0.hs_free_database)(self.database.as_ptr()) };
     }
 }
 
 impl Scratch {
-    fn new(library: Hyperscan, scratch: NonNull<sys::Scratch>) -> Self {
+    fn new(hyperscan: Hyperscan, scratch: NonNull<sys::Scratch>) -> Self {
         Self {
-            library,
+            hyperscan,
             scratch,
             found: Vec::new(),
         }
@@ -220,7 +220,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // SAFETY: made by the library, freed once; whoever scans with it borrows `self`.
-        unsafe { (self.library.0.hs_free_scratch)(self.scratch.as_ptr()) };
+        unsafe { (self.hyperscan.0.hs_free_scratch)(self.scratch.as_ptr()) };
     }
 }
 

@@ -1,10 +1,16 @@
 //! Items that are records one behind another, each of which makes four bytes.
 
-use dpb_core::{Batch, BatchOut, Items, JobError};
+use crate::{Batch, BatchOut, Items, JobError};
 
 /// Runs `compute`, which makes 4 bytes of each record of so many, on the items: on all together if they are whole records
-/// and their slots hold no more than is made, for then both lie without gaps. Items that end inside a record are refused.
-pub(super) fn run(
+/// and their slots hold no more than is made, for then both lie without gaps. Items that end inside a record are refused, and those
+/// whose slot is too short.
+///
+/// For a [`Kernel`](crate::Kernel) of variable shape; the items are checked to lie inside their input.
+///
+/// # Panics
+/// If `record_bytes` is 0.
+pub fn records(
     batch: Batch<'_>,
     out: BatchOut<'_>,
     record_bytes: usize,
