@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use dpb_core::measure::Build;
+use dpb_core::cpu_level;
 use dpb_core::measure::provenance::describe_build;
 use exit::Failure;
 use output::{Asked, Format};
@@ -99,6 +100,10 @@ fn main() -> ExitCode {
         toolchain: env!("DPB_TOOLCHAIN").to_owned(),
     });
     let cli = Cli::parse();
+    if let Err(why) = cpu_level::check() {
+        output::note(&format!("dpb: {why}"));
+        return ExitCode::from(exit::Exit::Usage as u8);
+    }
     let globals = &cli.globals;
     let ended = match cli.verb {
         Verb::Rdma(args) => cmd::rdma::run(args, globals),

@@ -13,6 +13,7 @@ pub mod buf;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod cpu_level;
 pub mod error;
 pub mod lift;
 #[cfg(feature = "measure")]

@@ -1,7 +1,7 @@
 //! Proof tokens: a value exists only where its instructions may be used.
 //!
 //! Kernels that need an instruction set take its token, so that calling them elsewhere does not compile or cannot
-//! happen. For the lifetime of a program the answer never changes. The types exist on every architecture, so that a
+//! happen. For the lifetime of a program the answer never changes. [`dpb_core::cpu_level`] can hide what the CPU has. The types exist on every architecture, so that a
 //! backend that is missing can be listed with its reason.
 
 macro_rules! token {
@@ -18,7 +18,7 @@ macro_rules! token {
             pub fn detect() -> Option<Self> {
                 #[cfg(target_arch = $arch)]
                 {
-                    ($(std::arch::$detect!($feature))&&+).then_some(Self(()))
+                    dpb_core::has!($detect: $($feature),+).then_some(Self(()))
                 }
                 #[cfg(not(target_arch = $arch))]
                 {

@@ -3,6 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+#[cfg(target_arch = "x86_64")]
+use dpb_core::cpu_level::Level;
+
+/// What code with vectors of 512 bits needs.
+#[cfg(target_arch = "x86_64")]
+const AVX512: Level = Level::of(&["avx512f"]);
 /// More arguments for EAL, with spaces between: `-a 0000:03:00.0`, `--log-level=debug`.
 const VARIABLE: &str = "DPB_DPDK_EAL_ARGS";
 /// Where there are no huge pages: for rings, operations and mbufs, not for data. A queue that takes chains of mbufs has some
@@ -47,6 +53,11 @@ pub(super) fn arguments(has_huge_pages: bool) -> Vec<String> {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             arguments.push((MEMORY_MIB + cores * MEMORY_MIB_PER_CORE).to_string());
         }
+    }
+    // DPDK chooses code by this where it chooses at run time.
+    #[cfg(target_arch = "x86_64")]
+    if !AVX512.is_allowed() {
+        arguments.push("--force-max-simd-bitwidth=256".to_owned());
     }
     let more = std::env::var(VARIABLE).unwrap_or_default();
     arguments.extend(more.split_whitespace().map(str::to_owned));

@@ -16,6 +16,7 @@ mod routes;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use dpb_core::cpu_level::Level;
 use dpb_core::{
     Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, JobError,
     Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape, SegmentationMode,
@@ -82,8 +83,11 @@ impl Libraries {
     /// # Errors
     /// There is no shim, or EAL does not start.
     pub fn load() -> Result<Self, Unsupported> {
-        let best = raw::Libraries::of(Eal::start()?, 0);
-        best.map(Self)
+        let eal = Eal::start()?;
+        let mut levels = (0..).map_while(|nth| raw::Libraries::of(eal, nth));
+        levels
+            .find(|libraries| is_allowed(&libraries.level()))
+            .map(Self)
             .ok_or_else(|| because("the shim has no code for this CPU".to_owned()))
     }
 
@@ -159,6 +163,15 @@ impl Libraries {
             _ => return Err(none(spec)),
         };
         Pieces::new(self.0, work, batch, slot).map(Packets)
+    }
+}
+
+/// Whether [`cpu_level`](dpb_core::cpu_level) leaves what code compiled for `level` needs.
+fn is_allowed(level: &str) -> bool {
+    match level {
+        "avx512" => Level::of(&["avx512f"]).is_allowed(),
+        "avx2" => Level::of(&["avx2"]).is_allowed(),
+        _ => true,
     }
 }
 

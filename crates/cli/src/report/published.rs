@@ -84,6 +84,7 @@ fn elsewhere(platform: &str) -> Provenance {
         toolchain: String::new(),
         cpu_model: platform.to_owned(),
         cpus: 0,
+        cpu_level: String::new(),
         cpu_features: Vec::new(),
         pinned: Vec::new(),
         governor: None,

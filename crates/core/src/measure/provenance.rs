@@ -6,6 +6,8 @@ use std::fs;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::cpu_level::Level;
+
 use super::record::{Evidence, Provenance, unique_id};
 
 /// What a binary knows about how it was built.
@@ -44,6 +46,7 @@ impl Provenance {
             toolchain: build.toolchain.clone(),
             cpu_model: machine.cpu_model.clone(),
             cpus: machine.cpus,
+            cpu_level: cpu_level(),
             cpu_features: machine.cpu_features.clone(),
             pinned: Vec::new(),
             governor: machine.governor.clone(),
@@ -218,9 +221,17 @@ fn number_in(path: &str) -> Option<u64> {
     line_of(path)?.parse().ok()
 }
 
+fn cpu_level() -> String {
+    let level = Level::here().name();
+    match Level::is_masked() {
+        true => format!("{level} (masked)"),
+        false => level.to_owned(),
+    }
+}
+
 macro_rules! found {
     ($detect:ident: $($name:tt),+ $(,)?) => {
-        [$(($name, std::arch::$detect!($name))),+]
+        [$(($name, crate::has!($detect: $name))),+]
             .into_iter()
             .filter_map(|(name, found)| found.then(|| name.to_owned()))
             .collect()

@@ -276,7 +276,11 @@ pub struct Provenance {
     pub cpu_model: String,
     /// Logical CPUs that this process may use.
     pub cpus: u32,
-    /// Instruction-set extensions that were found and matter to dpb.
+    /// The level of instruction sets that dpb's code could use, by [`cpu_level`](crate::cpu_level)'s names: `x86-64-v4`, or
+    /// `x86-64-v3 (masked)` where the CPU has more. Empty in records of before.
+    #[serde(default)]
+    pub cpu_level: String,
+    /// Instruction-set extensions that were found, are not masked, and matter to dpb.
     pub cpu_features: Vec<String>,
     /// Cores that the workers were pinned to; empty if they were not.
     pub pinned: Vec<u32>,

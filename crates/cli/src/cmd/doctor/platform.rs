@@ -46,7 +46,10 @@ fn instruction_sets(machine: &Machine) -> Finding {
             "none that dpb knows",
             "portable code runs all the same",
         ),
-        found => Finding::found(PLATFORM, "instruction sets", found.join(" ")),
+        found => {
+            let detail = format!("{}: {}", machine.cpu_level, found.join(" "));
+            Finding::found(PLATFORM, "instruction sets", detail)
+        }
     }
 }
 

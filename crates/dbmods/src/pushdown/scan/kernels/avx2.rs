@@ -8,11 +8,7 @@ use super::{ByteSet, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation,
 
 /// The set, if the CPU has it.
 pub(super) fn detect() -> Option<Kernels> {
-    (is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("popcnt"))
-    .then_some(Kernels {
+    dpb_core::has!(is_x86_feature_detected: "avx2", "bmi1", "bmi2", "popcnt").then_some(Kernels {
         name: "avx2",
         range,
         unpack,

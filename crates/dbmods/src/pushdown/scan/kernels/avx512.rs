@@ -11,16 +11,10 @@ use super::{ByteSet, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation}
 
 /// The set, if the CPU has it.
 pub(super) fn detect() -> Option<Kernels> {
-    (is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512vbmi")
-        && is_x86_feature_detected!("avx512vbmi2")
-        && is_x86_feature_detected!("avx512vpopcntdq")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("popcnt"))
+    dpb_core::has!(
+        is_x86_feature_detected: "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "avx512vbmi2",
+        "avx512vpopcntdq", "bmi1", "bmi2", "popcnt",
+    )
     .then_some(Kernels {
         name: "avx512",
         range: range::range,
