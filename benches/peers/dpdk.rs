@@ -4,37 +4,29 @@
 use std::hint::black_box;
 
 use dpb_accel::dpdk::libraries::{Hashes, Libraries, Packets, PrefixMatch, Routes, Sums, Tuples};
-use dpb_core::{Batch, BatchOut, Buf, HashTuple, IpFamily, JobError, Kernel, OpSpec, OutputShape};
+use dpb_core::{BatchOut, HashTuple, IpFamily, JobError, Kernel, OpSpec};
 
 use crate::native::Bound;
-
-/// Addresses of one call.
-const BURST: usize = 64;
+use crate::work::{Placed, Work};
 
 /// If it is here.
 pub(crate) fn version() -> Option<String> {
     Libraries::load().ok().map(|libraries| libraries.version())
 }
 
-/// The library called `name` on `batch`, with slots of `slot` bytes; `None` if it does not do this.
-pub(crate) fn peer<'a>(
-    name: &str,
-    spec: &OpSpec,
-    batch: Batch<'a>,
-    slot: usize,
-) -> Option<Box<dyn Bound + 'a>> {
+/// The library called `name` on `work`; `None` if it does not do this.
+pub(crate) fn peer<'a>(name: &str, spec: &OpSpec, work: &Work<'a>) -> Option<Box<dyn Bound + 'a>> {
     let libraries = Libraries::load().ok()?;
-    let dst = || Buf::zeroed(slot * batch.len()).expect("memory");
     Some(match (name, spec) {
         ("rte_cksum" | "rte_net_crc" | "rte_hash_crc", _) => Box::new(Checksums {
             sums: libraries.sums(spec).ok()?,
-            batch,
-            dst: dst(),
+            dst: work.slots(),
+            work: *work,
         }),
         // Without GFNI it hashes bit by bit, which no program would have it do.
         ("rte_thash", OpSpec::Toeplitz { form, .. }) if libraries.level() == "avx512" => {
             let hashes = libraries.hashes(spec).ok()?;
-            Box::new(Tupled::new(hashes, *form, batch, dst()))
+            Box::new(Tupled::new(hashes, *form, work))
         }
         ("rte_lpm" | "rte_fib" | "rte_fib6", OpSpec::Lpm { family, .. }) => {
             let way = match name {
@@ -42,9 +34,11 @@ pub(crate) fn peer<'a>(
                 _ => PrefixMatch::Fib,
             };
             let routes = libraries.routes(spec, way).ok()?;
-            Box::new(Lookups::new(routes, *family, batch, dst()))
+            Box::new(Lookups::new(routes, *family, work))
         }
-        ("rte_gso" | "rte_ip_frag", _) => Box::new(libraries.packets(spec, batch, slot).ok()?),
+        ("rte_gso" | "rte_ip_frag", _) => {
+            Box::new(libraries.packets(spec, work.batch, work.slot).ok()?)
+        }
         _ => return None,
     })
 }
@@ -52,22 +46,21 @@ pub(crate) fn peer<'a>(
 /// A checksum or CRC of each item.
 struct Checksums<'a> {
     sums: Sums,
-    batch: Batch<'a>,
-    dst: Buf,
+    work: Work<'a>,
+    dst: Placed,
 }
 
 impl Bound for Checksums<'_> {
     fn run(&mut self) {
-        self.sums.compute(self.batch, &mut self.dst);
+        self.sums.compute(self.work.batch, &mut self.dst);
     }
 
     fn spoil_outputs(&mut self, byte: u8) {
         self.dst.fill(byte);
     }
 
-    fn outputs(&mut self, _shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
-        let slot = self.dst.len() / self.batch.len().max(1);
-        self.dst.chunks_exact(slot).map(Ok).collect()
+    fn outputs(&mut self) -> Vec<Result<&[u8], JobError>> {
+        self.dst.chunks_exact(self.work.slot).map(Ok).collect()
     }
 }
 
@@ -77,12 +70,13 @@ struct Tupled<'a> {
     tuples: Tuples<'a>,
     done: Vec<u32>,
     tuple_bytes: usize,
-    batch: Batch<'a>,
-    dst: Buf,
+    work: Work<'a>,
+    dst: Placed,
 }
 
 impl<'a> Tupled<'a> {
-    fn new(hashes: Hashes, form: HashTuple, batch: Batch<'a>, dst: Buf) -> Self {
+    fn new(hashes: Hashes, form: HashTuple, work: &Work<'a>) -> Self {
+        let batch = work.batch;
         let tuple_bytes = form.bytes();
         let count = (0..batch.len()).map(|i| batch.item(i).len() / tuple_bytes);
         Self {
@@ -90,8 +84,8 @@ impl<'a> Tupled<'a> {
             done: vec![0; count.sum()],
             hashes,
             tuple_bytes,
-            batch,
-            dst,
+            dst: work.slots(),
+            work: *work,
         }
     }
 }
@@ -105,12 +99,12 @@ impl Bound for Tupled<'_> {
         self.done.fill(u32::from_ne_bytes([byte; 4]));
     }
 
-    fn outputs(&mut self, _shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
-        let slot = self.dst.len() / self.batch.len().max(1);
+    fn outputs(&mut self) -> Vec<Result<&[u8], JobError>> {
+        let slot = self.work.slot;
         let mut done = self.done.iter();
         let mut lens = Vec::new();
         for (i, slot) in self.dst.chunks_exact_mut(slot).enumerate() {
-            let count = self.batch.item(i).len() / self.tuple_bytes;
+            let count = self.work.batch.item(i).len() / self.tuple_bytes;
             for (place, hash) in slot.chunks_exact_mut(4).zip(done.by_ref().take(count)) {
                 place.copy_from_slice(&hash.to_le_bytes());
             }
@@ -121,12 +115,13 @@ impl Bound for Tupled<'_> {
     }
 }
 
-/// Lookups, in bursts whose hops nobody keeps while they are timed.
+/// Lookups, in as many calls as the work says, each call's hops behind the last one's.
 struct Lookups<'a> {
     routes: Routes,
     addresses: Addresses,
-    batch: Batch<'a>,
-    dst: Buf,
+    hops: Vec<u64>,
+    work: Work<'a>,
+    dst: Placed,
     outcomes: Vec<Result<u32, JobError>>,
 }
 
@@ -137,7 +132,8 @@ enum Addresses {
 }
 
 impl<'a> Lookups<'a> {
-    fn new(routes: Routes, family: IpFamily, batch: Batch<'a>, dst: Buf) -> Self {
+    fn new(routes: Routes, family: IpFamily, work: &Work<'a>) -> Self {
+        let batch = work.batch;
         let items = (0..batch.len()).map(|i| batch.item(i));
         let addresses = match family {
             IpFamily::V4 => {
@@ -150,22 +146,32 @@ impl<'a> Lookups<'a> {
         };
         Self {
             routes,
+            hops: vec![0; addresses.len()],
             addresses,
-            batch,
-            dst,
+            dst: work.slots(),
+            work: *work,
             outcomes: Vec::with_capacity(batch.len()),
+        }
+    }
+}
+
+impl Addresses {
+    fn len(&self) -> usize {
+        match self {
+            Self::V4(addresses) => addresses.len(),
+            Self::V6(addresses) => addresses.len(),
         }
     }
 }
 
 impl Bound for Lookups<'_> {
     fn run(&mut self) {
-        let mut hops = [0; BURST];
+        let burst = self.hops.len().div_ceil(self.work.calls.len()).max(1) as u32;
         match &self.addresses {
-            Addresses::V4(addresses) => self.routes.bursts_v4(addresses, &mut hops),
-            Addresses::V6(addresses) => self.routes.bursts_v6(addresses, &mut hops),
+            Addresses::V4(addresses) => self.routes.bursts_v4(addresses, burst, &mut self.hops),
+            Addresses::V6(addresses) => self.routes.bursts_v6(addresses, burst, &mut self.hops),
         }
-        black_box(&hops);
+        black_box(&self.hops);
     }
 
     fn spoil_outputs(&mut self, byte: u8) {
@@ -173,15 +179,17 @@ impl Bound for Lookups<'_> {
     }
 
     /// All hops, by the same calls, in the bytes that the operator has.
-    fn outputs(&mut self, _shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
-        let slot = self.dst.len() / self.batch.len().max(1);
+    fn outputs(&mut self) -> Vec<Result<&[u8], JobError>> {
+        let slot = self.work.slot;
         self.outcomes.clear();
         let out = BatchOut {
             dst: &mut self.dst,
             slot,
             outcomes: &mut self.outcomes,
         };
-        self.routes.run(self.batch, out, &mut ()).expect("runs");
+        self.routes
+            .run(self.work.batch, out, &mut ())
+            .expect("runs");
         let output = |(i, outcome): (usize, &Result<u32, JobError>)| {
             outcome.map(|len| &self.dst[i * slot..][..len as usize])
         };
@@ -198,7 +206,7 @@ impl Bound for Packets<'_> {
         self.fill(byte);
     }
 
-    fn outputs(&mut self, _shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
+    fn outputs(&mut self) -> Vec<Result<&[u8], JobError>> {
         Packets::outputs(self).into_iter().map(Ok).collect()
     }
 }

@@ -4,3 +4,4 @@
 mod dpdk;
 pub mod native;
 pub mod rust_peers;
+pub mod work;

@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char};
-use std::marker::PhantomData;
 
-use dpb_core::{Batch, Buf, JobError, Material, OpSpec, OutputShape, ParameterValue};
+use dpb_core::{Items, JobError, Material, OpSpec, OutputShape, ParameterValue};
 
 use crate::dpdk;
+use crate::work::{Placed, Work};
 
 /// A library, and what it is known as in the registry.
 #[derive(Clone, Copy, Debug)]
@@ -18,30 +18,34 @@ pub struct Library {
     pub package: &'static str,
     /// The peers that it gives.
     pub peers: &'static [&'static str],
+    /// How the file begins that it is loaded from; empty if it is compiled into this program.
+    pub file: &'static str,
+    /// Whether it keeps to what [`dpb_core::cpu_level`] hides; others ask the CPU themselves.
+    pub is_maskable: bool,
     version: fn() -> Option<String>,
     peer: SetUp,
 }
 
 /// Sets a peer up by its name; `None` if it does not do this.
-type SetUp = for<'a> fn(&str, &OpSpec, Batch<'a>, usize) -> Option<Box<dyn Bound + 'a>>;
+type SetUp = for<'a> fn(&str, &OpSpec, &Work<'a>) -> Option<Box<dyn Bound + 'a>>;
 
 /// What is behind a file in `native/`.
 struct Code {
     version: unsafe extern "C" fn() -> *const c_char,
-    peer: unsafe extern "C" fn(*const c_char, *const Task) -> *mut Peer,
+    peer: unsafe extern "C" fn(*const c_char, *const Spec, *const Task) -> *mut Peer,
 }
 
-/// A peer that is set up for one batch, and has its outputs.
+/// One side's code, bound to one batch, with memory for its outputs.
 pub trait Bound {
-    /// Does the batch once.
+    /// Does the batch once, all its calls.
     fn run(&mut self);
     /// Overwrites all outputs with `byte`.
     fn spoil_outputs(&mut self, byte: u8);
     /// What came of each item in the last run.
     ///
     /// # Panics
-    /// If the library wrote beyond a slot, or not as many bytes as `shape` says.
-    fn outputs(&mut self, shape: OutputShape) -> Vec<Result<&[u8], JobError>>;
+    /// If the code wrote beyond a slot, or not as many bytes as the operator's shape says.
+    fn outputs(&mut self) -> Vec<Result<&[u8], JobError>>;
 }
 
 /// A library's functions, if it was built in.
@@ -51,7 +55,7 @@ macro_rules! code {
         {
             unsafe extern "C" {
                 fn $version() -> *const c_char;
-                fn $peer(name: *const c_char, task: *const Task) -> *mut Peer;
+                fn $peer(name: *const c_char, spec: *const Spec, task: *const Task) -> *mut Peer;
             }
             Some(Code {
                 version: $version,
@@ -79,104 +83,120 @@ pub const LIBRARIES: &[Library] = &[
             "rte_gso",
             "rte_ip_frag",
         ],
+        file: "librte_eal.so",
+        is_maskable: true,
         version: dpdk::version,
         peer: dpdk::peer,
     },
     Library {
         name: "glibc",
         package: "libc6-dev",
-        peers: &["glibc"],
+        peers: &["glibc", "glibc-again"],
+        file: "libc.so",
+        is_maskable: true,
         version: || Some(code!(peer_glibc, glibc_version, glibc_peer)?.version()),
-        peer: |name, spec, batch, slot| {
-            code!(peer_glibc, glibc_version, glibc_peer)?.peer(name, spec, batch, slot)
+        peer: |name, spec, work| {
+            code!(peer_glibc, glibc_version, glibc_peer)?.peer(name, spec, work)
         },
     },
     Library {
         name: "intel-ipsec-mb",
         package: "libipsec-mb-dev",
         peers: &["ipsec-mb"],
+        file: "libIPSec_MB.so",
+        is_maskable: true,
         version: || Some(code!(peer_ipsec, ipsec_version, ipsec_peer)?.version()),
-        peer: |name, spec, batch, slot| {
-            code!(peer_ipsec, ipsec_version, ipsec_peer)?.peer(name, spec, batch, slot)
+        peer: |name, spec, work| {
+            code!(peer_ipsec, ipsec_version, ipsec_peer)?.peer(name, spec, work)
         },
     },
     Library {
         name: "isa-l",
         package: "libisal-dev",
         peers: &["isa-l"],
+        file: "libisal.so",
+        is_maskable: false,
         version: || Some(code!(peer_isal, isal_version, isal_peer)?.version()),
-        peer: |name, spec, batch, slot| {
-            code!(peer_isal, isal_version, isal_peer)?.peer(name, spec, batch, slot)
-        },
+        peer: |name, spec, work| code!(peer_isal, isal_version, isal_peer)?.peer(name, spec, work),
     },
     Library {
         name: "OpenSSL",
         package: "libssl-dev",
         peers: &["openssl"],
+        file: "libcrypto.so",
+        is_maskable: true,
         version: || Some(code!(peer_openssl, openssl_version, openssl_peer)?.version()),
-        peer: |name, spec, batch, slot| {
-            code!(peer_openssl, openssl_version, openssl_peer)?.peer(name, spec, batch, slot)
+        peer: |name, spec, work| {
+            code!(peer_openssl, openssl_version, openssl_peer)?.peer(name, spec, work)
         },
     },
     Library {
         name: "Snappy",
         package: "libsnappy-dev",
         peers: &["snappy"],
+        file: "libsnappy.so",
+        is_maskable: true,
         version: || Some(code!(peer_snappy, snappy_version, snappy_peer)?.version()),
-        peer: |name, spec, batch, slot| {
-            code!(peer_snappy, snappy_version, snappy_peer)?.peer(name, spec, batch, slot)
+        peer: |name, spec, work| {
+            code!(peer_snappy, snappy_version, snappy_peer)?.peer(name, spec, work)
         },
     },
     Library {
-        name: "VPP's checksum",
+        name: "VPP's checksum, rewritten",
         package: "gcc",
-        peers: &["vpp"],
+        peers: &["vpp-rewritten"],
+        file: "",
+        is_maskable: true,
         version: || Some(code!(peer_vpp, vpp_version, vpp_peer)?.version()),
-        peer: |name, spec, batch, slot| {
-            code!(peer_vpp, vpp_version, vpp_peer)?.peer(name, spec, batch, slot)
-        },
+        peer: |name, spec, work| code!(peer_vpp, vpp_version, vpp_peer)?.peer(name, spec, work),
+    },
+    Library {
+        name: "the harness's own",
+        package: "gcc",
+        peers: &["null"],
+        file: "",
+        is_maskable: true,
+        version: || Some(code!(peer_null, null_version, null_peer)?.version()),
+        peer: |name, spec, work| code!(peer_null, null_version, null_peer)?.peer(name, spec, work),
     },
 ];
 
-/// `struct item` of `native/peer.h`.
+/// `struct spec` of `native/peer.h`.
 #[repr(C)]
-struct Item {
-    src: *const u8,
-    dst: *mut u8,
-    len: u32,
-    room: u32,
-    written: u32,
+struct Spec {
+    operator: *const c_char,
+    parameters: *const c_char,
+    material: *const u8,
+    material_len: usize,
 }
 
 /// `struct task`.
 #[repr(C)]
 struct Task {
-    operator: *const c_char,
-    parameters: *const c_char,
-    material: *const u8,
-    material_len: usize,
-    items: *mut Item,
+    src: *const u8,
+    offsets: *const u32,
+    stride: usize,
+    dst: *mut u8,
+    slot: usize,
+    written: *mut u32,
     count: usize,
 }
 
 /// `struct peer`; the library has more behind it.
 #[repr(C)]
 struct Peer {
-    run: unsafe extern "C" fn(*mut Self),
-    finish: Option<unsafe extern "C" fn(*mut Self)>,
+    run: unsafe extern "C" fn(*mut Self, *const Task),
+    finish: Option<unsafe extern "C" fn(*mut Self, *const Task)>,
     free: unsafe extern "C" fn(*mut Self),
-    task: *const Task,
 }
 
-/// A peer that is set up for one batch, which it points at; and at the rest here.
+/// A peer that is set up for one batch.
 struct Native<'a> {
     peer: *mut Peer,
-    items: Vec<Item>,
-    dst: Buf,
-    _task: Box<Task>,
-    _texts: [CString; 2],
-    _material: Option<Material>,
-    _input: PhantomData<&'a [u8]>,
+    work: Work<'a>,
+    dst: Placed,
+    /// One for each item if lengths vary, else none.
+    written: Vec<u32>,
 }
 
 /// The library that the peer called `name` belongs to.
@@ -192,20 +212,58 @@ impl Library {
         (self.version)()
     }
 
-    /// Its peer called `name` for `spec` on `batch`, with slots of `slot` bytes; `None` if the library is not here, or does not
-    /// do this.
+    /// Its peer called `name` for `spec`, bound to `work`; `None` if the library is not here, or does not do this.
     ///
     /// # Panics
-    /// If there is no memory, or items of 4 GiB.
+    /// If there is no memory.
     pub fn peer<'a>(
         &self,
         name: &str,
         spec: &OpSpec,
-        batch: Batch<'a>,
-        slot: usize,
+        work: &Work<'a>,
     ) -> Option<Box<dyn Bound + 'a>> {
-        (self.peer)(name, spec, batch, slot)
+        (self.peer)(name, spec, work)
     }
+
+    /// Version, the distribution's package that it was loaded from, and how the code around its calls was compiled.
+    pub fn build(&self) -> Option<String> {
+        let mut parts = vec![self.version()?];
+        parts.extend(package_of(self.file));
+        if self.name != "DPDK" {
+            parts.push(format!("calls by {}", env!("DPB_PEERS_CC")));
+        }
+        Some(parts.join("; "))
+    }
+}
+
+/// The distribution's package, with its version, of the loaded file whose name begins with `file`.
+fn package_of(file: &str) -> Option<String> {
+    if file.is_empty() {
+        return None;
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let loaded = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5));
+    let path = loaded.map(std::path::Path::new).find(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(file)
+    })?;
+    let said = |arguments: &[&str]| {
+        let output = std::process::Command::new("dpkg-query")
+            .args(arguments)
+            .output();
+        let output = output.ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    // Where /lib is a link to /usr/lib, dpkg may know the file by either.
+    let path = path.to_string_lossy();
+    let other = path
+        .strip_prefix("/usr")
+        .map_or(format!("/usr{path}"), str::to_owned);
+    let owner = said(&["--search", &path]).or_else(|| said(&["--search", &other]))?;
+    let package = owner.rsplit_once(": ")?.0;
+    said(&["--show", "--showformat=${Package} ${Version}", package])
 }
 
 impl Code {
@@ -215,13 +273,7 @@ impl Code {
         version.to_string_lossy().into_owned()
     }
 
-    fn peer<'a>(
-        &self,
-        name: &str,
-        spec: &OpSpec,
-        batch: Batch<'a>,
-        slot: usize,
-    ) -> Option<Box<dyn Bound + 'a>> {
+    fn peer<'a>(&self, name: &str, spec: &OpSpec, work: &Work<'a>) -> Option<Box<dyn Bound + 'a>> {
         let mut parameters = String::new();
         let mut material = None;
         for (key, value) in spec.parameters() {
@@ -231,83 +283,94 @@ impl Code {
                 ParameterValue::Material(bytes) => material = Some(bytes),
             }
         }
-        let texts = [spec.name(), &parameters].map(|text| CString::new(text).expect("no zeros"));
-        let mut dst = Buf::zeroed(slot * batch.len()).expect("memory");
-        let mut items: Vec<Item> = (0..batch.len())
-            .map(|i| Item {
-                src: batch.item(i).as_ptr(),
-                dst: dst[i * slot..].as_mut_ptr(),
-                len: batch.item(i).len().try_into().expect("below 4 GiB"),
-                room: slot.try_into().expect("below 4 GiB"),
-                written: 0,
-            })
-            .collect();
-        let secret = material
-            .as_ref()
-            .map_or(&[][..], |material| material.bytes());
-        let task = Box::new(Task {
-            operator: texts[0].as_ptr(),
-            parameters: texts[1].as_ptr(),
+        let [name, operator, parameters] =
+            [name, spec.name(), &parameters].map(|text| CString::new(text).expect("no zeros"));
+        let secret = material.as_ref().map_or(&[][..], Material::bytes);
+        let spec = Spec {
+            operator: operator.as_ptr(),
+            parameters: parameters.as_ptr(),
             material: secret.as_ptr(),
             material_len: secret.len(),
-            items: items.as_mut_ptr(),
-            count: items.len(),
-        });
-        let name = CString::new(name).expect("no zeros");
-        // SAFETY: the task and all that it points at stay where they are as long as the `Native` that is returned: its own
-        // allocations, the material's, and the batch, which it borrows.
-        let peer = unsafe { (self.peer)(name.as_ptr(), &raw const *task) };
-        if peer.is_null() {
-            return None;
+        };
+        assert_eq!(work.calls.len(), 1, "peers in C take a batch in one call");
+        let items = work.batch.len();
+        let mut native = Native {
+            peer: std::ptr::null_mut(),
+            work: *work,
+            dst: work.slots(),
+            written: match work.shape {
+                OutputShape::Fixed(_) => Vec::new(),
+                OutputShape::Variable => vec![0; items],
+            },
+        };
+        let task = native.task();
+        // SAFETY: the texts, the material and the task live until the call returns, and a peer keeps none of them.
+        native.peer = unsafe { (self.peer)(name.as_ptr(), &raw const spec, &raw const task) };
+        (!native.peer.is_null()).then(|| Box::new(native) as _)
+    }
+}
+
+impl Native<'_> {
+    /// The batch, as C has it. Made for each call, so that no pointer outlives a borrow.
+    fn task(&mut self) -> Task {
+        let batch = self.work.batch;
+        let (offsets, stride) = match batch.items() {
+            Items::One => (std::ptr::null(), batch.src().len()),
+            Items::Fixed { len, .. } => (std::ptr::null(), *len as usize),
+            Items::Offsets(offsets) => (offsets.as_ptr(), 0),
+        };
+        Task {
+            src: batch.src().as_ptr(),
+            offsets,
+            stride,
+            dst: self.dst.as_mut_ptr(),
+            slot: self.work.slot,
+            written: match self.written.as_mut_slice() {
+                [] => std::ptr::null_mut(),
+                written => written.as_mut_ptr(),
+            },
+            count: batch.len(),
         }
-        Some(Box::new(Native {
-            peer,
-            items,
-            dst,
-            _task: task,
-            _texts: texts,
-            _material: material,
-            _input: PhantomData,
-        }))
     }
 }
 
 impl Bound for Native<'_> {
     fn run(&mut self) {
-        // SAFETY: a peer that its library made and nobody freed; what it points at is borrowed or owned here.
-        unsafe { ((*self.peer).run)(self.peer) }
+        let task = self.task();
+        // SAFETY: a peer that its library made and nobody freed; the task has the items of a batch, which was checked, a slot for each,
+        // and, where lengths vary, a place for each length.
+        unsafe { ((*self.peer).run)(self.peer, &raw const task) }
     }
 
     fn spoil_outputs(&mut self, byte: u8) {
         self.dst.fill(byte);
     }
 
-    fn outputs(&mut self, shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
+    fn outputs(&mut self) -> Vec<Result<&[u8], JobError>> {
+        let task = self.task();
         // SAFETY: as in `run`.
         unsafe {
             if let Some(finish) = (*self.peer).finish {
-                finish(self.peer);
+                finish(self.peer, &raw const task);
             }
         }
-        let slot = self.dst.len() / self.items.len().max(1);
-        let output = |(i, item): (usize, &Item)| {
-            if item.written == u32::MAX {
-                return Err(JobError::Malformed);
-            }
-            let written = item.written as usize;
-            assert!(written <= slot, "within its slot");
-            if let OutputShape::Fixed(bytes) = shape {
-                assert_eq!(written, bytes, "as long as it must be");
-            }
-            Ok(&self.dst[i * slot..][..written])
+        let slots = self.dst.chunks_exact(self.work.slot.max(1));
+        if let OutputShape::Fixed(bytes) = self.work.shape {
+            return slots.map(|slot| Ok(&slot[..bytes])).collect();
+        }
+        let output = |(slot, &written)| match written {
+            u32::MAX => Err(JobError::Malformed),
+            written => Ok(&(slot as &[u8])[..written as usize]),
         };
-        self.items.iter().enumerate().map(output).collect()
+        slots.zip(&self.written).map(output).collect()
     }
 }
 
 impl Drop for Native<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by its library, and freed nowhere else.
-        unsafe { ((*self.peer).free)(self.peer) }
+        if !self.peer.is_null() {
+            // SAFETY: made by its library, and freed nowhere else.
+            unsafe { ((*self.peer).free)(self.peer) }
+        }
     }
 }

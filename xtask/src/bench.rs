@@ -1,8 +1,10 @@
 //! `cargo xtask bench`: the criterion benches, and the comparison with peers; here, on another machine, or for one.
 
 mod emulated;
+mod level;
 pub(crate) mod programs;
 pub(crate) mod remote;
+mod root;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,6 +32,14 @@ pub(crate) struct Args {
     /// The core that qemu emulates: `max`, or `cortex-a72` as in BlueField-2
     #[arg(long, default_value = "max", requires = "target")]
     cpu: String,
+    /// With --peers: run in a Debian of this release, made once with debootstrap in the user's cache, whose peers are newer than
+    /// this system's; needs root
+    #[arg(long, value_parser = root::RELEASES, requires = "peers", conflicts_with = "target")]
+    root: Option<String>,
+    /// Keep dpb and every peer that can be kept to it to a lower level of instruction sets than this CPU has: x86-64-v2, x86-64-v3,
+    /// x86-64-v3-vaes
+    #[arg(long, value_parser = level::LEVELS, conflicts_with = "target")]
+    cpu_level: Option<String>,
     #[command(flatten)]
     ssh: Ssh,
     /// Less of everything: fewer turns; under qemu one run of each operator
@@ -41,11 +51,12 @@ pub(crate) struct Args {
 }
 
 /// A C library that peers come from, by its file in `benches/peers/native`, and a header that is there if it is.
-const PEERS: [(&str, &str); 6] = [
+const PEERS: [(&str, &str); 7] = [
     ("ipsec", "intel-ipsec-mb.h"),
     ("isal", "isa-l/igzip_lib.h"),
     ("openssl", "openssl/evp.h"),
     ("snappy", "snappy-c.h"),
+    ("null", "stdint.h"),
     ("vpp", "stdint.h"),
     ("glibc", "gnu/libc-version.h"),
 ];
@@ -54,6 +65,9 @@ const PEERS: [(&str, &str); 6] = [
 pub(crate) fn run(args: &Args) -> Result<()> {
     let is_for_arm = args.target.is_some() && cfg!(not(target_arch = "aarch64"));
     let machine = args.ssh.machine()?;
+    if let Some(release) = &args.root {
+        return root::run(release, args);
+    }
     if !is_for_arm && machine.is_none() {
         return here(args);
     }
@@ -100,14 +114,22 @@ fn here(args: &Args) -> Result<()> {
     if args.peers {
         cargo.env("DPB_PEERS", peers_here().join(","));
     }
-    cargo.arg("--");
-    if args.quick {
-        cargo.arg("--quick");
+    if let Some(level) = &args.cpu_level {
+        cargo.envs(level::variables(level));
     }
-    shell::run(cargo.args(&args.rest))
+    cargo.arg("--");
+    shell::run(cargo.args(args.of_bench()))
 }
 
 impl Args {
+    /// The bench's own arguments.
+    fn of_bench(&self) -> impl Iterator<Item = &str> {
+        let quick = self.quick.then_some("--quick");
+        quick
+            .into_iter()
+            .chain(self.rest.iter().map(String::as_str))
+    }
+
     /// What cargo is to build.
     fn cargo(&self) -> Vec<&str> {
         let for_others = self.target.is_some();

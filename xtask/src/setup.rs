@@ -114,7 +114,7 @@ pub(crate) fn run_for_aarch64() {
 }
 
 /// `$XDG_CACHE_HOME/dpb`, or `~/.cache/dpb`: the same place that `dpb` looks in.
-fn cache_dir() -> Option<PathBuf> {
+pub(crate) fn cache_dir() -> Option<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())

@@ -1,54 +1,62 @@
 //! Operators beside the implementations that an expert would use instead: the same data, one core, in turn.
 //!
-//! `cargo xtask bench --peers` finds the C libraries and runs this. Each row is one operator on one shape of input. dpb's best
-//! path and every peer take turns, a few milliseconds each, the order going round; a turn's time is the thread's CPU time. The
-//! ratio is dpb's speed over the fastest peer's in the same round, among those whose output is at most 5 % larger: its median over the rounds and the exact 95 % interval of
-//! that median. Every output is judged by the operator's workload before the first turn and after the last, so who is wrong has
-//! no speed. A peer that is missing is a line.
+//! `cargo xtask bench --peers` finds the C libraries and runs this. What is compared stands in `definitions/`. Each row is one
+//! operator on one shape of input. A round sets every side up anew, in memory at another place, and gives each a turn of a few
+//! milliseconds of CPU time, the order going round. The ratio is the peer's median time over dpb's, with the interval that the record's
+//! own statistics give. Every output is judged by the operator's workload in the first round and in the last, so who is
+//! wrong has no speed. A peer that is missing is a line. Rows of a thing beside itself are controls: where one's interval leaves
+//! 1 out, the run fails and records nothing.
 
+mod definition;
 mod instructions;
-mod rows;
+mod side;
 mod table;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use dpb_core::cpu_level;
 use dpb_core::measure::provenance::describe_build;
-use dpb_core::measure::{Build, Check, Durability, Evidence, Outcome, Record, Store, statistics};
-use dpb_core::{Batch, BatchOut, Buf, Input, JobError, OutputShape, Workload};
-use dpb_operators::cpu::{self, Cpu};
-use dpb_operators::direct::Direct;
-use dpb_operators::registry::{self, Entry};
-use dpb_peers::native::{self, Bound, LIBRARIES};
-use dpb_peers::rust_peers;
+use dpb_core::measure::statistics::Ratio;
+use dpb_core::measure::{Build, Check, Durability, Evidence, Outcome, Record, Store, Summary};
+use dpb_core::random::SplitMix64;
+use dpb_core::{Batch, Exact, Input, Items, OpSpec, OutputShape, Workload};
+use dpb_operators::cpu;
+use dpb_peers::native::LIBRARIES;
+use dpb_peers::work::{Placed, Work};
 
-use rows::{Row, Unit, rows};
+use definition::{Row, rows};
+use side::{ITSELF, NULL, Placement, Side, timed};
 use table::Table;
 
 const SEED: u64 = 1;
-/// Length of a turn, in seconds.
-const TURN_S: f64 = 0.008;
-/// Turns of each side.
+/// Rounds: set-ups, places, and turns of each side.
 const ROUNDS: usize = 25;
 const ROUNDS_QUICK: usize = 7;
-/// What slots hold before a run that is checked.
-const SPOILT: u8 = 0xa5;
-/// How much larger than dpb's a peer's output may be for a ratio to mean something.
-const LARGER_MAX: f64 = 1.05;
+/// How long a row's kernels may take to be made again and again, in seconds: tables of a million routes are not made anew in
+/// each round.
+const SET_UP_S: f64 = 8.0;
+/// How often all controls of a run together may miss 1 by chance alone.
+const CONTROLS_MISS: f64 = 0.01;
 /// Routes where only the checks count.
 const ROUTES_TEST: usize = 2_000;
+/// Bytes of an item, and calls, where only the checks count.
+const BYTES_TEST: usize = 60_000;
+const CALLS_TEST: usize = 8;
+
 /// Compares dpb's operators with peers.
 #[derive(Parser)]
 struct Args {
-    /// Only rows whose operator and parameters contain one of these
+    /// Only rows whose group, operator and parameters contain one of these; controls run always
     only: Vec<String>,
-    /// Fewer turns
+    /// Fewer rounds
     #[arg(long)]
     quick: bool,
-    /// Write records and a table there, in place of those before; seen from benches/peers
-    #[arg(long)]
+    /// Write records and a table there, in place of those of this CPU from before; seen from benches/peers
+    #[arg(long, conflicts_with_all = ["quick", "only"])]
     record: Option<PathBuf>,
     /// Runs are emulated by this: everything is checked, nothing is timed
     #[arg(long)]
@@ -76,6 +84,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
+    cpu_level::check().map_err(anyhow::Error::msg)?;
     let rounds = match args {
         Args { bench: false, .. }
         | Args {
@@ -88,17 +97,63 @@ fn run(args: &Args) -> Result<()> {
         Some(by) => Evidence::Emulated { by: by.clone() },
         None => Evidence::Measured,
     };
-    let machine = machine(&evidence);
+    let machine = table::machine(&Record::new("peers", evidence.clone(), SEED));
     println!("{machine}");
     let mut bench = Bench {
         rounds,
         evidence,
         instructions: args.instructions.clone(),
         pinned: if rounds > 0 { pin() } else { Vec::new() },
+        places: SplitMix64::new(SEED),
     };
+    say_libraries();
+    let all = rows()?;
+    agree_with_the_registry(&all)?;
+    let is_chosen = |row: &&Row| {
+        let name = format!("{} {} {}", row.group, row.operator, row.parameters);
+        row.is_control || args.only.is_empty() || args.only.iter().any(|only| name.contains(only))
+    };
+    let chosen: Vec<&Row> = all.iter().filter(is_chosen).collect();
+    let controls = chosen.iter().filter(|row| row.is_control).count();
+    ensure!(
+        args.only.is_empty() || chosen.len() > controls,
+        "no row's group, operator and parameters contain {}",
+        args.only.join(" or ")
+    );
+    let mut table = Table::default();
+    let mut records = Vec::new();
+    let (mut failed, mut out_of_true) = (0, Vec::new());
+    for row in chosen {
+        let Some(record) = bench.row(row, controls)? else {
+            println!(
+                "{}: its subject, {}, is not here",
+                row.operator, row.subject
+            );
+            continue;
+        };
+        failed += usize::from(matches!(record.outcome, Outcome::Failed { .. }));
+        println!("{}", table.add(row, &record));
+        if row.is_control && !holds_one(&record) {
+            out_of_true.push(table::name(row));
+        }
+        records.push(record);
+    }
+    ensure!(failed == 0, "{failed} rows with wrong outputs");
+    ensure!(
+        out_of_true.is_empty(),
+        "the bench is wrong here, and nothing of this run counts or is recorded: a thing beside itself is not 1 for {}",
+        out_of_true.join(", ")
+    );
+    if let Some(folder) = &args.record {
+        keep(folder, &records, &table.markdown(&machine, &bench.evidence))?;
+    }
+    Ok(())
+}
+
+fn say_libraries() {
     for library in LIBRARIES {
-        match library.version() {
-            Some(version) => println!("found    {} {version}", library.name),
+        match library.build() {
+            Some(build) => println!("found    {} {build}", library.name),
             None => println!(
                 "missing  {}: no rows for {}; `apt-get install {}`",
                 library.name,
@@ -107,31 +162,39 @@ fn run(args: &Args) -> Result<()> {
             ),
         }
     }
-    let mut table = Table::default();
-    let mut records = Vec::new();
-    let mut failed = 0;
-    for row in rows() {
-        let name = format!("{} {}", row.operator, row.parameters);
-        if !args.only.is_empty() && !args.only.iter().any(|only| name.contains(only.as_str())) {
-            continue;
-        }
-        let record = bench.row(&row)?;
-        if matches!(record.outcome, Outcome::Failed { .. }) {
-            failed += 1;
-        }
-        println!("{}", table.add(&row, &record));
-        records.push(record);
+}
+
+/// That definitions and registry name the same peers of each operator: people read the registry's.
+fn agree_with_the_registry(rows: &[Row]) -> Result<()> {
+    let mut defined: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for row in rows
+        .iter()
+        .filter(|row| !row.is_control && row.operator != NULL)
+    {
+        let peers = row.peers.iter().map(String::as_str);
+        defined.entry(&row.operator).or_default().extend(peers);
     }
-    ensure!(
-        !records.is_empty(),
-        "no row's operator and parameters contain {}",
-        args.only.join(" or ")
-    );
-    if let Some(folder) = &args.record {
-        keep(folder, &records, &table.markdown(&machine, &bench.evidence))?;
+    for entry in dpb_operators::registry::OPERATORS {
+        let of_definitions = defined.remove(entry.name).unwrap_or_default();
+        let of_registry: BTreeSet<&str> = entry.peers.iter().copied().collect();
+        ensure!(
+            of_definitions == of_registry,
+            "peers of {}: {of_definitions:?} in definitions/, {of_registry:?} in the registry",
+            entry.name
+        );
     }
-    ensure!(failed == 0, "{failed} rows with wrong outputs");
-    Ok(())
+    match defined.keys().next() {
+        None => Ok(()),
+        Some(operator) => bail!("definitions/ compare {operator}, which is no operator"),
+    }
+}
+
+/// Whether the interval of a control, whose both sides are the same code, has 1 in it.
+fn holds_one(record: &Record) -> bool {
+    table::ratios(record).all(|(_, ratio)| {
+        let interval = ratio.ci95_low.zip(ratio.ci95_high);
+        interval.is_none_or(|(low, high)| low <= 1.0 && 1.0 <= high)
+    })
 }
 
 /// ` (1a2b3c4)` in a checkout, else nothing.
@@ -154,15 +217,6 @@ fn revision() -> String {
     }
 }
 
-/// CPU, kernel, toolchain, as the record has them.
-fn machine(evidence: &Evidence) -> String {
-    let here = Record::new("peers", evidence.clone(), SEED).provenance;
-    format!(
-        "{}, {} CPUs, Linux {}, {}, dpb {}",
-        here.cpu_model, here.cpus, here.kernel, here.toolchain, here.dpb_version
-    )
-}
-
 /// Stays on the last CPU that this process may use.
 fn pin() -> Vec<u32> {
     let Some(&cpu) = dpb_core::measure::provenance::allowed_cpus().last() else {
@@ -176,9 +230,10 @@ fn pin() -> Vec<u32> {
     }
 }
 
+/// Records and table of this CPU, and all CPUs' side by side.
 fn keep(folder: &Path, records: &[Record], table: &str) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    let name = format!("peers-{}", std::env::consts::ARCH);
+    let name = table::file_name(&records[0]);
     let path = folder.join(format!("{name}.jsonl"));
     if path.exists() {
         std::fs::remove_file(&path)?;
@@ -187,8 +242,12 @@ fn keep(folder: &Path, records: &[Record], table: &str) -> Result<()> {
     for record in records {
         store.append(record)?;
     }
-    let path = folder.join(format!("{name}.md"));
-    std::fs::write(&path, table).with_context(|| path.display().to_string())
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())
+    };
+    write(&format!("{name}.md"), table)?;
+    write("README.md", &table::side_by_side(folder)?)
 }
 
 struct Bench {
@@ -196,57 +255,186 @@ struct Bench {
     evidence: Evidence,
     instructions: Option<PathBuf>,
     pinned: Vec<u32>,
+    /// Where memory is taken next.
+    places: SplitMix64,
 }
 
-/// One side of a row.
-struct Contender<'a> {
-    name: String,
-    version: String,
-    code: Runs<'a>,
-    /// CPU time of one run, by round.
-    seconds: Vec<f64>,
-    /// Runs of a turn.
-    runs: usize,
-    bytes_out: u64,
+/// What all rounds of a row share.
+struct Subject {
+    spec: OpSpec,
+    workload: Box<dyn Workload>,
+    input: Input,
+    /// The items of one call.
+    call: Items,
+    calls: usize,
+    shape: OutputShape,
+    slot: usize,
 }
 
-enum Runs<'a> {
-    Direct {
-        kernel: Box<dyn Direct>,
-        batch: Batch<'a>,
-        dst: Buf,
-        outcomes: Vec<Result<u32, JobError>>,
-    },
-    Bound(Box<dyn Bound + 'a>),
+impl Subject {
+    fn new(row: &Row, is_test: bool) -> Result<Self> {
+        let mut parameters = row.parameters.clone();
+        if let Some(count) = row.routes {
+            let count = if is_test { ROUTES_TEST } else { count };
+            parameters += &format!(",routes=generated:{count}");
+        }
+        let (bytes, calls) = match is_test {
+            true => (
+                row.shape.bytes.min(BYTES_TEST),
+                row.shape.calls.min(CALLS_TEST),
+            ),
+            false => (row.shape.bytes, row.shape.calls),
+        };
+        let items = row.shape.items * calls;
+        let Some(entry) = side::entry(&row.operator)? else {
+            let spec = OpSpec::custom(NULL, []);
+            let right = |item: &[u8], _: usize| Ok((item.len() as u32).to_le_bytes().to_vec());
+            return Ok(Self {
+                workload: Box::new(Exact::new(&spec, "by hand", right)),
+                spec,
+                input: Input::random(SEED, bytes, items),
+                call: Items::Fixed {
+                    len: bytes as u32,
+                    count: row.shape.items as u32,
+                },
+                calls,
+                shape: OutputShape::Fixed(4),
+                slot: 4,
+            });
+        };
+        let spec = entry.spec(&parameters)?;
+        let workload = entry.workload(&spec)?;
+        let input = Input::of(&*workload, SEED, bytes, items).map_err(anyhow::Error::msg)?;
+        let call = match (calls, &input.items) {
+            (1, items) => items.clone(),
+            (_, Items::Fixed { len, .. }) => Items::Fixed {
+                len: *len,
+                count: row.shape.items as u32,
+            },
+            _ => bail!("{}: items of several lengths go in one call", row.operator),
+        };
+        let portable = entry.direct(&spec, cpu::Path::Portable)?;
+        let shape = portable.shape();
+        let slot = match shape {
+            OutputShape::Fixed(bytes) => bytes,
+            OutputShape::Variable => {
+                let longest = Batch::new(&input.bytes, &input.items)?.longest();
+                input
+                    .slot_bytes
+                    .unwrap_or_else(|| portable.dst_len(longest))
+            }
+        };
+        Ok(Self {
+            spec,
+            workload,
+            input,
+            call,
+            calls,
+            shape,
+            slot,
+        })
+    }
+
+    /// The subject's side and those that it is compared with; `None` if the subject is a peer that is not here.
+    fn sides(&self, row: &Row) -> Result<Option<Vec<Side>>> {
+        let entry = side::entry(&row.operator)?;
+        let subject = |name: &str| match (row.subject.as_str(), entry) {
+            ("dpb", Some(entry)) => Side::best(name, entry, &self.spec).map(Some),
+            ("dpb", None) => Ok(Some(Side::null(name))),
+            (peer, _) => Side::peer(peer, entry, &self.spec).map(Result::ok),
+        };
+        let Some(first) = subject(&row.subject)? else {
+            return Ok(None);
+        };
+        let mut sides = vec![first];
+        for name in &row.peers {
+            let side = match name.as_str() {
+                ITSELF => Ok(subject(ITSELF)?.expect("as before")),
+                name => Side::peer(name, entry, &self.spec)?,
+            };
+            match side {
+                Ok(side) => sides.push(side),
+                Err(why) => println!("missing  {name} for {}: {why}", row.operator),
+            }
+        }
+        Ok(Some(sides))
+    }
+
+    /// A copy of all items at `place`.
+    fn placed(&self, place: usize) -> Placed {
+        let mut src = Placed::zeroed(self.input.bytes.len(), place);
+        src.copy_from_slice(&self.input.bytes);
+        src
+    }
+
+    /// The items in `src`, by call.
+    fn calls<'a>(&'a self, src: &'a [u8]) -> Result<Vec<Batch<'a>>> {
+        let bytes = src.len() / self.calls;
+        let call = |i| Batch::new(&src[i * bytes..][..bytes], &self.call);
+        (0..self.calls).map(|i| Ok(call(i)?)).collect()
+    }
 }
 
 impl Bench {
-    fn row(&mut self, row: &Row) -> Result<Record> {
-        let entry = registry::find(row.operator).context(row.operator)?;
-        let mut parameters = row.parameters.to_owned();
-        if let Some(count) = row.routes {
-            let count = if self.rounds == 0 { ROUTES_TEST } else { count };
-            parameters += &format!(",routes=generated:{count}");
-        }
-        let spec = entry.spec(&parameters)?;
-        let workload = entry.workload(&spec)?;
-        let len = match self.rounds {
-            0 => row.len.min(60_000),
-            _ => row.len,
+    /// Runs a row of a run with so many controls. `None` if its subject is not here.
+    fn row(&mut self, row: &Row, controls: usize) -> Result<Option<Record>> {
+        let subject = Subject::new(row, self.rounds == 0)?;
+        let Some(mut sides) = subject.sides(row)? else {
+            return Ok(None);
         };
-        let input = Input::of(&*workload, SEED, len, row.count).map_err(anyhow::Error::msg)?;
-        // In such memory as backends give, aligned.
-        let mut src = Buf::zeroed(input.bytes.len()).context("no memory")?;
-        src.copy_from_slice(&input.bytes);
-        let batch = Batch::new(&src, &input.items)?;
+        let mut record = self.record(row, &subject);
+        if let Err(reason) = self.rounds(&subject, &mut sides, &mut record)? {
+            return Ok(Some(record.without_numbers(Outcome::Failed { reason })));
+        }
+        for side in &sides {
+            let (name, build) = (side.name.clone(), side.build.clone());
+            record.provenance.libraries.insert(name, build);
+            let name = format!("{} bytes_out", side.name);
+            record.counts.insert(name, side.bytes_out);
+            if !side.seconds.is_empty() {
+                let ns = side.seconds.iter().map(|s| s * 1e9).collect();
+                record.sample(&format!("{} run_ns", side.name), ns);
+            }
+        }
+        let miss = match row.is_control {
+            true => CONTROLS_MISS / controls as f64,
+            false => 0.05,
+        };
+        let (first, others) = sides.split_first().context("the subject's own")?;
+        for side in others {
+            let Some(ratio) = Ratio::of(&side.seconds, &first.seconds) else {
+                continue;
+            };
+            let interval = Ratio::interval(&side.seconds, &first.seconds, miss);
+            let summary = Summary {
+                median: ratio.median,
+                ci95_low: interval.map(|(low, _)| low),
+                ci95_high: interval.map(|(_, high)| high),
+                samples: side.seconds.len() as u64,
+            };
+            let name = format!("{}{}", table::RATIO, side.name);
+            record.summary.insert(name, summary);
+        }
+        Ok(Some(record))
+    }
+
+    fn record(&self, row: &Row, subject: &Subject) -> Record {
         let mut record = Record::new("peers", self.evidence.clone(), SEED)
-            .with("operator", row.operator)
-            .with("size", len as u64)
-            .with("count", row.count as u64)
-            .with("target", row.target);
-        for (name, value) in spec.parameters() {
+            .with("group", row.group)
+            .with("operator", row.operator.as_str())
+            .with("size", row.shape.bytes as u64)
+            .with("count", row.shape.items as u64)
+            .with("calls", subject.calls as u64)
+            .with("subject", row.subject.as_str())
+            .with("control", row.is_control)
+            .with("goal", row.shape.goal);
+        for (name, value) in subject.spec.parameters() {
             record = record.with(&format!("op.{name}"), value);
         }
+        let items = row.shape.items * subject.calls;
+        let bytes_in = row.shape.bytes * items;
+        record.counts.insert("bytes_in".to_owned(), bytes_in as u64);
+        record.counts.insert("items".to_owned(), items as u64);
         record.provenance.pinned.clone_from(&self.pinned);
         // What a person types, not where cargo put the program.
         let given = std::env::args().skip(1).filter(|word| word != "--bench");
@@ -255,270 +443,101 @@ impl Bench {
             .map(str::to_owned)
             .chain(given)
             .collect();
+        record
+    }
 
-        let path = Cpu::best().path(entry, &spec)?;
-        let portable = entry.direct(&spec, cpu::Path::Portable)?;
-        let shape = portable.shape();
-        let slot = match shape {
-            OutputShape::Fixed(bytes) => bytes,
-            OutputShape::Variable => input
-                .slot_bytes
-                .unwrap_or_else(|| portable.dst_len(batch.longest())),
-        };
-        let ours = Contender::direct("dpb", entry.direct(&spec, path)?, batch, slot)?;
-        let library = entry.code(path);
-        let mut sides = vec![ours.version(format!("cpu/{path}, {library}"))];
-        sides.extend(peers(entry, &spec, batch, slot)?);
-
-        let check = |sides: &mut [Contender<'_>]| {
-            sides
-                .iter_mut()
-                .try_for_each(|side| side.check(&*workload, batch, shape, slot))
-        };
-        let mut verdict = check(&mut sides);
-        let mut checks = 1;
-        if verdict.is_ok() && self.rounds > 0 {
-            take_turns(&mut sides, self.rounds);
-            verdict = check(&mut sides);
-            checks += 1;
-        }
-        if let Err(reason) = verdict {
-            return Ok(record.without_numbers(Outcome::Failed { reason }));
-        }
-        if let Some(file) = &self.instructions {
-            for side in &mut sides {
-                let count = instructions::of(file, || side.code.run())?;
-                let name = format!("{} instructions", side.name);
-                record.counts.insert(name, count);
+    /// All rounds; the inner error is a wrong output.
+    fn rounds(
+        &mut self,
+        subject: &Subject,
+        sides: &mut Vec<Side>,
+        record: &mut Record,
+    ) -> Result<Result<(), String>> {
+        let (mut checked, mut set_ups) = (0, 0);
+        let mut rounds_of_a_set_up = 1;
+        let last = self.rounds.saturating_sub(1);
+        for round in 0..=last {
+            let is_anew = round % rounds_of_a_set_up == 0;
+            let src = subject.placed(self.place());
+            let calls = subject.calls(&src)?;
+            let batch = Batch::new(&src, &subject.input.items)?;
+            let mut work = Work {
+                batch,
+                calls: &calls,
+                shape: subject.shape,
+                slot: subject.slot,
+                place: 0,
+            };
+            let mut placements = Vec::with_capacity(sides.len());
+            let mut cost = 0.0;
+            let mut missing = Vec::new();
+            for (i, side) in sides.iter_mut().enumerate() {
+                work.place = self.place();
+                let (placement, seconds) = timed(|| side.place(&work, is_anew));
+                cost += seconds;
+                match placement? {
+                    Some(placement) => placements.push(placement),
+                    None => missing.push(i),
+                }
+            }
+            for i in missing.into_iter().rev() {
+                let side = sides.remove(i);
+                println!(
+                    "missing  {}: does not do this, or could not be set up",
+                    side.name
+                );
+            }
+            set_ups += u64::from(is_anew);
+            if round == 0 {
+                let kept = (ROUNDS as f64 * cost / SET_UP_S).ceil();
+                rounds_of_a_set_up = (kept as usize).max(1);
+            }
+            let mut check = |sides: &mut [Side], placements: &mut [Placement<'_>]| {
+                for (side, placement) in sides.iter_mut().zip(placements) {
+                    side.check(placement, &*subject.workload, &work)?;
+                    checked += batch.len() as u64;
+                }
+                Ok(())
+            };
+            if round == 0
+                && let Err(wrong) = check(sides, &mut placements)
+            {
+                return Ok(Err(wrong));
+            }
+            if self.rounds > 0 {
+                let count = sides.len();
+                for i in 0..count {
+                    let at = (round + i) % count;
+                    sides[at].turn(&mut placements[at]);
+                }
+            }
+            if round == last
+                && last > 0
+                && let Err(wrong) = check(sides, &mut placements)
+            {
+                return Ok(Err(wrong));
+            }
+            if let Some(file) = &self.instructions {
+                for (side, placement) in sides.iter().zip(&mut placements) {
+                    let count = instructions::of(file, || placement.run())?;
+                    let name = format!("{} instructions", side.name);
+                    record.counts.insert(name, count);
+                }
+            }
+            for (side, placement) in sides.iter_mut().zip(placements) {
+                side.take_back(placement);
             }
         }
-        for side in &sides {
-            let (name, version) = (side.name.clone(), side.version.clone());
-            record.provenance.libraries.insert(name, version);
-            record
-                .counts
-                .insert(format!("{} bytes_out", side.name), side.bytes_out);
-        }
-        record
-            .counts
-            .insert("bytes_in".to_owned(), (len * row.count) as u64);
+        record.counts.insert("set_ups".to_owned(), set_ups);
         record.check = Some(Check {
-            against: workload.name().to_owned(),
-            compared: (checks * batch.len() * sides.len()) as u64,
+            against: subject.workload.name().to_owned(),
+            compared: checked,
             digest: None,
         });
-        for side in &sides {
-            if !side.seconds.is_empty() {
-                let ns = side.seconds.iter().map(|s| s * 1e9).collect();
-                record.sample(&format!("{} run_ns", side.name), ns);
-            }
-        }
-        // A coder that writes more does less.
-        let most = sides[0].bytes_out as f64 * LARGER_MAX;
-        let comparable = sides[1..]
-            .iter()
-            .filter(|side| side.bytes_out as f64 <= most);
-        if let Some(best) = fastest(comparable) {
-            let ours = sides[0].seconds.iter();
-            let ratios = ours.zip(&best.seconds).map(|(ours, peer)| peer / ours);
-            record.sample("ratio", ratios.collect());
-            record = record.with("best_peer", best.name.as_str());
-        }
-        Ok(record)
-    }
-}
-
-/// Every peer of `entry` that does this here.
-fn peers<'a>(
-    entry: &Entry,
-    spec: &dpb_core::OpSpec,
-    batch: Batch<'a>,
-    slot: usize,
-) -> Result<Vec<Contender<'a>>> {
-    let mut peers = Vec::new();
-    let best = Cpu::best().path(entry, spec)?;
-    for name in entry.peers {
-        // A library that dpb can compute by itself.
-        if let Some(&path) = entry.paths.iter().find(|path| path.name() == *name) {
-            match entry.direct(spec, path) {
-                Ok(_) if path == best => {}
-                Ok(kernel) => {
-                    let version = entry.code(path).to_string();
-                    peers.push(Contender::direct(name, kernel, batch, slot)?.version(version));
-                }
-                Err(why) => println!("missing  {name}: {why}"),
-            }
-        } else if let Some(library) = native::library(name) {
-            // Of a library that is not here, a line said so once.
-            let Some(version) = library.version() else {
-                continue;
-            };
-            match library.peer(name, spec, batch, slot) {
-                Some(peer) => {
-                    let version = format!("{} {version}", library.name);
-                    peers.push(Contender::new(name, Runs::Bound(peer)).version(version));
-                }
-                None => println!("missing  {name}: does not do this, or could not be set up"),
-            }
-        } else if let Some(kernel) = rust_peers::find(name, spec) {
-            let version = "crate, as Cargo.lock has it".to_owned();
-            peers.push(Contender::direct(name, kernel, batch, slot)?.version(version));
-        } else {
-            bail!("{name}, a peer of {}, has no call", entry.name);
-        }
-    }
-    Ok(peers)
-}
-
-fn fastest<'a, 'b>(sides: impl Iterator<Item = &'b Contender<'a>>) -> Option<&'b Contender<'a>>
-where
-    'a: 'b,
-{
-    let timed = sides.filter_map(|side| Some((side, statistics::median(&side.seconds)?)));
-    timed
-        .min_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(side, _)| side)
-}
-
-/// Times every side once in each round, each round beginning with another.
-fn take_turns(sides: &mut [Contender<'_>], rounds: usize) {
-    for side in sides.iter_mut() {
-        side.turn(2);
-        let once = side.turn(1).max(1e-9);
-        side.runs = (TURN_S / once).ceil() as usize;
-    }
-    let count = sides.len();
-    for round in 0..rounds {
-        for i in 0..count {
-            let side = &mut sides[(round + i) % count];
-            let runs = side.runs;
-            let seconds = side.turn(runs) / runs as f64;
-            side.seconds.push(seconds);
-        }
-    }
-}
-
-impl<'a> Contender<'a> {
-    fn new(name: &str, code: Runs<'a>) -> Self {
-        Self {
-            name: name.to_owned(),
-            version: String::new(),
-            code,
-            seconds: Vec::new(),
-            runs: 1,
-            bytes_out: 0,
-        }
+        Ok(Ok(()))
     }
 
-    fn direct(name: &str, kernel: Box<dyn Direct>, batch: Batch<'a>, slot: usize) -> Result<Self> {
-        let code = Runs::Direct {
-            kernel,
-            batch,
-            dst: Buf::zeroed(slot * batch.len()).context("no memory")?,
-            outcomes: Vec::with_capacity(batch.len()),
-        };
-        Ok(Self::new(name, code))
-    }
-
-    fn version(mut self, version: String) -> Self {
-        self.version = version;
-        self
-    }
-
-    /// CPU time of so many runs, in seconds.
-    fn turn(&mut self, runs: usize) -> f64 {
-        let start = cpu_s();
-        for _ in 0..runs {
-            self.code.run();
-        }
-        cpu_s() - start
-    }
-
-    fn check(
-        &mut self,
-        workload: &dyn Workload,
-        batch: Batch<'_>,
-        shape: OutputShape,
-        slot: usize,
-    ) -> Result<(), String> {
-        // Or what an earlier run left would pass for what this one did not do.
-        self.code.spoil_outputs();
-        self.code.run();
-        let outputs = self.code.outputs(shape);
-        self.bytes_out = 0;
-        for (i, output) in outputs.into_iter().enumerate() {
-            self.bytes_out += output.map_or(0, <[u8]>::len) as u64;
-            workload
-                .check(batch.item(i), output, slot)
-                .map_err(|wrong| format!("{}, item {i}: {wrong}", self.name))?;
-        }
-        Ok(())
-    }
-}
-
-impl Runs<'_> {
-    fn run(&mut self) {
-        match self {
-            Self::Direct {
-                kernel,
-                batch,
-                dst,
-                outcomes,
-            } => {
-                outcomes.clear();
-                let slot = dst.len() / batch.len().max(1);
-                let out = BatchOut {
-                    dst,
-                    slot,
-                    outcomes,
-                };
-                kernel.run(*batch, out).expect("runs");
-                std::hint::black_box(dst);
-            }
-            Self::Bound(bound) => bound.run(),
-        }
-    }
-
-    fn spoil_outputs(&mut self) {
-        match self {
-            Self::Direct { dst, .. } => dst.fill(SPOILT),
-            Self::Bound(bound) => bound.spoil_outputs(SPOILT),
-        }
-    }
-
-    fn outputs(&mut self, shape: OutputShape) -> Vec<Result<&[u8], JobError>> {
-        match self {
-            Self::Bound(bound) => bound.outputs(shape),
-            Self::Direct {
-                batch,
-                dst,
-                outcomes,
-                ..
-            } => {
-                let slot = dst.len() / batch.len().max(1);
-                let len = |i: usize| match shape {
-                    OutputShape::Fixed(bytes) => Ok(bytes),
-                    OutputShape::Variable => outcomes[i].map(|len| len as usize),
-                };
-                (0..batch.len())
-                    .map(|i| Ok(&dst[i * slot..][..len(i)?]))
-                    .collect()
-            }
-        }
-    }
-}
-
-fn cpu_s() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
-
-/// How much of what is counted one run does.
-fn units(row: &Row, record: &Record) -> f64 {
-    let bytes = record.counts["bytes_in"] as f64;
-    match row.unit {
-        Unit::Bytes => bytes,
-        Unit::Items => row.count as f64,
-        Unit::Parts(part) => bytes / part as f64,
+    fn place(&mut self) -> usize {
+        self.places.below(Placed::PLACES)
     }
 }

@@ -1,70 +1,75 @@
-//! Rows as lines, and as a table in Markdown.
+//! Rows as lines, as a table in Markdown, and tables of several CPUs side by side.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
+use anyhow::{Context, Result};
 use dpb_core::measure::{Evidence, Outcome, Record, Summary};
 
-use crate::rows::{Row, Unit};
-use crate::units;
+use crate::definition::{Row, Unit};
+
+/// What a ratio's name in a record begins with; the peer's follows.
+pub(crate) const RATIO: &str = "ratio to ";
 
 /// All rows so far.
 #[derive(Default)]
-pub(crate) struct Table(String);
+pub(crate) struct Table {
+    rows: String,
+    group: &'static str,
+}
 
 impl Table {
-    /// Takes a row in; what to print of it.
+    /// Takes a row in and gives what to print of it.
     pub(crate) fn add(&mut self, row: &Row, record: &Record) -> String {
-        let what = match row.parameters {
-            "" => row.operator.to_owned(),
-            parameters => format!("{} {parameters}", row.operator),
-        };
-        let shape = format!("{} x {}", row.count, bytes(row.len));
+        if self.group != row.group {
+            self.group = row.group;
+            let title = row.group.replace('-', " ");
+            let _ = write!(
+                self.rows,
+                "\n## {title}\n\n| operator | a call | {} | beside it: speed, and the ratio | wanted |\n|---|---|---|---|---|\n",
+                if row.group == "harness" {
+                    "subject"
+                } else {
+                    "dpb"
+                },
+            );
+        }
+        let (name, shape) = (name(row), shape(row));
         if let Outcome::Failed { reason } = &record.outcome {
-            let _ = writeln!(self.0, "| {what} | {shape} | failed | | | |");
-            return format!("{what:44} {shape:>14}  FAILED: {reason}");
+            let _ = writeln!(self.rows, "| {name} | {shape} | failed | | |");
+            return format!("{name:44} {shape:>18}  FAILED: {reason}");
         }
-        let speeds: Vec<(String, String)> = record
-            .provenance
-            .libraries
-            .keys()
-            .filter_map(|name| Some((name.clone(), speed(row, record, name)?)))
-            .collect();
-        if speeds.is_empty() {
-            let counted = |name: &String| match record.counts.get(&format!("{name} instructions")) {
-                Some(&count) => {
-                    let per_unit = count as f64 / units(row, record);
-                    format!("{name} {per_unit:.2} instructions/{}", unit(row))
-                }
-                None => name.clone(),
-            };
-            let sides: Vec<_> = record.provenance.libraries.keys().map(counted).collect();
-            let sides = sides.join(", ");
-            let _ = writeln!(self.0, "| {what} | {shape} | checked | {sides} | | |");
-            return format!("{what:44} {shape:>14}  checked: {sides}");
-        }
-        let of = |name: &str| speeds.iter().find(|(side, _)| side == name);
-        let ours = of("dpb").map_or("", |(_, speed)| speed.as_str());
-        let path = record.provenance.libraries["dpb"].split(',').next();
-        let path = path.unwrap_or_default();
-        let peers = speeds.iter().filter(|(name, _)| name != "dpb");
-        let peers: Vec<_> = peers
-            .map(|(name, speed)| format!("{name} {speed}"))
-            .collect();
-        let peers = peers.join(", ");
-        let (ratio, verdict) = match record.summary.get("ratio") {
-            Some(ratio) => (shown(ratio), verdict(ratio, row.target)),
-            None => ("no comparable peer here".to_owned(), ""),
+        let speed = |side: &str| speed(row, record, side);
+        let Some(ours) = speed(&row.subject) else {
+            let sides = counted(row, record);
+            let _ = writeln!(self.rows, "| {name} | {shape} | checked | {sides} | |");
+            return format!("{name:44} {shape:>18}  checked: {sides}");
         };
-        let best = record.parameters.get("best_peer");
-        let best = best.map(|best| format!(" of {best}")).unwrap_or_default();
-        let target = row.target;
+        let build = &record.provenance.libraries[&row.subject];
+        let path = match build.split_once(',') {
+            Some((path, _)) if path.starts_with("cpu/") => path,
+            _ => row.subject.as_str(),
+        };
+        let peers: Vec<String> = ratios(record)
+            .map(|(peer, ratio)| {
+                let speed = speed(peer).unwrap_or_default();
+                format!("{peer} {speed}, {}", shown(ratio))
+            })
+            .collect();
+        let wanted = wanted(row, record);
         let _ = writeln!(
-            self.0,
-            "| {what} | {shape} | {ours} ({path}) | {peers} | {ratio}{best} | {target} {verdict} |"
+            self.rows,
+            "| {name} | {shape} | {ours} ({path}) | {} | {wanted} |",
+            peers.join("; ")
         );
+        let peers: Vec<String> = peers
+            .iter()
+            .map(|peer| format!("\n{:66}{peer}", ""))
+            .collect();
         format!(
-            "{what:44} {shape:>14}  {ours:>12}  {ratio}{best}; wanted {target} {verdict}\n{:62}{peers}",
-            ""
+            "{name:44} {shape:>18}  {ours} ({path}); {wanted}{}",
+            peers.concat()
         )
     }
 
@@ -76,21 +81,127 @@ impl Table {
         };
         format!(
             "# Operators beside their peers\n\n`cargo xtask bench --peers -- --record ../record`; evidence: {evidence}. {machine}.\n\n\
-             One core, CPU time, sides in turn, every output checked. Ratio: dpb's speed over that of the fastest peer whose output \
-             is at most 5 % larger, median over the rounds with the exact 95 % interval of the median. In brackets behind a coder's speed: bytes out over bytes in.\n\n\
-             | operator | items | dpb | peers | ratio | wanted |\n|---|---|---|---|---|---|\n{}",
-            self.0
+             One core, CPU time, sides in turn, memory placed anew in each round, every output checked. A ratio is the peer's median time over \
+             dpb's, so above 1 dpb is faster, with its 95 % interval (of controls: the interval that all controls of a run together \
+             leave once in a hundred runs). In brackets behind a coder's speed: bytes out over bytes in. Each peer's \
+             version and build are in the record beside this file.\n{}",
+            self.rows
         )
     }
 }
 
-/// What is counted, in a word.
-fn unit(row: &Row) -> &'static str {
+/// Operator and parameters.
+pub(crate) fn name(row: &Row) -> String {
+    format!("{} {}", row.operator, row.parameters)
+        .trim()
+        .to_owned()
+}
+
+/// CPU, level, kernel, toolchain, as the record has them.
+pub(crate) fn machine(record: &Record) -> String {
+    let here = &record.provenance;
+    format!(
+        "{}, {}, {} CPUs, Linux {}, {}, dpb {}",
+        here.cpu_model, here.cpu_level, here.cpus, here.kernel, here.toolchain, here.dpb_version
+    )
+}
+
+/// `peers-amd-epyc.x86-64-v4`: one for each CPU and level.
+pub(crate) fn file_name(record: &Record) -> String {
+    let slug = |text: &str| {
+        let words = text.to_lowercase();
+        let words = words.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        words
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join("-")
+    };
+    let here = &record.provenance;
+    format!("peers-{}.{}", slug(&here.cpu_model), slug(&here.cpu_level))
+}
+
+/// The peers that a record has a ratio to.
+pub(crate) fn ratios(record: &Record) -> impl Iterator<Item = (&str, &Summary)> {
+    let ratios = record.summary.iter();
+    ratios.filter_map(|(name, ratio)| Some((name.strip_prefix(RATIO)?, ratio)))
+}
+
+/// The ratio to the fastest peer.
+fn least(record: &Record) -> Option<(&str, &Summary)> {
+    ratios(record).min_by(|a, b| a.1.median.total_cmp(&b.1.median))
+}
+
+/// Whether the goal is met, in a few words.
+fn wanted(row: &Row, record: &Record) -> String {
+    if row.is_control {
+        return "1".to_owned();
+    }
+    let Some((_, ratio)) = least(record) else {
+        return "no peer here".to_owned();
+    };
+    if row.group == "harness" {
+        return "what the harness costs".to_owned();
+    }
+    if row.is_coder {
+        return match better(row, record) {
+            Some(peer) => format!("{peer} is faster and no larger"),
+            None => "nobody is faster and no larger".to_owned(),
+        };
+    }
+    let goal = row.shape.goal;
+    match ratio.median >= goal {
+        true => format!("{goal} met"),
+        false => format!("{goal} missed"),
+    }
+}
+
+/// Of a coder: a peer that is faster, beyond doubt, and whose output is no larger.
+fn better<'a>(row: &Row, record: &'a Record) -> Option<&'a str> {
+    let out = |side: &str| record.counts[&format!("{side} bytes_out")];
+    let mut ratios = ratios(record);
+    let is_better = |(peer, ratio): &(&str, &Summary)| {
+        ratio.ci95_high.unwrap_or(ratio.median) < 1.0 && out(peer) <= out(&row.subject)
+    };
+    ratios.find(is_better).map(|(peer, _)| peer)
+}
+
+/// `32 x 1500 B`, `8192 calls of 1 x 256 B`.
+fn shape(row: &Row) -> String {
+    let shape = &row.shape;
+    let call = format!("{} x {}", shape.items, bytes(shape.bytes));
+    match (shape.calls, row.unit) {
+        (1, _) => call,
+        (_, Unit::Parts { part_bytes }) => format!("{} lookups", shape.bytes / part_bytes),
+        _ => call,
+    }
+}
+
+/// How much of what is counted one run does.
+fn units(row: &Row, record: &Record) -> f64 {
+    let bytes = record.counts["bytes_in"] as f64;
     match row.unit {
+        Unit::Bytes => bytes,
+        Unit::Items => record.counts["items"] as f64,
+        Unit::Parts { part_bytes } => bytes / part_bytes as f64,
+    }
+}
+
+/// All sides, with the instructions that an emulator counted, if it did.
+fn counted(row: &Row, record: &Record) -> String {
+    let unit = match row.unit {
         Unit::Bytes => "byte",
         Unit::Items => "item",
-        Unit::Parts(_) => "part",
-    }
+        Unit::Parts { .. } => "part",
+    };
+    let counted = |name: &String| match record.counts.get(&format!("{name} instructions")) {
+        Some(&count) => {
+            let each = count as f64 / units(row, record);
+            format!("{name} {each:.2} instructions/{unit}")
+        }
+        None => name.clone(),
+    };
+    let sides: Vec<_> = record.provenance.libraries.keys().map(counted).collect();
+    sides.join(", ")
 }
 
 /// `1500 B`, `64 KiB`.
@@ -106,11 +217,11 @@ fn speed(row: &Row, record: &Record, side: &str) -> Option<String> {
     let per_ns = units(row, record) / ns;
     let speed = match row.unit {
         Unit::Bytes => format!("{per_ns:.3} GB/s"),
-        Unit::Items | Unit::Parts(_) if per_ns < 1e-3 => format!("{:.2} k/s", per_ns * 1e6),
-        Unit::Items | Unit::Parts(_) => format!("{:.1} M/s", per_ns * 1e3),
+        _ if row.group == "harness" && !row.is_control => format!("{:.2} ns an item", 1.0 / per_ns),
+        _ if per_ns < 1e-3 => format!("{:.2} k/s", per_ns * 1e6),
+        _ => format!("{:.1} M/s", per_ns * 1e3),
     };
-    let is_coder = matches!(row.operator, "deflate" | "lz4" | "snappy" | "huffman");
-    if !is_coder {
+    if !row.is_coder {
         return Some(speed);
     }
     let out = record.counts[&format!("{side} bytes_out")] as f64;
@@ -128,10 +239,92 @@ fn shown(ratio: &Summary) -> String {
     }
 }
 
-fn verdict(ratio: &Summary, target: f64) -> &'static str {
-    if ratio.median >= target {
-        "met"
-    } else {
-        "missed"
+/// The ratio to the fastest peer on every CPU that has records in `folder`.
+///
+/// # Errors
+/// A record that cannot be read.
+pub(crate) fn side_by_side(folder: &Path) -> Result<String> {
+    let mut machines: Vec<(String, String)> = Vec::new();
+    let mut rows: Vec<(String, BTreeMap<usize, String>)> = Vec::new();
+    let files = std::fs::read_dir(folder)?
+        .flatten()
+        .map(|entry| entry.path());
+    let mut files: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
+        .collect();
+    files.sort();
+    for file in files {
+        let text = std::fs::read_to_string(&file)?;
+        let records = text.lines().map(serde_json::from_str::<Record>);
+        let records: Vec<Record> = records
+            .collect::<Result<_, _>>()
+            .with_context(|| file.display().to_string())?;
+        let Some(first) = records.first() else {
+            continue;
+        };
+        let at = machines.len();
+        machines.push((file_name(first), machine(first)));
+        for record in &records {
+            let Some((peer, ratio)) = least(record) else {
+                continue;
+            };
+            let name = in_words(record);
+            let cell = format!("{} of {peer}", shown(ratio));
+            match rows.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, cells)) => drop(cells.insert(at, cell)),
+                None => rows.push((name, BTreeMap::from([(at, cell)]))),
+            }
+        }
     }
+    let mut text = "# Operators beside their peers, CPU by CPU\n\nThe ratio to the fastest peer on each CPU, from the records beside this \
+                    file; written by `cargo xtask bench --peers -- --record ../record`.\n\n"
+        .to_owned();
+    for (number, (file, machine)) in (1..).zip(&machines) {
+        let _ = writeln!(text, "{number}. [{file}]({file}.md): {machine}");
+    }
+    let heads: String = (1..=machines.len())
+        .map(|number| format!(" {number} |"))
+        .collect();
+    let _ = write!(
+        text,
+        "\n| operator, a call |{heads}\n|---|{}\n",
+        "---|".repeat(machines.len())
+    );
+    for (name, cells) in rows {
+        let cells: String = (0..machines.len())
+            .map(|at| format!(" {} |", cells.get(&at).map_or("", String::as_str)))
+            .collect();
+        let _ = writeln!(text, "| {name} |{cells}");
+    }
+    Ok(text)
+}
+
+/// A record's row: operator, its parameters but keys and tables, the shape of a call.
+fn in_words(record: &Record) -> String {
+    let of = |name: &str| {
+        record
+            .parameters
+            .get(name)
+            .map(ToString::to_string)
+            .unwrap_or_default()
+    };
+    let own = record.parameters.iter().filter_map(|(name, value)| {
+        let name = name.strip_prefix("op.")?;
+        let value = value.to_string();
+        let is_short = value.len() <= 16 && !matches!(name, "key" | "routes" | "rules" | "private");
+        is_short.then(|| format!("{name}={value}"))
+    });
+    let own: Vec<String> = own.collect();
+    let control = match of("control").as_str() {
+        "true" => ", control",
+        _ => "",
+    };
+    format!(
+        "{} {}, {} x {} B x {}{control}",
+        of("operator"),
+        own.join(","),
+        of("count"),
+        of("size"),
+        of("calls")
+    )
 }

@@ -18,21 +18,20 @@ struct own {
 	uint8_t outer[64] __attribute__((aligned(64)));
 };
 
-static void hash(struct peer *peer)
+static void hash(struct peer *peer, const struct task *given)
 {
 	struct own *own = (struct own *)peer;
-	const struct task *task = peer->task;
-	for (size_t i = 0; i < task->count; i++) {
-		struct item *item = &task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		IMB_JOB *job = IMB_GET_NEXT_JOB(own->manager);
 		job->cipher_mode = IMB_CIPHER_NULL;
 		job->cipher_direction = IMB_DIR_ENCRYPT;
 		job->chain_order = IMB_ORDER_HASH_CIPHER;
 		job->hash_alg = own->algorithm;
-		job->src = item->src;
+		job->src = src_of(&task, i);
 		job->hash_start_src_offset_in_bytes = 0;
-		job->msg_len_to_hash_in_bytes = item->len;
-		job->auth_tag_output = item->dst;
+		job->msg_len_to_hash_in_bytes = len_of(&task, i);
+		job->auth_tag_output = dst_of(&task, i);
 		job->auth_tag_output_len_in_bytes = own->tag;
 		job->u.HMAC._hashed_auth_key_xor_ipad = own->inner;
 		job->u.HMAC._hashed_auth_key_xor_opad = own->outer;
@@ -42,12 +41,6 @@ static void hash(struct peer *peer)
 		;
 }
 
-static void written(struct peer *peer)
-{
-	for (size_t i = 0; i < peer->task->count; i++)
-		peer->task->items[i].written = ((struct own *)peer)->tag;
-}
-
 static void release(struct peer *peer)
 {
 	free_mb_mgr(((struct own *)peer)->manager);
@@ -55,16 +48,16 @@ static void release(struct peer *peer)
 }
 
 /* The state behind one block of the key, padded. A key longer than a block would be hashed first; no bench has one. */
-static int take_key(struct own *own, const struct task *task)
+static int take_key(struct own *own, const struct spec *spec)
 {
 	uint8_t inner[128], outer[128];
-	if (task->material_len > (own->algorithm == IMB_AUTH_HMAC_SHA_512 ? 128 : 64))
+	if (spec->material_len > (own->algorithm == IMB_AUTH_HMAC_SHA_512 ? 128 : 64))
 		return 0;
 	memset(inner, 0x36, sizeof(inner));
 	memset(outer, 0x5c, sizeof(outer));
-	for (size_t i = 0; i < task->material_len; i++) {
-		inner[i] ^= task->material[i];
-		outer[i] ^= task->material[i];
+	for (size_t i = 0; i < spec->material_len; i++) {
+		inner[i] ^= spec->material[i];
+		outer[i] ^= spec->material[i];
 	}
 	switch (own->algorithm) {
 	case IMB_AUTH_MD5:
@@ -88,7 +81,7 @@ static int take_key(struct own *own, const struct task *task)
 	}
 }
 
-struct peer *ipsec_peer(const char *name, const struct task *task)
+struct peer *ipsec_peer(const char *name, const struct spec *spec, const struct task *task)
 {
 	static const struct {
 		const char *operator_name;
@@ -101,22 +94,21 @@ struct peer *ipsec_peer(const char *name, const struct task *task)
 		{ "hmac-sha512", IMB_AUTH_HMAC_SHA_512, 64 },
 	};
 	struct own *own;
-	struct peer *aes = aes_peer(task);
-	(void)name;
+	struct peer *aes = aes_peer(spec);
+	(void)name, (void)task;
 	if (aes)
 		return aes;
 	for (size_t i = 0; i < sizeof(hashes) / sizeof(*hashes); i++) {
-		if (!is(task, hashes[i].operator_name))
+		if (!is(spec, hashes[i].operator_name))
 			continue;
 		if (posix_memalign((void **)&own, 64, sizeof(*own)))
 			abort();
 		memset(own, 0, sizeof(*own));
-		own->manager = alloc_mb_mgr(0);
-		init_mb_mgr_auto(own->manager, NULL);
+		own->manager = manager();
 		own->algorithm = hashes[i].algorithm;
 		own->tag = hashes[i].tag;
-		own->peer = (struct peer){ hash, written, release, task };
-		if (!take_key(own, task)) {
+		own->peer = (struct peer){ hash, NULL, release };
+		if (!take_key(own, spec)) {
 			release(&own->peer);
 			return NULL;
 		}

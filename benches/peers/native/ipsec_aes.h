@@ -6,6 +6,20 @@
 
 #include <intel-ipsec-mb.h>
 
+/* For the best of the CPU, or what DPB_CPU_LEVEL leaves of it. */
+static IMB_MGR *manager(void)
+{
+	const char *level = getenv("DPB_CPU_LEVEL");
+	IMB_MGR *manager = alloc_mb_mgr(0);
+	if (!level || !strcmp(level, "x86-64-v4"))
+		init_mb_mgr_auto(manager, NULL);
+	else if (!strncmp(level, "x86-64-v3", 9))
+		init_mb_mgr_avx2(manager);
+	else
+		init_mb_mgr_sse(manager);
+	return manager;
+}
+
 struct aes {
 	struct gcm_key_data hash __attribute__((aligned(64)));
 	uint8_t encrypt[16 * 15] __attribute__((aligned(64)));
@@ -25,47 +39,46 @@ static struct aes *aes_of(struct peer *peer)
 	return (struct aes *)((uint8_t *)peer - offsetof(struct aes, peer));
 }
 
-static void aes_gcm(struct peer *peer)
+static void aes_gcm(struct peer *peer, const struct task *given)
 {
 	struct aes *own = aes_of(peer);
 	struct gcm_context_data context;
 	uint32_t head = 12 + own->aad;
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		const uint8_t *text = item->src + head;
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		const uint8_t *text = src_of(&task, i) + head;
 		uint8_t tag[16];
 		if (own->direction == IMB_DIR_ENCRYPT) {
-			uint32_t len = item->len - head;
-			own->gcm(&own->hash, &context, item->dst, text, len, item->src, item->src + 12, own->aad,
-				 item->dst + len, 16);
-			item->written = len + 16;
+			uint32_t len = len_of(&task, i) - head;
+			own->gcm(&own->hash, &context, dst_of(&task, i), text, len, src_of(&task, i), src_of(&task, i) + 12, own->aad,
+				 dst_of(&task, i) + len, 16);
+			wrote(&task, i, len + 16);
 		} else {
-			uint32_t len = item->len - head - 16;
-			own->gcm(&own->hash, &context, item->dst, text, len, item->src, item->src + 12, own->aad, tag, 16);
-			item->written = memcmp(tag, text + len, 16) ? UINT32_MAX : len;
+			uint32_t len = len_of(&task, i) - head - 16;
+			own->gcm(&own->hash, &context, dst_of(&task, i), text, len, src_of(&task, i), src_of(&task, i) + 12, own->aad, tag, 16);
+			wrote(&task, i, memcmp(tag, text + len, 16) ? UINT32_MAX : len);
 		}
 	}
 }
 
-static void aes_bursts(struct peer *peer)
+static void aes_bursts(struct peer *peer, const struct task *given)
 {
 	struct aes *own = aes_of(peer);
-	const struct task *task = peer->task;
-	for (size_t i = 0; i < task->count;) {
-		size_t count = task->count - i < IMB_MAX_BURST_SIZE ? task->count - i : IMB_MAX_BURST_SIZE;
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count;) {
+		size_t count = task.count - i < IMB_MAX_BURST_SIZE ? task.count - i : IMB_MAX_BURST_SIZE;
 		for (size_t k = 0; k < count; k++) {
-			struct item *item = &task->items[i + k];
 			IMB_JOB *job = &own->jobs[k];
-			job->src = item->src + 16;
-			job->dst = item->dst;
-			job->iv = item->src;
+			job->src = src_of(&task, i + k) + 16;
+			job->dst = dst_of(&task, i + k);
+			job->iv = src_of(&task, i + k);
 			job->iv_len_in_bytes = 16;
 			job->enc_keys = own->encrypt;
 			job->dec_keys = own->decrypt;
 			job->key_len_in_bytes = own->key_bytes;
 			job->cipher_start_src_offset_in_bytes = 0;
-			job->msg_len_to_cipher_in_bytes = item->len - 16;
-			item->written = item->len - 16;
+			job->msg_len_to_cipher_in_bytes = len_of(&task, i + k) - 16;
+			wrote(&task, i + k, len_of(&task, i + k) - 16);
 		}
 		IMB_SUBMIT_CIPHER_BURST_NOCHECK(own->manager, own->jobs, count, own->mode, own->direction,
 						own->key_bytes);
@@ -81,7 +94,7 @@ static void aes_release(struct peer *peer)
 }
 
 /* NULL if the task is not AES, or is XTS. */
-static struct peer *aes_peer(const struct task *task)
+static struct peer *aes_peer(const struct spec *spec)
 {
 	static const struct {
 		const char *operator_name;
@@ -94,32 +107,31 @@ static struct peer *aes_peer(const struct task *task)
 	};
 	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
 		struct aes *own;
-		if (!is(task, modes[i].operator_name))
+		if (!is(spec, modes[i].operator_name))
 			continue;
 		if (posix_memalign((void **)&own, 64, sizeof(*own)))
 			abort();
 		memset(own, 0, sizeof(*own));
-		own->manager = alloc_mb_mgr(0);
-		init_mb_mgr_auto(own->manager, NULL);
+		own->manager = manager();
 		own->mode = modes[i].mode;
 		own->direction = modes[i].direction;
-		own->key_bytes = number(task, "bits") / 8;
-		own->peer = (struct peer){ aes_bursts, NULL, aes_release, task };
+		own->key_bytes = number(spec, "bits") / 8;
+		own->peer = (struct peer){ aes_bursts, NULL, aes_release };
 		int encrypts = own->direction == IMB_DIR_ENCRYPT;
 		if (own->key_bytes == 16) {
-			IMB_AES_KEYEXP_128(own->manager, task->material, own->encrypt, own->decrypt);
+			IMB_AES_KEYEXP_128(own->manager, spec->material, own->encrypt, own->decrypt);
 			own->gcm = encrypts ? own->manager->gcm128_enc : own->manager->gcm128_dec;
 		} else {
-			IMB_AES_KEYEXP_256(own->manager, task->material, own->encrypt, own->decrypt);
+			IMB_AES_KEYEXP_256(own->manager, spec->material, own->encrypt, own->decrypt);
 			own->gcm = encrypts ? own->manager->gcm256_enc : own->manager->gcm256_dec;
 		}
 		if (own->mode == IMB_CIPHER_GCM) {
-			own->aad = number(task, "aad");
+			own->aad = number(spec, "aad");
 			own->peer.run = aes_gcm;
 			if (own->key_bytes == 16)
-				IMB_AES128_GCM_PRE(own->manager, task->material, &own->hash);
+				IMB_AES128_GCM_PRE(own->manager, spec->material, &own->hash);
 			else
-				IMB_AES256_GCM_PRE(own->manager, task->material, &own->hash);
+				IMB_AES256_GCM_PRE(own->manager, spec->material, &own->hash);
 		}
 		return &own->peer;
 	}

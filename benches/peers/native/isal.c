@@ -1,52 +1,44 @@
 /* isa-l: CRCs, one call an item as the library has it, its DEFLATE (igzip), and its erasure codes. */
 #include "peer.h"
 
+#include <isa-l.h>
 #include <isa-l/crc.h>
 #include <isa-l/crc64.h>
 #include <isa-l/erasure_code.h>
 #include <isa-l/igzip_lib.h>
 
+#define STRINGIFIED_(text) #text
+#define STRINGIFIED(text) STRINGIFIED_(text)
+
 const char *isal_version(void)
 {
-	return "of the system";
+	return STRINGIFIED(ISAL_MAJOR_VERSION) "." STRINGIFIED(ISAL_MINOR_VERSION) "." STRINGIFIED(ISAL_PATCH_VERSION);
 }
 
-static void crc32c(struct peer *peer)
+static void crc32c(struct peer *peer, const struct task *given)
 {
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		uint32_t crc = ~crc32_iscsi((unsigned char *)item->src, item->len, 0xffffffff);
-		memcpy(item->dst, &crc, 4);
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		uint32_t crc = ~crc32_iscsi((unsigned char *)src_of(&task, i), len_of(&task, i), 0xffffffff);
+		memcpy(dst_of(&task, i), &crc, 4);
 	}
 }
 
-static void crc32(struct peer *peer)
+static void crc32(struct peer *peer, const struct task *given)
 {
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		uint32_t crc = crc32_gzip_refl(0, item->src, item->len);
-		memcpy(item->dst, &crc, 4);
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		uint32_t crc = crc32_gzip_refl(0, src_of(&task, i), len_of(&task, i));
+		memcpy(dst_of(&task, i), &crc, 4);
 	}
 }
 
-static void t10dif(struct peer *peer)
+static void t10dif(struct peer *peer, const struct task *given)
 {
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		put_be16(item->dst, crc16_t10dif(0, item->src, item->len));
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		put_be16(dst_of(&task, i), crc16_t10dif(0, src_of(&task, i), len_of(&task, i)));
 	}
-}
-
-static void four(struct peer *peer)
-{
-	for (size_t i = 0; i < peer->task->count; i++)
-		peer->task->items[i].written = 4;
-}
-
-static void two(struct peer *peer)
-{
-	for (size_t i = 0; i < peer->task->count; i++)
-		peer->task->items[i].written = 2;
 }
 
 struct igzip {
@@ -56,12 +48,12 @@ struct igzip {
 	uint8_t *buffer;
 };
 
-static void deflate(struct peer *peer)
+static void deflate(struct peer *peer, const struct task *given)
 {
 	struct igzip *own = (struct igzip *)peer;
 	struct isal_zstream stream;
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		isal_deflate_stateless_init(&stream);
 		stream.level = own->level;
 		stream.level_buf = own->buffer;
@@ -69,27 +61,27 @@ static void deflate(struct peer *peer)
 		stream.gzip_flag = own->wrapper;
 		stream.end_of_stream = 1;
 		stream.flush = NO_FLUSH;
-		stream.next_in = (uint8_t *)item->src;
-		stream.avail_in = item->len;
-		stream.next_out = item->dst;
-		stream.avail_out = item->room;
-		item->written = isal_deflate_stateless(&stream) == COMP_OK ? item->room - stream.avail_out : UINT32_MAX;
+		stream.next_in = (uint8_t *)src_of(&task, i);
+		stream.avail_in = len_of(&task, i);
+		stream.next_out = dst_of(&task, i);
+		stream.avail_out = task.slot;
+		wrote(&task, i, isal_deflate_stateless(&stream) == COMP_OK ? task.slot - stream.avail_out : UINT32_MAX);
 	}
 }
 
-static void inflate(struct peer *peer)
+static void inflate(struct peer *peer, const struct task *given)
 {
 	struct igzip *own = (struct igzip *)peer;
 	struct inflate_state state;
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		isal_inflate_init(&state);
 		state.crc_flag = own->wrapper;
-		state.next_in = (uint8_t *)item->src;
-		state.avail_in = item->len;
-		state.next_out = item->dst;
-		state.avail_out = item->room;
-		item->written = isal_inflate_stateless(&state) == ISAL_DECOMP_OK ? state.total_out : UINT32_MAX;
+		state.next_in = (uint8_t *)src_of(&task, i);
+		state.avail_in = len_of(&task, i);
+		state.next_out = dst_of(&task, i);
+		state.avail_out = task.slot;
+		wrote(&task, i, isal_inflate_stateless(&state) == ISAL_DECOMP_OK ? state.total_out : UINT32_MAX);
 	}
 }
 
@@ -107,19 +99,19 @@ struct erasure {
 	uint8_t *tables;
 };
 
-static void erasure(struct peer *peer)
+static void erasure(struct peer *peer, const struct task *given)
 {
 	struct erasure *own = (struct erasure *)peer;
 	uint8_t *inputs[BLOCKS_MAX], *outputs[BLOCKS_MAX];
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		uint32_t block = item->len / own->inputs;
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		uint32_t block = len_of(&task, i) / own->inputs;
 		for (int j = 0; j < own->inputs; j++)
-			inputs[j] = (uint8_t *)item->src + j * (size_t)block;
+			inputs[j] = (uint8_t *)src_of(&task, i) + j * (size_t)block;
 		for (int j = 0; j < own->outputs; j++)
-			outputs[j] = item->dst + j * (size_t)block;
+			outputs[j] = dst_of(&task, i) + j * (size_t)block;
 		ec_encode_data(block, own->inputs, own->outputs, own->tables, inputs, outputs);
-		item->written = own->outputs * block;
+		wrote(&task, i, own->outputs * block);
 	}
 }
 
@@ -130,10 +122,10 @@ static void release_erasure(struct peer *peer)
 }
 
 /* Of missing data blocks the rows are those of the inverse of what the remaining blocks are computed by. */
-static int recovers(const struct task *task, const uint8_t *code, int data, int blocks, uint8_t *rows)
+static int recovers(const struct spec *spec, const uint8_t *code, int data, int blocks, uint8_t *rows)
 {
 	uint8_t *remain = room(data * data), *inverse = room(data * data), is_missing[BLOCKS_MAX] = { 0 };
-	const char *at = strstr(task->parameters, "missing=") + strlen("missing=");
+	const char *at = strstr(spec->parameters, "missing=") + strlen("missing=");
 	int missing = 0;
 	for (char *end; *at != ','; at = *end == '+' ? end + 1 : end) {
 		long block = strtol(at, &end, 10);
@@ -154,19 +146,18 @@ static int recovers(const struct task *task, const uint8_t *code, int data, int 
 }
 
 /* NULL for what this file has no code for: a missing parity block. */
-static struct peer *erasure_peer(const struct task *task)
+static struct peer *erasure_peer(const struct spec *spec)
 {
-	int data = number(task, "data"), parity = number(task, "parity"), blocks = data + parity;
+	int data = number(spec, "data"), parity = number(spec, "parity"), blocks = data + parity;
 	uint8_t *code = room(blocks * data), *rows = room(blocks * data);
 	struct erasure *own = room(sizeof(*own));
-	own->peer.task = task;
 	own->peer.run = erasure;
 	own->peer.free = release_erasure;
 	own->inputs = data;
 	own->outputs = parity;
 	gf_gen_cauchy1_matrix(code, blocks, data);
-	if (is(task, "erasure-recover"))
-		own->outputs = recovers(task, code, data, blocks, rows);
+	if (is(spec, "erasure-recover"))
+		own->outputs = recovers(spec, code, data, blocks, rows);
 	else
 		memcpy(rows, code + data * data, parity * data);
 	own->tables = room(32 * data * own->outputs);
@@ -180,32 +171,31 @@ static struct peer *erasure_peer(const struct task *task)
 	return NULL;
 }
 
-struct peer *isal_peer(const char *name, const struct task *task)
+struct peer *isal_peer(const char *name, const struct spec *spec, const struct task *task)
 {
 	static const uint32_t level_bytes[] = { 0, ISAL_DEF_LVL1_DEFAULT, ISAL_DEF_LVL2_DEFAULT, ISAL_DEF_LVL3_DEFAULT };
 	struct igzip *own = room(sizeof(*own));
-	(void)name;
-	if (is(task, "erasure-encode") || is(task, "erasure-recover")) {
+	(void)name, (void)task;
+	if (is(spec, "erasure-encode") || is(spec, "erasure-recover")) {
 		free(own);
-		return erasure_peer(task);
+		return erasure_peer(spec);
 	}
-	own->peer.task = task;
 	own->peer.free = release;
-	if (is(task, "crc32c"))
-		own->peer.run = crc32c, own->peer.finish = four;
-	else if (is(task, "crc32"))
-		own->peer.run = crc32, own->peer.finish = four;
-	else if (is(task, "crc16-t10dif"))
-		own->peer.run = t10dif, own->peer.finish = two;
-	else if (is(task, "deflate")) {
+	if (is(spec, "crc32c"))
+		own->peer.run = crc32c;
+	else if (is(spec, "crc32"))
+		own->peer.run = crc32;
+	else if (is(spec, "crc16-t10dif"))
+		own->peer.run = t10dif;
+	else if (is(spec, "deflate")) {
 		/* Its levels end at 3. */
-		own->level = number(task, "level") <= 1 ? 1 : number(task, "level") <= 6 ? 2 : 3;
+		own->level = number(spec, "level") <= 1 ? 1 : number(spec, "level") <= 6 ? 2 : 3;
 		own->room = level_bytes[own->level];
 		own->buffer = room(own->room);
-		own->wrapper = has(task, "format=zlib") ? IGZIP_ZLIB : has(task, "format=gzip") ? IGZIP_GZIP : IGZIP_DEFLATE;
+		own->wrapper = has(spec, "format=zlib") ? IGZIP_ZLIB : has(spec, "format=gzip") ? IGZIP_GZIP : IGZIP_DEFLATE;
 		own->peer.run = deflate;
-	} else if (is(task, "inflate")) {
-		own->wrapper = has(task, "format=zlib") ? ISAL_ZLIB : has(task, "format=gzip") ? ISAL_GZIP : ISAL_DEFLATE;
+	} else if (is(spec, "inflate")) {
+		own->wrapper = has(spec, "format=zlib") ? ISAL_ZLIB : has(spec, "format=gzip") ? ISAL_GZIP : ISAL_DEFLATE;
 		own->peer.run = inflate;
 	} else {
 		free(own);

@@ -8,9 +8,13 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 
+#include <stdio.h>
+
 const char *openssl_version(void)
 {
-	return OpenSSL_version(OPENSSL_VERSION_STRING);
+	static char version[512];
+	snprintf(version, sizeof(version), "%s; %s", OpenSSL_version(OPENSSL_VERSION_STRING), OpenSSL_version(OPENSSL_CFLAGS));
+	return version;
 }
 
 struct own {
@@ -21,27 +25,27 @@ struct own {
 	EVP_MAC_CTX *keyed;
 };
 
-static void digest(struct peer *peer)
+static void digest(struct peer *peer, const struct task *given)
 {
 	struct own *own = (struct own *)peer;
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		EVP_DigestInit_ex2(own->context, own->digest, NULL);
-		EVP_DigestUpdate(own->context, item->src, item->len);
-		EVP_DigestFinal_ex(own->context, item->dst, &item->written);
+		EVP_DigestUpdate(own->context, src_of(&task, i), len_of(&task, i));
+		EVP_DigestFinal_ex(own->context, dst_of(&task, i), NULL);
 	}
 }
 
-static void mac(struct peer *peer)
+static void mac(struct peer *peer, const struct task *given)
 {
 	struct own *own = (struct own *)peer;
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		size_t len;
 		EVP_MAC_init(own->keyed, NULL, 0, NULL); /* the same key again */
-		EVP_MAC_update(own->keyed, item->src, item->len);
-		EVP_MAC_final(own->keyed, item->dst, &len, item->room);
-		item->written = len;
+		EVP_MAC_update(own->keyed, src_of(&task, i), len_of(&task, i));
+		EVP_MAC_final(own->keyed, dst_of(&task, i), &len, task.slot);
+		wrote(&task, i, len);
 	}
 }
 
@@ -55,33 +59,33 @@ static void release(struct peer *peer)
 	free(own);
 }
 
-struct peer *openssl_peer(const char *name, const struct task *task)
+struct peer *openssl_peer(const char *name, const struct spec *spec, const struct task *task)
 {
 	static const char *const names[][2] = {
 		{ "md5", "MD5" }, { "sha1", "SHA1" }, { "sha256", "SHA256" }, { "sha512", "SHA512" },
 	};
-	struct peer *keyed = keyed_peer(task);
+	struct peer *keyed = keyed_peer(spec, task);
 	if (keyed)
 		return keyed;
-	struct peer *aes = aes_peer(task);
+	struct peer *aes = aes_peer(spec);
 	if (aes)
 		return aes;
 	struct own *own = room(sizeof(*own));
-	(void)name;
-	own->peer = (struct peer){ NULL, NULL, release, task };
+	(void)name, (void)task;
+	own->peer = (struct peer){ NULL, NULL, release };
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		if (is(task, names[i][0])) {
+		if (is(spec, names[i][0])) {
 			own->digest = EVP_MD_fetch(NULL, names[i][1], NULL);
 			own->context = EVP_MD_CTX_new();
 			own->peer.run = digest;
-		} else if (!strncmp(task->operator_name, "hmac-", 5) && !strcmp(task->operator_name + 5, names[i][0])) {
+		} else if (!strncmp(spec->operator_name, "hmac-", 5) && !strcmp(spec->operator_name + 5, names[i][0])) {
 			OSSL_PARAM params[] = {
 				OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)names[i][1], 0),
 				OSSL_PARAM_construct_end(),
 			};
 			own->mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
 			own->keyed = EVP_MAC_CTX_new(own->mac);
-			EVP_MAC_init(own->keyed, task->material, task->material_len, params);
+			EVP_MAC_init(own->keyed, spec->material, spec->material_len, params);
 			own->peer.run = mac;
 		}
 	}

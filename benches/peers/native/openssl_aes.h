@@ -16,29 +16,29 @@ struct aes {
 	int encrypts;
 };
 
-static void aes_run(struct peer *peer)
+static void aes_run(struct peer *peer, const struct task *given)
 {
 	struct aes *own = (struct aes *)peer;
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		const uint8_t *text = item->src + own->head;
-		uint32_t len = item->len - own->head - (own->encrypts ? 0 : own->tag);
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		const uint8_t *text = src_of(&task, i) + own->head;
+		uint32_t len = len_of(&task, i) - own->head - (own->encrypts ? 0 : own->tag);
 		int done, last = 0;
-		item->written = UINT32_MAX;
-		EVP_CipherInit_ex2(own->context, NULL, NULL, item->src, -1, NULL);
+		wrote(&task, i, UINT32_MAX);
+		EVP_CipherInit_ex2(own->context, NULL, NULL, src_of(&task, i), -1, NULL);
 		if (own->aad)
-			EVP_CipherUpdate(own->context, NULL, &done, item->src + own->head - own->aad, own->aad);
-		if (!EVP_CipherUpdate(own->context, item->dst, &done, text, len))
+			EVP_CipherUpdate(own->context, NULL, &done, src_of(&task, i) + own->head - own->aad, own->aad);
+		if (!EVP_CipherUpdate(own->context, dst_of(&task, i), &done, text, len))
 			continue;
 		if (own->tag && !own->encrypts)
 			EVP_CIPHER_CTX_ctrl(own->context, EVP_CTRL_AEAD_SET_TAG, own->tag, (void *)(text + len));
-		if (own->tag && EVP_CipherFinal_ex(own->context, item->dst + done, &last) != 1)
+		if (own->tag && EVP_CipherFinal_ex(own->context, dst_of(&task, i) + done, &last) != 1)
 			continue;
 		if (own->tag && own->encrypts) {
-			EVP_CIPHER_CTX_ctrl(own->context, EVP_CTRL_AEAD_GET_TAG, own->tag, item->dst + len);
+			EVP_CIPHER_CTX_ctrl(own->context, EVP_CTRL_AEAD_GET_TAG, own->tag, dst_of(&task, i) + len);
 			len += own->tag;
 		}
-		item->written = len;
+		wrote(&task, i, len);
 	}
 }
 
@@ -51,7 +51,7 @@ static void aes_release(struct peer *peer)
 }
 
 /* NULL if the task is not AES. */
-static struct peer *aes_peer(const struct task *task)
+static struct peer *aes_peer(const struct spec *spec)
 {
 	static const struct {
 		const char *operator_name;
@@ -64,20 +64,20 @@ static struct peer *aes_peer(const struct task *task)
 	};
 	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
 		char name[16];
-		if (!is(task, modes[i].operator_name))
+		if (!is(spec, modes[i].operator_name))
 			continue;
 		struct aes *own = room(sizeof(*own));
 		int is_gcm = !strcmp(modes[i].mode, "GCM");
-		snprintf(name, sizeof(name), "AES-%ld-%s", number(task, "bits"), modes[i].mode);
-		own->aad = is_gcm ? number(task, "aad") : 0;
+		snprintf(name, sizeof(name), "AES-%ld-%s", number(spec, "bits"), modes[i].mode);
+		own->aad = is_gcm ? number(spec, "aad") : 0;
 		own->head = (is_gcm ? 12 : 16) + own->aad;
 		own->tag = is_gcm ? 16 : 0;
 		own->encrypts = modes[i].encrypts;
 		own->cipher = EVP_CIPHER_fetch(NULL, name, NULL);
 		own->context = EVP_CIPHER_CTX_new();
-		EVP_CipherInit_ex2(own->context, own->cipher, task->material, NULL, own->encrypts, NULL);
+		EVP_CipherInit_ex2(own->context, own->cipher, spec->material, NULL, own->encrypts, NULL);
 		EVP_CIPHER_CTX_set_padding(own->context, 0);
-		own->peer = (struct peer){ aes_run, NULL, aes_release, task };
+		own->peer = (struct peer){ aes_run, NULL, aes_release };
 		return &own->peer;
 	}
 	return NULL;

@@ -42,89 +42,89 @@ static size_t digest_of(struct keyed *own, const uint8_t *message, size_t len, u
 	return digest_len;
 }
 
-static void keyed_sign(struct peer *peer)
+static void keyed_sign(struct peer *peer, const struct task *given)
 {
 	struct keyed *own = (struct keyed *)peer;
 	unsigned char digest[DIGEST_MAX];
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		struct der *signature = &own->signatures[i];
-		size_t len = digest_of(own, item->src, item->len, digest);
+		size_t len = digest_of(own, src_of(&task, i), len_of(&task, i), digest);
 		signature->len = SIGNATURE_MAX;
 		if (EVP_PKEY_sign(own->context, signature->bytes, &signature->len, digest, len) != 1)
 			signature->len = 0;
 	}
 }
 
-static void keyed_verify(struct peer *peer)
+static void keyed_verify(struct peer *peer, const struct task *given)
 {
 	struct keyed *own = (struct keyed *)peer;
 	unsigned char digest[DIGEST_MAX];
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		struct der *signature = &own->signatures[i];
 		size_t signed_at = own->signature_bytes;
-		size_t len = digest_of(own, item->src + signed_at, item->len - signed_at, digest);
-		item->dst[0] = EVP_PKEY_verify(own->context, signature->bytes, signature->len, digest, len) == 1;
-		item->written = 1;
+		size_t len = digest_of(own, src_of(&task, i) + signed_at, len_of(&task, i) - signed_at, digest);
+		dst_of(&task, i)[0] = EVP_PKEY_verify(own->context, signature->bytes, signature->len, digest, len) == 1;
+		wrote(&task, i, 1);
 	}
 }
 
-static void keyed_encrypt(struct peer *peer)
+static void keyed_encrypt(struct peer *peer, const struct task *given)
 {
 	struct keyed *own = (struct keyed *)peer;
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		size_t len = item->room;
-		int done = EVP_PKEY_encrypt(own->context, item->dst, &len, item->src, item->len);
-		item->written = done == 1 ? len : UINT32_MAX;
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		size_t len = task.slot;
+		int done = EVP_PKEY_encrypt(own->context, dst_of(&task, i), &len, src_of(&task, i), len_of(&task, i));
+		wrote(&task, i, done == 1 ? len : UINT32_MAX);
 	}
 }
 
-static void keyed_decrypt(struct peer *peer)
+static void keyed_decrypt(struct peer *peer, const struct task *given)
 {
 	struct keyed *own = (struct keyed *)peer;
 	unsigned char message[SIGNATURE_MAX]; /* OpenSSL wants room for a whole modulus */
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		size_t len = sizeof(message);
-		int done = EVP_PKEY_decrypt(own->context, message, &len, item->src, item->len);
-		if (done == 1 && len <= item->room) {
-			memcpy(item->dst, message, len);
-			item->written = len;
+		int done = EVP_PKEY_decrypt(own->context, message, &len, src_of(&task, i), len_of(&task, i));
+		if (done == 1 && len <= task.slot) {
+			memcpy(dst_of(&task, i), message, len);
+			wrote(&task, i, len);
 		} else {
-			item->written = UINT32_MAX;
+			wrote(&task, i, UINT32_MAX);
 		}
 	}
 }
 
 /* r and s out of DER: the same SEQUENCE of two INTEGERs for DSA and ECDSA. */
-static void keyed_finish(struct peer *peer)
+static void keyed_finish(struct peer *peer, const struct task *given)
 {
 	struct keyed *own = (struct keyed *)peer;
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
 		struct der *der = &own->signatures[i];
 		const unsigned char *at = der->bytes;
-		item->written = own->signature_bytes;
-		memset(item->dst, 0, own->signature_bytes);
+		wrote(&task, i, own->signature_bytes);
+		memset(dst_of(&task, i), 0, own->signature_bytes);
 		if (!own->half) {
-			memcpy(item->dst, der->bytes, own->signature_bytes);
+			memcpy(dst_of(&task, i), der->bytes, own->signature_bytes);
 			continue;
 		}
 		ECDSA_SIG *pair = d2i_ECDSA_SIG(NULL, &at, der->len);
 		if (!pair)
 			continue;
-		BN_bn2binpad(ECDSA_SIG_get0_r(pair), item->dst, own->half);
-		BN_bn2binpad(ECDSA_SIG_get0_s(pair), item->dst + own->half, own->half);
+		BN_bn2binpad(ECDSA_SIG_get0_r(pair), dst_of(&task, i), own->half);
+		BN_bn2binpad(ECDSA_SIG_get0_s(pair), dst_of(&task, i) + own->half, own->half);
 		ECDSA_SIG_free(pair);
 	}
 }
 
-static void keyed_take_signatures(struct keyed *own)
+static void keyed_take_signatures(struct keyed *own, const struct task *task)
 {
-	for (size_t i = 0; i < own->peer.task->count; i++) {
-		const uint8_t *src = own->peer.task->items[i].src;
+	for (size_t i = 0; i < task->count; i++) {
+		const uint8_t *src = src_of(task, i);
 		struct der *der = &own->signatures[i];
 		unsigned char *at = der->bytes;
 		if (!own->half) {
@@ -150,14 +150,14 @@ static void keyed_free(struct peer *peer)
 	free(own);
 }
 
-/* NULL if `task` is for none of these. */
-static struct peer *keyed_peer(const struct task *task)
+/* NULL if `spec` is none of these. */
+static struct peer *keyed_peer(const struct spec *spec, const struct task *task)
 {
 	static const struct {
 		const char *name;
 		int is_private;
 		int (*init)(EVP_PKEY_CTX *);
-		void (*run)(struct peer *);
+		void (*run)(struct peer *, const struct task *);
 	} operators[] = {
 		{ "rsa-sign", 1, EVP_PKEY_sign_init, keyed_sign },
 		{ "dsa-sign", 1, EVP_PKEY_sign_init, keyed_sign },
@@ -169,26 +169,26 @@ static struct peer *keyed_peer(const struct task *task)
 		{ "rsa-decrypt", 1, EVP_PKEY_decrypt_init, keyed_decrypt },
 	};
 	size_t at = 0, count = sizeof(operators) / sizeof(*operators);
-	const unsigned char *der = task->material;
-	while (at < count && !is(task, operators[at].name))
+	const unsigned char *der = spec->material;
+	while (at < count && !is(spec, operators[at].name))
 		at++;
 	if (at == count)
 		return NULL;
 	struct keyed *own = room(sizeof(*own));
-	own->peer = (struct peer){ operators[at].run, NULL, keyed_free, task };
-	own->key = operators[at].is_private ? d2i_AutoPrivateKey(NULL, &der, task->material_len)
-					    : d2i_PUBKEY(NULL, &der, task->material_len);
+	own->peer = (struct peer){ operators[at].run, NULL, keyed_free };
+	own->key = operators[at].is_private ? d2i_AutoPrivateKey(NULL, &der, spec->material_len)
+					    : d2i_PUBKEY(NULL, &der, spec->material_len);
 	own->context = EVP_PKEY_CTX_new(own->key, NULL);
-	own->digest = EVP_MD_fetch(NULL, has(task, "curve=p384") ? "SHA384" : "SHA256", NULL);
+	own->digest = EVP_MD_fetch(NULL, has(spec, "curve=p384") ? "SHA384" : "SHA256", NULL);
 	own->hashing = EVP_MD_CTX_new();
-	own->half = has(task, "curve=p384") ? 48 : strncmp(task->operator_name, "rsa", 3) ? 32 : 0;
+	own->half = has(spec, "curve=p384") ? 48 : strncmp(spec->operator_name, "rsa", 3) ? 32 : 0;
 	own->signature_bytes = own->half ? 2 * own->half : (size_t)EVP_PKEY_get_size(own->key);
 	own->signatures = room(task->count * sizeof(*own->signatures));
 	operators[at].init(own->context);
 	if (!own->half) {
-		int is_oaep = !strstr(task->parameters, "padding=");
+		int is_oaep = !strstr(spec->parameters, "padding=");
 		int padding = is_oaep ? RSA_PKCS1_OAEP_PADDING
-			      : has(task, "padding=pss") ? RSA_PKCS1_PSS_PADDING : RSA_PKCS1_PADDING;
+			      : has(spec, "padding=pss") ? RSA_PKCS1_PSS_PADDING : RSA_PKCS1_PADDING;
 		EVP_PKEY_CTX_set_rsa_padding(own->context, padding);
 		if (is_oaep)
 			EVP_PKEY_CTX_set_rsa_oaep_md(own->context, own->digest);
@@ -200,7 +200,7 @@ static struct peer *keyed_peer(const struct task *task)
 	if (own->peer.run == keyed_sign)
 		own->peer.finish = keyed_finish;
 	if (own->peer.run == keyed_verify)
-		keyed_take_signatures(own);
+		keyed_take_signatures(own, task);
 	return &own->peer;
 }
 

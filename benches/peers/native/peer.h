@@ -7,54 +7,77 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One item and the slot for what comes of it. `written` is UINT32_MAX for a refusal. */
-struct item {
-	const uint8_t *src;
-	uint8_t *dst;
-	uint32_t len;
-	uint32_t room;
-	uint32_t written;
-};
-
-/* What is computed, by the names that records use, and all items of one batch. Lives as long as the peer. */
-struct task {
+/* What is computed, by the names that records use. Lives while a peer is set up. */
+struct spec {
 	const char *operator_name;
 	const char *parameters; /* "format=raw,level=6," */
 	const uint8_t *material; /* the key, route list or rules, if the operator has one */
 	size_t material_len;
-	struct item *items;
+};
+
+/* All items of one call, described as dpb's own kernels have them: items of one length lie `stride` bytes apart, others begin and end
+ * where `offsets` say; item i writes to slot i. */
+struct task {
+	const uint8_t *src;
+	const uint32_t *offsets; /* count + 1 of them; NULL if all items have the length `stride` */
+	size_t stride;
+	uint8_t *dst;
+	size_t slot;
+	uint32_t *written; /* bytes of each output, UINT32_MAX for a refusal; NULL if all fill their slots */
 	size_t count;
 };
 
 /* A peer that is ready. Everything that a program does once is done; what it does for each batch is `run`, which is timed. */
 struct peer {
-	void (*run)(struct peer *);
-	/* Outputs into the items' slots, in the order of bytes that the operator has; not timed. May be NULL. */
-	void (*finish)(struct peer *);
+	void (*run)(struct peer *, const struct task *);
+	/* Outputs into the slots, in the order of bytes that the operator has; not timed. May be NULL. */
+	void (*finish)(struct peer *, const struct task *);
 	void (*free)(struct peer *);
-	const struct task *task;
 };
 
-static inline int is(const struct task *task, const char *operator_name)
+/* Item `i`. The loops that call this work on a copy of the task: a store into a slot might change the task itself, for all that the
+ * compiler knows. */
+static inline const uint8_t *src_of(const struct task *task, size_t i)
 {
-	return strcmp(task->operator_name, operator_name) == 0;
+	return task->src + (task->offsets ? task->offsets[i] : i * task->stride);
 }
 
-static inline int has(const struct task *task, const char *parameter)
+static inline uint32_t len_of(const struct task *task, size_t i)
+{
+	return task->offsets ? task->offsets[i + 1] - task->offsets[i] : task->stride;
+}
+
+static inline uint8_t *dst_of(const struct task *task, size_t i)
+{
+	return task->dst + i * task->slot;
+}
+
+static inline void wrote(const struct task *task, size_t i, uint32_t bytes)
+{
+	if (task->written)
+		task->written[i] = bytes;
+}
+
+static inline int is(const struct spec *spec, const char *operator_name)
+{
+	return strcmp(spec->operator_name, operator_name) == 0;
+}
+
+static inline int has(const struct spec *spec, const char *parameter)
 {
 	size_t len = strlen(parameter);
-	for (const char *at = task->parameters; (at = strstr(at, parameter)); at++)
-		if ((at == task->parameters || at[-1] == ',') && at[len] == ',')
+	for (const char *at = spec->parameters; (at = strstr(at, parameter)); at++)
+		if ((at == spec->parameters || at[-1] == ',') && at[len] == ',')
 			return 1;
 	return 0;
 }
 
 /* The number of `name=`, or -1. */
-static inline long number(const struct task *task, const char *name)
+static inline long number(const struct spec *spec, const char *name)
 {
 	size_t len = strlen(name);
-	for (const char *at = task->parameters; (at = strstr(at, name)); at++)
-		if ((at == task->parameters || at[-1] == ',') && at[len] == '=')
+	for (const char *at = spec->parameters; (at = strstr(at, name)); at++)
+		if ((at == spec->parameters || at[-1] == ',') && at[len] == '=')
 			return strtol(at + len + 1, NULL, 10);
 	return -1;
 }

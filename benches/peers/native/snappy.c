@@ -5,26 +5,26 @@
 
 const char *snappy_version(void)
 {
-	return "of the system";
+	return "C interface";
 }
 
-static void compress(struct peer *peer)
+static void compress(struct peer *peer, const struct task *given)
 {
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		size_t len = item->room;
-		item->written =
-			snappy_compress((const char *)item->src, item->len, (char *)item->dst, &len) == SNAPPY_OK ? len : UINT32_MAX;
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		size_t len = task.slot;
+		task.written[i] =
+			snappy_compress((const char *)src_of(&task, i), len_of(&task, i), (char *)dst_of(&task, i), &len) == SNAPPY_OK ? len : UINT32_MAX;
 	}
 }
 
-static void uncompress(struct peer *peer)
+static void uncompress(struct peer *peer, const struct task *given)
 {
-	for (size_t i = 0; i < peer->task->count; i++) {
-		struct item *item = &peer->task->items[i];
-		size_t len = item->room;
-		item->written =
-			snappy_uncompress((const char *)item->src, item->len, (char *)item->dst, &len) == SNAPPY_OK ? len : UINT32_MAX;
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count; i++) {
+		size_t len = task.slot;
+		task.written[i] =
+			snappy_uncompress((const char *)src_of(&task, i), len_of(&task, i), (char *)dst_of(&task, i), &len) == SNAPPY_OK ? len : UINT32_MAX;
 	}
 }
 
@@ -33,10 +33,10 @@ static void release(struct peer *peer)
 	free(peer);
 }
 
-struct peer *snappy_peer(const char *name, const struct task *task)
+struct peer *snappy_peer(const char *name, const struct spec *spec, const struct task *task)
 {
 	struct peer *peer = room(sizeof(*peer));
-	(void)name;
-	*peer = (struct peer){ is(task, "snappy") ? compress : uncompress, NULL, release, task };
+	(void)name, (void)task;
+	*peer = (struct peer){ is(spec, "snappy") ? compress : uncompress, NULL, release };
 	return peer;
 }

@@ -116,7 +116,7 @@ fn bare_calls_give_the_same() {
         .collect();
     let routes = libraries.routes(&lpm4, PrefixMatch::Fib).expect("fits");
     let mut hops = [0; 64];
-    routes.bursts_v4(&addresses, &mut hops);
+    routes.bursts_v4(&addresses, 64, &mut hops);
     // Every address has a route.
     let hops = hops.map(|hop| (hop as u32).to_le_bytes()).concat();
     assert_eq!(workload.check(&input.bytes, Ok(&hops), hops.len()), Ok(()));

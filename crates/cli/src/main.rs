@@ -21,8 +21,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use dpb_core::measure::Build;
 use dpb_core::cpu_level;
+use dpb_core::measure::Build;
 use dpb_core::measure::provenance::describe_build;
 use exit::Failure;
 use output::{Asked, Format};

@@ -174,13 +174,19 @@ mod tests {
             assert!(low < high, "{} {}", low.name(), high.name());
         }
         let error = Level::named("x86-64-v9").expect_err("no level");
-        assert!(error.contains(NAMES[0]) && error.contains("x86-64-v9"), "{error}");
+        assert!(
+            error.contains(NAMES[0]) && error.contains("x86-64-v9"),
+            "{error}"
+        );
     }
 
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_level_of_features_is_that_of_the_highest() {
-        assert_eq!(Level::of(&["sse4.2", "avx512vl", "bmi2"]).name(), "x86-64-v4");
+        assert_eq!(
+            Level::of(&["sse4.2", "avx512vl", "bmi2"]).name(),
+            "x86-64-v4"
+        );
         assert_eq!(Level::of(&["avx2", "gfni"]).name(), "x86-64-v3-vaes");
         assert_eq!(Level::of(&["aes", "sse4.1"]).name(), "x86-64-v2");
         assert_eq!(Level::of(&[]).name(), "x86-64-v1");
@@ -191,7 +197,11 @@ mod tests {
     fn the_variable_hides_what_is_above_it() {
         const INNER: &str = "DPB_TEST_LEVEL";
         if std::env::var_os(INNER).is_some() {
-            println!("level={} masked={}", Level::here().name(), Level::is_masked());
+            println!(
+                "level={} masked={}",
+                Level::here().name(),
+                Level::is_masked()
+            );
             println!("checked={:?}", check());
             #[cfg(target_arch = "x86_64")]
             assert!(!crate::has!(is_x86_feature_detected: "sse4.2"));
@@ -214,6 +224,9 @@ mod tests {
         assert!(lowest.contains("checked=Ok"), "{lowest}");
         let unknown = run("x86-64-v9");
         assert!(unknown.contains("checked=Err"), "{unknown}");
-        assert!(unknown.contains(&format!("level={}", NAMES[0])), "{unknown}");
+        assert!(
+            unknown.contains(&format!("level={}", NAMES[0])),
+            "{unknown}"
+        );
     }
 }

@@ -171,26 +171,13 @@ static void burst(const struct dpb_routes *own, const void *addresses, void *hop
 	}
 }
 
-static void bursts(const struct dpb_routes *own, const void *addresses, uint32_t n, void *hops)
+static void bursts(const struct dpb_routes *own, const void *addresses, uint32_t n, uint32_t size, void *hops)
 {
-	const uint8_t(*keys)[16] = addresses;
+	size_t key = own->kind == DPB_LPM || own->kind == DPB_FIB ? 4 : 16;
+	size_t hop = own->kind == DPB_LPM || own->kind == DPB_LPM6 ? 4 : 8;
 
-	if (own->kind == DPB_FIB6) {
-		for (uint32_t i = 0; i < n; i += DPB_BURST)
-			rte_fib6_lookup_bulk(own->fib6, (void *)(uintptr_t)(keys + i), hops,
-					     (int)RTE_MIN(n - i, (uint32_t)DPB_BURST));
-	} else if (own->kind == DPB_FIB) {
-		for (uint32_t i = 0; i < n; i += DPB_BURST)
-			rte_fib_lookup_bulk(own->fib, (uint32_t *)(uintptr_t)addresses + i, hops,
-					    (int)RTE_MIN(n - i, (uint32_t)DPB_BURST));
-	} else {
-		for (uint32_t i = 0; i < n; i += DPB_BURST) {
-			const uint8_t *first = (const uint8_t *)addresses + (size_t)i * (own->kind == DPB_LPM ? 4 : 16);
-
-			burst(own, first, hops, RTE_MIN(n - i, (uint32_t)DPB_BURST));
-			__asm__ volatile("" : : "r"(hops) : "memory");
-		}
-	}
+	for (uint32_t i = 0; i < n; i += size)
+		burst(own, (const uint8_t *)addresses + i * key, (uint8_t *)hops + i * hop, RTE_MIN(n - i, size));
 }
 
 static void lookup(const struct dpb_routes *own, const uint8_t *addresses, uint32_t n, uint8_t *dst)

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPB_DPDK_ABI 2
+#define DPB_DPDK_ABI 3
 
 /* Most operations or packets of one call. */
 #define DPB_BURST 64
@@ -181,10 +181,10 @@ struct dpb_lookups {
 	int (*open)(const struct dpb_table *table, struct dpb_routes **routes);
 	/* The hops of `n` addresses in network order: four bytes each, little endian, all ones if there is no route. */
 	void (*lookup)(const struct dpb_routes *routes, const uint8_t *addresses, uint32_t n, uint8_t *dst);
-	/* DPDK's own calls for DPB_BURST addresses each: addresses as it takes them, of IPv4 words in the CPU's order; hops as
-	 * it writes them, in up to eight bytes each, those of a burst over those of the one before.
+	/* DPDK's own calls for `size` addresses each: addresses as it takes them, of IPv4 words in the CPU's order; hops as it
+	 * writes them, four bytes each of rte_lpm and rte_lpm6, eight of rte_fib and rte_fib6.
 	 */
-	void (*bursts)(const struct dpb_routes *routes, const void *addresses, uint32_t n, void *hops);
+	void (*bursts)(const struct dpb_routes *routes, const void *addresses, uint32_t n, uint32_t size, void *hops);
 	void (*close)(struct dpb_routes *routes);
 };
 

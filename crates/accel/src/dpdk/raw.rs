@@ -26,7 +26,7 @@ pub(super) use lane::{Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
 pub(super) use libraries::{Hash, Libraries, Sum, Tuples};
 pub(super) use pieces::{Pieces, Work};
 pub(super) use port::Port;
-pub(super) use routes::{BURST, Routes, Size};
+pub(super) use routes::{Routes, Size};
 
 use super::sys::{self, Shim};
 

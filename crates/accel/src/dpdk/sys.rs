@@ -15,7 +15,7 @@ pub(super) const SEGMENT: usize = 65535;
 /// Of names, the closing zero included.
 const NAME: usize = 64;
 /// Of the table.
-const ABI: u32 = 2;
+const ABI: u32 = 3;
 /// The file that the shim is.
 const FILE: &str = "libdpb_dpdk.so";
 /// Names a shim to take instead of all others.

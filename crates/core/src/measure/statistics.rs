@@ -45,7 +45,12 @@ pub fn cv(values: &[f64]) -> Option<f64> {
 ///
 /// A percentile bootstrap was tried and lost: of a median it covers 75 % with three values, 88 % with seven.
 pub fn median_ci95(values: &[f64]) -> Option<(f64, f64)> {
-    let cut = cut_95(values.len())?;
+    median_interval(values, MISS_MAX)
+}
+
+/// As [`median_ci95`], for an interval that misses the median at most as often as `miss`.
+fn median_interval(values: &[f64], miss: f64) -> Option<(f64, f64)> {
+    let cut = cut(values.len(), miss)?;
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     Some((sorted[cut], sorted[sorted.len() - 1 - cut]))
@@ -78,15 +83,16 @@ impl Ratio {
         let below = median(under).filter(|&median| median != 0.0)?;
         Some(Self {
             median: median(over)? / below,
-            ci95: Self::ci95(over, under),
+            ci95: Self::interval(over, under, MISS_MAX),
         })
     }
 
-    /// From the intervals of both medians: on the logarithmic scale their arms add like the sides of a right angle (MOVER,
-    /// Zou and Donner 2008).
-    fn ci95(over: &[f64], under: &[f64]) -> Option<(f64, f64)> {
-        let (above, (above_low, above_high)) = (median(over)?, median_ci95(over)?);
-        let (below, (below_low, below_high)) = (median(under)?, median_ci95(under)?);
+    /// The interval of `over / under` that misses the ratio at most as often as `miss`: from the intervals of both medians, whose
+    /// arms on the logarithmic scale add like the sides of a right angle (MOVER, Zou and Donner 2008). `None` if there are too
+    /// few values for it, or one that is not positive.
+    pub fn interval(over: &[f64], under: &[f64], miss: f64) -> Option<(f64, f64)> {
+        let (above, (above_low, above_high)) = (median(over)?, median_interval(over, miss)?);
+        let (below, (below_low, below_high)) = (median(under)?, median_interval(under, miss)?);
         if above_low <= 0.0 || below_low <= 0.0 {
             return None;
         }
@@ -214,15 +220,15 @@ fn median_in_place(values: &mut [f64]) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-/// How many of `n` values may be cut off each end, so that the rest's range misses the median at most so often. Each value
+/// How many of `n` values may be cut off each end, so that the rest's range misses the median at most as often as `miss`. Each value
 /// falls below the median with one half, so the number of those that do is binomial.
-fn cut_95(n: usize) -> Option<usize> {
+fn cut(n: usize, miss: f64) -> Option<usize> {
     let mut cut = None;
     let mut ln_share = -(n as f64) * std::f64::consts::LN_2;
     let mut tail = 0.0;
     for below in 0..n {
         tail += ln_share.exp();
-        if 2.0 * tail > MISS_MAX {
+        if 2.0 * tail > miss {
             break;
         }
         cut = Some(below);

@@ -25,7 +25,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte",
     output: "2 bytes per item, big endian; variable where the item must be a packet",
     source: "RFC 1071; RFC 791, RFC 9293, RFC 768, RFC 8200",
-    peers: &["rte_cksum", "vpp"],
+    peers: &["rte_cksum", "vpp-rewritten"],
     parameters: &[Parameter {
         name: "form",
         values: Domain::Word(&["plain", "ipv4", "tcp", "udp"]),

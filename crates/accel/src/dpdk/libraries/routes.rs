@@ -12,8 +12,6 @@ use super::{Libraries, because, none};
 use crate::dpdk::raw::{self, Size};
 use crate::dpdk::sys::libraries::{Route, TableKind};
 
-/// Addresses of one call of DPDK's.
-const BURST: usize = raw::BURST;
 /// Bits that the first table of each is indexed by; those behind it are by eight more.
 const FIRST_BITS: u32 = 24;
 
@@ -262,21 +260,21 @@ fn tbl8s(kind: TableKind, routes: &[Route]) -> (u32, u32) {
 }
 
 impl Routes {
-    /// DPDK's own calls for 64 IPv4 addresses each, which are in the CPU's byte order; `hops` holds those of the last one as it
-    /// writes them, which is each library's own way. For who compares what those calls cost.
+    /// DPDK's own calls for `burst` IPv4 addresses each, which are in the CPU's byte order. The library writes `hops` in its own
+    /// way: `rte_lpm` four bytes each, `rte_fib` eight. For who compares what those calls cost.
     ///
     /// # Panics
-    /// If the table is of IPv6.
-    pub fn bursts_v4(&self, addresses: &[u32], hops: &mut [u64; BURST]) {
-        self.0.bursts_v4(addresses, hops);
+    /// If the table is of IPv6, there are fewer hops than addresses, or a burst is empty.
+    pub fn bursts_v4(&self, addresses: &[u32], burst: u32, hops: &mut [u64]) {
+        self.0.bursts_v4(addresses, burst, hops);
     }
 
     /// The same for IPv6 addresses in network order.
     ///
     /// # Panics
-    /// If the table is of IPv4.
-    pub fn bursts_v6(&self, addresses: &[[u8; 16]], hops: &mut [u64; BURST]) {
-        self.0.bursts_v6(addresses, hops);
+    /// As [`Routes::bursts_v4`], if the table is of IPv4.
+    pub fn bursts_v6(&self, addresses: &[[u8; 16]], burst: u32, hops: &mut [u64]) {
+        self.0.bursts_v6(addresses, burst, hops);
     }
 }
 

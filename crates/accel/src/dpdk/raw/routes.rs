@@ -6,9 +6,6 @@ use std::ptr::NonNull;
 use super::libraries::{Libraries, places};
 use crate::dpdk::sys::libraries as sys;
 
-/// Most addresses of one call of DPDK's.
-pub(in crate::dpdk) const BURST: usize = crate::dpdk::sys::BURST;
-
 /// A table of routes, filled.
 pub(in crate::dpdk) struct Routes {
     libraries: Libraries,
@@ -88,36 +85,44 @@ impl Routes {
         }
     }
 
-    /// DPDK's own calls for [`BURST`] IPv4 addresses each, in the CPU's order; hops as it writes them, those of a burst over those of
-    /// the one before.
+    /// DPDK's own calls for `burst` IPv4 addresses each, in the CPU's order; hops as it writes them.
     ///
     /// # Panics
-    /// If the table is of IPv6.
-    pub(in crate::dpdk) fn bursts_v4(&self, addresses: &[u32], hops: &mut [u64; BURST]) {
+    /// If the table is of IPv6, there are fewer hops than addresses, or a burst is empty.
+    pub(in crate::dpdk) fn bursts_v4(&self, addresses: &[u32], burst: u32, hops: &mut [u64]) {
         assert_eq!(self.address_bytes, 4);
-        let count = u32::try_from(addresses.len()).expect("fewer than 2^32 addresses");
-        // SAFETY: as many addresses of this kind as said, and eight bytes for each hop of a burst, as much as any takes.
+        let count = checked(addresses.len(), burst, hops);
+        // SAFETY: as many addresses of this kind as said, and eight bytes for each hop, as much as any takes.
         unsafe {
             let bursts = self.libraries.lookups().bursts;
             let (from, to) = (addresses.as_ptr().cast(), hops.as_mut_ptr().cast());
-            bursts(self.routes.as_ptr(), from, count, to);
+            bursts(self.routes.as_ptr(), from, count, burst, to);
         }
     }
 
     /// The same of IPv6, in network order.
     ///
     /// # Panics
-    /// If the table is of IPv4.
-    pub(in crate::dpdk) fn bursts_v6(&self, addresses: &[[u8; 16]], hops: &mut [u64; BURST]) {
+    /// As [`Routes::bursts_v4`], if the table is of IPv4.
+    pub(in crate::dpdk) fn bursts_v6(&self, addresses: &[[u8; 16]], burst: u32, hops: &mut [u64]) {
         assert_eq!(self.address_bytes, 16);
-        let count = u32::try_from(addresses.len()).expect("fewer than 2^32 addresses");
+        let count = checked(addresses.len(), burst, hops);
         // SAFETY: as in `bursts_v4`.
         unsafe {
             let bursts = self.libraries.lookups().bursts;
             let (from, to) = (addresses.as_ptr().cast(), hops.as_mut_ptr().cast());
-            bursts(self.routes.as_ptr(), from, count, to);
+            bursts(self.routes.as_ptr(), from, count, burst, to);
         }
     }
+}
+
+/// How many addresses there are, each with a hop.
+fn checked(addresses: usize, burst: u32, hops: &[u64]) -> u32 {
+    assert!(
+        addresses <= hops.len() && burst > 0,
+        "a hop for each address"
+    );
+    u32::try_from(addresses).expect("fewer than 2^32 addresses")
 }
 
 impl Drop for Routes {

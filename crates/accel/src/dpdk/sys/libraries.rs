@@ -80,7 +80,7 @@ pub(in crate::dpdk) struct Lookups {
     pub(in crate::dpdk) open: unsafe extern "C" fn(*const Table, *mut *mut Routes) -> c_int,
     pub(in crate::dpdk) lookup: unsafe extern "C" fn(*const Routes, *const u8, u32, *mut u8),
     pub(in crate::dpdk) bursts:
-        unsafe extern "C" fn(*const Routes, *const c_void, u32, *mut c_void),
+        unsafe extern "C" fn(*const Routes, *const c_void, u32, u32, *mut c_void),
     pub(in crate::dpdk) close: unsafe extern "C" fn(*mut Routes),
 }
 

@@ -32,10 +32,10 @@ fn intervals_begin_and_end_where_the_tables_say() {
         (100, Some(39)),
     ];
     for (n, cut) in expected {
-        assert_eq!(cut_95(n), cut, "{n} values");
+        assert_eq!(super::cut(n, MISS_MAX), cut, "{n} values");
     }
     // So many that 2^-n is zero: as the normal approximation has it.
-    let cut = cut_95(10_000).expect("many");
+    let cut = super::cut(10_000, MISS_MAX).expect("many");
     assert!((4899..=4902).contains(&cut), "{cut}");
     assert_eq!(median_ci95(&MICHELSON), Some((850.0, 980.0)));
 }

@@ -26,7 +26,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte, 16 a record",
     output: "4 bytes per record, little endian",
     source: "zlib, crc32_combine",
-    peers: &["crc-fast"],
+    peers: &[],
     parameters: &[Parameter {
         name: "crc",
         values: Domain::Word(&["crc32", "crc32c", "crc16-t10dif"]),

@@ -1,0 +1,187 @@
+//! What is compared, read from `definitions/`: a file for each group, a row for each operator, its parameters and a shape.
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+macro_rules! files {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../definitions/", $name, ".toml")))),+]
+    };
+}
+
+/// All definition files, by their name: part of the program, which may run on another machine.
+const FILES: &[(&str, &str)] = files![
+    "harness",
+    "toeplitz",
+    "checksum",
+    "crc",
+    "memory",
+    "lookups",
+    "segments",
+    "hashes",
+    "ciphers",
+    "coders",
+    "erasure",
+    "public-keys",
+    "rules",
+];
+
+/// What is wanted where a shape says nothing: the best peer's speed, but for what a bench cannot tell apart.
+const GOAL: f64 = 0.95;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    bench: Vec<Bench>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bench {
+    operators: Vec<String>,
+    #[serde(default = "no_parameters")]
+    parameters: Vec<String>,
+    #[serde(default = "dpb")]
+    subject: String,
+    peers: Vec<String>,
+    #[serde(default)]
+    speed: Unit,
+    routes: Option<usize>,
+    #[serde(default)]
+    control: bool,
+    #[serde(default)]
+    coder: bool,
+    shapes: Vec<Shape>,
+}
+
+/// The calls that a side makes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Shape {
+    /// Items of a call.
+    pub(crate) items: usize,
+    /// Bytes of user data of an item.
+    pub(crate) bytes: usize,
+    /// Calls of a run, each on items of its own.
+    #[serde(default = "one")]
+    pub(crate) calls: usize,
+    /// How many times the fastest peer's speed is wanted.
+    #[serde(default = "goal")]
+    pub(crate) goal: f64,
+}
+
+/// What a speed counts.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Unit {
+    /// Bytes of user data.
+    #[default]
+    Bytes,
+    /// Items.
+    Items,
+    /// Parts of an item, of so many bytes each: lookups, tuples.
+    #[serde(untagged)]
+    Parts {
+        /// Bytes of a part.
+        part_bytes: usize,
+    },
+}
+
+/// One operator on one shape of input.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The definition file.
+    pub(crate) group: &'static str,
+    /// As in the registry, or `null`.
+    pub(crate) operator: String,
+    /// Its parameters, as on the command line.
+    pub(crate) parameters: String,
+    /// The side that the others are compared with: `dpb`, or a peer.
+    pub(crate) subject: String,
+    /// The sides that it is compared with; `itself` is the subject once more.
+    pub(crate) peers: Vec<String>,
+    /// What is counted.
+    pub(crate) unit: Unit,
+    /// Routes of a generated list, where the operator has one.
+    pub(crate) routes: Option<usize>,
+    /// Whether both sides are the same code, so that their ratio must be 1.
+    pub(crate) is_control: bool,
+    /// Whether outputs of different sizes are right, so that sides are compared by speed and size.
+    pub(crate) is_coder: bool,
+    /// The calls.
+    pub(crate) shape: Shape,
+}
+
+/// All rows of all files.
+///
+/// # Errors
+/// The file, and what is wrong in it.
+pub(crate) fn rows() -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for &(group, text) in FILES {
+        let file: File =
+            toml::from_str(text).with_context(|| format!("definitions/{group}.toml"))?;
+        for bench in file.bench {
+            bench.check(group)?;
+            rows.extend(bench.rows(group));
+        }
+    }
+    Ok(rows)
+}
+
+impl Bench {
+    fn check(&self, group: &str) -> Result<()> {
+        let what = || format!("definitions/{group}.toml: {}", self.operators.join(", "));
+        let are_positive = |shape: &Shape| shape.items > 0 && shape.calls > 0 && shape.goal > 0.0;
+        ensure!(
+            self.shapes.iter().all(are_positive),
+            "{}: a shape without items, calls or goal",
+            what()
+        );
+        ensure!(!self.peers.is_empty(), "{}: no peer", what());
+        ensure!(
+            !self.control || self.peers.len() == 1,
+            "{}: a control has one other side",
+            what()
+        );
+        Ok(())
+    }
+
+    fn rows(&self, group: &'static str) -> impl Iterator<Item = Row> {
+        let row = move |operator: &String, parameters: &String, shape: &Shape| Row {
+            group,
+            operator: operator.clone(),
+            parameters: parameters.clone(),
+            subject: self.subject.clone(),
+            peers: self.peers.clone(),
+            unit: self.speed,
+            routes: self.routes,
+            is_control: self.control,
+            is_coder: self.coder,
+            shape: *shape,
+        };
+        self.operators.iter().flat_map(move |operator| {
+            self.parameters.iter().flat_map(move |parameters| {
+                self.shapes
+                    .iter()
+                    .map(move |shape| row(operator, parameters, shape))
+            })
+        })
+    }
+}
+
+fn no_parameters() -> Vec<String> {
+    vec![String::new()]
+}
+
+fn dpb() -> String {
+    "dpb".to_owned()
+}
+
+fn one() -> usize {
+    1
+}
+
+fn goal() -> f64 {
+    GOAL
+}

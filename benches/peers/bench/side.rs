@@ -1,0 +1,368 @@
+//! One side of a row: code that is set up anew, bound to memory that lies elsewhere, and timed in turn with the others.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use dpb_core::cpu_level::Level;
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError, Workload};
+use dpb_operators::cpu::{Cpu, Path};
+use dpb_operators::direct::{Direct, direct};
+use dpb_operators::registry::{self, Entry};
+use dpb_peers::native::{self, Bound, Library};
+use dpb_peers::rust_peers;
+use dpb_peers::work::{Placed, Work};
+
+/// Length of a turn, in seconds of CPU time.
+const TURN_S: f64 = 0.008;
+/// Of what a turn runs before time counts, at a place where it has not been.
+const WARM_UP_S: f64 = 0.001;
+/// What slots hold before a run that is checked.
+const SPOILT: u8 = 0xa5;
+/// The subject once more.
+pub(crate) const ITSELF: &str = "itself";
+/// The operator of the harness.
+pub(crate) const NULL: &str = "null";
+
+/// Libraries that use what AVX-512 came with wherever the CPU has it, so that no level can be hidden from them.
+const UNMASKABLE: &[&str] = &[
+    "crc-fast",
+    "hyperscan",
+    "libdeflate",
+    "rusty_erasure",
+    "zlib-rs",
+];
+
+/// One side.
+pub(crate) struct Side {
+    pub(crate) name: String,
+    /// Its version, and how it was built.
+    pub(crate) build: String,
+    /// CPU time of one run, by round.
+    pub(crate) seconds: Vec<f64>,
+    /// Bytes that it wrote when it was checked.
+    pub(crate) bytes_out: u64,
+    code: Code,
+    /// Runs of a turn; 0 until they were counted.
+    runs: usize,
+}
+
+enum Code {
+    Kernel {
+        make: Box<dyn Fn() -> Result<Box<dyn Direct>>>,
+        made: Option<Box<dyn Direct>>,
+    },
+    Library(&'static Library, OpSpec),
+}
+
+/// A side at its place.
+pub(crate) enum Placement<'a> {
+    Kernel(Called<'a>),
+    Bound(Box<dyn Bound + 'a>),
+}
+
+/// A kernel of dpb's, or a peer behind the same trait.
+pub(crate) struct Called<'a> {
+    kernel: Box<dyn Direct>,
+    work: Work<'a>,
+    dst: Placed,
+    outcomes: Vec<Result<u32, JobError>>,
+}
+
+impl Side {
+    /// dpb's best code for `spec`.
+    pub(crate) fn best(name: &str, entry: &'static Entry, spec: &OpSpec) -> Result<Self> {
+        let path = Cpu::best().path(entry, spec)?;
+        let build = format!(
+            "cpu/{path}, {}; {}",
+            entry.code(path),
+            env!("DPB_PEERS_RUSTC")
+        );
+        Ok(Self::on_path(name, entry, spec, path, build))
+    }
+
+    fn on_path(
+        name: &str,
+        entry: &'static Entry,
+        spec: &OpSpec,
+        path: Path,
+        build: String,
+    ) -> Self {
+        let spec = spec.clone();
+        Self::kernel(name, build, move || Ok(entry.direct(&spec, path)?))
+    }
+
+    fn kernel(
+        name: &str,
+        build: String,
+        make: impl Fn() -> Result<Box<dyn Direct>> + 'static,
+    ) -> Self {
+        let make = Box::new(make);
+        Self::new(name, build, Code::Kernel { make, made: None })
+    }
+
+    fn new(name: &str, build: String, code: Code) -> Self {
+        Self {
+            name: name.to_owned(),
+            build,
+            seconds: Vec::new(),
+            bytes_out: 0,
+            code,
+            runs: 0,
+        }
+    }
+
+    /// The operator that does nothing, behind dpb's own kernels' trait.
+    pub(crate) fn null(name: &str) -> Self {
+        let build = format!("cpu/harness; {}", env!("DPB_PEERS_RUSTC"));
+        Self::kernel(name, build, || Ok(direct(Null)))
+    }
+
+    /// The peer called `name`; `Err` is the reason why there is none here.
+    ///
+    /// # Errors
+    /// `name` is nobody's.
+    pub(crate) fn peer(
+        name: &str,
+        entry: Option<&'static Entry>,
+        spec: &OpSpec,
+    ) -> Result<Result<Self, String>> {
+        if Level::is_masked() && UNMASKABLE.contains(&name) {
+            return Ok(Err("cannot be kept to a lower level".to_owned()));
+        }
+        // A library that dpb can compute by itself.
+        let path = entry.and_then(|entry| {
+            let path = entry.paths.iter().find(|path| path.name() == name)?;
+            Some((entry, *path))
+        });
+        if let Some((entry, path)) = path {
+            if Cpu::best().path(entry, spec)? == path {
+                return Ok(Err("is what dpb itself runs".to_owned()));
+            }
+            let made: Result<_, SetupError> = entry.direct(spec, path);
+            let build = format!("{}; {}", entry.code(path), env!("DPB_PEERS_RUSTC"));
+            return Ok(made
+                .map(|_| Self::on_path(name, entry, spec, path, build))
+                .map_err(|why| why.to_string()));
+        }
+        if let Some(library) = native::library(name) {
+            if Level::is_masked() && !library.is_maskable {
+                return Ok(Err("cannot be kept to a lower level".to_owned()));
+            }
+            let Some(version) = library.build() else {
+                return Ok(Err(format!("`apt-get install {}`", library.package)));
+            };
+            let build = format!("{} {version}", library.name);
+            return Ok(Ok(Self::new(
+                name,
+                build,
+                Code::Library(library, spec.clone()),
+            )));
+        }
+        let (owned, name_of) = (spec.clone(), name.to_owned());
+        if rust_peers::find(name, spec).is_some() {
+            let build = format!("crate {}; {}", crate_version(name), env!("DPB_PEERS_RUSTC"));
+            return Ok(Ok(Self::kernel(name, build, move || {
+                rust_peers::find(&name_of, &owned).context("found before")
+            })));
+        }
+        bail!("{name}, a peer of {}, has no call", spec.name())
+    }
+
+    /// The side set up for `work`; `anew` makes its kernel again too, whose tables then lie elsewhere. `None` if it does not do
+    /// this.
+    pub(crate) fn place<'a>(
+        &mut self,
+        work: &Work<'a>,
+        anew: bool,
+    ) -> Result<Option<Placement<'a>>> {
+        match &mut self.code {
+            Code::Library(library, spec) => {
+                Ok(library.peer(&self.name, spec, work).map(Placement::Bound))
+            }
+            Code::Kernel { make, made } => {
+                let kept = made.take().filter(|_| !anew);
+                let kernel = match kept {
+                    Some(kernel) => kernel,
+                    None => make()?,
+                };
+                Ok(Some(Placement::Kernel(Called {
+                    kernel,
+                    dst: work.slots(),
+                    outcomes: Vec::with_capacity(work.batch.len()),
+                    work: *work,
+                })))
+            }
+        }
+    }
+
+    /// Keeps what is costly to set up.
+    pub(crate) fn take_back(&mut self, placement: Placement<'_>) {
+        if let (Code::Kernel { made, .. }, Placement::Kernel(called)) = (&mut self.code, placement)
+        {
+            *made = Some(called.kernel);
+        }
+    }
+
+    /// Times as many runs as take [`TURN_S`], behind a few whose time does not count.
+    pub(crate) fn turn(&mut self, placement: &mut Placement<'_>) {
+        if self.runs == 0 {
+            self.runs = runs_of(TURN_S, placement);
+        }
+        let warm_up = (self.runs as f64 * (WARM_UP_S / TURN_S)).ceil() as usize;
+        placement.timed(warm_up.max(1));
+        let seconds = placement.timed(self.runs) / self.runs as f64;
+        self.seconds.push(seconds);
+    }
+
+    /// Has every output judged.
+    pub(crate) fn check(
+        &mut self,
+        placement: &mut Placement<'_>,
+        workload: &dyn Workload,
+        work: &Work<'_>,
+    ) -> Result<(), String> {
+        // Or what an earlier run left would pass for what this one did not do.
+        placement.spoil_outputs();
+        placement.run();
+        self.bytes_out = 0;
+        for (i, output) in placement.outputs().into_iter().enumerate() {
+            self.bytes_out += output.map_or(0, <[u8]>::len) as u64;
+            workload
+                .check(work.batch.item(i), output, work.slot)
+                .map_err(|wrong| format!("{}, item {i}: {wrong}", self.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Placement<'_> {
+    /// Does all calls once.
+    pub(crate) fn run(&mut self) {
+        match self {
+            Self::Kernel(called) => called.run(),
+            Self::Bound(bound) => bound.run(),
+        }
+    }
+
+    /// CPU time of `runs` runs, in seconds.
+    fn timed(&mut self, runs: usize) -> f64 {
+        let start = cpu_s();
+        for _ in 0..runs {
+            self.run();
+        }
+        cpu_s() - start
+    }
+
+    fn spoil_outputs(&mut self) {
+        match self {
+            Self::Kernel(called) => called.dst.fill(SPOILT),
+            Self::Bound(bound) => bound.spoil_outputs(SPOILT),
+        }
+    }
+
+    fn outputs(&mut self) -> Vec<Result<&[u8], JobError>> {
+        match self {
+            Self::Kernel(called) => called.outputs(),
+            Self::Bound(bound) => bound.outputs(),
+        }
+    }
+}
+
+impl Called<'_> {
+    fn run(&mut self) {
+        self.outcomes.clear();
+        let slot = self.work.slot;
+        let mut dst = &mut *self.dst;
+        for call in self.work.calls {
+            let (now, later) = dst.split_at_mut(slot * call.len());
+            let out = BatchOut {
+                dst: now,
+                slot,
+                outcomes: &mut self.outcomes,
+            };
+            self.kernel.run(*call, out).expect("runs");
+            dst = later;
+        }
+        std::hint::black_box(&mut self.dst);
+    }
+
+    fn outputs(&self) -> Vec<Result<&[u8], JobError>> {
+        let slots = self.dst.chunks_exact(self.work.slot.max(1)).enumerate();
+        let len = |i: usize| match self.work.shape {
+            OutputShape::Fixed(bytes) => Ok(bytes),
+            OutputShape::Variable => self.outcomes[i].map(|len| len as usize),
+        };
+        slots.map(|(i, slot)| Ok(&slot[..len(i)?])).collect()
+    }
+}
+
+/// How many runs take `seconds` of CPU time: doubled until a quarter of it is reached, since one run may be shorter than reading
+/// the clock.
+fn runs_of(seconds: f64, placement: &mut Placement<'_>) -> usize {
+    let mut runs = 1;
+    loop {
+        let taken = placement.timed(runs);
+        if taken >= seconds / 4.0 {
+            return (seconds / taken * runs as f64).ceil() as usize;
+        }
+        runs *= 2;
+    }
+}
+
+fn cpu_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// How long something takes, in seconds, and what comes of it.
+pub(crate) fn timed<T>(what: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let result = what();
+    (result, start.elapsed().as_secs_f64())
+}
+
+/// As Cargo.lock has it.
+fn crate_version(name: &str) -> &'static str {
+    const LOCK: &str = include_str!("../../../Cargo.lock");
+    let start = format!("[[package]]\nname = \"{name}\"\nversion = \"");
+    let (_, behind) = LOCK.split_once(&start).unwrap_or(("", "of the harness\""));
+    behind.split('"').next().unwrap_or_default()
+}
+
+/// The entry of an operator, if the registry has it.
+///
+/// # Errors
+/// It has none, and the operator is not the harness's.
+pub(crate) fn entry(operator: &str) -> Result<Option<&'static Entry>> {
+    match operator {
+        NULL => Ok(None),
+        name => registry::find(name)
+            .map(Some)
+            .with_context(|| format!("no operator {name}")),
+    }
+}
+
+/// Writes each item's length: four bytes, little endian.
+struct Null;
+
+impl Kernel for Null {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(4)
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        4
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        for (i, slot) in out.dst.chunks_exact_mut(out.slot).enumerate() {
+            let item = std::hint::black_box(batch.item(i));
+            slot[..4].copy_from_slice(&(item.len() as u32).to_le_bytes());
+        }
+        Ok(())
+    }
+}
