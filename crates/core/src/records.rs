@@ -14,7 +14,7 @@ pub fn records(
     batch: Batch<'_>,
     out: BatchOut<'_>,
     record_bytes: usize,
-    compute: impl Fn(&[u8], &mut [[u8; 4]]),
+    mut compute: impl FnMut(&[u8], &mut [[u8; 4]]),
 ) {
     let made = |item_len: usize| item_len / record_bytes * 4;
     if let Items::Fixed { len, count } = *batch.items() {

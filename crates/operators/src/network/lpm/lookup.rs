@@ -11,7 +11,7 @@ use dpb_core::{
 use super::generator::{Generated, draw};
 use super::loaded::Loaded;
 use super::route::{self, Address};
-use super::{Code, Lpm};
+use super::{Code, LookupScratch, Lpm};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
 use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
@@ -158,9 +158,11 @@ impl<A: Address> Lookups<A> {
 }
 
 impl<A: Address> Kernel for Lookups<A> {
-    type Scratch = ();
+    type Scratch = LookupScratch;
 
-    fn scratch(&self) {}
+    fn scratch(&self) -> LookupScratch {
+        LookupScratch::default()
+    }
 
     fn shape(&self) -> OutputShape {
         OutputShape::Variable
@@ -170,10 +172,15 @@ impl<A: Address> Kernel for Lookups<A> {
         item_len / A::BYTES * 4
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut LookupScratch,
+    ) -> Result<(), JobError> {
         let table = self.routes.table().expect("made once already");
         dpb_core::records(batch, out, A::BYTES, |addresses, hops| {
-            table.lookup_batch_on(self.code, addresses, hops);
+            table.lookup_batch_on(self.code, addresses, hops, scratch);
         });
         Ok(())
     }
