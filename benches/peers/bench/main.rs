@@ -256,7 +256,7 @@ impl Bench {
             .chain(given)
             .collect();
 
-        let path = Cpu::best().path(entry, &spec)?;
+        let path = Cpu::best().path(entry)?;
         let portable = entry.direct(&spec, cpu::Path::Portable)?;
         let shape = portable.shape();
         let slot = match shape {
@@ -336,7 +336,7 @@ fn peers<'a>(
     slot: usize,
 ) -> Result<Vec<Contender<'a>>> {
     let mut peers = Vec::new();
-    let best = Cpu::best().path(entry, spec)?;
+    let best = Cpu::best().path(entry)?;
     for name in entry.peers {
         // A library that dpb can compute by itself.
         if let Some(&path) = entry.paths.iter().find(|path| path.name() == *name) {

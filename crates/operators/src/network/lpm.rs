@@ -132,12 +132,12 @@ impl<A: Address> Lpm<A> {
         Ok(Self { code, ..self })
     }
 
-    /// How many routes.
+    /// The number of routes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no route.
+    /// Says whether the table has no route.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -225,8 +225,16 @@ impl<A: Address> Lpm<A> {
                 let view = avx512::View::of(&self.trie, &self.hops);
                 let scratch = &mut *scratch.avx512;
                 match A::BYTES {
-                    4 => avx512::lookup_all::<4>(proof, view, addresses.as_chunks().0, hops, scratch),
-                    _ => avx512::lookup_all::<16>(proof, view, addresses.as_chunks().0, hops, scratch),
+                    4 => {
+                        avx512::lookup_all::<4>(proof, view, addresses.as_chunks().0, hops, scratch)
+                    }
+                    _ => avx512::lookup_all::<16>(
+                        proof,
+                        view,
+                        addresses.as_chunks().0,
+                        hops,
+                        scratch,
+                    ),
                 }
             }
         }
