@@ -77,7 +77,7 @@ fn contest(
         src,
         slot,
     };
-    let paths = entry.paths_of(spec).iter();
+    let paths = entry.paths.iter();
     for path in paths.filter(|path| path.is_available()) {
         match entry.direct(spec, *path) {
             Ok(kernel) => contest.enter(&format!("cpu/{path}"), kernel),

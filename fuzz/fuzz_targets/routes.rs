@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dpb_operators::network::lpm::model::Model;
-use dpb_operators::network::lpm::{Address, Lpm, parse, write};
+use dpb_operators::network::lpm::{Address, LookupScratch, Lpm, parse, write};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: dpb_fuzz::plant(seeds()), |input: &[u8]| {
@@ -67,10 +67,11 @@ fn agree<A: Address>(table: &Lpm<A>, model: &Model<A>, addresses: &[A]) {
         assert_eq!(table.lookup(*address), *right, "{address}");
         address.to_wire(&mut wire);
     }
+    let mut scratch = LookupScratch::default();
     for path in Lpm::<A>::PATHS.iter().filter(|path| path.is_available()) {
         let table = table.clone().on(*path).expect("available");
         let mut hops = vec![[0; 4]; addresses.len()];
-        table.lookup_batch(&wire, &mut hops);
+        table.lookup_batch(&wire, &mut hops, &mut scratch);
         let hops: Vec<u32> = hops.into_iter().map(u32::from_le_bytes).collect();
         assert_eq!(hops, right, "{path}");
     }

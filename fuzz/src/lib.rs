@@ -98,8 +98,7 @@ impl Side {
     fn new(name: &str, parameters: &str) -> Self {
         let entry = registry::find(name).expect("registered");
         let spec = entry.spec(parameters).expect("valid");
-        let paths = entry.paths_of(&spec);
-        let paths = paths.iter().filter(|path| path.is_available());
+        let paths = entry.paths.iter().filter(|path| path.is_available());
         let kernel = |&path| RefCell::new(entry.direct(&spec, path).expect("available"));
         Self {
             workload: entry.workload(&spec).expect("its own spec"),

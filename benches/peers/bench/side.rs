@@ -71,7 +71,7 @@ pub(crate) struct Called<'a> {
 impl Side {
     /// dpb's best code for `spec`.
     pub(crate) fn best(name: &str, entry: &'static Entry, spec: &OpSpec) -> Result<Self> {
-        let path = Cpu::best().path(entry, spec)?;
+        let path = Cpu::best().path(entry)?;
         let build = format!(
             "cpu/{path}, {}; {}",
             entry.code(path),
@@ -135,7 +135,7 @@ impl Side {
             Some((entry, *path))
         });
         if let Some((entry, path)) = path {
-            if Cpu::best().path(entry, spec)? == path {
+            if Cpu::best().path(entry)? == path {
                 return Ok(Err("is what dpb itself runs".to_owned()));
             }
             let made: Result<_, SetupError> = entry.direct(spec, path);

@@ -295,7 +295,7 @@ pub fn code(name: &str, entry: &Entry, spec: &OpSpec) -> Option<String> {
         true => cpu::Cpu::best(),
         false => cpu::by_name(name).ok()?,
     };
-    let path = cpu.path(entry, spec).ok()?;
+    let path = cpu.path(entry).ok()?;
     Some(format!("{path}, {}", entry.code(path)))
 }
 

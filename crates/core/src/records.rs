@@ -2,8 +2,8 @@
 
 use crate::{Batch, BatchOut, Items, JobError};
 
-/// Runs `compute`, which makes 4 bytes of each record of so many, on the items: on all together if they are whole records
-/// and their slots hold no more than is made, for then both lie without gaps. Items that end inside a record are refused, and those
+/// Runs `compute`, which makes 4 bytes of each record of `record_bytes`, on the items. Neighbours of one length whose outputs
+/// fill their slots are computed by one call, for both lie without gaps. Items that end inside a record are refused, and items
 /// whose slot is too short.
 ///
 /// For a [`Kernel`](crate::Kernel) of variable shape; the items are checked to lie inside their input.
@@ -14,7 +14,7 @@ pub fn records(
     batch: Batch<'_>,
     out: BatchOut<'_>,
     record_bytes: usize,
-    compute: impl Fn(&[u8], &mut [[u8; 4]]),
+    mut compute: impl FnMut(&[u8], &mut [[u8; 4]]),
 ) {
     let made = |item_len: usize| item_len / record_bytes * 4;
     if let Items::Fixed { len, count } = *batch.items() {
@@ -29,8 +29,26 @@ pub fn records(
             return;
         }
     }
-    for i in 0..batch.len() {
+    let mut next = 0;
+    while next < batch.len() {
+        let i = next;
+        next += 1;
         let item = batch.item(i);
+        if let Items::Offsets(offsets) = batch.items() {
+            // Neighbours of one length whose outputs fill their slots lie without gaps, and so do their outputs.
+            let fills = item.len().is_multiple_of(record_bytes) && made(item.len()) == out.slot;
+            let is_alike = |i: &usize| fills && batch.item(*i).len() == item.len();
+            let run = (i..batch.len()).take_while(is_alike).count();
+            if run > 1 {
+                next = i + run;
+                let items = &batch.src()[offsets[i] as usize..offsets[next] as usize];
+                let slots = &mut out.dst[i * out.slot..next * out.slot];
+                compute(items, slots.as_chunks_mut().0);
+                let outcome = Ok(out.slot as u32);
+                out.outcomes.extend((0..run).map(|_| outcome));
+                continue;
+            }
+        }
         let slot = &mut out.dst[i * out.slot..][..out.slot];
         let outcome = match slot.get_mut(..made(item.len())) {
             _ if !item.len().is_multiple_of(record_bytes) => Err(JobError::Malformed),
@@ -41,5 +59,39 @@ pub fn records(
             }
         };
         out.outcomes.push(outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_whose_outputs_fill_their_slots_are_one_call() {
+        let src: Vec<u8> = (0..16).collect();
+        // Two records, one, one, half of one, one.
+        let offsets: [u32; 6] = [1, 5, 7, 9, 10, 12];
+        let items = Items::Offsets(offsets.as_slice().into());
+        let batch = Batch::new(&src, &items).expect("items lie inside");
+        let (mut dst, mut outcomes, mut calls) = ([0xee; 20], Vec::new(), Vec::new());
+        let out = BatchOut {
+            dst: &mut dst,
+            slot: 4,
+            outcomes: &mut outcomes,
+        };
+        records(batch, out, 2, |records, made| {
+            calls.push(records.len());
+            for (record, made) in records.chunks(2).zip(made) {
+                *made = [record[0]; 4];
+            }
+        });
+        assert_eq!(calls, [4, 2]);
+        let malformed = Err(JobError::Malformed);
+        let expected = [Err(JobError::DstTooShort), Ok(4), Ok(4), malformed, Ok(4)];
+        assert_eq!(outcomes, expected);
+        assert_eq!(
+            (&dst[4..12], &dst[16..]),
+            (&[5, 5, 5, 5, 7, 7, 7, 7][..], &[10; 4][..])
+        );
     }
 }

@@ -327,6 +327,34 @@ mod tests {
         assert!(read.rules.is_empty() && read.skipped[0].what == "too large");
     }
 
+    /// As PCRE2 does; `tests/rules.rs` of dpb-operators asks it.
+    #[test]
+    fn what_no_quantifier_and_no_range_may_follow() {
+        let parse = |text: &str| expression::parse(text.as_bytes(), Flags::default()).is_ok();
+        for text in [
+            r"\b+",
+            "^*",
+            r"\z?",
+            r"[\s-a]",
+            "[[:alpha:]-z]",
+            "[.a.]",
+            "[:alpha:]",
+        ] {
+            assert!(!parse(text), "{text}");
+        }
+        for text in [
+            "$*",
+            "(^)*",
+            r"[\s-]",
+            r"[-\s]",
+            "[[:alpha:]]",
+            "[:a]",
+            "[[:a]",
+        ] {
+            assert!(parse(text), "{text}");
+        }
+    }
+
     #[test]
     fn what_an_expression_means_has_its_flags_in_it() {
         let rule = |text: &[u8]| {

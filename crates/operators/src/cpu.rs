@@ -89,6 +89,8 @@ paths! {
     ArmAes = "arm-aes" needs ArmAes,
     /// See [`isa::ArmSha2`].
     ArmSha2 = "arm-sha2" needs ArmSha2,
+    /// The C library, which chooses its instruction sets itself.
+    Libc = "libc" needs _,
     /// The library AWS-LC, which chooses its instruction sets itself.
     AwsLc = "aws-lc" needs "aws-lc",
     /// The library libdeflate, which chooses its instruction sets itself.
@@ -241,17 +243,16 @@ impl Cpu {
         }
     }
 
-    /// The path that `spec`, one of `entry`'s, takes here: what `cpu/best` and `pool/N` stand for on this machine.
+    /// The path that `entry` takes here: what `cpu/best` and `pool/N` stand for on this machine.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn path(&self, entry: &Entry, spec: &OpSpec) -> Result<Path, Unsupported> {
-        let paths = entry.paths_of(spec);
-        let path = self.path.unwrap_or_else(|| Path::best(paths));
-        if paths.contains(&path) && path.is_available() {
+    pub fn path(&self, entry: &Entry) -> Result<Path, Unsupported> {
+        let path = self.path.unwrap_or_else(|| Path::best(entry.paths));
+        if entry.paths.contains(&path) && path.is_available() {
             Ok(path)
         } else {
-            Err(path.reason(entry.name, paths))
+            Err(path.reason(entry.name, entry.paths))
         }
     }
 }
@@ -271,12 +272,12 @@ impl Backend for Cpu {
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
         let entry = registry::of(spec)?;
-        self.path(entry, spec).map(|_| self.lift.limits())
+        self.path(entry).map(|_| self.lift.limits())
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
-        let path = self.path(entry, spec).map_err(SetupError::Unsupported)?;
+        let path = self.path(entry).map_err(SetupError::Unsupported)?;
         Ok((entry.kernel)(spec, path)?.lift(self.lift, spec))
     }
 }

@@ -7,7 +7,6 @@ use dpb_core::{OpSpec, SetupError, Workload};
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
 use crate::security::rxpmatch::Hyperscan;
-use crate::storage::deflate;
 use crate::{network, primitive, security, storage};
 
 /// Every operator that has a CPU kernel.
@@ -66,44 +65,44 @@ pub const OPERATORS: &[Entry] = &[
     primitive::strxfrm::ENTRY,
 ];
 
-/// One operator: what it is, and how to make, feed and check it.
+/// One operator: its description, its kernels, and the workload that tests and benches run it on.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// As on the command line and in records; equals [`OpSpec::name`].
+    /// The name on the command line and in records; equals [`OpSpec::name`].
     pub name: &'static str,
-    /// Who needs it: `network`, `security`, `storage`, `primitive`.
+    /// The scenario that needs the operator: `network`, `security`, `storage`, `primitive`.
     pub scenario: &'static str,
-    /// What it does, in one line.
+    /// One line on what the operator computes.
     pub summary: &'static str,
-    /// What its throughput counts.
+    /// The unit that throughput counts.
     pub unit: &'static str,
-    /// What it writes.
+    /// The format of an item's output.
     pub output: &'static str,
     /// The standard that defines it.
     pub source: &'static str,
     /// The implementations that an expert would use instead.
     pub peers: &'static [&'static str],
-    /// What can be chosen.
+    /// The parameters that a user may choose.
     pub parameters: &'static [Parameter],
     /// The code paths there are, best first, the portable one last.
     pub paths: &'static [Path],
-    /// What computes on a path, where it is not this crate's own code.
+    /// The library behind a path, where the code is not this crate's own.
     pub libraries: &'static [(Path, Library)],
-    /// Its page, in Markdown.
+    /// The operator's page, in Markdown.
     pub documentation: &'static str,
     pub(crate) parse: Parse,
     pub(crate) kernel: MakeKernel,
     pub(crate) workload: MakeWorkload,
 }
 
-/// The spec that values choose. Keys and tables that are not given are made here.
-pub(crate) type Parse = fn(&Given<'_>) -> Result<OpSpec, SetupError>;
-/// The kernel of a spec on a path.
+/// Makes the spec that the values choose. Keys and tables that are not given are generated.
+pub(crate) type Parse = fn(&ParsedParameters<'_>) -> Result<OpSpec, SetupError>;
+/// Makes the kernel of a spec on a path.
 type MakeKernel = fn(&OpSpec, Path) -> Result<Box<dyn AnyKernel>, SetupError>;
-/// What a spec is run on, judged by the portable path.
+/// Makes the workload of a spec, whose outputs the portable path judges.
 type MakeWorkload = fn(&OpSpec) -> Result<Box<dyn Workload>, SetupError>;
 
-/// Whose word counts, as a workload's name: the portable path's.
+/// The name under which records keep the oracle: the portable path.
 pub(crate) const PORTABLE: &str = "cpu/portable";
 
 /// A parameter of an operator.
@@ -111,11 +110,11 @@ pub(crate) const PORTABLE: &str = "cpu/portable";
 pub struct Parameter {
     /// Left of the equals sign.
     pub name: &'static str,
-    /// What may stand right of it.
+    /// The values that may stand right of the equals sign.
     pub values: Domain,
-    /// What it is when not given.
+    /// The value when none is given.
     pub default: &'static str,
-    /// What it changes.
+    /// One line on what the value changes.
     pub meaning: &'static str,
 }
 
@@ -126,9 +125,9 @@ pub enum Domain {
     Number(u64, u64),
     /// Whole numbers, joined by plus signs.
     Numbers {
-        /// What each is below.
+        /// The bound that each number is below.
         below: u64,
-        /// What tests and benches take besides the default.
+        /// The values that tests and benches take besides the default.
         examples: &'static [&'static str],
     },
     /// One of these words.
@@ -140,9 +139,9 @@ pub enum Domain {
 /// Code that others wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// As in a package registry.
+    /// The name in a package registry.
     pub name: &'static str,
-    /// What was built in.
+    /// The version that was built in.
     pub version: &'static str,
 }
 
@@ -162,7 +161,7 @@ pub(crate) use library;
 
 /// A value for each parameter of an operator, inside its domain: what was given, else the default.
 #[derive(Debug)]
-pub(crate) struct Given<'a> {
+pub(crate) struct ParsedParameters<'a> {
     operator: &'static str,
     values: Vec<(&'static str, &'a str)>,
 }
@@ -188,6 +187,11 @@ pub fn of(spec: &OpSpec) -> Result<&'static Entry, dpb_core::Unsupported> {
         })
 }
 
+/// Where an operator takes its spec apart: [`Entry`] gives it no spec of another operator.
+pub(crate) fn foreign(spec: &OpSpec) -> ! {
+    unreachable!("{spec} is another operator")
+}
+
 impl Entry {
     /// The spec that `parameters` choose: `level=9,format=zlib`, or nothing for the defaults. Secrets that are not given
     /// are made anew at each call.
@@ -196,7 +200,7 @@ impl Entry {
     /// An unknown or repeated key, a value out of range, a file that cannot be read or does not say what it should, named
     /// in the message.
     pub fn spec(&self, parameters: &str) -> Result<OpSpec, SetupError> {
-        (self.parse)(&Given::parse(parameters, self)?)
+        (self.parse)(&ParsedParameters::parse(parameters, self)?)
     }
 
     /// The spec without any parameter given.
@@ -228,23 +232,16 @@ impl Entry {
         specs
     }
 
-    /// Those of its paths that compute `spec`, best first: all of them, except where some are for other parameters alone.
-    pub fn paths_of(&self, spec: &OpSpec) -> &'static [Path] {
-        match *spec {
-            OpSpec::Deflate { level, .. } => deflate::encoder_paths(level),
-            _ => self.paths,
-        }
-    }
-
     /// The kernel of `spec` on `path`, to be called without a queue.
     ///
     /// # Errors
-    /// If this CPU lacks what the path needs, or there is no such path.
+    /// If `spec` is another operator's, this CPU lacks what the path needs, or there is no such path.
     pub fn direct(&self, spec: &OpSpec, path: Path) -> Result<Box<dyn Direct>, SetupError> {
+        self.check(spec)?;
         Ok((self.kernel)(spec, path)?.direct())
     }
 
-    /// Whose code computes on `path`.
+    /// The library, or this crate, whose code computes on `path`.
     pub fn code(&self, path: Path) -> Library {
         if path == Path::Hyperscan
             && let Some(library) = Hyperscan::detect()
@@ -264,22 +261,46 @@ impl Entry {
         )
     }
 
-    /// What `spec` is run on, and what is right for it, judged by the portable path.
+    /// The items that `spec` is run on and the check of its outputs by the portable path.
     ///
     /// # Errors
-    /// If `spec` is not of this operator, or what it is prepared with makes no sense.
+    /// If `spec` is another operator's, or what it is prepared with makes no sense.
     pub fn workload(&self, spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+        self.check(spec)?;
         (self.workload)(spec)
+    }
+
+    /// Refuses the spec of another operator. A custom spec is nobody's, whatever its name.
+    fn check(&self, spec: &OpSpec) -> Result<(), SetupError> {
+        let is_own = spec.name() == self.name && !matches!(spec, OpSpec::Custom { .. });
+        is_own.then_some(()).ok_or_else(|| {
+            SetupError::Parameter(format!("{}: {spec} is another operator", self.name))
+        })
     }
 }
 
-impl Given<'_> {
+impl ParsedParameters<'_> {
     /// The word that `name`, a parameter, is.
     pub(crate) fn word(&self, name: &str) -> &str {
         let given = self.values.iter().find(|(key, _)| *key == name);
         given
             .map(|(_, value)| *value)
             .expect("every parameter has a value")
+    }
+
+    /// The one of `all` that the word of the parameter `name` names.
+    ///
+    /// # Panics
+    /// If none has that name: the parameter's [`Domain::Word`] has a word too many.
+    pub(crate) fn named<T: Copy>(
+        &self,
+        name: &str,
+        all: impl IntoIterator<Item = T>,
+        name_of: fn(T) -> &'static str,
+    ) -> T {
+        let word = self.word(name);
+        let named = all.into_iter().find(|value| name_of(*value) == word);
+        named.unwrap_or_else(|| panic!("{}: no {name} is called {word}", self.operator))
     }
 
     /// The number that `name`, a parameter, is.
@@ -326,7 +347,7 @@ impl Given<'_> {
     }
 }
 
-impl<'a> Given<'a> {
+impl<'a> ParsedParameters<'a> {
     fn parse(text: &'a str, entry: &Entry) -> Result<Self, SetupError> {
         let mut values: Vec<(&'static str, &'a str)> = Vec::new();
         let parts = text

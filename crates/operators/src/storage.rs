@@ -4,7 +4,6 @@ pub mod deflate;
 pub mod erasure;
 pub mod huffman;
 pub mod lz4;
-mod lz77;
 mod prefix_code;
 pub mod snappy;
 mod streams;

@@ -151,10 +151,40 @@ fn every_workload_feeds_its_operator() {
 }
 
 #[test]
-fn a_workload_is_of_its_own_operator_only() {
-    for name in ["deflate", "inflate"] {
-        let entry = registry::find(name).expect("registered");
-        assert!(entry.workload(&OpSpec::Sha256).is_err());
+fn an_operator_refuses_the_spec_of_any_other() {
+    let specs = registry::OPERATORS.iter().map(Entry::default_spec);
+    let namesakes = registry::OPERATORS
+        .iter()
+        .map(|entry| OpSpec::custom(entry.name, []));
+    for spec in specs.chain(namesakes) {
+        for entry in registry::OPERATORS {
+            let is_own = registry::of(&spec).is_ok_and(|of| of.name == entry.name);
+            let workload = entry.workload(&spec);
+            assert_eq!(workload.is_ok(), is_own, "{} of {spec:?}", entry.name);
+            let kernel = entry.direct(&spec, cpu::Path::Portable);
+            assert_eq!(kernel.is_ok(), is_own, "{} of {spec:?}", entry.name);
+        }
+    }
+}
+
+/// A word that chose what another one chooses would never be run.
+#[test]
+fn a_spec_has_each_word_that_chose_it() {
+    for entry in registry::OPERATORS {
+        for parameter in entry.parameters {
+            let Domain::Word(words) = parameter.values else {
+                continue;
+            };
+            for word in words {
+                let spec = entry
+                    .spec(&format!("{}={word}", parameter.name))
+                    .expect("a word");
+                let has = |(name, value): &(&str, ParameterValue)| {
+                    *name == parameter.name && value.to_string() == **word
+                };
+                assert!(spec.parameters().iter().any(has), "{}: {word}", entry.name);
+            }
+        }
     }
 }
 

@@ -8,8 +8,6 @@ use proptest::prelude::*;
 
 const FORMATS: [DeflateFormat; 3] = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
 const PATHS: [Path; 2] = [Path::Libdeflate, Path::Portable];
-/// Of level 1.
-const FAST: [Path; 3] = [Path::Tables, Path::Libdeflate, Path::Portable];
 /// Behind the slot; must stay as it is.
 const CANARY: u8 = 0xa5;
 
@@ -156,7 +154,7 @@ fn a_bomb_stops_at_its_slot() {
 #[test]
 fn an_encoder_refuses_a_slot_that_is_too_short() {
     let plain = Input::random(1, 1000, 1).bytes;
-    for path in FAST {
+    for path in PATHS {
         for format in FORMATS {
             for slot in [0, 1, 9, 10, 500, 999] {
                 let kernel = Deflate::new(path, 1, format).expect("in range");
@@ -181,8 +179,7 @@ fn every_level_and_format_decodes_on_both_paths() {
     for plain in inputs {
         for format in FORMATS {
             for level in 1..=9 {
-                let encoders = if level == 1 { &FAST[..] } else { &PATHS };
-                for &encoder in encoders {
+                for encoder in PATHS {
                     let stream = encode(encoder, level, format, &plain);
                     for decoder in PATHS {
                         let found = decode(decoder, format, &stream, plain.len());
@@ -194,97 +191,6 @@ fn every_level_and_format_decodes_on_both_paths() {
                 }
             }
         }
-    }
-}
-
-#[test]
-fn level_1_has_a_path_of_its_own() {
-    assert!(Deflate::new(Path::Tables, 1, DeflateFormat::Raw).is_ok());
-    let other = Deflate::new(Path::Tables, 2, DeflateFormat::Raw).map(|_| ());
-    let reason = other.expect_err("of level 1 alone").to_string();
-    assert!(reason.contains("has no tables path"), "{reason}");
-}
-
-/// What makes blocks, windows and codes differ: lengths around a block's, bytes that repeat near, far and hardly, all literals, one.
-fn hard_items() -> Vec<Vec<u8>> {
-    let text = |seed, len| input::text(seed, len, 1).bytes;
-    let noise = |seed, len| Input::random(seed, len, 1).bytes;
-    // Counts by Fibonacci: the limit of code lengths binds.
-    let (mut skewed, mut a, mut b) = (Vec::new(), 1, 1);
-    for symbol in 0..19u8 {
-        skewed.extend(noise(u64::from(symbol), a).iter().map(|_| symbol));
-        (a, b) = (b, a + b);
-    }
-    // Shuffled, so that there is little to repeat.
-    let mut order = dpb_core::random::SplitMix64::new(3);
-    for i in (1..skewed.len()).rev() {
-        skewed.swap(i, order.below(i + 1));
-    }
-    let mut items = vec![
-        skewed,
-        vec![7; 200_000],
-        (0..=255).cycle().take(100_000).collect(),
-        [text(1, 32_000), noise(2, 90_000), text(1, 32_000)].concat(),
-        [noise(4, 32_768), noise(4, 32_768), noise(4, 32_768)].concat(),
-        [noise(4, 32_769), noise(4, 32_769)].concat(),
-    ];
-    for len in [
-        32_767, 32_768, 32_769, 65_535, 65_536, 65_537, 98_304, 98_305,
-    ] {
-        items.push(text(5, len));
-    }
-    items.extend((0..400).map(|len| text(6, len)));
-    items.extend((0..200).map(|len| noise(7, len)));
-    items
-}
-
-#[test]
-fn level_1_decodes_elsewhere_and_depends_on_the_item_alone() {
-    let kernel = Deflate::new(Path::Tables, 1, DeflateFormat::Raw).expect("any CPU");
-    let items = hard_items();
-    let slot = compressed_bytes_max(items.iter().map(Vec::len).max().unwrap_or(0));
-    let mut dst = vec![0; slot];
-    let mut used = kernel.scratch();
-    for item in &items {
-        let mut encode = |scratch: &mut _| {
-            let mut outcomes = Vec::with_capacity(1);
-            let out = BatchOut {
-                dst: &mut dst,
-                slot,
-                outcomes: &mut outcomes,
-            };
-            let batch = Batch::new(item, &Items::One).expect("one item");
-            kernel.run(batch, out, scratch).expect("runs");
-            dst[..outcomes[0].expect("room") as usize].to_vec()
-        };
-        let stream = encode(&mut used);
-        assert!(
-            stream == encode(&mut kernel.scratch()),
-            "{} bytes",
-            item.len()
-        );
-        for decoder in PATHS {
-            let found = decode(decoder, DeflateFormat::Raw, &stream, item.len());
-            assert!(
-                found.as_deref() == Ok(&item[..]),
-                "{decoder}, {} bytes",
-                item.len()
-            );
-        }
-        let config = zlib_rs::InflateConfig { window_bits: -15 };
-        let mut plain = vec![0; item.len() + 1];
-        let (plain, code) = zlib_rs::decompress_slice(&mut plain, &stream, config);
-        assert!(
-            code == zlib_rs::ReturnCode::Ok && plain == item,
-            "zlib-rs, {} bytes",
-            item.len()
-        );
-        // No longer than stored, and no byte of the slot more than the stream has is needed.
-        assert!(stream.len() <= item.len() + 5 * (item.len() / 32_768 + 1));
-        let exact = run(&kernel, item, stream.len());
-        assert!(exact.as_ref() == Ok(&stream), "{} bytes", item.len());
-        let short = run(&kernel, item, stream.len() - 1);
-        assert_eq!(short, Err(JobError::DstTooShort), "{} bytes", item.len());
     }
 }
 

@@ -11,7 +11,7 @@ use dpb_operators::cpu::Path;
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::{Entry, OPERATORS};
 use proptest::prelude::*;
-use support::{affordable, assert_right, items_max, slot_bytes};
+use support::{affordable, assert_right, items_max, kernels, say_what_is_skipped, slot_bytes};
 
 /// Behind the last slot; must stay as it is.
 const CANARY: u8 = 0xa5;
@@ -24,15 +24,9 @@ struct Contest {
 
 impl Contest {
     fn new(entry: &Entry, spec: &OpSpec) -> Self {
-        let paths = entry
-            .paths_of(spec)
-            .iter()
-            .filter(|path| path.is_available());
         Self {
             workload: entry.workload(spec).expect("its own spec"),
-            kernels: paths
-                .map(|&path| (path, entry.direct(spec, path).expect("available")))
-                .collect(),
+            kernels: kernels(entry, spec),
         }
     }
 
@@ -129,6 +123,7 @@ fn long_items() {
 
 #[test]
 fn every_parameter() {
+    say_what_is_skipped();
     for entry in OPERATORS {
         for spec in entry.specs() {
             let mut contest = Contest::new(entry, &spec);

@@ -124,3 +124,42 @@ fn our_own_rules_match_where_pcre2_says() {
         assert!(assert_agree(&parameters, &rules, &all) > 20, "{set}");
     }
 }
+
+/// Quantifiers behind all that can stand in front of them, and classes that look like ranges or names.
+#[test]
+fn what_pcre2_refuses_is_refused() {
+    let atoms = [
+        "a", ".", "[a]", "^", "$", r"\b", r"\B", r"\A", r"\z", "(^)", r"(?:\b)", r"\d", "(?i)",
+    ];
+    let quantifiers = ["", "*", "+", "?", "{2}", "{1,}", "*?"];
+    let quantified = atoms.map(|atom| quantifiers.map(|quantifier| [atom, quantifier].concat()));
+    let pieces = [
+        "a",
+        "-",
+        r"\s",
+        r"\-",
+        "[:alpha:]",
+        ":",
+        ".",
+        "[.a.]",
+        "=",
+        "[",
+        r"\\",
+        "^",
+    ];
+    let classes = pieces.iter().flat_map(|a| {
+        let pairs = pieces.iter().map(move |b| [*a, *b].concat());
+        pairs.flat_map(|pair| pieces.map(|c| format!("[{pair}{c}]")))
+    });
+    let mut refused = 0;
+    for expression in quantified.into_iter().flatten().chain(classes) {
+        let rule = format!("1:/{expression}/");
+        let ours = Rules::parse(rule.as_bytes(), UnsupportedRules::Refuse).map(|_| ());
+        let theirs = RegexBuilder::new().build(&expression).map(|_| ());
+        if let Err(why) = theirs {
+            assert!(ours.is_err(), "{expression}: {why}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 50, "{refused}");
+}

@@ -126,6 +126,9 @@ impl Parser<'_> {
         }
         let node = match byte {
             b'(' => return self.group(flags),
+            b'[' if self.posix_len().is_some() => {
+                return Err(self.wrong("names of POSIX classes stand inside brackets"));
+            }
             b'[' => {
                 self.at += 1;
                 Node::Set(self.class(*flags)?)
@@ -160,6 +163,8 @@ impl Parser<'_> {
 
     /// `atom` as often as what follows says.
     fn repeated(&mut self, atom: Node, flags: Flags) -> Result<Node, String> {
+        // As in PCRE2: of what matches no byte, a quantifier may follow `$` alone.
+        let is_repeatable = !matches!(atom, Node::Look(_)) || self.text[self.at - 1] == b'$';
         while self.take(b"\\E") {
             self.is_quoted = false;
         }
@@ -172,6 +177,9 @@ impl Parser<'_> {
         let Some((min, max)) = self.counts()? else {
             return Ok(atom);
         };
+        if !is_repeatable {
+            return Err(self.wrong("a quantifier behind an assertion"));
+        }
         if self.peek() == Some(b'+') {
             return Err(self.wrong("possessive quantifiers are not supported"));
         }
@@ -350,6 +358,9 @@ impl Parser<'_> {
             }
             is_first = false;
             match self.class_item(flags)? {
+                Escape::Set(_) if self.is_range() => {
+                    return Err(self.wrong("a range that starts in a class"));
+                }
                 Escape::Set(set) => class.unite(set),
                 Escape::Byte(low) => {
                     let high = self.range_end(flags)?.unwrap_or(low);
@@ -375,27 +386,25 @@ impl Parser<'_> {
     fn class_item(&mut self, flags: Flags) -> Result<Escape, String> {
         match self.peek() {
             Some(b'\\') => self.escape(true),
-            Some(b'[') if matches!(self.rest().get(1), Some(b':' | b'.' | b'=')) => {
-                match self.posix(flags)? {
-                    Some(set) => Ok(Escape::Set(set)),
-                    None => {
-                        self.at += 1;
-                        Ok(Escape::Byte(b'['))
-                    }
+            Some(byte) => match self.posix_len() {
+                Some(len) => Ok(Escape::Set(self.posix(len, flags)?)),
+                None => {
+                    self.at += 1;
+                    Ok(Escape::Byte(byte))
                 }
-            }
-            Some(byte) => {
-                self.at += 1;
-                Ok(Escape::Byte(byte))
-            }
+            },
             None => Err(self.wrong("`[` without `]`")),
         }
     }
 
+    /// Whether what comes next in a class makes a range of what was read.
+    fn is_range(&self) -> bool {
+        matches!(self.rest(), [b'-', next, ..] if *next != b']')
+    }
+
     /// The last byte of a range whose first one was read; `None` if it was a byte by itself.
     fn range_end(&mut self, flags: Flags) -> Result<Option<u8>, String> {
-        let is_range = matches!(self.rest(), [b'-', next, ..] if *next != b']');
-        if !is_range {
+        if !self.is_range() {
             return Ok(None);
         }
         self.at += 1;
@@ -405,18 +414,30 @@ impl Parser<'_> {
         }
     }
 
-    /// `[:alpha:]`; `None` if what looked like it is none.
-    fn posix(&mut self, flags: Flags) -> Result<Option<ByteSet>, String> {
-        let kind = self.rest()[1];
-        let inner = &self.rest()[2..];
-        let len = inner.windows(2).position(|pair| pair == [kind, b']']);
-        let Some(len) = len.filter(|len| !inner[..*len].contains(&b']')) else {
-            return Ok(None);
+    /// The length of the name in `[:name:]`, `[.name.]` or `[=name=]`, if one of them comes next: PCRE2's rule.
+    fn posix_len(&self) -> Option<usize> {
+        let [b'[', kind @ (b':' | b'.' | b'='), inner @ ..] = self.rest() else {
+            return None;
         };
-        if kind != b':' {
+        let mut at = 0;
+        loop {
+            match inner.get(at..at + 2)? {
+                [b'\\', b'\\' | b']'] => at += 1,
+                [b']', _] => return None,
+                [b'[', next] if next == kind => return None,
+                [byte, b']'] if byte == kind => return Some(at),
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    /// `[:alpha:]`, whose name has `len` bytes.
+    fn posix(&mut self, len: usize, flags: Flags) -> Result<ByteSet, String> {
+        if self.rest()[1] != b':' {
             return Err(self.wrong("collating elements are not supported"));
         }
-        let (name, is_negated) = match &inner[..len] {
+        let (name, is_negated) = match &self.rest()[2..2 + len] {
             [b'^', name @ ..] => (name, true),
             name => (name, false),
         };
@@ -445,7 +466,7 @@ impl Parser<'_> {
         if is_negated {
             class.negate();
         }
-        Ok(Some(class))
+        Ok(class)
     }
 
     /// From the backslash.

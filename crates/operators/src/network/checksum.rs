@@ -11,11 +11,11 @@ mod tests;
 
 use dpb_core::{Batch, BatchOut, ChecksumForm, JobError, Kernel, OpSpec, OutputShape, SetupError};
 
-use super::packet::workload::{Packets, foreign};
+use super::packet::workload::Packets;
 use super::packet::{Packet, PacketError, TCP, Transport, UDP, Version, u16_at};
 use crate::cpu::Path;
 use crate::isa;
-use crate::registry::{Domain, Entry, Parameter};
+use crate::registry::{Domain, Entry, Parameter, foreign};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -36,17 +36,16 @@ pub(crate) const ENTRY: Entry = Entry {
     libraries: &[],
     documentation: include_str!("../../docs/checksum.md"),
     parse: |given| {
-        let form = match given.word("form") {
-            "ipv4" => ChecksumForm::Ipv4,
-            "tcp" => ChecksumForm::Tcp,
-            "udp" => ChecksumForm::Udp,
-            _ => ChecksumForm::Plain,
+        let forms = {
+            use ChecksumForm::{Ipv4, Plain, Tcp, Udp};
+            [Plain, Ipv4, Tcp, Udp]
         };
+        let form = given.named("form", forms, ChecksumForm::name);
         Ok(OpSpec::Checksum { form })
     },
-    kernel: |spec, path| Ok(Box::new(Checksum::new(form_of(spec)?, path)?)),
+    kernel: |spec, path| Ok(Box::new(Checksum::new(form_of(spec), path)?)),
     workload: |spec| {
-        let form = form_of(spec)?;
+        let form = form_of(spec);
         let right = move |item: &[u8]| oracle(form, item).map(|sum| sum.to_be_bytes().to_vec());
         Ok(Box::new(match form {
             ChecksumForm::Plain => Packets::bytes(spec, right),
@@ -57,10 +56,10 @@ pub(crate) const ENTRY: Entry = Entry {
     },
 };
 
-fn form_of(spec: &OpSpec) -> Result<ChecksumForm, SetupError> {
+fn form_of(spec: &OpSpec) -> ChecksumForm {
     match *spec {
-        OpSpec::Checksum { form } => Ok(form),
-        _ => Err(foreign(spec)),
+        OpSpec::Checksum { form } => form,
+        _ => foreign(spec),
     }
 }
 
@@ -116,7 +115,7 @@ impl Checksum {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = Code::PATHS;
 
-    /// Of `form`, on `path`.
+    /// Makes the checksum of `form` on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
@@ -125,7 +124,7 @@ impl Checksum {
         Ok(Self { form, code })
     }
 
-    /// Of `form`, on the best path of this CPU.
+    /// Makes the checksum of `form` on the best path of this CPU.
     pub fn best(form: ChecksumForm) -> Self {
         let path = Path::best(Self::PATHS);
         Self::new(form, path).expect("the best path is available")
@@ -154,7 +153,7 @@ impl Checksum {
         Ok(finished(sum, self.form == ChecksumForm::Udp).swap_bytes())
     }
 
-    /// Whether the field of `item` holds its checksum. A UDP field of zero over IPv4 says that there is none: right.
+    /// Says whether the field of `item` holds its checksum. A UDP field of zero over IPv4 says that there is none: right.
     ///
     /// # Errors
     /// As [`Checksum::of`].

@@ -11,7 +11,7 @@ use dpb_core::{
 
 use crate::cpu::Path;
 use crate::isa;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -32,26 +32,21 @@ pub(crate) const ENTRY: Entry = Entry {
     libraries: &[],
     documentation: include_str!("../../docs/copy.md"),
     parse: |given| {
-        let mode = match given.word("mode") {
-            "streaming" => CopyMode::Streaming,
-            _ => CopyMode::Cached,
-        };
+        let modes = [CopyMode::Cached, CopyMode::Streaming];
+        let mode = given.named("mode", modes, CopyMode::name);
         Ok(OpSpec::Copy { mode })
     },
-    kernel: |spec, path| Ok(Box::new(Copy::new(mode_of(spec)?, path)?)),
+    kernel: |spec, path| Ok(Box::new(Copy::new(mode_of(spec), path)?)),
     workload: |spec| {
-        mode_of(spec)?;
         let right = |item: &[u8], _| Ok(item.to_vec());
         Ok(Box::new(Exact::new(spec, PORTABLE, right)))
     },
 };
 
-fn mode_of(spec: &OpSpec) -> Result<CopyMode, SetupError> {
+fn mode_of(spec: &OpSpec) -> CopyMode {
     match *spec {
-        OpSpec::Copy { mode } => Ok(mode),
-        _ => Err(SetupError::Parameter(format!(
-            "copy: {spec} is another operator"
-        ))),
+        OpSpec::Copy { mode } => mode,
+        _ => foreign(spec),
     }
 }
 
@@ -76,7 +71,7 @@ impl Copy {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Neon, Path::Portable];
 
-    /// Of `mode`, on `path`.
+    /// Makes the copy of `mode` on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
@@ -93,7 +88,7 @@ impl Copy {
         Ok(Self { mode, code })
     }
 
-    /// Of `mode`, on the best path of this CPU.
+    /// Makes the copy of `mode` on the best path of this CPU.
     pub fn best(mode: CopyMode) -> Self {
         let path = Path::best(Self::PATHS);
         Self::new(mode, path).expect("the best path is available")

@@ -122,7 +122,7 @@ impl<A: Algorithm> Crc<A> {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Sse42, Path::ArmCrc, Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
@@ -141,7 +141,7 @@ impl<A: Algorithm> Crc<A> {
             .ok_or_else(|| path.missing(A::NAME, Self::PATHS))
     }
 
-    /// On the best path of this CPU.
+    /// Makes the operator on the best path of this CPU.
     pub fn best() -> Self {
         let path = Path::best(Self::PATHS);
         Self::new(path).expect("the best path is available")

@@ -7,13 +7,13 @@ mod tests;
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
 
 use super::checksum::{self, fold};
-use super::packet::workload::{Packets, foreign};
+use super::packet::workload::Packets;
 use super::packet::{
     FRAGMENT, FRAGMENT_BYTES, HEADERS_BYTES_MAX, IPV4_BYTES, PACKET_BYTES_MAX, Packet, PacketError,
     Transport, Version, put_u16, put_u32, u16_at,
 };
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Parameter};
+use crate::registry::{Domain, Entry, Parameter, foreign};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -39,13 +39,13 @@ pub(crate) const ENTRY: Entry = Entry {
     },
     kernel: |spec, path| {
         let &OpSpec::Fragmentation { mtu } = spec else {
-            return Err(foreign(spec));
+            foreign(spec)
         };
         Ok(Box::new(Fragmentation::new(mtu, path)?))
     },
     workload: |spec| {
         let &OpSpec::Fragmentation { mtu } = spec else {
-            return Err(foreign(spec));
+            foreign(spec)
         };
         let right = move |item: &[u8]| oracle::fragment(item, mtu.into(), identification(item));
         Ok(Box::new(Packets::one(spec, Transport::Udp, right)))

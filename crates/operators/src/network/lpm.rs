@@ -80,6 +80,14 @@ enum Code {
     Avx512(isa::Avx512),
 }
 
+/// Working memory of batches of lookups. A caller makes one, keeps it for all its batches, and has it to itself while a batch
+/// runs.
+#[derive(Default)]
+pub struct LookupScratch {
+    #[cfg(target_arch = "x86_64")]
+    avx512: Box<avx512::Scratch>,
+}
+
 /// Why a route was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertError {
@@ -124,12 +132,12 @@ impl<A: Address> Lpm<A> {
         Ok(Self { code, ..self })
     }
 
-    /// How many routes.
+    /// The number of routes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no route.
+    /// Says whether the table has no route.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -171,8 +179,13 @@ impl<A: Address> Lpm<A> {
     ///
     /// # Panics
     /// If there is not one place for each address.
-    pub fn lookup_batch(&self, addresses: &[u8], hops: &mut [[u8; 4]]) {
-        self.lookup_batch_on(self.code, addresses, hops);
+    pub fn lookup_batch(
+        &self,
+        addresses: &[u8],
+        hops: &mut [[u8; 4]],
+        scratch: &mut LookupScratch,
+    ) {
+        self.lookup_batch_on(self.code, addresses, hops, scratch);
     }
 
     /// All routes, in no order to rely on.
@@ -187,7 +200,14 @@ impl<A: Address> Lpm<A> {
         routes
     }
 
-    fn lookup_batch_on(&self, code: Code, addresses: &[u8], hops: &mut [[u8; 4]]) {
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    fn lookup_batch_on(
+        &self,
+        code: Code,
+        addresses: &[u8],
+        hops: &mut [[u8; 4]],
+        scratch: &mut LookupScratch,
+    ) {
         let count = hops.len();
         assert_eq!(
             addresses.len(),
@@ -201,16 +221,22 @@ impl<A: Address> Lpm<A> {
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => self.lookup_avx512(proof, addresses, hops),
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn lookup_avx512(&self, proof: isa::Avx512, addresses: &[u8], hops: &mut [[u8; 4]]) {
-        let view = avx512::View::of(&self.trie, &self.hops);
-        match A::BYTES {
-            4 => avx512::lookup_all::<4>(proof, view, addresses.as_chunks().0, hops),
-            _ => avx512::lookup_all::<16>(proof, view, addresses.as_chunks().0, hops),
+            Code::Avx512(proof) => {
+                let view = avx512::View::of(&self.trie, &self.hops);
+                let scratch = &mut *scratch.avx512;
+                match A::BYTES {
+                    4 => {
+                        avx512::lookup_all::<4>(proof, view, addresses.as_chunks().0, hops, scratch)
+                    }
+                    _ => avx512::lookup_all::<16>(
+                        proof,
+                        view,
+                        addresses.as_chunks().0,
+                        hops,
+                        scratch,
+                    ),
+                }
+            }
         }
     }
 
@@ -250,6 +276,12 @@ impl Code {
             Path::Avx512 => isa::Avx512::detect().map(Self::Avx512),
             _ => None,
         }
+    }
+}
+
+impl fmt::Debug for LookupScratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LookupScratch").finish_non_exhaustive()
     }
 }
 

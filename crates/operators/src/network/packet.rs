@@ -53,7 +53,7 @@ pub enum PacketError {
     DontFragment,
     /// It must be cut, and has a flag that only one segment can carry: SYN, RST, URG.
     Flags,
-    /// What would be repeated in each piece is longer than [`HEADERS_BYTES_MAX`] or leaves no room for payload.
+    /// The headers that each piece repeats are longer than [`HEADERS_BYTES_MAX`] or leaves no room for payload.
     Headers,
     /// A routing header says that its destination is not the last one, which the pseudo header needs.
     Routed,
@@ -194,12 +194,12 @@ impl<'a> Packet<'a> {
         self.bytes
     }
 
-    /// Of IP.
+    /// The version of IP.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// What it carries: [`TCP`], [`UDP`], another number of IANA's list.
+    /// The protocol of the payload: [`TCP`], [`UDP`], another number of IANA's list.
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
@@ -209,7 +209,7 @@ impl<'a> Packet<'a> {
         &self.bytes[..self.payload_at]
     }
 
-    /// What comes after the headers.
+    /// The bytes behind the headers.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.payload_at..]
     }
@@ -222,7 +222,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether it is a part of a datagram. (Of IPv6 any packet with a fragment header.)
+    /// Says whether the packet is a part of a datagram: in IPv6, any packet with a fragment header.
     pub fn is_fragment(&self) -> bool {
         match self.version {
             // More fragments, or an offset; neither `don't fragment` nor the reserved bit.
@@ -231,7 +231,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether a routing header has segments left, so that the destination is not the last one.
+    /// Says whether a routing header has segments left, so that the destination is not the last one.
     pub fn is_routed_on(&self) -> bool {
         self.is_routed_on
     }

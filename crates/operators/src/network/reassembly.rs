@@ -45,14 +45,14 @@ pub(crate) const ENTRY: Entry = Entry {
     },
 };
 
-/// What a [`Reassembler`] may hold.
+/// The bounds of what a [`Reassembler`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReassemblyLimits {
     /// Datagrams at once. Each takes about 68 KiB, all allocated at the start; the oldest gives way to one more.
     pub datagrams_max: u32,
     /// Fragments of one datagram; one more and the datagram is given up.
     pub fragments_max: u32,
-    /// How long a datagram may wait after its first fragment came (RFC 8200: 60 s).
+    /// The time that a datagram waits at most after its first fragment came (RFC 8200: 60 s).
     pub timeout_ns: u64,
 }
 
@@ -172,7 +172,7 @@ impl Reassembly {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = &[Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.

@@ -18,10 +18,10 @@ use dpb_core::{
 };
 
 use super::checksum::Code;
-use super::packet::workload::{Packets, foreign};
+use super::packet::workload::Packets;
 use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP, Transport};
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Parameter};
+use crate::registry::{Domain, Entry, Parameter, foreign};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -52,21 +52,18 @@ pub(crate) const ENTRY: Entry = Entry {
     parse: |given| {
         Ok(OpSpec::Segmentation {
             mss: given.number("mss") as u16,
-            mode: match given.word("mode") {
-                "descriptor" => Mode::Descriptor,
-                _ => Mode::Copy,
-            },
+            mode: given.named("mode", [Mode::Copy, Mode::Descriptor], Mode::name),
         })
     },
     kernel: |spec, path| {
         let &OpSpec::Segmentation { mss, mode } = spec else {
-            return Err(foreign(spec));
+            foreign(spec)
         };
         Ok(Box::new(Segmentation::new(mss, mode, path)?))
     },
     workload: |spec| {
         let &OpSpec::Segmentation { mss, mode } = spec else {
-            return Err(foreign(spec));
+            foreign(spec)
         };
         let judge = Segmentation::new(mss, mode, Path::Portable)?;
         let right = move |item: &[u8]| {
@@ -97,7 +94,7 @@ pub struct Descriptor<'a> {
     pub headers: &'a [u8],
     /// Where the payload begins in the send: bytes 0 to 3, little endian.
     pub payload_at: u32,
-    /// How long it is: bytes 4 and 5, little endian.
+    /// The length of the payload: bytes 4 and 5, little endian.
     pub payload_bytes: u16,
 }
 

@@ -76,7 +76,7 @@ impl Key {
         Some(key)
     }
 
-    /// As it was given.
+    /// The key's bytes, as they were given.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -91,7 +91,7 @@ impl Toeplitz {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = &[Path::Gfni, Path::ArmCrc, Path::Tables, Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
@@ -115,7 +115,7 @@ impl Toeplitz {
         })
     }
 
-    /// On the best path of this CPU.
+    /// Makes the operator on the best path of this CPU.
     pub fn best(key: &Key, tuple: HashTuple) -> Self {
         Self::new(key, tuple, Path::best(Self::PATHS)).expect("the best path is available")
     }
@@ -169,7 +169,7 @@ impl Toeplitz {
     }
 }
 
-/// What is right for the tuples of an item: by the definition, bit by bit. `None` if the item ends inside a tuple.
+/// Hashes the tuples of an item by the definition, bit by bit. `None` if the item ends inside a tuple.
 pub fn definition(
     key: &Key,
     tuple: HashTuple,

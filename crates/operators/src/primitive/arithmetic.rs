@@ -10,7 +10,7 @@ use dpb_core::{
 };
 
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -52,44 +52,30 @@ pub(crate) const ENTRY: Entry = Entry {
     documentation: include_str!("../../docs/arithmetic.md"),
     parse: |given| {
         Ok(OpSpec::Arithmetic {
-            operand: named(
-                ArithmeticType::ALL,
-                given.word("type"),
-                ArithmeticType::name,
-            ),
-            operation: named(
+            operand: given.named("type", ArithmeticType::ALL, ArithmeticType::name),
+            operation: given.named(
+                "operation",
                 ArithmeticOperation::ALL,
-                given.word("operation"),
                 ArithmeticOperation::name,
             ),
-            form: named(
-                ArithmeticForm::ALL,
-                given.word("form"),
-                ArithmeticForm::name,
-            ),
+            form: given.named("form", ArithmeticForm::ALL, ArithmeticForm::name),
             rounds: given.number("rounds") as u32,
         })
     },
-    kernel: |spec, path| Ok(Box::new(Arithmetic::new(Task::of(spec)?, path)?)),
+    kernel: |spec, path| Ok(Box::new(Arithmetic::new(Task::of(spec), path)?)),
     workload: |spec| {
-        let task = Task::of(spec)?;
+        let task = Task::of(spec);
         let right = move |item: &[u8], _| Ok(portable::results(task, item));
         Ok(Box::new(Exact::new(spec, PORTABLE, right)))
     },
 };
 
-/// The value that a word names.
-fn named<T: Copy, const N: usize>(all: [T; N], word: &str, name: fn(T) -> &'static str) -> T {
-    let found = all.into_iter().find(|value| name(*value) == word);
-    found.expect("one of the registry's words")
-}
-
-/// What is done for an item.
+/// The operations of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What is computed with.
+    /// The type of the operands.
     pub operand: ArithmeticType,
-    /// What is computed.
+    /// The operation.
     pub operation: ArithmeticOperation,
     /// One chain or several.
     pub form: ArithmeticForm,
@@ -98,22 +84,20 @@ pub struct Task {
 }
 
 impl Task {
-    fn of(spec: &OpSpec) -> Result<Self, SetupError> {
+    fn of(spec: &OpSpec) -> Self {
         match *spec {
             OpSpec::Arithmetic {
                 operand,
                 operation,
                 form,
                 rounds,
-            } => Ok(Self {
+            } => Self {
                 operand,
                 operation,
                 form,
                 rounds,
-            }),
-            _ => Err(SetupError::Parameter(format!(
-                "arithmetic: {spec} is another operator"
-            ))),
+            },
+            _ => foreign(spec),
         }
     }
 
@@ -149,7 +133,7 @@ impl Arithmetic {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = &[Path::Registers, Path::Portable];
 
-    /// Of `task`, on `path`.
+    /// Makes the operator for `task` on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.

@@ -1,7 +1,6 @@
 //! `strcmp` and `strcat`: two strings, each in half of the item, up to a zero byte.
 
-#[cfg(target_arch = "x86_64")]
-mod avx512;
+mod libc;
 #[cfg(test)]
 mod tests;
 
@@ -11,8 +10,6 @@ use dpb_core::{
 
 use crate::cpu::Path;
 use crate::input;
-#[cfg(target_arch = "x86_64")]
-use crate::isa;
 use crate::registry::{Entry, PORTABLE};
 
 /// The registry's line of `strcmp`.
@@ -32,7 +29,7 @@ pub(crate) const STRCMP: Entry = Entry {
     kernel: |_, path| Ok(Box::new(Strcmp::new(path)?)),
     workload: |spec| {
         let right = |item: &[u8]| vec![compare(item)];
-        Ok(Box::new(Pairs::new(spec, OpSpec::Strcmp, right)?))
+        Ok(Box::new(Pairs::new(spec, right)))
     },
 };
 
@@ -51,46 +48,26 @@ pub(crate) const STRCAT: Entry = Entry {
     documentation: include_str!("../../docs/strcat.md"),
     parse: |_| Ok(OpSpec::Strcat),
     kernel: |_, path| Ok(Box::new(Strcat::new(path)?)),
-    workload: |spec| Ok(Box::new(Pairs::new(spec, OpSpec::Strcat, join)?)),
+    workload: |spec| Ok(Box::new(Pairs::new(spec, join))),
 };
 
 /// The paths there are, best first.
-const PATHS: &[Path] = &[Path::Avx512, Path::Portable];
-
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512),
-}
-
-impl Code {
-    fn new(operator: &str, path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Self::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => isa::Avx512::detect().map(Self::Avx512),
-            _ => None,
-        };
-        code.ok_or_else(|| path.missing(operator, PATHS))
-    }
-}
+const PATHS: &[Path] = &[Path::Libc, Path::Portable];
 
 /// `strcmp` on one code path.
 #[derive(Clone, Copy, Debug)]
-pub struct Strcmp(Code);
+pub struct Strcmp(Path);
 
 impl Strcmp {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = PATHS;
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
-    /// If this CPU lacks what the path needs, or there is no such path.
+    /// If there is no such path.
     pub fn new(path: Path) -> Result<Self, SetupError> {
-        Code::new("strcmp", path).map(Self)
+        path.among("strcmp", PATHS).map(Self)
     }
 }
 
@@ -110,9 +87,11 @@ impl Kernel for Strcmp {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for (i, slot) in out.dst.iter_mut().enumerate().take(batch.len()) {
             *slot = match self.0 {
-                Code::Portable => compare(batch.item(i)),
-                #[cfg(target_arch = "x86_64")]
-                Code::Avx512(proof) => avx512::compare(proof, halves(batch.item(i))),
+                Path::Libc => {
+                    let [first, second] = halves(batch.item(i));
+                    libc::order(first, second).signum() as u8
+                }
+                _ => compare(batch.item(i)),
             };
         }
         Ok(())
@@ -121,30 +100,37 @@ impl Kernel for Strcmp {
 
 /// `strcat` on one code path.
 #[derive(Clone, Copy, Debug)]
-pub struct Strcat(Code);
+pub struct Strcat(Path);
 
 impl Strcat {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = PATHS;
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
-    /// If this CPU lacks what the path needs, or there is no such path.
+    /// If there is no such path.
     pub fn new(path: Path) -> Result<Self, SetupError> {
-        Code::new("strcat", path).map(Self)
+        path.among("strcat", PATHS).map(Self)
     }
 
     /// Both strings of `item` and a zero byte into `slot`: how many bytes.
     fn join(&self, item: &[u8], slot: &mut [u8]) -> Option<usize> {
         match self.0 {
-            Code::Portable => {
+            Path::Libc => {
+                let [first, second] = halves(item).map(libc::string);
+                let (len, bytes) = (first.len(), first.len() + second.len());
+                let slot = slot.get_mut(..=bytes)?;
+                slot[..len].copy_from_slice(first);
+                slot[len..bytes].copy_from_slice(second);
+                slot[bytes] = 0;
+                Some(bytes + 1)
+            }
+            _ => {
                 let joined = join(item);
                 slot.get_mut(..joined.len())?.copy_from_slice(&joined);
                 Some(joined.len())
             }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => avx512::join(proof, halves(item), slot),
         }
     }
 }
@@ -203,13 +189,9 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn new(spec: &OpSpec, of: OpSpec, right: fn(&[u8]) -> Vec<u8>) -> Result<Self, SetupError> {
-        if *spec != of {
-            return Err(SetupError::Parameter(format!(
-                "{of}: {spec} is another operator"
-            )));
-        }
-        Ok(Self { spec: of, right })
+    fn new(spec: &OpSpec, right: fn(&[u8]) -> Vec<u8>) -> Self {
+        let spec = spec.clone();
+        Self { spec, right }
     }
 }
 

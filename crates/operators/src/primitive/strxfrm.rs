@@ -10,7 +10,7 @@ use icu_locale_core::{Locale, locale};
 
 use crate::cpu::Path;
 use crate::input;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, library};
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign, library};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -31,27 +31,22 @@ pub(crate) const ENTRY: Entry = Entry {
     libraries: &[(Path::Portable, library!("icu_collator"))],
     documentation: include_str!("../../docs/strxfrm.md"),
     parse: |given| {
-        let word = given.word("locale");
-        let locale = CollationLocale::ALL.into_iter().find(|l| l.name() == word);
-        Ok(OpSpec::Strxfrm {
-            locale: locale.expect("one of the registry's words"),
-        })
+        let locale = given.named("locale", CollationLocale::ALL, CollationLocale::name);
+        Ok(OpSpec::Strxfrm { locale })
     },
-    kernel: |spec, path| Ok(Box::new(Strxfrm::new(locale_of(spec)?, path)?)),
+    kernel: |spec, path| Ok(Box::new(Strxfrm::new(locale_of(spec), path)?)),
     workload: |spec| {
         Ok(Box::new(Text {
-            strxfrm: Strxfrm::new(locale_of(spec)?, Path::Portable)?,
+            strxfrm: Strxfrm::new(locale_of(spec), Path::Portable)?,
             spec: spec.clone(),
         }))
     },
 };
 
-fn locale_of(spec: &OpSpec) -> Result<CollationLocale, SetupError> {
+fn locale_of(spec: &OpSpec) -> CollationLocale {
     match *spec {
-        OpSpec::Strxfrm { locale } => Ok(locale),
-        _ => Err(SetupError::Parameter(format!(
-            "strxfrm: {spec} is another operator"
-        ))),
+        OpSpec::Strxfrm { locale } => locale,
+        _ => foreign(spec),
     }
 }
 

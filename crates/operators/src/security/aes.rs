@@ -29,7 +29,7 @@ use self::form::{Form, Mode};
 use crate::cpu::Path;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
-use crate::registry::{Domain, Entry, Given, Library, NO_FILE, Parameter, library};
+use crate::registry::{Domain, Entry, Library, NO_FILE, Parameter, ParsedParameters, library};
 
 /// The registry's lines.
 pub(crate) const GCM: Entry = Entry {
@@ -162,7 +162,7 @@ impl Aes {
     /// The paths of GCM, best first.
     pub const GCM_PATHS: &'static [Path] = &[Path::Vaes, Path::AwsLc, Path::Portable];
 
-    /// What `spec` says, on `path`.
+    /// Makes the operator of `spec` on the code path `path`.
     ///
     /// # Errors
     /// If it is no spec of AES, the key is not as long as it should be, the two keys of XTS are equal, the CPU or the build
@@ -187,7 +187,7 @@ impl Aes {
         Ok(Self { form, code })
     }
 
-    /// What comes of one item.
+    /// The output of one item.
     ///
     /// # Errors
     /// Why it is refused.
@@ -233,7 +233,7 @@ impl fmt::Debug for Aes {
     }
 }
 
-fn gcm(given: &Given<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
+fn gcm(given: &ParsedParameters<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
     Ok(OpSpec::AesGcm {
         direction,
         aad_bytes: given.number("aad") as u16,
@@ -241,18 +241,18 @@ fn gcm(given: &Given<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
     })
 }
 
-fn cbc(given: &Given<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
+fn cbc(given: &ParsedParameters<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
     let key = key(given, 1)?;
     Ok(OpSpec::AesCbc { direction, key })
 }
 
-fn xts(given: &Given<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
+fn xts(given: &ParsedParameters<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
     let key = key(given, 2)?;
     Ok(OpSpec::AesXts { direction, key })
 }
 
 /// So many keys, one behind another: those given, or made now.
-fn key(given: &Given<'_>, keys: usize) -> Result<Material, SetupError> {
+fn key(given: &ParsedParameters<'_>, keys: usize) -> Result<Material, SetupError> {
     let bytes = given.number("bits") as usize / 8 * keys;
     let key = given.secret("key", bytes)?;
     if key.len() != bytes {

@@ -12,7 +12,7 @@ use super::signature::{
     verify_spec,
 };
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Given, Library, Parameter, library};
+use crate::registry::{Domain, Entry, Library, Parameter, ParsedParameters, library};
 
 /// The registry's lines.
 pub(crate) const SIGN: Entry = Entry {
@@ -85,9 +85,6 @@ pub(super) fn verifier(
     }
 }
 
-fn curve(given: &Given<'_>) -> Curve {
-    match given.word("curve") {
-        "p384" => Curve::P384,
-        _ => Curve::P256,
-    }
+fn curve(given: &ParsedParameters<'_>) -> Curve {
+    given.named("curve", [Curve::P256, Curve::P384], Curve::name)
 }

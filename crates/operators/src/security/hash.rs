@@ -36,7 +36,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     /// Before the first block.
     const INITIAL: Self::State;
 
-    /// On `path`.
+    /// Makes the hash function on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
@@ -51,7 +51,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     /// The digest of what came before `start` and then the item, for each item. `digests` has room for so many and no more.
     fn each(&self, start: &Start<Self::State>, batch: Batch<'_>, digests: &mut [u8]);
 
-    /// On the best path of this CPU.
+    /// Makes the hash function on the best path of this CPU.
     fn best() -> Self {
         Self::new(Path::best(Self::PATHS)).expect("the best path is available")
     }
@@ -78,7 +78,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
 pub struct Start<State> {
     /// After the blocks that came before.
     pub state: State,
-    /// How many bytes they had.
+    /// The number of bytes before the state.
     pub bytes: u64,
 }
 

@@ -12,7 +12,7 @@ use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Given, NO_FILE, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, NO_FILE, PORTABLE, Parameter, ParsedParameters, foreign};
 
 /// The registry's lines.
 pub(crate) const HMAC_MD5: Entry = Entry {
@@ -62,7 +62,7 @@ pub struct Hmac<H: Hash> {
 }
 
 impl<H: Hash> Hmac<H> {
-    /// On `path`, with a key of any length.
+    /// Makes the operator on the code path `path`, with a key of any length.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or the hash function has no such path.
@@ -156,9 +156,9 @@ const fn entry<H: Hash>() -> Entry {
         libraries: &[],
         documentation: include_str!("../../docs/hmac.md"),
         parse: |_| unreachable!("each line has its own"),
-        kernel: |spec, path| Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec)?.bytes())?)),
+        kernel: |spec, path| Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec).bytes())?)),
         workload: |spec| {
-            let oracle = Hmac::<H>::new(Path::Portable, key::<H>(spec)?.bytes())?;
+            let oracle = Hmac::<H>::new(Path::Portable, key::<H>(spec).bytes())?;
             let right = move |item: &[u8], _| Ok(oracle.code(item));
             Ok(Box::new(Exact::new(spec, PORTABLE, right)))
         },
@@ -166,19 +166,16 @@ const fn entry<H: Hash>() -> Entry {
 }
 
 /// The spec with the key that is given, or one made now.
-fn spec<H: Hash>(given: &Given<'_>) -> Result<OpSpec, SetupError> {
+fn spec<H: Hash>(given: &ParsedParameters<'_>) -> Result<OpSpec, SetupError> {
     let key = Material::secret(given.secret("key", H::DIGEST_BYTES)?);
     Ok(OpSpec::Hmac { hash: H::HMAC, key })
 }
 
 /// The key of `spec`.
-fn key<H: Hash>(spec: &OpSpec) -> Result<&Material, SetupError> {
+fn key<H: Hash>(spec: &OpSpec) -> &Material {
     match spec {
-        OpSpec::Hmac { hash, key } if *hash == H::HMAC => Ok(key),
-        other => Err(SetupError::Parameter(format!(
-            "{other} is not HMAC over {}",
-            H::NAME
-        ))),
+        OpSpec::Hmac { hash, key } if *hash == H::HMAC => key,
+        other => foreign(other),
     }
 }
 

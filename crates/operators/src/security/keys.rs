@@ -12,7 +12,7 @@ use getrandom::SysRng;
 use p256::elliptic_curve::Generate;
 
 use super::dsa;
-use crate::registry::Given;
+use crate::registry::ParsedParameters;
 
 /// Whom a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Kind {
     }
 
     /// The pair that the parameter `key` names, or the one that is made.
-    pub(crate) fn given(self, given: &Given<'_>) -> Result<Pair, SetupError> {
+    pub(crate) fn given(self, given: &ParsedParameters<'_>) -> Result<Pair, SetupError> {
         match given.file("key")? {
             None => Ok(self.made()),
             Some(file) => {
@@ -106,7 +106,10 @@ impl Kind {
     }
 
     /// The private half of the pair that the parameter `key` names, or of the one that is made.
-    pub(crate) fn private_given(self, given: &Given<'_>) -> Result<Material, SetupError> {
+    pub(crate) fn private_given(
+        self,
+        given: &ParsedParameters<'_>,
+    ) -> Result<Material, SetupError> {
         self.given(given)?.private.ok_or_else(|| {
             let file = given.word("key");
             SetupError::Parameter(format!(

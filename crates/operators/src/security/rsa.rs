@@ -13,7 +13,7 @@ use super::signature::{
     verify_spec,
 };
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Given, Library, Parameter, library};
+use crate::registry::{Domain, Entry, Library, Parameter, ParsedParameters, library};
 
 /// The registry's lines.
 pub(crate) const SIGN: Entry = Entry {
@@ -111,13 +111,11 @@ fn sized(bits: u16, bytes: usize) -> Result<(), SetupError> {
     })
 }
 
-fn bits(given: &Given<'_>) -> u16 {
+fn bits(given: &ParsedParameters<'_>) -> u16 {
     u16::try_from(given.number("bits")).expect("its domain is shorter")
 }
 
-fn padding(given: &Given<'_>) -> RsaPadding {
-    match given.word("padding") {
-        "pss" => RsaPadding::Pss,
-        _ => RsaPadding::Pkcs1,
-    }
+fn padding(given: &ParsedParameters<'_>) -> RsaPadding {
+    let paddings = [RsaPadding::Pkcs1, RsaPadding::Pss];
+    given.named("padding", paddings, RsaPadding::name)
 }

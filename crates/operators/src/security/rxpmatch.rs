@@ -28,7 +28,7 @@ pub use rules::{Rule, Rules};
 
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, ParsedParameters, foreign};
 use engine::{Engine, Lookout};
 use hyperscan::ByHyperscan;
 use loaded::Loaded;
@@ -84,7 +84,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// As written.
+    /// The length of a match in an output.
     pub const BYTES: usize = 8;
 }
 
@@ -99,15 +99,10 @@ fn write(found: &[Match], slot: &mut [u8]) -> Result<u32, JobError> {
     Ok(len as u32)
 }
 
-fn parse(given: &Given<'_>) -> Result<OpSpec, SetupError> {
-    let set = RuleSet::ALL
-        .into_iter()
-        .find(|set| set.name() == given.word("set"))
-        .expect("one of the registry's words");
-    let unsupported = match given.word("unsupported") {
-        "skip" => UnsupportedRules::Skip,
-        _ => UnsupportedRules::Refuse,
-    };
+fn parse(given: &ParsedParameters<'_>) -> Result<OpSpec, SetupError> {
+    let set = given.named("set", RuleSet::ALL, RuleSet::name);
+    let choices = [UnsupportedRules::Refuse, UnsupportedRules::Skip];
+    let unsupported = given.named("unsupported", choices, UnsupportedRules::name);
     let rules = match given.file("rules")? {
         Some(text) => Material::public(text),
         None => workload::built_in(set),
@@ -128,7 +123,7 @@ fn parts(spec: &OpSpec) -> Result<(Arc<Loaded>, RuleSet), SetupError> {
             set,
             unsupported,
         } => Ok((Loaded::of(rules, *unsupported)?, *set)),
-        _ => Err(SetupError::Parameter(format!("{spec} is not {NAME}"))),
+        _ => foreign(spec),
     }
 }
 

@@ -13,7 +13,7 @@ use super::keys::{Kind, Pair};
 use super::{dsa, ecdsa, rsa};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Domain, Entry, Given, NO_FILE, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, NO_FILE, PORTABLE, Parameter, ParsedParameters, foreign};
 
 /// AWS-LC, and RustCrypto's crates.
 pub const PATHS: &[Path] = &[Path::AwsLc, Path::Portable];
@@ -53,7 +53,7 @@ pub struct Verify {
 }
 
 impl Sign {
-    /// On `path`, with the private key `pkcs8` (DER).
+    /// Makes the operator on the code path `path`, with the private key `pkcs8` (DER).
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
@@ -78,7 +78,7 @@ impl Sign {
 }
 
 impl Verify {
-    /// On `path`, with the public key `spki` (DER).
+    /// Makes the operator on the code path `path`, with the public key `spki` (DER).
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
@@ -91,7 +91,7 @@ impl Verify {
         Ok(Self { scheme, verifier })
     }
 
-    /// Whether `signature` is of `message`.
+    /// Says whether `signature` is a signature of `message`.
     pub fn is_genuine(&self, message: &[u8], signature: &[u8]) -> bool {
         signature.len() == self.scheme.bytes() && self.verifier.verify(message, signature)
     }
@@ -195,7 +195,7 @@ pub(super) const KEY_PAIR: Parameter = Parameter {
 
 /// The spec that signs.
 pub(super) fn sign_spec(
-    given: &Given<'_>,
+    given: &ParsedParameters<'_>,
     scheme: SignatureScheme,
     kind: Kind,
 ) -> Result<OpSpec, SetupError> {
@@ -205,7 +205,7 @@ pub(super) fn sign_spec(
 
 /// The spec that verifies.
 pub(super) fn verify_spec(
-    given: &Given<'_>,
+    given: &ParsedParameters<'_>,
     scheme: SignatureScheme,
     kind: Kind,
 ) -> Result<OpSpec, SetupError> {
@@ -228,7 +228,7 @@ fn kind(scheme: SignatureScheme) -> Kind {
 fn sign_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
     match spec {
         OpSpec::Sign { scheme, key } => Ok(Box::new(Sign::new(path, *scheme, key.bytes())?)),
-        other => Err(SetupError::Parameter(format!("{other} signs nothing"))),
+        other => foreign(other),
     }
 }
 
@@ -237,7 +237,7 @@ fn verify_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupE
         OpSpec::Verify { scheme, key, .. } => {
             Ok(Box::new(Verify::new(path, *scheme, key.bytes())?))
         }
-        other => Err(SetupError::Parameter(format!("{other} verifies nothing"))),
+        other => foreign(other),
     }
 }
 

@@ -1,7 +1,6 @@
 //! DEFLATE and INFLATE (RFC 1951), bare or wrapped as zlib (RFC 1950) or gzip (RFC 1952).
 
 mod container;
-mod fast;
 mod portable;
 mod workload;
 
@@ -10,7 +9,7 @@ use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use super::each;
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Library, Parameter, library};
+use crate::registry::{Domain, Entry, Library, Parameter, ParsedParameters, foreign, library};
 
 /// The registry's line for the encoder.
 pub(crate) const DEFLATE: Entry = Entry {
@@ -20,7 +19,7 @@ pub(crate) const DEFLATE: Entry = Entry {
     unit: "input byte",
     output: "one stream per item, variable",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
-    peers: &["zlib-rs", "isa-l", "libdeflate"],
+    peers: &["zlib-rs", "isa-l"],
     parameters: &[
         Parameter {
             name: "level",
@@ -30,22 +29,22 @@ pub(crate) const DEFLATE: Entry = Entry {
         },
         FORMAT,
     ],
-    paths: ENCODER_PATHS,
+    paths: PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
     parse: |given| {
         Ok(OpSpec::Deflate {
             level: given.number("level") as u8,
-            format: format_named(given.word("format")),
+            format: format(given),
         })
     },
     kernel: |spec, path| {
         let &OpSpec::Deflate { level, format } = spec else {
-            return Err(foreign(spec));
+            foreign(spec)
         };
         Ok(Box::new(Deflate::new(path, level, format)?))
     },
-    workload: |spec| Ok(Box::new(workload::streams(spec)?)),
+    workload: |spec| Ok(Box::new(workload::streams(spec))),
 };
 
 /// The registry's line for the decoder.
@@ -58,21 +57,21 @@ pub(crate) const INFLATE: Entry = Entry {
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
     peers: &["zlib-rs", "isa-l"],
     parameters: &[FORMAT],
-    paths: DECODER_PATHS,
+    paths: PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
     parse: |given| {
         Ok(OpSpec::Inflate {
-            format: format_named(given.word("format")),
+            format: format(given),
         })
     },
     kernel: |spec, path| {
         let &OpSpec::Inflate { format } = spec else {
-            return Err(foreign(spec));
+            foreign(spec)
         };
         Ok(Box::new(Inflate::new(path, format)?))
     },
-    workload: |spec| Ok(Box::new(workload::streams(spec)?)),
+    workload: |spec| Ok(Box::new(workload::streams(spec))),
 };
 
 const FORMAT: Parameter = Parameter {
@@ -82,10 +81,8 @@ const FORMAT: Parameter = Parameter {
     meaning: "what wraps the stream",
 };
 
-/// The encoder's paths, best first. The first is for level 1 alone.
-const ENCODER_PATHS: &[Path] = &[Path::Tables, Path::Libdeflate, Path::Portable];
-/// The decoder's, best first.
-const DECODER_PATHS: &[Path] = &[Path::Libdeflate, Path::Portable];
+/// The paths of encoder and decoder, best first.
+const PATHS: &[Path] = &[Path::Libdeflate, Path::Portable];
 
 const LIBRARIES: &[(Path, Library)] = &[
     (Path::Libdeflate, library!("libdeflater")),
@@ -110,35 +107,33 @@ pub struct Inflate {
 /// One queue's encoder, its tables allocated.
 #[allow(missing_debug_implementations)]
 pub enum EncoderScratch {
-    /// Our own, of level 1.
-    Fast(Box<fast::Encoder>),
-    /// Of libdeflate.
+    /// The library libdeflate's.
     Libdeflate(Compressor),
-    /// Of miniz_oxide.
+    /// The library miniz_oxide's.
     Portable(Box<portable::Encoder>),
 }
 
 /// One queue's decoder, its tables allocated.
 #[allow(missing_debug_implementations)]
 pub enum DecoderScratch {
-    /// Of libdeflate.
+    /// The library libdeflate's.
     Libdeflate(Decompressor),
-    /// Of miniz_oxide.
+    /// The library miniz_oxide's.
     Portable(Box<portable::Decoder>),
 }
 
 impl Deflate {
-    /// On `path`, at `level` 1 to 9.
+    /// Makes the encoder on the code path `path`, at `level` 1 to 9.
     ///
     /// # Errors
-    /// If DEFLATE has no such path at this level, or the level is out of range.
+    /// If DEFLATE has no such path, or the level is out of range.
     pub fn new(path: Path, level: u8, format: DeflateFormat) -> Result<Self, SetupError> {
         if !(1..=9).contains(&level) {
             return Err(SetupError::Parameter(format!(
                 "level={level}: not from 1 to 9"
             )));
         }
-        let path = path.among("deflate", encoder_paths(level))?;
+        let path = path.among("deflate", PATHS)?;
         Ok(Self {
             path,
             level,
@@ -148,12 +143,12 @@ impl Deflate {
 }
 
 impl Inflate {
-    /// On `path`.
+    /// Makes the decoder on the code path `path`.
     ///
     /// # Errors
     /// If INFLATE has no such path.
     pub fn new(path: Path, format: DeflateFormat) -> Result<Self, SetupError> {
-        let path = path.among("inflate", DECODER_PATHS)?;
+        let path = path.among("inflate", PATHS)?;
         Ok(Self { path, format })
     }
 }
@@ -167,7 +162,6 @@ impl Kernel for Deflate {
                 let level = CompressionLvl::new(i32::from(self.level)).expect("1 to 9");
                 EncoderScratch::Libdeflate(Compressor::new(level))
             }
-            Path::Tables => EncoderScratch::Fast(Box::new(fast::Encoder::new())),
             _ => EncoderScratch::Portable(Box::new(portable::Encoder::new(self.level))),
         }
     }
@@ -188,7 +182,6 @@ impl Kernel for Deflate {
     ) -> Result<(), JobError> {
         let format = self.format;
         each(batch, out, |item, slot| match scratch {
-            EncoderScratch::Fast(encoder) => encoder.encode(format, item, slot),
             EncoderScratch::Portable(encoder) => encoder.encode(format, item, slot),
             EncoderScratch::Libdeflate(encoder) => match format {
                 DeflateFormat::Raw => encoder.deflate_compress(item, slot),
@@ -251,20 +244,7 @@ pub fn compressed_bytes_max(item_len: usize) -> usize {
     item_len + growing.max(stored_blocks) + 128
 }
 
-/// The encoder's paths at `level`, best first.
-pub(crate) fn encoder_paths(level: u8) -> &'static [Path] {
-    match level {
-        1 => ENCODER_PATHS,
-        _ => &ENCODER_PATHS[1..],
-    }
-}
-
-fn format_named(name: &str) -> DeflateFormat {
+fn format(given: &ParsedParameters<'_>) -> DeflateFormat {
     let formats = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
-    let named = formats.into_iter().find(|format| format.name() == name);
-    named.expect("a word of the parameter's")
-}
-
-fn foreign(spec: &OpSpec) -> SetupError {
-    SetupError::Parameter(format!("{spec} is neither deflate nor inflate"))
+    given.named("format", formats, DeflateFormat::name)
 }

@@ -22,7 +22,7 @@ use super::each;
 use crate::cpu::Path;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
-use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, ParsedParameters, foreign};
 use matrix::Matrix;
 
 /// The registry's line for encoding.
@@ -42,7 +42,7 @@ pub(crate) const ENCODE: Entry = Entry {
         let code = code(given)?;
         Ok(OpSpec::ErasureEncode { code })
     },
-    kernel: |spec, path| Ok(Box::new(Erasure::new(&Parts::of(spec)?, path)?)),
+    kernel: |spec, path| Ok(Box::new(Erasure::new(&Parts::of(spec), path)?)),
     workload: |spec| Ok(Box::new(Blocks::new(spec)?)),
 };
 
@@ -78,7 +78,7 @@ pub(crate) const RECOVER: Entry = Entry {
         let loss = BlockLoss::new(code, missing)?;
         Ok(OpSpec::ErasureRecover { loss })
     },
-    kernel: |spec, path| Ok(Box::new(Erasure::new(&Parts::of(spec)?, path)?)),
+    kernel: |spec, path| Ok(Box::new(Erasure::new(&Parts::of(spec), path)?)),
     workload: |spec| Ok(Box::new(Blocks::new(spec)?)),
 };
 
@@ -96,7 +96,7 @@ const PARITY: Parameter = Parameter {
     meaning: "parity blocks of the code",
 };
 
-fn code(given: &Given<'_>) -> Result<ErasureCode, SetupError> {
+fn code(given: &ParsedParameters<'_>) -> Result<ErasureCode, SetupError> {
     ErasureCode::new(given.number("data") as u8, given.number("parity") as u8)
 }
 
@@ -109,21 +109,19 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(spec: &OpSpec) -> Result<Self, SetupError> {
+    fn of(spec: &OpSpec) -> Self {
         match spec {
-            OpSpec::ErasureEncode { code } => Ok(Self {
+            OpSpec::ErasureEncode { code } => Self {
                 code: *code,
                 matrix: Matrix::parity(*code),
                 loss: None,
-            }),
-            OpSpec::ErasureRecover { loss } => Ok(Self {
+            },
+            OpSpec::ErasureRecover { loss } => Self {
                 code: loss.code(),
                 matrix: Matrix::recovery(loss),
                 loss: Some(*loss),
-            }),
-            other => Err(SetupError::Parameter(format!(
-                "{other} is no erasure code's"
-            ))),
+            },
+            other => foreign(other),
         }
     }
 }
@@ -238,7 +236,7 @@ struct Blocks {
 
 impl Blocks {
     fn new(spec: &OpSpec) -> Result<Self, SetupError> {
-        let parts = Parts::of(spec)?;
+        let parts = Parts::of(spec);
         Ok(Self {
             spec: spec.clone(),
             parity: Matrix::parity(parts.code),

@@ -171,7 +171,7 @@ impl Huffman {
     /// The paths there are, best first. All write the same bytes.
     pub const PATHS: &'static [Path] = &[Path::Bmi2, Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path, or this CPU lacks what it needs.
@@ -186,7 +186,7 @@ impl Unhuffman {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = &[Path::Bmi2, Path::Tables, Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path, or this CPU lacks what it needs.

@@ -4,16 +4,18 @@
 //! The format is `lz4_Block_format.md` of the LZ4 project (version 1.10). That a block ends with five literals, and that no
 //! repeat starts in its last twelve bytes, binds encoders; the decoders here do not insist on it.
 
-mod decode;
 mod portable;
 
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
-use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use lz4_flex::block::{
+    CompressTable, DecompressError, compress_into_with_table, decompress_into,
+    get_maximum_output_size,
+};
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
 use crate::cpu::Path;
-use crate::registry::{Entry, library};
+use crate::registry::{Entry, Library, library};
 
 /// The registry's line for the encoder.
 pub(crate) const LZ4: Entry = Entry {
@@ -26,7 +28,7 @@ pub(crate) const LZ4: Entry = Entry {
     peers: &["lz4"],
     parameters: &[],
     paths: Lz4::PATHS,
-    libraries: &[(Path::Lz4Flex, library!("lz4_flex"))],
+    libraries: LIBRARIES,
     documentation: include_str!("../../docs/lz4.md"),
     parse: |_| Ok(OpSpec::Lz4),
     kernel: |_, path| Ok(Box::new(Lz4::new(path)?)),
@@ -51,7 +53,7 @@ pub(crate) const UNLZ4: Entry = Entry {
     peers: &["lz4"],
     parameters: &[],
     paths: Unlz4::PATHS,
-    libraries: &[],
+    libraries: LIBRARIES,
     documentation: include_str!("../../docs/lz4.md"),
     parse: |_| Ok(OpSpec::Unlz4),
     kernel: |_, path| Ok(Box::new(Unlz4::new(path)?)),
@@ -64,6 +66,8 @@ pub(crate) const UNLZ4: Entry = Entry {
         )))
     },
 };
+
+const LIBRARIES: &[(Path, Library)] = &[(Path::Lz4Flex, library!("lz4_flex"))];
 
 /// The portable encoder.
 fn encoder() -> Encode {
@@ -104,9 +108,9 @@ pub struct Unlz4 {
 /// A queue's memory for the encoder.
 #[allow(missing_debug_implementations)]
 pub enum EncoderScratch {
-    /// Of lz4_flex, for items below 64 KiB and above.
+    /// The library lz4_flex's tables, for items below 64 KiB and above.
     Library(Box<[CompressTable; 2]>),
-    /// Of our own.
+    /// The portable encoder's table.
     Portable(Box<[u32; 1 << 12]>),
 }
 
@@ -114,7 +118,7 @@ impl Lz4 {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = &[Path::Lz4Flex, Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
@@ -126,9 +130,9 @@ impl Lz4 {
 
 impl Unlz4 {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Tables, Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Lz4Flex, Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
@@ -197,7 +201,7 @@ impl Kernel for Unlz4 {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         each(batch, out, |item, slot| match self.path {
-            Path::Tables => decode::decode(item, slot),
+            Path::Lz4Flex => decode(item, slot),
             _ => portable::decode(item, slot.len()).map(|plain| {
                 slot[..plain.len()].copy_from_slice(&plain);
                 plain.len()
@@ -205,6 +209,14 @@ impl Kernel for Unlz4 {
         });
         Ok(())
     }
+}
+
+/// The library's decoder.
+fn decode(item: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
+    decompress_into(item, slot).map_err(|error| match error {
+        DecompressError::OutputTooSmall { .. } => JobError::DstTooShort,
+        _ => JobError::Malformed,
+    })
 }
 
 #[cfg(test)]

@@ -3,16 +3,16 @@
 //! The format is `format_description.txt` of the Snappy project (2011-10-05). A length is at most five bytes, and nothing follows
 //! the last element.
 
-mod decode;
 mod portable;
 
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
-use snap::raw::{Encoder, max_compress_len};
+use snap::Error;
+use snap::raw::{Decoder, Encoder, max_compress_len};
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
 use crate::cpu::Path;
-use crate::registry::{Entry, library};
+use crate::registry::{Entry, Library, library};
 
 /// The registry's line for the encoder.
 pub(crate) const SNAPPY: Entry = Entry {
@@ -22,10 +22,10 @@ pub(crate) const SNAPPY: Entry = Entry {
     unit: "input byte",
     output: "one raw stream per item, variable",
     source: "format_description.txt of Snappy, 2011-10-05",
-    peers: &["snap", "snappy"],
+    peers: &["snappy"],
     parameters: &[],
     paths: Snappy::PATHS,
-    libraries: &[(Path::Snap, library!("snap"))],
+    libraries: LIBRARIES,
     documentation: include_str!("../../docs/snappy.md"),
     parse: |_| Ok(OpSpec::Snappy),
     kernel: |_, path| Ok(Box::new(Snappy::new(path)?)),
@@ -47,10 +47,10 @@ pub(crate) const UNSNAPPY: Entry = Entry {
     unit: "output byte",
     output: "the plain bytes of each item, variable; malformed or too long items are refused",
     source: "format_description.txt of Snappy, 2011-10-05",
-    peers: &["snap", "snappy"],
+    peers: &["snappy"],
     parameters: &[],
     paths: Unsnappy::PATHS,
-    libraries: &[],
+    libraries: LIBRARIES,
     documentation: include_str!("../../docs/snappy.md"),
     parse: |_| Ok(OpSpec::Unsnappy),
     kernel: |_, path| Ok(Box::new(Unsnappy::new(path)?)),
@@ -63,6 +63,8 @@ pub(crate) const UNSNAPPY: Entry = Entry {
         )))
     },
 };
+
+const LIBRARIES: &[(Path, Library)] = &[(Path::Snap, library!("snap"))];
 
 /// The portable encoder.
 fn encoder() -> Encode {
@@ -94,9 +96,9 @@ pub struct Unsnappy {
 /// A queue's memory for the encoder.
 #[derive(Debug)]
 pub enum EncoderScratch {
-    /// Of the crate snap.
+    /// The library snap's encoder.
     Library(Box<Encoder>),
-    /// Of our own.
+    /// The portable encoder's table.
     Portable(Box<[u32; 1 << 12]>),
 }
 
@@ -104,7 +106,7 @@ impl Snappy {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = &[Path::Snap, Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
@@ -116,9 +118,9 @@ impl Snappy {
 
 impl Unsnappy {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Tables, Path::Portable];
+    pub const PATHS: &'static [Path] = &[Path::Snap, Path::Portable];
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
@@ -185,7 +187,7 @@ impl Kernel for Unsnappy {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         each(batch, out, |item, slot| match self.path {
-            Path::Tables => decode::decode(item, slot),
+            Path::Snap => decode(item, slot),
             _ => portable::decode(item, slot.len()).map(|plain| {
                 slot[..plain.len()].copy_from_slice(&plain);
                 plain.len()
@@ -193,6 +195,15 @@ impl Kernel for Unsnappy {
         });
         Ok(())
     }
+}
+
+/// The library's decoder.
+fn decode(item: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
+    let decoded = Decoder::new().decompress(item, slot);
+    decoded.map_err(|error| match error {
+        Error::BufferTooSmall { .. } => JobError::DstTooShort,
+        _ => JobError::Malformed,
+    })
 }
 
 /// The plain length in front of `item`, and what follows it: seven bits a byte, lowest first.

@@ -3,13 +3,37 @@
 use std::fmt::Display;
 
 use dpb_core::random::SplitMix64;
-use dpb_core::{Batch, BatchOut, JobError, OutputShape, Workload};
+use dpb_core::{Batch, BatchOut, JobError, OpSpec, OutputShape, Workload};
+use dpb_operators::cpu::Path;
 use dpb_operators::direct::Direct;
+use dpb_operators::registry::{Entry, OPERATORS};
 
 /// What one test may spend on one spec.
 const BYTES_PER_TEST: usize = 1 << 27;
 /// The same where `DPB_QEMU` says that instructions are emulated.
 const BYTES_PER_TEST_EMULATED: usize = 1 << 24;
+
+/// The paths of `entry` that this CPU has, each with its kernel of `spec`.
+pub(crate) fn kernels(entry: &Entry, spec: &OpSpec) -> Vec<(Path, Box<dyn Direct>)> {
+    let paths = entry.paths.iter().filter(|path| path.is_available());
+    paths
+        .map(|&path| (path, entry.direct(spec, path).expect("available")))
+        .collect()
+}
+
+/// Says which paths this CPU lacks, once a test program: no test of it reaches them.
+pub(crate) fn say_what_is_skipped() {
+    for path in Path::ALL.iter().filter(|path| !path.is_available()) {
+        let has = |entry: &&Entry| entry.paths.contains(path);
+        let operators: Vec<_> = OPERATORS
+            .iter()
+            .filter(has)
+            .map(|entry| entry.name)
+            .collect();
+        let (operators, needs) = (operators.join(", "), path.needs());
+        println!("skipped: cpu/{path} of {operators}: needs {needs}");
+    }
+}
 
 /// As many of `cases`, of so many items each, as a test can afford of `workload`, drawn by lot, and at least one; all of them
 /// where items cost nothing besides their bytes.

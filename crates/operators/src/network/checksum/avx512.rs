@@ -405,9 +405,9 @@ unsafe fn pass<const COPY: bool>(block: &[u8], dst: *mut u8) -> Read {
     let whole = |sum: __m512i, i: usize| {
         // SAFETY: lines behind the first and before the last lie inside `block`, and inside `dst`.
         let bytes = unsafe {
-            let bytes = _mm512_loadu_si512(start.add(64 * i).cast());
+            let bytes = _mm512_loadu_si512(start.wrapping_add(64 * i).cast());
             if COPY {
-                _mm512_storeu_si512(start_to.add(64 * i).cast(), bytes);
+                _mm512_storeu_si512(start_to.wrapping_add(64 * i).cast(), bytes);
             }
             bytes
         };

@@ -20,7 +20,7 @@ pub trait Algorithm: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static 
     /// The value's bytes, as the protocols write them.
     type Slot: Copy + AsRef<[u8]>;
 
-    /// What a register stands for after the last byte.
+    /// The CRC that a register stands for after the last byte.
     fn crc(register: u32) -> Self::Crc;
     /// The register that stands for it.
     fn register(crc: Self::Crc) -> u32;

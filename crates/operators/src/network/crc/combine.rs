@@ -16,7 +16,7 @@ use super::constants::product;
 use super::{Algorithm, Castagnoli, Ieee, T10Dif};
 use crate::cpu::Path;
 use crate::isa;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -26,6 +26,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte, 16 a record",
     output: "4 bytes per record, little endian",
     source: "zlib, crc32_combine",
+    // crc-fast combines without tables, one bit of the length at a time: thousands of times slower, it says nothing.
     peers: &[],
     parameters: &[Parameter {
         name: "crc",
@@ -37,22 +38,19 @@ pub(crate) const ENTRY: Entry = Entry {
     libraries: &[],
     documentation: include_str!("../../../docs/crc-combine.md"),
     parse: |given| {
-        let crc = match given.word("crc") {
-            "crc32" => CrcName::Crc32,
-            "crc16-t10dif" => CrcName::Crc16T10Dif,
-            _ => CrcName::Crc32c,
-        };
+        let crcs = [CrcName::Crc32, CrcName::Crc32c, CrcName::Crc16T10Dif];
+        let crc = given.named("crc", crcs, CrcName::name);
         Ok(OpSpec::CrcCombine { crc })
     },
     kernel: |spec, path| {
-        Ok(match name_of(spec)? {
+        Ok(match name_of(spec) {
             CrcName::Crc32 => Box::new(Combine::<Ieee>::new(path)?),
             CrcName::Crc32c => Box::new(Combine::<Castagnoli>::new(path)?),
             CrcName::Crc16T10Dif => Box::new(Combine::<T10Dif>::new(path)?),
         })
     },
     workload: |spec| {
-        let combine = match name_of(spec)? {
+        let combine = match name_of(spec) {
             CrcName::Crc32 => oracle::<Ieee>,
             CrcName::Crc32c => oracle::<Castagnoli>,
             CrcName::Crc16T10Dif => oracle::<T10Dif>,
@@ -68,12 +66,10 @@ const PATHS: &[Path] = &[Path::Sse42, Path::ArmCrc, Path::Portable];
 /// Two CRCs of four bytes, a length of eight, little endian.
 const RECORD_BYTES: usize = 16;
 
-fn name_of(spec: &OpSpec) -> Result<CrcName, SetupError> {
+fn name_of(spec: &OpSpec) -> CrcName {
     match *spec {
-        OpSpec::CrcCombine { crc } => Ok(crc),
-        _ => Err(SetupError::Parameter(format!(
-            "crc-combine: {spec} is another operator"
-        ))),
+        OpSpec::CrcCombine { crc } => crc,
+        _ => foreign(spec),
     }
 }
 
@@ -104,7 +100,7 @@ impl<A: Algorithm> Combine<A> {
     /// The paths there are, best first.
     pub const PATHS: &'static [Path] = PATHS;
 
-    /// On `path`.
+    /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
@@ -121,7 +117,7 @@ impl<A: Algorithm> Combine<A> {
             .ok_or_else(|| path.missing("crc-combine", Self::PATHS))
     }
 
-    /// On the best path of this CPU.
+    /// Makes the operator on the best path of this CPU.
     pub fn best() -> Self {
         let path = Path::best(Self::PATHS);
         Self::new(path).expect("the best path is available")

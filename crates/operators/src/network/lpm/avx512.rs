@@ -101,6 +101,30 @@ struct Notes {
     below: [u64; STRETCH],
 }
 
+/// A queue's memory: 49 KiB, too much to clear at each call for a burst of packets. No value is read that the call has not written.
+pub(super) struct Scratch {
+    notes: Notes,
+    /// What the tables leave, few addresses of each stretch: the trie's steps need many to be worth their while.
+    left: [u32; SPAN + LANES],
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            notes: Notes {
+                index: [0; _],
+                found: [0; _],
+                entry: [0; _],
+                part: [0; _],
+                value: [0; _],
+                how: [0; _],
+                below: [0; _],
+            },
+            left: [0; _],
+        }
+    }
+}
+
 /// By number of a kind, how a value is made an offset: its shift, and the logarithm of the stride.
 static OFFSETS: [u32; 2 * LANES] = {
     let mut packed = [0; 2 * LANES];
@@ -145,32 +169,29 @@ pub(super) fn lookup_all<const BYTES: usize>(
     view: View<'_>,
     addresses: &[[u8; BYTES]],
     hops: &mut [[u8; 4]],
+    scratch: &mut Scratch,
 ) {
     // SAFETY: `Avx512` exists only where these instructions do.
-    unsafe { stretches(view, addresses, hops) }
+    unsafe { stretches(view, addresses, hops, scratch) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,popcnt")]
-fn stretches<const BYTES: usize>(view: View<'_>, addresses: &[[u8; BYTES]], hops: &mut [[u8; 4]]) {
-    let mut notes = Notes {
-        index: [0; STRETCH + LANES],
-        found: [0; STRETCH + LANES],
-        entry: [0; STRETCH],
-        part: [0; STRETCH],
-        value: [0; STRETCH],
-        how: [0; STRETCH],
-        below: [0; STRETCH],
-    };
+fn stretches<const BYTES: usize>(
+    view: View<'_>,
+    addresses: &[[u8; BYTES]],
+    hops: &mut [[u8; 4]],
+    scratch: &mut Scratch,
+) {
     let (whole, rest) = addresses.split_at(addresses.len() / LANES * LANES);
     let (whole_hops, rest_hops) = hops.split_at_mut(whole.len());
     for (span, hops) in whole.chunks(SPAN).zip(whole_hops.chunks_mut(SPAN)) {
-        look_up(view, span, &mut notes, hops);
+        look_up(view, span, scratch, hops);
     }
     if !rest.is_empty() {
         let mut vector = [[0; BYTES]; LANES];
         vector[..rest.len()].copy_from_slice(rest);
         let mut vector_hops = [[0; 4]; LANES];
-        look_up(view, &vector, &mut notes, &mut vector_hops);
+        look_up(view, &vector, scratch, &mut vector_hops);
         rest_hops.copy_from_slice(&vector_hops[..rest.len()]);
     }
 }
@@ -180,11 +201,10 @@ fn stretches<const BYTES: usize>(view: View<'_>, addresses: &[[u8; BYTES]], hops
 fn look_up<const BYTES: usize>(
     view: View<'_>,
     addresses: &[[u8; BYTES]],
-    notes: &mut Notes,
+    scratch: &mut Scratch,
     hops: &mut [[u8; 4]],
 ) {
-    // What the tables leave, few of each stretch: the trie's steps need many to be worth their while.
-    let mut left = [0; SPAN + LANES];
+    let Scratch { notes, left } = scratch;
     let mut on = 0;
     let mut first = First::Coarse;
     for start in (0..addresses.len()).step_by(STRETCH) {
@@ -194,7 +214,7 @@ fn look_up<const BYTES: usize>(
                 let (found, index) = (&mut notes.found, &mut notes.index);
                 let coarse =
                     decide::<BYTES, true>(view, addresses, those.clone(), found, hops, index, 0);
-                let next = decide_rest(view, addresses, notes, coarse, hops, &mut left, on);
+                let next = decide_rest(view, addresses, notes, coarse, hops, left, on);
                 if start == 0 {
                     first = First::that_pays(those.len(), coarse, &left[on..next]);
                 }
@@ -202,7 +222,7 @@ fn look_up<const BYTES: usize>(
             }
             First::Fine => {
                 let found = &mut notes.found;
-                decide::<BYTES, false>(view, addresses, those, found, hops, &mut left, on)
+                decide::<BYTES, false>(view, addresses, those, found, hops, left, on)
             }
             First::Trie => {
                 for vector in those.clone().step_by(LANES) {
@@ -218,7 +238,7 @@ fn look_up<const BYTES: usize>(
     for start in (0..on).step_by(STRETCH) {
         let those = start..on.min(start + STRETCH);
         let children;
-        (children, asks) = enter(view, addresses, notes, &mut left, those, asks);
+        (children, asks) = enter(view, addresses, notes, left, those, asks);
         walk(view, addresses, notes, children, 1, hops);
     }
     for asks in left[..asks].chunks(STRETCH) {
@@ -292,8 +312,8 @@ fn decide_rest<const BYTES: usize>(
     on
 }
 
-/// Takes those of the list that have a child to its entry: they are in the notes then, the others at the start of the list behind
-/// `asks` such. It says how many they are.
+/// Moves the lookups in `those` whose table named a child into `notes`, each with the place of the child's entry. Packs the other
+/// lookups at the start of the list, behind the `asks` that are there already. Returns both counts.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,popcnt")]
 fn enter<const BYTES: usize>(

@@ -11,10 +11,10 @@ use dpb_core::{
 use super::generator::{Generated, draw};
 use super::loaded::Loaded;
 use super::route::{self, Address};
-use super::{Code, Lpm};
+use super::{Code, LookupScratch, Lpm};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Domain, Entry, Given, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, ParsedParameters, foreign};
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4: Entry = entry::<Ipv4Addr>(
@@ -64,7 +64,7 @@ const fn entry<A: Generated>(summary: &'static str, peers: &'static [&'static st
             Ok(OpSpec::Lpm {
                 family: A::FAMILY,
                 routes: routes_given::<A>(given)?,
-                keys: keys_named(given.word("keys")),
+                keys: given.named("keys", LookupKeys::ALL, LookupKeys::name),
             })
         },
         kernel: kernel::<A>,
@@ -77,7 +77,9 @@ const GENERATED: &str = "generated:";
 const GENERATED_MAX: usize = 2_000_000;
 
 /// The route list of `routes=`, checked; or a generated one.
-pub(super) fn routes_given<A: Generated>(given: &Given<'_>) -> Result<Material, SetupError> {
+pub(super) fn routes_given<A: Generated>(
+    given: &ParsedParameters<'_>,
+) -> Result<Material, SetupError> {
     let word = given.word("routes");
     if let Some(count) = word.strip_prefix(GENERATED) {
         let count = count.parse().ok();
@@ -116,30 +118,20 @@ fn generated(family: IpFamily) -> Material {
 }
 
 fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    let (routes, _) = parts::<A>(spec)?;
+    let (routes, _) = parts::<A>(spec);
     Ok(Box::new(Lookups::<A>::new(routes, path)?))
 }
 
 /// What a spec of this operator consists of.
-fn parts<A: Address>(spec: &OpSpec) -> Result<(&Material, LookupKeys), SetupError> {
+fn parts<A: Address>(spec: &OpSpec) -> (&Material, LookupKeys) {
     match spec {
         OpSpec::Lpm {
             family,
             routes,
             keys,
-        } if *family == A::FAMILY => Ok((routes, *keys)),
-        _ => Err(foreign(spec, A::OPERATOR)),
+        } if *family == A::FAMILY => (routes, *keys),
+        _ => foreign(spec),
     }
-}
-
-pub(super) fn foreign(spec: &OpSpec, operator: &str) -> SetupError {
-    SetupError::Parameter(format!("{spec} is not {operator}"))
-}
-
-fn keys_named(name: &str) -> LookupKeys {
-    let named = |keys: &LookupKeys| keys.name() == name;
-    let keys = LookupKeys::ALL.into_iter().find(named);
-    keys.expect("one of the registry's words")
 }
 
 /// Looks addresses up, on one code path.
@@ -158,9 +150,11 @@ impl<A: Address> Lookups<A> {
 }
 
 impl<A: Address> Kernel for Lookups<A> {
-    type Scratch = ();
+    type Scratch = LookupScratch;
 
-    fn scratch(&self) {}
+    fn scratch(&self) -> LookupScratch {
+        LookupScratch::default()
+    }
 
     fn shape(&self) -> OutputShape {
         OutputShape::Variable
@@ -170,10 +164,15 @@ impl<A: Address> Kernel for Lookups<A> {
         item_len / A::BYTES * 4
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut LookupScratch,
+    ) -> Result<(), JobError> {
         let table = self.routes.table().expect("made once already");
         dpb_core::records(batch, out, A::BYTES, |addresses, hops| {
-            table.lookup_batch_on(self.code, addresses, hops);
+            table.lookup_batch_on(self.code, addresses, hops, scratch);
         });
         Ok(())
     }
@@ -188,7 +187,7 @@ struct Addresses<A> {
 
 impl<A: Address> Addresses<A> {
     fn new(spec: &OpSpec) -> Result<Self, SetupError> {
-        let (list, keys) = parts::<A>(spec)?;
+        let (list, keys) = parts::<A>(spec);
         Ok(Self {
             spec: spec.clone(),
             routes: Loaded::of(list)?,

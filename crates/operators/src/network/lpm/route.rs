@@ -56,7 +56,7 @@ pub struct Prefix<A> {
 /// Where the addresses of a prefix go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route<A> {
-    /// Which addresses.
+    /// The addresses that the route is for.
     pub prefix: Prefix<A>,
     /// The next hop: any number but [`NO_ROUTE`].
     pub hop: u32,
@@ -67,7 +67,7 @@ pub struct Route<A> {
 pub struct RouteError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault of the line.
     pub what: String,
 }
 
@@ -131,7 +131,7 @@ impl<A: Address> Prefix<A> {
         self.len
     }
 
-    /// Whether `address` lies in it.
+    /// Says whether `address` lies in the prefix.
     pub fn contains(&self, address: A) -> bool {
         (address.high() ^ self.address.high()) & mask(self.len) == 0
     }

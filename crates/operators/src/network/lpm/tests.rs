@@ -35,10 +35,11 @@ fn assert_agrees<A: Address>(table: &Lpm<A>, model: &Model<A>, addresses: &[A]) 
         assert_eq!(table.lookup(*address), *right, "{address}");
         address.to_wire(&mut wire);
     }
+    let mut scratch = LookupScratch::default();
     for path in Lpm::<A>::PATHS.iter().filter(|path| path.is_available()) {
         let table = table.clone().on(*path).expect("available");
         let mut hops = vec![[0xee; 4]; addresses.len()];
-        table.lookup_batch(&wire, &mut hops);
+        table.lookup_batch(&wire, &mut hops, &mut scratch);
         for ((address, right), hop) in addresses.iter().zip(&right).zip(hops) {
             assert_eq!(u32::from_le_bytes(hop), *right, "{address} on {path}");
         }

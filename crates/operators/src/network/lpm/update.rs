@@ -17,12 +17,12 @@ use dpb_core::{
 
 use super::generator::Generated;
 use super::loaded::Loaded;
-use super::lookup::{ROUTES, foreign, routes_given};
+use super::lookup::{ROUTES, routes_given};
 use super::route::{Address, Prefix};
 use super::{Lpm, NO_ROUTE};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Entry, PORTABLE};
+use crate::registry::{Entry, PORTABLE, foreign};
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4_UPDATE: Entry =
@@ -56,15 +56,15 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
 }
 
 fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    let routes = Loaded::<A>::of(list::<A>(spec)?)?;
+    let routes = Loaded::<A>::of(list::<A>(spec))?;
     Ok(Box::new(Updates(routes.table()?.clone().on(path)?)))
 }
 
 /// The route list of a spec of this operator.
-fn list<A: Address>(spec: &OpSpec) -> Result<&Material, SetupError> {
+fn list<A: Address>(spec: &OpSpec) -> &Material {
     match spec {
-        OpSpec::LpmUpdate { family, routes } if *family == A::FAMILY => Ok(routes),
-        _ => Err(foreign(spec, &format!("{}-update", A::OPERATOR))),
+        OpSpec::LpmUpdate { family, routes } if *family == A::FAMILY => routes,
+        _ => foreign(spec),
     }
 }
 
@@ -80,7 +80,7 @@ pub struct Scratch<A> {
 }
 
 impl<A: Address> Updates<A> {
-    /// On copies of `table`.
+    /// Makes the operator; each queue changes a copy of `table`.
     pub fn new(table: Lpm<A>) -> Self {
         Self(table)
     }
@@ -212,7 +212,7 @@ impl<A: Address> Scripts<A> {
     fn new(spec: &OpSpec) -> Result<Self, SetupError> {
         Ok(Self {
             spec: spec.clone(),
-            routes: Loaded::of(list::<A>(spec)?)?,
+            routes: Loaded::of(list::<A>(spec))?,
         })
     }
 

@@ -8,12 +8,12 @@ pub(crate) const OPTIONS_V4: &[u8] = &[7, 7, 4, 0, 0, 0, 0, 0x94, 4, 0, 0, 1];
 /// A header of hop-by-hop options for IPv6: padding.
 pub(crate) const OPTIONS_V6: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
 
-/// What a generated packet is like.
+/// The description of a generated packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// Of IP.
+    /// The version of IP.
     pub version: Version,
-    /// What it carries.
+    /// The transport and its header.
     pub transport: Transport,
     /// IPv4's options, at most 40 bytes and a multiple of four; or an IPv6 header of hop-by-hop options, a multiple of eight,
     /// whose first byte is set to what it precedes.
@@ -22,7 +22,7 @@ pub struct Sample<'a> {
     pub id: u16,
 }
 
-/// What a generated packet carries.
+/// The transport of a generated packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TCP with these flags (FIN is 1, PSH 8, ACK 16, CWR 128) and the timestamp option: 32 bytes of header.

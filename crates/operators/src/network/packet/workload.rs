@@ -3,7 +3,7 @@
 use std::fmt;
 
 use dpb_core::workload;
-use dpb_core::{OpSpec, Right, SetupError, Workload};
+use dpb_core::{OpSpec, Right, Workload};
 
 use super::sample::{OPTIONS_V4, OPTIONS_V6};
 use super::{PacketError, Sample, Transport, Version, put_u16};
@@ -174,11 +174,6 @@ fn fragments(payload: &[u8]) -> Vec<u8> {
         burst.extend(cut.expect("a packet that may be cut"));
     }
     burst
-}
-
-/// `spec` is of another operator.
-pub(crate) fn foreign(spec: &OpSpec) -> SetupError {
-    SetupError::Parameter(format!("{spec}: another operator's spec"))
 }
 
 impl<F> fmt::Debug for Packets<F> {

@@ -7,7 +7,7 @@ use dpb_core::{
 
 use super::{Key, MICROSOFT_KEY, Redirection, Toeplitz, definition};
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter};
+use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -44,7 +44,7 @@ pub(crate) const ENTRY: Entry = Entry {
     parse: |given| {
         let key = given.file("key")?.unwrap_or(MICROSOFT_KEY.to_vec());
         let spec = OpSpec::Toeplitz {
-            form: form_named(given.word("form")),
+            form: given.named("form", HashTuple::ALL, HashTuple::name),
             queues: given.number("queues") as u16,
             key: Material::public(key),
         };
@@ -70,7 +70,7 @@ impl Parts {
     fn of(spec: &OpSpec) -> Result<Self, SetupError> {
         let wrong = |what: &str| SetupError::Parameter(format!("toeplitz: {what}"));
         let OpSpec::Toeplitz { form, queues, key } = spec else {
-            return Err(wrong(&format!("{spec} is another operator")));
+            foreign(spec)
         };
         let bytes = key.bytes();
         let not_a_key = || wrong(&format!("key: {} bytes, not 40 or 52", bytes.len()));
@@ -94,12 +94,6 @@ fn kernel(spec: &OpSpec, path: Path) -> Result<Toeplitz, SetupError> {
         Some(redirection) => toeplitz.redirected(redirection),
         None => toeplitz,
     })
-}
-
-fn form_named(name: &str) -> HashTuple {
-    let named = |form: &HashTuple| form.name() == name;
-    let form = HashTuple::ALL.into_iter().find(named);
-    form.expect("one of the registry's words")
 }
 
 impl Kernel for Toeplitz {

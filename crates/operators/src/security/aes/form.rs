@@ -1,5 +1,6 @@
 //! What an item is made of, in each mode.
 
+use crate::registry::foreign;
 use dpb_core::{Batch, BatchOut, Direction, JobError, OpSpec, SetupError};
 
 /// Bytes of a block.
@@ -56,7 +57,7 @@ impl Form {
             OpSpec::AesCtr { key } => (Mode::Ctr, Direction::Encrypt, 0, key),
             OpSpec::AesCbc { direction, key } => (Mode::Cbc, *direction, 0, key),
             OpSpec::AesXts { direction, key } => (Mode::Xts, *direction, 0, key),
-            other => return Err(SetupError::Parameter(format!("{other} is not AES"))),
+            other => foreign(other),
         };
         let form = Self {
             mode,

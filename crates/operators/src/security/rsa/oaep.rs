@@ -8,7 +8,7 @@ use dpb_core::{
 
 use super::{BITS, LIBRARIES, bits, portable};
 use crate::cpu::Path;
-use crate::registry::{Entry, PORTABLE};
+use crate::registry::{Entry, PORTABLE, foreign};
 use crate::security::keys::{Kind, Pair};
 use crate::security::signature::{Jury, KEY_PAIR, PATHS, PRIVATE_KEY, sign_entry};
 
@@ -35,7 +35,7 @@ pub(crate) const ENCRYPT: Entry = Entry {
         OpSpec::RsaEncrypt { bits, key, .. } => {
             Ok(Box::new(Encrypt::new(path, *bits, key.bytes())?))
         }
-        other => Err(foreign(other)),
+        other => foreign(other),
     },
     workload: encrypting,
     ..sign_entry()
@@ -56,7 +56,7 @@ pub(crate) const DECRYPT: Entry = Entry {
     },
     kernel: |spec, path| match spec {
         OpSpec::RsaDecrypt { bits, key } => Ok(Box::new(Decrypt::new(path, *bits, key.bytes())?)),
-        other => Err(foreign(other)),
+        other => foreign(other),
     },
     workload: decrypting,
     ..sign_entry()
@@ -86,18 +86,18 @@ pub struct Decrypt {
     decrypter: Box<dyn Decrypter>,
 }
 
-/// How long the modulus is, in bytes, and with it what encryption gives.
+/// The length of the modulus in bytes, which is the length of every ciphertext.
 pub const fn encrypted_bytes(bits: u16) -> usize {
     (bits as usize).div_ceil(8)
 }
 
-/// How long at most what can be encrypted is, in bytes: shorter than the modulus by two digests and two bytes.
+/// The length of the longest message in bytes: shorter than the modulus by two digests and two bytes.
 pub const fn message_bytes_max(bits: u16) -> usize {
     encrypted_bytes(bits) - 2 * 32 - 2
 }
 
 impl Encrypt {
-    /// On `path`, with the public key `spki` (DER), whose modulus has so many bits.
+    /// Makes the operator on the code path `path`, with the public key `spki` (DER), whose modulus has so many bits.
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
@@ -133,7 +133,7 @@ impl Encrypt {
 }
 
 impl Decrypt {
-    /// On `path`, with the private key `pkcs8` (DER), whose modulus has so many bits.
+    /// Makes the operator on the code path `path`, with the private key `pkcs8` (DER), whose modulus has so many bits.
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
@@ -147,7 +147,7 @@ impl Decrypt {
         Ok(Self { bits, decrypter })
     }
 
-    /// What was encrypted.
+    /// The message of a ciphertext.
     ///
     /// # Errors
     /// [`JobError::Malformed`] if nothing was, so; why is not said.
@@ -232,7 +232,7 @@ struct Decrypting {
 
 fn encrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
     let OpSpec::RsaEncrypt { bits, private, .. } = spec else {
-        return Err(foreign(spec));
+        foreign(spec)
     };
     let judges = |private: &Material| Jury::new(|path| Decrypt::new(path, *bits, private.bytes()));
     Ok(Box::new(Encrypting {
@@ -244,7 +244,7 @@ fn encrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
 
 fn decrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
     let OpSpec::RsaDecrypt { bits, key } = spec else {
-        return Err(foreign(spec));
+        foreign(spec)
     };
     let pair = Kind::Rsa(*bits).read(key.bytes());
     let public = pair.map_err(SetupError::Parameter)?.public;
@@ -254,10 +254,6 @@ fn decrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
         encrypter: Encrypt::new(Path::best(PATHS), *bits, public.bytes())?,
         oracle: Decrypt::new(Path::Portable, *bits, key.bytes())?,
     }))
-}
-
-fn foreign(spec: &OpSpec) -> SetupError {
-    SetupError::Parameter(format!("{spec} is no RSAES-OAEP"))
 }
 
 /// As much of `plain` as fits.

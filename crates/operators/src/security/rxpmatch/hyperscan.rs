@@ -60,7 +60,7 @@ unsafe impl Sync for Database {}
 unsafe impl Send for Scratch {}
 
 impl Hyperscan {
-    /// What must be there, in words.
+    /// The requirement, in words.
     pub const NEEDS: &'static str = "the library libhs.so.5 (Debian's libhyperscan5 or libvectorscan5), and a CPU that it runs on";
 
     /// The library, if there is one.
@@ -68,7 +68,7 @@ impl Hyperscan {
         LIBRARY.as_ref().map(Self)
     }
 
-    /// What it says of itself: version and date.
+    /// The library's own version and date.
     pub fn version(self) -> &'static str {
         // SAFETY: takes nothing; gives a constant string of the library, which stays loaded.
         let version = unsafe { CStr::from_ptr((self.0.hs_version)()) };

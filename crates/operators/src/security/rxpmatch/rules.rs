@@ -18,11 +18,11 @@ pub struct Rules {
 /// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// What it is called in outputs.
+    /// The id in outputs.
     pub id: u32,
     /// The expression, as written.
     pub expression: Vec<u8>,
-    /// How it is meant.
+    /// The flags behind the expression.
     pub flags: Flags,
     pub(super) hir: Hir,
     pub(super) nfa: NFA,
@@ -47,12 +47,12 @@ impl Rules {
         Ok(Self { file })
     }
 
-    /// Those that are matched, in order of their ids.
+    /// The rules that are matched, in order of their ids.
     pub fn rules(&self) -> &[Rule] {
         &self.file.rules
     }
 
-    /// Those that were left out, and why.
+    /// The rules that were left out, with the reasons.
     pub fn skipped(&self) -> &[RuleError] {
         &self.file.skipped
     }

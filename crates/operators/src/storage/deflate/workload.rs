@@ -2,9 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use dpb_core::{DeflateFormat, JobError, OpSpec, SetupError, workload};
+use dpb_core::{DeflateFormat, JobError, OpSpec, workload};
 
-use super::{compressed_bytes_max, foreign, portable};
+use super::{compressed_bytes_max, portable};
+use crate::registry::foreign;
 use crate::storage::streams::{Decode, Encode, Streams};
 
 /// Of the level at which a decoder's streams are made.
@@ -14,22 +15,19 @@ const LEVEL: u8 = 6;
 const RESERVED_TYPE: u8 = 0b110;
 
 /// For either direction.
-pub(super) fn streams(spec: &OpSpec) -> Result<Streams, SetupError> {
+pub(super) fn streams(spec: &OpSpec) -> Streams {
     match *spec {
-        OpSpec::Deflate { format, .. } => Ok(Streams::encoder(
-            spec,
-            "deflate",
-            encoder(format),
-            decoder(format),
-        )),
+        OpSpec::Deflate { format, .. } => {
+            Streams::encoder(spec, "deflate", encoder(format), decoder(format))
+        }
         OpSpec::Inflate { format } => {
             let streams = Streams::decoder(spec, "deflate", encoder(format), decoder(format));
-            Ok(match format {
+            match format {
                 DeflateFormat::Raw => streams.spoilt_by(spoil_bare),
                 DeflateFormat::Zlib | DeflateFormat::Gzip => streams,
-            })
+            }
         }
-        _ => Err(foreign(spec)),
+        _ => foreign(spec),
     }
 }
 

@@ -41,7 +41,7 @@ impl<T> Groups<T> {
         }
     }
 
-    /// Has `product` compute the blocks of each group. Given to it are as many blocks as there are inputs, and room for as many as
+    /// Has `product` compute the blocks of each group. It gets as many blocks as there are inputs, and room for as many as
     /// the group has outputs.
     ///
     /// # Panics

@@ -21,12 +21,8 @@ pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError>
             plain.push(next()?);
         }
         let Ok(low) = next() else {
-            // The last sequence has literals alone.
-            return if token & 15 == 0 {
-                Ok(plain)
-            } else {
-                Err(JobError::Malformed)
-            };
+            // The last sequence has literals alone. What its token says of a repeat means nothing, to other decoders either.
+            return Ok(plain);
         };
         let offset = usize::from(u16::from_le_bytes([low, next()?]));
         let repeated = length(token & 15, &mut next)? + MATCH_BYTES_MIN;

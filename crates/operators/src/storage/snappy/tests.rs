@@ -12,7 +12,7 @@ use crate::input;
 fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
     let right = portable::decode(item, slot_bytes);
     let mut slot = vec![0; slot_bytes];
-    let fast = decode::decode(item, &mut slot).map(|len| slot[..len].to_vec());
+    let fast = decode(item, &mut slot).map(|len| slot[..len].to_vec());
     match (&fast, &right) {
         (Err(_), Err(_)) => {}
         _ => assert_eq!(fast, right, "of {} bytes", item.len()),
