@@ -56,6 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads: Some(threads),
         read_only: true,
         any_order: true,
+        allowed_paths: vec![data.parquet_path.clone()],
         ..Config::default()
     };
     let database = Database::open(library, Some(&data.duckdb_path), &config)?;

@@ -67,6 +67,9 @@ pub enum Error {
 }
 
 /// How a database is opened. The default: all cores, DuckDB's own memory limit, for reading and writing.
+///
+/// DuckDB reaches no file but the database's own, its spill and [`Config::allowed_paths`], whatever a statement or the
+/// database itself asks for, and no statement can change that: a file may come from a machine that is not trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Worker threads, the calling one included.
@@ -82,6 +85,8 @@ pub struct Config {
     pub any_order: bool,
     /// Storage format of a file that is made, such as `v1.0.0`; DuckDB's default if none.
     pub storage_version: Option<&'static str>,
+    /// Files outside the database that statements may read and write, exactly as statements name them.
+    pub allowed_paths: Vec<PathBuf>,
 }
 
 /// How a query's rows are computed and handed over.
@@ -148,10 +153,46 @@ impl Database {
             None => None,
         };
         let raw = raw::Database::open(library.api(), path, &config.options()).map_err(refused)?;
-        Ok(Self {
+        let database = Self {
             raw: Arc::new(raw),
             name,
-        })
+        };
+        if !config.allowed_paths.is_empty() {
+            // DuckDB takes these in this order only, and options have none.
+            let paths: Vec<String> = config
+                .allowed_paths
+                .iter()
+                .map(|path| literal(path.display()))
+                .collect();
+            database.connect()?.execute(&format!(
+                "SET allowed_paths = [{}]; SET enable_external_access = false; SET lock_configuration = true",
+                paths.join(", ")
+            ))?;
+        }
+        Ok(database)
+    }
+
+    /// Checks that `name` is a table with rows of its own. A view of that name would compute its rows.
+    ///
+    /// # Errors
+    /// [`Error::Open`] if it is not, and as [`Connection::query`].
+    pub fn require_base_table(&self, name: &str) -> Result<(), Error> {
+        // Qualified, because a database may hold a macro with the function's name.
+        let sql = format!(
+            "SELECT 1 FROM system.main.duckdb_tables() WHERE schema_name = 'main' AND table_name = {}",
+            literal(name)
+        );
+        match self
+            .connect()?
+            .query(&sql, None, Delivery::Materialised)?
+            .next()
+        {
+            Some(found) => found.map(drop),
+            None => Err(Error::Open {
+                database: self.name.to_string(),
+                reason: format!("{name} is not a base table in it"),
+            }),
+        }
     }
 
     /// A new connection.
@@ -168,7 +209,7 @@ impl Database {
 }
 
 impl Config {
-    /// DuckDB's options. It must not reach for the network on its own, so extensions are never fetched.
+    /// DuckDB's options. Extensions are never fetched.
     fn options(&self) -> Vec<(&'static str, String)> {
         let mut options = vec![
             ("autoinstall_known_extensions", "false".to_owned()),
@@ -191,6 +232,10 @@ impl Config {
         }
         if self.read_only {
             options.push(("access_mode", "READ_ONLY".to_owned()));
+        }
+        if self.allowed_paths.is_empty() {
+            options.push(("enable_external_access", "false".to_owned()));
+            options.push(("lock_configuration", "true".to_owned()));
         }
         options
     }
@@ -347,6 +392,11 @@ impl Error {
             Self::Statement { sql, reason }
         }
     }
+}
+
+/// A text as a constant in SQL.
+fn literal(text: impl fmt::Display) -> String {
+    format!("'{}'", text.to_string().replace('\'', "''"))
 }
 
 /// Enough of a statement to recognise it.

@@ -17,13 +17,14 @@ fn go_on(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-fn read(library: Library, path: &Path) -> Database {
+fn read(library: Library, made: &Baseline) -> Database {
     let config = Config {
         threads: Some(2),
         read_only: true,
+        allowed_paths: vec![made.parquet_path.clone()],
         ..Config::default()
     };
-    Database::open(library, Some(path), &config).unwrap()
+    Database::open(library, Some(&made.duckdb_path), &config).unwrap()
 }
 
 /// One row as DuckDB gave it, written as `.tbl` writes it.
@@ -73,7 +74,7 @@ fn both_files_hold_the_generator_s_rows_in_its_order() {
     let made = ensure(library, dir.path(), SF, 2, &mut go_on).unwrap();
     assert!(made.is_new);
     assert_eq!(made.rows, 60_175);
-    let database = read(library, &made.duckdb_path);
+    let database = read(library, &made);
     let parquet = format!("SELECT * FROM '{}'", made.parquet_path.display());
     for sql in ["SELECT * FROM lineitem", &parquet] {
         let mut connection = database.connect().unwrap();
