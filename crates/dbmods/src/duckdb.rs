@@ -97,7 +97,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// As they are fetched: DuckDB holds about a megabyte of rows back, so memory stays bounded whatever the result's
-    /// size, and the first batch comes early.
+    /// size, and the first batch comes early. A DuckDB that no longer has the function for it materialises.
     Streamed,
     /// All before the first is handed over: memory grows with the result.
     Materialised,

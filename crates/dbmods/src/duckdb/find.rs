@@ -208,6 +208,25 @@ mod tests {
     }
 
     #[test]
+    fn a_duckdb_that_cannot_stream_gives_the_same_rows() {
+        use crate::duckdb::{Config, Database, Delivery};
+        let Ok(library) = Library::find() else {
+            println!("skipped: there is no DuckDB");
+            return;
+        };
+        let api = Functions {
+            duckdb_pending_prepared_streaming: None,
+            ..library.api().clone()
+        };
+        let older = Library::keep(&mut Vec::new(), api, "made by a test".to_owned());
+        let database = Database::open(older, None, &Config::default()).unwrap();
+        let mut connection = database.connect().unwrap();
+        let rows = connection.query("FROM range(70000)", None, Delivery::Streamed);
+        let counts = rows.unwrap().map(|batch| batch.unwrap().num_rows());
+        assert_eq!(counts.sum::<usize>(), 70_000);
+    }
+
+    #[test]
     fn what_is_no_duckdb_is_refused_in_words() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);

@@ -5,8 +5,10 @@
 //! The function table is `'static`: a library once loaded stays.
 #![allow(unsafe_code)]
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -78,7 +80,7 @@ pub(super) struct Vector<'a> {
 ///
 /// # Safety
 /// Every bit pattern is a value, and `fits` answers true only for vectors whose elements are laid out like `Self`.
-pub(super) unsafe trait Element: Copy {
+pub(super) unsafe trait Element: Copy + Default {
     /// Whether a vector of this type holds such elements.
     fn fits(physical: Physical) -> bool;
 }
@@ -226,9 +228,12 @@ impl QueryResult {
         result.checked(state)
     }
 
-    /// Starts `sql`, one statement, whose rows are computed as they are fetched.
+    /// Starts `sql`, one statement, whose rows are computed as they are fetched, or before if this DuckDB cannot do so.
     pub(super) fn streamed(connection: &Arc<Connection>, sql: &str) -> Result<Self, Refusal> {
         let api = connection.api;
+        let Some(pending_streaming) = api.duckdb_pending_prepared_streaming else {
+            return Self::materialised(connection, sql);
+        };
         let sql = terminated(sql)?;
         let mut result = Self::empty(connection);
         let mut statement = StatementHandle::NULL;
@@ -241,7 +246,7 @@ impl QueryResult {
                 (api.duckdb_destroy_prepare)(&raw mut statement);
                 return Err(text);
             }
-            let mut state = (api.duckdb_pending_prepared_streaming)(statement, &raw mut pending);
+            let mut state = pending_streaming(statement, &raw mut pending);
             let outcome = if state != 0 {
                 Err(owned((api.duckdb_pending_error)(pending)))
             } else {
@@ -389,11 +394,11 @@ impl Drop for Chunk<'_> {
 }
 
 impl Vector<'_> {
-    /// The elements, those of NULL rows included, which hold anything.
-    pub(super) fn elements<T: Element>(&self) -> &[T] {
+    /// The elements; those of NULL rows are zero.
+    pub(super) fn elements<T: Element>(&self) -> Cow<'_, [T]> {
         assert!(T::fits(self.physical), "read as another type");
         if self.rows == 0 {
-            return &[];
+            return Cow::Borrowed(&[]);
         }
         // SAFETY: the vector belongs to a live chunk.
         let data = unsafe { (self.api.duckdb_vector_get_data)(self.handle) }.cast::<T>();
@@ -403,7 +408,21 @@ impl Vector<'_> {
         );
         // SAFETY: DuckDB's chunks are flat when they reach the C API: `rows` elements of the type that the result
         // declared lie at `data` and stay as long as the chunk, which `self` borrows; `Element` vouches for the layout.
-        unsafe { std::slice::from_raw_parts(data, self.rows) }
+        let elements =
+            unsafe { std::slice::from_raw_parts(data.cast::<MaybeUninit<T>>(), self.rows) };
+        match self.validity() {
+            // SAFETY: DuckDB has written every element of a row that is not NULL, and none is.
+            None => Cow::Borrowed(unsafe { elements.assume_init_ref() }),
+            Some(validity) => Cow::Owned(
+                (0..self.rows)
+                    .map(|row| match validity[row / 64] >> (row % 64) & 1 {
+                        0 => T::default(),
+                        // SAFETY: as above, this row is not NULL.
+                        _ => unsafe { elements[row].assume_init() },
+                    })
+                    .collect(),
+            ),
+        }
     }
 
     /// One bit a row, set if the row is not NULL; `None` if no row is.
@@ -420,14 +439,9 @@ impl Vector<'_> {
     /// # Errors
     /// If `bytes` would grow beyond what an `i32` counts.
     pub(super) fn texts(&self, bytes: &mut Vec<u8>, ends: &mut Vec<i32>) -> Result<(), Refusal> {
+        // A NULL row's text is empty.
         let texts = self.elements::<Text>();
-        let validity = self.validity();
-        let is_valid = |i: usize| validity.is_none_or(|mask| mask[i / 64] >> (i % 64) & 1 == 1);
-        let len_of = |(i, text): (usize, &Text)| if is_valid(i) { text.len as usize } else { 0 };
-        let total: usize = match validity {
-            None => texts.iter().map(|text| text.len as usize).sum(),
-            Some(_) => texts.iter().enumerate().map(len_of).sum(),
-        };
+        let total: usize = texts.iter().map(|text| text.len as usize).sum();
         let start = bytes.len();
         if start + total > i32::MAX as usize {
             return Err("more than 2 GiB of text in one batch".to_owned());
@@ -436,10 +450,10 @@ impl Vector<'_> {
         bytes.reserve(total + SLACK);
         ends.reserve(texts.len());
         let mut end = start;
-        for (i, text) in texts.iter().enumerate() {
-            let len = len_of((i, text));
-            // SAFETY: `end + len` stays within `start + total` by the sums above, and `SLACK` bytes more are reserved;
-            // a valid row's text follows `duckdb_string_t`'s layout, so `copy` may read what it reads.
+        for text in texts.iter() {
+            let len = text.len as usize;
+            // SAFETY: `end + len` stays within `start + total` by the sum above, and `SLACK` bytes more are reserved;
+            // a row's text follows `duckdb_string_t`'s layout, so `copy` may read what it reads.
             unsafe { copy(text, len, bytes.as_mut_ptr().add(end)) };
             end += len;
             ends.push(end as i32);
@@ -453,10 +467,10 @@ impl Vector<'_> {
 /// How far [`copy`] may write beyond a text's end.
 const SLACK: usize = 16;
 
-/// Copies a text of `len` bytes, or none for a `len` of zero, to `to`; may write up to [`SLACK`] bytes past its end.
+/// Copies a text of `len` bytes to `to`; may write up to [`SLACK`] bytes past its end.
 ///
 /// # Safety
-/// `len` is zero or the text's own; `to` is valid for `len + SLACK` bytes.
+/// `len` is the text's own; `to` is valid for `len + SLACK` bytes.
 #[inline(always)]
 unsafe fn copy(text: &Text, len: usize, to: *mut u8) {
     // SAFETY: the caller's, and: a text of at most `INLINE_MAX` bytes lies in `inlined`, of which all twelve bytes are

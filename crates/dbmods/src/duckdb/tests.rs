@@ -470,7 +470,15 @@ fn what_cannot_be_opened_is_named() {
 
 /// A table that breaks at its third page.
 struct Breaking {
-    panics: bool,
+    breaks: Breaks,
+}
+
+#[derive(Clone, Copy)]
+enum Breaks {
+    Ends,
+    Panics,
+    /// Says more rows than it wrote.
+    Skips,
 }
 
 impl Source for Breaking {
@@ -485,14 +493,14 @@ impl Source for Breaking {
     fn open(&self) -> Box<dyn Feed> {
         Box::new(BreakingFeed {
             pages: 0,
-            panics: self.panics,
+            breaks: self.breaks,
         })
     }
 }
 
 struct BreakingFeed {
     pages: usize,
-    panics: bool,
+    breaks: Breaks,
 }
 
 impl Feed for BreakingFeed {
@@ -500,11 +508,17 @@ impl Feed for BreakingFeed {
         self.pages += 1;
         match self.pages {
             ..3 => {
-                page.elements::<i64>(0).fill(7);
+                page.set(0, std::iter::repeat(7_i64));
                 Ok(page.rows_max())
             }
-            _ if self.panics => panic!("on purpose"),
-            _ => Err("out of pages".to_owned()),
+            _ => match self.breaks {
+                Breaks::Panics => panic!("on purpose"),
+                Breaks::Ends => Err("out of pages".to_owned()),
+                Breaks::Skips => {
+                    page.set(0, std::iter::repeat_n(7_i64, 10));
+                    Ok(11)
+                }
+            },
         }
     }
 }
@@ -512,10 +526,14 @@ impl Feed for BreakingFeed {
 #[test]
 fn a_source_that_breaks_ends_the_statement() {
     let Some(library) = library() else { return };
-    for (panics, why) in [(false, "out of pages"), (true, "panicked")] {
+    for (breaks, why) in [
+        (Breaks::Ends, "out of pages"),
+        (Breaks::Panics, "panicked"),
+        (Breaks::Skips, "fewer rows than it says"),
+    ] {
         let mut connection = memory(library);
         connection
-            .register("breaking", Box::new(Breaking { panics }))
+            .register("breaking", Box::new(Breaking { breaks }))
             .unwrap();
         let refused = connection
             .execute("CREATE TABLE t AS SELECT * FROM breaking()")
