@@ -139,9 +139,6 @@ pub enum BaselineError {
         /// In the table.
         held: u64,
     },
-    /// `progress` asked for it. Nothing is left behind.
-    #[error("stopped while making DuckDB's copy of the data")]
-    Stopped,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -158,9 +155,11 @@ struct Manifest {
 
 /// Makes the files for `scale_factor` under `dir`, or finds them made by the same versions of DuckDB and the generator.
 ///
-/// `progress` is called several times a second from the calling thread, and stops the work by answering `Break`. Two
-/// processes that ask for the same files make them once. Takes about 5 s and 0.35 GB of disk at scale factor 1, and less
-/// than 3 GB of memory at any.
+/// `progress` is called several times a second from the calling thread. Two processes that ask for the same files make
+/// them once. The work takes about 5 s and 0.35 GB of disk at scale factor 1, and less than 3 GB of memory at any.
+///
+/// Only the end of the process stops the work, because DuckDB may wait for itself for ever where its copy into Parquet is
+/// interrupted. Whoever kills the process then calls [`remove_unfinished`].
 ///
 /// # Errors
 /// [`BaselineError`]; nothing half-made is left that a later call would use.
@@ -169,7 +168,7 @@ pub fn ensure(
     dir: &Path,
     scale_factor: f64,
     threads: usize,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<Baseline, BaselineError> {
     if !(0.0001..=100_000.0).contains(&scale_factor) {
         return Err(BaselineError::ScaleFactor(scale_factor));
@@ -214,6 +213,29 @@ pub fn ensure(
 pub fn find(library: Library, dir: &Path, scale_factor: f64) -> Option<Baseline> {
     let home = home(&parent(library, dir), scale_factor);
     open(&home, library, scale_factor)
+}
+
+/// Removes what an [`ensure`] left whose process was killed, unless another process makes the same files now.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_unfinished(
+    library: Library,
+    dir: &Path,
+    scale_factor: f64,
+) -> Result<(), BaselineError> {
+    let parent = parent(library, dir);
+    let path = lock_path(&parent, scale_factor);
+    if path.exists() {
+        let lock = Lock::take(&path, || ControlFlow::Break(()));
+        if let Some(lock) = lock.map_err(|source| at(&path, source))? {
+            remove_folder(&partial(&parent, scale_factor))?;
+            lock.remove().map_err(|source| at(&path, source))?;
+        }
+    }
+    // Stays if it holds another scale factor.
+    let _ = fs::remove_dir(&parent);
+    Ok(())
 }
 
 /// Bytes of disk that [`ensure`] would take, about; 0 if the files are there.
@@ -261,7 +283,7 @@ pub fn remove(dir: &Path, scale_factor: f64) -> Result<u64, BaselineError> {
         if !folders.iter().chain([&lock_path]).any(|path| path.exists()) {
             continue;
         }
-        let lock = lock(&parent, scale_factor, || ControlFlow::Continue(()))?;
+        let lock = lock(&parent, scale_factor, || ())?;
         for folder in &folders {
             freed += bytes_under(folder);
             remove_folder(folder)?;
@@ -349,7 +371,7 @@ fn make(
     partial: &Path,
     scale_factor: f64,
     threads: usize,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BaselineError> {
     let duckdb_path = partial.join("lineitem.duckdb");
     let parquet_path = partial.join("lineitem.parquet");
@@ -407,30 +429,22 @@ fn make(
         .try_for_each(|path| sync(path))
 }
 
-/// Runs `sql` on another thread, while `progress` is asked whether to go on.
+/// Runs `sql` on another thread, while `progress` is called.
 fn execute(
     connection: &mut Connection,
     sql: &str,
-    mut progress: impl FnMut() -> ControlFlow<()>,
+    mut progress: impl FnMut(),
 ) -> Result<(), BaselineError> {
     const TICK: Duration = Duration::from_millis(100);
-    let interrupt = connection.interrupt_handle();
     let (finished, outcome) = sync_channel(1);
-    let mut is_stopped = false;
     std::thread::scope(|scope| {
         scope.spawn(move || finished.send(connection.execute(sql)));
         loop {
-            is_stopped |= progress().is_break();
-            if is_stopped {
-                // Again each time: one that comes before the statement has begun is forgotten by DuckDB.
-                interrupt.interrupt();
-            }
+            progress();
             match outcome.recv_timeout(TICK) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("it sends before it ends"),
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(_)) if is_stopped => return Err(BaselineError::Stopped),
-                Ok(Err(why)) => return Err(why.into()),
+                Ok(done) => return Ok(done.map(drop)?),
             }
         }
     })
@@ -444,15 +458,15 @@ fn count(connection: &mut Connection) -> Result<u64, BaselineError> {
     Ok(batch.column(0).as_primitive::<Int64Type>().value(0) as u64)
 }
 
-/// Takes the lock on a scale factor's files.
-fn lock(
-    parent: &Path,
-    scale_factor: f64,
-    wait: impl FnMut() -> ControlFlow<()>,
-) -> Result<Lock, BaselineError> {
+/// Takes the lock on a scale factor's files, and calls `wait` while another process has it.
+fn lock(parent: &Path, scale_factor: f64, mut wait: impl FnMut()) -> Result<Lock, BaselineError> {
     let path = lock_path(parent, scale_factor);
-    let taken = Lock::take(&path, wait).map_err(|source| at(&path, source))?;
-    taken.ok_or(BaselineError::Stopped)
+    let taken = Lock::take(&path, || {
+        wait();
+        ControlFlow::Continue(())
+    });
+    let taken = taken.map_err(|source| at(&path, source))?;
+    Ok(taken.expect("it waits as long as it must"))
 }
 
 fn bytes_needed(scale_factor: f64) -> u64 {
