@@ -95,9 +95,6 @@ pub struct Args {
     /// Memory for verified chunks at our own agents, and as much for DuckDB's buffers (at least 256 MB)
     #[arg(long, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
-    /// Of the statistics
-    #[arg(long, default_value = "1")]
-    seed: u64,
     /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
     #[arg(long)]
     data_dir: Option<PathBuf>,
@@ -148,7 +145,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         batch_rows: args.batch_rows as u32,
         cold: args.cold,
         link_bits_per_s: (args.link_gbps * 1e9) as u64,
-        seed: args.seed,
         parameters: BTreeMap::from([(
             "server".to_owned(),
             args.server.clone().unwrap_or_else(|| "loopback".to_owned()),
