@@ -31,13 +31,13 @@ pub use find::{Library, Missing, cache_dir};
 /// How often [`Interrupt::watch`] asks whether to stop.
 pub const STOP_LOOK: Duration = Duration::from_millis(100);
 
-/// What went wrong in DuckDB, in its own words where it has some.
+/// A failure of DuckDB, with DuckDB's own text where it gives one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A database could not be opened or connected to.
     #[error("DuckDB cannot open {database}: {reason}")]
     Open {
-        /// Its path, or that it is in memory.
+        /// The database's path, or the words that it is in memory.
         database: String,
         /// DuckDB's text.
         reason: String,
@@ -61,7 +61,7 @@ pub enum Error {
     Shape {
         /// The statement, shortened if it is long.
         sql: String,
-        /// Which column, and why.
+        /// The column, and the reason.
         reason: String,
     },
 }
@@ -74,13 +74,13 @@ pub enum Error {
 pub struct Config {
     /// Worker threads, the calling one included.
     pub threads: Option<usize>,
-    /// Memory that DuckDB may hold, bytes; beyond it, it spills or fails.
+    /// Bytes of memory that DuckDB may hold. Beyond them DuckDB spills or fails.
     pub memory_bytes_max: Option<u64>,
-    /// Where it spills. Without one, beside the database's file.
+    /// The folder that DuckDB spills into. Without one, DuckDB spills beside the database's file.
     pub temp_dir: Option<PathBuf>,
-    /// Whether the file is only read; several processes may then share it.
+    /// True if the file is only read. Several processes may then share it.
     pub read_only: bool,
-    /// Whether rows may come in any order: DuckDB's threads then need not wait for each other, and streaming on two
+    /// True if rows may come in any order: DuckDB's threads then need not wait for each other, and streaming on two
     /// threads took a quarter less CPU (16 columns at 10 %). Leave it false where the order of rows counts.
     pub any_order: bool,
     /// Storage format of a file that is made, such as `v1.0.0`; DuckDB's default if none.
@@ -89,17 +89,17 @@ pub struct Config {
     pub allowed_paths: Vec<PathBuf>,
 }
 
-/// How a query's rows are computed and handed over.
+/// The way in which DuckDB computes a query's rows and hands them over.
 ///
 /// Neither is always the faster. DuckDB 2.0.0, `lineitem` at scale factor 1, all 16 columns of 1 %, 10 %, 100 % of the rows, CPU
 /// milliseconds: streamed 134, 218, 812, materialised 101, 202, 1000 on one thread; streamed 173, 269, 1074, materialised
 /// 117, 229, 1097 on two with `any_order`. For what a person would compare with, take the faster that fits the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// As they are fetched: DuckDB holds about a megabyte of rows back, so memory stays bounded whatever the result's
+    /// DuckDB computes rows as they are fetched. It holds about a megabyte of rows back, so memory stays bounded whatever the result's
     /// size, and the first batch comes early. A DuckDB that no longer has the function for it materialises.
     Streamed,
-    /// All before the first is handed over: memory grows with the result.
+    /// DuckDB computes all rows before it hands over the first. Memory grows with the result.
     Materialised,
 }
 
@@ -195,7 +195,7 @@ impl Database {
         }
     }
 
-    /// A new connection.
+    /// Opens a connection.
     ///
     /// # Errors
     /// [`Error::Open`] if DuckDB gives none.
@@ -242,7 +242,7 @@ impl Config {
 }
 
 impl Connection {
-    /// Runs one or more statements and drops their rows; says how many rows the last one changed.
+    /// Runs one or more statements, drops their rows and returns the number of rows that the last statement changed.
     ///
     /// # Errors
     /// [`Error::Statement`] or [`Error::Interrupted`].
@@ -296,7 +296,7 @@ impl Connection {
         source::register(&self.raw, name, source).map_err(|reason| Error::refused(name, reason))
     }
 
-    /// A handle that stops what runs on this connection.
+    /// Returns a handle that stops what runs on this connection.
     pub fn interrupt_handle(&self) -> Interrupt {
         Interrupt {
             connection: Arc::clone(&self.raw),
@@ -305,12 +305,12 @@ impl Connection {
 }
 
 impl Interrupt {
-    /// Stops the statement that is running, if one is; it ends with [`Error::Interrupted`].
+    /// Stops the statement that is running, if there is one. The statement ends with [`Error::Interrupted`].
     pub fn interrupt(&self) {
         self.connection.interrupt();
     }
 
-    /// Does `work` on this thread. From another one asks `stop` every [`STOP_LOOK`], and once it says so stops what runs.
+    /// Does `work` on this thread. Another thread asks `stop` every [`STOP_LOOK`], and stops what runs once it answers true.
     pub fn watch<T>(&self, stop: impl Fn() -> bool + Send, work: impl FnOnce() -> T) -> T {
         let (working, ended) = sync_channel::<()>(0);
         std::thread::scope(|scope| {
@@ -330,13 +330,13 @@ impl Interrupt {
 }
 
 impl Rows<'_> {
-    /// The same rows in batches of at least so many, but the last.
+    /// Returns the same rows in batches of at least `rows` rows; the last batch may have fewer.
     pub fn batches_of(mut self, rows: usize) -> Self {
         self.assembler.set_batch_rows(rows);
         self
     }
 
-    /// The batches' schema.
+    /// Returns the schema of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }

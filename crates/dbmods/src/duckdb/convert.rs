@@ -14,10 +14,10 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use super::raw::{Chunk, Physical, Vector};
 use super::sys::Huge;
 
-/// Rows at which a batch is handed on, unless told otherwise. Chunks are never split, so a batch may hold up to a chunk more.
+/// The default number of rows of a full batch. Chunks are never split, so a batch may hold up to a chunk more.
 pub const BATCH_ROWS: usize = 16 * 1024;
 
-/// Rows of DuckDB's largest chunk.
+/// The number of rows of DuckDB's largest chunk.
 pub const CHUNK_ROWS: usize = 2048;
 
 /// Gathers chunks into batches of one schema.
@@ -103,12 +103,12 @@ impl Assembler {
         self.batch_rows = rows;
     }
 
-    /// Whether enough rows were gathered for a batch.
+    /// Returns true once enough rows for a batch were gathered.
     pub(super) fn is_full(&self) -> bool {
         self.rows >= self.batch_rows
     }
 
-    /// Rows gathered and not yet handed on.
+    /// Returns the number of rows that were gathered and not yet handed on.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }

@@ -7,21 +7,21 @@ use std::{env, fmt};
 use super::raw;
 use super::sys::Functions;
 
-/// A DuckDB that was found and loaded; stays loaded until the process ends.
+/// A DuckDB library that was found and loaded. The library stays loaded until the process ends.
 #[derive(Clone, Copy)]
 pub struct Library {
     loaded: &'static Loaded,
 }
 
-/// Why there is no DuckDB here, in words that a person can act on.
+/// The reason why there is no DuckDB here, in words that a person can act on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}. Looked in: {}. {remedy}", searched.join("; "))]
 pub struct Missing {
-    /// What is wrong.
+    /// The failure, in a sentence.
     pub reason: String,
-    /// Every place that was tried, and what it answered.
+    /// The places that were tried, each with its answer.
     pub searched: Vec<String>,
-    /// What to do.
+    /// The advice for the reader.
     pub remedy: String,
 }
 
@@ -124,12 +124,12 @@ impl Library {
         Self { loaded }
     }
 
-    /// DuckDB's version, such as `v2.0.0`.
+    /// Returns DuckDB's version, such as `v2.0.0`.
     pub fn version(&self) -> &'static str {
         &self.loaded.version
     }
 
-    /// Where it came from: a path, or that it was linked in.
+    /// Returns the library's path, or the words that the library was linked in.
     pub fn origin(&self) -> &'static str {
         &self.loaded.origin
     }

@@ -17,7 +17,7 @@ pub(super) const ORDERS: f64 = 1_500_000.0;
 /// Orders that one thread generates at a time.
 const ORDERS_PER_PART: f64 = 10_000.0;
 
-/// Rows that a thread hands over at once.
+/// The number of rows that a thread hands over at once.
 const BLOCK_ROWS: usize = 2048;
 
 /// Blocks that a thread may be ahead: a part and a half, so that no thread waits for its turn for long.
@@ -137,7 +137,7 @@ fn generate(scale_factor: f64, part: usize, parts: usize, to: &SyncSender<Block>
 }
 
 impl InOrder {
-    /// Rows that were not yet handed over; empty at the end.
+    /// Returns the rows that were not yet handed over; none at the end.
     fn pending(&mut self) -> Result<&[LineItem<'static>], String> {
         while self.taken == self.block.len() && self.part < self.parts {
             let lane = &self.lanes[self.part % self.lanes.len()];

@@ -20,7 +20,7 @@ use super::sys::{
 /// DuckDB's own words about what went wrong.
 pub(super) type Refusal = String;
 
-/// How a column lies in memory, and what it means.
+/// The layout of a column in memory, and its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Physical {
     I8,
@@ -59,7 +59,7 @@ pub(super) struct QueryResult {
     connection: Arc<Connection>,
 }
 
-/// Some rows of a result, and borrowed from it: texts may lie in the result's memory.
+/// A chunk of a result's rows. The chunk borrows from the result, because texts may lie in the result's memory.
 pub(super) struct Chunk<'a> {
     api: &'static Functions,
     handle: ChunkHandle,
@@ -81,7 +81,7 @@ pub(super) struct Vector<'a> {
 /// # Safety
 /// Every bit pattern is a value, and `fits` answers true only for vectors whose elements are laid out like `Self`.
 pub(super) unsafe trait Element: Copy + Default {
-    /// Whether a vector of this type holds such elements.
+    /// Returns true if a vector of this type holds such elements.
     fn fits(physical: Physical) -> bool;
 }
 
@@ -274,14 +274,14 @@ impl QueryResult {
         }
     }
 
-    /// What went wrong, if something did, at the start or while rows were fetched.
+    /// Returns the error of the statement, if it failed at the start or while rows were fetched.
     pub(super) fn error(&mut self) -> Option<Refusal> {
         // SAFETY: `raw` is a result that DuckDB filled, or empty, which the function answers with null.
         let text = unsafe { (self.connection.api.duckdb_result_error)(&raw mut self.raw) };
         (!text.is_null()).then(|| owned(text))
     }
 
-    /// Rows inserted, updated or deleted.
+    /// Returns the number of rows that the statement inserted, updated or deleted.
     pub(super) fn rows_changed(&mut self) -> u64 {
         // SAFETY: a result that DuckDB filled.
         unsafe { (self.connection.api.duckdb_rows_changed)(&raw mut self.raw) }
@@ -334,7 +334,7 @@ impl Drop for QueryResult {
     }
 }
 
-/// What a logical type says about memory.
+/// Returns the layout that a logical type stands for.
 ///
 /// # Safety
 /// `ty` is a type that DuckDB gave and that is not yet destroyed.
@@ -366,7 +366,7 @@ unsafe fn physical(api: &Functions, ty: TypeHandle) -> Physical {
 }
 
 impl Chunk<'_> {
-    /// How many rows.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -425,7 +425,7 @@ impl Vector<'_> {
         }
     }
 
-    /// One bit a row, set if the row is not NULL; `None` if no row is.
+    /// Returns one bit a row, set if the row is not NULL; `None` if no row is NULL.
     pub(super) fn validity(&self) -> Option<&[u64]> {
         // SAFETY: the vector belongs to a live chunk; null means that all rows are valid, else there is a bit for each.
         unsafe {
@@ -464,7 +464,7 @@ impl Vector<'_> {
     }
 }
 
-/// How far [`copy`] may write beyond a text's end.
+/// The number of bytes that [`copy`] may write beyond a text's end.
 const SLACK: usize = 16;
 
 /// Copies a text of `len` bytes to `to`; may write up to [`SLACK`] bytes past its end.

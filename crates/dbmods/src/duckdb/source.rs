@@ -14,11 +14,11 @@ use super::sys::{
 
 /// A table that Rust makes.
 pub(super) trait Source: Send + Sync + 'static {
-    /// Names and types of its columns.
+    /// Returns the names and types of the columns.
     fn columns(&self) -> &[(&'static str, Physical)];
-    /// Most threads that may ask for rows at once.
+    /// Returns the largest number of threads that may ask for rows at once.
     fn threads_max(&self) -> usize;
-    /// One thread's share of the rows, which the feeds divide among themselves.
+    /// Opens one thread's share of the rows. The feeds divide the rows among themselves.
     fn open(&self) -> Box<dyn Feed>;
 }
 
@@ -33,17 +33,17 @@ pub(super) struct Page<'a> {
     api: &'static Functions,
     chunk: ChunkHandle,
     columns: &'a [(&'static str, Physical)],
-    /// Rows written so far, of each column.
+    /// The number of rows written so far, a column each.
     written: Vec<usize>,
     rows_max: usize,
 }
 
-/// What DuckDB keeps for as long as the function is registered.
+/// The data that DuckDB keeps for as long as the function is registered.
 struct Registered {
     source: Box<dyn Source>,
 }
 
-/// What DuckDB keeps for each thread of one query. The registration outlives every query.
+/// The data that DuckDB keeps for each thread of a query. The registration outlives every query.
 struct Local {
     registered: *const Registered,
     feed: Box<dyn Feed>,
@@ -90,7 +90,7 @@ pub(super) fn register(
 }
 
 impl Page<'_> {
-    /// How many rows fit.
+    /// Returns the number of rows that fit.
     pub(super) fn rows_max(&self) -> usize {
         self.rows_max
     }
@@ -153,7 +153,7 @@ impl Page<'_> {
         (vector, data)
     }
 
-    /// So many rows, if every column has them.
+    /// Returns `rows` if every column has so many.
     fn complete(&self, rows: usize) -> Result<u64, Refusal> {
         match self.written.iter().all(|&written| rows <= written) {
             true => Ok(rows as u64),

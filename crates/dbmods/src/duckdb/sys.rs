@@ -50,11 +50,11 @@ handles! {
     TypeHandle,
     /// A table function about to be registered.
     TableFunctionHandle,
-    /// What a table function's bind callback is given.
+    /// The argument of a table function's bind callback.
     BindHandle,
-    /// What a table function's init callback is given.
+    /// The argument of a table function's init callback.
     InitHandle,
-    /// What a table function's main callback is given.
+    /// The argument of a table function's main callback.
     CallHandle,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct ResultRaw {
 }
 
 impl ResultRaw {
-    /// What the functions that fill a result are given.
+    /// An empty result, for the functions that fill one.
     pub(super) const EMPTY: Self = Self {
         deprecated_columns: 0,
         deprecated_rows: 0,

@@ -51,92 +51,92 @@ const MANIFEST: &str = "manifest.json";
 /// Before the version, in the name of the folder of what it made.
 const PARENT_PREFIX: &str = "duckdb-";
 
-/// Where the peer's files lie.
+/// The files of DuckDB's copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
-    /// A DuckDB file with the table `lineitem`, checkpointed and closed.
+    /// The path of a DuckDB file with the table `lineitem`, checkpointed and closed.
     pub duckdb_path: PathBuf,
-    /// Its bytes.
+    /// The size of the DuckDB file in bytes.
     pub duckdb_bytes: u64,
-    /// The same rows in Parquet, written by DuckDB.
+    /// The path of a Parquet file with the same rows, written by DuckDB.
     pub parquet_path: PathBuf,
-    /// Its bytes.
+    /// The size of the Parquet file in bytes.
     pub parquet_bytes: u64,
-    /// Rows of each.
+    /// The number of rows in each file.
     pub rows: u64,
-    /// Whether this call made them; otherwise they were there.
+    /// True if this call made the files, false if they were there before.
     pub is_new: bool,
 }
 
-/// A copy that is kept, whichever version of DuckDB made it.
+/// A copy on disk. Any version of DuckDB may have made the copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
-    /// Its folder.
+    /// The folder of the copy.
     pub dir: PathBuf,
-    /// DuckDB's version, such as `v2.0.0`.
+    /// The version of DuckDB that made the copy, such as `v2.0.0`.
     pub duckdb_version: String,
     /// TPC-H's scale factor.
     pub scale_factor: f64,
-    /// Rows, if its manifest can be read.
+    /// The number of rows, if the manifest can be read.
     pub rows: Option<u64>,
-    /// Bytes of all its files.
+    /// The size of all files in bytes.
     pub bytes: u64,
 }
 
-/// How far the making is.
+/// The progress of [`ensure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Another process is making the same files.
     Waiting,
-    /// Rows go into DuckDB's file.
+    /// DuckDB loads rows into its file.
     Loading {
-        /// Rows so far.
+        /// The number of rows loaded so far.
         rows: u64,
-        /// Rows in all, give or take a hundredth.
+        /// The number of rows in the end, to within a hundredth.
         rows_expected: u64,
     },
     /// DuckDB writes the Parquet file.
     WritingParquet,
 }
 
-/// Why there are no files.
+/// The reason why there are no files.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
-    /// Not a positive number, or more than the generator counts.
+    /// The scale factor is not a positive number, or larger than the generator's counters allow.
     #[error("scale factor {0} is not between 0.0001 and 100000")]
     ScaleFactor(f64),
-    /// Not enough disk.
+    /// The disk has too little free space.
     #[error(
         "DuckDB's copy of scale factor {scale_factor} needs {} MB in {}, {} MB are free",
         needed_bytes / 1_000_000, dir.display(), free_bytes / 1_000_000
     )]
     NoSpace {
-        /// What was asked for.
+        /// The scale factor that was asked for.
         scale_factor: f64,
-        /// Where.
+        /// The folder for the files.
         dir: PathBuf,
-        /// How much it takes.
+        /// The bytes that the files take.
         needed_bytes: u64,
-        /// How much there is.
+        /// The bytes that are free.
         free_bytes: u64,
     },
     /// A file could not be made, read or renamed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// DuckDB refused.
+    /// DuckDB refused a statement.
     #[error(transparent)]
     Duckdb(#[from] Error),
     /// DuckDB holds another number of rows than the generator made.
     #[error("the generator made {generated} rows, DuckDB holds {held}")]
     Rows {
-        /// By the generator.
+        /// The number of rows that the generator made.
         generated: u64,
-        /// In the table.
+        /// The number of rows in DuckDB's table.
         held: u64,
     },
 }
@@ -238,7 +238,7 @@ pub fn remove_unfinished(
     Ok(())
 }
 
-/// Bytes of disk that [`ensure`] would take, about; 0 if the files are there.
+/// Estimates the bytes of disk that [`ensure`] would take; 0 if the files are there.
 pub fn bytes_to_make(library: Library, dir: &Path, scale_factor: f64) -> u64 {
     match find(library, dir, scale_factor) {
         Some(_) => 0,
@@ -246,7 +246,7 @@ pub fn bytes_to_make(library: Library, dir: &Path, scale_factor: f64) -> u64 {
     }
 }
 
-/// The copies of every scale factor and version under `dir`, ordered by both.
+/// Lists the copies of every scale factor and version under `dir`, ordered by both.
 pub fn list(dir: &Path) -> Vec<Kept> {
     let mut kept = Vec::new();
     for (parent, version) in parents(dir) {
