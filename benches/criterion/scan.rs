@@ -319,10 +319,8 @@ impl Peer {
                 return None;
             }
         };
-        let baseline = tpch_baseline::ensure(library, data_dir, scale_factor, 2, &mut |_| {
-            ControlFlow::Continue(())
-        })
-        .expect("DuckDB's file");
+        let baseline = tpch_baseline::ensure(library, data_dir, scale_factor, 2, &mut |_| ())
+            .expect("DuckDB's file");
         let config = Config {
             threads: Some(THREADS),
             read_only: true,

@@ -25,7 +25,7 @@ pub enum Exit {
 pub struct Failure {
     /// The process ends with this code.
     pub exit: Exit,
-    /// For a person; one sentence or a few lines, without `error:` in front.
+    /// For a person; one sentence or a few lines, without `error:` in front. Empty if all was said.
     pub message: String,
 }
 
@@ -48,6 +48,13 @@ impl Failure {
     /// Ended by a signal: exit 130.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Exit::Interrupted, message)
+    }
+
+    /// The exit code of a process that this one started, and that has said why.
+    pub fn said(code: i32) -> Self {
+        let exit = [Exit::Usage, Exit::Unavailable, Exit::Interrupted];
+        let exit = exit.into_iter().find(|&exit| exit as i32 == code);
+        Self::new(exit.unwrap_or(Exit::Check), "")
     }
 
     fn new(exit: Exit, message: impl Into<String>) -> Self {

@@ -123,7 +123,9 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { exit, message }) => {
-            output::note(&format!("dpb: {message}"));
+            if !message.is_empty() {
+                output::note(&format!("dpb: {message}"));
+            }
             ExitCode::from(exit as u8)
         }
     }

@@ -554,7 +554,7 @@ fn a_full_disk_under_the_records_is_said() {
 fn more_threads_than_cores_is_said_once() {
     let cpus = std::thread::available_parallelism().unwrap().get();
     let many = (cpus * 4).to_string();
-    // A first run, which makes data and starts anew.
+    // A first run, which makes data.
     let folder = tempfile::tempdir().unwrap();
     let ran = finish(&[
         "pushdown",

@@ -8,7 +8,6 @@
 //! this process, all threads) and as tuples scanned per CPU second.
 
 use std::error::Error;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -45,9 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut number = |default: f64| args.next().map_or(Ok(default), |text| text.parse());
     let (scale_factor, threads, repeats) = (number(1.0)?, number(1.0)? as usize, number(7.0)?);
     let library = Library::find()?;
-    let data = ensure(library, Path::new(&dir), scale_factor, threads, &mut |_| {
-        ControlFlow::Continue(())
-    })?;
+    let data = ensure(library, Path::new(&dir), scale_factor, threads, &mut |_| ())?;
     println!(
         "{library:?}, scale factor {scale_factor}, {} rows, {threads} threads",
         data.rows
@@ -56,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads: Some(threads),
         read_only: true,
         any_order: true,
+        allowed_paths: vec![data.parquet_path.clone()],
         ..Config::default()
     };
     let database = Database::open(library, Some(&data.duckdb_path), &config)?;

@@ -31,13 +31,13 @@ pub use find::{Library, Missing, cache_dir};
 /// How often [`Interrupt::watch`] asks whether to stop.
 pub const STOP_LOOK: Duration = Duration::from_millis(100);
 
-/// What went wrong in DuckDB, in its own words where it has some.
+/// A failure of DuckDB, with DuckDB's own text where it gives one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A database could not be opened or connected to.
     #[error("DuckDB cannot open {database}: {reason}")]
     Open {
-        /// Its path, or that it is in memory.
+        /// The database's path, or the words that it is in memory.
         database: String,
         /// DuckDB's text.
         reason: String,
@@ -61,40 +61,45 @@ pub enum Error {
     Shape {
         /// The statement, shortened if it is long.
         sql: String,
-        /// Which column, and why.
+        /// The column, and the reason.
         reason: String,
     },
 }
 
 /// How a database is opened. The default: all cores, DuckDB's own memory limit, for reading and writing.
+///
+/// DuckDB reaches no file but the database's own, its spill and [`Config::allowed_paths`], whatever a statement or the
+/// database itself asks for, and no statement can change that: a file may come from a machine that is not trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Worker threads, the calling one included.
     pub threads: Option<usize>,
-    /// Memory that DuckDB may hold, bytes; beyond it, it spills or fails.
+    /// Bytes of memory that DuckDB may hold. Beyond them DuckDB spills or fails.
     pub memory_bytes_max: Option<u64>,
-    /// Where it spills. Without one, beside the database's file.
+    /// The folder that DuckDB spills into. Without one, DuckDB spills beside the database's file.
     pub temp_dir: Option<PathBuf>,
-    /// Whether the file is only read; several processes may then share it.
+    /// True if the file is only read. Several processes may then share it.
     pub read_only: bool,
-    /// Whether rows may come in any order: DuckDB's threads then need not wait for each other, and streaming on two
+    /// True if rows may come in any order: DuckDB's threads then need not wait for each other, and streaming on two
     /// threads took a quarter less CPU (16 columns at 10 %). Leave it false where the order of rows counts.
     pub any_order: bool,
     /// Storage format of a file that is made, such as `v1.0.0`; DuckDB's default if none.
     pub storage_version: Option<&'static str>,
+    /// Files outside the database that statements may read and write, exactly as statements name them.
+    pub allowed_paths: Vec<PathBuf>,
 }
 
-/// How a query's rows are computed and handed over.
+/// The way in which DuckDB computes a query's rows and hands them over.
 ///
 /// Neither is always the faster. DuckDB 2.0.0, `lineitem` at scale factor 1, all 16 columns of 1 %, 10 %, 100 % of the rows, CPU
 /// milliseconds: streamed 134, 218, 812, materialised 101, 202, 1000 on one thread; streamed 173, 269, 1074, materialised
 /// 117, 229, 1097 on two with `any_order`. For what a person would compare with, take the faster that fits the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// As they are fetched: DuckDB holds about a megabyte of rows back, so memory stays bounded whatever the result's
-    /// size, and the first batch comes early.
+    /// DuckDB computes rows as they are fetched. It holds about a megabyte of rows back, so memory stays bounded whatever the result's
+    /// size, and the first batch comes early. A DuckDB that no longer has the function for it materialises.
     Streamed,
-    /// All before the first is handed over: memory grows with the result.
+    /// DuckDB computes all rows before it hands over the first. Memory grows with the result.
     Materialised,
 }
 
@@ -148,13 +153,49 @@ impl Database {
             None => None,
         };
         let raw = raw::Database::open(library.api(), path, &config.options()).map_err(refused)?;
-        Ok(Self {
+        let database = Self {
             raw: Arc::new(raw),
             name,
-        })
+        };
+        if !config.allowed_paths.is_empty() {
+            // DuckDB takes these in this order only, and options have none.
+            let paths: Vec<String> = config
+                .allowed_paths
+                .iter()
+                .map(|path| literal(path.display()))
+                .collect();
+            database.connect()?.execute(&format!(
+                "SET allowed_paths = [{}]; SET enable_external_access = false; SET lock_configuration = true",
+                paths.join(", ")
+            ))?;
+        }
+        Ok(database)
     }
 
-    /// A new connection.
+    /// Checks that `name` is a table with rows of its own. A view of that name would compute its rows.
+    ///
+    /// # Errors
+    /// [`Error::Open`] if it is not, and as [`Connection::query`].
+    pub fn require_base_table(&self, name: &str) -> Result<(), Error> {
+        // Qualified, because a database may hold a macro with the function's name.
+        let sql = format!(
+            "SELECT 1 FROM system.main.duckdb_tables() WHERE schema_name = 'main' AND table_name = {}",
+            literal(name)
+        );
+        match self
+            .connect()?
+            .query(&sql, None, Delivery::Materialised)?
+            .next()
+        {
+            Some(found) => found.map(drop),
+            None => Err(Error::Open {
+                database: self.name.to_string(),
+                reason: format!("{name} is not a base table in it"),
+            }),
+        }
+    }
+
+    /// Opens a connection.
     ///
     /// # Errors
     /// [`Error::Open`] if DuckDB gives none.
@@ -168,7 +209,7 @@ impl Database {
 }
 
 impl Config {
-    /// DuckDB's options. It must not reach for the network on its own, so extensions are never fetched.
+    /// DuckDB's options. Extensions are never fetched.
     fn options(&self) -> Vec<(&'static str, String)> {
         let mut options = vec![
             ("autoinstall_known_extensions", "false".to_owned()),
@@ -192,12 +233,16 @@ impl Config {
         if self.read_only {
             options.push(("access_mode", "READ_ONLY".to_owned()));
         }
+        if self.allowed_paths.is_empty() {
+            options.push(("enable_external_access", "false".to_owned()));
+            options.push(("lock_configuration", "true".to_owned()));
+        }
         options
     }
 }
 
 impl Connection {
-    /// Runs one or more statements and drops their rows; says how many rows the last one changed.
+    /// Runs one or more statements, drops their rows and returns the number of rows that the last statement changed.
     ///
     /// # Errors
     /// [`Error::Statement`] or [`Error::Interrupted`].
@@ -251,7 +296,7 @@ impl Connection {
         source::register(&self.raw, name, source).map_err(|reason| Error::refused(name, reason))
     }
 
-    /// A handle that stops what runs on this connection.
+    /// Returns a handle that stops what runs on this connection.
     pub fn interrupt_handle(&self) -> Interrupt {
         Interrupt {
             connection: Arc::clone(&self.raw),
@@ -260,12 +305,12 @@ impl Connection {
 }
 
 impl Interrupt {
-    /// Stops the statement that is running, if one is; it ends with [`Error::Interrupted`].
+    /// Stops the statement that is running, if there is one. The statement ends with [`Error::Interrupted`].
     pub fn interrupt(&self) {
         self.connection.interrupt();
     }
 
-    /// Does `work` on this thread. From another one asks `stop` every [`STOP_LOOK`], and once it says so stops what runs.
+    /// Does `work` on this thread. Another thread asks `stop` every [`STOP_LOOK`], and stops what runs once it answers true.
     pub fn watch<T>(&self, stop: impl Fn() -> bool + Send, work: impl FnOnce() -> T) -> T {
         let (working, ended) = sync_channel::<()>(0);
         std::thread::scope(|scope| {
@@ -285,13 +330,13 @@ impl Interrupt {
 }
 
 impl Rows<'_> {
-    /// The same rows in batches of at least so many, but the last.
+    /// Returns the same rows in batches of at least `rows` rows; the last batch may have fewer.
     pub fn batches_of(mut self, rows: usize) -> Self {
         self.assembler.set_batch_rows(rows);
         self
     }
 
-    /// The batches' schema.
+    /// Returns the schema of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -347,6 +392,11 @@ impl Error {
             Self::Statement { sql, reason }
         }
     }
+}
+
+/// A text as a constant in SQL.
+fn literal(text: impl fmt::Display) -> String {
+    format!("'{}'", text.to_string().replace('\'', "''"))
 }
 
 /// Enough of a statement to recognise it.

@@ -300,8 +300,7 @@ struct Lineitem {
 impl Lineitem {
     fn open(library: Library, dir: &std::path::Path) -> Self {
         let schema = tpch::schema("lineitem").unwrap();
-        let mut go_on = |_| std::ops::ControlFlow::Continue(());
-        let baseline = tpch_baseline::ensure(library, dir, 0.001, 2, &mut go_on).unwrap();
+        let baseline = tpch_baseline::ensure(library, dir, 0.001, 2, &mut |_| ()).unwrap();
         let config = Config {
             threads: Some(1),
             read_only: true,

@@ -1,9 +1,9 @@
 //! DuckDB's library, into dpb's cache: `duckdb/VERSION-ARCH/libduckdb.so`.
 //!
 //! Looked for in `DUCKDB_LIB_DIR`, the cache and the system; then fetched as the official prebuilt library, through the
-//! ordinary client of a package registry (`mvn`, `npm`) or from the project's release page. What a registry gave is
-//! checked against a digest that is written here, before it is put into the cache by a rename. Last it is compiled
-//! ([`super::bundled`]), which takes long.
+//! ordinary client of a package registry (`mvn`, `npm`). What was fetched is checked against a digest that is written
+//! here, before it is put into the cache by a rename. Last it is compiled ([`super::bundled`]), which takes long; cargo
+//! checks the sources.
 //!
 //! For Arm it is 1.5.5: GCC 14 compiles the loops that compare vectors of 128-bit integers into code that overwrites
 //! its own operands (DuckDB's issue 17757), and in the library of 2.0.0 these are the loops behind `<`, `<=`, `>` and
@@ -24,7 +24,6 @@ use super::{Effort, Finding, bundled, failures};
 pub(super) const FILE: &str = "libduckdb.so";
 const WHAT: &str = "DuckDB";
 const NO_CACHE: &str = "no cache, because neither XDG_CACHE_HOME nor HOME is set";
-const PAGE: &str = "https://github.com/duckdb/duckdb/releases/download";
 
 /// One way to get the library for one machine.
 struct Source {
@@ -36,20 +35,20 @@ struct Source {
     version: &'static str,
     /// Downloads the archive into a folder and says where it is. The flag: without a network.
     fetch: fn(&Path, bool) -> Result<PathBuf, String>,
-    /// The archive's SHA-256; none if nobody vouched for one.
-    archive_sha256: Option<&'static str>,
+    /// The archive's SHA-256. The registry's own digests were compared when this one was taken.
+    archive_sha256: &'static str,
     /// Takes the library out of the archive, into a folder, and says where it is.
     unpack: fn(&Path, &Path) -> Result<PathBuf, String>,
 }
 
 /// The first that works is taken.
-const SOURCES: [Source; 5] = [
+const SOURCES: [Source; 3] = [
     Source {
         arch: "x86_64",
         client: "mvn",
         version: "2.0.0",
         fetch: fetch_with_maven,
-        archive_sha256: Some("6cb8b0e0fc51b2e45aead2d2c1e1fd09dd10267db2966e69aaab0de67319f826"),
+        archive_sha256: "6cb8b0e0fc51b2e45aead2d2c1e1fd09dd10267db2966e69aaab0de67319f826",
         unpack: |archive, to| unzip(archive, to, "libduckdb_java.so_linux_amd64"),
     },
     Source {
@@ -57,32 +56,16 @@ const SOURCES: [Source; 5] = [
         client: "npm",
         version: "1.5.5",
         fetch: |to, offline| fetch_with_npm("x64", to, offline),
-        archive_sha256: Some("86d2bda909785550e8a14a57a8a4584827aff0e268d8f1a58c3fd48559f7020e"),
+        archive_sha256: "86d2bda909785550e8a14a57a8a4584827aff0e268d8f1a58c3fd48559f7020e",
         unpack: untar,
-    },
-    Source {
-        arch: "x86_64",
-        client: "curl",
-        version: "2.0.0",
-        fetch: |to, offline| fetch_with_curl("v2.0.0/libduckdb-linux-amd64.zip", to, offline),
-        archive_sha256: None,
-        unpack: |archive, to| unzip(archive, to, FILE),
     },
     Source {
         arch: "aarch64",
         client: "npm",
         version: "1.5.5",
         fetch: |to, offline| fetch_with_npm("arm64", to, offline),
-        archive_sha256: Some("3b85f3ea438f7dc3691d7b5e6e4222ffe9127fd17885f96ca72e0c99925c348e"),
+        archive_sha256: "3b85f3ea438f7dc3691d7b5e6e4222ffe9127fd17885f96ca72e0c99925c348e",
         unpack: untar,
-    },
-    Source {
-        arch: "aarch64",
-        client: "curl",
-        version: "1.5.5",
-        fetch: |to, offline| fetch_with_curl("v1.5.5/libduckdb-linux-arm64.zip", to, offline),
-        archive_sha256: None,
-        unpack: |archive, to| unzip(archive, to, FILE),
     },
 ];
 
@@ -201,24 +184,18 @@ impl Source {
             self.version, self.arch, self.client
         );
         let archive = (self.fetch)(scratch.path(), offline)?;
-        if let Some(expected) = self.archive_sha256 {
-            let found = sha256(&archive).map_err(|why| at(&archive, why))?;
-            if found != expected {
-                return Err(format!(
-                    "{} gave an archive whose SHA-256 is {found}, not {expected}",
-                    self.client
-                ));
-            }
+        let (expected, found) = (self.archive_sha256, sha256(&archive));
+        let found = found.map_err(|why| at(&archive, why))?;
+        if found != expected {
+            return Err(format!(
+                "{} gave an archive whose SHA-256 is {found}, not {expected}",
+                self.client
+            ));
         }
         let unpacked = (self.unpack)(&archive, scratch.path())?;
         let kept = keep(&unpacked, cache, self.version, self.arch)?;
-        let checked = if self.archive_sha256.is_some() {
-            "SHA-256 checked"
-        } else {
-            "no SHA-256 to check against"
-        };
         Ok(format!(
-            "{} (fetched with {}, {checked})",
+            "{} (fetched with {}, SHA-256 checked)",
             kept.display(),
             self.client
         ))
@@ -309,35 +286,6 @@ fn fetch_with_npm(arch: &str, to: &Path, offline: bool) -> Result<PathBuf, Strin
     Ok(to.join(format!("duckdb-node-bindings-linux-{arch}-1.5.5-r.5.tgz")))
 }
 
-fn fetch_with_curl(release: &str, to: &Path, offline: bool) -> Result<PathBuf, String> {
-    if offline {
-        return Err("curl needs a network".to_owned());
-    }
-    let archive = to.join("libduckdb.zip");
-    let mut curl = shell::command("curl");
-    curl.args([
-        "--fail",
-        "--silent",
-        "--show-error",
-        "--location",
-        "--proto",
-        "=https",
-    ])
-    .args([
-        "--connect-timeout",
-        "4",
-        "--speed-time",
-        "4",
-        "--speed-limit",
-        "100000",
-    ])
-    .arg(format!("{PAGE}/{release}"))
-    .arg("--output")
-    .arg(&archive);
-    shell::run(curl, Duration::from_secs(300))?;
-    Ok(archive)
-}
-
 /// Takes one member out of a zip archive with whichever program is there.
 fn unzip(archive: &Path, to: &Path, member: &str) -> Result<PathBuf, String> {
     let mut unzip = shell::command("unzip");
@@ -413,7 +361,7 @@ mod tests {
                 fs::write(&archive, "abc").map_err(|why| why.to_string())?;
                 Ok(archive)
             },
-            archive_sha256: Some(archive_sha256),
+            archive_sha256,
             unpack: |archive, to| {
                 let library = to.join("library");
                 fs::copy(archive, &library).map_err(|why| why.to_string())?;

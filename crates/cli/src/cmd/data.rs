@@ -17,6 +17,10 @@ use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table};
 use crate::{Globals, interrupt};
 
+mod part;
+
+pub use part::{Part, make_apart};
+
 /// The table that there are copies of for DuckDB.
 const LINEITEM: &str = "lineitem";
 
@@ -48,6 +52,9 @@ pub struct Args {
     /// Remove these tables, and with lineitem the copies of it that any version of DuckDB made
     #[arg(long)]
     remove: bool,
+    /// Make this for the process that started this one, and end with it
+    #[arg(long, hide = true)]
+    part: Option<Part>,
 }
 
 /// Makes, lists, checks or removes.
@@ -57,6 +64,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         [all] if all == "all" => tpch::TABLES.to_vec(),
         names => names.iter().map(String::as_str).collect(),
     };
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or(cpus);
+    if let Some(part) = args.part {
+        return part.make(&data_dir, args.sf, threads, globals);
+    }
     if args.remove {
         let mut freed = tpch::remove(&data_dir, args.sf, &tables).map_err(failure)?;
         if tables.contains(&LINEITEM) {
@@ -74,8 +86,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     } else if args.verify {
         vec![verify(&tpch::find(&data_dir, args.sf), &tables, globals)?]
     } else {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = args.threads.unwrap_or(cpus);
         vec![only(
             make(&data_dir, args.sf, &tables, threads, globals)?,
             &tables,
@@ -99,6 +109,8 @@ pub fn make(
     threads: usize,
     globals: &Globals,
 ) -> Result<TableSet, Failure> {
+    // Before anything is written.
+    interrupt::flag();
     let bar = std::sync::Mutex::new((Progress::new(0, globals.quiet), String::new()));
     let report = |step: Step<'_>| {
         if interrupt::is_set() {
@@ -160,7 +172,6 @@ pub fn baseline_failure(error: BaselineError) -> Failure {
         BaselineError::NoSpace { .. } => Failure::unavailable(format!(
             "{message}; choose another place with --data-dir, or run --schemes dpb alone"
         )),
-        BaselineError::Stopped => Failure::interrupted(message),
         _ => Failure::check(message),
     }
 }

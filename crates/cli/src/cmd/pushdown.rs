@@ -5,8 +5,6 @@ mod question;
 mod show;
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use dpb_core::measure::{Durability, Outcome, Record, Store};
@@ -23,6 +21,7 @@ use dpb_dbmods::tpch;
 
 use self::agents::LocalAgent;
 use self::question::Asked;
+use super::data::Part;
 use super::{data, report, serve};
 use crate::args::{self, List};
 use crate::bulk::Choice;
@@ -96,9 +95,6 @@ pub struct Args {
     /// Memory for verified chunks at our own agents, and as much for DuckDB's buffers (at least 256 MB)
     #[arg(long, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
-    /// Of the statistics
-    #[arg(long, default_value = "1")]
-    seed: u64,
     /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
     #[arg(long)]
     data_dir: Option<PathBuf>,
@@ -133,12 +129,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         _agents = Vec::new();
         contenders = remote_contenders(&args, server, &schemes)?;
     } else {
-        if make_data(&args, &data_dir, &schemes, globals)? {
-            return Err(start_anew());
-        }
+        make_data(&args, &data_dir, &schemes, globals)?;
         (contenders, _agents) = local_contenders(&args, &data_dir, &schemes, &threads)?;
     }
-    // Not before data are made: who makes them starts anew, and would say it twice.
     warn_of_sharing(&threads);
     say_ways(&args.bulk, &contenders);
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
@@ -152,7 +145,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         batch_rows: args.batch_rows as u32,
         cold: args.cold,
         link_bits_per_s: (args.link_gbps * 1e9) as u64,
-        seed: args.seed,
         parameters: BTreeMap::from([(
             "server".to_owned(),
             args.server.clone().unwrap_or_else(|| "loopback".to_owned()),
@@ -287,17 +279,15 @@ fn warn_of_sharing(threads: &[u32]) {
     }
 }
 
-/// Makes what is missing: our segment, and DuckDB's files if there is a DuckDB and a scheme needs them. Says whether
-/// anything was.
+/// Makes what is missing: our segment, and DuckDB's files if there is a DuckDB and a scheme needs them.
 fn make_data(
     args: &Args,
     data_dir: &Path,
     schemes: &[Scheme],
     globals: &Globals,
-) -> Result<bool, Failure> {
-    let threads = cpus() as usize;
+) -> Result<(), Failure> {
     let needed = schemes.iter().any(|&scheme| scheme != Scheme::Dpb);
-    let library = Library::find().ok().filter(|_| needed);
+    let library = needed.then(Library::find).and_then(Result::ok);
     let ours = tpch::bytes_to_make(data_dir, args.sf, &[TABLE]).map_err(data::failure)?;
     let theirs = library.map_or(0, |library| {
         tpch_baseline::bytes_to_make(library, data_dir, args.sf)
@@ -311,41 +301,13 @@ fn make_data(
         }
         failure
     })?;
-    data::make(data_dir, args.sf, &[TABLE], threads, globals)?;
-    let Some(library) = library else {
-        return Ok(ours > 0);
-    };
-    let bar = Progress::new(0, globals.quiet);
-    let mut report = |progress| {
-        match progress {
-            tpch_baseline::Progress::Waiting => bar.set(0, "another dpb makes DuckDB's files"),
-            tpch_baseline::Progress::Loading { rows, .. } => {
-                bar.set(rows, "rows into DuckDB's file")
-            }
-            tpch_baseline::Progress::WritingParquet => bar.set(0, "writing the Parquet file"),
-        }
-        match interrupt::is_set() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    };
-    tpch_baseline::ensure(library, data_dir, args.sf, threads, &mut report)
-        .map(|baseline| baseline.is_new || ours > 0)
-        .map_err(data::baseline_failure)
-}
-
-/// Replaces this process by the same command: making data leaves memory behind that would be counted as the run's.
-/// Returns only if that fails.
-fn start_anew() -> Failure {
-    let failed = |error| Failure::check(format!("cannot start anew after making data: {error}"));
-    match std::env::current_exe() {
-        Ok(program) => failed(
-            std::process::Command::new(program)
-                .args(std::env::args_os().skip(1))
-                .exec(),
-        ),
-        Err(error) => failed(error),
+    if ours > 0 {
+        data::make_apart(Part::Segment, library, data_dir, args.sf, globals)?;
     }
+    if theirs > 0 {
+        data::make_apart(Part::Duckdb, library, data_dir, args.sf, globals)?;
+    }
+    Ok(())
 }
 
 /// A connection a scheme, all to one agent elsewhere.

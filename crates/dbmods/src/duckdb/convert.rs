@@ -14,10 +14,10 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use super::raw::{Chunk, Physical, Vector};
 use super::sys::Huge;
 
-/// Rows at which a batch is handed on, unless told otherwise. Chunks are never split, so a batch may hold up to a chunk more.
+/// The default number of rows of a full batch. Chunks are never split, so a batch may hold up to a chunk more.
 pub const BATCH_ROWS: usize = 16 * 1024;
 
-/// Rows of DuckDB's largest chunk.
+/// The number of rows of DuckDB's largest chunk.
 pub const CHUNK_ROWS: usize = 2048;
 
 /// Gathers chunks into batches of one schema.
@@ -103,12 +103,12 @@ impl Assembler {
         self.batch_rows = rows;
     }
 
-    /// Whether enough rows were gathered for a batch.
+    /// Returns true once enough rows for a batch were gathered.
     pub(super) fn is_full(&self) -> bool {
         self.rows >= self.batch_rows
     }
 
-    /// Rows gathered and not yet handed on.
+    /// Returns the number of rows that were gathered and not yet handed on.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -213,14 +213,14 @@ impl Column {
             Values::I32(to) => match self.physical {
                 Physical::I8 => to.extend(vector.elements::<i8>().iter().map(|&v| i32::from(v))),
                 Physical::I16 => to.extend(vector.elements::<i16>().iter().map(|&v| i32::from(v))),
-                _ => to.extend_from_slice(vector.elements::<i32>()),
+                _ => to.extend_from_slice(&vector.elements::<i32>()),
             },
             Values::I64(to) => match width(self.physical) {
                 1 => to.extend(vector.elements::<i8>().iter().map(|&v| i64::from(v))),
                 2 => to.extend(vector.elements::<i16>().iter().map(|&v| i64::from(v))),
                 4 => to.extend(vector.elements::<i32>().iter().map(|&v| i64::from(v))),
-                8 => to.extend_from_slice(vector.elements::<i64>()),
-                _ => narrow(vector.elements::<Huge>(), valid.as_ref(), to)?,
+                8 => to.extend_from_slice(&vector.elements::<i64>()),
+                _ => narrow(&vector.elements::<Huge>(), to)?,
             },
             Values::I128(to) => match width(self.physical) {
                 1 => to.extend(vector.elements::<i8>().iter().map(|&v| i128::from(v))),
@@ -229,7 +229,7 @@ impl Column {
                 8 => to.extend(vector.elements::<i64>().iter().map(|&v| i128::from(v))),
                 _ => to.extend(vector.elements::<Huge>().iter().map(wide)),
             },
-            Values::F64(to) => to.extend_from_slice(vector.elements::<f64>()),
+            Values::F64(to) => to.extend_from_slice(&vector.elements::<f64>()),
             Values::Text { ends, bytes } => vector.texts(bytes, ends)?,
         }
         match valid {
@@ -283,14 +283,10 @@ fn wide(huge: &Huge) -> i128 {
 }
 
 /// Appends 128-bit values that fit 64 bits.
-fn narrow(from: &[Huge], valid: Option<&NullBuffer>, to: &mut Vec<i64>) -> Result<(), String> {
-    for (i, huge) in from.iter().enumerate() {
-        let value = wide(huge);
-        let is_valid = valid.is_none_or(|valid| valid.is_valid(i));
-        if is_valid && i64::try_from(value).is_err() {
-            return Err(format!("{value} does not fit 64 bits"));
-        }
-        to.push(value as i64);
+fn narrow(from: &[Huge], to: &mut Vec<i64>) -> Result<(), String> {
+    for value in from.iter().map(wide) {
+        let narrow = i64::try_from(value);
+        to.push(narrow.map_err(|_| format!("{value} does not fit 64 bits"))?);
     }
     Ok(())
 }

@@ -7,21 +7,21 @@ use std::{env, fmt};
 use super::raw;
 use super::sys::Functions;
 
-/// A DuckDB that was found and loaded; stays loaded until the process ends.
+/// A DuckDB library that was found and loaded. The library stays loaded until the process ends.
 #[derive(Clone, Copy)]
 pub struct Library {
     loaded: &'static Loaded,
 }
 
-/// Why there is no DuckDB here, in words that a person can act on.
+/// The reason why there is no DuckDB here, in words that a person can act on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}. Looked in: {}. {remedy}", searched.join("; "))]
 pub struct Missing {
-    /// What is wrong.
+    /// The failure, in a sentence.
     pub reason: String,
-    /// Every place that was tried, and what it answered.
+    /// The places that were tried, each with its answer.
     pub searched: Vec<String>,
-    /// What to do.
+    /// The advice for the reader.
     pub remedy: String,
 }
 
@@ -124,12 +124,12 @@ impl Library {
         Self { loaded }
     }
 
-    /// DuckDB's version, such as `v2.0.0`.
+    /// Returns DuckDB's version, such as `v2.0.0`.
     pub fn version(&self) -> &'static str {
         &self.loaded.version
     }
 
-    /// Where it came from: a path, or that it was linked in.
+    /// Returns the library's path, or the words that the library was linked in.
     pub fn origin(&self) -> &'static str {
         &self.loaded.origin
     }
@@ -205,6 +205,25 @@ mod tests {
             ["1.5.10", "1.5.9"].map(|v| dir.path().join(format!("{v}-{arch}")).join(FILE));
         assert_eq!(cached(dir.path()), expected);
         assert!(cached(&dir.path().join("nothing")).is_empty());
+    }
+
+    #[test]
+    fn a_duckdb_that_cannot_stream_gives_the_same_rows() {
+        use crate::duckdb::{Config, Database, Delivery};
+        let Ok(library) = Library::find() else {
+            println!("skipped: there is no DuckDB");
+            return;
+        };
+        let api = Functions {
+            duckdb_pending_prepared_streaming: None,
+            ..library.api().clone()
+        };
+        let older = Library::keep(&mut Vec::new(), api, "made by a test".to_owned());
+        let database = Database::open(older, None, &Config::default()).unwrap();
+        let mut connection = database.connect().unwrap();
+        let rows = connection.query("FROM range(70000)", None, Delivery::Streamed);
+        let counts = rows.unwrap().map(|batch| batch.unwrap().num_rows());
+        assert_eq!(counts.sum::<usize>(), 70_000);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) const ORDERS: f64 = 1_500_000.0;
 /// Orders that one thread generates at a time.
 const ORDERS_PER_PART: f64 = 10_000.0;
 
-/// Rows that a thread hands over at once.
+/// The number of rows that a thread hands over at once.
 const BLOCK_ROWS: usize = 2048;
 
 /// Blocks that a thread may be ahead: a part and a half, so that no thread waits for its turn for long.
@@ -137,7 +137,7 @@ fn generate(scale_factor: f64, part: usize, parts: usize, to: &SyncSender<Block>
 }
 
 impl InOrder {
-    /// Rows that were not yet handed over; empty at the end.
+    /// Returns the rows that were not yet handed over; none at the end.
     fn pending(&mut self) -> Result<&[LineItem<'static>], String> {
         while self.taken == self.block.len() && self.part < self.parts {
             let lane = &self.lanes[self.part % self.lanes.len()];
@@ -165,13 +165,7 @@ impl Feed for InOrder {
 
 /// Writes `lines` column by column, in the order of [`COLUMNS`].
 fn write(lines: &[LineItem<'static>], page: &mut Page<'_>) {
-    let mut longs = |i, value: fn(&LineItem<'_>) -> i64| {
-        let column = page.elements::<i64>(i);
-        column
-            .iter_mut()
-            .zip(lines)
-            .for_each(|(to, line)| *to = value(line));
-    };
+    let mut longs = |i, value: fn(&LineItem<'_>) -> i64| page.set(i, lines.iter().map(value));
     longs(0, |line| line.l_orderkey);
     longs(1, |line| line.l_partkey);
     longs(2, |line| line.l_suppkey);
@@ -179,13 +173,7 @@ fn write(lines: &[LineItem<'static>], page: &mut Page<'_>) {
     longs(5, |line| line.l_extendedprice.into_inner());
     longs(6, |line| line.l_discount.into_inner());
     longs(7, |line| line.l_tax.into_inner());
-    let mut ints = |i, value: fn(&LineItem<'_>) -> i32| {
-        let column = page.elements::<i32>(i);
-        column
-            .iter_mut()
-            .zip(lines)
-            .for_each(|(to, line)| *to = value(line));
-    };
+    let mut ints = |i, value: fn(&LineItem<'_>) -> i32| page.set(i, lines.iter().map(value));
     ints(3, |line| line.l_linenumber);
     ints(10, |line| line.l_shipdate.to_unix_epoch());
     ints(11, |line| line.l_commitdate.to_unix_epoch());

@@ -5,8 +5,10 @@
 //! The function table is `'static`: a library once loaded stays.
 #![allow(unsafe_code)]
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use super::sys::{
 /// DuckDB's own words about what went wrong.
 pub(super) type Refusal = String;
 
-/// How a column lies in memory, and what it means.
+/// The layout of a column in memory, and its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Physical {
     I8,
@@ -57,7 +59,7 @@ pub(super) struct QueryResult {
     connection: Arc<Connection>,
 }
 
-/// Some rows of a result, and borrowed from it: texts may lie in the result's memory.
+/// A chunk of a result's rows. The chunk borrows from the result, because texts may lie in the result's memory.
 pub(super) struct Chunk<'a> {
     api: &'static Functions,
     handle: ChunkHandle,
@@ -78,8 +80,8 @@ pub(super) struct Vector<'a> {
 ///
 /// # Safety
 /// Every bit pattern is a value, and `fits` answers true only for vectors whose elements are laid out like `Self`.
-pub(super) unsafe trait Element: Copy {
-    /// Whether a vector of this type holds such elements.
+pub(super) unsafe trait Element: Copy + Default {
+    /// Returns true if a vector of this type holds such elements.
     fn fits(physical: Physical) -> bool;
 }
 
@@ -226,9 +228,12 @@ impl QueryResult {
         result.checked(state)
     }
 
-    /// Starts `sql`, one statement, whose rows are computed as they are fetched.
+    /// Starts `sql`, one statement, whose rows are computed as they are fetched, or before if this DuckDB cannot do so.
     pub(super) fn streamed(connection: &Arc<Connection>, sql: &str) -> Result<Self, Refusal> {
         let api = connection.api;
+        let Some(pending_streaming) = api.duckdb_pending_prepared_streaming else {
+            return Self::materialised(connection, sql);
+        };
         let sql = terminated(sql)?;
         let mut result = Self::empty(connection);
         let mut statement = StatementHandle::NULL;
@@ -241,7 +246,7 @@ impl QueryResult {
                 (api.duckdb_destroy_prepare)(&raw mut statement);
                 return Err(text);
             }
-            let mut state = (api.duckdb_pending_prepared_streaming)(statement, &raw mut pending);
+            let mut state = pending_streaming(statement, &raw mut pending);
             let outcome = if state != 0 {
                 Err(owned((api.duckdb_pending_error)(pending)))
             } else {
@@ -269,14 +274,14 @@ impl QueryResult {
         }
     }
 
-    /// What went wrong, if something did, at the start or while rows were fetched.
+    /// Returns the error of the statement, if it failed at the start or while rows were fetched.
     pub(super) fn error(&mut self) -> Option<Refusal> {
         // SAFETY: `raw` is a result that DuckDB filled, or empty, which the function answers with null.
         let text = unsafe { (self.connection.api.duckdb_result_error)(&raw mut self.raw) };
         (!text.is_null()).then(|| owned(text))
     }
 
-    /// Rows inserted, updated or deleted.
+    /// Returns the number of rows that the statement inserted, updated or deleted.
     pub(super) fn rows_changed(&mut self) -> u64 {
         // SAFETY: a result that DuckDB filled.
         unsafe { (self.connection.api.duckdb_rows_changed)(&raw mut self.raw) }
@@ -329,7 +334,7 @@ impl Drop for QueryResult {
     }
 }
 
-/// What a logical type says about memory.
+/// Returns the layout that a logical type stands for.
 ///
 /// # Safety
 /// `ty` is a type that DuckDB gave and that is not yet destroyed.
@@ -361,7 +366,7 @@ unsafe fn physical(api: &Functions, ty: TypeHandle) -> Physical {
 }
 
 impl Chunk<'_> {
-    /// How many rows.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -389,11 +394,11 @@ impl Drop for Chunk<'_> {
 }
 
 impl Vector<'_> {
-    /// The elements, those of NULL rows included, which hold anything.
-    pub(super) fn elements<T: Element>(&self) -> &[T] {
+    /// The elements; those of NULL rows are zero.
+    pub(super) fn elements<T: Element>(&self) -> Cow<'_, [T]> {
         assert!(T::fits(self.physical), "read as another type");
         if self.rows == 0 {
-            return &[];
+            return Cow::Borrowed(&[]);
         }
         // SAFETY: the vector belongs to a live chunk.
         let data = unsafe { (self.api.duckdb_vector_get_data)(self.handle) }.cast::<T>();
@@ -403,10 +408,24 @@ impl Vector<'_> {
         );
         // SAFETY: DuckDB's chunks are flat when they reach the C API: `rows` elements of the type that the result
         // declared lie at `data` and stay as long as the chunk, which `self` borrows; `Element` vouches for the layout.
-        unsafe { std::slice::from_raw_parts(data, self.rows) }
+        let elements =
+            unsafe { std::slice::from_raw_parts(data.cast::<MaybeUninit<T>>(), self.rows) };
+        match self.validity() {
+            // SAFETY: DuckDB has written every element of a row that is not NULL, and none is.
+            None => Cow::Borrowed(unsafe { elements.assume_init_ref() }),
+            Some(validity) => Cow::Owned(
+                (0..self.rows)
+                    .map(|row| match validity[row / 64] >> (row % 64) & 1 {
+                        0 => T::default(),
+                        // SAFETY: as above, this row is not NULL.
+                        _ => unsafe { elements[row].assume_init() },
+                    })
+                    .collect(),
+            ),
+        }
     }
 
-    /// One bit a row, set if the row is not NULL; `None` if no row is.
+    /// Returns one bit a row, set if the row is not NULL; `None` if no row is NULL.
     pub(super) fn validity(&self) -> Option<&[u64]> {
         // SAFETY: the vector belongs to a live chunk; null means that all rows are valid, else there is a bit for each.
         unsafe {
@@ -420,14 +439,9 @@ impl Vector<'_> {
     /// # Errors
     /// If `bytes` would grow beyond what an `i32` counts.
     pub(super) fn texts(&self, bytes: &mut Vec<u8>, ends: &mut Vec<i32>) -> Result<(), Refusal> {
+        // A NULL row's text is empty.
         let texts = self.elements::<Text>();
-        let validity = self.validity();
-        let is_valid = |i: usize| validity.is_none_or(|mask| mask[i / 64] >> (i % 64) & 1 == 1);
-        let len_of = |(i, text): (usize, &Text)| if is_valid(i) { text.len as usize } else { 0 };
-        let total: usize = match validity {
-            None => texts.iter().map(|text| text.len as usize).sum(),
-            Some(_) => texts.iter().enumerate().map(len_of).sum(),
-        };
+        let total: usize = texts.iter().map(|text| text.len as usize).sum();
         let start = bytes.len();
         if start + total > i32::MAX as usize {
             return Err("more than 2 GiB of text in one batch".to_owned());
@@ -436,10 +450,10 @@ impl Vector<'_> {
         bytes.reserve(total + SLACK);
         ends.reserve(texts.len());
         let mut end = start;
-        for (i, text) in texts.iter().enumerate() {
-            let len = len_of((i, text));
-            // SAFETY: `end + len` stays within `start + total` by the sums above, and `SLACK` bytes more are reserved;
-            // a valid row's text follows `duckdb_string_t`'s layout, so `copy` may read what it reads.
+        for text in texts.iter() {
+            let len = text.len as usize;
+            // SAFETY: `end + len` stays within `start + total` by the sum above, and `SLACK` bytes more are reserved;
+            // a row's text follows `duckdb_string_t`'s layout, so `copy` may read what it reads.
             unsafe { copy(text, len, bytes.as_mut_ptr().add(end)) };
             end += len;
             ends.push(end as i32);
@@ -450,13 +464,13 @@ impl Vector<'_> {
     }
 }
 
-/// How far [`copy`] may write beyond a text's end.
+/// The number of bytes that [`copy`] may write beyond a text's end.
 const SLACK: usize = 16;
 
-/// Copies a text of `len` bytes, or none for a `len` of zero, to `to`; may write up to [`SLACK`] bytes past its end.
+/// Copies a text of `len` bytes to `to`; may write up to [`SLACK`] bytes past its end.
 ///
 /// # Safety
-/// `len` is zero or the text's own; `to` is valid for `len + SLACK` bytes.
+/// `len` is the text's own; `to` is valid for `len + SLACK` bytes.
 #[inline(always)]
 unsafe fn copy(text: &Text, len: usize, to: *mut u8) {
     // SAFETY: the caller's, and: a text of at most `INLINE_MAX` bytes lies in `inlined`, of which all twelve bytes are

@@ -9,22 +9,22 @@ use std::sync::{Arc, OnceLock};
 use super::raw::{Connection, Element, Physical, Refusal};
 use super::sys::{
     BindHandle, CallHandle, ChunkHandle, Functions, INLINE_MAX, InitHandle, TableFunctionHandle,
-    Text, TypeHandle, type_id,
+    Text, TypeHandle, VectorHandle, type_id,
 };
 
 /// A table that Rust makes.
 pub(super) trait Source: Send + Sync + 'static {
-    /// Names and types of its columns.
+    /// Returns the names and types of the columns.
     fn columns(&self) -> &[(&'static str, Physical)];
-    /// Most threads that may ask for rows at once.
+    /// Returns the largest number of threads that may ask for rows at once.
     fn threads_max(&self) -> usize;
-    /// One thread's share of the rows, which the feeds divide among themselves.
+    /// Opens one thread's share of the rows. The feeds divide the rows among themselves.
     fn open(&self) -> Box<dyn Feed>;
 }
 
 /// One thread's lane into a [`Source`].
 pub(super) trait Feed: Send {
-    /// Writes up to [`Page::rows_max`] rows and says how many; zero ends this feed.
+    /// Writes up to [`Page::rows_max`] rows, all columns of each, and says how many; zero ends this feed.
     fn fill(&mut self, page: &mut Page<'_>) -> Result<usize, Refusal>;
 }
 
@@ -33,15 +33,17 @@ pub(super) struct Page<'a> {
     api: &'static Functions,
     chunk: ChunkHandle,
     columns: &'a [(&'static str, Physical)],
+    /// The number of rows written so far, a column each.
+    written: Vec<usize>,
     rows_max: usize,
 }
 
-/// What DuckDB keeps for as long as the function is registered.
+/// The data that DuckDB keeps for as long as the function is registered.
 struct Registered {
     source: Box<dyn Source>,
 }
 
-/// What DuckDB keeps for each thread of one query. The registration outlives every query.
+/// The data that DuckDB keeps for each thread of a query. The registration outlives every query.
 struct Local {
     registered: *const Registered,
     feed: Box<dyn Feed>,
@@ -88,54 +90,74 @@ pub(super) fn register(
 }
 
 impl Page<'_> {
-    /// How many rows fit.
+    /// Returns the number of rows that fit.
     pub(super) fn rows_max(&self) -> usize {
         self.rows_max
     }
 
-    /// Column `i`, to be written from the first row on.
-    pub(super) fn elements<T: Element>(&mut self, i: usize) -> &mut [T] {
-        assert!(T::fits(self.columns[i].1), "written as another type");
-        // SAFETY: the chunk is valid while DuckDB's call lasts, which `self` cannot outlive, and has a vector for each
-        // column that `bind` declared.
-        let data = unsafe {
-            let vector = (self.api.duckdb_data_chunk_get_vector)(self.chunk, i as u64);
-            (self.api.duckdb_vector_get_data)(vector)
+    /// Writes column `i`, from the first row on, as far as rows fit.
+    pub(super) fn set<T: Element>(&mut self, i: usize, values: impl Iterator<Item = T>) {
+        let (_, to) = self.column::<T>(i);
+        let mut rows = 0;
+        for value in values.take(self.rows_max) {
+            // SAFETY: `column` says that there is room for so many.
+            unsafe { to.add(rows).write(value) };
+            rows += 1;
         }
-        .cast::<T>();
-        assert!(
-            !data.is_null() && data.is_aligned(),
-            "a vector without data"
-        );
-        // SAFETY: the vector has room for `rows_max` elements of the type that `bind` declared, and every bit pattern is
-        // a `T`; `&mut self` keeps this the only slice.
-        unsafe { std::slice::from_raw_parts_mut(data, self.rows_max) }
+        self.written[i] = rows;
     }
 
-    /// Writes texts into column `i`, from the first row on.
+    /// Writes texts into column `i`, from the first row on, as far as rows fit.
     pub(super) fn set_texts<'t>(&mut self, i: usize, texts: impl Iterator<Item = &'t str>) {
-        // SAFETY: as in `elements`.
-        let vector = unsafe { (self.api.duckdb_data_chunk_get_vector)(self.chunk, i as u64) };
-        let api = self.api;
-        for (row, (to, text)) in self.elements::<Text>(i).iter_mut().zip(texts).enumerate() {
+        let (vector, to) = self.column::<Text>(i);
+        let mut rows = 0;
+        for text in texts.take(self.rows_max) {
             let bytes = text.as_bytes();
             if bytes.len() <= INLINE_MAX {
                 // The layout of short texts is part of the API; written here, each saves a call.
                 let mut inlined = [0; INLINE_MAX];
                 inlined[..bytes.len()].copy_from_slice(bytes);
                 let len = bytes.len() as u32;
-                *to = Text { len, inlined };
-                continue;
+                // SAFETY: as in `set`.
+                unsafe { to.add(rows).write(Text { len, inlined }) };
+            } else {
+                // SAFETY: the vector has such a row; DuckDB copies the bytes.
+                unsafe {
+                    (self.api.duckdb_vector_assign_string_element_len)(
+                        vector,
+                        rows as u64,
+                        bytes.as_ptr().cast(),
+                        bytes.len() as u64,
+                    );
+                }
             }
-            // SAFETY: the vector has such a row; DuckDB copies the bytes. `to` is not used again.
-            unsafe {
-                (api.duckdb_vector_assign_string_element_len)(
-                    vector,
-                    row as u64,
-                    bytes.as_ptr().cast(),
-                    bytes.len() as u64,
-                );
-            }
+            rows += 1;
+        }
+        self.written[i] = rows;
+    }
+
+    /// Column `i`, and its memory, which has room for `rows_max` elements that were not yet written.
+    fn column<T: Element>(&self, i: usize) -> (VectorHandle, *mut T) {
+        assert!(T::fits(self.columns[i].1), "written as another type");
+        // SAFETY: the chunk is valid while DuckDB's call lasts, which `self` cannot outlive, and has a vector for each
+        // column that `bind` declared, whose elements are of the declared type.
+        let (vector, data) = unsafe {
+            let vector = (self.api.duckdb_data_chunk_get_vector)(self.chunk, i as u64);
+            (vector, (self.api.duckdb_vector_get_data)(vector))
+        };
+        let data = data.cast::<T>();
+        assert!(
+            !data.is_null() && data.is_aligned(),
+            "a vector without data"
+        );
+        (vector, data)
+    }
+
+    /// Returns `rows` if every column has so many.
+    fn complete(&self, rows: usize) -> Result<u64, Refusal> {
+        match self.written.iter().all(|&written| rows <= written) {
+            true => Ok(rows as u64),
+            false => Err("the source wrote fewer rows than it says".to_owned()),
         }
     }
 }
@@ -226,20 +248,19 @@ unsafe extern "C" fn call(info: CallHandle, chunk: ChunkHandle) {
     // valid while this call lasts.
     unsafe {
         let local = &mut *(api.duckdb_function_get_local_init_data)(info).cast::<Local>();
+        let columns = (*local.registered).source.columns();
         let mut page = Page {
             api,
             chunk,
-            columns: (*local.registered).source.columns(),
+            columns,
+            written: vec![0; columns.len()],
             rows_max: (api.duckdb_vector_size)() as usize,
         };
         // A panic must not unwind into DuckDB.
         let outcome = catch_unwind(AssertUnwindSafe(|| local.feed.fill(&mut page)))
             .unwrap_or_else(|_| Err("the source panicked".to_owned()));
-        match outcome {
-            Ok(rows) => {
-                assert!(rows <= page.rows_max, "more rows than fit");
-                (api.duckdb_data_chunk_set_size)(chunk, rows as u64);
-            }
+        match outcome.and_then(|rows| page.complete(rows)) {
+            Ok(rows) => (api.duckdb_data_chunk_set_size)(chunk, rows),
             Err(why) => {
                 let why = CString::new(why).unwrap_or_default();
                 (api.duckdb_function_set_error)(info, why.as_ptr());

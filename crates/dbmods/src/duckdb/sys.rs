@@ -2,8 +2,12 @@
 //!
 //! Declared by hand and kept narrow: DuckDB promises that these functions keep their meaning, and 1.5 and 2.0 both export
 //! them. The table is filled from a library that was loaded at run time or, with the feature `duckdb-bundled`, from
-//! symbols that were linked in. The only thing that this file does with `unsafe` is to look symbols up.
+//! symbols that were linked in. The only thing that this file does with `unsafe` is to look symbols up. The tests compare
+//! every declaration with DuckDB's header.
 #![allow(unsafe_code)]
+
+#[cfg(test)]
+mod header;
 
 use std::ffi::{c_char, c_void};
 
@@ -46,11 +50,11 @@ handles! {
     TypeHandle,
     /// A table function about to be registered.
     TableFunctionHandle,
-    /// What a table function's bind callback is given.
+    /// The argument of a table function's bind callback.
     BindHandle,
-    /// What a table function's init callback is given.
+    /// The argument of a table function's init callback.
     InitHandle,
-    /// What a table function's main callback is given.
+    /// The argument of a table function's main callback.
     CallHandle,
 }
 
@@ -83,7 +87,7 @@ pub(super) struct ResultRaw {
 }
 
 impl ResultRaw {
-    /// What the functions that fill a result are given.
+    /// An empty result, for the functions that fill one.
     pub(super) const EMPTY: Self = Self {
         deprecated_columns: 0,
         deprecated_rows: 0,
@@ -96,7 +100,7 @@ impl ResultRaw {
 
 /// `duckdb_string_t`: a length, then twelve bytes of text, or four and a pointer to all of it.
 #[repr(C, align(8))]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Text {
     pub(super) len: u32,
     pub(super) inlined: [u8; 12],
@@ -107,7 +111,7 @@ pub(super) const INLINE_MAX: usize = 12;
 
 /// `duckdb_hugeint`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Huge {
     pub(super) lower: u64,
     pub(super) upper: i64,
@@ -129,12 +133,33 @@ pub(super) mod type_id {
 /// `duckdb_delete_callback_t`.
 pub(super) type Delete = unsafe extern "C" fn(*mut c_void);
 
+/// `duckdb_table_function_bind_t`.
+pub(super) type Bind = unsafe extern "C" fn(BindHandle);
+
+/// `duckdb_table_function_init_t`.
+pub(super) type Init = unsafe extern "C" fn(InitHandle);
+
+/// `duckdb_table_function_t`.
+pub(super) type Call = unsafe extern "C" fn(CallHandle, ChunkHandle);
+
 macro_rules! functions {
-    ($(fn $name:ident($($ty:ty),* $(,)?) $(-> $ret:ty)?;)*) => {
-        /// Every function that dpb calls, under its C name.
+    (
+        $(fn $name:ident($($ty:ty),*) $(-> $ret:ty)?;)*
+        optional { $(fn $late:ident($($late_ty:ty),*) $(-> $late_ret:ty)?;)* }
+    ) => {
+        /// Every function that dpb calls, under its C name; those that not every library has may be absent.
+        #[derive(Clone)]
         pub(super) struct Functions {
             $(pub(super) $name: unsafe extern "C" fn($($ty),*) $(-> $ret)?,)*
+            $(pub(super) $late: Option<unsafe extern "C" fn($($late_ty),*) $(-> $late_ret)?>,)*
         }
+
+        /// Names, arguments and results of all functions, as they are declared here.
+        #[cfg(test)]
+        const DECLARED: &[(&str, &[&str], &str)] = &[
+            $((stringify!($name), &[$(stringify!($ty)),*], concat!($(stringify!($ret))?)),)*
+            $((stringify!($late), &[$(stringify!($late_ty)),*], concat!($(stringify!($late_ret))?)),)*
+        ];
 
         impl Functions {
             /// Looks every function up in `library`.
@@ -142,18 +167,19 @@ macro_rules! functions {
             /// # Errors
             /// The name of the first that is missing.
             pub(super) fn load(library: &libloading::Library) -> Result<Self, &'static str> {
-                Ok(Self {$(
-                    $name: {
-                        // SAFETY: the type is this function's declaration in `duckdb.h`, whose meaning DuckDB keeps
-                        // between versions; the copied pointer stays good because `Library` is never unloaded.
-                        let symbol = unsafe {
-                            library.get::<unsafe extern "C" fn($($ty),*) $(-> $ret)?>(
-                                concat!(stringify!($name), "\0").as_bytes(),
-                            )
-                        };
-                        *symbol.map_err(|_| stringify!($name))?
-                    },
-                )*})
+                // SAFETY: each type is the function's declaration in `duckdb.h`, whose meaning DuckDB keeps between
+                // versions; the copied pointers stay good because `Library` is never unloaded.
+                unsafe {
+                    Ok(Self {
+                        $($name: *library
+                            .get::<unsafe extern "C" fn($($ty),*) $(-> $ret)?>(stringify!($name).as_bytes())
+                            .map_err(|_| stringify!($name))?,)*
+                        $($late: library
+                            .get::<unsafe extern "C" fn($($late_ty),*) $(-> $late_ret)?>(stringify!($late).as_bytes())
+                            .ok()
+                            .map(|symbol| *symbol),)*
+                    })
+                }
             }
 
             /// The functions that the bundled build linked into this program.
@@ -162,8 +188,9 @@ macro_rules! functions {
                 use libduckdb_sys as _;
                 unsafe extern "C" {
                     $(fn $name($(_: $ty),*) $(-> $ret)?;)*
+                    $(fn $late($(_: $late_ty),*) $(-> $late_ret)?;)*
                 }
-                Self { $($name,)* }
+                Self { $($name,)* $($late: Some($late),)* }
             }
         }
     };
@@ -186,7 +213,6 @@ functions! {
     fn duckdb_prepare(ConnectionHandle, *const c_char, *mut StatementHandle) -> State;
     fn duckdb_prepare_error(StatementHandle) -> *const c_char;
     fn duckdb_destroy_prepare(*mut StatementHandle);
-    fn duckdb_pending_prepared_streaming(StatementHandle, *mut PendingHandle) -> State;
     fn duckdb_pending_error(PendingHandle) -> *const c_char;
     fn duckdb_execute_pending(PendingHandle, *mut ResultRaw) -> State;
     fn duckdb_destroy_pending(*mut PendingHandle);
@@ -220,10 +246,10 @@ functions! {
     fn duckdb_destroy_table_function(*mut TableFunctionHandle);
     fn duckdb_table_function_set_name(TableFunctionHandle, *const c_char);
     fn duckdb_table_function_set_extra_info(TableFunctionHandle, *mut c_void, Option<Delete>);
-    fn duckdb_table_function_set_bind(TableFunctionHandle, unsafe extern "C" fn(BindHandle));
-    fn duckdb_table_function_set_init(TableFunctionHandle, unsafe extern "C" fn(InitHandle));
-    fn duckdb_table_function_set_local_init(TableFunctionHandle, unsafe extern "C" fn(InitHandle));
-    fn duckdb_table_function_set_function(TableFunctionHandle, unsafe extern "C" fn(CallHandle, ChunkHandle));
+    fn duckdb_table_function_set_bind(TableFunctionHandle, Bind);
+    fn duckdb_table_function_set_init(TableFunctionHandle, Init);
+    fn duckdb_table_function_set_local_init(TableFunctionHandle, Init);
+    fn duckdb_table_function_set_function(TableFunctionHandle, Call);
     fn duckdb_register_table_function(ConnectionHandle, TableFunctionHandle) -> State;
     fn duckdb_bind_get_extra_info(BindHandle) -> *mut c_void;
     fn duckdb_bind_add_result_column(BindHandle, *const c_char, TypeHandle);
@@ -233,4 +259,9 @@ functions! {
     fn duckdb_init_set_error(InitHandle, *const c_char);
     fn duckdb_function_get_local_init_data(CallHandle) -> *mut c_void;
     fn duckdb_function_set_error(CallHandle, *const c_char);
+
+    optional {
+        // DuckDB says that it will go.
+        fn duckdb_pending_prepared_streaming(StatementHandle, *mut PendingHandle) -> State;
+    }
 }

@@ -384,6 +384,70 @@ fn a_file_is_kept_and_read_only_is_kept_too() {
     assert_eq!(settings.column(3).as_string::<i32>().value(0), "false");
 }
 
+/// A file that another machine sent may hold a view or a macro over files of this one.
+#[test]
+fn a_file_reaches_nothing_outside_itself() {
+    let Some(library) = library() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside, 'it]s.csv");
+    std::fs::write(&outside, "secret\n1\n").unwrap();
+    let path = dir.path().join("sent.duckdb");
+    let read = format!("read_csv({})", super::literal(outside.display()));
+    let open = |config: &Config| Database::open(library, Some(&path), config).unwrap();
+    let allowed = Config {
+        allowed_paths: vec![outside.clone()],
+        ..threads(1)
+    };
+    open(&allowed)
+        .connect()
+        .unwrap()
+        .execute(&format!(
+            "CREATE VIEW lineitem AS SELECT * FROM {read}; CREATE TABLE \"it's\" AS SELECT 1 AS c;
+             CREATE MACRO duckdb_tables() AS TABLE SELECT 'lineitem' AS table_name, 'main' AS schema_name"
+        ))
+        .unwrap();
+    let read_only = Config {
+        read_only: true,
+        ..threads(1)
+    };
+    let database = open(&read_only);
+    let refused = database.require_base_table("lineitem").unwrap_err();
+    assert!(
+        refused.to_string().contains("lineitem is not a base table"),
+        "{refused}"
+    );
+    assert!(database.require_base_table("none").is_err());
+    database.require_base_table("it's").unwrap();
+
+    let other = dir.path().join("other");
+    let statements = [
+        "SELECT * FROM lineitem".to_owned(),
+        format!("SELECT * FROM {read}"),
+        format!("COPY (SELECT 1) TO {}", super::literal(other.display())),
+        format!("ATTACH {}", super::literal(other.display())),
+        "SET enable_external_access = true".to_owned(),
+        "SET lock_configuration = false".to_owned(),
+        "SET threads = 3".to_owned(),
+    ];
+    for sql in &statements {
+        assert!(database.connect().unwrap().execute(sql).is_err(), "{sql}");
+    }
+    drop(database);
+    // What is allowed is all that is.
+    for sql in &statements[2..] {
+        assert!(
+            open(&allowed).connect().unwrap().execute(sql).is_err(),
+            "{sql}"
+        );
+    }
+    open(&allowed)
+        .connect()
+        .unwrap()
+        .execute(&statements[0])
+        .unwrap();
+    assert!(!other.exists());
+}
+
 #[test]
 fn what_cannot_be_opened_is_named() {
     let Some(library) = library() else { return };
@@ -406,7 +470,15 @@ fn what_cannot_be_opened_is_named() {
 
 /// A table that breaks at its third page.
 struct Breaking {
-    panics: bool,
+    breaks: Breaks,
+}
+
+#[derive(Clone, Copy)]
+enum Breaks {
+    Ends,
+    Panics,
+    /// Says more rows than it wrote.
+    Skips,
 }
 
 impl Source for Breaking {
@@ -421,14 +493,14 @@ impl Source for Breaking {
     fn open(&self) -> Box<dyn Feed> {
         Box::new(BreakingFeed {
             pages: 0,
-            panics: self.panics,
+            breaks: self.breaks,
         })
     }
 }
 
 struct BreakingFeed {
     pages: usize,
-    panics: bool,
+    breaks: Breaks,
 }
 
 impl Feed for BreakingFeed {
@@ -436,11 +508,17 @@ impl Feed for BreakingFeed {
         self.pages += 1;
         match self.pages {
             ..3 => {
-                page.elements::<i64>(0).fill(7);
+                page.set(0, std::iter::repeat(7_i64));
                 Ok(page.rows_max())
             }
-            _ if self.panics => panic!("on purpose"),
-            _ => Err("out of pages".to_owned()),
+            _ => match self.breaks {
+                Breaks::Panics => panic!("on purpose"),
+                Breaks::Ends => Err("out of pages".to_owned()),
+                Breaks::Skips => {
+                    page.set(0, std::iter::repeat_n(7_i64, 10));
+                    Ok(11)
+                }
+            },
         }
     }
 }
@@ -448,10 +526,14 @@ impl Feed for BreakingFeed {
 #[test]
 fn a_source_that_breaks_ends_the_statement() {
     let Some(library) = library() else { return };
-    for (panics, why) in [(false, "out of pages"), (true, "panicked")] {
+    for (breaks, why) in [
+        (Breaks::Ends, "out of pages"),
+        (Breaks::Panics, "panicked"),
+        (Breaks::Skips, "fewer rows than it says"),
+    ] {
         let mut connection = memory(library);
         connection
-            .register("breaking", Box::new(Breaking { panics }))
+            .register("breaking", Box::new(Breaking { breaks }))
             .unwrap();
         let refused = connection
             .execute("CREATE TABLE t AS SELECT * FROM breaking()")

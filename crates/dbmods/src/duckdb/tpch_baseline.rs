@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::lineitem::{Lineitem, ORDERS, create_table};
-use super::{Config, Connection, Database, Delivery, Error, Library};
+use super::{Config, Connection, Database, Delivery, Error, Library, literal};
 use crate::tpch::GENERATOR;
 use crate::tpch::lock::Lock;
 
@@ -42,105 +42,103 @@ const DISK_BYTES_AT_SF1: f64 = 400e6;
 const STORAGE_VERSION: &str = "v1.0.0";
 
 /// As large as DuckDB's own row groups. Snappy scanned 5 to 20 % faster than zstd, whose file is 16 % smaller.
-const PARQUET: &str =
-    "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION snappy, ROW_GROUP_SIZE 122880";
+/// No second file takes part, because one only is allowed.
+const PARQUET: &str = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION snappy, ROW_GROUP_SIZE 122880, \
+                       USE_TMP_FILE false";
 
 const MANIFEST: &str = "manifest.json";
 
 /// Before the version, in the name of the folder of what it made.
 const PARENT_PREFIX: &str = "duckdb-";
 
-/// Where the peer's files lie.
+/// The files of DuckDB's copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
-    /// A DuckDB file with the table `lineitem`, checkpointed and closed.
+    /// The path of a DuckDB file with the table `lineitem`, checkpointed and closed.
     pub duckdb_path: PathBuf,
-    /// Its bytes.
+    /// The size of the DuckDB file in bytes.
     pub duckdb_bytes: u64,
-    /// The same rows in Parquet, written by DuckDB.
+    /// The path of a Parquet file with the same rows, written by DuckDB.
     pub parquet_path: PathBuf,
-    /// Its bytes.
+    /// The size of the Parquet file in bytes.
     pub parquet_bytes: u64,
-    /// Rows of each.
+    /// The number of rows in each file.
     pub rows: u64,
-    /// Whether this call made them; otherwise they were there.
+    /// True if this call made the files, false if they were there before.
     pub is_new: bool,
 }
 
-/// A copy that is kept, whichever version of DuckDB made it.
+/// A copy on disk. Any version of DuckDB may have made the copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
-    /// Its folder.
+    /// The folder of the copy.
     pub dir: PathBuf,
-    /// DuckDB's version, such as `v2.0.0`.
+    /// The version of DuckDB that made the copy, such as `v2.0.0`.
     pub duckdb_version: String,
     /// TPC-H's scale factor.
     pub scale_factor: f64,
-    /// Rows, if its manifest can be read.
+    /// The number of rows, if the manifest can be read.
     pub rows: Option<u64>,
-    /// Bytes of all its files.
+    /// The size of all files in bytes.
     pub bytes: u64,
 }
 
-/// How far the making is.
+/// The progress of [`ensure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Another process is making the same files.
     Waiting,
-    /// Rows go into DuckDB's file.
+    /// DuckDB loads rows into its file.
     Loading {
-        /// Rows so far.
+        /// The number of rows loaded so far.
         rows: u64,
-        /// Rows in all, give or take a hundredth.
+        /// The number of rows in the end, to within a hundredth.
         rows_expected: u64,
     },
     /// DuckDB writes the Parquet file.
     WritingParquet,
 }
 
-/// Why there are no files.
+/// The reason why there are no files.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
-    /// Not a positive number, or more than the generator counts.
+    /// The scale factor is not a positive number, or larger than the generator's counters allow.
     #[error("scale factor {0} is not between 0.0001 and 100000")]
     ScaleFactor(f64),
-    /// Not enough disk.
+    /// The disk has too little free space.
     #[error(
         "DuckDB's copy of scale factor {scale_factor} needs {} MB in {}, {} MB are free",
         needed_bytes / 1_000_000, dir.display(), free_bytes / 1_000_000
     )]
     NoSpace {
-        /// What was asked for.
+        /// The scale factor that was asked for.
         scale_factor: f64,
-        /// Where.
+        /// The folder for the files.
         dir: PathBuf,
-        /// How much it takes.
+        /// The bytes that the files take.
         needed_bytes: u64,
-        /// How much there is.
+        /// The bytes that are free.
         free_bytes: u64,
     },
     /// A file could not be made, read or renamed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// DuckDB refused.
+    /// DuckDB refused a statement.
     #[error(transparent)]
     Duckdb(#[from] Error),
     /// DuckDB holds another number of rows than the generator made.
     #[error("the generator made {generated} rows, DuckDB holds {held}")]
     Rows {
-        /// By the generator.
+        /// The number of rows that the generator made.
         generated: u64,
-        /// In the table.
+        /// The number of rows in DuckDB's table.
         held: u64,
     },
-    /// `progress` asked for it. Nothing is left behind.
-    #[error("stopped while making DuckDB's copy of the data")]
-    Stopped,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -157,9 +155,11 @@ struct Manifest {
 
 /// Makes the files for `scale_factor` under `dir`, or finds them made by the same versions of DuckDB and the generator.
 ///
-/// `progress` is called several times a second from the calling thread, and stops the work by answering `Break`. Two
-/// processes that ask for the same files make them once. Takes about 5 s and 0.35 GB of disk at scale factor 1, and less
-/// than 3 GB of memory at any.
+/// `progress` is called several times a second from the calling thread. Two processes that ask for the same files make
+/// them once. The work takes about 5 s and 0.35 GB of disk at scale factor 1, and less than 3 GB of memory at any.
+///
+/// Only the end of the process stops the work, because DuckDB may wait for itself for ever where its copy into Parquet is
+/// interrupted. Whoever kills the process then calls [`remove_unfinished`].
 ///
 /// # Errors
 /// [`BaselineError`]; nothing half-made is left that a later call would use.
@@ -168,7 +168,7 @@ pub fn ensure(
     dir: &Path,
     scale_factor: f64,
     threads: usize,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<Baseline, BaselineError> {
     if !(0.0001..=100_000.0).contains(&scale_factor) {
         return Err(BaselineError::ScaleFactor(scale_factor));
@@ -215,7 +215,30 @@ pub fn find(library: Library, dir: &Path, scale_factor: f64) -> Option<Baseline>
     open(&home, library, scale_factor)
 }
 
-/// Bytes of disk that [`ensure`] would take, about; 0 if the files are there.
+/// Removes what an [`ensure`] left whose process was killed, unless another process makes the same files now.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_unfinished(
+    library: Library,
+    dir: &Path,
+    scale_factor: f64,
+) -> Result<(), BaselineError> {
+    let parent = parent(library, dir);
+    let path = lock_path(&parent, scale_factor);
+    if path.exists() {
+        let lock = Lock::take(&path, || ControlFlow::Break(()));
+        if let Some(lock) = lock.map_err(|source| at(&path, source))? {
+            remove_folder(&partial(&parent, scale_factor))?;
+            lock.remove().map_err(|source| at(&path, source))?;
+        }
+    }
+    // Stays if it holds another scale factor.
+    let _ = fs::remove_dir(&parent);
+    Ok(())
+}
+
+/// Estimates the bytes of disk that [`ensure`] would take; 0 if the files are there.
 pub fn bytes_to_make(library: Library, dir: &Path, scale_factor: f64) -> u64 {
     match find(library, dir, scale_factor) {
         Some(_) => 0,
@@ -223,7 +246,7 @@ pub fn bytes_to_make(library: Library, dir: &Path, scale_factor: f64) -> u64 {
     }
 }
 
-/// The copies of every scale factor and version under `dir`, ordered by both.
+/// Lists the copies of every scale factor and version under `dir`, ordered by both.
 pub fn list(dir: &Path) -> Vec<Kept> {
     let mut kept = Vec::new();
     for (parent, version) in parents(dir) {
@@ -260,7 +283,7 @@ pub fn remove(dir: &Path, scale_factor: f64) -> Result<u64, BaselineError> {
         if !folders.iter().chain([&lock_path]).any(|path| path.exists()) {
             continue;
         }
-        let lock = lock(&parent, scale_factor, || ControlFlow::Continue(()))?;
+        let lock = lock(&parent, scale_factor, || ())?;
         for folder in &folders {
             freed += bytes_under(folder);
             remove_folder(folder)?;
@@ -348,7 +371,7 @@ fn make(
     partial: &Path,
     scale_factor: f64,
     threads: usize,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BaselineError> {
     let duckdb_path = partial.join("lineitem.duckdb");
     let parquet_path = partial.join("lineitem.parquet");
@@ -357,6 +380,7 @@ fn make(
         memory_bytes_max: Some(MEMORY_BYTES),
         temp_dir: Some(partial.join("spill")),
         storage_version: Some(STORAGE_VERSION),
+        allowed_paths: vec![parquet_path.clone()],
         ..Config::default()
     };
     let database = Database::open(library, Some(&duckdb_path), &config)?;
@@ -378,8 +402,8 @@ fn make(
             held: rows,
         });
     }
-    let quoted = parquet_path.display().to_string().replace('\'', "''");
-    let copy = format!("CHECKPOINT; COPY lineitem TO '{quoted}' ({PARQUET})");
+    let quoted = literal(parquet_path.display());
+    let copy = format!("CHECKPOINT; COPY lineitem TO {quoted} ({PARQUET})");
     execute(&mut connection, &copy, || {
         progress(Progress::WritingParquet)
     })?;
@@ -405,30 +429,22 @@ fn make(
         .try_for_each(|path| sync(path))
 }
 
-/// Runs `sql` on another thread, while `progress` is asked whether to go on.
+/// Runs `sql` on another thread, while `progress` is called.
 fn execute(
     connection: &mut Connection,
     sql: &str,
-    mut progress: impl FnMut() -> ControlFlow<()>,
+    mut progress: impl FnMut(),
 ) -> Result<(), BaselineError> {
     const TICK: Duration = Duration::from_millis(100);
-    let interrupt = connection.interrupt_handle();
     let (finished, outcome) = sync_channel(1);
-    let mut is_stopped = false;
     std::thread::scope(|scope| {
         scope.spawn(move || finished.send(connection.execute(sql)));
         loop {
-            is_stopped |= progress().is_break();
-            if is_stopped {
-                // Again each time: one that comes before the statement has begun is forgotten by DuckDB.
-                interrupt.interrupt();
-            }
+            progress();
             match outcome.recv_timeout(TICK) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("it sends before it ends"),
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(_)) if is_stopped => return Err(BaselineError::Stopped),
-                Ok(Err(why)) => return Err(why.into()),
+                Ok(done) => return Ok(done.map(drop)?),
             }
         }
     })
@@ -442,15 +458,15 @@ fn count(connection: &mut Connection) -> Result<u64, BaselineError> {
     Ok(batch.column(0).as_primitive::<Int64Type>().value(0) as u64)
 }
 
-/// Takes the lock on a scale factor's files.
-fn lock(
-    parent: &Path,
-    scale_factor: f64,
-    wait: impl FnMut() -> ControlFlow<()>,
-) -> Result<Lock, BaselineError> {
+/// Takes the lock on a scale factor's files, and calls `wait` while another process has it.
+fn lock(parent: &Path, scale_factor: f64, mut wait: impl FnMut()) -> Result<Lock, BaselineError> {
     let path = lock_path(parent, scale_factor);
-    let taken = Lock::take(&path, wait).map_err(|source| at(&path, source))?;
-    taken.ok_or(BaselineError::Stopped)
+    let taken = Lock::take(&path, || {
+        wait();
+        ControlFlow::Continue(())
+    });
+    let taken = taken.map_err(|source| at(&path, source))?;
+    Ok(taken.expect("it waits as long as it must"))
 }
 
 fn bytes_needed(scale_factor: f64) -> u64 {

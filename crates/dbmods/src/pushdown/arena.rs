@@ -16,9 +16,9 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use dpb_core::{Buf, Region};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Where chunks start; sizes are multiples of it.
+/// The alignment of chunks. Sizes are multiples of the alignment.
 const ALIGNMENT: usize = 64;
-/// What the kernel gives and takes back.
+/// A mapping that the kernel gave.
 const HUGE_PAGE: usize = 2 << 20;
 /// Address space of a slab.
 const SLAB_BYTES: usize = 64 << 20;

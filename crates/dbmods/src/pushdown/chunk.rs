@@ -57,11 +57,11 @@ pub(crate) use assembly::Assembly;
 pub use assembly::seal;
 use check::{Header, parse_dictionary, parse_directory};
 
-/// Rows of a full block.
+/// The number of rows of a full block.
 pub const BLOCK_ROWS: usize = 1024;
 /// Blocks of a full row group.
 pub const GROUP_BLOCKS: usize = 64;
-/// Rows of a full row group.
+/// The number of rows of a full row group.
 pub const GROUP_ROWS: usize = BLOCK_ROWS * GROUP_BLOCKS;
 
 /// Longest chunk, in bytes: who opens a file of a stranger takes no more memory for one.
@@ -69,12 +69,12 @@ pub const CHUNK_BYTES_MAX: usize = 64 << 20;
 /// Longest string of a row, decoded, in bytes.
 pub const STRING_BYTES_MAX: usize = 1 << 20;
 
-/// How a chunk's payloads are read.
+/// The encoding of a chunk's payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Bit-packed frames of reference.
     Numbers,
-    /// The same, over positions in a sorted dictionary.
+    /// The payloads are packed numbers as well; each is a position in a sorted dictionary.
     Dictionary,
     /// FSST codes.
     Text,
@@ -87,9 +87,9 @@ pub struct BlockMeta {
     pub min: i64,
     /// Largest value, largest position, longest row.
     pub max: i64,
-    /// Where the payload starts, from the chunk's start.
+    /// The offset of the payload from the chunk's start.
     pub offset: u32,
-    /// Bytes of payload.
+    /// The size of the payload in bytes.
     pub len: u32,
     /// CRC-32C of the payload.
     pub crc32c: u32,
@@ -97,13 +97,13 @@ pub struct BlockMeta {
     pub lane_bits: u8,
     /// Bits of a packed value.
     pub width: u8,
-    /// Rows, 1 to 1,024.
+    /// The number of rows, 1 to 1,024.
     pub rows: u16,
 }
 
-/// Bytes of the header.
+/// The size of the header in bytes.
 pub const HEADER_BYTES: usize = 64;
-/// Bytes of a directory entry.
+/// The size of a directory entry in bytes.
 pub const META_BYTES: usize = 32;
 /// Everything inside a chunk starts at a multiple of this.
 pub const ALIGN: usize = 64;
@@ -128,7 +128,7 @@ pub struct Chunk {
     symbols: Option<Box<SymbolTable>>,
 }
 
-/// Where in a chunk something is wrong.
+/// The part of a chunk that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The first 64 bytes, or the length as a whole.
@@ -143,12 +143,12 @@ pub enum Part {
     Tail,
 }
 
-/// Why bytes are no chunk.
+/// The reason why bytes are no chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkError {
-    /// Where.
+    /// The part of the chunk that is damaged.
     pub part: Part,
-    /// What is wrong.
+    /// The damage, in words.
     pub what: String,
 }
 
@@ -163,7 +163,7 @@ pub struct Dictionary<'a> {
 #[derive(Clone, Debug)]
 pub struct SymbolTable {
     len: usize,
-    /// Bytes of each symbol, 1 to 8.
+    /// The length of each symbol, 1 to 8 bytes.
     pub lengths: [u8; 256],
     /// Each symbol, its first byte lowest, zero above its length.
     pub symbols: [u64; 256],
@@ -212,27 +212,27 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// How payloads are read.
+    /// Returns the encoding of the payloads.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Which column of the table.
+    /// Returns the index of the column in the table.
     pub fn column(&self) -> usize {
         self.column as usize
     }
 
-    /// Which row group of the table.
+    /// Returns the index of the row group in the table.
     pub fn group(&self) -> usize {
         self.group as usize
     }
 
-    /// Rows, 1 to [`GROUP_ROWS`].
+    /// Returns the number of rows, 1 to [`GROUP_ROWS`].
     pub fn rows(&self) -> usize {
         self.rows as usize
     }
 
-    /// What a packed value is multiplied by; all values of the chunk are congruent modulo it.
+    /// Returns the factor of packed values. All values of the chunk are congruent modulo this unit.
     pub fn unit(&self) -> i64 {
         self.unit
     }
@@ -332,7 +332,7 @@ impl Chunk {
 }
 
 impl BlockMeta {
-    /// Where the payload lies in the chunk.
+    /// Returns the range of the payload in the chunk.
     pub fn range(&self) -> Range<usize> {
         self.offset as usize..self.offset as usize + self.len as usize
     }
@@ -398,7 +398,7 @@ impl<'a> Dictionary<'a> {
         std::str::from_utf8(self.bytes(i)).expect("parse has checked it")
     }
 
-    /// All strings, in order.
+    /// Returns all strings, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a str> + use<'a> {
         let this = *self;
         (0..this.len()).map(move |i| this.get(i))
@@ -411,7 +411,7 @@ impl SymbolTable {
         self.len
     }
 
-    /// Whether every byte is an escape.
+    /// Returns true if every byte is an escape.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -445,17 +445,17 @@ impl<'a> TextBlock<'a> {
         }
     }
 
-    /// Bytes of the offsets with their padding.
+    /// Returns the size of the offsets with their padding in bytes.
     pub(crate) fn offset_bytes(rows: usize, wide: bool) -> usize {
         ((rows + 1) * if wide { 4 } else { 2 }).next_multiple_of(ALIGN)
     }
 
-    /// Rows of the block.
+    /// Returns the number of rows of the block.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Whether offsets have 32 bits, not 16.
+    /// Returns true if offsets have 32 bits, false if they have 16.
     pub fn wide(&self) -> bool {
         self.wide
     }
@@ -470,7 +470,7 @@ impl<'a> TextBlock<'a> {
         self.codes
     }
 
-    /// Where row `i`'s codes start; at `rows`, where the last row's end.
+    /// Returns the place at which the codes of row `i` start; for `rows`, the place at which the last row's codes end.
     ///
     /// # Panics
     /// If there is no such row.

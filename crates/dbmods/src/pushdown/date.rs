@@ -38,7 +38,7 @@ pub fn civil(days: i32) -> (i32, u32, u32) {
     (year as i32, month as u32, day as u32)
 }
 
-/// The same day of another month, or that month's last day if it is shorter; `None` outside years 1 to 9999.
+/// Returns the same day of another month, or the last day of a shorter month; `None` outside years 1 to 9999.
 pub fn add_months(days: i32, months: i32) -> Option<i32> {
     let (year, month, day) = civil(days);
     let total = year

@@ -106,8 +106,7 @@ impl Bench {
         let tables = tpch::ensure(data_dir, scale_factor, &[TABLE], threads, &go_on)
             .map_err(|error| setup(&error))?;
         let segment = tables.open(TABLE).map_err(|error| setup(&error))?;
-        let mut go_on = |_| ControlFlow::Continue(());
-        let baseline = tpch_baseline::ensure(library, data_dir, scale_factor, threads, &mut go_on)
+        let baseline = tpch_baseline::ensure(library, data_dir, scale_factor, threads, &mut |_| ())
             .map_err(|error| setup(&error))?;
         let config = Config {
             threads: Some(threads),

@@ -19,10 +19,10 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 
-/// Rows, and the sum of their hashes.
+/// The number of rows, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Digest {
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
     /// Wrapping sum of the rows' hashes.
     pub sum: u128,
@@ -32,9 +32,9 @@ pub struct Digest {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no digest of column `{column}`: a scan returns no {ty}")]
 pub struct UnknownType {
-    /// Its name.
+    /// The name of the column.
     pub column: String,
-    /// Its type.
+    /// The type of the column.
     pub ty: DataType,
 }
 
@@ -126,7 +126,7 @@ pub fn first_difference(
     }))
 }
 
-/// How often each side has a row, and where one of them lies.
+/// The number of times that each side has a row, and the place of one of them.
 struct Seen<'a> {
     times: [u64; 2],
     batch: &'a RecordBatch,

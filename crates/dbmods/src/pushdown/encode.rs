@@ -15,7 +15,7 @@ pub const DICTIONARY_MAX: usize = 4096;
 /// The values of one column of one row group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// All types but text, as a segment stores them: unscaled decimals, days since 1970-01-01.
+    /// Values of all types but text, as a segment stores them: unscaled decimals, days since 1970-01-01.
     Numbers(Vec<i64>),
     /// Text.
     Texts(Texts),
@@ -49,12 +49,12 @@ impl Texts {
         self.push("");
     }
 
-    /// How many strings.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -68,7 +68,7 @@ impl Texts {
         &self.bytes[start as usize..self.ends[i] as usize]
     }
 
-    /// All strings.
+    /// Returns all strings.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.len()).map(|i| self.get(i))
     }
@@ -81,7 +81,7 @@ impl Texts {
 }
 
 impl Values {
-    /// How many values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::Numbers(values) => values.len(),
@@ -89,7 +89,7 @@ impl Values {
         }
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,11 +115,11 @@ pub fn empty(schema: &Schema) -> Vec<Values> {
 /// A chunk ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedChunk {
-    /// Bytes that [`super::chunk::Chunk::parse`] takes.
+    /// The bytes that [`super::chunk::Chunk::parse`] takes.
     pub bytes: Vec<u8>,
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
-    /// How its payloads are read.
+    /// The encoding of the payloads.
     pub encoding: Encoding,
     /// Smallest value, as in a segment's footer.
     pub min: i64,

@@ -18,7 +18,7 @@ use super::query::{
     Scalar,
 };
 
-/// Why a row has no answer.
+/// The reason why a row has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// An exact result does not fit 128 bits, or a date 32.
@@ -30,7 +30,7 @@ pub enum EvalError {
     Type,
 }
 
-/// Whether the predicate holds for a row, whose values are in the schema's order; `None` is SQL's NULL.
+/// Evaluates the predicate for a row, whose values are in the schema's order; `None` is SQL's NULL.
 ///
 /// # Errors
 /// If a value is out of range, or the predicate is none for this row's types.
@@ -116,7 +116,7 @@ pub fn arithmetic(op: ArithmeticOp, left: &Literal, right: &Literal) -> Result<L
     }
 }
 
-/// How two values compare; `None` if one is NULL.
+/// Compares two values; `None` if one is NULL.
 ///
 /// # Errors
 /// If values of these types do not compare.
@@ -210,7 +210,7 @@ pub fn compare_doubles(a: f64, b: f64) -> Ordering {
     }
 }
 
-/// Whether the whole text matches a LIKE pattern.
+/// Returns true if the whole text matches a LIKE pattern.
 pub fn like(text: &str, pattern: &str, escape: Option<char>) -> bool {
     enum Piece {
         Any,
@@ -254,7 +254,7 @@ pub fn like(text: &str, pattern: &str, escape: Option<char>) -> bool {
     reached[pieces.len()]
 }
 
-/// All of a query's result rows, for rows in the schema's order: the projected columns in the order of the rows, or the
+/// Computes all of a query's result rows, for rows in the schema's order: the projected columns in the order of the rows, or the
 /// groups in ascending order.
 ///
 /// # Errors

@@ -21,12 +21,12 @@ use super::query::{
 };
 use super::schema::{ColumnType, Schema};
 
-/// Rows that constants are drawn from, and bounds of all values.
+/// The rows that constants are drawn from, and the bounds of all values.
 #[derive(Clone, Debug)]
 pub struct Samples {
     /// At least one of the table's rows.
     pub rows: Vec<Vec<Literal>>,
-    /// Of each column, smallest and largest of all its values, as stored (unscaled, days); anything for text.
+    /// The smallest and the largest value of each column, as stored (unscaled, days); anything for text.
     pub bounds: Vec<(i64, i64)>,
 }
 
@@ -56,7 +56,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// One of `0..n`.
+    /// Draws a number below `n`.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -70,7 +70,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of them.
+    /// Draws one of the values.
     ///
     /// # Panics
     /// If there is none.

@@ -22,13 +22,13 @@ use super::query::{CompareOp, Literal, Output, Predicate, Query, Scalar};
 use super::scan;
 use super::schemes::{Consumer, SchemeError, Side, Test};
 
-/// Rows of a table that is checked whole, and about the rows of a sample.
+/// The largest number of rows of a table that is checked whole, and the approximate number of rows of a sample.
 const ROWS_MAX: u64 = 100_000;
 
-/// What was compared.
+/// The extent of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compared {
-    /// Rows of the result.
+    /// The number of rows of the result.
     pub rows: u64,
     /// The sample's bound on the first column; `None` if all rows were compared.
     pub first_column_max: Option<i64>,

@@ -386,6 +386,7 @@ impl Side {
         let (database, from) = match self.scheme.format() {
             FileFormat::Parquet => {
                 let from = format!("read_parquet('{}')", path.display());
+                config.allowed_paths = vec![path];
                 (Database::open(library, None, &config)?, from)
             }
             _ => {

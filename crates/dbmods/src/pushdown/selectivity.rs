@@ -15,7 +15,7 @@ use super::query::{CompareOp, Literal, Predicate, Scalar};
 use super::schema::ColumnType;
 use super::segment::{Segment, SegmentError};
 
-/// How far from what was asked the true selectivity may be, relatively, before another column is tried.
+/// The relative distance between the selectivity asked for and the true one at which another column is tried.
 pub const TOLERANCE: f64 = 0.01;
 /// Least part of the column's range that blocks span on average.
 const SPREAD_MIN: f64 = 0.5;
@@ -23,10 +23,10 @@ const SPREAD_MIN: f64 = 0.5;
 const SPREAD_GROUPS: usize = 8;
 const CELLS: usize = 1 << 16;
 
-/// Why there is no such predicate.
+/// The reason why there is no such predicate.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectivityError {
-    /// Not between 0 and 1.
+    /// The selectivity is not between 0 and 1.
     #[error("a selectivity is between 0 and 1, not {0}")]
     OutOfRange(f64),
     /// No column of numbers or dates is spread over the rows.
@@ -35,7 +35,7 @@ pub enum SelectivityError {
     /// The segment cannot be read.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// It was asked to stop.
+    /// The search was asked to stop.
     #[error("stopped before a predicate was found")]
     Stopped,
 }
@@ -175,7 +175,7 @@ fn quantile(
     }
 }
 
-/// How many values lie in each cell of `2^shift` values, the first cell beginning `first` above the smallest value.
+/// Counts the values in each cell of `2^shift` values, the first cell beginning `first` above the smallest value.
 fn histogram(
     source: &Source<'_>,
     candidate: &Candidate,

@@ -16,33 +16,33 @@ use tpchgen::random::RandomBoundedInt;
 use crate::pushdown::chunk::GROUP_ROWS;
 use crate::pushdown::encode::{Texts, Values};
 
-/// What dpb's manifest says of the generator; its rows are those of this version.
+/// The name and version of the generator, as dpb's manifest has them.
 pub const GENERATOR: &str = "tpchgen 4.0.0";
 
-/// Rows that a part has, about: small, since a group generates and drops what lies before it in its first part.
+/// The approximate number of rows of a part. Parts are small, since a group generates and drops what lies before it in its first part.
 const PART_ROWS: i64 = 1024;
 
-/// How many rows a table has for each step of its generator.
+/// The number of rows that a table has for each step of its generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Steps {
     /// This many steps at any scale factor, one row each.
     Fixed(i64),
     /// This many steps at scale factor 1, so many rows each.
     Scaled(i32, i64),
-    /// One step an order, 1 to 7 rows each.
+    /// Each step is an order, which has 1 to 7 rows.
     Lines,
 }
 
-/// Where a row group begins.
+/// The place in the generator's parts at which a row group begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// Which row group.
+    /// The index of the row group.
     pub(super) group: u32,
-    /// Its rows.
+    /// The number of rows of the row group.
     pub(super) rows: usize,
     /// The generator's part (from 1) with its first row.
     part: i32,
-    /// Rows of that part before it.
+    /// The number of rows of that part before the row group.
     skip: usize,
 }
 
@@ -94,7 +94,7 @@ impl Cuts {
         self.group
     }
 
-    /// How many parts [`fill`] is to ask the generator for.
+    /// Returns the number of parts that [`fill`] asks the generator for.
     pub(super) fn part_count(&self) -> i32 {
         self.part_count
     }

@@ -1,7 +1,5 @@
 //! At scale factor 0.01, against the generator's own rows.
 
-use std::ops::ControlFlow;
-
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal64Type, Int32Type, Int64Type};
@@ -13,17 +11,14 @@ use crate::tpch::GENERATOR;
 
 const SF: f64 = 0.01;
 
-fn go_on(_: Progress) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-fn read(library: Library, path: &Path) -> Database {
+fn read(library: Library, made: &Baseline) -> Database {
     let config = Config {
         threads: Some(2),
         read_only: true,
+        allowed_paths: vec![made.parquet_path.clone()],
         ..Config::default()
     };
-    Database::open(library, Some(path), &config).unwrap()
+    Database::open(library, Some(&made.duckdb_path), &config).unwrap()
 }
 
 /// One row as DuckDB gave it, written as `.tbl` writes it.
@@ -70,10 +65,10 @@ fn line(batch: &RecordBatch, row: usize) -> String {
 fn both_files_hold_the_generator_s_rows_in_its_order() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let made = ensure(library, dir.path(), SF, 2, &mut go_on).unwrap();
+    let made = ensure(library, dir.path(), SF, 2, &mut |_| ()).unwrap();
     assert!(made.is_new);
     assert_eq!(made.rows, 60_175);
-    let database = read(library, &made.duckdb_path);
+    let database = read(library, &made);
     let parquet = format!("SELECT * FROM '{}'", made.parquet_path.display());
     for sql in ["SELECT * FROM lineitem", &parquet] {
         let mut connection = database.connect().unwrap();
@@ -113,29 +108,25 @@ fn both_files_hold_the_generator_s_rows_in_its_order() {
 fn what_is_damaged_or_half_made_is_made_anew() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let mut calls = 0;
-    let stopped = ensure(library, dir.path(), SF, 2, &mut |_| {
-        calls += 1;
-        ControlFlow::Break(())
-    });
-    assert!(
-        matches!(stopped, Err(BaselineError::Stopped)),
-        "{stopped:?}"
-    );
-    assert!(calls > 0);
     let parent = dir.path().join(format!("duckdb-{}", library.version()));
-    let left: Vec<_> = parent
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    assert_eq!(left, [".sf0.01.lock"]);
-
     // What a killed process leaves.
     let partial = parent.join(".sf0.01.partial");
-    fs::create_dir(&partial).unwrap();
-    fs::write(partial.join("lineitem.duckdb"), "half").unwrap();
-    let made = ensure(library, dir.path(), SF, 2, &mut go_on).unwrap();
+    let leave = || {
+        fs::create_dir_all(&partial).unwrap();
+        fs::write(partial.join("lineitem.duckdb"), "half").unwrap();
+        fs::write(parent.join(".sf0.01.lock"), "").unwrap();
+    };
+    leave();
+    remove_unfinished(library, dir.path(), SF).unwrap();
+    remove_unfinished(library, dir.path(), SF).unwrap();
+    assert!(!parent.exists());
+    leave();
+    // Another process has them in the making.
+    let held = lock(&parent, SF, || ()).unwrap();
+    remove_unfinished(library, dir.path(), SF).unwrap();
+    assert!(partial.exists());
+    drop(held);
+    let made = ensure(library, dir.path(), SF, 2, &mut |_| ()).unwrap();
     assert!(made.is_new && !partial.exists());
 
     let parquet = File::options()
@@ -143,7 +134,7 @@ fn what_is_damaged_or_half_made_is_made_anew() {
         .open(&made.parquet_path)
         .unwrap();
     parquet.set_len(made.parquet_bytes - 1).unwrap();
-    let again = ensure(library, dir.path(), SF, 2, &mut go_on).unwrap();
+    let again = ensure(library, dir.path(), SF, 2, &mut |_| ()).unwrap();
     assert!(again.is_new);
     assert_eq!(again.rows, made.rows);
 }
@@ -152,7 +143,7 @@ fn what_is_damaged_or_half_made_is_made_anew() {
 fn what_another_generator_made_is_made_anew() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let made = ensure(library, dir.path(), 0.001, 2, &mut go_on).unwrap();
+    let made = ensure(library, dir.path(), 0.001, 2, &mut |_| ()).unwrap();
     let manifest_path = made.duckdb_path.with_file_name("manifest.json");
     let text = fs::read_to_string(&manifest_path).unwrap();
     let line = format!("\"generator\": \"{GENERATOR}\",");
@@ -161,7 +152,7 @@ fn what_another_generator_made_is_made_anew() {
     for other in ["\"generator\": \"tpchgen 3.0.0\",", ""] {
         fs::write(&manifest_path, text.replace(&line, other)).unwrap();
         assert_eq!(find(library, dir.path(), 0.001), None);
-        let again = ensure(library, dir.path(), 0.001, 2, &mut go_on).unwrap();
+        let again = ensure(library, dir.path(), 0.001, 2, &mut |_| ()).unwrap();
         assert!(again.is_new);
         assert_eq!(again.rows, made.rows);
     }
@@ -173,7 +164,7 @@ fn two_callers_make_it_once() {
     let dir = tempfile::tempdir().unwrap();
     let made: Vec<Baseline> = std::thread::scope(|scope| {
         let callers =
-            [(); 3].map(|()| scope.spawn(|| ensure(library, dir.path(), 0.001, 1, &mut go_on)));
+            [(); 3].map(|()| scope.spawn(|| ensure(library, dir.path(), 0.001, 1, &mut |_| ())));
         callers.map(|caller| caller.join().unwrap().unwrap()).into()
     });
     assert_eq!(made.iter().filter(|baseline| baseline.is_new).count(), 1);
@@ -185,10 +176,10 @@ fn what_cannot_be_made_is_refused() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
     for scale_factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let refused = ensure(library, dir.path(), scale_factor, 1, &mut go_on);
+        let refused = ensure(library, dir.path(), scale_factor, 1, &mut |_| ());
         assert!(matches!(refused, Err(BaselineError::ScaleFactor(_))));
     }
-    let refused = ensure(library, dir.path(), 100_000.0, 1, &mut go_on).unwrap_err();
+    let refused = ensure(library, dir.path(), 100_000.0, 1, &mut |_| ()).unwrap_err();
     assert!(
         matches!(refused, BaselineError::NoSpace { .. }),
         "{refused}"
@@ -196,6 +187,6 @@ fn what_cannot_be_made_is_refused() {
     assert!(refused.to_string().contains("MB are free"), "{refused}");
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    let refused = ensure(library, &file, SF, 1, &mut go_on).unwrap_err();
+    let refused = ensure(library, &file, SF, 1, &mut |_| ()).unwrap_err();
     assert!(matches!(refused, BaselineError::Io { .. }), "{refused}");
 }

@@ -120,7 +120,10 @@ impl Peer {
                     any_order: true,
                     ..Config::default()
                 };
-                Database::open(opening.duckdb, Some(&opening.path), &config).map_err(broke)?
+                let opened = Database::open(opening.duckdb, Some(&opening.path), &config);
+                let database = opened.map_err(broke)?;
+                database.require_base_table(&name.1).map_err(broke)?;
+                database
             }
         };
         let connection = database.connect().map_err(broke)?;

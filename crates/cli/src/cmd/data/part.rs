@@ -1,0 +1,144 @@
+//! Data for `dpb pushdown`, each part made by a process of its own: memory that the making leaves behind is then not
+//! counted as the run's, and DuckDB, which an interrupt may leave waiting for itself for ever, can be killed.
+
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use dpb_dbmods::duckdb::Library;
+use dpb_dbmods::duckdb::tpch_baseline;
+use rustix::process::{Pid, Signal};
+
+use super::{LINEITEM, baseline_failure, make};
+use crate::exit::{Exit, Failure};
+use crate::output::Progress;
+use crate::{Globals, interrupt};
+
+/// How often the process is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What a process makes of `lineitem`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// The segment.
+    Segment,
+    /// The copies for DuckDB.
+    Duckdb,
+}
+
+impl Part {
+    /// What asks the process to end. The segment's maker tidies up; DuckDB's is killed and tidied up after.
+    fn end(self) -> Signal {
+        match self {
+            Self::Segment => Signal::TERM,
+            Self::Duckdb => Signal::KILL,
+        }
+    }
+
+    /// Makes the part in this process, which ends with the one that started it.
+    pub fn make(
+        self,
+        data_dir: &Path,
+        sf: f64,
+        threads: usize,
+        globals: &Globals,
+    ) -> Result<(), Failure> {
+        // A kernel that cannot do so lets this process end by itself, when the part is made.
+        let _ = rustix::process::set_parent_process_death_signal(Some(self.end()));
+        match self {
+            Self::Segment => make(data_dir, sf, &[LINEITEM], threads, globals).map(drop),
+            Self::Duckdb => {
+                let library =
+                    Library::find().map_err(|missing| Failure::unavailable(missing.to_string()))?;
+                let bar = Progress::new(0, globals.quiet);
+                let mut report = |progress| match progress {
+                    tpch_baseline::Progress::Waiting => {
+                        bar.set(0, "another dpb makes DuckDB's files")
+                    }
+                    tpch_baseline::Progress::Loading { rows, .. } => {
+                        bar.set(rows, "rows into DuckDB's file")
+                    }
+                    tpch_baseline::Progress::WritingParquet => {
+                        bar.set(0, "writing the Parquet file")
+                    }
+                };
+                tpch_baseline::ensure(library, data_dir, sf, threads, &mut report)
+                    .map(drop)
+                    .map_err(baseline_failure)
+            }
+        }
+    }
+}
+
+/// Has a process make the part, and ends it if this one is interrupted. `library` is the DuckDB that makes copies.
+///
+/// # Errors
+/// As the process ended, which has said why; an interrupt, after which nothing half made is left.
+pub fn make_apart(
+    part: Part,
+    library: Option<Library>,
+    data_dir: &Path,
+    sf: f64,
+    globals: &Globals,
+) -> Result<(), Failure> {
+    let status = run(part, data_dir, sf, globals)
+        .map_err(|why| Failure::check(format!("cannot start the making of data: {why}")))?;
+    // A terminal's Ctrl-C may reach the process while it leaves this one's group, before this one has noticed.
+    let is_interrupted = interrupt::is_set()
+        || status.code() == Some(Exit::Interrupted as i32)
+        || status.signal() == Some(Signal::INT.as_raw());
+    if is_interrupted {
+        if let Some(library) = library {
+            tpch_baseline::remove_unfinished(library, data_dir, sf).map_err(baseline_failure)?;
+        }
+        return Err(Failure::interrupted(
+            "interrupted while data were made; nothing half made is left",
+        ));
+    }
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(code) => Err(Failure::said(code)),
+        None => Err(Failure::check(format!(
+            "the process that makes data broke: {status}"
+        ))),
+    }
+}
+
+fn run(part: Part, data_dir: &Path, sf: f64, globals: &Globals) -> io::Result<ExitStatus> {
+    let name = match part {
+        Part::Segment => "segment",
+        Part::Duckdb => "duckdb",
+    };
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args([
+            "data",
+            "--part",
+            name,
+            "--sf",
+            &sf.to_string(),
+            "--data-dir",
+        ])
+        .arg(data_dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        // Ctrl-C in a terminal is for this process. A second signal would end the other before it has tidied up.
+        .process_group(0);
+    if globals.quiet {
+        command.arg("--quiet");
+    }
+    let mut child = command.spawn()?;
+    let mut is_told = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if interrupt::is_set() && !is_told {
+            rustix::process::kill_process(Pid::from_child(&child), part.end())?;
+            is_told = true;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
