@@ -19,6 +19,7 @@ pub mod lift;
 pub mod measure;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
+mod printable;
 pub mod random;
 mod records;
 pub mod rules;
@@ -30,6 +31,7 @@ pub use buf::{Buf, Region, View};
 pub use clock::{Clock, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use lift::{Inline, Pooled};
+pub use printable::printable;
 pub use records::records;
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
