@@ -128,7 +128,7 @@ impl Tag {
     }
 
     /// Most bytes that a body with this tag may have.
-    pub fn body_bytes_max(self) -> usize {
+    pub const fn body_bytes_max(self) -> usize {
         match self {
             Self::Hello => 1 << 10,
             Self::Request | Self::End | Self::Error => 64 << 10,
