@@ -61,7 +61,7 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// A minute, and 1000 rows a second: a hundred times what the slowest scan takes that was seen.
+    /// A minute, and 1000 rows a second, where scans go through millions.
     fn default() -> Self {
         Self {
             silence: Duration::from_secs(60),

@@ -529,10 +529,7 @@ impl Timed<'_> {
             if left.is_some_and(|left| left <= LOOK) {
                 return Err(match &self.grant {
                     Some(grant) if granted == left => grant.used_up(),
-                    _ => io::Error::new(
-                        io::ErrorKind::TimedOut,
-                        "the peer did not answer in time",
-                    ),
+                    _ => io::Error::new(io::ErrorKind::TimedOut, "the peer did not answer in time"),
                 });
             }
         }

@@ -69,7 +69,10 @@ pub fn row_count(table: &str, scale_factor: f64) -> Option<RangeInclusive<u64>> 
         return Some(rows..=rows);
     }
     // An order has 1 to 7 lines, all alike: a standard deviation of 2. Eight of the sum's are more than chance gives.
-    let (mean, off) = (total as f64 * rows_per_step as f64, 16.0 * (total as f64).sqrt());
+    let (mean, off) = (
+        total as f64 * rows_per_step as f64,
+        16.0 * (total as f64).sqrt(),
+    );
     Some((mean - off) as u64..=(mean + off) as u64)
 }
 

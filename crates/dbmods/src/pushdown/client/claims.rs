@@ -89,8 +89,8 @@ impl Arriving {
     /// Of a table with so many rows at most.
     pub(super) fn of(request: &ScanRequest, table_rows: u64) -> Self {
         let query = &request.query;
-        let schema = tpch::schema(&query.table)
-            .and_then(|table| scan::output_schema(&table, query).ok());
+        let schema =
+            tpch::schema(&query.table).and_then(|table| scan::output_schema(&table, query).ok());
         let fields = schema.iter().flat_map(|schema| schema.fields());
         let widths = fields.map(|field| match field.data_type() {
             DataType::Utf8 => size_of::<i32>() + TEXT_BYTES_MAX,
@@ -113,7 +113,9 @@ impl Arriving {
 
     pub(super) fn schema(&self, schema: &SchemaRef) -> Result<(), WireError> {
         if self.schema.as_ref() != Some(schema) {
-            return Err(disbelieve("its rows have other columns than were asked for"));
+            return Err(disbelieve(
+                "its rows have other columns than were asked for",
+            ));
         }
         Ok(())
     }
