@@ -4,7 +4,7 @@
 //! ended is made anew for the next request, to the same agent or not at all. An exchange that breaks ends its connection:
 //! what is left of it must not be taken for the next one's.
 //!
-//! **Trust.** None: see [`super::wire`] for bytes, [`claims`] for words and figures. [`Patience`] bounds every wait. A scan or
+//! **Trust.** None: see [`super::wire`] for bytes, `client/claims.rs` for words and figures. [`Patience`] bounds every wait. A scan or
 //! a file is bounded by what the table can hold.
 
 use std::collections::HashMap;

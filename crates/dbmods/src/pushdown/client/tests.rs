@@ -2,13 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 
 use super::super::query::{CompareOp, Literal, Output, Query, Scalar};
+use super::super::schemes::{Consumer, Kept, Run, Scheme, SchemeError, Side, Test};
 use super::super::serve::{Agent, AgentOptions};
 use super::super::wire::Engine;
 use super::super::wire::batch::Encoder;
@@ -158,6 +159,10 @@ fn a_connection_that_was_idle_for_too_long_is_made_anew_to_the_same_agent() {
 
 /// A peer that welcomes whoever comes and then does this for each request, until the client has left.
 fn hostile(act: impl Fn(&mut Link) -> Result<(), WireError> + Send + 'static) -> String {
+    answering(move |_, link| act(link))
+}
+
+fn answering(act: impl Fn(Request, &mut Link) -> Result<(), WireError> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -171,8 +176,11 @@ fn hostile(act: impl Fn(&mut Link) -> Result<(), WireError> + Send + 'static) ->
         link.receive_body(header).unwrap();
         link.send(Tag::Welcome, &welcome.to_bytes()).unwrap();
         while let Ok(Some(header)) = link.receive_header() {
-            let acted = link.receive_body(header).and_then(|_| act(&mut link));
-            if acted.is_err() {
+            // Also a stop that came after its scan.
+            let Ok(body) = link.receive_body(header) else {
+                break;
+            };
+            if header.tag == Tag::Request && act(wire::decode(&body).unwrap(), &mut link).is_err() {
                 break;
             }
         }
@@ -486,6 +494,79 @@ fn rows_that_nobody_asked_for_are_refused() {
     }
 }
 
+fn lineitem() -> TableInfo {
+    TableInfo {
+        schema: tpch::schema("lineitem").unwrap(),
+        rows: ROWS,
+        segment_bytes: 1,
+        duckdb_bytes: None,
+        parquet_bytes: None,
+    }
+}
+
+#[test]
+fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
+    let run = |tuples_scanned, cpu_s: [f64; 3], kept| -> Result<Run, SchemeError> {
+        let (schema, batch) = frames(&batch(300, "x"));
+        let end = End {
+            tuples_scanned,
+            rows: 300,
+            batches: 1,
+            ..End::default()
+        };
+        let rest = [schema, batch, frame(Tag::End, &wire::encode(&end))].concat();
+        let asked = AtomicUsize::new(0);
+        let address = answering(move |request, link| match request {
+            Request::Usage { .. } => {
+                let usage = Usage {
+                    cpu_s: cpu_s[asked.fetch_add(1, Ordering::Relaxed)],
+                    ..Usage::default()
+                };
+                link.send(Tag::Reply, &wire::encode(&Reply::Usage(usage)))
+            }
+            _ => write(link, &rest),
+        });
+        let test = Test {
+            sf: SF,
+            query: scan_of(Output::Rows(vec![0, 15])).query,
+            threads: 1,
+            batch_rows: 1000,
+            cold: false,
+            rows_expected: None,
+        };
+        soon(move || {
+            let mut side = Side::new(Scheme::Dpb, impatient(&address), lineitem());
+            side.run(&test, &mut Consumer::Keep(Kept::new(kept)))
+        })
+    };
+    let right = run(ROWS, [1.0, 1.5, 2.5], 1 << 20).unwrap();
+    assert_eq!((right.rows, right.agent_cpu_s), (300, 1.0));
+    for (tuples, cpu_s) in [(7, [1.0; 3]), (ROWS, [1.0, 1.0, 0.5])] {
+        let error = run(tuples, cpu_s, 1 << 20).unwrap_err();
+        assert!(matches!(error, SchemeError::Disbelieved(_)), "{error}");
+    }
+    let error = run(ROWS, [1.0; 3], 1000).unwrap_err();
+    assert!(matches!(error, SchemeError::TooMuchToKeep(1000)), "{error}");
+}
+
+#[test]
+fn batches_that_never_end_after_a_stop_are_not_taken_for_ever() {
+    let (schema, many) = frames(&batch(60_000, "x"));
+    let address = hostile(move |link| {
+        write(link, &schema)?;
+        loop {
+            write(link, &many)?;
+        }
+    });
+    let request = scan_of(Output::Rows(vec![0, 15]));
+    let stopped = soon(move || {
+        let mut client = impatient(&address);
+        client.scan(request, &mut |_| ControlFlow::Break(()))
+    });
+    let error = stopped.unwrap_err();
+    assert!(error.to_string().contains("out of place"), "{error}");
+}
+
 #[test]
 fn what_an_agent_says_of_itself_is_checked_where_it_enters() {
     let told = |reply: Reply, ask: fn(&mut Client) -> Result<(), ClientError>| {
@@ -493,15 +574,8 @@ fn what_an_agent_says_of_itself_is_checked_where_it_enters() {
         let address = hostile(move |link| link.send(Tag::Reply, &body));
         soon(move || ask(&mut impatient(&address)))
     };
-    let table = TableInfo {
-        schema: tpch::schema("lineitem").unwrap(),
-        rows: ROWS,
-        segment_bytes: 1,
-        duckdb_bytes: None,
-        parquet_bytes: None,
-    };
     let described = |lie: &dyn Fn(&mut TableInfo)| {
-        let mut table = table.clone();
+        let mut table = lineitem();
         lie(&mut table);
         told(Reply::Tables(vec![table]), QUESTIONS[0])
     };
