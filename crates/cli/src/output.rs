@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use dpb_core::measure::{Evidence, Outcome, Record};
+use dpb_core::printable;
 
 use crate::exit::Failure;
 
@@ -99,12 +100,13 @@ impl Table {
         }
     }
 
-    /// Adds a row.
+    /// Adds a row. What a terminal would act on in a cell is escaped.
     ///
     /// # Panics
     /// If it has more or fewer cells than there are columns.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
-        let row: Vec<String> = cells.into_iter().map(Into::into).collect();
+        let cells = cells.into_iter().map(Into::into);
+        let row: Vec<String> = cells.map(|cell| printable(&cell, usize::MAX)).collect();
         assert_eq!(row.len(), self.columns.len(), "one cell a column");
         self.rows.push(row);
     }
@@ -279,10 +281,16 @@ pub fn verdict(record: &Record) -> String {
     }
 }
 
-/// A warning or a note on stderr.
+/// A warning or a note on stderr. What a terminal would act on is escaped, whoever said it; lines stay lines.
 pub fn note(message: &str) {
     // A closed stderr is nobody's loss.
-    let _ = writeln!(io::stderr(), "{message}");
+    let _ = writeln!(io::stderr(), "{}", lines(message));
+}
+
+fn lines(message: &str) -> String {
+    let lines = message.split('\n');
+    let lines: Vec<String> = lines.map(|line| printable(line, usize::MAX)).collect();
+    lines.join("\n")
 }
 
 /// A figure with three significant digits and a prefix: `1.23 G`, `456 M`.
@@ -337,6 +345,17 @@ mod tests {
             "name       n\na          1\nb, \"c\"  1000\n"
         );
         assert_eq!(table.to_csv(), "name,n\na,1\n\"b, \"\"c\"\"\",1000\n");
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_acts_on_leaves() {
+        assert_eq!(lines("a 'b'\n  ^\u{1b}[2J"), "a 'b'\n  ^\\u{1b}[2J");
+        let mut table = Table::new([Column::left("file")]);
+        table.row(["\u{1b}]0;owned\u{7}\n"]);
+        let (text, csv) = (table.to_text(), table.to_csv());
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text}");
+        assert!(!csv.contains(['\u{1b}', '\u{7}']), "{csv}");
+        assert_eq!((text.lines().count(), csv.lines().count()), (2, 2));
     }
 
     #[test]

@@ -238,6 +238,11 @@ fn what_is_there_is_listed_checked_and_removed() {
     ] {
         assert!(message.contains(part), "{message}");
     }
+    // Who asks for the table to be there is not told that it is.
+    let (code, message) = run(dir, &["--sf", "0.01", "--tables", "orders"]);
+    assert_eq!(code, 1, "{message}");
+    let is_told = message.contains("column o_comment") && message.contains("--remove");
+    assert!(is_told, "{message}");
     assert_eq!(
         run(dir, &["--sf", "0.01", "--tables", "orders", "--remove"]).0,
         0

@@ -20,6 +20,7 @@ pub mod lift;
 pub mod measure;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
+mod printable;
 pub mod random;
 mod records;
 pub mod rules;
@@ -31,6 +32,7 @@ pub use buf::{Buf, Region, View};
 pub use clock::{Clock, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use lift::{Inline, Pooled};
+pub use printable::printable;
 pub use records::records;
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,

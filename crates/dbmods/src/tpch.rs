@@ -6,7 +6,7 @@ mod rows;
 mod schema;
 mod store;
 
-pub use rows::GENERATOR;
+pub use rows::{GENERATOR, row_count};
 pub use schema::{TABLES, schema};
 pub use store::{
     DataError, Progress, SCALE_FACTORS, Step, Table, TableSet, bytes_to_make, check_space,

@@ -24,7 +24,7 @@ pub use part::{Part, make_apart};
 /// The table that there are copies of for DuckDB.
 const LINEITEM: &str = "lineitem";
 
-/// Make, list, check or remove TPC-H data.
+/// Make, list, check or remove TPC-H data. What is there already is read and checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: dpb data --sf 1 --tables lineitem")]
 pub struct Args {
@@ -46,7 +46,7 @@ pub struct Args {
     /// List what is there, of every scale factor, also DuckDB's copies; make nothing
     #[arg(long, conflicts_with_all = ["verify", "remove"])]
     list: bool,
-    /// Read every block of what is there and check it; make nothing
+    /// Read every block of what is there, check it and say so; make nothing
     #[arg(long, conflicts_with = "remove")]
     verify: bool,
     /// Remove these tables, and with lineitem the copies of it that any version of DuckDB made
@@ -86,10 +86,17 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     } else if args.verify {
         vec![verify(&tpch::find(&data_dir, args.sf), &tables, globals)?]
     } else {
-        vec![only(
+        let found = tpch::find(&data_dir, args.sf);
+        let set = only(
             make(&data_dir, args.sf, &tables, threads, globals)?,
             &tables,
-        )]
+        );
+        // What was there since may have changed.
+        let mut kept = set.clone();
+        let is_kept = |table: &tpch::Table| found.table(&table.name) == Some(table);
+        kept.tables.retain(is_kept);
+        verify_tables(&kept, globals, &|_| ())?;
+        vec![set]
     };
     if args.columns {
         print_columns(&sets, globals)
@@ -208,11 +215,17 @@ fn verify(set: &TableSet, tables: &[&str], globals: &Globals) -> Result<TableSet
         let path = set.path(name);
         return Err(failure(DataError::Missing { path }));
     }
+    verify_tables(&set, globals, &output::note)?;
+    Ok(set)
+}
+
+/// Tells of each table that is whole.
+fn verify_tables(set: &TableSet, globals: &Globals, tell: &dyn Fn(&str)) -> Result<(), Failure> {
     let mut damaged = Vec::new();
     for table in &set.tables {
         let started = Instant::now();
-        match verify_table(&set, &table.name, globals) {
-            Ok(()) => output::note(&format!(
+        match verify_table(set, &table.name, globals) {
+            Ok(()) => tell(&format!(
                 "{}: every block is as it was written ({:.1} s)",
                 table.name,
                 started.elapsed().as_secs_f64()
@@ -222,7 +235,7 @@ fn verify(set: &TableSet, tables: &[&str], globals: &Globals) -> Result<TableSet
         }
     }
     match damaged.as_slice() {
-        [] => Ok(set),
+        [] => Ok(()),
         damaged => Err(Failure::check(format!("{}; {REMEDY}", damaged.join("\n")))),
     }
 }

@@ -32,6 +32,12 @@ use crate::{Globals, interrupt};
 /// The table that is scanned.
 const TABLE: &str = "lineitem";
 
+// What the flags are about, in the help.
+const ASKED: &str = "The question";
+const RUNS: &str = "The runs";
+const LINK: &str = "The agent and the link";
+const FILES: &str = "Files and output";
+
 /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -44,68 +50,68 @@ const TABLE: &str = "lineitem";
 )]
 pub struct Args {
     /// TPC-H's scale factor; fractions work
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, help_heading = ASKED, default_value_t = 1.0, allow_negative_numbers = true)]
     sf: f64,
-    /// Threads that scan, at the agent or here, whoever filters [default: one a CPU]
-    #[arg(long, value_parser = args::counts)]
+    /// The number of threads that scan, at the agent or here, whoever filters [default: one a CPU]
+    #[arg(long, help_heading = RUNS, value_parser = args::counts)]
     threads: Option<List<u64>>,
     /// A condition in SQL over lineitem's columns
-    #[arg(long = "where", value_name = "SQL", conflicts_with_all = ["query", "selectivity"])]
+    #[arg(long = "where", help_heading = ASKED, value_name = "SQL", conflicts_with_all = ["query", "selectivity"])]
     condition: Option<String>,
     /// The share of rows that qualify; dpb finds a condition for it
-    #[arg(long, value_parser = args::fractions, default_value = "0.01", conflicts_with = "query")]
+    #[arg(long, help_heading = ASKED, value_parser = args::fractions, default_value = "0.01", conflicts_with = "query")]
     selectivity: List<f64>,
     /// A TPC-H query's condition on lineitem: q1, q6, q14 or q19
-    #[arg(long)]
+    #[arg(long, help_heading = ASKED)]
     query: Option<String>,
-    /// Columns that come back
-    #[arg(long, default_value = "*", conflicts_with = "aggregate")]
+    /// The columns that come back
+    #[arg(long, help_heading = ASKED, default_value = "*", conflicts_with = "aggregate")]
     columns: String,
     /// Send back aggregates instead of rows: sum, min, max, count, avg; or q1, q6 for that query's own, groups included
-    #[arg(long, value_name = "SQL")]
+    #[arg(long, help_heading = ASKED, value_name = "SQL")]
     aggregate: Option<String>,
     /// Group the aggregates by up to two columns of few values, instead of a query's own groups
-    #[arg(long, requires = "aggregate", value_name = "COLUMNS")]
+    #[arg(long, help_heading = ASKED, requires = "aggregate", value_name = "COLUMNS")]
     group_by: Option<String>,
-    /// Pace of the link, both directions, all schemes; 0 for the bare connection
-    #[arg(long, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
+    /// The pace of the link in both directions, the same for all schemes; 0 is the bare connection
+    #[arg(long, help_heading = LINK, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
     link_gbps: f64,
-    /// Which way rows and files come: tcp; rdma (written into this side's memory, by the first device whose port is up);
+    /// The way that rows and files come: tcp; rdma (written into this side's memory, by the first device whose port is up);
     /// rdma/DEVICE. Where RDMA cannot be had, or the link has a pace, it is TCP, and the reason is said
-    #[arg(long, value_name = "WAY", default_value = "tcp")]
+    #[arg(long, help_heading = LINK, value_name = "WAY", default_value = "tcp")]
     bulk: Choice,
     /// Read storage anew in each run: drop the file from the page cache and the engines' own caches
-    #[arg(long)]
+    #[arg(long, help_heading = RUNS)]
     cold: bool,
-    /// An agent elsewhere, host:port [default: agents of our own on loopback]
-    #[arg(long)]
+    /// The address of an agent elsewhere, host:port [default: agents of our own on loopback]
+    #[arg(long, help_heading = LINK)]
     server: Option<String>,
     /// A file with the token that the agent asks for
-    #[arg(long, requires = "server")]
+    #[arg(long, help_heading = LINK, requires = "server")]
     token_file: Option<PathBuf>,
-    /// Which schemes take part
-    #[arg(long, value_parser = args::words, default_value = "fetch,duckdb-at-dpu,dpb")]
+    /// The schemes that take part
+    #[arg(long, help_heading = RUNS, value_parser = args::words, default_value = "fetch,duckdb-at-dpu,dpb")]
     schemes: List<String>,
-    /// Timed runs of each scheme; below 6 a number has no 95 % interval
-    #[arg(long, value_parser = args::count, default_value = "7")]
+    /// The number of timed runs of each scheme; below 6 a number has no 95 % interval
+    #[arg(long, help_heading = RUNS, value_parser = args::count, default_value = "7")]
     repeat: u64,
-    /// Rows of a batch, at most
-    #[arg(long, value_parser = args::count, default_value = "16384")]
+    /// The most rows that a batch has
+    #[arg(long, help_heading = RUNS, value_parser = args::count, default_value = "16384")]
     batch_rows: u64,
     /// Memory for verified chunks at our own agents, and as much for DuckDB's buffers (at least 256 MB)
-    #[arg(long, default_value = "4GiB", value_parser = args::size)]
+    #[arg(long, help_heading = RUNS, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
-    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
-    #[arg(long)]
+    /// The folder that data is kept in [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
+    #[arg(long, help_heading = FILES)]
     data_dir: Option<PathBuf>,
-    /// Records are appended here [default: records/pushdown.jsonl in the data directory]
-    #[arg(long)]
+    /// The file that records are appended to [default: records/pushdown.jsonl in the data directory]
+    #[arg(long, help_heading = FILES)]
     out: Option<PathBuf>,
     /// Draw what was found as one HTML page
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = FILES, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Say how the scan went about the condition
-    #[arg(long)]
+    #[arg(long, help_heading = FILES)]
     explain: bool,
 }
 
@@ -488,5 +494,20 @@ fn gbps(text: &str) -> Result<f64, String> {
         Ok(value) if (0.001..=10_000.0).contains(&value) => Ok(value),
         Ok(_) => Err(format!("{text} is not 0 or between 0.001 and 10000")),
         Err(_) => Err(format!("`{text}` is not a number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_flag_stands_under_a_heading_and_is_described() {
+        let command = crate::command();
+        let pushdown = command.find_subcommand("pushdown").expect("a verb");
+        for flag in pushdown.get_arguments() {
+            let name = flag.get_id();
+            assert!(flag.get_help_heading().is_some(), "{name}");
+            let help = flag.get_help().expect("words").to_string();
+            assert!(!help.starts_with("Of "), "{name}: {help}");
+        }
     }
 }

@@ -3,7 +3,11 @@
 //! An agent ends connections that are idle for long, and a client's may be while others are busy. So a connection that has
 //! ended is made anew for the next request, to the same agent or not at all. An exchange that breaks ends its connection:
 //! what is left of it must not be taken for the next one's.
+//!
+//! **Trust.** None: see [`super::wire`] for bytes, `client/claims.rs` for words and figures. [`Patience`] bounds every wait. A scan or
+//! a file is bounded by what the table can hold.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use dpb_core::printable;
 
+use self::claims::Arriving;
 use super::bulk::{Offers, Opened, Way};
 use super::link::Link;
 use super::query::Predicate;
@@ -23,11 +29,46 @@ use super::wire::{
     self, AgentInfo, End, FileFormat, Header, Hello, Refusal, Reply, Request, ScanRequest,
     TableInfo, Tag, Usage, Welcome, WireError,
 };
+use crate::tpch;
+
+mod claims;
+
+/// Most bytes that may come of a scan after it was told to stop: what was under way.
+const UNDER_WAY_BYTES_MAX: usize = 8 * Tag::Batch.body_bytes_max();
+/// What a batch without rows counts as: a sign of life every few seconds is one, a stream of them is not.
+const EMPTY_BATCH: Duration = Duration::from_secs(1);
+/// Characters of what an agent says of itself that are kept.
+const WORDS_MAX: usize = 1000;
 
 /// How long an agent may take to accept and to welcome.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it may take to open a way past TCP: its device may have to find the one on this side first.
 const WAY_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long an agent may keep its client waiting for a reply.
+///
+/// Of waiting counts what this side has nothing else to do. A byte ends a silence, and what arrives earns time too, at
+/// [`BYTES_PER_S_MIN`](super::link::BYTES_PER_S_MIN), so that who sends a byte now and then gains nothing. An agent that scans
+/// shows a sign of life every few seconds, see [`super::wire`]; for what it answers with one reply it is silent for as long as
+/// the work takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Longest silence, and what any reply may take in all.
+    pub silence: Duration,
+    /// What a scan may take beyond that: as long as one of so many rows of the table in a second does. To find a predicate, or
+    /// to read a file anew, is given a hundredth of it.
+    pub rows_per_s: u32,
+}
+
+impl Default for Patience {
+    /// A minute, and 1000 rows a second, where scans go through millions.
+    fn default() -> Self {
+        Self {
+            silence: Duration::from_secs(60),
+            rows_per_s: 1000,
+        }
+    }
+}
 
 /// What went wrong between this side and an agent.
 #[derive(Debug, thiserror::Error)]
@@ -41,13 +82,13 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The agent refused.
-    #[error("the agent at {address} refused: {text}")]
+    #[error("the agent at {address} refused: {text}{}", remedy(*refusal))]
     Refused {
         /// Where.
         address: String,
         /// The agent's code.
         refusal: Refusal,
-        /// The agent's words.
+        /// The agent's words, on one line.
         text: String,
     },
     /// The connection broke, or what came over it was no sense.
@@ -83,6 +124,9 @@ pub struct Client {
     link_bits_per_s: u64,
     welcome: Welcome,
     interrupted: fn() -> bool,
+    patience: Patience,
+    /// Rows of tables, at most, by the scale factor's bits and the name: counting them takes a while.
+    table_rows: HashMap<(u64, String), u64>,
     way: Way,
     /// Who opened the way, if it is one past TCP.
     offers: Option<Arc<dyn Offers>>,
@@ -124,6 +168,8 @@ impl Client {
             link_bits_per_s,
             welcome,
             interrupted: || false,
+            patience: Patience::default(),
+            table_rows: HashMap::new(),
             way: Way::Tcp { fallback: None },
             offers: None,
         })
@@ -158,6 +204,11 @@ impl Client {
         self.link.set_stop(interrupted);
     }
 
+    /// Sets how long the agent may keep this side waiting.
+    pub fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
+    }
+
     /// Who is asked whether to end early.
     pub fn interrupted(&self) -> fn() -> bool {
         self.interrupted
@@ -185,7 +236,10 @@ impl Client {
     /// [`ClientError`], as all that follow.
     pub fn describe(&mut self, sf: f64) -> Result<Vec<TableInfo>, ClientError> {
         match self.ask(&Request::Describe { sf })? {
-            Reply::Tables(tables) => Ok(tables),
+            Reply::Tables(tables) => {
+                self.believe(claims::tables(&tables, sf))?;
+                Ok(tables)
+            }
             _ => Err(self.out_of_place()),
         }
     }
@@ -209,7 +263,10 @@ impl Client {
             Reply::Predicate {
                 predicate,
                 selectivity,
-            } => Ok((predicate, selectivity)),
+            } => {
+                self.believe(claims::picked(table, &predicate, selectivity))?;
+                Ok((predicate, selectivity))
+            }
             _ => Err(self.out_of_place()),
         }
     }
@@ -241,12 +298,15 @@ impl Client {
     /// [`ClientError`].
     pub fn usage(&mut self, reset_peak: bool) -> Result<Usage, ClientError> {
         match self.ask(&Request::Usage { reset_peak })? {
-            Reply::Usage(usage) => Ok(usage),
+            Reply::Usage(usage) => {
+                self.believe(claims::usage(&usage))?;
+                Ok(usage)
+            }
             _ => Err(self.out_of_place()),
         }
     }
 
-    /// Runs a scan; its batches go to `sink` as they arrive. When `sink` breaks, the scan is stopped.
+    /// Runs a scan; its batches go to `sink` as they arrive, those without rows aside. When `sink` breaks, the scan is stopped.
     ///
     /// A sink that keeps no part of a batch lets its memory be used for the next one.
     ///
@@ -258,8 +318,10 @@ impl Client {
         sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
     ) -> Result<Scanned, ClientError> {
         let started = Instant::now();
+        let table_rows = self.table_rows(request.sf, &request.query.table);
+        let arriving = Arriving::of(&request, table_rows);
         self.request(&Request::Scan(request))?;
-        self.scan_frames(started, sink)
+        self.scan_frames(started, arriving, sink)
             .map_err(|source| self.broke(source))
     }
 
@@ -302,12 +364,16 @@ impl Client {
 
     /// Receives a file of so many bytes. The inner error is that of writing it.
     fn file_frames(&mut self, bytes: u64, file: &mut File) -> Result<io::Result<()>, WireError> {
-        let mut due = bytes;
+        let (mut due, mut pieces) = (bytes, 0);
         let mut buffer = vec![0; 1 << 20];
         loop {
             let header = next(&mut self.link)?;
             match header.tag {
+                Tag::File if header.len == 0 => {
+                    return Err(WireError::Malformed("an empty piece of a file"));
+                }
                 Tag::File => {
+                    pieces += 1;
                     due = due
                         .checked_sub(header.len as u64)
                         .ok_or(WireError::Malformed("more of a file than was announced"))?;
@@ -322,11 +388,12 @@ impl Client {
                     }
                 }
                 Tag::End => {
-                    wire::decode::<End>(&self.link.receive_body(header)?)?;
-                    return match due {
-                        0 => Ok(Ok(())),
-                        _ => Err(WireError::Torn),
-                    };
+                    let end = wire::decode(&self.link.receive_body(header)?)?;
+                    if due > 0 {
+                        return Err(WireError::Torn);
+                    }
+                    claims::fetched(&end, pieces, bytes)?;
+                    return Ok(Ok(()));
                 }
                 tag => return Err(WireError::OutOfPlace(tag)),
             }
@@ -336,6 +403,7 @@ impl Client {
     fn scan_frames(
         &mut self,
         started: Instant,
+        mut arriving: Arriving,
         sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
     ) -> Result<Scanned, WireError> {
         let header = next(&mut self.link)?;
@@ -343,25 +411,39 @@ impl Client {
             return Err(WireError::OutOfPlace(header.tag));
         }
         let schema = decode_schema(&self.link.receive_body(header)?)?;
+        arriving.schema(&schema)?;
         let mut first_batch = None;
-        let mut stopped = false;
+        let (mut stopped, mut bytes_since) = (false, 0);
         loop {
             let header = next(&mut self.link)?;
             match header.tag {
                 Tag::Batch => {
                     let body = self.link.receive_large_body(header)?;
-                    if !stopped {
-                        let batch = decode_batch(&body.slice_with_length(0, header.len), &schema)?;
+                    if stopped {
+                        bytes_since += header.len;
+                        if bytes_since > UNDER_WAY_BYTES_MAX {
+                            return Err(WireError::OutOfPlace(Tag::Batch));
+                        }
+                        self.link.give_back(body);
+                        continue;
+                    }
+                    let batch = decode_batch(&body.slice_with_length(0, header.len), &schema)?;
+                    arriving.batch(&batch, header.len)?;
+                    if batch.num_rows() == 0 {
+                        self.link.charge(EMPTY_BATCH)?;
+                    } else {
                         first_batch.get_or_insert_with(|| started.elapsed());
                         stopped = sink(&batch).is_break();
                         if stopped {
                             self.link.send(Tag::Stop, &[])?;
                         }
                     }
+                    drop(batch);
                     self.link.give_back(body);
                 }
                 Tag::End => {
                     let end = wire::decode(&self.link.receive_body(header)?)?;
+                    arriving.end(&end, stopped)?;
                     let first_batch = first_batch.unwrap_or_else(|| started.elapsed());
                     return Ok(Scanned {
                         schema,
@@ -402,7 +484,10 @@ impl Client {
         self.link.set_deadline(None);
         let words = match told.map_err(|source| self.broke(source))? {
             Reply::Bulk(Ok(words)) => words,
-            Reply::Bulk(Err(reason)) => return Ok(Err(format!("at the agent: {reason}"))),
+            Reply::Bulk(Err(reason)) => {
+                let reason = printable(&reason, WORDS_MAX);
+                return Ok(Err(format!("at the agent: {reason}")));
+            }
             _ => return Err(self.out_of_place()),
         };
         match offer.open(&words) {
@@ -428,8 +513,44 @@ impl Client {
         if self.link.peer_gone() {
             self.connect_anew()?;
         }
+        self.grant(request);
         let sent = self.link.send(Tag::Request, &wire::encode(request));
         sent.map_err(|source| self.broke(source))
+    }
+
+    /// Bounds the wait for the answer to a request.
+    fn grant(&mut self, request: &Request) {
+        let Patience {
+            silence,
+            rows_per_s,
+        } = self.patience;
+        let (at_a_time, in_all) = match request {
+            Request::Scan(ScanRequest { sf, query, .. }) => {
+                let rows = self.table_rows(*sf, &query.table);
+                (silence, silence + work(rows, rows_per_s))
+            }
+            Request::Pick { sf, table, .. } | Request::Cold { sf, table, .. } => {
+                let rows = self.table_rows(*sf, table);
+                let in_all = silence + work(rows, rows_per_s) / 100;
+                (in_all, in_all)
+            }
+            _ => (silence, silence),
+        };
+        self.link.grant(at_a_time, in_all);
+    }
+
+    /// Rows of a table that dpb makes, at most; 0 for any other.
+    fn table_rows(&mut self, sf: f64, table: &str) -> u64 {
+        let name = (sf.to_bits(), table.to_owned());
+        *self.table_rows.entry(name).or_insert_with(|| {
+            let made = tpch::row_count(table, sf);
+            made.map_or(0, |made| *made.end())
+        })
+    }
+
+    /// Ends the conversation with an agent whose words cannot be.
+    fn believe(&self, claim: Result<(), WireError>) -> Result<(), ClientError> {
+        claim.map_err(|source| self.broke(source))
     }
 
     /// A new connection to the same agent, with the same way for large bodies.
@@ -500,9 +621,39 @@ fn open(address: &str, token: &[u8], link_bits_per_s: u64) -> Result<(Link, Welc
     link.send(Tag::Hello, &hello.to_bytes()).map_err(wrong)?;
     let header = expect(&mut link, Tag::Welcome).map_err(wrong)?;
     let body = link.receive_body(header).map_err(wrong)?;
-    let welcome = Welcome::parse(&body).map_err(wrong)?;
+    let mut welcome = Welcome::parse(&body).map_err(wrong)?;
+    make_printable(&mut welcome.agent);
     link.set_deadline(None);
     Ok((link, welcome))
+}
+
+/// What an agent says of itself is shown and recorded.
+fn make_printable(agent: &mut AgentInfo) {
+    let AgentInfo {
+        dpb_version,
+        cpu_model,
+        host,
+        duckdb: Ok(duckdb) | Err(duckdb),
+        ..
+    } = agent;
+    for words in [dpb_version, cpu_model, host, duckdb] {
+        *words = printable(words, WORDS_MAX);
+    }
+}
+
+/// How long this takes at so many rows a second.
+fn work(rows: u64, rows_per_s: u32) -> Duration {
+    Duration::from_secs(rows) / rows_per_s.max(1)
+}
+
+/// What to do about a refusal whose words do not say it.
+fn remedy(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Damaged => {
+            "; on the agent's machine `dpb data --remove` removes the table, and `dpb data` makes it anew"
+        }
+        _ => "",
+    }
 }
 
 /// The next frame's header; an error frame becomes its error.

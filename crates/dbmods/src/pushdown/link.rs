@@ -31,6 +31,8 @@ const SILENT_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(200);
 /// The slowest pace, bits per second: a peer chooses ours, and must not choose how long we sleep.
 pub const PACE_BITS_PER_S_MIN: u64 = 1_000_000;
+/// What a peer sends earns it time at so many bytes a second: less is no progress. An eighth of the slowest pace.
+pub const BYTES_PER_S_MIN: u64 = PACE_BITS_PER_S_MIN / 8 / 8;
 /// How often a sender that waits for its pace looks around.
 const PACE_LOOK: Duration = Duration::from_millis(100);
 
@@ -52,6 +54,7 @@ pub struct Link {
     received_bytes: u64,
     patience: Duration,
     deadline: Option<Instant>,
+    grant: Option<Grant>,
     stop: fn() -> bool,
     spare: MutableBuffer,
     /// Where large bodies go, and where they come from, if not over TCP.
@@ -84,6 +87,7 @@ impl Link {
             received_bytes: 0,
             patience: SILENT_MAX,
             deadline: None,
+            grant: None,
             stop: || false,
             spare: MutableBuffer::new(0),
             outgoing: None,
@@ -111,6 +115,31 @@ impl Link {
     /// sends a byte now and then gains nothing.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+    }
+
+    /// Bounds how long the peer may keep this side waiting from now on: `silence` at a time, and `in_all` plus what it earns
+    /// by sending, see [`BYTES_PER_S_MIN`]. Waiting alone counts: what this side does between frames is no fault of the peer.
+    pub fn grant(&mut self, silence: Duration, in_all: Duration) {
+        self.grant = Some(Grant {
+            silence,
+            in_all,
+            left: in_all,
+        });
+    }
+
+    /// Counts a frame that brought nothing as so much waiting.
+    ///
+    /// # Errors
+    /// If that uses up what the peer was granted.
+    pub fn charge(&mut self, wait: Duration) -> Result<(), WireError> {
+        let Some(grant) = &mut self.grant else {
+            return Ok(());
+        };
+        grant.account(wait, 0);
+        match grant.left.is_zero() {
+            true => Err(WireError::Io(grant.used_up())),
+            false => Ok(()),
+        }
     }
 
     /// Sets who is asked, before each frame and now and then while waiting for the peer's bytes, whether to stop; then
@@ -335,10 +364,8 @@ impl Link {
 
     /// Reads and drops what the peer still sends, until it closes or `patience` ends.
     pub fn drain(&mut self, patience: Duration) {
-        let mut timed = Timed {
-            deadline: Some(Instant::now() + patience),
-            ..self.timed()
-        };
+        let mut timed = self.timed();
+        timed.deadline = Some(Instant::now() + patience);
         let mut dropped = [0; 4096];
         while matches!(timed.read(&mut dropped), Ok(1..)) {}
     }
@@ -350,10 +377,11 @@ impl Link {
         }
     }
 
-    fn timed(&self) -> Timed<'_> {
+    fn timed(&mut self) -> Timed<'_> {
         Timed {
             stream: &self.stream,
             deadline: self.deadline,
+            grant: self.grant.as_mut(),
             stop: self.stop,
         }
     }
@@ -439,34 +467,88 @@ impl Link {
     }
 }
 
-/// Reading with a deadline for the whole, until told to stop.
+/// How long a peer may keep this side waiting.
+#[derive(Debug)]
+struct Grant {
+    silence: Duration,
+    in_all: Duration,
+    left: Duration,
+}
+
+impl Grant {
+    /// How long it may from now on, at a time.
+    fn limit(&self) -> Duration {
+        self.silence.min(self.left)
+    }
+
+    fn account(&mut self, waited: Duration, bytes: usize) {
+        let earned = Duration::from_secs_f64(bytes as f64 / BYTES_PER_S_MIN as f64);
+        self.left = (self.left + earned).min(self.in_all);
+        self.left = self.left.saturating_sub(waited);
+    }
+
+    /// The error of a peer that has used it up.
+    fn used_up(&self) -> io::Error {
+        let text = match self.left < self.silence {
+            true => "the peer sends too little for the time that it takes".to_owned(),
+            false => format!("the peer sent nothing for {:?}", self.silence),
+        };
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    }
+}
+
+/// Reading with a deadline for the whole, as long as the peer is granted, until told to stop.
 struct Timed<'a> {
     stream: &'a TcpStream,
     deadline: Option<Instant>,
+    grant: Option<&'a mut Grant>,
     stop: fn() -> bool,
+}
+
+impl Timed<'_> {
+    /// Waits until there is something to read.
+    fn wait(&self, since: Instant) -> io::Result<()> {
+        loop {
+            let now = Instant::now();
+            let deadline = self.deadline.map(|at| at.saturating_duration_since(now));
+            let granted = self.grant.as_ref().map(|grant| grant.limit());
+            let granted = granted.map(|limit| limit.saturating_sub(now - since));
+            let left = deadline.into_iter().chain(granted).min();
+            let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
+            let timeout = left.map_or(LOOK, |left| left.min(LOOK));
+            let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(0) => {}
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if (self.stop)() {
+                return Err(stopped());
+            }
+            if left.is_some_and(|left| left <= LOOK) {
+                return Err(match &self.grant {
+                    Some(grant) if granted == left => grant.used_up(),
+                    _ => io::Error::new(io::ErrorKind::TimedOut, "the peer did not answer in time"),
+                });
+            }
+        }
+    }
 }
 
 impl Read for Timed<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if let Some(deadline) = self.deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
-            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
-            if poll(&mut fds, Some(&timeout))? == 0 {
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "the peer did not answer in time",
-                ));
-            }
-        }
+        let since = Instant::now();
         loop {
+            self.wait(since)?;
             match self.stream.read(bytes) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if (self.stop)() {
-                        return Err(stopped());
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                read => {
+                    if let (Some(grant), Ok(count)) = (&mut self.grant, &read) {
+                        grant.account(since.elapsed(), *count);
                     }
+                    return read;
                 }
-                read => return read,
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The check of a scheme that has no peer: the reference evaluator, row by row, over the table's rows.
 //!
 //! The table's rows come over the wire by a scan of all columns without a condition, so what is checked is the evaluation
-//! of the query, not the decoding of the segment (which has checksums, and its own tests against the generator). Large
-//! tables are checked on a sample: the rows up to a value of the table's first column, on both sides.
+//! of the query, not the decoding of the segment (which has checksums, and its own tests against the generator), and not an
+//! agent that lies in both: what was compared says where its rows came from. Large tables are checked on a sample: the rows
+//! up to a value of the table's first column, on both sides. How many rows come is known beforehand.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,10 +38,10 @@ pub struct Compared {
 impl fmt::Display for Compared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.first_column_max {
-            None => f.write_str("the reference evaluator, all rows"),
+            None => f.write_str("the reference evaluator over the same agent's rows, all of them"),
             Some(max) => write!(
                 f,
-                "the reference evaluator, rows whose first column is at most {max}"
+                "the reference evaluator over the same agent's rows, those whose first column is at most {max}"
             ),
         }
     }
@@ -64,6 +65,7 @@ pub fn compare(side: &mut Side, test: &Test) -> Result<Result<Compared, String>,
         sampled.query.predicate = Predicate::And(vec![up_to(max), asked]);
     }
     let rows = keep(side, &everything)?;
+    check_count(&rows, side.table().rows, first_column_max.is_some())?;
     let theirs = keep(side, &sampled)?;
     let output = scan::output_schema(&schema, &test.query)?;
     let ours = match evaluate(&sampled.query, &rows, &output) {
@@ -118,6 +120,23 @@ fn sample_bound(side: &mut Side, test: &Test) -> Result<Option<i64>, SchemeError
     Ok(largest.map(|max| (max as f64 * share) as i64))
 }
 
+/// Refuses rows that cannot be the table's, or a sample of it: keys are spread evenly.
+fn check_count(came: &[RecordBatch], table_rows: u64, is_sample: bool) -> Result<(), SchemeError> {
+    let came: u64 = came.iter().map(|batch| batch.num_rows() as u64).sum();
+    let due = match is_sample {
+        false => table_rows..=table_rows,
+        true => ROWS_MAX - ROWS_MAX / 10..=ROWS_MAX + ROWS_MAX / 10,
+    };
+    if due.contains(&came) {
+        return Ok(());
+    }
+    Err(SchemeError::Disbelieved(format!(
+        "{came} rows came where {} to {} are due",
+        due.start(),
+        due.end()
+    )))
+}
+
 fn up_to(max: i64) -> Predicate {
     Predicate::Compare {
         op: CompareOp::LessOrEqual,
@@ -130,10 +149,10 @@ fn up_to(max: i64) -> Predicate {
 }
 
 fn keep(side: &mut Side, test: &Test) -> Result<Vec<RecordBatch>, SchemeError> {
-    let mut consumer = Consumer::Keep(Vec::new());
+    let mut consumer = Consumer::keep();
     side.run(test, &mut consumer)?;
     match consumer {
-        Consumer::Keep(batches) => Ok(batches),
+        Consumer::Keep(kept) => Ok(kept.batches),
         _ => unreachable!("a consumer keeps its kind"),
     }
 }
@@ -269,4 +288,26 @@ fn column<'a>(
         }
         _ => return Err(misfit()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_rows_are_compared_as_the_table_has() {
+        let rows = |rows: usize| {
+            let column: ArrayRef = Arc::new(arrow_array::Int32Array::from(vec![7; rows]));
+            vec![RecordBatch::try_from_iter([("a", column)]).unwrap()]
+        };
+        assert!(check_count(&rows(100), 100, false).is_ok());
+        for wrong in [0, 99, 200] {
+            assert!(check_count(&rows(wrong), 100, false).is_err(), "{wrong}");
+        }
+        assert!(check_count(&rows(99_321), 6_001_215, true).is_ok());
+        for wrong in [0, 50_000, 200_000] {
+            let checked = check_count(&rows(wrong), 6_001_215, true);
+            assert!(checked.is_err(), "{wrong}");
+        }
+    }
 }

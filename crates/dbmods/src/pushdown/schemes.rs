@@ -32,10 +32,13 @@ use super::query::Query;
 use super::scan::{self, ScanError};
 use super::wire::{Engine, FileFormat, Refusal, ScanRequest, TableInfo};
 use super::{sql, usage};
-use crate::duckdb::{self, Config, Database, Delivery, Library};
+use crate::duckdb::{self, Config, Connection, Database, Delivery, Library};
 
 /// Most rows that DuckDB finishes before it hands over the first: about 1.4 GB of lineitem.
 const MATERIALISED_ROWS_MAX: u64 = 10_000_000;
+
+/// Most memory for rows that are kept to be compared: a result that is longer is not one that a person reads.
+pub const KEPT_BYTES_MAX: u64 = 1 << 30;
 
 /// What DuckDB is left at least to filter a fetched file with.
 const FETCH_WORK_BYTES: u64 = 256 << 20;
@@ -179,6 +182,17 @@ pub enum SchemeError {
     /// The rows' types.
     #[error(transparent)]
     Digest(#[from] UnknownType),
+    /// What the agent says contradicts what it said before.
+    #[error("what the agent says cannot be: {0}")]
+    Disbelieved(String),
+    /// A file that was fetched does not hold the table as a table.
+    #[error(
+        "the fetched file holds no table `{0}` by itself: it has views or macros, which are not run here"
+    )]
+    NotATable(String),
+    /// More rows came to be kept than there is room for.
+    #[error("rows of more than {} MB came to be compared", .0 / 1_000_000)]
+    TooMuchToKeep(u64),
     /// The agent cannot make its file cold.
     #[error("the agent cannot read its file anew: {0}")]
     NotCold(String),
@@ -195,18 +209,60 @@ pub enum Consumer {
     /// They are digested.
     Digest(Digest),
     /// They are kept.
-    Keep(Vec<RecordBatch>),
+    Keep(Kept),
+}
+
+/// Rows that are kept, in bounded memory.
+#[derive(Debug)]
+pub struct Kept {
+    /// The rows.
+    pub batches: Vec<RecordBatch>,
+    bytes_left: u64,
+    bytes_max: u64,
+}
+
+impl Kept {
+    /// Nothing yet, in so much memory at most.
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            batches: Vec::new(),
+            bytes_left: bytes_max,
+            bytes_max,
+        }
+    }
+
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), SchemeError> {
+        let left = self.bytes_left.checked_sub(held_bytes(batch));
+        self.bytes_left = left.ok_or(SchemeError::TooMuchToKeep(self.bytes_max))?;
+        self.batches.push(batch.clone());
+        Ok(())
+    }
+}
+
+/// Memory that a batch keeps: whole allocations, however little of them is its own, and each once.
+fn held_bytes(batch: &RecordBatch) -> u64 {
+    let mut held = BTreeMap::new();
+    for column in batch.columns() {
+        let data = column.to_data();
+        let validity = data.nulls().map(|nulls| nulls.buffer());
+        for buffer in data.buffers().iter().chain(validity) {
+            held.insert(buffer.data_ptr(), buffer.capacity() as u64);
+        }
+    }
+    held.values().sum()
 }
 
 impl Consumer {
-    fn take(&mut self, batch: &RecordBatch) -> Result<(), UnknownType> {
+    /// Keeps rows, in [`KEPT_BYTES_MAX`].
+    pub fn keep() -> Self {
+        Self::Keep(Kept::new(KEPT_BYTES_MAX))
+    }
+
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), SchemeError> {
         match self {
             Self::Count => Ok(()),
-            Self::Digest(digest) => digest.update(batch),
-            Self::Keep(batches) => {
-                batches.push(batch.clone());
-                Ok(())
-            }
+            Self::Digest(digest) => Ok(digest.update(batch)?),
+            Self::Keep(kept) => kept.take(batch),
         }
     }
 }
@@ -300,6 +356,10 @@ impl Side {
         run.wire_bytes = (wire.0 - wire_before.0, wire.1 - wire_before.1);
         run.bulk_bytes = self.client.bulk_bytes() - bulk_before;
         run.agent_cpu_s = agent.cpu_s - agent_before.cpu_s;
+        if run.agent_cpu_s < 0.0 {
+            let text = "its process has used less CPU time than before".to_owned();
+            return Err(SchemeError::Disbelieved(text));
+        }
         let agent_wait_s = agent.core_wait_s.zip(agent_before.core_wait_s);
         // A side that does not say leaves the sum unknown.
         run.interference.core_wait_s = run
@@ -338,6 +398,13 @@ impl Side {
         let scanned = self.client.scan(request, &mut |batch| tally.take(batch))?;
         tally.rows_ended();
         let mut run = tally.finish()?;
+        if scanned.end.tuples_scanned != self.table.rows {
+            let text = format!(
+                "it looked at {} of its {} rows",
+                scanned.end.tuples_scanned, self.table.rows
+            );
+            return Err(SchemeError::Disbelieved(text));
+        }
         run.first_batch_s = scanned.first_batch.as_secs_f64();
         run.tuples_scanned = scanned.end.tuples_scanned;
         run.blocks = (scanned.end.blocks_scanned, scanned.end.blocks_skipped);
@@ -397,6 +464,12 @@ impl Side {
         };
         let text = sql::query_to_sql(&test.query, &self.table.schema, &from);
         let mut connection = database.connect()?;
+        if self.scheme.format() == FileFormat::DuckDb {
+            let began = Instant::now();
+            check_is_table(&mut connection, &from)?;
+            // Asked for our sake, not by the scheme.
+            tally.started += began.elapsed();
+        }
         let delivery = duckdb_delivery(test.rows_expected, self.table.rows);
         let interrupt = connection.interrupt_handle();
         let filter = || {
@@ -411,6 +484,21 @@ impl Side {
             Ok(())
         };
         interrupt.watch(self.client.interrupted(), filter)
+    }
+}
+
+/// Refuses a database that holds anything which is evaluated when the table is read: the table as a view, over who knows what,
+/// or macros, which may bear a function's name. The catalogue is asked before the table is, by names that no file redefines.
+fn check_is_table(connection: &mut Connection, table: &str) -> Result<(), SchemeError> {
+    let sql = format!(
+        "SELECT 1 AS is_table FROM system.main.duckdb_tables() WHERE table_name = '{table}' AND NOT internal \
+         AND NOT EXISTS (FROM system.main.duckdb_views() WHERE NOT internal) \
+         AND NOT EXISTS (FROM system.main.duckdb_functions() WHERE NOT internal)"
+    );
+    let mut rows = connection.query(&sql, None, Delivery::Materialised)?;
+    match rows.next().transpose()? {
+        Some(found) if found.num_rows() == 1 => Ok(()),
+        _ => Err(SchemeError::NotATable(table.to_owned())),
     }
 }
 
@@ -453,7 +541,7 @@ struct Tally<'a> {
     started: Instant,
     run: Run,
     consumer: &'a mut Consumer,
-    failed: Option<UnknownType>,
+    failed: Option<SchemeError>,
 }
 
 impl<'a> Tally<'a> {
@@ -489,7 +577,7 @@ impl<'a> Tally<'a> {
     }
 
     /// What was counted, once the clock has been stopped.
-    fn finish(mut self) -> Result<Run, UnknownType> {
+    fn finish(mut self) -> Result<Run, SchemeError> {
         if self.run.rows == 0 {
             self.run.first_batch_s = self.run.elapsed_s;
         }
@@ -569,5 +657,74 @@ mod tests {
             ..table
         };
         assert!(fetch_shortage(&endless, Some(1 << 60)).is_some());
+    }
+
+    #[test]
+    fn rows_are_kept_in_bounded_memory_that_is_counted_whole() {
+        let column: arrow_array::ArrayRef =
+            Arc::new(arrow_array::Int64Array::from_iter_values(0..1024));
+        let whole = RecordBatch::try_from_iter([("a", column.clone()), ("b", column)]).unwrap();
+        // Two columns share their memory, and a slice holds all of it.
+        assert_eq!(held_bytes(&whole), 8192);
+        assert_eq!(held_bytes(&whole.slice(3, 1)), 8192);
+        let mut consumer = Consumer::Keep(Kept::new(3 * 8192));
+        for _ in 0..3 {
+            consumer.take(&whole.slice(5, 1)).unwrap();
+        }
+        let full = consumer.take(&whole.slice(5, 1));
+        assert!(
+            matches!(full, Err(SchemeError::TooMuchToKeep(_))),
+            "{full:?}"
+        );
+    }
+
+    #[test]
+    fn only_a_table_by_itself_is_read_out_of_a_fetched_file() {
+        let Ok(library) = Library::find() else {
+            println!("skipped: no DuckDB");
+            return;
+        };
+        let table = "CREATE TABLE lineitem AS SELECT 1 AS l_orderkey";
+        let view = "CREATE VIEW lineitem AS SELECT 1 AS l_orderkey";
+        let macros = [
+            "CREATE MACRO sum(x) AS 42",
+            "CREATE MACRO duckdb_tables() AS TABLE SELECT 'lineitem' AS table_name, false AS internal",
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        for (at, (statements, is_table)) in [
+            (vec![table], true),
+            (vec![view], false),
+            (vec![], false),
+            (vec![table, "CREATE VIEW other AS SELECT 1"], false),
+            (vec![table, macros[0]], false),
+            (vec![view, macros[1]], false),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let path = folder.path().join(at.to_string());
+            let open = |read_only| {
+                let config = Config {
+                    read_only,
+                    ..Config::default()
+                };
+                let database = Database::open(library, Some(&path), &config).unwrap();
+                database.connect().unwrap()
+            };
+            let mut making = open(false);
+            for statement in &statements {
+                making.execute(statement).unwrap();
+            }
+            drop(making);
+            let checked = check_is_table(&mut open(true), "lineitem");
+            match is_table {
+                true => checked.unwrap(),
+                false => {
+                    let error = checked.unwrap_err();
+                    let refused = matches!(error, SchemeError::NotATable(_));
+                    assert!(refused, "{statements:?}: {error}");
+                }
+            }
+        }
     }
 }

@@ -217,7 +217,7 @@ impl Bench<'_> {
                     continue;
                 };
                 let mut consumer = match rows <= KEPT_ROWS_MAX {
-                    true => Consumer::Keep(Vec::new()),
+                    true => Consumer::keep(),
                     false => Consumer::Count,
                 };
                 let run = side.run(&test, &mut consumer);
@@ -345,10 +345,10 @@ impl Bench<'_> {
         let names = [first, other].map(|at| contenders[at].scheme.label());
         let mut kept = [first, other].map(|at| {
             let side = contenders[at].side.as_mut().ok()?;
-            let mut consumer = Consumer::Keep(Vec::new());
+            let mut consumer = Consumer::keep();
             side.run(test, &mut consumer).ok()?;
             match consumer {
-                Consumer::Keep(batches) => Some(batches),
+                Consumer::Keep(kept) => Some(kept.batches),
                 _ => None,
             }
         });
@@ -357,7 +357,9 @@ impl Bench<'_> {
                 .ok()
                 .flatten()
                 .unwrap_or_else(|| "they agree when asked again".to_owned()),
-            _ => "they could not be asked again".to_owned(),
+            _ => {
+                "they could not be asked again, or return too much to compare row by row".to_owned()
+            }
         };
         format!(
             "{} and {} return different rows for {}: {row}",
@@ -558,15 +560,13 @@ fn differs(run: &Run, consumer: &Consumer, agreed: &Digest) -> Option<String> {
             run.rows, agreed.rows
         ));
     }
-    let Consumer::Keep(batches) = consumer else {
+    let Consumer::Keep(kept) = consumer else {
         return None;
     };
-    let mut digest = Digest::default();
-    for batch in batches {
-        if let Err(error) = digest.update(batch) {
-            return Some(error.to_string());
-        }
-    }
+    let digest = match Digest::of(&kept.batches) {
+        Ok(digest) => digest,
+        Err(error) => return Some(error.to_string()),
+    };
     (digest != *agreed).then(|| "a timed run returned other values than the check".to_owned())
 }
 
@@ -580,7 +580,10 @@ fn is_interrupt(error: &SchemeError) -> bool {
 
 /// What comes back, in words.
 fn output_text(query: &Query, schema: &Schema) -> String {
-    let name = |&column: &u32| schema.columns[column as usize].name.as_str();
+    let name = |&column: &u32| {
+        let known = schema.columns.get(column as usize);
+        known.map_or("?", |column| column.name.as_str())
+    };
     match &query.output {
         Output::Rows(columns) if columns.len() == schema.columns.len() => "all columns".into(),
         Output::Rows(columns) => columns.iter().map(name).collect::<Vec<_>>().join(", "),
@@ -613,7 +616,13 @@ mod tests {
             rows: 2,
             ..Run::default()
         };
-        let kept = |values| Consumer::Keep(vec![batch(values)]);
+        let kept = |values| {
+            let mut consumer = Consumer::keep();
+            if let Consumer::Keep(kept) = &mut consumer {
+                kept.batches.push(batch(values));
+            }
+            consumer
+        };
         assert_eq!(differs(&run, &kept([2, 1]), &agreed), None);
         assert!(differs(&run, &kept([1, 3]), &agreed).is_some());
         assert!(differs(&Run::default(), &Consumer::Count, &agreed).is_some());

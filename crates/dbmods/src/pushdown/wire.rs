@@ -32,7 +32,8 @@
 //! **Conversation.** Hello, then welcome or error. After that one request at a time. A scan answers schema, batches, end;
 //! a fetch answers reply, file pieces, end; all others answer one reply. An error frame may come in place of any of these. A
 //! request that could not be carried out (unknown table, no data) leaves the connection usable; a frame that could not be
-//! understood ends it. Stop, or closing the connection, ends a scan early.
+//! understood ends it. Stop, or closing the connection, ends a scan early. An agent that scans and has found nothing for five
+//! seconds sends a batch without rows, as a sign of life: a client gives up who is silent for long.
 //!
 //! **Another way.** An agent that has [`CAPABILITY_BULK`] may be asked, by [`Request::Bulk`], to write large bodies into memory of
 //! the client's; agents and clients from before never hear of it. Where both agree, *placed* stands for a batch or file frame
@@ -40,7 +41,8 @@
 //!
 //! **Trust.** A length is checked against the tag's bound before anything is allocated, a control body is decoded to its
 //! last byte, and a predicate's nesting is bounded while it is decoded. The client trusts no agent either: batches are
-//! validated in full (buffer bounds, offsets, UTF-8), see [`batch`]. It costs the client about a tenth of the copy out of
+//! validated in full (buffer bounds, offsets, UTF-8), see [`batch`], and words and figures are checked where they enter
+//! (`client/claims.rs`). Validation costs the client about a tenth of the copy out of
 //! the socket, so there is no mode without it.
 
 use std::fmt;
@@ -128,7 +130,7 @@ impl Tag {
     }
 
     /// Most bytes that a body with this tag may have.
-    pub fn body_bytes_max(self) -> usize {
+    pub const fn body_bytes_max(self) -> usize {
         match self {
             Self::Hello => 1 << 10,
             Self::Request | Self::End | Self::Error => 64 << 10,

@@ -6,6 +6,7 @@
 //! before. A group then depends on nothing but its number, so the file is the same whatever the number of threads.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
@@ -31,6 +32,48 @@ enum Steps {
     Scaled(i32, i64),
     /// Each step is an order, which has 1 to 7 rows.
     Lines,
+}
+
+impl Steps {
+    /// How many steps there are, and rows of each, for lineitem about.
+    fn total(self, scale_factor: f64) -> (i64, i64) {
+        match self {
+            Self::Fixed(total) => (total, 1),
+            Self::Scaled(base, rows) => ((base as f64 * scale_factor) as i64, rows),
+            Self::Lines => ((OrderGenerator::SCALE_BASE as f64 * scale_factor) as i64, 4),
+        }
+    }
+}
+
+/// How many rows the generator makes of a table: so many exactly, or for a lineitem that would take seconds to count (above
+/// scale factor 10) a range that is certain. `None` for what dpb does not generate.
+pub fn row_count(table: &str, scale_factor: f64) -> Option<RangeInclusive<u64>> {
+    const COUNTED_MAX: f64 = 10.0;
+    if !super::TABLES.contains(&table) || !super::SCALE_FACTORS.contains(&scale_factor) {
+        return None;
+    }
+    let steps = steps(table);
+    let (total, rows_per_step) = steps.total(scale_factor);
+    if steps != Steps::Lines {
+        let rows = (total * rows_per_step) as u64;
+        return Some(rows..=rows);
+    }
+    if scale_factor <= COUNTED_MAX {
+        let mut line_counts = OrderGenerator::create_line_count_random();
+        let counts = (0..total).map(|_| {
+            let rows = line_counts.next_value() as u64;
+            line_counts.row_finished();
+            rows
+        });
+        let rows = counts.sum();
+        return Some(rows..=rows);
+    }
+    // An order has 1 to 7 lines, all alike: a standard deviation of 2. Eight of the sum's are more than chance gives.
+    let (mean, off) = (
+        total as f64 * rows_per_step as f64,
+        16.0 * (total as f64).sqrt(),
+    );
+    Some((mean - off) as u64..=(mean + off) as u64)
 }
 
 /// The place in the generator's parts at which a row group begins.
@@ -66,11 +109,7 @@ impl Cuts {
     /// Of a table of [`super::TABLES`].
     pub(super) fn new(table: &str, scale_factor: f64) -> Self {
         let steps = steps(table);
-        let (total, rows_per_step) = match steps {
-            Steps::Fixed(total) => (total, 1),
-            Steps::Scaled(base, rows) => ((base as f64 * scale_factor) as i64, rows),
-            Steps::Lines => ((OrderGenerator::SCALE_BASE as f64 * scale_factor) as i64, 4),
-        };
+        let (total, rows_per_step) = steps.total(scale_factor);
         let part_count = match steps {
             Steps::Fixed(_) => 1,
             _ => (total * rows_per_step / PART_ROWS).clamp(1, i32::MAX as i64) as i32,

@@ -1,5 +1,6 @@
 //! From flags to queries.
 
+use dpb_core::printable;
 use dpb_dbmods::pushdown::client::Client;
 use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
 use dpb_dbmods::pushdown::schema::Schema;
@@ -10,6 +11,9 @@ use dpb_dbmods::pushdown::tpch_predicates::{self, PRESETS};
 use super::{Args, client_failure};
 use crate::exit::Failure;
 use crate::output;
+
+/// Characters of an agent's condition that are shown.
+const CONDITION_CHARS_MAX: usize = 2000;
 
 /// What was asked, checked as far as it can be without an agent.
 #[derive(Debug)]
@@ -111,7 +115,7 @@ impl Asked {
                 .map_err(client_failure)?;
             output::note(&format!(
                 "selectivity {share}: {} selects {found:.6}",
-                sql::to_sql(&predicate, schema)
+                printable(&sql::to_sql(&predicate, schema), CONDITION_CHARS_MAX)
             ));
             questions.push(ask(predicate, "selectivity".to_owned(), Some(share)));
         }

@@ -298,11 +298,17 @@ impl Link {
         }
         let mut filled = 0;
         while filled < bytes.len() {
+            let since = Instant::now();
             self.await_piece()?;
+            let waited = since.elapsed();
             let Some(end) = &mut self.incoming else {
                 return Err(WireError::Torn);
             };
-            filled += end.take(&mut bytes[filled..])?;
+            let taken = end.take(&mut bytes[filled..])?;
+            if let Some(grant) = &mut self.grant {
+                grant.account(waited, taken);
+            }
+            filled += taken;
             // Not for each: the agent needs to know of one before it runs out.
             let worth_telling = (end.reader.ring().pieces / 4).max(1);
             if end.owed >= worth_telling {
@@ -316,7 +322,9 @@ impl Link {
 
     /// Waits for the next piece, if none is being taken.
     fn await_piece(&mut self) -> Result<(), WireError> {
-        let mut waiting = Waiting::new(PATIENCE);
+        let granted = self.grant.as_ref().map(|grant| grant.limit());
+        let patience = granted.map_or(PATIENCE, |limit| limit.min(PATIENCE));
+        let mut waiting = Waiting::new(patience);
         loop {
             let is_last_look = self.peer_gone_after(&waiting);
             let Some(end) = &mut self.incoming else {
@@ -333,7 +341,7 @@ impl Link {
                 Look::Around => end.reader.check()?,
                 Look::Over => {
                     return Err(WireError::Bulk(format!(
-                        "nothing arrived for {PATIENCE:?} of what the agent announced"
+                        "nothing arrived for {patience:?} of what the agent announced"
                     )));
                 }
                 Look::On => {}

@@ -1,10 +1,10 @@
 //! One scan: its threads fill an outbox, its connection's thread empties it.
 
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -22,6 +22,12 @@ use super::{
     lock, peer, settle,
 };
 use crate::duckdb::Interrupt;
+
+/// How long an agent that scans is silent before it shows a sign of life. Clients wait several times as long.
+const SIGN_OF_LIFE: Duration = match cfg!(test) {
+    false => Duration::from_secs(5),
+    true => Duration::from_millis(30),
+};
 
 /// Runs a scan and sends its batches as they come.
 pub(super) fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Conversed {
@@ -192,13 +198,18 @@ fn send_batches(
 ) -> Result<Sent, WireError> {
     let broke =
         |e: arrow_schema::ArrowError| refuse(Refusal::Internal, format!("cannot encode: {e}"));
+    let empty = RecordBatch::new_empty(Arc::clone(schema));
     let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
     let stop = || shared.is_ending();
     let mut sent = Sent::default();
     let mut looked = Instant::now();
     send_parts(link, Tag::Schema, &[&schema], schema.len(), &stop)?;
+    let mut spoke = Instant::now();
     loop {
-        let taken = outbox.take(PEER_LOOK);
+        let mut taken = outbox.take(PEER_LOOK);
+        if taken == Taken::Nothing && spoke.elapsed() >= SIGN_OF_LIFE {
+            taken = Taken::Item(empty.clone());
+        }
         if looked.elapsed() >= CORE_WAIT_LOOK {
             usage::core_wait_s();
             looked = Instant::now();
@@ -220,6 +231,7 @@ fn send_batches(
                 send_parts(link, Tag::Batch, &parts, encoded.len, &stop)?;
                 sent.rows += batch.num_rows() as u64;
                 sent.batches += 1;
+                spoke = Instant::now();
             }
             Taken::Item(_) | Taken::Nothing => {
                 if shared.is_ending() {
@@ -295,5 +307,57 @@ fn scan_refusal(error: &ScanError) -> WireError {
     match error {
         ScanError::Segment(source) => damaged(source),
         other => refuse(Refusal::Usage, other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use arrow_schema::{DataType, Field, Schema};
+
+    use super::super::{Agent, AgentOptions};
+    use super::*;
+
+    #[test]
+    fn a_scan_that_finds_nothing_for_long_shows_signs_of_life() {
+        let agent = Agent::bind(AgentOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            data_dir: "/nowhere".into(),
+            cache_bytes: 0,
+            token: None,
+            threads_max: 1,
+            connections_max: 1,
+            handshake_patience: Duration::from_secs(5),
+            idle_patience: None,
+            bulk: Err("not tried here".into()),
+        })
+        .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut near = Link::new(near, 0).unwrap();
+        let mut far = Link::new(listener.accept().unwrap().0, 0).unwrap();
+        let schema: SchemaRef =
+            Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false)]));
+        let (outbox, halt) = (Outbox::new(1), Halt::default());
+        thread::scope(|scope| {
+            let sending =
+                scope.spawn(|| send_batches(&agent.shared, &mut near, &schema, &outbox, &halt));
+            for tag in [Tag::Schema, Tag::Batch, Tag::Batch] {
+                let header = far.receive_header().unwrap().unwrap();
+                assert_eq!(header.tag, tag);
+                let body = far.receive_body(header).unwrap();
+                if tag == Tag::Batch {
+                    let batch = super::super::super::wire::batch::decode_batch(
+                        &Buffer::from(&body[..]),
+                        &schema,
+                    );
+                    assert_eq!(batch.unwrap().num_rows(), 0);
+                }
+            }
+            outbox.finish();
+            let sent = sending.join().unwrap().unwrap();
+            assert!(sent.rows == 0 && sent.batches >= 2);
+        });
     }
 }

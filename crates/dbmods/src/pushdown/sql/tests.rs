@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::pushdown::query::{
-    AggregateFunction, ArithmeticOp, CompareOp, Literal, Output, Query, Scalar,
+    Aggregate, AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, Literal, Output, Query,
+    Scalar,
 };
 use crate::pushdown::random::{Generator, Samples};
 use crate::tpch;
@@ -631,3 +632,42 @@ const TOKENS: [&str; 50] = [
     "count",
     "é",
 ];
+
+#[test]
+fn what_does_not_fit_a_schema_is_written_all_the_same() {
+    let column = |at| Scalar::Column(at);
+    let sum = Scalar::Arithmetic {
+        op: ArithmeticOp::Add,
+        left: Box::new(column(10)),
+        right: Box::new(column(99)),
+    };
+    let predicate = Predicate::IsNull(sum.clone());
+    assert_eq!(
+        to_sql(&predicate, &lineitem()),
+        "l_shipdate + \"column 99\" IS NULL"
+    );
+    let none = Schema {
+        table: "lineitem".into(),
+        columns: Vec::new(),
+    };
+    let functions = [
+        AggregateFunction::Sum(sum.clone()),
+        AggregateFunction::Max(sum),
+    ];
+    let functions = functions.map(|function| AggregateCall {
+        name: "f".into(),
+        function,
+    });
+    let query = Query {
+        table: "lineitem".into(),
+        predicate,
+        output: Output::Aggregate(Aggregate {
+            group_by: vec![7],
+            functions: functions.into(),
+        }),
+    };
+    for schema in [none, lineitem()] {
+        assert!(query.check(&schema).is_err());
+        assert!(query_to_sql(&query, &schema, "lineitem").contains("\"column 99\""));
+    }
+}

@@ -10,9 +10,7 @@ use crate::pushdown::query::{
 use crate::pushdown::schema::Schema;
 
 /// A predicate as SQL. [`super::parse_predicate`] reads it back to the same predicate, if its constants are folded.
-///
-/// # Panics
-/// If the predicate does not pass [`Predicate::check`].
+/// Of what [`Predicate::check`] would refuse something is written too, for a person.
 pub fn to_sql(predicate: &Predicate, schema: &Schema) -> String {
     let mut writer = Writer {
         schema,
@@ -23,9 +21,6 @@ pub fn to_sql(predicate: &Predicate, schema: &Schema) -> String {
 }
 
 /// A value as SQL.
-///
-/// # Panics
-/// If a predicate with it does not pass [`Predicate::check`].
 pub fn scalar_to_sql(scalar: &Scalar, schema: &Schema) -> String {
     let mut writer = Writer {
         schema,
@@ -37,9 +32,6 @@ pub fn scalar_to_sql(scalar: &Scalar, schema: &Schema) -> String {
 
 /// A whole query over `from` (a table's name, or a table function as SQL writes it). Results have the types of
 /// the scan's output schema: casts are there where DuckDB's own differ.
-///
-/// # Panics
-/// If the query does not pass [`Query::check`].
 pub fn query_to_sql(query: &Query, schema: &Schema, from: &str) -> String {
     let mut writer = Writer {
         schema,
@@ -216,10 +208,10 @@ impl Writer<'_> {
         }
     }
 
+    /// NULL for what has no type.
     fn type_of(&self, scalar: &Scalar) -> ScalarType {
-        scalar
-            .scalar_type(self.schema)
-            .expect("checked before it is written")
+        let checked = scalar.scalar_type(self.schema);
+        checked.unwrap_or(ScalarType::Null)
     }
 
     fn columns(&mut self, columns: &[u32]) {
@@ -232,7 +224,11 @@ impl Writer<'_> {
     }
 
     fn column(&mut self, column: u32) {
-        let name = &self.schema.columns[column as usize].name;
+        let Some(known) = self.schema.columns.get(column as usize) else {
+            self.push(format_args!("\"column {column}\""));
+            return;
+        };
+        let name = &known.name;
         // As TPC-H names its columns; no keyword looks so, and everything else is quoted.
         let plain = name
             .bytes()

@@ -2,7 +2,12 @@
 
 use std::io;
 
+use dpb_core::printable;
+
 use super::{Tag, VERSION};
+
+/// Characters of a refusal that are kept: it is for a person, on one line.
+const REFUSAL_CHARS_MAX: usize = 2000;
 
 /// Why a connection could not go on, or a request was refused.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +60,9 @@ pub enum WireError {
     /// The way of large bodies broke, or what came by it was no sense.
     #[error("bulk results did not get through: {0}")]
     Bulk(String),
+    /// What the agent says of its data or of itself cannot be, or contradicts what it sent.
+    #[error("what the agent says cannot be: {0}")]
+    Disbelieved(String),
     /// The agent said no.
     #[error("{text}")]
     Refused {
@@ -136,12 +144,12 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// Reads the body of an error frame.
+/// Reads the body of an error frame; its text may be printed as it is then.
 pub fn parse_refusal(body: &[u8]) -> WireError {
     match body.split_first_chunk::<2>() {
         Some((code, text)) => WireError::Refused {
             refusal: Refusal::of(u16::from_le_bytes(*code)),
-            text: String::from_utf8_lossy(text).into_owned(),
+            text: printable(&String::from_utf8_lossy(text), REFUSAL_CHARS_MAX),
         },
         None => WireError::Torn,
     }

@@ -119,6 +119,26 @@ fn row_counts_are_those_that_the_specification_gives() {
     assert_eq!(rows("customer", 0.1), 15_000);
     assert_eq!(rows("supplier", 0.001), 10);
     assert_eq!((rows("nation", 30.0), rows("region", 0.001)), (25, 5));
+    // Told without a generation.
+    for table in crate::tpch::TABLES {
+        for scale_factor in [0.001, 0.013, 0.1] {
+            let rows = rows(table, scale_factor) as u64;
+            assert_eq!(
+                rows::row_count(table, scale_factor),
+                Some(rows..=rows),
+                "{table}"
+            );
+        }
+    }
+    // dbgen's, where counting takes long.
+    for (scale_factor, rows) in [(100.0, 600_037_902), (1000.0, 5_999_989_709)] {
+        let told = rows::row_count("lineitem", scale_factor).unwrap();
+        assert!(told.contains(&rows) && told.end() - told.start() < rows / 1000);
+    }
+    for scale_factor in [f64::NAN, -1.0, 0.0, f64::INFINITY, 1e9] {
+        assert_eq!(rows::row_count("lineitem", scale_factor), None);
+    }
+    assert_eq!(rows::row_count("nothing", 1.0), None);
 }
 
 #[test]
