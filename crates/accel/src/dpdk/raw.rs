@@ -87,6 +87,8 @@ impl Eal {
             static ARRAY: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
             let array = pointers.leak().as_mut_ptr();
             ARRAY.store(array, Ordering::Relaxed);
+            // A store that nothing reads is optimised away, and to LeakSanitizer the array is then lost.
+            std::hint::black_box(&ARRAY);
             // SAFETY: `count` strings, each with its zero, and a null behind them, all of which stay for ever. `OnceLock`
             // lets one thread of the process in here, once.
             unsafe { (table.eal_init)(count, array) }
@@ -112,9 +114,9 @@ impl Eal {
         })
     }
 
-    /// Where the shim was found.
-    pub(super) fn shim_path(&self) -> &str {
-        &self.shim.path
+    /// Where the shim came from.
+    pub(super) fn shim_origin(&self) -> &str {
+        &self.shim.origin
     }
 
     /// `DPDK 22.11.11`.

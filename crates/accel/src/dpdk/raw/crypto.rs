@@ -235,3 +235,33 @@ impl Drop for CryptoQueue {
         self.session.device.give(self.queue_pair, Some(self.queue));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dpdk::Device::{self, Crypto};
+
+    /// The shim copies each operation's IV to a place of 16 bytes.
+    #[test]
+    fn an_iv_that_has_no_room_is_refused() {
+        let found = Eal::start().and_then(|eal| Device::find(eal, "crypto_openssl"));
+        let device = match found {
+            Ok(Crypto(device)) => device,
+            Ok(_) => unreachable!("a crypto device"),
+            Err(why) => {
+                return println!("skipped: dpdk/crypto_openssl: {why} (Debian: libdpdk-dev)");
+            }
+        };
+        for (iv_len, is_taken) in [(16, true), (17, false), (u16::MAX, false)] {
+            let cipher = Cipher {
+                algorithm: Algorithm::AesCtr,
+                decrypts: false,
+                iv_len,
+                digest_len: 0,
+                aad_len: 0,
+            };
+            let session = device.session(cipher, &[0; 16]);
+            assert_eq!(session.is_ok(), is_taken, "{iv_len}");
+        }
+    }
+}
