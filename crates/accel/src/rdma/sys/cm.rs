@@ -42,8 +42,8 @@ pub(in crate::rdma) struct Event {
     pub(in crate::rdma) status: c_int,
 }
 
-/// `struct sockaddr_in`, or `struct sockaddr_in6`: they differ behind the port.
-#[repr(C)]
+/// `struct sockaddr_in`, or `struct sockaddr_in6`: they differ behind the port. Aligned as C does.
+#[repr(C, align(4))]
 pub(in crate::rdma) struct SocketAddress {
     pub(in crate::rdma) family: u16,
     /// Big endian.
