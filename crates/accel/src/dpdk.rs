@@ -87,10 +87,10 @@ const SOFTWARE: [Software; 5] = [
     },
 ];
 
-/// As many as a queue on each core needs; drivers of software have eight otherwise.
+/// Queue pairs for a queue on each core; drivers of software have eight otherwise.
 const QUEUE_PAIRS: &str = "max_nb_queue_pairs=64";
 
-/// What is done where the shim is missing.
+/// The remedy where the shim is missing.
 const REMEDY: &str = "install DPDK 22.11 or later with its headers (Debian: libdpdk-dev) and build again; or name a shim \
                       in DPB_DPDK_SHIM";
 

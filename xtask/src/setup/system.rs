@@ -33,186 +33,43 @@ use Sign::{File, Header, PkgConfig, Program, Python};
 /// architectures differ, the first package that apt knows is the one.
 struct Part(&'static str, Sign, &'static [&'static str], &'static str);
 
+#[rustfmt::skip]
 const PARTS: &[Part] = &[
-    Part(
-        "C++ compiler",
-        Program(&["c++"]),
-        &["g++"],
-        "no C library is compiled, nor what tests are compared with",
-    ),
-    Part(
-        "pkg-config",
-        Program(&["pkg-config"]),
-        &["pkg-config"],
-        "DPDK is not found",
-    ),
-    Part(
-        "git",
-        Program(&["git"]),
-        &["git"],
-        "`cargo xtask tidy` does not run",
-    ),
-    Part(
-        "curl",
-        Program(&["curl"]),
-        &["curl"],
-        "DuckDB is not fetched from its own page",
-    ),
-    Part(
-        "certificates",
-        File("/etc/ssl/certs/ca-certificates.crt"),
-        &["ca-certificates"],
-        "nothing is fetched",
-    ),
-    Part(
-        "DPDK",
-        PkgConfig("libdpdk"),
-        &["libdpdk-dev"],
-        "its backends, ports and peers are left out",
-    ),
-    Part(
-        "DPDK's own measurements",
-        Program(&["dpdk-test-crypto-perf"]),
-        &["dpdk-dev"],
-        "dpdk_speed has nothing to compare with",
-    ),
-    Part(
-        "verbs",
-        Header("infiniband/verbs.h"),
-        &["libibverbs-dev"],
-        "their declarations are not compared",
-    ),
-    Part(
-        "RDMA connections",
-        Header("rdma/rdma_cma.h"),
-        &["librdmacm-dev"],
-        "their declarations are not compared",
-    ),
-    Part(
-        "ISA-L",
-        Header("isa-l/igzip_lib.h"),
-        &["libisal-dev"],
-        "a peer is left out",
-    ),
-    Part(
-        "Snappy",
-        Header("snappy-c.h"),
-        &["libsnappy-dev"],
-        "a peer is left out",
-    ),
-    Part(
-        "OpenSSL",
-        Header("openssl/evp.h"),
-        &["libssl-dev"],
-        "a peer is left out, and ciphers of DOCA's stand-in",
-    ),
-    Part(
-        "command openssl",
-        Program(&["openssl"]),
-        &["openssl"],
-        "public keys are not exchanged with it",
-    ),
-    Part(
-        "zlib",
-        Header("zlib.h"),
-        &["zlib1g-dev"],
-        "DOCA's stand-in does not compress",
-    ),
-    Part(
-        "PCRE2",
-        Header("pcre2.h"),
-        &["libpcre2-dev"],
-        "DOCA's stand-in matches no rules",
-    ),
-    Part(
-        "Hyperscan or Vectorscan",
-        Header("hs/hs.h"),
-        &["libhyperscan-dev", "libvectorscan-dev"],
-        "a path of rxpmatch is left out",
-    ),
-    Part(
-        "scapy",
-        Python("scapy.all"),
-        &["python3-scapy"],
-        "fragments and captures are not compared with it",
-    ),
-    Part(
-        "cpio",
-        Program(&["cpio"]),
-        &["cpio"],
-        "it does not read the guest's archive",
-    ),
-    Part(
-        "sshd",
-        Program(&["sshd"]),
-        &["openssh-server"],
-        "benches over ssh are not tested",
-    ),
-    Part(
-        "debootstrap",
-        Program(&["debootstrap"]),
-        &["debootstrap"],
-        "no peers of a newer release",
-    ),
+    Part("C++ compiler", Program(&["c++"]), &["g++"], "no C library is compiled, nor what tests are compared with"),
+    Part("pkg-config", Program(&["pkg-config"]), &["pkg-config"], "DPDK is not found"),
+    Part("git", Program(&["git"]), &["git"], "`cargo xtask tidy` does not run"),
+    Part("curl", Program(&["curl"]), &["curl"], "DuckDB is not fetched from its own page"),
+    Part("certificates", File("/etc/ssl/certs/ca-certificates.crt"), &["ca-certificates"], "nothing is fetched"),
+    Part("DPDK", PkgConfig("libdpdk"), &["libdpdk-dev"], "its backends, ports and peers are left out"),
+    Part("DPDK's own measurements", Program(&["dpdk-test-crypto-perf"]), &["dpdk-dev"], "dpdk_speed has nothing to compare with"),
+    Part("verbs", Header("infiniband/verbs.h"), &["libibverbs-dev"], "their declarations are not compared"),
+    Part("RDMA connections", Header("rdma/rdma_cma.h"), &["librdmacm-dev"], "their declarations are not compared"),
+    Part("ISA-L", Header("isa-l/igzip_lib.h"), &["libisal-dev"], "a peer is left out"),
+    Part("Snappy", Header("snappy-c.h"), &["libsnappy-dev"], "a peer is left out"),
+    Part("OpenSSL", Header("openssl/evp.h"), &["libssl-dev"], "a peer is left out, and ciphers of DOCA's stand-in"),
+    Part("command openssl", Program(&["openssl"]), &["openssl"], "public keys are not exchanged with it"),
+    Part("zlib", Header("zlib.h"), &["zlib1g-dev"], "DOCA's stand-in does not compress"),
+    Part("PCRE2", PkgConfig("libpcre2-8"), &["libpcre2-dev"], "DOCA's stand-in matches no rules"),
+    Part("Hyperscan or Vectorscan", Header("hs/hs.h"), &["libhyperscan-dev", "libvectorscan-dev"], "a path of rxpmatch is left out"),
+    Part("scapy", Python("scapy.all"), &["python3-scapy"], "fragments and captures are not compared with it"),
+    Part("cpio", Program(&["cpio"]), &["cpio"], "it does not read the guest's archive"),
+    Part("sshd", Program(&["sshd"]), &["openssh-server"], "benches over ssh are not tested"),
+    Part("debootstrap", Program(&["debootstrap"]), &["debootstrap"], "no peers of a newer release"),
 ];
 
 /// What only an x86-64 machine needs, or has.
+#[rustfmt::skip]
 const ON_X86_64: &[Part] = &[
-    Part(
-        "ipsec-mb",
-        Header("intel-ipsec-mb.h"),
-        &["libipsec-mb-dev"],
-        "a peer is left out",
-    ),
-    Part(
-        "emulator of the guest",
-        Program(&["qemu-system-x86_64"]),
-        &["qemu-system-x86"],
-        "RDMA is not tested in a guest",
-    ),
-    Part(
-        "the guest's shell",
-        Program(&["busybox"]),
-        &["busybox-static"],
-        "RDMA is not tested in a guest",
-    ),
-    Part(
-        "the guest's network",
-        Program(&["rdma"]),
-        &["iproute2"],
-        "RDMA is not tested in a guest",
-    ),
-    Part(
-        "soft-RoCE's provider",
-        File("/etc/libibverbs.d/rxe.driver"),
-        &["ibverbs-providers"],
-        "RDMA is not tested in a guest",
-    ),
-    Part(
-        "perftest",
-        Program(&["ib_read_lat"]),
-        &["perftest"],
-        "RDMA is not tested in a guest",
-    ),
-    Part(
-        "aarch64 emulator",
-        Program(&["qemu-aarch64-static", "qemu-aarch64"]),
-        &["qemu-user-static"],
-        "aarch64 tests do not run here",
-    ),
-    Part(
-        "aarch64 emulator, plugins",
-        Program(&["qemu-aarch64"]),
-        &["qemu-user"],
-        "instructions are not counted",
-    ),
+    Part("ipsec-mb", Header("intel-ipsec-mb.h"), &["libipsec-mb-dev"], "a peer is left out"),
+    Part("emulator of the guest", Program(&["qemu-system-x86_64"]), &["qemu-system-x86"], "RDMA is not tested in a guest"),
+    Part("the guest's shell", Program(&["busybox"]), &["busybox-static"], "RDMA is not tested in a guest"),
+    Part("the guest's network", Program(&["rdma"]), &["iproute2"], "RDMA is not tested in a guest"),
+    Part("soft-RoCE's provider", File("/etc/libibverbs.d/rxe.driver"), &["ibverbs-providers"], "RDMA is not tested in a guest"),
+    Part("perftest", Program(&["ib_read_lat"]), &["perftest"], "RDMA is not tested in a guest"),
+    Part("aarch64 emulator", Program(&["qemu-aarch64-static", "qemu-aarch64"]), &["qemu-user-static"], "aarch64 tests do not run here"),
+    Part("aarch64 emulator, plugins", Program(&["qemu-aarch64"]), &["qemu-user"], "instructions are not counted"),
     // With the libraries of C and C++: the compiler for C only recommends the first, and DuckDB needs the second.
-    Part(
-        "aarch64 linker",
-        Program(&["aarch64-linux-gnu-gcc"]),
-        &["g++-aarch64-linux-gnu"],
-        "nothing is built for aarch64 here",
-    ),
+    Part("aarch64 linker", Program(&["aarch64-linux-gnu-gcc"]), &["g++-aarch64-linux-gnu"], "nothing is built for aarch64 here"),
 ];
 
 /// Finds each part, or installs it if that was asked for and is allowed.

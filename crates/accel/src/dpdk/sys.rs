@@ -14,9 +14,9 @@ use crate::library::Library;
 pub(super) const BURST: usize = 64;
 /// Most bytes of an mbuf's buffer.
 pub(super) const SEGMENT: usize = 65535;
-/// Of names, the closing zero included.
+/// Bytes of a name, the closing zero included.
 const NAME: usize = 64;
-/// Of the table.
+/// The ABI of the table.
 const ABI: u32 = 2;
 /// The shim that was built with this program, as bytes of it: no folder that somebody else may write to is loaded from, and a copy
 /// of the program has it wherever that runs. Empty where none could be built.
@@ -26,7 +26,7 @@ const VARIABLE: &str = "DPB_DPDK_SHIM";
 const MFD_CLOEXEC: c_uint = 1;
 
 unsafe extern "C" {
-    /// Of the C library.
+    /// The C library's.
     fn memfd_create(name: *const c_char, flags: c_uint) -> c_int;
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Range {
     pub(super) step: u16,
 }
 
-/// What a device takes for an algorithm.
+/// The lengths that a device takes for an algorithm.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ranges {
@@ -219,7 +219,7 @@ fn text_of(name: &[c_char; NAME]) -> String {
 /// A shim that was loaded.
 pub(super) struct Shim {
     pub(super) table: &'static Table,
-    /// Where it came from.
+    /// Where the shim came from, in words.
     pub(super) origin: String,
 }
 
@@ -260,13 +260,13 @@ impl Shim {
         text(unsafe { (self.table.error_text)(-error) })
     }
 
-    /// What the device means by a status.
+    /// DPDK's words for a device's status.
     pub(super) fn crypto_status(&self, status: i32) -> String {
         // SAFETY: static text.
         text(unsafe { (self.table.crypto_status)(status) })
     }
 
-    /// What the device means by a status.
+    /// DPDK's words for a device's status.
     pub(super) fn compress_status(&self, status: i32) -> String {
         // SAFETY: static text.
         text(unsafe { (self.table.compress_status)(status) })

@@ -27,7 +27,7 @@ pub(in crate::dpdk) struct Session {
     cipher: Cipher,
 }
 
-/// What a session is made of, but for the key.
+/// The parameters of a session, but for the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) struct Cipher {
     pub(in crate::dpdk) algorithm: Algorithm,
@@ -81,7 +81,7 @@ impl CryptoDevice {
     /// Starts it at the first call; the same answer from then on.
     ///
     /// # Errors
-    /// It does not start.
+    /// The device does not start.
     pub(in crate::dpdk) fn start(&self) -> Result<(), Unsupported> {
         self.0.start(|table, queue_pairs| {
             // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
@@ -230,7 +230,7 @@ impl Device for CryptoQueue {
 }
 
 impl Drop for CryptoQueue {
-    /// Of a queue without operations in flight; one with them is leaked instead.
+    /// Closes a queue without operations in flight; one with them is leaked instead.
     fn drop(&mut self) {
         self.session.device.give(self.queue_pair, Some(self.queue));
     }
