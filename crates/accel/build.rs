@@ -1,8 +1,8 @@
 //! Builds the shim over DPDK's inlines where pkg-config knows DPDK and there is a C compiler. Where not, the crate is
-//! built without: `DPB_DPDK_SHIM_BUILT` says where the shim is, `DPB_DPDK_SHIM_ABSENT` why there is none.
+//! built with an empty file instead of the shim, and `DPB_DPDK_SHIM_ABSENT` says why.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FILES: [&str; 5] = ["shim.c", "crypto.c", "compress.c", "port.c", "heap.c"];
@@ -57,14 +57,29 @@ fn main() {
     for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "CC"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    match dpdk_shim() {
-        Ok(path) => println!("cargo::rustc-env=DPB_DPDK_SHIM_BUILT={}", path.display()),
-        Err(why) => println!("cargo::rustc-env=DPB_DPDK_SHIM_ABSENT={why}"),
+    // What is installed later is found at the next build.
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let of_distribution = format!("/usr/lib/{arch}-linux-gnu/pkgconfig");
+    for folder in [
+        &of_distribution,
+        "/usr/lib64/pkgconfig",
+        "/usr/local/lib/pkgconfig",
+    ] {
+        // Cargo takes a path that does not exist for one that has changed.
+        if Path::new(folder).is_dir() {
+            println!("cargo::rerun-if-changed={folder}");
+        }
+    }
+    let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let shim = folder.join("libdpb_dpdk.so");
+    if let Err(why) = dpdk_shim(&folder, &shim) {
+        println!("cargo::rustc-env=DPB_DPDK_SHIM_ABSENT={why}");
+        std::fs::write(&shim, "").expect("cargo's own folder");
     }
 }
 
-/// Compiles and links the shim; where it is, or in one line why it is not.
-fn dpdk_shim() -> Result<PathBuf, String> {
+/// Compiles in `folder` and links the shim; in one line why it cannot.
+fn dpdk_shim(folder: &Path, shim: &Path) -> Result<(), String> {
     if env::var_os("HOST") != env::var_os("TARGET") {
         return Err(
             "this is a cross build, and pkg-config answers for the machine that built it".into(),
@@ -78,8 +93,6 @@ fn dpdk_shim() -> Result<PathBuf, String> {
         )
     })?;
     let (compile, link) = (pkg_config(&["--cflags"])?, pkg_config(&["--libs"])?);
-    let folder = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
-    let shim = folder.join("libdpb_dpdk.so");
     // Both lists as they are: what is included before all else, and the CPU that the inlines need, are among them.
     let compile: Vec<&str> = compile.split_whitespace().collect();
     let mut objects = Vec::new();
@@ -103,10 +116,9 @@ fn dpdk_shim() -> Result<PathBuf, String> {
         .args(FILES.map(|file| format!("native/dpdk/{file}")))
         .args(&objects)
         .arg("-o")
-        .arg(&shim)
+        .arg(shim)
         .args(link.split_whitespace());
-    succeeds(&mut linker)?;
-    Ok(shim)
+    succeeds(&mut linker)
 }
 
 fn compiler() -> Command {

@@ -72,7 +72,7 @@ impl Finding {
 
     fn print(&self) {
         let mark = if self.is_there { "found  " } else { "missing" };
-        println!("{mark}  {:<24} {}", self.what, self.note);
+        println!("{mark}  {:<26} {}", self.what, self.note);
     }
 }
 
@@ -84,28 +84,25 @@ pub(crate) fn run(options: &Options) {
         offline: options.offline,
         compile: !options.bundled.no_bundled,
     };
-    find(effort, options.install && !options.offline);
+    // First what DuckDB may be fetched and unpacked with.
+    for finding in system::find_or_install(options.install && !options.offline) {
+        finding.print();
+    }
+    duckdb::find_or_make(effort).print();
 }
 
-/// As [`run`], but what failed within a day is not tried again.
+/// Finds, fetches or compiles DuckDB alone; what failed within a day is not tried again.
 pub(crate) fn before_run(bundled: Bundled) {
     let effort = Effort {
         offline: false,
         compile: !bundled.no_bundled,
     };
-    find(effort, false);
+    duckdb::find_or_make(effort).print();
 }
 
 /// As [`before_run`], and compiles nothing: the tests that compare with DuckDB then say that they were skipped.
 pub(crate) fn before_test() {
-    find(Effort::default(), false);
-}
-
-fn find(effort: Effort, may_install: bool) {
-    duckdb::find_or_make(effort).print();
-    for finding in system::find_or_install(may_install) {
-        finding.print();
-    }
+    duckdb::find_or_make(Effort::default()).print();
 }
 
 /// Finds or fetches what programs for 64-bit Arm want beside them, and prints what it did.

@@ -9,6 +9,8 @@ use crate::{asan, miri, setup, shell, tidy, vm};
 mod aarch64;
 mod skipped;
 
+use skipped::Tally;
+
 /// Where to.
 #[derive(Default, clap::Args)]
 pub(crate) struct Args {
@@ -59,6 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     setup::before_test();
     let mut parts = Vec::new();
+    let mut tally = Tally::default();
     let mut part = |name: &str, result| parts.push(Part::of(name, result));
     part("format", cargo(&["fmt", "--all", "--check"]));
     part("tidy", tidy::run());
@@ -84,10 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut tests = shell::cargo();
     tests.args(["test", "--no-fail-fast"]).args(&chosen);
     skipped::ask(&mut tests, &chosen);
-    parts.extend(skipped::run(
-        "tests, and examples in the documentation",
-        &mut tests,
-    ));
+    parts.push(tally.run("tests, and examples in the documentation", &mut tests));
     // Apart, since benches do not read the arguments of tests.
     let benches = ["test", "--no-fail-fast", "--workspace", "--bench", "*"];
     parts.push(match args.cargo.is_empty() {
@@ -126,14 +126,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ] {
         parts.push(Part::skipped(name, format!("takes long; {why}")));
     }
-    sum_up(&parts)
+    sum_up(&parts, &tally)
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {
     shell::run(shell::cargo().args(arguments))
 }
 
-fn sum_up(parts: &[Part]) -> Result<()> {
+fn sum_up(parts: &[Part], tally: &Tally) -> Result<()> {
     println!();
     let mut failed = Vec::new();
     for Part { name, outcome } in parts {
@@ -146,9 +146,10 @@ fn sum_up(parts: &[Part]) -> Result<()> {
             }
         }
     }
-    println!(
-        "Tests that need a library or a device that is not here said so above, with what to do."
-    );
+    for (test, why) in &tally.skipped {
+        println!("skipped  {test}: {why}");
+    }
+    println!("{tally}");
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }

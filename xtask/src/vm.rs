@@ -9,6 +9,8 @@ mod image;
 mod kernel;
 mod rdma;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::Subcommand;
 
@@ -31,6 +33,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match args.what {
         What::Rdma => rdma::run(kernel::Kernel::find_or_fetch()?),
     }
+}
+
+/// The image of a kernel for guests that is here; or fetched, if it may be.
+pub(crate) fn kernel(may_fetch: bool) -> Result<PathBuf> {
+    let kernel = match may_fetch {
+        true => kernel::Kernel::find_or_fetch(),
+        false => kernel::Kernel::find(),
+    };
+    Ok(kernel?.image)
 }
 
 /// What is missing for RDMA in a guest, with what to install; nothing is fetched for this.

@@ -42,10 +42,10 @@ use raw::{Absent, Device, Doca as Library, Family as Api};
 
 use crate::family::{Family, Finding, Listed};
 
-/// What to do where no library is.
+/// The remedy where no library is.
 const INSTALL: &str = "install NVIDIA's doca-runtime packages, of 2.2 or later, or name the folder with libdoca_common in \
                        DPB_DOCA_LIB_DIR";
-/// What to do where no device is.
+/// The remedy where no device is.
 const ENABLE: &str = "needs a BlueField card, its driver loaded; `ibv_devices` lists what the driver has, and on a host the \
                       card must be in DPU mode with this host privileged";
 
@@ -157,7 +157,7 @@ impl Family for Doca {
 /// DOCA, and the devices that have an engine; not none.
 ///
 /// # Errors
-/// What is missing, and what to do.
+/// A finding that a device is missing, with its remedy.
 fn devices() -> Result<(&'static Library, Vec<Arc<Device>>), Unsupported> {
     let unsupported = |reason| Unsupported { reason };
     let library = raw::library().map_err(|absent| unsupported(format!("{absent}; {INSTALL}")))?;
@@ -223,7 +223,7 @@ fn about(library: &Library) -> String {
     }
 }
 
-/// What the libraries cannot do whatever the device.
+/// Kinds of work that the libraries cannot do whatever the device.
 fn lacks(library: &Library) -> Vec<Finding> {
     let lacks = grouped(|kind| library.lack(kind));
     let remedy = "install a DOCA that has it, all its packages of one release";
@@ -231,7 +231,7 @@ fn lacks(library: &Library) -> Vec<Finding> {
     lacks.into_iter().map(limited).collect()
 }
 
-/// What a device can do, and within which limits.
+/// The kinds of work that a device can do, and within which limits.
 fn engines(device: &Device) -> Finding {
     let what = format!("device {}", device.name());
     let can = grouped(|kind| Some((device.bounds(kind).ok()?, kind.has_blocks())));

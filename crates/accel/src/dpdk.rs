@@ -87,12 +87,12 @@ const SOFTWARE: [Software; 5] = [
     },
 ];
 
-/// As many as a queue on each core needs; drivers of software have eight otherwise.
+/// Queue pairs for a queue on each core; drivers of software have eight otherwise.
 const QUEUE_PAIRS: &str = "max_nb_queue_pairs=64";
 
-/// What is done where the shim is missing.
-const REMEDY: &str = "install DPDK 22.11 or later with its headers (Debian: libdpdk-dev), then build again, `cargo clean -p \
-                      dpb-accel` first; or name a shim in DPB_DPDK_SHIM";
+/// The remedy where the shim is missing.
+const REMEDY: &str = "install DPDK 22.11 or later with its headers (Debian: libdpdk-dev) and build again; or name a shim \
+                      in DPB_DPDK_SHIM";
 
 /// A device, once it was asked for. It stays: EAL does, too.
 #[derive(Clone)]
@@ -254,7 +254,7 @@ impl Family for Dpdk {
             Ok(eal) => eal,
             Err(why) => return vec![Finding::missing("library", why.to_string(), REMEDY)],
         };
-        let library = format!("{}, through {}", eal.version(), eal.shim_path());
+        let library = format!("{}, through {}", eal.version(), eal.shim_origin());
         let mut findings = vec![Finding::found("library", library), environment_found(eal)];
         for name in instances(eal) {
             findings.extend(device_found(eal, &name));

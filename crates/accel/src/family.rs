@@ -4,7 +4,7 @@ use dpb_core::{Backend, Unsupported};
 
 /// DOCA, DPDK, RDMA: a kind of device, reached through a library that this machine may have.
 pub trait Family: Sync {
-    /// As before the slash of a backend's name: `dpdk` of `dpdk/compress_isal`.
+    /// The family's name, which stands before the slash of a backend's name: `dpdk` of `dpdk/compress_isal`.
     fn name(&self) -> &'static str;
     /// Whether `--backend all` means its devices too: not where starting it takes memory and time that every measurement would
     /// pay for.
@@ -19,24 +19,24 @@ pub trait Family: Sync {
     /// # Errors
     /// There is none, or it is not to be had here: a reason that a person can act on.
     fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported>;
-    /// What stands in the place of a device, if what is loaded is a stand-in: its figures are emulated.
+    /// The name of the stand-in for a device, if one is loaded: its figures are emulated.
     fn stand_in(&self, instance: &str) -> Option<String>;
     /// The library behind the devices and its version, if it is loaded: `DPDK 22.11.11`.
     fn reached_by(&self) -> Option<String>;
-    /// What was looked for and what was found: library, version, API family, missing symbols, devices, capabilities and limits.
+    /// Everything that was looked for, found or not: library, version, API family, missing symbols, devices, capabilities and limits.
     fn findings(&self) -> Vec<Finding>;
 }
 
 /// A backend of a family, as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What follows the slash; words in capitals are the caller's to fill in.
+    /// The backend's name after the slash; the caller fills in words in capitals.
     pub instance: String,
     /// Whether this machine has it.
     pub is_here: bool,
     /// The operators that it runs, or what it is for.
     pub summary: String,
-    /// What it needs, or what it is.
+    /// What the backend is, or what it needs.
     pub details: String,
 }
 
@@ -45,15 +45,15 @@ pub struct Listed {
 pub struct Finding {
     /// What: `library`, `device mlx5_0`.
     pub what: String,
-    /// What became of it.
+    /// Whether the thing was found, and whether it can be used.
     pub state: State,
-    /// What it is, or why it is not there.
+    /// A description of the thing, or why it is not there.
     pub detail: String,
-    /// What a person can do; empty if nothing need be done.
+    /// The remedy for a person; empty if nothing need be done.
     pub remedy: String,
 }
 
-/// What became of what was looked for.
+/// Whether a thing that was looked for is there and usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There.

@@ -19,7 +19,7 @@ pub(crate) struct Library {
 /// No library of these names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotLoaded {
-    /// For each name what the loader said.
+    /// The loader's message for each name.
     pub(crate) tried: Vec<String>,
 }
 
@@ -55,12 +55,12 @@ impl Library {
         Err(NotLoaded { tried })
     }
 
-    /// As it was loaded.
+    /// The name that the library was loaded by.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it has a symbol of this name.
+    /// Whether the library has a symbol of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         // SAFETY: the address is only looked at.
         unsafe { self.handle.get::<*const ()>(name.as_bytes()) }.is_ok()

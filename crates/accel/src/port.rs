@@ -23,7 +23,7 @@ pub use capture::Capture;
 /// Somewhere packets come from and go to, each in a buffer of its own: an Ethernet frame without preamble and check
 /// sequence. Driven by one thread at a time; nothing waits.
 pub trait PacketPort: Send {
-    /// As a person names it: `net_ring0`, `eth0`.
+    /// The port's name: `net_ring0`, `eth0`.
     fn name(&self) -> &str;
 
     /// Longest packet, in bytes.
@@ -123,7 +123,7 @@ fn copied(packet: &[u8]) -> io::Result<Buf> {
     Ok(buf)
 }
 
-/// What a port says of a packet that it cannot send.
+/// The reason why a port cannot send a packet.
 pub(crate) fn too_long(len: usize, max: usize) -> io::Error {
     let why = format!("a packet of {len} bytes, and the port takes up to {max}");
     io::Error::new(io::ErrorKind::InvalidInput, why)

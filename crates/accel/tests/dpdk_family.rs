@@ -62,6 +62,13 @@ fn what_is_listed_opens_and_what_is_not_is_named() {
         println!("skipped: backends of DPDK: {}", listed[0].details);
         return;
     }
+    // What was built with this program is part of it, wherever the program is.
+    let library = &Dpdk.findings()[0];
+    assert!(
+        library.detail.ends_with("the shim in this program"),
+        "{}",
+        library.detail
+    );
     for listed in listed {
         let opened = Dpdk.open(&listed.instance);
         assert_eq!(opened.is_ok(), listed.is_here, "{}", listed.instance);

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Part, skipped, sum_up};
+use super::{Part, Tally, skipped, sum_up};
 use crate::aarch64::{self, Emulation, Starting, Toolchain};
 use crate::{setup, shell};
 
@@ -20,9 +20,10 @@ pub(super) fn run(cpu: &str, cargo: &[String]) -> Result<()> {
     let emulation = Emulation::find(cpu)?;
     setup::run_for_aarch64();
     let mut parts = Vec::new();
+    let mut tally = Tally::default();
     let mut part = |name: &str, arguments: &[&str]| {
         let mut command = command(&toolchain, &emulation, arguments);
-        parts.extend(skipped::run(name, &mut command));
+        parts.push(tally.run(name, &mut command));
     };
     let chosen: Vec<&str> = cargo.iter().map(String::as_str).collect();
     // All but what documentation says.
@@ -51,7 +52,7 @@ pub(super) fn run(cpu: &str, cargo: &[String]) -> Result<()> {
         "\naarch64 under {} -cpu {}: right or wrong only, its times mean nothing",
         emulation.qemu, emulation.cpu
     );
-    sum_up(&parts)
+    sum_up(&parts, &tally)
 }
 
 /// `cargo test` for Arm with these arguments.

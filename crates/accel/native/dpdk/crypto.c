@@ -175,6 +175,8 @@ int dpb_crypto_session(uint32_t device, const struct dpb_cipher *cipher, void **
 	const int algorithm = algorithms[cipher->algorithm].algorithm;
 	struct rte_crypto_sym_xform transform = {0};
 
+	if (cipher->iv_len > IV_MAX)
+		return -EINVAL;
 	switch (kind) {
 	case AEAD:
 		transform.type = RTE_CRYPTO_SYM_XFORM_AEAD;

@@ -23,13 +23,13 @@ pub(super) enum Kind {
     Match,
 }
 
-/// What a kind of work is given besides its items.
+/// Parameters that a kind of work is given besides its items.
 #[derive(Clone, Debug)]
 pub(super) enum Given {
     Nothing,
     /// To encrypt or decrypt with.
     Key(Material),
-    /// What wraps the streams.
+    /// The format that wraps the streams.
     Format(DeflateFormat),
     /// To compute the parity of.
     Code(ErasureCode),
@@ -122,12 +122,12 @@ impl Kind {
         }
     }
 
-    /// Whether its output is as long as the engine makes it, and may run out of room.
+    /// Whether the engine decides how long an output is, so that it may run out of room.
     pub(super) const fn is_stream(self) -> bool {
         matches!(self, Self::Deflate | Self::Inflate | Self::Unlz4)
     }
 
-    /// Whether its items are several blocks, of which the device bounds each.
+    /// Whether an item is several blocks, of which the device bounds each.
     pub(super) const fn has_blocks(self) -> bool {
         matches!(self, Self::ErasureEncode | Self::ErasureRecover)
     }
@@ -161,7 +161,7 @@ impl Given {
         }
     }
 
-    /// What wraps streams, if something does.
+    /// The format that wraps streams, for kinds that have streams.
     pub(super) const fn format(&self) -> DeflateFormat {
         match self {
             Self::Format(format) => *format,

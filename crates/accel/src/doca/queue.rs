@@ -39,7 +39,7 @@ struct State {
     result: Result<(), JobError>,
 }
 
-/// What an item needs.
+/// The work that an item needs.
 enum Item {
     /// A task, and what to write in front of its output.
     Task(Piece, &'static [u8]),
@@ -199,7 +199,7 @@ impl DocaQueue {
         self.finish_if_done(place);
     }
 
-    /// What an item gives whose task has written so many bytes.
+    /// The outcome of an item whose task has written that many bytes.
     fn output(&mut self, landing: &Landing, bytes: usize) -> Result<u32, JobError> {
         let Landing { place, check, .. } = *landing;
         let item = landing.item as usize;
@@ -301,7 +301,7 @@ fn range(items: &Items, src_len: usize, i: usize) -> Range<usize> {
     }
 }
 
-/// What an engine is given for the item that lies at `src` in its job's input, with its slot at `dst`.
+/// The piece that an engine is given for the item that lies at `src` in its job's input, with its slot at `dst`.
 fn item(operator: &DocaOperator, input: &[u8], src: Range<usize>, dst: Range<usize>) -> Item {
     let refused = |error| Item::Settled(Err(error));
     let task = |src, dst_len, iv| {

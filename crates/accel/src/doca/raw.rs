@@ -47,7 +47,7 @@ impl Refused {
 /// Why an engine is not open.
 struct Unopened {
     refused: Refused,
-    /// Whether its context is stopped, so that the device touches nothing on its behalf.
+    /// Whether the engine's context is stopped, so that the device touches nothing on its behalf.
     is_stopped: bool,
 }
 

@@ -24,13 +24,13 @@ const RANGE_BYTES_MAX: u64 = 16;
 /// A rule file, for an engine.
 #[derive(Clone, Debug)]
 pub(super) struct Translated {
-    /// What the compiler is given.
+    /// The text that the compiler is given.
     pub(super) text: Vec<u8>,
     /// Rules in it.
     pub(super) rules: usize,
 }
 
-/// What `file` says, in the compiler's words.
+/// The rules of `file` in the compiler's syntax.
 ///
 /// # Errors
 /// The first rule that the two do not read alike, by its id; or what is wrong with a line.
@@ -101,9 +101,9 @@ fn automaton_bytes_max(node: &Node) -> u64 {
 #[derive(Default)]
 struct Written {
     text: String,
-    /// Whether it has `^` that means the payload's start.
+    /// Whether the expression has a `^` that means the payload's start.
     has_start: bool,
-    /// Whether it has `^` or `$` that mean lines.
+    /// Whether the expression has a `^` or a `$` that mean lines.
     has_lines: bool,
     looks: usize,
 }

@@ -79,16 +79,16 @@ pub(in crate::doca) const ACCESS_LOCAL_READ_WRITE: u32 = 1;
 pub(in crate::doca) const IBDEV_NAME_BYTES: usize = 64;
 /// Bytes of a PCI address as text, its terminator included.
 pub(in crate::doca) const PCI_ADDRESS_BYTES: usize = 13;
-/// What X and Y stand for in the names of an engine's functions: the engine and its task.
+/// The names of an engine and its task, which replace X and Y in the names of its functions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::doca) struct Of {
+pub(in crate::doca) struct SymbolNames {
     /// `sha`; its library is `libdoca_sha`.
     pub(in crate::doca) engine: &'static str,
     /// `hash`.
     pub(in crate::doca) task: &'static str,
 }
 
-impl Of {
+impl SymbolNames {
     pub(in crate::doca) fn symbol(self, pattern: &str) -> String {
         pattern.replace('X', self.engine).replace('Y', self.task)
     }
@@ -115,13 +115,13 @@ macro_rules! table {
             /// Looks all of them up.
             ///
             /// # Errors
-            /// Those that are not there.
+            /// The functions that the library lacks.
             ///
             /// # Safety
             /// The library is DOCA's of that name, of the family that this table is for.
             pub(in crate::doca) unsafe fn load(
                 library: &$crate::library::Library,
-                of: $crate::doca::sys::Of,
+                of: $crate::doca::sys::SymbolNames,
             ) -> Result<Self, Vec<$crate::library::NoSymbol>> {
                 let mut missing = Vec::new();
                 $(
@@ -144,7 +144,7 @@ pub(in crate::doca) use table;
 /// `F` is the type of a pointer to it.
 pub(in crate::doca) unsafe fn find<F: Copy>(
     library: &Library,
-    of: Of,
+    of: SymbolNames,
     patterns: &[&str],
     missing: &mut Vec<NoSymbol>,
 ) -> Option<F> {
@@ -193,7 +193,7 @@ table! {
 }
 
 table! {
-    /// Of every engine.
+    /// Functions of every engine's library.
     Created {
         destroy: ["doca_X_destroy"] fn(*mut Engine) -> Code;
         as_ctx: ["doca_X_as_ctx"] fn(*mut Engine) -> *mut Ctx;
@@ -201,7 +201,7 @@ table! {
 }
 
 table! {
-    /// What a stand-in for DOCA exports besides, to be told from DOCA.
+    /// The function by which a stand-in is told from DOCA.
     StandIn {
         text: ["dpb_stand_in"] fn() -> *const c_char;
     }

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct CompressBackend {
     name: String,
     device: Arc<CompressDevice>,
-    /// What must follow an item to be inflated, or why inflating is not offered.
+    /// The bytes that must follow an item to be inflated, or why inflating is not offered.
     guard: Result<Guard, Unsupported>,
     clock: WallClock,
 }
@@ -122,9 +122,9 @@ fn lane(
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     coding: Coding,
-    /// What wraps a stream that is written.
+    /// The format of a stream that is written.
     format: DeflateFormat,
-    /// What stands in front of it.
+    /// The header of such a stream.
     head: &'static [u8],
     /// Longest output of an operation.
     out_max: usize,
@@ -175,7 +175,7 @@ impl Plan {
         }
     }
 
-    /// Of streams that nothing wraps.
+    /// Recipe for streams that nothing wraps.
     fn bare(coding: Coding, device: &CompressDevice) -> Self {
         let (in_max, out_max) = coding.bytes_max(device.is_chained());
         let mut limits = Limits::new(DEPTH_MAX);
@@ -220,7 +220,7 @@ fn stream_max(item_len: usize) -> usize {
     item_len.saturating_add(item_len / 8).saturating_add(SLACK)
 }
 
-/// What the device must compute beside.
+/// The check that the device must compute beside.
 fn check_of(format: DeflateFormat) -> Check {
     match format {
         DeflateFormat::Raw => Check::None,

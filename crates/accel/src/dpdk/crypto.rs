@@ -167,7 +167,7 @@ struct Plan {
     of_nothing: Option<Vec<u8>>,
 }
 
-/// What an item is made of.
+/// The parts of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Nonce, additional data, text and its tag.
@@ -178,7 +178,7 @@ enum Form {
     Chained,
     /// Tweak, data unit.
     Tweaked,
-    /// What is hashed.
+    /// The bytes that are hashed.
     Hashed,
 }
 
@@ -418,7 +418,7 @@ pub(super) fn samples() -> Vec<OpSpec> {
     samples
 }
 
-/// What a device is asked for, and how items lie.
+/// The session that a device is asked for, and how items lie.
 fn cipher_of(spec: &OpSpec) -> Option<(Cipher, Form)> {
     let hash = |algorithm, digest_len| {
         let cipher = Cipher {

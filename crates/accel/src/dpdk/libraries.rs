@@ -34,7 +34,7 @@ const DEPTH_MAX: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 #[derive(Clone, Copy)]
 pub struct Libraries(raw::Libraries);
 
-/// What follows the slash of a backend's name, and what it is.
+/// A backend: its name after the slash, and a description.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instance {
     pub(super) name: &'static str,
@@ -105,7 +105,7 @@ impl Libraries {
     /// The checksum or CRC that `spec` asks for.
     ///
     /// # Errors
-    /// It is none that they have.
+    /// DPDK's libraries do not have the operator.
     pub fn sums(&self, spec: &OpSpec) -> Result<Sums, Unsupported> {
         let sum = match spec {
             OpSpec::Checksum {
@@ -130,7 +130,7 @@ impl Libraries {
     /// The hash that `spec` asks for.
     ///
     /// # Errors
-    /// It is none that they have, or there is no memory.
+    /// DPDK's libraries do not have the operator, or there is no memory.
     pub fn hashes(&self, spec: &OpSpec) -> Result<Hashes, Unsupported> {
         let (form, key) = toeplitz(spec)?;
         let hash = raw::Hash::new(self.0, key, form.bytes());
@@ -175,7 +175,7 @@ fn is_allowed(level: &str) -> bool {
     }
 }
 
-/// What a spec of `toeplitz` asks for.
+/// The parameters of a spec of `toeplitz`.
 fn toeplitz(spec: &OpSpec) -> Result<(HashTuple, &[u8]), Unsupported> {
     match spec {
         OpSpec::Toeplitz {
@@ -374,7 +374,7 @@ impl Packets<'_> {
         self.0.fill(byte);
     }
 
-    /// What came of each item in the last run, as the operators write it.
+    /// The outcome of each item in the last run, as the operators write it.
     pub fn outputs(&mut self) -> Vec<&[u8]> {
         self.0.outputs()
     }

@@ -33,9 +33,9 @@ use super::sys::{self, Shim};
 /// DPDK's environment abstraction layer, initialised: once in a process, and for as long as it lasts.
 pub(super) struct Eal {
     shim: Shim,
-    /// What it was started with.
+    /// The arguments that EAL was started with.
     pub(super) arguments: Vec<String>,
-    /// Whether it has huge pages, and with them hardware.
+    /// Whether EAL has huge pages, and with them hardware.
     pub(super) has_huge_pages: bool,
     memory: Arc<Memory>,
     /// DPDK's functions that change devices, sessions and pools are for one thread at a time.
@@ -55,7 +55,7 @@ impl Eal {
     /// Loads the shim and starts the environment at the first call; the same answer from then on.
     ///
     /// # Errors
-    /// What is missing.
+    /// What is missing for it.
     pub(super) fn start() -> Result<&'static Self, Unsupported> {
         static EAL: OnceLock<Result<Eal, String>> = OnceLock::new();
         let started = EAL.get_or_init(Self::new).as_ref();
@@ -87,6 +87,8 @@ impl Eal {
             static ARRAY: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
             let array = pointers.leak().as_mut_ptr();
             ARRAY.store(array, Ordering::Relaxed);
+            // A store that nothing reads is optimised away, and to LeakSanitizer the array is then lost.
+            std::hint::black_box(&ARRAY);
             // SAFETY: `count` strings, each with its zero, and a null behind them, all of which stay for ever. `OnceLock`
             // lets one thread of the process in here, once.
             unsafe { (table.eal_init)(count, array) }
@@ -112,9 +114,9 @@ impl Eal {
         })
     }
 
-    /// Where the shim was found.
-    pub(super) fn shim_path(&self) -> &str {
-        &self.shim.path
+    /// Where the shim came from.
+    pub(super) fn shim_origin(&self) -> &str {
+        &self.shim.origin
     }
 
     /// `DPDK 22.11.11`.
@@ -127,7 +129,7 @@ impl Eal {
         self.shim.crypto_status(status)
     }
 
-    /// What a compress device means by it.
+    /// What a compress device means by such a code.
     pub(super) fn compress_status(&self, status: i32) -> String {
         self.shim.compress_status(status)
     }

@@ -3,8 +3,10 @@
 
 pub(super) mod libraries;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::PathBuf;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
 
 use crate::library::Library;
 
@@ -12,14 +14,21 @@ use crate::library::Library;
 pub(super) const BURST: usize = 64;
 /// Most bytes of an mbuf's buffer.
 pub(super) const SEGMENT: usize = 65535;
-/// Of names, the closing zero included.
+/// Bytes of a name, the closing zero included.
 const NAME: usize = 64;
-/// Of the table.
+/// The ABI of the table.
 const ABI: u32 = 3;
-/// The file that the shim is.
-const FILE: &str = "libdpb_dpdk.so";
-/// Names a shim to take instead of all others.
+/// The shim that was built with this program, as bytes of it: no folder that somebody else may write to is loaded from, and a copy
+/// of the program has it wherever that runs. Empty where none could be built.
+const BUILT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libdpb_dpdk.so"));
+/// Names a shim to take instead.
 const VARIABLE: &str = "DPB_DPDK_SHIM";
+const MFD_CLOEXEC: c_uint = 1;
+
+unsafe extern "C" {
+    /// The C library's.
+    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int;
+}
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -61,7 +70,7 @@ pub(super) struct Range {
     pub(super) step: u16,
 }
 
-/// What a device takes for an algorithm.
+/// The lengths that a device takes for an algorithm.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ranges {
@@ -210,25 +219,20 @@ fn text_of(name: &[c_char; NAME]) -> String {
 /// A shim that was loaded.
 pub(super) struct Shim {
     pub(super) table: &'static Table,
-    /// Where it was found.
-    pub(super) path: String,
+    /// Where the shim came from, in words.
+    pub(super) origin: String,
 }
 
 impl Shim {
-    /// Loads the shim, and with it DPDK's libraries: the one that the environment names, else the one that was
-    /// installed beside this program, else the one that was built with it.
+    /// Loads the shim, and with it DPDK's libraries: the one that the environment names, else the one in this program.
     ///
     /// # Errors
-    /// What was tried, and why there is nothing to try.
+    /// What was tried, or why there is nothing to try.
     pub(super) fn load() -> Result<Self, String> {
-        let paths = candidates();
-        if paths.is_empty() {
-            let why = option_env!("DPB_DPDK_SHIM_ABSENT").unwrap_or("it was moved after the build");
-            return Err(format!("built without the shim over DPDK: {why}"));
-        }
-        // SAFETY: `FILE` is this project's own; its initialisers are of DPDK's headers and look at the CPU, those of DPDK's
-        // libraries only register drivers and log types.
-        let library = unsafe { Library::open(&paths) }.map_err(|missing| missing.to_string())?;
+        let (library, origin) = match std::env::var_os(VARIABLE) {
+            Some(path) => (open(&path)?, path.to_string_lossy().into_owned()),
+            None => (built()?, "the shim in this program".to_owned()),
+        };
         // SAFETY: as `shim.h` declares it.
         let table: unsafe extern "C" fn() -> *const Table =
             unsafe { library.function(&["dpb_dpdk_shim"]) }
@@ -239,19 +243,15 @@ impl Shim {
             let table = table();
             let (abi, size) = ((*table).abi, (*table).size);
             if abi != ABI || (size as usize) < size_of::<Table>() {
-                let path = library.name();
                 return Err(format!(
-                    "{path} has table {abi} of {size} bytes, and this program needs table {ABI} of {}: it is of another \
+                    "{origin} has table {abi} of {size} bytes, and this program needs table {ABI} of {}: it is of another \
                      build",
                     size_of::<Table>()
                 ));
             }
             &*table
         };
-        Ok(Self {
-            table,
-            path: library.name().to_owned(),
-        })
+        Ok(Self { table, origin })
     }
 
     /// DPDK's words for an error of its own, negative as functions give it.
@@ -260,13 +260,13 @@ impl Shim {
         text(unsafe { (self.table.error_text)(-error) })
     }
 
-    /// What the device means by a status.
+    /// DPDK's words for a device's status.
     pub(super) fn crypto_status(&self, status: i32) -> String {
         // SAFETY: static text.
         text(unsafe { (self.table.crypto_status)(status) })
     }
 
-    /// What the device means by a status.
+    /// DPDK's words for a device's status.
     pub(super) fn compress_status(&self, status: i32) -> String {
         // SAFETY: static text.
         text(unsafe { (self.table.compress_status)(status) })
@@ -287,15 +287,26 @@ fn text(text: *const c_char) -> String {
         .into_owned()
 }
 
-/// Where a shim may be, in order; those that are not there are left out unless they were asked for.
-fn candidates() -> Vec<PathBuf> {
-    if let Some(path) = std::env::var_os(VARIABLE) {
-        return vec![path.into()];
+/// The shim in this program, through a file that exists in memory alone.
+fn built() -> Result<Library, String> {
+    if BUILT.is_empty() {
+        let why = option_env!("DPB_DPDK_SHIM_ABSENT").unwrap_or_default();
+        return Err(format!("built without the shim over DPDK: {why}"));
     }
-    let program = std::env::current_exe().ok();
-    let prefix = program.as_deref().and_then(|path| path.parent()?.parent());
-    let installed = prefix.map(|prefix| prefix.join("lib").join(FILE));
-    let built = option_env!("DPB_DPDK_SHIM_BUILT").map(PathBuf::from);
-    let paths = installed.into_iter().chain(built);
-    paths.filter(|path| path.exists()).collect()
+    // SAFETY: the name ends in a zero.
+    let file = match unsafe { memfd_create(c"libdpb_dpdk.so".as_ptr(), MFD_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: a new descriptor, and nobody else's.
+        file => Ok(unsafe { File::from_raw_fd(file) }),
+    };
+    let file = file.and_then(|mut file| file.write_all(BUILT).map(|()| file));
+    let file = file.map_err(|error| format!("no memory for the shim over DPDK: {error}"))?;
+    // What is loaded stays mapped when the file is closed.
+    open(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref())
+}
+
+fn open(path: &OsStr) -> Result<Library, String> {
+    // SAFETY: a shim is this project's own; its initialisers are of DPDK's headers and look at the CPU, those of DPDK's
+    // libraries only register drivers and log types.
+    unsafe { Library::open(&[path]) }.map_err(|missing| missing.to_string())
 }

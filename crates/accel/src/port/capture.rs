@@ -14,9 +14,9 @@ use dpb_core::{Buf, SetupError};
 
 use super::{BYTES_MAX, PacketPort, copied, too_long, zeroed};
 
-/// Of files with microseconds; as written by the machine that wrote the file.
+/// Magic number of files with microseconds, in the byte order of the machine that wrote the file.
 const MAGIC_US: u32 = 0xA1B2_C3D4;
-/// Of files with nanoseconds.
+/// Magic number of files with nanoseconds.
 const MAGIC_NS: u32 = 0xA1B2_3C4D;
 /// Ethernet frames.
 const LINK_ETHERNET: u32 = 1;
@@ -26,19 +26,19 @@ const RECORD_BYTES_MAX: u32 = 262_144;
 /// How numbers are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ByteOrder {
-    /// As x86 and Arm have them.
+    /// Little endian, as x86 and Arm.
     #[default]
     Little,
-    /// As networks have them.
+    /// Big endian, as networks.
     Big,
 }
 
-/// What times are counted in.
+/// The unit of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resolution {
-    /// As most programs write.
+    /// Microseconds, as most programs write.
     Microseconds,
-    /// As some do.
+    /// Nanoseconds, as some programs write.
     #[default]
     Nanoseconds,
 }
@@ -48,7 +48,7 @@ pub enum Resolution {
 pub struct Record {
     /// When it came, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// What was kept of it.
+    /// The bytes of the packet that were kept.
     pub bytes: Vec<u8>,
     /// Bytes that it had.
     pub original_len: u32,
@@ -231,7 +231,7 @@ impl<W: Write> Writer<W> {
         self.output.write_all(packet)
     }
 
-    /// What was written to.
+    /// The writer, with all that was written to it.
     pub fn into_inner(self) -> W {
         self.output
     }

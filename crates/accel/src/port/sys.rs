@@ -18,7 +18,7 @@ const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 const ETH_P_8021Q: u16 = 0x8100;
 const MSG_DONTWAIT: c_int = 0x40;
-/// Of a packet socket: say how long a packet was, not how much of it there was room for.
+/// A flag of a packet socket: it says how long a packet was, not how much of it there was room for.
 const MSG_TRUNC: c_int = 0x20;
 
 /// `struct sockaddr_ll`.
@@ -91,7 +91,7 @@ const _: () = assert!(size_of::<Control>() == 40);
 
 /// A packet that has come.
 pub(super) struct Received {
-    /// Its bytes, of which there may have been room for fewer.
+    /// Bytes of the packet, of which there may have been room for fewer.
     pub(super) len: usize,
     /// What the kernel has taken out behind the addresses: the tag of a virtual network, as it was there.
     pub(super) tag: Option<[u8; 4]>,
@@ -248,7 +248,7 @@ fn message(vector: &mut Vector) -> Message {
     }
 }
 
-/// What a call gave; nothing, where it would have to wait.
+/// The result of a call; `None` where it would have to wait.
 fn count(result: c_int) -> io::Result<usize> {
     if let Ok(count) = usize::try_from(result) {
         return Ok(count);

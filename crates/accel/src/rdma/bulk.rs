@@ -13,9 +13,9 @@
 //! atomically, and what was copied stays as it is. The sender's own memory is out of its peer's reach.
 //!
 //! Flow control is the caller's: a sender must not be told to write more than [`Sender::pieces`] ahead of what its peer has
-//! released. Words of a peer are checked; a sender's memory is [`RING_BYTES`] whatever its peer asks for.
+//! released. What a peer says of its endpoint is checked; a sender's memory is [`RING_BYTES`] whatever its peer asks for.
 
-mod words;
+mod endpoint;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use dpb_core::Unsupported;
 
-use self::words::Words;
+use self::endpoint::Endpoint;
 use super::bench;
 use super::port::{Address, Device, Problem, first_packet_number, is_v4};
 use super::raw::lane::{Kind, Lane, Request};
@@ -80,7 +80,7 @@ pub struct Receiver {
 /// Where pieces come from.
 pub struct Sender {
     end: End,
-    remote: Words,
+    remote: Endpoint,
     posted: u64,
     completed: u64,
     failure: Option<Broken>,
@@ -92,12 +92,12 @@ pub struct Sender {
 /// What is missing, and what to do.
 pub fn offer(device: Option<&str>) -> Result<(Vec<u8>, Offered), Unsupported> {
     let end = End::new(device, Access::Write)?;
-    let words = Words {
+    let words = Endpoint {
         rkey: end.window.rkey(),
         address: end.window.address(0),
         pieces: PIECES,
         piece_bytes: PIECE_BYTES as u32,
-        ..end.words()
+        ..end.endpoint()
     };
     Ok((words.encode(), Offered { end }))
 }
@@ -107,7 +107,7 @@ pub fn offer(device: Option<&str>) -> Result<(Vec<u8>, Offered), Unsupported> {
 /// # Errors
 /// What is missing, or why the offer is none.
 pub fn accept(device: Option<&str>, offer: &[u8]) -> Result<(Vec<u8>, Sender), Unsupported> {
-    let theirs = Words::decode(offer).and_then(Words::with_ring)?;
+    let theirs = Endpoint::decode(offer).and_then(Endpoint::with_ring)?;
     let mut end = End::new(device, Access::None)?;
     end.connect(&theirs)?;
     let sender = Sender {
@@ -117,7 +117,7 @@ pub fn accept(device: Option<&str>, offer: &[u8]) -> Result<(Vec<u8>, Sender), U
         failure: None,
         end,
     };
-    Ok((sender.end.words().encode(), sender))
+    Ok((sender.end.endpoint().encode(), sender))
 }
 
 impl Offered {
@@ -126,7 +126,7 @@ impl Offered {
     /// # Errors
     /// Why not.
     pub fn open(mut self, answer: &[u8]) -> Result<Receiver, Unsupported> {
-        let theirs = Words::decode(answer)?;
+        let theirs = Endpoint::decode(answer)?;
         self.end.connect(&theirs)?;
         for id in 0..PIECES.into() {
             self.end.lane.post_empty_receive(id).map_err(call)?;
@@ -386,8 +386,8 @@ impl End {
     }
 
     /// Where this side is; it has no ring of its own to show yet.
-    fn words(&self) -> Words {
-        Words {
+    fn endpoint(&self) -> Endpoint {
+        Endpoint {
             mtu: self.device.link.mtu,
             lid: self.device.link.lid,
             qp_num: self.lane.number(),
@@ -401,7 +401,7 @@ impl End {
         }
     }
 
-    fn connect(&mut self, theirs: &Words) -> Result<(), Unsupported> {
+    fn connect(&mut self, theirs: &Endpoint) -> Result<(), Unsupported> {
         let is_ethernet = self.address.gid_index.is_some();
         if is_ethernet && is_v4(&theirs.gid) != is_v4(&self.address.gid) {
             return Err(unsupported(
@@ -471,7 +471,7 @@ mod tests {
     fn a_device_that_is_not_here_is_named() {
         let missing = offer(Some("no-such-device")).expect_err("there is none");
         assert!(!missing.reason.is_empty());
-        let offered = Words::of_a_test().encode();
+        let offered = Endpoint::of_a_test().encode();
         let missing = accept(Some("no-such-device"), &offered).expect_err("there is none");
         assert!(!missing.reason.is_empty());
         let refused = accept(None, b"what?").expect_err("no words").reason;

@@ -10,7 +10,7 @@ use super::raw::{self, Context, DeviceAttributes, PortAttributes, VerbsError};
 pub(super) struct Device {
     pub(super) context: Arc<Context>,
     pub(super) attributes: DeviceAttributes,
-    /// Its number, from one.
+    /// The port's number, from one.
     pub(super) port: u8,
     pub(super) link: PortAttributes,
 }

@@ -12,7 +12,7 @@ use super::{Refused, setup};
 
 /// Tasks of a context, and the depth of a work queue, where the library does not say how many there may be.
 const TASKS_UNTOLD: u32 = 256;
-/// Of a nonce, in bytes.
+/// The length of a nonce, in bytes.
 const IV_BYTES: u32 = 12;
 
 /// A device that is open.
@@ -30,10 +30,10 @@ unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
-/// What a device promises for a kind of work.
+/// The limits that a device promises for a kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::doca) struct Bounds {
-    /// Of a task's source, in bytes; of each block, if it [has blocks](Kind::has_blocks).
+    /// Most bytes of a task's source, or of each of its blocks if it [has blocks](Kind::has_blocks).
     pub(in crate::doca) item_bytes_max: u64,
     /// In flight in one context.
     pub(in crate::doca) tasks_max: u32,
@@ -98,17 +98,17 @@ impl Device {
         (name, Ok(device))
     }
 
-    /// Of its InfiniBand device: `mlx5_0`.
+    /// The name of the card's InfiniBand device: `mlx5_0`.
     pub(in crate::doca) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its PCI address: `0000:03:00.0`.
+    /// The device's PCI address: `0000:03:00.0`.
     pub(in crate::doca) fn pci(&self) -> &str {
         &self.pci
     }
 
-    /// What it promises for `kind`, or why it cannot do it.
+    /// The limits that the device promises for `kind`, or why it cannot do it.
     pub(in crate::doca) fn bounds(&self, kind: Kind) -> Result<Bounds, &str> {
         self.bounds[kind as usize]
             .as_ref()
@@ -116,7 +116,7 @@ impl Device {
             .map_err(String::as_str)
     }
 
-    /// Whether it has an engine that dpb knows.
+    /// Whether the device has an engine that dpb knows.
     pub(in crate::doca) fn is_useful(&self) -> bool {
         self.bounds.iter().any(Result::is_ok)
     }

@@ -27,7 +27,7 @@ pub(super) struct JobEngine {
     stage: Stage,
     /// Where DOCA may read a job until it has ended, though it is not said that it does.
     requests: Vec<UnsafeCell<Request>>,
-    /// What wraps the streams.
+    /// The format that wraps the streams.
     format: DeflateFormat,
     /// If something does: where DOCA writes the checks of a job, by its number.
     checks: Vec<UnsafeCell<u64>>,
@@ -56,13 +56,13 @@ union Request {
     search: Search,
 }
 
-/// What a search names: the group of rules that name no group.
+/// The group that a search names: that of rules which name no group.
 const RULE_GROUPS: [u16; 4] = [1, 0, 0, 0];
 
 struct EngineHandle(NonNull<Engine>, Created);
 struct WorkqHandle(NonNull<Workq>, Jobs);
 
-/// What a look for ended jobs gives.
+/// The result of a look for ended jobs.
 pub(super) enum Retrieved {
     /// A job, by its number, and its code.
     Ended(u32, Code),
@@ -245,7 +245,7 @@ impl JobEngine {
         self.in_flight
     }
 
-    /// What the format checks plain bytes with, of job `number`, which has ended well and is not yet used again.
+    /// The check of the plain bytes of job `number`, which has ended well and is not yet used again.
     pub(super) fn check(&self, number: u32) -> u32 {
         let Some(checks) = self.checks.get(number as usize) else {
             return 0;

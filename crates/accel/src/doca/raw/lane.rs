@@ -26,7 +26,7 @@ use super::{Device, Refused, Unopened, say_leaked};
 pub(in crate::doca) struct Lane {
     engine: ManuallyDrop<Engine>,
     inventory: ManuallyDrop<Inventory>,
-    /// What tasks are made over, before they are given buffers of their own.
+    /// The memory and buffers that tasks are made over, before they are given buffers of their own.
     parked: ManuallyDrop<(Chunk, [Window; 2])>,
     places: ManuallyDrop<Vec<Option<Held>>>,
     tasks: Vec<InFlight>,
@@ -59,17 +59,17 @@ struct Extent {
     len: usize,
 }
 
-/// What a task in flight is of.
+/// The job and the item of a task in flight, and its buffers.
 #[derive(Clone, Copy)]
 struct InFlight {
     place: u32,
     item: u32,
     buffers: Option<[Window; 2]>,
-    /// Where its output goes.
+    /// The room for the task's output.
     room: NonNull<[u8]>,
 }
 
-/// What one task works on, in bytes of its job's input and output.
+/// The parts of its job's input and output that one task works on, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::doca) struct Piece {
     pub(in crate::doca) src: Range<usize>,
@@ -78,10 +78,10 @@ pub(in crate::doca) struct Piece {
     pub(in crate::doca) iv: Option<usize>,
 }
 
-/// What became of an attempt to start a task.
+/// The outcome of an attempt to start a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::doca) enum Start {
-    /// It is in flight.
+    /// The task is in flight.
     Started,
     /// Not now: others must end first.
     Busy,
@@ -100,8 +100,67 @@ pub(in crate::doca) struct Landing {
     pub(in crate::doca) check: u32,
 }
 
+fn absent(call: &str, text: String) -> Refused {
+    Refused {
+        call: call.to_owned(),
+        text,
+    }
+}
+
+/// How long the source and the destination are that tasks are made over. Those of erasure coding are as long as its shortest
+/// blocks: shorter ones could be refused.
+fn parked_lens(given: &Given) -> [usize; 2] {
+    given.coded().map_or([1, 1], |(code, coded)| {
+        let unit = ErasureCode::UNIT_BYTES;
+        [code.data_blocks() * unit, coded * unit]
+    })
+}
+
+/// The buffers that tasks are made over: a source that is full, and an empty destination, in the same memory.
+fn park(
+    device: &Arc<Device>,
+    chunk: &Chunk,
+    inventory: &mut Inventory,
+    [src_len, dst_len]: [usize; 2],
+) -> Result<[Window; 2], Refused> {
+    let mmap = chunk
+        .registered_with(device)
+        .expect("registered with this device alone");
+    let mut window = |len, data_len| {
+        // SAFETY: inside the chunk, which the lane keeps.
+        let window = unsafe { inventory.window(mmap, chunk.memory(), len, data_len) };
+        window.map_err(|code| Refused::new(device.doca, "doca_buf_inventory_buf_by_args", code))
+    };
+    Ok([window(src_len, src_len)?, window(dst_len, 0)?])
+}
+
+impl Engine {
+    /// # Safety
+    /// The `parked` buffers live until the engine is stopped; for ever if it could neither be opened nor stopped.
+    unsafe fn open(
+        device: &Arc<Device>,
+        calls: &Calls,
+        given: &Given,
+        tasks: u32,
+        parked: [Window; 2],
+    ) -> Result<Self, Unopened> {
+        match (calls, device.doca.family()) {
+            (Calls::Job(calls), Family::Jobs(jobs)) => {
+                JobEngine::open(device, calls, jobs, given, tasks).map(Self::Job)
+            }
+            (Calls::Task(calls), Family::Tasks(progress)) => {
+                // SAFETY: the caller vouches for the buffers.
+                let engine =
+                    unsafe { TaskEngine::open(device, calls, progress, given, tasks, parked) };
+                engine.map(Self::Task)
+            }
+            _ => unreachable!("calls are of the library's family"),
+        }
+    }
+}
+
 impl Lane {
-    /// For `places` jobs and up to `tasks` tasks at a time; with a key or with rules, where the engine needs them.
+    /// Opens a lane for `places` jobs and up to `tasks` tasks at a time; with a key or with rules, where the engine needs them.
     pub(in crate::doca) fn open(
         device: &Arc<Device>,
         kind: Kind,
@@ -110,55 +169,29 @@ impl Lane {
         tasks: u32,
     ) -> Result<Self, Refused> {
         let doca = device.doca;
-        let absent = |call: &str, text: String| Refused {
-            call: call.to_owned(),
-            text,
-        };
         let calls = doca.calls(kind).map_err(|lack| absent("library", lack))?;
-        // Of erasure coding as long as the shortest blocks: shorter ones could be refused.
-        let (src_len, dst_len) = given.coded().map_or((1, 1), |(code, coded)| {
-            let unit = ErasureCode::UNIT_BYTES;
-            (code.data_blocks() * unit, coded * unit)
-        });
-        let chunk = Chunk::zeroed(std::slice::from_ref(device), src_len.max(dst_len));
+        let lens = parked_lens(given);
+        let chunk = Chunk::zeroed(std::slice::from_ref(device), lens[0].max(lens[1]));
         let chunk = chunk.map_err(|error| absent("memory", error.to_string()))?;
         let mut inventory = Inventory::new(doca, 2 * tasks as usize + 2)?;
-        let mmap = chunk
-            .registered_with(device)
-            .expect("registered with this device alone");
-        let mut window = |len, data_len| {
-            // SAFETY: inside the chunk, which the lane keeps.
-            let window = unsafe { inventory.window(mmap, chunk.memory(), len, data_len) };
-            window.map_err(|code| Refused::new(doca, "doca_buf_inventory_buf_by_args", code))
-        };
-        let parked = [window(src_len, src_len)?, window(dst_len, 0)?];
-        let engine = match (&calls, doca.family()) {
-            (Calls::Job(calls), Family::Jobs(jobs)) => {
-                JobEngine::open(device, calls, jobs, given, tasks).map(Engine::Job)
-            }
-            (Calls::Task(calls), Family::Tasks(progress)) => {
-                // SAFETY: the lane keeps the buffers until the engine is stopped; below, where there is to be no lane.
-                let engine =
-                    unsafe { TaskEngine::open(device, calls, progress, given, tasks, parked) };
-                engine.map(Engine::Task)
-            }
-            _ => unreachable!("calls are of the library's family"),
-        };
+        let parked = park(device, &chunk, &mut inventory, lens)?;
+        // SAFETY: the lane keeps the buffers until the engine is stopped; below, where there is to be no lane.
+        let engine = unsafe { Engine::open(device, &calls, given, tasks, parked) };
         let engine = match engine {
             Ok(engine) => engine,
             Err(Unopened {
                 refused,
-                is_stopped: true,
+                is_stopped,
             }) => {
-                for window in parked {
-                    // SAFETY: the engine is stopped.
-                    unsafe { inventory.give_back(window) };
+                if is_stopped {
+                    for window in parked {
+                        // SAFETY: the engine is stopped.
+                        unsafe { inventory.give_back(window) };
+                    }
+                } else {
+                    say_leaked(device.name(), "starts no context and stops none");
+                    std::mem::forget((inventory, chunk));
                 }
-                return Err(refused);
-            }
-            Err(Unopened { refused, .. }) => {
-                say_leaked(device.name(), "starts no context and stops none");
-                std::mem::forget((inventory, chunk));
                 return Err(refused);
             }
         };

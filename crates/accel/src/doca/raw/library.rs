@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use super::super::kind::Kind;
-use super::super::sys::{Code, Core, Created, Of, StandIn, jobs, tasks};
+use super::super::sys::{Code, Core, Created, StandIn, SymbolNames, jobs, tasks};
 use crate::library::{Library, NoSymbol, NotLoaded};
 
 /// A folder that is searched instead of all others.
@@ -32,11 +32,11 @@ pub(in crate::doca) struct Doca {
 pub(in crate::doca) enum Family {
     /// Up to 2.2: jobs, and a work queue that is polled.
     Jobs(jobs::Jobs),
-    /// From 2.5 on: tasks, and a progress engine that calls back.
+    /// Tasks, and a progress engine that calls back: from 2.5 on.
     Tasks(Progress),
 }
 
-/// What tasks progress by.
+/// Functions by which tasks progress.
 #[derive(Clone, Copy)]
 pub(in crate::doca) struct Progress {
     pub(super) tasks: tasks::Tasks,
@@ -54,14 +54,14 @@ pub(super) enum Calls {
 /// Up to 2.2.
 #[derive(Clone, Copy)]
 pub(super) struct JobCalls {
-    pub(super) of: Of,
+    pub(super) of: SymbolNames,
     pub(super) created: Created,
     pub(super) create: jobs::Create,
     pub(super) kind: jobs::JobType,
     pub(super) form: JobForm,
 }
 
-/// What a job looks like.
+/// The form of a job.
 #[derive(Clone, Copy)]
 pub(super) enum JobForm {
     Memcpy(jobs::MemcpyLimits),
@@ -70,20 +70,20 @@ pub(super) enum JobForm {
     Search(jobs::Searching),
 }
 
-/// From 2.5 on.
+/// Functions from 2.5 on.
 #[derive(Clone, Copy)]
 pub(super) struct TaskCalls {
-    pub(super) of: Of,
+    pub(super) of: SymbolNames,
     pub(super) created: Created,
     pub(super) create: tasks::Create,
     pub(super) tasks_max: Option<tasks::TasksMax>,
     pub(super) any: tasks::AnyTask,
-    /// Of DEFLATE.
+    /// Functions of DEFLATE's tasks.
     pub(super) checks: Option<tasks::Checks>,
     pub(super) form: TaskForm,
 }
 
-/// What a task needs.
+/// The form of a task.
 #[derive(Clone, Copy)]
 pub(super) enum TaskForm {
     Plain(tasks::Configured, tasks::Plain),
@@ -152,7 +152,7 @@ impl Doca {
             let family = family_of(&common).map_err(incomplete)?;
             (
                 family,
-                Core::load(&common, Of::default()).map_err(incomplete)?,
+                Core::load(&common, SymbolNames::default()).map_err(incomplete)?,
             )
         };
         // SAFETY: a function without arguments; its text is static.
@@ -195,17 +195,17 @@ impl Doca {
         &self.family
     }
 
-    /// What was loaded, libdoca_common first.
+    /// The libraries that were loaded, libdoca_common first.
     pub(in crate::doca) fn paths(&self) -> impl Iterator<Item = &str> {
         self.libraries.iter().map(Library::name)
     }
 
-    /// As it says itself: `2.5.0108`.
+    /// The version as the library says it: `2.5.0108`.
     pub(in crate::doca) fn version(&self) -> &str {
         &self.version
     }
 
-    /// What stands in DOCA's place, if this is not DOCA.
+    /// The name of the stand-in, if this is not DOCA.
     pub(in crate::doca) fn stand_in(&self) -> Option<&str> {
         self.stand_in.as_deref()
     }
@@ -248,7 +248,7 @@ impl Doca {
 /// # Safety
 /// The library is DOCA's.
 unsafe fn family_of(common: &Library) -> Result<Family, Vec<NoSymbol>> {
-    let of = Of::default();
+    let of = SymbolNames::default();
     // SAFETY: the caller vouches for the library, and what it exports for the family.
     unsafe {
         if common.has("doca_workq_create") {
@@ -265,7 +265,7 @@ unsafe fn family_of(common: &Library) -> Result<Family, Vec<NoSymbol>> {
 fn stand_in(common: &Library) -> Option<String> {
     // SAFETY: only the stand-in has a function of this name; its text is static.
     unsafe {
-        let stand_in = StandIn::load(common, Of::default()).ok()?;
+        let stand_in = StandIn::load(common, SymbolNames::default()).ok()?;
         Some(text((stand_in.text)()))
     }
 }
@@ -284,7 +284,7 @@ unsafe fn text(text: *const c_char) -> String {
 
 /// The functions of `kind` in its engine's library.
 fn calls(family: &Family, kind: Kind, library: &Library) -> Result<Calls, String> {
-    let of = Of {
+    let of = SymbolNames {
         engine: kind.engine(),
         task: kind.task(),
     };
@@ -314,7 +314,11 @@ fn lacking(missing: &[NoSymbol]) -> String {
 ///
 /// # Safety
 /// The library is DOCA's of that engine, up to 2.2.
-unsafe fn job_calls(kind: Kind, library: &Library, of: Of) -> Result<Option<Calls>, Vec<NoSymbol>> {
+unsafe fn job_calls(
+    kind: Kind,
+    library: &Library,
+    of: SymbolNames,
+) -> Result<Option<Calls>, Vec<NoSymbol>> {
     // SAFETY: the caller vouches for the library.
     unsafe {
         let (kind, form) = match kind {
@@ -358,7 +362,11 @@ unsafe fn job_calls(kind: Kind, library: &Library, of: Of) -> Result<Option<Call
 
 /// # Safety
 /// The library is DOCA's of that engine, from 2.5 on.
-unsafe fn task_calls(kind: Kind, library: &Library, of: Of) -> Result<TaskCalls, Vec<NoSymbol>> {
+unsafe fn task_calls(
+    kind: Kind,
+    library: &Library,
+    of: SymbolNames,
+) -> Result<TaskCalls, Vec<NoSymbol>> {
     // SAFETY: the caller vouches for the library.
     unsafe {
         let form = match kind {

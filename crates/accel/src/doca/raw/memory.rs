@@ -71,7 +71,7 @@ impl Chunk {
         self.memory
     }
 
-    /// Its registration, if it is one with `device`.
+    /// The chunk's registration, if `device` is registered with it.
     pub(super) fn registered_with(&self, device: &Device) -> Option<Registered> {
         let is_known = self.devices.iter().any(|known| known.dev == device.dev);
         is_known.then_some(self.mmap)
@@ -126,7 +126,7 @@ unsafe fn register(
 /// The call that failed, if one did, and its code.
 ///
 /// # Safety
-/// As of `register`; `mmap` was made and is not started.
+/// As for `register`; `mmap` was made and is not started.
 unsafe fn start(
     doca: &Doca,
     devices: &[Arc<Device>],
@@ -191,7 +191,7 @@ static WINDOWS: Mutex<()> = Mutex::new(());
 pub(super) type Window = NonNull<sys::Buf>;
 
 impl Inventory {
-    /// Of so many buffers.
+    /// Makes an inventory of `bufs` buffers.
     pub(super) fn new(doca: &'static Doca, bufs: usize) -> Result<Self, Refused> {
         let mut inventory = ptr::null_mut();
         // SAFETY: the handle is written on success.

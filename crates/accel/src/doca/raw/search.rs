@@ -24,11 +24,11 @@ pub(super) struct Searches {
     calls: Searching,
     /// By the numbers of their jobs, which DOCA writes to until they have ended.
     reports: Vec<UnsafeCell<Report>>,
-    /// What the search that ended last has found.
+    /// The matches of the search that ended last.
     found: Vec<Found>,
 }
 
-/// That a rule matches up to `end`; in the order of outputs.
+/// A match of a rule that ends at `end`, in the order of outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
     rule: u32,
@@ -44,7 +44,7 @@ const NOTHING: Report = Report {
 };
 
 impl Searches {
-    /// Of so many jobs.
+    /// Makes room for `jobs` jobs.
     pub(super) fn new(calls: Searching, jobs: u32) -> Self {
         let nothing = |_| UnsafeCell::new(NOTHING);
         Self {
@@ -138,7 +138,7 @@ impl Searches {
     /// Writes what was collected last: of each rule the smallest end, in order of their ids. Says how many bytes that is.
     ///
     /// # Errors
-    /// That the room is too small.
+    /// The room is too small for all matches.
     ///
     /// # Safety
     /// Nobody else has `room`.

@@ -28,48 +28,48 @@ const TAG_BYTES: u32 = 16;
 pub(super) struct TaskEngine {
     /// In front of `engine`, which must outlive it.
     key: Option<KeyHandle>,
-    /// As `key`; of erasure coding: the code's, and the one to recover with.
+    /// Erasure coding's matrices: the code's, and the one to recover with.
     matrices: Vec<MatrixHandle>,
     engine: EngineHandle,
     pe: PeHandle,
     calls: TaskCalls,
     progress: Progress,
     ctx: NonNull<Ctx>,
-    tasks: Vec<Made>,
-    /// Behind `engine` and `pe`, for which it holds what callbacks write to.
-    ended: EndedHandle,
+    tasks: Vec<TaskSlot>,
+    /// Behind `engine` and `pe`, whose callbacks write to it.
+    log: LogHandle,
     in_flight: usize,
     is_unflushed: bool,
-    /// What wraps the streams.
+    /// The format that wraps the streams.
     format: DeflateFormat,
     device: Arc<Device>,
 }
 
-/// A task that was made, and who has it.
-struct Made {
+/// A task that was made, and its state.
+struct TaskSlot {
     engine_task: NonNull<EngineTask>,
     task: NonNull<Task>,
-    whereabouts: Whereabouts,
+    state: TaskState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whereabouts {
-    Here,
+enum TaskState {
+    Idle,
     InFlight,
     Freed,
 }
 
 /// Tasks by their numbers, and whether they failed, since they were last looked at.
-struct Ended(Vec<(u32, bool)>);
+struct CompletionLog(Vec<(u32, bool)>);
 
 struct KeyHandle(NonNull<Key>, tasks::Authenticated);
 struct MatrixHandle(NonNull<Matrix>, tasks::Coding);
 struct EngineHandle(NonNull<Engine>, Created);
 struct PeHandle(NonNull<Pe>, tasks::Tasks);
-struct EndedHandle(NonNull<Ended>);
+struct LogHandle(NonNull<CompletionLog>);
 
 impl TaskEngine {
-    /// With so many tasks, over `parked` buffers until they are given others.
+    /// Opens an engine with `tasks` tasks, over `parked` buffers until they are given others.
     ///
     /// # Safety
     /// The buffers live as long as the engine; for ever if it could neither be opened nor stopped.
@@ -140,7 +140,9 @@ impl TaskEngine {
             progress: *progress,
             ctx,
             tasks: Vec::new(),
-            ended: EndedHandle(NonNull::from(Box::leak(Box::new(Ended(Vec::new()))))),
+            log: LogHandle(NonNull::from(Box::leak(Box::new(
+                CompletionLog(Vec::new()),
+            )))),
             in_flight: 0,
             is_unflushed: false,
             format: given.format(),
@@ -151,7 +153,7 @@ impl TaskEngine {
     /// Configures, starts, and makes the tasks.
     ///
     /// # Safety
-    /// As of `open`.
+    /// As for `open`.
     unsafe fn start(
         &mut self,
         given: &Given,
@@ -165,9 +167,9 @@ impl TaskEngine {
         }
         for number in 0..count {
             // SAFETY: the context runs, and the caller vouches for the buffers.
-            let made = unsafe { self.make_task(number, parked) };
-            let made = made.map_err(|code| self.refused("doca_X_task_Y_alloc_init", code))?;
-            self.tasks.push(made);
+            let slot = unsafe { self.make_task(number, parked) };
+            let slot = slot.map_err(|code| self.refused("doca_X_task_Y_alloc_init", code))?;
+            self.tasks.push(slot);
         }
         Ok(())
     }
@@ -176,12 +178,12 @@ impl TaskEngine {
         let (engine, ctx) = (self.engine.0.as_ptr(), self.ctx.as_ptr());
         let tasks = self.progress.tasks;
         let ended = Data {
-            ptr: self.ended.0.as_ptr().cast(),
+            ptr: self.log.0.as_ptr().cast(),
         };
         // SAFETY: all are made. No callback comes before the first task; each task is noted once before it is used again, so
         // that `ended` never grows.
         unsafe {
-            (*self.ended.0.as_ptr()).0.reserve_exact(count as usize);
+            (*self.log.0.as_ptr()).0.reserve_exact(count as usize);
             let code = (tasks.pe_connect_ctx)(self.pe.0.as_ptr(), ctx);
             self.checked("doca_pe_connect_ctx", code)?;
             let code = match self.calls.form {
@@ -257,7 +259,7 @@ impl TaskEngine {
 
     /// # Safety
     /// The context runs; the buffers live as long as the task.
-    unsafe fn make_task(&mut self, number: u32, [src, dst]: [Window; 2]) -> Result<Made, Code> {
+    unsafe fn make_task(&mut self, number: u32, [src, dst]: [Window; 2]) -> Result<TaskSlot, Code> {
         static NO_IV: [u8; IV_BYTES as usize] = [0; IV_BYTES as usize];
         let (engine, src, dst) = (self.engine.0.as_ptr(), src.as_ptr(), dst.as_ptr());
         let data = Data {
@@ -288,10 +290,10 @@ impl TaskEngine {
             };
             let engine_task = made(task, code).ok_or(code)?;
             let task = (self.calls.any.as_task)(engine_task.as_ptr());
-            Ok(Made {
+            Ok(TaskSlot {
                 engine_task,
                 task: NonNull::new(task).ok_or(Code::INVALID_VALUE)?,
-                whereabouts: Whereabouts::Here,
+                state: TaskState::Idle,
             })
         }
     }
@@ -307,8 +309,8 @@ impl TaskEngine {
         dst: Window,
         iv: *const u8,
     ) -> Result<(), Code> {
-        let made = &mut self.tasks[number as usize];
-        let (engine_task, src, dst) = (made.engine_task.as_ptr(), src.as_ptr(), dst.as_ptr());
+        let slot = &mut self.tasks[number as usize];
+        let (engine_task, src, dst) = (slot.engine_task.as_ptr(), src.as_ptr(), dst.as_ptr());
         // SAFETY: a task of ours that is not in flight; the caller vouches for the rest.
         let code = unsafe {
             match self.calls.form {
@@ -337,14 +339,14 @@ impl TaskEngine {
                 }
             }
             match self.progress.flush {
-                Some(flush) => (flush.task_submit_ex)(made.task.as_ptr(), SUBMIT_UNFLUSHED),
-                None => (self.progress.tasks.task_submit)(made.task.as_ptr()),
+                Some(flush) => (flush.task_submit_ex)(slot.task.as_ptr(), SUBMIT_UNFLUSHED),
+                None => (self.progress.tasks.task_submit)(slot.task.as_ptr()),
             }
         };
         if code != Code::SUCCESS {
             return Err(code);
         }
-        made.whereabouts = Whereabouts::InFlight;
+        slot.state = TaskState::InFlight;
         self.in_flight += 1;
         self.is_unflushed = true;
         Ok(())
@@ -367,23 +369,23 @@ impl TaskEngine {
     /// The next task that has ended, by its number, and its code. Those that one progress brings come one by one.
     pub(super) fn next(&mut self) -> Option<(u32, Code)> {
         // SAFETY: callbacks run inside `doca_pe_progress` only, so that nobody else looks at it now.
-        let ended = unsafe { (*self.ended.0.as_ptr()).0.pop() };
+        let ended = unsafe { (*self.log.0.as_ptr()).0.pop() };
         let (number, has_failed) = ended?;
-        let made = &mut self.tasks[number as usize];
-        made.whereabouts = Whereabouts::Here;
+        let slot = &mut self.tasks[number as usize];
+        slot.state = TaskState::Idle;
         self.in_flight -= 1;
         if !has_failed {
             return Some((number, Code::SUCCESS));
         }
         // SAFETY: a task of ours that has ended.
-        let code = match unsafe { (self.progress.tasks.task_status)(made.task.as_ptr()) } {
+        let code = match unsafe { (self.progress.tasks.task_status)(slot.task.as_ptr()) } {
             Code::SUCCESS => Code::IO_FAILED,
             code => code,
         };
         Some((number, code))
     }
 
-    /// What the format checks plain bytes with, of task `number`, which has ended well and is not yet used again.
+    /// The check of the plain bytes of task `number`, which has ended well and is not yet used again.
     pub(super) fn check(&self, number: u32) -> u32 {
         let task = self.tasks[number as usize].engine_task.as_ptr();
         // SAFETY: a task of ours that is not in flight, of an engine that has these functions for it.
@@ -424,7 +426,7 @@ impl TaskEngine {
         })
     }
 
-    /// Until `is_there`, or nothing has ended for long.
+    /// Waits until `is_there`, or until nothing has ended for long.
     fn wait(&mut self, mut is_there: impl FnMut(&mut Self) -> bool) -> bool {
         let mut last = Instant::now();
         while !is_there(self) {
@@ -444,11 +446,11 @@ impl TaskEngine {
     /// A context is idle only when its tasks are freed.
     fn free_tasks(&mut self) {
         let free = self.progress.tasks.task_free;
-        let here = |made: &&mut Made| made.whereabouts == Whereabouts::Here;
-        for made in self.tasks.iter_mut().filter(here) {
-            made.whereabouts = Whereabouts::Freed;
+        let is_idle = |slot: &&mut TaskSlot| slot.state == TaskState::Idle;
+        for slot in self.tasks.iter_mut().filter(is_idle) {
+            slot.state = TaskState::Freed;
             // SAFETY: a task of ours that is not in flight, and that is not used again.
-            unsafe { free(made.task.as_ptr()) };
+            unsafe { free(slot.task.as_ptr()) };
         }
     }
 
@@ -478,11 +480,11 @@ unsafe extern "C" fn failed(_task: *mut EngineTask, number: Data, ended: Data) {
 }
 
 /// # Safety
-/// A task's number, and an `Ended` to which no reference is alive.
+/// A task's number, and a `CompletionLog` to which no reference is alive.
 unsafe fn note(number: Data, ended: Data, has_failed: bool) {
     // SAFETY: the caller vouches for both.
     unsafe {
-        (*ended.ptr.cast::<Ended>())
+        (*ended.ptr.cast::<CompletionLog>())
             .0
             .push((number.u64 as u32, has_failed))
     };
@@ -516,7 +518,7 @@ impl Drop for PeHandle {
     }
 }
 
-impl Drop for EndedHandle {
+impl Drop for LogHandle {
     fn drop(&mut self) {
         // SAFETY: leaked when the engine was made, which is gone: nothing calls back.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });

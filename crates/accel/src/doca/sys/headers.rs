@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::kind::Kind;
-use super::{Code, Core, Created, Data, Of, StandIn, jobs, tasks};
+use super::{Code, Core, Created, Data, StandIn, SymbolNames, jobs, tasks};
 
 /// Names of a function, the newest first, and its type as Rust writes it.
 type Declared = (&'static [&'static str], &'static str);
@@ -149,9 +149,9 @@ impl Headers {
 }
 
 /// Every table of a family, for every engine and task that it is for.
-fn tables(is_of_jobs: bool) -> Vec<(Of, &'static [Declared])> {
-    let any = Of::default();
-    let mut tables: Vec<(Of, &'static [Declared])> =
+fn tables(is_of_jobs: bool) -> Vec<(SymbolNames, &'static [Declared])> {
+    let any = SymbolNames::default();
+    let mut tables: Vec<(SymbolNames, &'static [Declared])> =
         vec![(any, Core::DECLARED), (any, StandIn::DECLARED)];
     match is_of_jobs {
         true => tables.push((any, jobs::Jobs::DECLARED)),
@@ -162,7 +162,7 @@ fn tables(is_of_jobs: bool) -> Vec<(Of, &'static [Declared])> {
         ]),
     }
     for kind in Kind::ALL {
-        let of = Of {
+        let of = SymbolNames {
             engine: kind.engine(),
             task: kind.task(),
         };
@@ -208,7 +208,7 @@ fn tables(is_of_jobs: bool) -> Vec<(Of, &'static [Declared])> {
 }
 
 /// A pointer to `name`, of the type that is declared here.
-fn assignment(of: Of, name: &str, signature: &str) -> String {
+fn assignment(of: SymbolNames, name: &str, signature: &str) -> String {
     let inside = signature
         .trim()
         .strip_prefix("fn")
@@ -237,14 +237,14 @@ fn assignment(of: Of, name: &str, signature: &str) -> String {
 }
 
 /// A type as C writes it. Enumerations are as wide as unsigned numbers, and compatible with them.
-fn c_type(of: Of, rust: &str) -> String {
+fn c_type(of: SymbolNames, rust: &str) -> String {
     if let Some(target) = rust.strip_prefix("*const ") {
         return format!("const {} *", c_type(of, target));
     }
     if let Some(target) = rust.strip_prefix("*mut ") {
         return format!("{} *", c_type(of, target));
     }
-    let Of { engine, task } = of;
+    let SymbolNames { engine, task } = of;
     match rust {
         "()" | "c_void" => "void".to_owned(),
         "c_char" => "char".to_owned(),

@@ -107,7 +107,7 @@ pub(in crate::doca) const DECOMPRESS_DEFLATE: c_int = (10 << 16) + 2;
 pub(in crate::doca) type JobType = c_int;
 
 table! {
-    /// Of libdoca_common.
+    /// Functions of libdoca_common.
     Jobs {
         mmap_create: ["doca_mmap_create"] fn(*const Data, *mut *mut Mmap) -> Code;
         inventory_create: ["doca_buf_inventory_create"] fn(*const Data, usize, u32, *mut *mut Inventory) -> Code;
@@ -123,14 +123,14 @@ table! {
 }
 
 table! {
-    /// Of every engine.
+    /// Functions of every engine's library.
     Create {
         create: ["doca_X_create"] fn(*mut *mut Engine) -> Code;
     }
 }
 
 table! {
-    /// Of DMA.
+    /// Functions of DMA's library.
     MemcpyLimits {
         is_supported: ["doca_dma_job_get_supported"] fn(*mut DevInfo, JobType) -> Code;
         max_buf_size: ["doca_dma_get_max_buf_size"] fn(*const DevInfo, *mut u64) -> Code;
@@ -138,7 +138,7 @@ table! {
 }
 
 table! {
-    /// Of the compression engine.
+    /// Functions of the compression engine's library.
     DeflateLimits {
         is_supported: ["doca_compress_job_get_supported"] fn(*mut DevInfo, JobType) -> Code;
         max_buf_size: ["doca_compress_get_max_buf_size"] fn(*const DevInfo, JobType, *mut u64) -> Code;
@@ -146,7 +146,7 @@ table! {
 }
 
 table! {
-    /// Of SHA, which libdoca_sha computes in software where there is no engine.
+    /// Functions of libdoca_sha, which computes in software where there is no engine.
     ShaLimits {
         is_supported: ["doca_sha_job_get_supported"] fn(*const DevInfo, JobType) -> Code;
         max_buf_size: ["doca_sha_get_max_src_buffer_size"] fn(*const DevInfo, *mut u64) -> Code;
@@ -155,7 +155,7 @@ table! {
 }
 
 table! {
-    /// Of searches for regular expressions.
+    /// Functions that search for regular expressions.
     Searching {
         is_supported: ["doca_regex_job_get_supported"] fn(*const DevInfo, JobType) -> Code;
         is_in_hardware: ["doca_regex_get_hardware_supported"] fn(*const DevInfo) -> Code;

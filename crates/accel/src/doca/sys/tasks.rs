@@ -18,7 +18,7 @@ opaque! {
     Matrix;
 }
 
-/// What a task's end is told to: the task, its user data, its context's.
+/// The function that DOCA calls when a task ends, with the task, its user data and its context's user data.
 pub(in crate::doca) type Callback = unsafe extern "C" fn(*mut EngineTask, Data, Data);
 
 /// `enum doca_ctx_states`.
@@ -47,11 +47,11 @@ pub(in crate::doca) const KEY_128: KeyType = 1;
 pub(in crate::doca) const KEY_256: KeyType = 2;
 /// `DOCA_EC_MATRIX_TYPE_CAUCHY`.
 pub(in crate::doca) const CAUCHY: MatrixType = 1;
-/// Of `doca_task_submit_ex`: wait for `doca_ctx_flush_tasks`.
+/// A flag of `doca_task_submit_ex`: the task waits for `doca_ctx_flush_tasks`.
 pub(in crate::doca) const SUBMIT_UNFLUSHED: u32 = 0;
 
 table! {
-    /// Of libdoca_common.
+    /// Functions of libdoca_common.
     Tasks {
         mmap_create: ["doca_mmap_create"] fn(*mut *mut Mmap) -> Code;
         inventory_create: ["doca_buf_inventory_create"] fn(usize, *mut *mut Inventory) -> Code;
@@ -68,7 +68,7 @@ table! {
 }
 
 table! {
-    /// From 2.10 on: one doorbell for many tasks.
+    /// Functions for one doorbell for many tasks, from 2.10 on.
     Flush {
         task_submit_ex: ["doca_task_submit_ex"] fn(*mut Task, u32) -> Code;
         ctx_flush: ["doca_ctx_flush_tasks"] fn(*mut Ctx);
@@ -76,35 +76,35 @@ table! {
 }
 
 table! {
-    /// From 2.10 on: memory that queues of several threads use.
+    /// Functions for memory that queues of several threads use, from 2.10 on.
     ThreadSafety {
         mmap_enable: ["doca_mmap_enable_thread_safety"] fn(*mut Mmap) -> Code;
     }
 }
 
 table! {
-    /// Of every engine.
+    /// Functions of every engine's library.
     Create {
         create: ["doca_X_create"] fn(*mut Dev, *mut *mut Engine) -> Code;
     }
 }
 
 table! {
-    /// Of every engine; of SHA from 2.10 on.
+    /// Functions of every engine's library; SHA's has them from 2.10 on.
     TasksMax {
         query: ["doca_X_cap_get_max_num_tasks", "doca_X_get_max_num_tasks"] fn(*mut Engine, *mut u32) -> Code;
     }
 }
 
 table! {
-    /// Of every task.
+    /// Functions of every task.
     AnyTask {
         as_task: ["doca_X_task_Y_as_task"] fn(*mut EngineTask) -> *mut Task;
     }
 }
 
 table! {
-    /// Of every task but SHA's.
+    /// Functions of every task but SHA's.
     Configured {
         is_supported: ["doca_X_cap_task_Y_is_supported"] fn(*const DevInfo) -> Code;
         max_buf_size: ["doca_X_cap_task_Y_get_max_buf_size"] fn(*const DevInfo, *mut u64) -> Code;
@@ -115,14 +115,14 @@ table! {
 }
 
 table! {
-    /// Of tasks that need a source and a destination.
+    /// Functions of tasks that need a source and a destination.
     Plain {
         alloc_init: ["doca_X_task_Y_alloc_init"] fn(*mut Engine, *const Buf, *mut Buf, Data, *mut *mut EngineTask) -> Code;
     }
 }
 
 table! {
-    /// Of DEFLATE's tasks, when they have ended: checks of the plain bytes.
+    /// Functions that give the checks of the plain bytes of a DEFLATE task that has ended.
     Checks {
         crc: ["doca_X_task_Y_get_crc_cs"] fn(*const EngineTask) -> u32;
         adler: ["doca_X_task_Y_get_adler_cs"] fn(*const EngineTask) -> u32;
@@ -130,7 +130,7 @@ table! {
 }
 
 table! {
-    /// Of AES-GCM's tasks.
+    /// Functions of AES-GCM's tasks.
     Authenticated {
         alloc_init: ["doca_X_task_Y_alloc_init"]
             fn(*mut Engine, *const Buf, *mut Buf, *mut Key, *const u8, u32, u32, u32, Data, *mut *mut EngineTask) -> Code;
@@ -145,7 +145,7 @@ table! {
 }
 
 table! {
-    /// Of SHA's tasks.
+    /// Functions of SHA's tasks.
     Hash {
         is_supported: ["doca_X_cap_task_Y_get_supported"] fn(*const DevInfo, Algorithm) -> Code;
         max_buf_size: ["doca_X_cap_get_max_src_buf_size", "doca_X_cap_get_max_src_buffer_size"]
@@ -161,7 +161,7 @@ table! {
 }
 
 table! {
-    /// Of erasure coding's tasks: of all blocks of an item, one behind another, and of a matrix.
+    /// Functions of erasure coding's tasks, which take all blocks of an item, one behind another, and a matrix.
     Coding {
         is_supported: ["doca_X_cap_task_Y_is_supported"] fn(*const DevInfo) -> Code;
         max_block_size: ["doca_X_cap_get_max_block_size"] fn(*const DevInfo, *mut u64) -> Code;

@@ -31,7 +31,7 @@ pub struct Routes(Arc<raw::Routes>);
 /// A table, and what it was made of.
 struct Kept {
     kind: TableKind,
-    /// Of instruction sets, with which it is looked up in.
+    /// The level of instruction sets of lookups.
     level: String,
     list: Material,
     table: Arc<raw::Routes>,
@@ -119,7 +119,7 @@ fn asked(spec: &OpSpec, way: PrefixMatch) -> Result<(TableKind, &Material), Unsu
     Ok((kind, routes))
 }
 
-/// As DPDK calls it.
+/// The library's name in DPDK.
 fn name(kind: TableKind) -> &'static str {
     match kind {
         TableKind::Lpm => "rte_lpm",

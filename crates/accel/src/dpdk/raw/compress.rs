@@ -29,14 +29,14 @@ pub(in crate::dpdk) struct CompressDevice {
     checksums: u32,
 }
 
-/// What a queue does. A check is computed beside, of the plain bytes.
+/// The work of a queue. A check of the plain bytes is computed beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) enum Coding {
     Compress { level: u8, check: Check },
     Decompress { guard: Guard },
 }
 
-/// What DEFLATE's wrappers check with.
+/// The check that a wrapper of DEFLATE has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) enum Check {
     None,
@@ -44,7 +44,7 @@ pub(in crate::dpdk) enum Check {
     Adler32,
 }
 
-/// What follows an item that is decompressed; `shim.h` says what for.
+/// The bytes that follow an item that is decompressed; `shim.h` says what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) enum Guard {
     None,
@@ -99,7 +99,7 @@ impl CompressDevice {
     /// Starts it at the first call; the same answer from then on.
     ///
     /// # Errors
-    /// It does not start.
+    /// The device does not start.
     pub(in crate::dpdk) fn start(&self) -> Result<(), Unsupported> {
         self.pmd.start(|table, queue_pairs| {
             // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
@@ -112,7 +112,7 @@ impl CompressDevice {
         self.is_chained
     }
 
-    /// Whether it computes this check.
+    /// Whether the device computes this check.
     pub(in crate::dpdk) fn has(&self, check: Check) -> bool {
         self.checksums >> check as u32 & 1 == 1
     }
@@ -221,7 +221,7 @@ impl Device for CompressQueue {
 }
 
 impl Drop for CompressQueue {
-    /// Of a queue without operations in flight; one with them is leaked instead.
+    /// Closes a queue without operations in flight; one with them is leaked instead.
     fn drop(&mut self) {
         let control = self.device.eal().control();
         // SAFETY: ours alone, with nothing in flight; no other thread frees transforms.

@@ -27,7 +27,7 @@ pub(in crate::dpdk) struct Session {
     cipher: Cipher,
 }
 
-/// What a session is made of, but for the key.
+/// The parameters of a session, but for the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) struct Cipher {
     pub(in crate::dpdk) algorithm: Algorithm,
@@ -81,7 +81,7 @@ impl CryptoDevice {
     /// Starts it at the first call; the same answer from then on.
     ///
     /// # Errors
-    /// It does not start.
+    /// The device does not start.
     pub(in crate::dpdk) fn start(&self) -> Result<(), Unsupported> {
         self.0.start(|table, queue_pairs| {
             // SAFETY: a device that there is; EAL runs, and no other thread changes devices.
@@ -230,8 +230,38 @@ impl Device for CryptoQueue {
 }
 
 impl Drop for CryptoQueue {
-    /// Of a queue without operations in flight; one with them is leaked instead.
+    /// Closes a queue without operations in flight; one with them is leaked instead.
     fn drop(&mut self) {
         self.session.device.give(self.queue_pair, Some(self.queue));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dpdk::Device::{self, Crypto};
+
+    /// The shim copies each operation's IV to a place of 16 bytes.
+    #[test]
+    fn an_iv_that_has_no_room_is_refused() {
+        let found = Eal::start().and_then(|eal| Device::find(eal, "crypto_openssl"));
+        let device = match found {
+            Ok(Crypto(device)) => device,
+            Ok(_) => unreachable!("a crypto device"),
+            Err(why) => {
+                return println!("skipped: dpdk/crypto_openssl: {why} (Debian: libdpdk-dev)");
+            }
+        };
+        for (iv_len, is_taken) in [(16, true), (17, false), (u16::MAX, false)] {
+            let cipher = Cipher {
+                algorithm: Algorithm::AesCtr,
+                decrypts: false,
+                iv_len,
+                digest_len: 0,
+                aad_len: 0,
+            };
+            let session = device.session(cipher, &[0; 16]);
+            assert_eq!(session.is_ok(), is_taken, "{iv_len}");
+        }
     }
 }

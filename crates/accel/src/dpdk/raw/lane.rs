@@ -38,19 +38,19 @@ pub(in crate::dpdk) trait Device {
     fn poll(&mut self, done: &mut [Done]) -> usize;
 }
 
-/// What an operator makes of items and of the device's answers.
+/// An operator's part in a lane: the operations for an item, and the meaning of the device's answers.
 pub(in crate::dpdk) trait Recipe {
-    /// What is promised.
+    /// The limits that are promised.
     fn limits(&self) -> &Limits;
     /// Where outputs go.
     fn shape(&self) -> OutputShape;
-    /// What to do for an item, or for the rest of one: `piece` counts the operations that it got already.
+    /// The next step for an item: `piece` counts the operations that the item got already.
     fn step(&self, item: &[u8], slot_len: usize, piece: u32) -> Step<'_>;
-    /// What the device's answer means for an item.
+    /// The meaning of the device's answer for an item.
     fn end(&self, done: &Done, over: Over<'_>) -> End;
 }
 
-/// What to do for an item.
+/// The next step for an item.
 pub(in crate::dpdk) enum Step<'a> {
     /// Nothing: this is its output, no longer than its slot, or why it is refused.
     Known(Result<&'a [u8], JobError>),
@@ -61,17 +61,17 @@ pub(in crate::dpdk) enum Step<'a> {
 /// An operation on an item and its slot. Places are counted from the start of each.
 #[derive(Clone, Debug)]
 pub(in crate::dpdk) struct Operation {
-    /// Of the item: what is read.
+    /// The bytes of the item that are read.
     pub(in crate::dpdk) src: Range<usize>,
-    /// Of the slot: what may be written.
+    /// The bytes of the slot that may be written.
     pub(in crate::dpdk) dst: Range<usize>,
     /// The initialisation vector.
     pub(in crate::dpdk) iv: Iv,
-    /// Of the item: where additional data starts.
+    /// Where additional data starts in the item.
     pub(in crate::dpdk) aad: usize,
     /// Where the digest is.
     pub(in crate::dpdk) digest: Digest,
-    /// What stands in front of the output in the slot.
+    /// The bytes in front of the output in the slot.
     pub(in crate::dpdk) head: &'static [u8],
     /// Whether the item needs another operation.
     pub(in crate::dpdk) has_more: bool,
@@ -101,7 +101,7 @@ pub(in crate::dpdk) enum Digest {
     Slot(usize),
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 pub(in crate::dpdk) enum End {
     /// The item's outcome is what was planned.
     AsPlanned,
@@ -227,13 +227,13 @@ pub(in crate::dpdk) struct Lane<D: Device, R: Recipe> {
     flights: ManuallyDrop<Vec<Option<Flight>>>,
     /// Places in `flights` without a job.
     free: Vec<u32>,
-    /// Those with items that are not staged, in the order of their submission.
+    /// Jobs with items that are not staged, in the order of their submission.
     waiting: VecDeque<u32>,
-    /// Those that are over.
+    /// Jobs that are over.
     finished: VecDeque<u32>,
     /// Operations that are made, up to a burst.
     staged: Vec<Run>,
-    /// Of the runs that are one operation with a vector of its own: which, and the vector.
+    /// The runs that are one operation with a vector of its own, each with its vector.
     ivs: Vec<(usize, [u8; 16])>,
     /// The first run that the device has not taken, or not all of it.
     untaken: usize,

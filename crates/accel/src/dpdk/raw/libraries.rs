@@ -11,7 +11,7 @@ use dpb_core::{Batch, Items};
 use super::Eal;
 use crate::dpdk::sys::libraries as sys;
 
-/// What is computed of each item.
+/// The sum that is computed of each item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) enum Sum {
     Checksum,
@@ -60,7 +60,7 @@ impl Libraries {
         self.eal
     }
 
-    /// Of instruction sets: `avx512`.
+    /// The level of instruction sets: `avx512`.
     pub(in crate::dpdk) fn level(&self) -> String {
         // SAFETY: static text that ends in a zero.
         let level = unsafe { CStr::from_ptr(self.table.level) };
@@ -134,7 +134,7 @@ unsafe impl Send for Hash {}
 unsafe impl Sync for Hash {}
 
 impl Hash {
-    /// Of tuples of so many bytes. `None` if there is no memory.
+    /// Makes a hash over tuples of `len` bytes; `None` if there is no memory.
     ///
     /// # Panics
     /// If the key has not 40 to 60 bytes, or a tuple not whole words, nine at most.

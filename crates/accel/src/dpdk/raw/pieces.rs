@@ -9,7 +9,7 @@ use dpb_core::{Batch, Buf, Unsupported};
 use super::libraries::Libraries;
 use crate::dpdk::sys::libraries as sys;
 
-/// What packets are made into.
+/// The work on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) enum Work {
     /// Segments of so many bytes of payload, whole.
@@ -105,7 +105,7 @@ impl<'a> Pieces<'a> {
         self.dst.fill(byte);
     }
 
-    /// What came of each item in the last run.
+    /// The outcome of each item in the last run.
     pub(in crate::dpdk) fn outputs(&mut self) -> Vec<&[u8]> {
         // SAFETY: as in `run`.
         unsafe { (self.libraries.packets().finish)(self.pieces.as_ptr()) }
@@ -132,7 +132,7 @@ impl Drop for Pieces<'_> {
 /// Bytes of an IPv4 header without options, and the least of TCP.
 const IPV4_BYTES: usize = 20;
 const TCP_BYTES_MIN: usize = 20;
-/// Of the segments that `rte_gso` cuts (`RTE_GSO_SEG_SIZE_MIN`), but the last.
+/// Least bytes of a segment that `rte_gso` cuts (`RTE_GSO_SEG_SIZE_MIN`), but the last.
 const SEGMENT_BYTES_MIN: usize = 55;
 /// Most pieces of one packet.
 const PIECES_MAX: usize = 2048;
@@ -195,7 +195,7 @@ fn ipv4_bytes(bytes: &[u8]) -> Option<usize> {
     (header[0] == 0x45 && (IPV4_BYTES..=bytes.len()).contains(&len)).then_some(len)
 }
 
-/// Of the IPv4 header without options and the TCP header of a packet.
+/// Bytes of the IPv4 header without options and the TCP header of a packet.
 fn headers_bytes(packet: &[u8]) -> Option<usize> {
     const TCP: u8 = 6;
     let tcp = packet.get(IPV4_BYTES..)?;

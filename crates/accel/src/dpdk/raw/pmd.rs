@@ -20,7 +20,7 @@ pub(in crate::dpdk) struct Pmd<Q> {
     /// Queue pairs that it is started with, and those that nobody holds.
     queue_pairs: u32,
     free: Mutex<Vec<QueuePair<Q>>>,
-    /// What starting it gave.
+    /// The result of starting the device.
     started: OnceLock<i32>,
 }
 
@@ -62,12 +62,12 @@ impl<Q> Pmd<Q> {
         &self.name
     }
 
-    /// As DPDK calls it: `crypto_aesni_mb`, `mlx5_pci`.
+    /// The driver's name in DPDK: `crypto_aesni_mb`, `mlx5_pci`.
     pub(in crate::dpdk) fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// Whether it works while nobody asks for its answers; software works when it is asked.
+    /// Whether the device works while nobody asks for its answers; software works when it is asked.
     pub(in crate::dpdk) fn is_hardware(&self) -> bool {
         self.is_hardware
     }
@@ -80,7 +80,7 @@ impl<Q> Pmd<Q> {
     /// Starts it with so many queue pairs at the first call; the same answer from then on.
     ///
     /// # Errors
-    /// It does not start.
+    /// The device does not start.
     pub(super) fn start(
         &self,
         start: impl FnOnce(&sys::Table, u32) -> c_int,

@@ -18,10 +18,10 @@ unsafe impl Send for Routes {}
 // SAFETY: the same.
 unsafe impl Sync for Routes {}
 
-/// What a table has the room for.
+/// The room of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) struct Size {
-    /// Of an entry.
+    /// Bytes of an entry.
     pub(in crate::dpdk) hop_bytes: u32,
     /// Tables behind the first, of 256 entries each.
     pub(in crate::dpdk) tbl8s: u32,
@@ -62,7 +62,7 @@ impl Routes {
         }
     }
 
-    /// Of an address.
+    /// Bytes of an address.
     pub(in crate::dpdk) fn address_bytes(&self) -> usize {
         self.address_bytes
     }

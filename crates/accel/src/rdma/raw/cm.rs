@@ -232,7 +232,7 @@ impl Channel {
         ))
     }
 
-    /// Until there is an event.
+    /// Waits until there is an event.
     fn wait(&self) -> Result<(), String> {
         // SAFETY: the channel lives; its file is written once, when it is made.
         let fd = unsafe { (*self.ptr.as_ptr()).fd };

@@ -47,7 +47,7 @@ pub(in crate::rdma) struct Copier {
 struct Entry {
     job: Job,
     keys: (u32, u32),
-    /// Where its output begins, and how long a slot is: taken once, so that no reference is made while the device writes.
+    /// Where the job's output begins, and how long a slot is: taken once, so that no reference is made while the device writes.
     dst: usize,
     slot: usize,
     /// The next item to be posted.

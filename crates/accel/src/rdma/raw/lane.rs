@@ -8,7 +8,7 @@ use super::super::sys;
 use super::chain::Chain;
 use super::{QueuePair, VerbsError, Window};
 
-/// What a request does.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rdma) enum Kind {
     Read,
@@ -26,7 +26,7 @@ pub(in crate::rdma) struct Request {
     pub(in crate::rdma) id: u64,
     pub(in crate::rdma) offset: usize,
     pub(in crate::rdma) len: u32,
-    /// Of reads and writes: where in the peer's memory, and its key.
+    /// The place in the peer's memory of a read or write, and the key of that memory.
     pub(in crate::rdma) remote: (u64, u32),
     pub(in crate::rdma) is_inline: bool,
     pub(in crate::rdma) is_signalled: bool,
@@ -40,7 +40,7 @@ pub(in crate::rdma) struct Lane {
 }
 
 impl Lane {
-    /// Of a queue pair and a window in its domain; chains are at most `chain_max` long.
+    /// Makes a lane of a queue pair and a window in its domain; chains are at most `chain_max` long.
     ///
     /// # Panics
     /// If they are of two domains.

@@ -137,7 +137,7 @@ impl Region for Registered {
 /// Memory that peers read and write whenever they like: its bytes are looked at atomically, and never by reference.
 pub(in crate::rdma) struct Window(Registration);
 
-/// What peers may do with a window, if they have its key.
+/// The rights of peers on a window, if they have its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rdma) enum Access {
     /// Nothing: it is sent from.
@@ -150,7 +150,7 @@ pub(in crate::rdma) enum Access {
 const WORD: usize = size_of::<u64>();
 
 impl Window {
-    /// Of `len` zeroed bytes, on a page.
+    /// Allocates `len` zeroed bytes, on a page.
     pub(in crate::rdma) fn new(
         domain: &Arc<ProtectionDomain>,
         len: usize,

@@ -42,8 +42,8 @@ pub(in crate::rdma) struct Event {
     pub(in crate::rdma) status: c_int,
 }
 
-/// `struct sockaddr_in`, or `struct sockaddr_in6`: they differ behind the port.
-#[repr(C)]
+/// `struct sockaddr_in`, or `struct sockaddr_in6`: they differ behind the port. Aligned as C does.
+#[repr(C, align(4))]
 pub(in crate::rdma) struct SocketAddress {
     pub(in crate::rdma) family: u16,
     /// Big endian.
@@ -69,12 +69,12 @@ pub(in crate::rdma) const EVENT_ESTABLISHED: c_int = 9;
 pub(in crate::rdma) const POLLIN: i16 = 1;
 
 unsafe extern "C" {
-    /// Of the C library.
+    /// The C library's.
     pub(in crate::rdma) fn poll(fds: *mut PollFd, count: c_ulong, timeout_ms: c_int) -> c_int;
 }
 
 symbols! {
-    /// What connects. `init_qp_attr` and `establish` are for queue pairs that the library does not own: since rdma-core 23.
+    /// Functions that connect. `init_qp_attr` and `establish` are for queue pairs that the library does not own: since rdma-core 23.
     Symbols, "rdma_", {
         create_event_channel: unsafe extern "C" fn() -> *mut EventChannel,
         destroy_event_channel: unsafe extern "C" fn(*mut EventChannel),

@@ -6,19 +6,25 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-/// Claims about `struct $c`: its size, unless only its start is declared, and where fields are: each by its name, or by
-/// Rust's and C's.
+/// Claims about `struct $c`: where fields are, each by its name, or by Rust's and C's. A `whole` structure has C's size and
+/// alignment; of one that later headers may make longer, or of which we need no more, the `start` is declared.
 macro_rules! structure {
     ($claims:ident, $rust:ty, $c:literal, whole, $($rest:tt)*) => {
-        claim(&mut $claims, format!("sizeof(struct {})", $c), size_of::<$rust>());
-        structure!($claims, $rust, $c, start, $($rest)*);
+        claim(&mut $claims, format!("sizeof(struct {})", $c), "==", size_of::<$rust>());
+        claim(&mut $claims, format!("_Alignof(struct {})", $c), "==", align_of::<$rust>());
+        structure!($claims, $rust, $c, fields, $($rest)*);
     };
-    ($claims:ident, $rust:ty, $c:literal, start, $($($field:ident).+ $(= $name:literal)?),* $(,)?) => {
+    ($claims:ident, $rust:ty, $c:literal, start, $($rest:tt)*) => {
+        claim(&mut $claims, format!("sizeof(struct {})", $c), ">=", size_of::<$rust>());
+        structure!($claims, $rust, $c, fields, $($rest)*);
+    };
+    ($claims:ident, $rust:ty, $c:literal, fields, $($($field:ident).+ $(= $name:literal)?),* $(,)?) => {
         $(
             let name = [$($name,)? stringify!($($field).+)][0];
             claim(
                 &mut $claims,
                 format!("offsetof(struct {}, {name})", $c),
+                "==",
                 offset_of!($rust, $($field).+),
             );
         )*
@@ -27,12 +33,16 @@ macro_rules! structure {
 
 macro_rules! values {
     ($claims:ident, $($rust:ident $c:ident),* $(,)?) => {
-        $(claim(&mut $claims, stringify!($c).to_owned(), $rust as usize);)*
+        $(claim(&mut $claims, stringify!($c).to_owned(), "==", $rust as usize);)*
     };
 }
 
-fn claim(claims: &mut String, what: String, value: usize) {
-    writeln!(claims, "_Static_assert({what} == {value}, \"{what}\");").expect("memory");
+fn claim(claims: &mut String, what: String, relation: &str, value: usize) {
+    writeln!(
+        claims,
+        "_Static_assert({what} {relation} {value}, \"{what}\");"
+    )
+    .expect("memory");
 }
 
 fn structures() -> String {
@@ -176,11 +186,17 @@ fn structures() -> String {
         max_qp_rd_atom,
         phys_port_cnt
     );
+    c + &port_attributes()
+}
+
+/// Headers from rdma-core 49 on have a longer structure; the exported `ibv_query_port` still fills the start alone.
+fn port_attributes() -> String {
+    let mut c = String::new();
     structure!(
         c,
         PortAttr,
         "ibv_port_attr",
-        whole,
+        start,
         state,
         max_mtu,
         active_mtu,
@@ -219,7 +235,7 @@ fn connections() -> String {
         c,
         cm::SocketAddress,
         "sockaddr_in",
-        start,
+        fields,
         family = "sin_family",
         port = "sin_port",
         address = "sin_addr"
@@ -309,7 +325,7 @@ fn declarations_of_connections_agree_with_the_headers() {
 #[test]
 fn a_wrong_claim_is_seen() {
     let mut wrong = String::new();
-    claim(&mut wrong, "sizeof(struct ibv_sge)".to_owned(), 17);
+    claim(&mut wrong, "sizeof(struct ibv_sge)".to_owned(), "==", 17);
     match compiles("infiniband/verbs.h", &wrong) {
         Some(agreed) => assert!(
             agreed
@@ -317,5 +333,30 @@ fn a_wrong_claim_is_seen() {
                 .contains("sizeof(struct ibv_sge)")
         ),
         None => println!("skipped: no headers or no compiler; apt-get install libibverbs-dev gcc"),
+    }
+}
+
+/// `struct ibv_port_attr` without its end, which is one field up to rdma-core 48.
+const PORT_ATTRIBUTES: &str = "struct ibv_port_attr {
+    int state, max_mtu, active_mtu, gid_tbl_len;
+    uint32_t port_cap_flags, max_msg_sz, bad_pkey_cntr, qkey_viol_cntr;
+    uint16_t pkey_tbl_len, lid, sm_lid;
+    uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply, active_width, active_speed, phys_state, link_layer, flags;";
+
+#[test]
+fn port_attributes_may_become_longer_but_not_shorter() {
+    for (end, is_right) in [
+        ("};\n", false),
+        ("uint16_t port_cap_flags2; };\n", true),
+        (
+            "uint16_t port_cap_flags2; uint32_t active_speed_ex; };\n",
+            true,
+        ),
+    ] {
+        let c = PORT_ATTRIBUTES.to_owned() + end + &port_attributes();
+        match compiles("stdint.h", &c) {
+            Some(agreed) => assert_eq!(agreed.is_ok(), is_right, "{agreed:?}"),
+            None => println!("skipped: no compiler; apt-get install gcc"),
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! What both sides of a ring tell each other.
+//! The endpoint of a ring, as one side describes it to the other.
 //!
-//! | word | bytes | |
+//! | field | bytes | |
 //! |---|---|---|
 //! | version | 1 | 1 |
 //! | MTU | 1 | 1 for 256 bytes to 5 for 4096 |
@@ -16,13 +16,13 @@ use dpb_core::Unsupported;
 use super::{PIECE_BYTES, PIECES, unsupported};
 
 const VERSION: u8 = 1;
-/// Bytes of words before the stand-in's name, and that name's.
-const WORDS_BYTES: usize = 48;
+/// Bytes of an encoded endpoint before the stand-in's name, and most bytes of that name.
+const FIXED_BYTES: usize = 48;
 const STAND_IN_BYTES_MAX: usize = 64;
 
-/// What sides tell each other.
+/// One side's queue pair, and its ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Words {
+pub(super) struct Endpoint {
     pub(super) mtu: u8,
     pub(super) lid: u16,
     pub(super) qp_num: u32,
@@ -35,7 +35,7 @@ pub(super) struct Words {
     pub(super) stand_in: Option<String>,
 }
 
-impl Words {
+impl Endpoint {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut words = vec![VERSION, self.mtu];
         words.extend(self.lid.to_le_bytes());
@@ -52,7 +52,7 @@ impl Words {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Unsupported> {
         let none = || unsupported(&"the peer's words for its ring are none that this dpb knows");
-        let (words, stand_in) = bytes.split_first_chunk::<WORDS_BYTES>().ok_or_else(none)?;
+        let (words, stand_in) = bytes.split_first_chunk::<FIXED_BYTES>().ok_or_else(none)?;
         let stand_in = std::str::from_utf8(stand_in).map_err(|_| none())?;
         let is_name = stand_in.len() <= STAND_IN_BYTES_MAX && !stand_in.contains(char::is_control);
         if words[0] != VERSION || !(1..=5).contains(&words[1]) || !is_name {
@@ -73,7 +73,7 @@ impl Words {
         })
     }
 
-    /// Those of an offer: with a ring that what is here suffices for.
+    /// The endpoint of an offer, if a sender here can fill its ring.
     pub(super) fn with_ring(self) -> Result<Self, Unsupported> {
         let bytes = u64::from(self.pieces) * u64::from(self.piece_bytes);
         let fits = (1..=PIECES).contains(&self.pieces)
@@ -97,7 +97,7 @@ fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
 }
 
 #[cfg(test)]
-impl Words {
+impl Endpoint {
     pub(super) fn of_a_test() -> Self {
         Self {
             mtu: 3,
@@ -120,70 +120,73 @@ mod tests {
 
     #[test]
     fn words_mean_the_same_on_both_sides() {
-        let real = Words {
+        let real = Endpoint {
             stand_in: None,
-            ..Words::of_a_test()
+            ..Endpoint::of_a_test()
         };
-        for words in [Words::of_a_test(), real] {
+        for words in [Endpoint::of_a_test(), real] {
             let bytes = words.encode();
-            assert_eq!(Words::decode(&bytes).as_ref(), Ok(&words));
+            assert_eq!(Endpoint::decode(&bytes).as_ref(), Ok(&words));
             assert_eq!(words.clone().with_ring(), Ok(words));
         }
-        assert_eq!(Words::of_a_test().encode()[..8], [1, 3, 2, 1, 5, 4, 3, 0]);
+        assert_eq!(
+            Endpoint::of_a_test().encode()[..8],
+            [1, 3, 2, 1, 5, 4, 3, 0]
+        );
     }
 
     #[test]
     fn words_of_strangers_are_refused() {
-        let good = Words::of_a_test().encode();
-        for end in 0..WORDS_BYTES {
-            assert!(Words::decode(&good[..end]).is_err(), "{end}");
+        let good = Endpoint::of_a_test().encode();
+        for end in 0..FIXED_BYTES {
+            assert!(Endpoint::decode(&good[..end]).is_err(), "{end}");
         }
         for (at, byte) in [
             (0, 2),
             (1, 0),
             (1, 6),
-            (WORDS_BYTES, 0xff),
-            (WORDS_BYTES, 7),
+            (FIXED_BYTES, 0xff),
+            (FIXED_BYTES, 7),
         ] {
             let mut forged = good.clone();
             forged[at] = byte;
-            assert!(Words::decode(&forged).is_err(), "{at}: {byte}");
+            assert!(Endpoint::decode(&forged).is_err(), "{at}: {byte}");
         }
-        let long = Words {
+        let long = Endpoint {
             stand_in: Some("x".repeat(STAND_IN_BYTES_MAX + 1)),
-            ..Words::of_a_test()
+            ..Endpoint::of_a_test()
         };
-        assert!(Words::decode(&long.encode()).is_err());
+        assert!(Endpoint::decode(&long.encode()).is_err());
     }
 
     #[test]
     fn rings_that_no_sender_has_room_for_are_refused() {
-        let good = Words::of_a_test();
+        let good = Endpoint::of_a_test();
         for wrong in [
-            Words {
+            Endpoint {
                 pieces: 0,
                 ..good.clone()
             },
-            Words {
+            Endpoint {
                 pieces: PIECES + 1,
                 ..good.clone()
             },
-            Words {
+            Endpoint {
                 piece_bytes: 0,
                 ..good.clone()
             },
-            Words {
+            Endpoint {
                 piece_bytes: u32::MAX,
                 ..good.clone()
             },
-            Words {
+            Endpoint {
                 address: u64::MAX - 100,
                 ..good.clone()
             },
         ] {
             assert!(wrong.clone().with_ring().is_err(), "{wrong:?}");
         }
-        let smaller = Words {
+        let smaller = Endpoint {
             pieces: 2,
             piece_bytes: 100,
             ..good
