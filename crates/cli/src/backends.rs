@@ -284,10 +284,10 @@ fn devices_for(family: &dyn Family, spec: &OpSpec) -> Vec<String> {
     able.map(|instance| device_name(family, instance)).collect()
 }
 
-/// The code that computes `spec`, one of `entry`'s, behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is
+/// The code that computes `entry` behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is
 /// what `cpu/best` and `pool/N` mean on this machine, and what a model takes its results from; of a device the library that
 /// it is reached by.
-pub fn code(name: &str, entry: &Entry, spec: &OpSpec) -> Option<String> {
+pub fn code(name: &str, entry: &Entry) -> Option<String> {
     if let Some((family, _)) = device(name) {
         return family.reached_by();
     }

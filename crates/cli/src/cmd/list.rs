@@ -93,7 +93,7 @@ fn operator(entry: &Entry) -> Row {
     Row {
         kind: "operator",
         name: entry.name.to_owned(),
-        here: backends::code("cpu/best", entry, &entry.default_spec())
+        here: backends::code("cpu/best", entry)
             .map_or_else(|| "no".to_owned(), |code| format!("on {code}")),
         summary: format!("{} ({})", entry.summary, entry.scenario),
         details,

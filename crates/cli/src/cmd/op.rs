@@ -327,7 +327,7 @@ impl Args {
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
         }
-        if let Some(code) = backends::code(backend, test.entry, &test.spec) {
+        if let Some(code) = backends::code(backend, test.entry) {
             let libraries = &mut record.provenance.libraries;
             libraries.insert(backend.to_owned(), code);
         }

@@ -46,7 +46,7 @@ impl Provenance {
             toolchain: build.toolchain.clone(),
             cpu_model: machine.cpu_model.clone(),
             cpus: machine.cpus,
-            cpu_level: cpu_level(),
+            cpu_level: machine.cpu_level.clone(),
             cpu_features: machine.cpu_features.clone(),
             pinned: Vec::new(),
             governor: machine.governor.clone(),
@@ -83,7 +83,9 @@ pub struct Machine {
     pub cpu_model: String,
     /// Logical CPUs that this process may use.
     pub cpus: u32,
-    /// Extensions that were found and matter to dpb.
+    /// The level of instruction sets that dpb's code may use: `x86-64-v4`, or `x86-64-v3 (masked)`.
+    pub cpu_level: String,
+    /// Extensions that were found, are not masked, and matter to dpb.
     pub cpu_features: Vec<String>,
     /// Frequency governor of the first CPU.
     pub governor: Option<String>,
@@ -102,6 +104,7 @@ impl Machine {
         Self {
             cpu_model: cpu_model(),
             cpus: cpus(),
+            cpu_level: cpu_level(),
             cpu_features: cpu_features(),
             governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             kernel: uname.release().to_string_lossy().into_owned(),
