@@ -334,6 +334,7 @@ mod tests {
         for text in [
             r"\b+",
             "^*",
+            "$*",
             r"\z?",
             r"[\s-a]",
             "[[:alpha:]-z]",
