@@ -163,8 +163,6 @@ impl Parser<'_> {
 
     /// `atom` as often as what follows says.
     fn repeated(&mut self, atom: Node, flags: Flags) -> Result<Node, String> {
-        // As in PCRE2: of what matches no byte, a quantifier may follow `$` alone.
-        let is_repeatable = !matches!(atom, Node::Look(_)) || self.text[self.at - 1] == b'$';
         while self.take(b"\\E") {
             self.is_quoted = false;
         }
@@ -177,7 +175,8 @@ impl Parser<'_> {
         let Some((min, max)) = self.counts()? else {
             return Ok(atom);
         };
-        if !is_repeatable {
+        // As in PCRE2, which takes one behind a group of an assertion.
+        if matches!(atom, Node::Look(_)) {
             return Err(self.wrong("a quantifier behind an assertion"));
         }
         if self.peek() == Some(b'+') {
