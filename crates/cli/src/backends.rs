@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use dpb_accel::{FAMILIES, Family};
-use dpb_core::measure::Evidence;
 use dpb_core::measure::provenance::allowed_cpus;
-use dpb_core::{Backend, Buf, Clock, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock};
+use dpb_core::{
+    Backend, Buf, Clock, Evidence, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
+};
 use dpb_operators::cpu;
 use dpb_operators::registry::{self, Entry};
 use dpb_sim::{Faults, Faulty, Model, Modelled};
@@ -120,6 +121,10 @@ impl Backend for Absent {
         &self.clock
     }
 
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
+    }
+
     fn alloc(&self, _: usize) -> Result<Buf, SetupError> {
         Err(SetupError::Unsupported(self.why.clone()))
     }
@@ -150,28 +155,6 @@ fn cores() -> usize {
 /// Whether the name's own parameters follow it with commas between.
 fn is_made_up(name: &str) -> bool {
     name.starts_with(SIM) || name.starts_with(FAULTY)
-}
-
-/// What a number from the backend called `name` is.
-pub fn evidence(name: &str) -> Evidence {
-    if let Some(faults) = name.strip_prefix(FAULTY) {
-        let by = format!("cpu/best with faults on purpose: {faults}");
-        return Evidence::Emulated { by };
-    }
-    if let Some((family, instance)) = device(name)
-        && let Some(by) = family.stand_in(instance)
-    {
-        return Evidence::Emulated { by };
-    }
-    match name.strip_prefix(SIM) {
-        Some(text) => Evidence::Simulated {
-            model: match text {
-                "default" => Model::default().to_string(),
-                text => text.to_owned(),
-            },
-        },
-        None => Evidence::of_this_cpu(),
-    }
 }
 
 /// A backend, or a kind of them, as lists show it.

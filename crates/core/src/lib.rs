@@ -14,6 +14,7 @@ pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
+pub mod evidence;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
@@ -27,8 +28,9 @@ pub mod spec;
 pub mod workload;
 
 pub use buf::{Buf, Region, View};
-pub use clock::{Clock, VirtualClock, WallClock};
+pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
+pub use evidence::Evidence;
 pub use lift::{Inline, Pooled};
 pub use records::records;
 pub use seam::{

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::{Buf, Clock, JobError, OpSpec, SetupError, Unsupported, View};
+use crate::{Buf, Clock, Evidence, JobError, OpSpec, SetupError, Unsupported, View};
 
 /// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
 /// field, so that a backend keeps compiling when there is one more.
@@ -94,6 +94,8 @@ pub trait Backend: Send + Sync {
     fn name(&self) -> &str;
     /// The clock that its work is timed by; virtual for modelled devices.
     fn clock(&self) -> &dyn Clock;
+    /// What its numbers rest on: [`Evidence::of_this_cpu`] for software, [`Evidence::of_device`] for devices.
+    fn evidence(&self) -> Evidence;
     /// Allocates zeroed memory that this backend can reach without a copy, 64-byte aligned.
     ///
     /// # Errors
@@ -190,6 +192,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn clock(&self) -> &dyn Clock {
         (**self).clock()
+    }
+
+    fn evidence(&self) -> Evidence {
+        (**self).evidence()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use dpb_core::lift::{Inline, Pooled};
 use dpb_core::{
-    Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Evidence, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported,
+    WallClock,
 };
 
 use crate::isa;
@@ -263,6 +264,10 @@ impl Backend for Cpu {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

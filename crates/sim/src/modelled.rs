@@ -12,8 +12,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::{
-    Backend, Batch, Buf, Clock, Completion, Items, Job, Limits, OpSpec, Operator, OutputShape,
-    Queue, SetupError, Unsupported, VirtualClock,
+    Backend, Batch, Buf, Clock, Completion, Evidence, Items, Job, Limits, OpSpec, Operator,
+    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
 };
 
 /// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
@@ -186,7 +186,7 @@ impl<B: Backend> Modelled<B> {
             inner,
             name: format!("sim/{name}"),
             engine: Arc::new(Engine {
-                clock: VirtualClock::default(),
+                clock: VirtualClock::new(model.poll_ns > 0),
                 lanes: Mutex::new(lanes),
             }),
             model,
@@ -206,6 +206,12 @@ impl<B: Backend> Backend for Modelled<B> {
 
     fn clock(&self) -> &dyn Clock {
         &self.engine.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::Simulated {
+            model: self.model.to_string(),
+        }
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

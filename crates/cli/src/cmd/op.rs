@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Plan};
 use dpb_core::measure::provenance::memory_available_bytes;
-use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store};
-use dpb_core::{Backend, OpSpec, SetupError};
+use dpb_core::measure::{Durability, Outcome, Record, Store};
+use dpb_core::{Backend, ClockKind, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
 
 use crate::args::{self, List};
@@ -279,9 +279,9 @@ impl Args {
         if let Some(jobs_per_s) = test.rate {
             return vec![Mode::Open { jobs_per_s }];
         }
-        let evidence = backends::evidence(test.backend.name());
         // A model's jobs take none of the host's time.
-        let has_host_cpu = self.host_cpu && !matches!(evidence, Evidence::Simulated { .. });
+        let is_wall = test.backend.clock().kind() == ClockKind::Wall;
+        let has_host_cpu = self.host_cpu && is_wall;
         let extra = [(self.latency, Mode::Latency), (has_host_cpu, Mode::HostCpu)];
         let extra = extra.into_iter().filter(|(is_asked, _)| *is_asked);
         let extra = extra.map(|(_, mode)| mode);
@@ -306,7 +306,7 @@ impl Args {
 
     fn record(&self, test: &Test) -> Record {
         let backend = test.backend.name();
-        let record = Record::new("op", backends::evidence(backend), self.seed);
+        let record = Record::new("op", test.backend.evidence(), self.seed);
         let mut record = spec::kept(record, &test.spec)
             .with("size", test.size)
             .with("batch", test.batch)

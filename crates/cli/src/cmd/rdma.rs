@@ -109,10 +109,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     };
     let plan = args.plan(&device)?;
     plan.check().map_err(Failure::usage)?;
-    let evidence = match bench::software(&device).map_err(failure)? {
-        Some(by) => Evidence::Emulated { by },
-        None => Evidence::of_this_cpu(),
-    };
+    let evidence = Evidence::of_device(bench::software(&device).map_err(failure)?);
     let store = match &args.out {
         Some(path) => Some(Store::open(path, Durability::Machine).map_err(anyhow::Error::from)?),
         None => None,

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use crate::{
-    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Exact, Inline, JobError, Kernel, Limits,
-    Material, OpSpec, Operator, OutputShape, ParameterValue, Pooled, Right, SetupError,
+    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Evidence, Exact, Inline, JobError, Kernel,
+    Limits, Material, OpSpec, Operator, OutputShape, ParameterValue, Pooled, Right, SetupError,
     Unsupported, WallClock, Workload,
 };
 
@@ -128,6 +128,10 @@ impl Backend for Sample {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

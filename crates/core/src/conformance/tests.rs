@@ -9,6 +9,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use super::*;
+use crate::Evidence;
 use crate::buf::Island;
 use crate::{
     Batch, BatchOut, Clock, Exact, Inline, Items, JobError, Kernel, Pooled, Queue, Region, Right,
@@ -109,6 +110,10 @@ impl Backend for Buggy {
 
     fn clock(&self) -> &dyn Clock {
         self.sample.clock()
+    }
+
+    fn evidence(&self) -> Evidence {
+        self.sample.evidence()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -393,6 +398,10 @@ impl Backend for Mistaken {
 
     fn clock(&self) -> &dyn Clock {
         self.sample.clock()
+    }
+
+    fn evidence(&self) -> Evidence {
+        self.sample.evidence()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

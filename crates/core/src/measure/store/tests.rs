@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::measure::record::Evidence;
+use crate::Evidence;
 
 fn record(id: &str) -> Record {
     Record {
