@@ -20,6 +20,7 @@ pub mod lift;
 pub mod measure;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
+mod printable;
 pub mod random;
 mod records;
 pub mod rules;
@@ -32,6 +33,7 @@ pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
 pub use lift::{Inline, Pooled};
+pub use printable::printable;
 pub use records::records;
 pub use seam::{
     Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
