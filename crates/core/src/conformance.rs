@@ -284,7 +284,8 @@ impl Bench<'_> {
             if self.operator.shape() != OutputShape::Variable {
                 continue;
             }
-            for slot in [0, 1, item_len / 2] {
+            // The last: items that fill their slots beside longer ones, so that a refusal that spills shows.
+            for slot in [0, 1, item_len / 2, item_len] {
                 let at = |what| (format!("{item_len} bytes in, slots of {slot}"), what);
                 let inputs = self.inputs([1, 2], layout, item_len, batch);
                 let mut inputs = inputs.map_err(at)?.map(|input| input.with_slot(slot));

@@ -224,7 +224,7 @@ impl<B: Backend> Backend for Modelled<B> {
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         Ok(Arc::new(ModelledOperator {
-            limits: self.limits(spec).map_err(SetupError::Unsupported)?,
+            limits: self.limits(spec)?,
             inner: self.inner.prepare(spec)?,
             model: self.model.clone(),
             engine: self.engine.clone(),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::thread;
 
@@ -88,9 +89,11 @@ impl Bench<'_> {
         // Both are open before one starts.
         let start = Barrier::new(2);
         let drive = |jobs: Vec<Job>| {
-            let course = Course::open(operator, limits, depth);
+            let open = || Course::open(operator, limits, depth);
+            // The other thread waits, whatever becomes of this one.
+            let course = catch_unwind(AssertUnwindSafe(open));
             start.wait();
-            let mut course = course?;
+            let mut course = course.map_err(|_| Stop::Wrong("`open` panicked".into()))??;
             jobs.into_iter().for_each(|job| course.add(job));
             course.finish().map_err(Stop::Wrong)
         };

@@ -147,7 +147,7 @@ impl Backend for Sample {
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        self.limits(spec).map_err(SetupError::Unsupported)?;
+        self.limits(spec)?;
         Ok(match spec {
             OpSpec::Crc32c => self.lift(Crc, spec),
             OpSpec::Deflate { .. } => self.lift(Each(stored), spec),

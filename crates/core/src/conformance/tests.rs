@@ -73,6 +73,8 @@ enum Bug {
     ItemsReplaced,
     OutcomesReplaced,
     OutcomesAppended,
+    RefusalSpills,
+    OpenPanicsOnSecondThread,
     LateThoughSynchronous,
     ForeignTaken,
     ForeignMisnamed,
@@ -84,6 +86,7 @@ enum Bug {
     ItemsUnlimited,
     ItemLengthUnlimited,
     LimitsDisagree,
+    LimitsNone,
 }
 
 /// A device: it reaches its own memory and no other.
@@ -130,6 +133,7 @@ impl Backend for Buggy {
                     reason: "not today".into(),
                 });
             }
+            Bug::LimitsNone => limits = Limits::new(limits.depth_max),
             Bug::ItemLengthUnlimited => limits.item_bytes_max = 5000,
             Bug::ItemsUnlimited => limits.items_max = 300,
             _ => {}
@@ -138,7 +142,7 @@ impl Backend for Buggy {
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        let mut limits = self.sample.limits(spec).map_err(SetupError::Unsupported)?;
+        let mut limits = self.sample.limits(spec)?;
         if let Bug::DepthUnlimited = self.bug {
             limits.depth_max = NonZeroU32::MAX;
         }
@@ -195,7 +199,7 @@ struct BuggyOperator {
     bug: Bug,
     /// Queues that are.
     open: AtomicUsize,
-    /// The thread that polled first.
+    /// The thread that opened the first queue.
     first: OnceLock<ThreadId>,
 }
 
@@ -213,6 +217,11 @@ impl Operator for BuggyOperator {
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        let here = std::thread::current().id();
+        let is_first = *self.first.get_or_init(|| here) == here;
+        if let (Bug::OpenPanicsOnSecondThread, false) = (self.bug, is_first) {
+            resume_unwind(Box::new("on purpose, and quietly"));
+        }
         let deeper = match self.bug {
             Bug::TooManyTaken if depth.get() < 64 => depth.saturating_add(1),
             _ => depth,
@@ -286,7 +295,7 @@ impl Queue for BuggyQueue {
         let here = std::thread::current().id();
         let is_lost = match self.operator.bug {
             Bug::OneQueueOnly => self.operator.open.load(Ordering::SeqCst) > 1,
-            Bug::OneThreadOnly => *self.operator.first.get_or_init(|| here) != here,
+            Bug::OneThreadOnly => self.operator.first.get() != Some(&here),
             _ => false,
         };
         if is_lost {
@@ -312,9 +321,20 @@ impl Queue for BuggyQueue {
             (Bug::ItemsReplaced, [first, ..]) => first.job.items = Items::Offsets([0, 0].into()),
             (Bug::OutcomesReplaced, [first, ..]) => first.job.outcomes = Vec::new(),
             (Bug::OutcomesAppended, [first, ..]) => first.job.outcomes.insert(0, Ok(0)),
+            (Bug::RefusalSpills, fresh) => fresh.iter_mut().for_each(spill),
             _ => {}
         }
         done.len() - from
+    }
+}
+
+/// Each refusal damages the last byte of the slot before, if slots have room for a word.
+fn spill(Completion { job, .. }: &mut Completion) {
+    let slot = job.dst.len() / job.items.count().max(1);
+    for (i, outcome) in job.outcomes.iter().enumerate().skip(1) {
+        if outcome.is_err() && slot >= 8 {
+            job.dst[i * slot - 1] ^= 1;
+        }
     }
 }
 
@@ -356,6 +376,7 @@ fn every_bug_is_caught() {
         (Bug::ForeignMisnamed, "expected ForeignBuffer"),
         (Bug::OneQueueOnly, "two queues on one thread"),
         (Bug::OneThreadOnly, "two queues on two threads"),
+        (Bug::OpenPanicsOnSecondThread, "`open` panicked"),
         (Bug::DepthUnlimited, "beyond its own limit"),
         (Bug::ItemsUnlimited, "many items: expected TooManyItems"),
         (Bug::ItemLengthUnlimited, "a long item: expected TooLong"),
@@ -378,11 +399,22 @@ fn a_device_with_memory_of_its_own_conforms() {
 
 #[test]
 #[cfg_attr(miri, ignore = "the lifts are what Miri is to see, and it is slow")]
-fn outcomes_that_are_not_cleared_are_caught() {
-    let decoder = &workloads()[2..3];
-    let failure = check(&Buggy::new(Bug::OutcomesAppended), decoder);
-    let said = failure.expect_err("appended").to_string();
-    assert!(said.contains("left the outcomes"), "{said}");
+fn what_shows_only_where_outputs_vary_in_length_is_caught() {
+    for (at, bug, expected) in [
+        (2, Bug::OutcomesAppended, "left the outcomes"),
+        (3, Bug::RefusalSpills, "bytes in, slots of"),
+    ] {
+        let failure = check(&Buggy::new(bug), &workloads()[at..=at]);
+        let said = failure.expect_err(expected).to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "the lifts are what Miri is to see, and it is slow")]
+fn where_there_is_no_limit_nothing_is_skipped() {
+    let coverage = check(&Buggy::new(Bug::LimitsNone), &workloads()[..1]);
+    assert_eq!(coverage.unwrap_or_else(|f| panic!("{f}")).skipped, [""; 0]);
 }
 
 /// The sample, but for one operator: what it makes of each item.

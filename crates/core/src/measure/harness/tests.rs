@@ -136,7 +136,7 @@ impl Backend for Sums {
             calls: AtomicU64::new(0),
             wrong_at: self.wrong_at,
         };
-        let limits = self.limits(spec).map_err(SetupError::Unsupported)?;
+        let limits = self.limits(spec)?;
         let inline = || Inline::new(kernel, spec.clone(), limits);
         Ok(match self.kind {
             Kind::Inline => Arc::new(inline()),
