@@ -15,6 +15,7 @@ pub mod clock;
 pub mod conformance;
 pub mod error;
 pub mod evidence;
+pub mod file;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dpb_core::{OpSpec, SetupError, Workload};
+use dpb_core::{OpSpec, SetupError, Workload, file};
 
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
@@ -170,6 +170,9 @@ pub(crate) struct Given<'a> {
 /// Instead of a path: there is no file.
 pub(crate) const NO_FILE: &str = "-";
 
+/// Longest file that a parameter may be: several times the Internet's routes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// The operator of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     OPERATORS.iter().find(|entry| entry.name == name)
@@ -316,12 +319,14 @@ impl Given<'_> {
     pub(crate) fn file(&self, name: &str) -> Result<Option<Vec<u8>>, SetupError> {
         match self.word(name) {
             NO_FILE => Ok(None),
-            path => std::fs::read(path).map(Some).map_err(|error| {
-                let operator = self.operator;
-                SetupError::Parameter(format!(
-                    "{operator}: {name}={path}: cannot be read: {error}"
-                ))
-            }),
+            path => file::read(std::path::Path::new(path), FILE_BYTES_MAX)
+                .map(Some)
+                .map_err(|error| {
+                    let operator = self.operator;
+                    SetupError::Parameter(format!(
+                        "{operator}: {name}={path}: cannot be read: {error}"
+                    ))
+                }),
         }
     }
 }
