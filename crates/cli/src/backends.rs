@@ -1,6 +1,5 @@
 //! Every backend by its name: CPU paths, thread pools, models, devices.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use dpb_accel::{FAMILIES, Family};
@@ -50,7 +49,6 @@ pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
         let opened = family.open(instance);
         return Ok(opened.unwrap_or_else(|why| Box::new(Absent::new(family, instance, why))));
     }
-    let name = &*spelled_out(name);
     let wrong = |error: SetupError| Unsupported {
         reason: error.to_string(),
     };
@@ -59,6 +57,11 @@ pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
         return Ok(Box::new(Faulty::new(text, faults, cpu::Cpu::best())));
     }
     let Some(text) = name.strip_prefix(SIM) else {
+        if let Some(threads) = name.strip_prefix("pool/") {
+            args::threads(threads).map_err(|what| Unsupported {
+                reason: format!("backend `{name}`: {what}"),
+            })?;
+        }
         let cpu = cpu::by_name(name).map_err(|_| {
             let known: Vec<String> = all().into_iter().map(|listed| listed.name).collect();
             let known = known.join(", ");
@@ -135,15 +138,6 @@ impl Backend for Absent {
 
     fn prepare(&self, _: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         Err(SetupError::Unsupported(self.why.clone()))
-    }
-}
-
-/// Short names of what there is on any machine.
-fn spelled_out(name: &str) -> Cow<'_, str> {
-    match name {
-        "cpu" => "cpu/best".into(),
-        "cpu-threads" => format!("pool/{}", cores()).into(),
-        name => name.into(),
     }
 }
 
@@ -304,6 +298,7 @@ mod tests {
         }
         assert!(by_name("sim/wings=2").is_err_and(|why| why.reason.contains("lanes")));
         assert!(by_name("gpu/best").is_err_and(|why| why.reason.contains("cpu/best")));
+        assert!(by_name("pool/99999999").is_err_and(|why| why.reason.contains("at most")));
     }
 
     #[test]

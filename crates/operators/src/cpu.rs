@@ -122,21 +122,28 @@ pub enum Lift {
 
 /// Every backend of this module, found or not on this machine: all paths, `cpu/best`, and `pool/N` for all CPUs.
 pub fn backends() -> Vec<Cpu> {
-    let threads = std::thread::available_parallelism()
-        .map_or(NonZeroU32::MIN, |n| n.try_into().unwrap_or(NonZeroU32::MAX));
     let mut backends: Vec<_> = Path::ALL.iter().copied().map(Cpu::on).collect();
     backends.push(Cpu::best());
-    backends.push(Cpu::pool(threads));
+    backends.push(Cpu::pool(cores()));
     backends
 }
 
-/// The backend of this name: `cpu/best`, `cpu/portable`, `cpu/avx512`, …, `pool/4`.
+/// Cores that this process may use.
+fn cores() -> NonZeroU32 {
+    std::thread::available_parallelism()
+        .map_or(NonZeroU32::MIN, |n| n.try_into().unwrap_or(NonZeroU32::MAX))
+}
+
+/// The backend of this name: `cpu/best`, `cpu/portable`, `cpu/avx512`, …, `pool/4`; `cpu` is short for `cpu/best`,
+/// `cpu-threads` for a pool of as many workers as this process may use cores.
 ///
 /// # Errors
 /// If there is none; the message lists them.
 pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
-    if name == "cpu/best" {
-        return Ok(Cpu::best());
+    match name {
+        "cpu" | "cpu/best" => return Ok(Cpu::best()),
+        "cpu-threads" => return Ok(Cpu::pool(cores())),
+        _ => {}
     }
     let pool = name.strip_prefix("pool/").and_then(|n| n.parse().ok());
     if let Some(threads) = pool {

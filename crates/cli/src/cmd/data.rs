@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table};
-use crate::{Globals, interrupt};
+use crate::{Globals, args, interrupt};
 
 /// The table that there are copies of for DuckDB.
 const LINEITEM: &str = "lineitem";
@@ -31,9 +31,9 @@ pub struct Args {
     #[arg(long, default_value = "all", value_delimiter = ',')]
     tables: Vec<String>,
     /// Threads that make them [default: one a CPU]
-    #[arg(long)]
-    threads: Option<usize>,
-    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
+    #[arg(long, value_parser = args::threads)]
+    threads: Option<u64>,
+    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
     #[arg(long)]
     data_dir: Option<PathBuf>,
     /// One line a column: encodings, bytes, smallest and largest value
@@ -75,7 +75,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         vec![verify(&tpch::find(&data_dir, args.sf), &tables, globals)?]
     } else {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = args.threads.unwrap_or(cpus);
+        let threads = args.threads.map_or(cpus, |threads| threads as usize);
         vec![only(
             make(&data_dir, args.sf, &tables, threads, globals)?,
             &tables,

@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     sf: f64,
     /// Threads that scan, at the agent or here, whoever filters [default: one a CPU]
-    #[arg(long, value_parser = args::counts)]
+    #[arg(long, value_parser = args::thread_counts)]
     threads: Option<List<u64>>,
     /// A condition in SQL over lineitem's columns
     #[arg(long = "where", value_name = "SQL", conflicts_with_all = ["query", "selectivity"])]
@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long)]
     cold: bool,
     /// An agent elsewhere, host:port [default: agents of our own on loopback]
-    #[arg(long)]
+    #[arg(long, value_parser = args::address)]
     server: Option<String>,
     /// A file with the token that the agent asks for
     #[arg(long, requires = "server")]
@@ -99,7 +99,7 @@ pub struct Args {
     /// Of the statistics
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
+    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
     #[arg(long)]
     data_dir: Option<PathBuf>,
     /// Records are appended here [default: records/pushdown.jsonl in the data directory]
@@ -121,10 +121,15 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let schemes = schemes(&args.schemes)?;
     let threads = threads(&args);
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
-    let out = args
-        .out
-        .clone()
-        .unwrap_or_else(|| data_dir.join("records").join("pushdown.jsonl"));
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => {
+            let folder = data_dir.join("records");
+            std::fs::create_dir_all(&folder)
+                .map_err(|error| Failure::check(format!("{}: {error}", folder.display())))?;
+            folder.join("pushdown.jsonl")
+        }
+    };
 
     // Lives as long as the connections to it.
     let _agents;
@@ -142,8 +147,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     warn_of_sharing(&threads);
     say_ways(&args.bulk, &contenders);
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
-    let mut store = Store::open(&out, Durability::Process)
-        .map_err(|error| Failure::check(error.to_string()))?;
+    let mut store = output::open_records(&out, Durability::Process)?;
     let plan = Plan {
         sf: args.sf,
         questions,

@@ -111,7 +111,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     plan.check().map_err(Failure::usage)?;
     let evidence = Evidence::of_device(bench::software(&device).map_err(failure)?);
     let store = match &args.out {
-        Some(path) => Some(Store::open(path, Durability::Machine).map_err(anyhow::Error::from)?),
+        Some(path) => Some(output::open_records(path, Durability::Machine)?),
         None => None,
     };
     let mut show = Show {
