@@ -29,7 +29,7 @@ use crate::{
     Backend, Batch, Buf, Completion, Job, Limits, OpSpec, Operator, OutputShape, SetupError, View,
     Workload,
 };
-use drive::Course;
+use drive::CheckedQueue;
 use input::{Input, Layout};
 
 /// What a passed suite rests on.
@@ -313,11 +313,11 @@ impl Bench<'_> {
         if self.is_beyond(inputs, depth) {
             return Ok(());
         }
-        let mut course = self.course(depth)?;
+        let mut checked = self.checked_queue(depth)?;
         for job in self.jobs(inputs, depth)? {
-            course.add(job);
+            checked.add(job);
         }
-        self.judge(course.finish()?, inputs)
+        self.judge(checked.finish()?, inputs)
     }
 
     /// Whether the backend does not promise this much; then that is noted.
@@ -338,9 +338,9 @@ impl Bench<'_> {
         is_beyond
     }
 
-    fn course(&self, depth: u32) -> Result<Course, String> {
-        let course = Course::open(&self.operator, &self.limits, depth);
-        course.map_err(|e| format!("open, depth {depth}: {e}"))
+    fn checked_queue(&self, depth: u32) -> Result<CheckedQueue, String> {
+        let checked = CheckedQueue::open(&self.operator, &self.limits, depth);
+        checked.map_err(|e| format!("open, depth {depth}: {e}"))
     }
 
     /// Enough jobs over `inputs`, in turn, to fill a queue of `depth` twice if time allows.

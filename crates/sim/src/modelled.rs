@@ -21,11 +21,11 @@ use dpb_core::{
 pub struct Model {
     /// How many jobs are served at a time.
     pub lanes: NonZeroU32,
-    /// For each job.
+    /// Lane time for each job.
     pub job_ns: u64,
-    /// For each item of a job.
+    /// Lane time for each item of a job.
     pub item_ns: u64,
-    /// For each byte of a job's items, in picoseconds; a job's total is rounded up to a nanosecond.
+    /// Lane time for each byte of a job's items, in picoseconds; a job's total is rounded up to a nanosecond.
     pub byte_ps: u64,
     /// Host time for each `submit` that takes a job: descriptors, fence, doorbell.
     pub doorbell_ns: u64,
@@ -281,7 +281,7 @@ struct ModelledQueue {
     flying: Vec<Flying>,
     /// Places in `flying` without a job.
     free: Vec<usize>,
-    /// When due, the how-manieth job (first come, first home), place in `flying`.
+    /// Due time, sequence number, place in `flying`. Ties complete in the order of submission.
     due: BinaryHeap<Reverse<(u64, u64, usize)>>,
     taken: u64,
 }
@@ -289,7 +289,7 @@ struct ModelledQueue {
 /// A job in flight. Inside, its tag is its place.
 #[derive(Default)]
 struct Flying {
-    /// The caller's.
+    /// The caller's tag.
     tag: u64,
     /// Once the backend inside is done with it.
     home: Option<Completion>,

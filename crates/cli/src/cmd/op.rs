@@ -40,12 +40,12 @@ const LOOK: Duration = Duration::from_millis(50);
                   dpb op all --seconds 0.1 --out records.jsonl"
 )]
 pub struct Args {
-    /// An operator's name (see `dpb list`), or `all`
+    /// The operator to measure (see `dpb list`), or `all`
     operator: String,
-    /// The operator's own parameters, key=value with commas between; several times to compare
+    /// The operator's own parameters, as key=value with commas between; give the flag several times to compare
     #[arg(long, default_value = "")]
     parameters: Vec<String>,
-    /// Bytes of an item; for a decoder what it decodes to
+    /// Bytes of an item; for a decoder the bytes that it decodes to
     #[arg(long, value_parser = args::sizes, default_value = "64,1500,64KiB")]
     size: List<u64>,
     /// Items of a job [default: as many as fit 16 KiB, 256 at most; of costly ones, such as signatures, one]
@@ -69,19 +69,19 @@ pub struct Args {
     /// Runs of each test; below 6 a number has no 95 % interval
     #[arg(long, value_parser = args::count, default_value = "7")]
     repeat: u64,
-    /// Of inputs and schedules
+    /// Seed of the inputs and of the open loop's schedule
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Items are cut from this file instead of generated
+    /// Cut items from this file, of 1 GiB at most, instead of generating them
     #[arg(long)]
     input: Option<PathBuf>,
     /// Inputs cycle through this much memory; costly items, such as signatures, through as much as costs the same
     #[arg(long, value_parser = args::size, default_value = "1MiB")]
     working_set: u64,
-    /// Closed: as fast as results come. Open: at the rate given, whatever the backend does
+    /// Closed loop: a job starts when another ends. Open loop: jobs start at the given rate, whatever the backend does
     #[arg(long, value_enum, default_value = "closed")]
     mode: Loop,
-    /// Open loop: jobs a second over all threads
+    /// Open loop: how many jobs arrive a second, over all threads
     #[arg(long, value_parser = args::rates, required_if_eq("mode", "open"))]
     rate: Option<List<f64>>,
     /// Closed loop: measure each job's time too, in runs of their own
@@ -90,10 +90,10 @@ pub struct Args {
     /// Closed loop: measure the host's CPU time too, waiting not counted, in runs of their own
     #[arg(long)]
     host_cpu: bool,
-    /// Cores for the threads, in order
+    /// Pin the threads to these cores, in order
     #[arg(long, value_parser = args::numbers)]
     pin: Option<List<u64>>,
-    /// Append the records to this file
+    /// Append the records to this file, in a folder that is there
     #[arg(long)]
     out: Option<PathBuf>,
 }

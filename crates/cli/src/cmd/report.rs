@@ -18,7 +18,7 @@ pub struct Args {
     /// Files of records, as `--out` of other verbs writes them
     #[arg(required = true)]
     records: Vec<PathBuf>,
-    /// The page to write; one that is there is replaced
+    /// The page to write; a page that is there is replaced
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
 }

@@ -72,7 +72,7 @@ impl Workload for StoredBlocks {
             true => unstored(item).map(<[u8]>::to_vec).into(),
             false if item.len() > STORED_MAX => Right::Refused(JobError::TooLong),
             // An encoder is free in what it writes.
-            false => Right::Several,
+            false => Right::AnyValid,
         }
     }
 

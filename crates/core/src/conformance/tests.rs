@@ -249,7 +249,7 @@ impl BuggyQueue {
     /// A job whose memory the device cannot reach, if it says so.
     fn refusal(&self, job: &Job) -> Option<Result<(), JobError>> {
         let is_mine = |home: &dyn Region| home.is(&*self.operator.island);
-        if is_mine(job.src.home()) && is_mine(job.dst.home()) {
+        if is_mine(job.src.region()) && is_mine(job.dst.region()) {
             return None;
         }
         Some(match self.operator.bug {
@@ -592,11 +592,11 @@ fn a_panic_fails_its_own_job_only() {
         .on_start(|_| resume_unwind(Box::new("on purpose, and quietly")));
     let pooled: Arc<dyn Operator> = Arc::new(pool);
     for operator in [inline, pooled] {
-        let mut course = Course::open(&operator, &limits, 4).unwrap();
+        let mut checked = CheckedQueue::open(&operator, &limits, 4).unwrap();
         for tag in 0..20 {
             let mut src = Buf::zeroed(1).unwrap();
             src[0] = if tag % 3 == 0 { b'!' } else { b'a' };
-            course.add(Job {
+            checked.add(Job {
                 tag,
                 src: src.freeze(),
                 items: Items::One,
@@ -604,7 +604,7 @@ fn a_panic_fails_its_own_job_only() {
                 outcomes: Vec::new(),
             });
         }
-        for completion in course.finish().unwrap() {
+        for completion in checked.finish().unwrap() {
             if completion.job.tag % 3 == 0 {
                 assert_eq!(completion.result, Err(JobError::Panicked));
             } else {
@@ -654,15 +654,15 @@ fn outcomes_that_cannot_be_fail_their_job() {
             Arc::new(Inline::new(Boaster(claimed), spec.clone(), limits));
         let pool = Pooled::new(Boaster(claimed), spec, limits, NonZeroU32::MIN);
         for operator in [inline, Arc::new(pool)] {
-            let mut course = Course::open(&operator, &limits, 1).unwrap();
-            course.add(Job {
+            let mut checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
+            checked.add(Job {
                 tag: 0,
                 src: Buf::zeroed(16).unwrap().freeze(),
                 items: Items::Fixed { len: 8, count: 2 },
                 dst: Buf::zeroed(16).unwrap(),
                 outcomes: Vec::with_capacity(2),
             });
-            let done = course.finish().unwrap();
+            let done = checked.finish().unwrap();
             assert_eq!(done[0].result, expected, "{claimed:?}");
         }
     }
@@ -718,12 +718,12 @@ impl Operator for Wedge {
 fn a_wedged_queue_is_a_failure_and_is_left_alone() {
     let operator: Arc<dyn Operator> = Arc::new(Wedge(OpSpec::custom("wedge", [])));
     let limits = Limits::new(NonZeroU32::MIN);
-    let course = Course::open(&operator, &limits, 1).unwrap();
-    let mut course = course.with_silence(Duration::from_millis(20));
+    let checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
+    let mut checked = checked.with_silence(Duration::from_millis(20));
     let empty = || Buf::zeroed(0).unwrap();
     let shape = operator.shape();
-    course.add(Job::new(0, empty().freeze(), Items::One, empty(), shape));
-    let said = course.finish().unwrap_err();
+    checked.add(Job::new(0, empty().freeze(), Items::One, empty(), shape));
+    let said = checked.finish().unwrap_err();
     assert!(said.starts_with("1 jobs in flight and 0 ready"), "{said}");
 }
 

@@ -67,7 +67,7 @@ pub struct Plan {
     pub repeat: u32,
     /// Cores for the threads, in order, used again from the start if there are fewer; empty: wherever the kernel likes.
     pub pin: Vec<u32>,
-    /// Of the schedule.
+    /// The seed of the schedule of arrivals.
     pub seed: u64,
     /// How long a queue with jobs may stay silent before its device counts as wedged, for small jobs: each input byte of
     /// a job adds a microsecond. [`SILENCE`] unless you know better.
@@ -91,7 +91,7 @@ pub enum Mode {
     HostCpu,
     /// Arrivals by a schedule, whatever the backend does; each job's time from its intended start.
     Open {
-        /// Over all threads; the gaps are exponential.
+        /// Arrivals a second over all threads; the gaps are exponential.
         jobs_per_s: f64,
     },
 }
@@ -99,15 +99,15 @@ pub enum Mode {
 /// What came of it. Every result behind these numbers was checked.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The mode.
+    /// What was timed.
     pub mode: Mode,
     /// The runs that finished.
     pub runs: Vec<Run>,
     /// How many were asked for.
     pub runs_asked: u32,
-    /// Threads.
+    /// How many threads worked.
     pub threads: u32,
-    /// Who vouched for the results: the workload's name.
+    /// The recorded name of the oracle: the workload's name.
     pub against: String,
     /// FNV-1a of the right output of every input, in order, where each item has only one.
     pub digest: Option<String>,
@@ -128,9 +128,9 @@ pub struct Run {
     pub items_per_s: f64,
     /// Input bytes a second, likewise.
     pub bytes_per_s: f64,
-    /// Of latency and open-loop runs.
+    /// The latencies of latency and open-loop runs; empty in others.
     pub latencies: Latencies,
-    /// Of runs for the host's CPU time.
+    /// The CPU time of runs that measure it; zero in others.
     pub cpu: CpuTime,
 }
 

@@ -540,7 +540,7 @@ impl Workload for OnTheClock {
     }
 
     fn right(&self, _: &[u8], _: usize) -> Right {
-        Right::Several
+        Right::AnyValid
     }
 
     fn approve(&self, _: &[u8], _: &[u8]) -> Result<(), String> {
@@ -617,7 +617,7 @@ impl Workload for Slow {
     }
 
     fn right(&self, _: &[u8], _: usize) -> Right {
-        Right::Several
+        Right::AnyValid
     }
 
     fn approve(&self, _: &[u8], _: &[u8]) -> Result<(), String> {
