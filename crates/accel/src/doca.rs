@@ -119,11 +119,6 @@ impl Family for Doca {
         Ok(Box::new(DocaBackend::new(name, library, devices)))
     }
 
-    fn stand_in(&self, _instance: &str) -> Option<String> {
-        let library = raw::library().ok()?;
-        library.stand_in().map(str::to_owned)
-    }
-
     fn reached_by(&self) -> Option<String> {
         raw::library().ok().map(about)
     }

@@ -241,10 +241,6 @@ impl Family for Dpdk {
         Device::find(Eal::start()?, instance)?.backend()
     }
 
-    fn stand_in(&self, _instance: &str) -> Option<String> {
-        None
-    }
-
     fn reached_by(&self) -> Option<String> {
         Eal::start().ok().map(Eal::version)
     }

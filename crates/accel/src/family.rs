@@ -19,8 +19,6 @@ pub trait Family: Sync {
     /// # Errors
     /// There is none, or it is not to be had here: a reason that a person can act on.
     fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported>;
-    /// The name of the stand-in for a device, if one is loaded: its figures are emulated.
-    fn stand_in(&self, instance: &str) -> Option<String>;
     /// The library behind the devices and its version, if it is loaded: `DPDK 22.11.11`.
     fn reached_by(&self) -> Option<String>;
     /// Everything that was looked for, found or not: library, version, API family, missing symbols, devices, capabilities and limits.

@@ -61,10 +61,6 @@ impl Family for Rdma {
         Ok(Box::new(backend))
     }
 
-    fn stand_in(&self, instance: &str) -> Option<String> {
-        Device::open(instance).ok()?.software().map(str::to_owned)
-    }
-
     fn reached_by(&self) -> Option<String> {
         raw::verbs().ok().map(|verbs| verbs.version())
     }

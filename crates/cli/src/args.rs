@@ -105,6 +105,41 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Threads: a count of at most 16 a CPU, or 1,024 if that is more. Beyond it a machine has no use for threads, and may have
+/// no room for them.
+///
+/// # Errors
+/// A sentence that says what is wrong with `text`.
+pub fn threads(text: &str) -> Result<u64, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    let most = (16 * cpus).max(1024);
+    let threads = count(text)?;
+    (threads <= most)
+        .then_some(threads)
+        .ok_or_else(|| format!("{threads} threads are too many; at most {most} on this machine"))
+}
+
+/// A list of numbers of threads: `1,2,4` or `1..8` (doubling).
+///
+/// # Errors
+/// A sentence that says which part is wrong.
+pub fn thread_counts(text: &str) -> Result<List<u64>, String> {
+    list(text, threads)
+}
+
+/// An agent's address: `host:port`, `[::1]:7400`.
+///
+/// # Errors
+/// A sentence that says what is missing.
+pub fn address(text: &str) -> Result<String, String> {
+    let parts = text.rsplit_once(':');
+    let is_whole =
+        parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    is_whole
+        .then(|| text.to_owned())
+        .ok_or_else(|| "it needs a host and a port, as in dpu:7400".to_owned())
+}
+
 /// A list of fractions in (0, 1]: `0.001,0.01`.
 ///
 /// # Errors
@@ -280,6 +315,26 @@ mod tests {
             "4294967296",
         ] {
             assert!(counts(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn threads_have_a_bound() {
+        assert_eq!(thread_counts("1..4"), Ok(List(vec![1, 2, 4])));
+        assert_eq!(threads("1024"), Ok(1024));
+        for wrong in ["0", "100000", "4294967295"] {
+            assert!(threads(wrong).is_err(), "{wrong}");
+            assert!(thread_counts(&format!("1,{wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_port() {
+        for right in ["dpu:7400", "127.0.0.1:1", "[::1]:7400"] {
+            assert_eq!(address(right).as_deref(), Ok(right));
+        }
+        for wrong in ["127.0.0.1", "", ":7400", "dpu:", "dpu:70000"] {
+            assert!(address(wrong).is_err(), "{wrong}");
         }
     }
 

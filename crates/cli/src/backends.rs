@@ -1,12 +1,12 @@
 //! Every backend by its name: CPU paths, thread pools, models, devices.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use dpb_accel::{FAMILIES, Family};
-use dpb_core::measure::Evidence;
 use dpb_core::measure::provenance::allowed_cpus;
-use dpb_core::{Backend, Buf, Clock, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock};
+use dpb_core::{
+    Backend, Buf, Clock, Evidence, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
+};
 use dpb_operators::cpu;
 use dpb_operators::registry::{self, Entry};
 use dpb_sim::{Faults, Faulty, Model, Modelled};
@@ -49,7 +49,6 @@ pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
         let opened = family.open(instance);
         return Ok(opened.unwrap_or_else(|why| Box::new(Absent::new(family, instance, why))));
     }
-    let name = &*spelled_out(name);
     let wrong = |error: SetupError| Unsupported {
         reason: error.to_string(),
     };
@@ -58,6 +57,11 @@ pub fn by_name(name: &str) -> Result<Box<dyn Backend>, Unsupported> {
         return Ok(Box::new(Faulty::new(text, faults, cpu::Cpu::best())));
     }
     let Some(text) = name.strip_prefix(SIM) else {
+        if let Some(threads) = name.strip_prefix("pool/") {
+            args::threads(threads).map_err(|what| Unsupported {
+                reason: format!("backend `{name}`: {what}"),
+            })?;
+        }
         let cpu = cpu::by_name(name).map_err(|_| {
             let known: Vec<String> = all().into_iter().map(|listed| listed.name).collect();
             let known = known.join(", ");
@@ -120,6 +124,10 @@ impl Backend for Absent {
         &self.clock
     }
 
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
+    }
+
     fn alloc(&self, _: usize) -> Result<Buf, SetupError> {
         Err(SetupError::Unsupported(self.why.clone()))
     }
@@ -133,15 +141,6 @@ impl Backend for Absent {
     }
 }
 
-/// Short names of what there is on any machine.
-fn spelled_out(name: &str) -> Cow<'_, str> {
-    match name {
-        "cpu" => "cpu/best".into(),
-        "cpu-threads" => format!("pool/{}", cores()).into(),
-        name => name.into(),
-    }
-}
-
 /// Cores that this process may use.
 fn cores() -> usize {
     allowed_cpus().len().max(1)
@@ -150,28 +149,6 @@ fn cores() -> usize {
 /// Whether the name's own parameters follow it with commas between.
 fn is_made_up(name: &str) -> bool {
     name.starts_with(SIM) || name.starts_with(FAULTY)
-}
-
-/// What a number from the backend called `name` is.
-pub fn evidence(name: &str) -> Evidence {
-    if let Some(faults) = name.strip_prefix(FAULTY) {
-        let by = format!("cpu/best with faults on purpose: {faults}");
-        return Evidence::Emulated { by };
-    }
-    if let Some((family, instance)) = device(name)
-        && let Some(by) = family.stand_in(instance)
-    {
-        return Evidence::Emulated { by };
-    }
-    match name.strip_prefix(SIM) {
-        Some(text) => Evidence::Simulated {
-            model: match text {
-                "default" => Model::default().to_string(),
-                text => text.to_owned(),
-            },
-        },
-        None => Evidence::of_this_cpu(),
-    }
 }
 
 /// A backend, or a kind of them, as lists show it.
@@ -321,6 +298,7 @@ mod tests {
         }
         assert!(by_name("sim/wings=2").is_err_and(|why| why.reason.contains("lanes")));
         assert!(by_name("gpu/best").is_err_and(|why| why.reason.contains("cpu/best")));
+        assert!(by_name("pool/99999999").is_err_and(|why| why.reason.contains("at most")));
     }
 
     #[test]

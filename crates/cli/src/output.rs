@@ -1,13 +1,14 @@
 //! What reaches stdout: a table for a person, JSON lines for a pipe, CSV when asked. And progress on stderr.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use dpb_core::measure::{Evidence, Outcome, Record};
+use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store};
 use dpb_core::printable;
 
 use crate::exit::Failure;
@@ -254,6 +255,28 @@ impl Drop for Progress {
     }
 }
 
+/// Opens the file of records that `--out` names. No folder is made for it: a mistyped path would be one.
+///
+/// # Errors
+/// Wrong usage, with what to do about it.
+pub fn open_records(path: &Path, durability: Durability) -> Result<Store, Failure> {
+    Store::open(path, durability).map_err(|error| unwritable(&error))
+}
+
+/// Why a file cannot be written: wrong usage if its path is to blame.
+pub fn unwritable(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::usage(format!("{error}; make its folder first (mkdir -p)"))
+        }
+        io::ErrorKind::IsADirectory => Failure::usage(format!("{error}; name a file in it")),
+        io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
+            Failure::usage(error.to_string())
+        }
+        _ => Failure::check(error.to_string()),
+    }
+}
+
 /// What kind of numbers a record has.
 pub fn evidence(record: &Record) -> &'static str {
     if record.summary.is_empty() {
@@ -295,6 +318,9 @@ fn lines(message: &str) -> String {
 
 /// A figure with three significant digits and a prefix: `1.23 G`, `456 M`.
 pub fn short(value: f64) -> String {
+    if value.abs() >= 1e15 {
+        return format!("{value:.2e}");
+    }
     const STEPS: [(f64, &str); 4] = [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")];
     let (scaled, prefix) = STEPS
         .iter()
@@ -314,7 +340,7 @@ pub fn short_ns(ns: f64) -> String {
         ns if ns < 1e3 => format!("{ns:.0} ns"),
         ns if ns < 1e6 => format!("{:.1} us", ns / 1e3),
         ns if ns < 1e9 => format!("{:.1} ms", ns / 1e6),
-        ns => format!("{:.2} s", ns / 1e9),
+        ns => format!("{} s", short(ns / 1e9)),
     }
 }
 
@@ -367,6 +393,7 @@ mod tests {
             (12_345.0, "12.3 k"),
             (1.5e9, "1.50 G"),
             (-2.0e6, "-2.00 M"),
+            (1e308, "1.00e308"),
         ] {
             assert_eq!(short(value), text);
         }

@@ -379,7 +379,7 @@ fn wrong_usage_is_said_before_anything_is_made() {
         (&["--sf", "NaN"], "scale factor NaN"),
         (&["--sf", "1e300"], "0.001 to 10000"),
         (&["--sf", "one"], "invalid"),
-        (&["--threads", "0"], "0 threads"),
+        (&["--threads", "0"], "0 is too few"),
         (&["--tables", "lineitem,items"], "no table `items`"),
         (&["--list", "--remove"], "cannot be used with"),
     ] {

@@ -1,10 +1,10 @@
-//! Memory that moves: a [`Buf`] is unique and writable, a [`View`] shared and read-only, both remember their home.
+//! Memory that moves with its job: a [`Buf`] is unique and writable, a [`View`] shared and read-only. Both know their region.
 //!
-//! While a device owns a range there is no Rust reference to it: ownership moves with the job. The only file of this
+//! While a device owns a range, no Rust reference to it exists: ownership moves with the job. This is the only file of the
 //! crate with `unsafe`.
 //!
-//! A device backend tells its own memory by [`Buf::home`]: by the region's type, which nobody else can make, or by its
-//! address. What it needs for its descriptors (a memory key, a pool) it keeps in the region.
+//! A device backend recognises its own memory by [`Buf::region`]: by the region's type, which nobody else can make, or by its
+//! address. The region keeps what the backend needs for its descriptors (a memory key, a pool).
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -14,23 +14,23 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Memory that buffers are carved from and given back to.
+/// Memory that buffers are allocated from and given back to.
 ///
 /// Regions are told apart by what they are, not by what they say: nothing that a foreign region answers could be trusted
 /// with a device's writes.
 pub trait Region: Any + Send + Sync {
-    /// Takes a carve back.
+    /// Takes an allocation back.
     ///
     /// # Safety
-    /// `ptr` and `len` are a carve of this very region, not yet released; no reference into it outlives the call.
+    /// `ptr` and `len` are an allocation of this very region, not yet released; no reference into it outlives the call.
     unsafe fn release(&self, ptr: NonNull<u8>, len: usize);
 }
 
-/// Unique, writable, initialised memory; goes home when dropped.
+/// Unique, writable, initialised memory; its region takes it back when it is dropped.
 pub struct Buf {
     ptr: NonNull<u8>,
     len: usize,
-    home: Arc<dyn Region>,
+    region: Arc<dyn Region>,
     #[cfg(feature = "conformance")]
     _entry: Option<Arc<()>>,
 }
@@ -53,7 +53,7 @@ unsafe impl Sync for Buf {}
 
 impl Heap {
     /// `len` zeroed bytes that [`Region::release`] takes back.
-    fn carve(len: usize) -> Option<NonNull<u8>> {
+    fn allocate(len: usize) -> Option<NonNull<u8>> {
         let layout = std::alloc::Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
         // SAFETY: the layout's size is not zero.
         NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
@@ -76,7 +76,7 @@ impl Region for Heap {
     unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
         let layout = std::alloc::Layout::from_size_align(len.max(1), ALIGNMENT)
             .expect("was valid when allocated");
-        // SAFETY: the caller vouches that this is a carve of ours; ours come from `alloc_zeroed` with this layout.
+        // SAFETY: the caller vouches that this is an allocation of ours; ours come from `alloc_zeroed` with this layout.
         unsafe { std::alloc::dealloc(ptr.as_ptr(), layout) }
     }
 }
@@ -90,17 +90,17 @@ pub struct Island(());
 impl Island {
     /// As [`Buf::zeroed`], on this island.
     pub fn zeroed(self: &Arc<Self>, len: usize) -> Option<Buf> {
-        let ptr = Heap::carve(len)?;
-        let home: Arc<dyn Region> = self.clone();
+        let ptr = Heap::allocate(len)?;
+        let region: Arc<dyn Region> = self.clone();
         // SAFETY: the heap gave `len` initialised bytes to us alone, and `release` gives them back to it.
-        Some(unsafe { Buf::from_raw_parts(ptr, len, home) })
+        Some(unsafe { Buf::from_raw_parts(ptr, len, region) })
     }
 }
 
 #[cfg(feature = "conformance")]
 impl Region for Island {
     unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
-        // SAFETY: the caller vouches that this is a carve of ours; ours come from the heap with this length.
+        // SAFETY: the caller vouches that this is an allocation of ours; ours come from the heap with this length.
         unsafe { Heap.release(ptr, len) }
     }
 }
@@ -113,12 +113,12 @@ pub struct Ledger(Arc<()>);
 
 #[cfg(feature = "conformance")]
 impl Ledger {
-    /// Counts `buf` until it goes home.
+    /// Counts `buf` until it is released.
     pub fn enter(&self, buf: &mut Buf) {
         buf._entry = Some(self.0.clone());
     }
 
-    /// Buffers that are not yet home.
+    /// Buffers that are not yet released.
     pub fn outstanding(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
@@ -128,52 +128,52 @@ impl Buf {
     /// Zeroed heap memory, [`ALIGNMENT`]-aligned. `None` if there is none.
     pub fn zeroed(len: usize) -> Option<Self> {
         static HEAP: std::sync::LazyLock<Arc<Heap>> = std::sync::LazyLock::new(|| Arc::new(Heap));
-        let home: Arc<dyn Region> = HEAP.clone();
-        let ptr = Heap::carve(len)?;
+        let region: Arc<dyn Region> = HEAP.clone();
+        let ptr = Heap::allocate(len)?;
         // SAFETY: the heap gave `len` initialised bytes to us alone, with the layout that its `release` takes back.
-        Some(unsafe { Self::from_raw_parts(ptr, len, home) })
+        Some(unsafe { Self::from_raw_parts(ptr, len, region) })
     }
 
-    /// A buffer over a carve of `home`, which takes it back when the buffer is dropped.
+    /// A buffer over an allocation of `region`, which takes it back when the buffer is dropped.
     ///
     /// # Safety
-    /// `ptr` and `len` are a carve of this very `home`, not yet released, and nobody else releases it: dropping the buffer
+    /// `ptr` and `len` are an allocation of this very `region`, not yet released, and nobody else releases it: dropping the buffer
     /// does. Until then all `len` bytes are valid and initialised, and nothing but the buffer gives access to them.
-    pub unsafe fn from_raw_parts(ptr: NonNull<u8>, len: usize, home: Arc<dyn Region>) -> Self {
+    pub unsafe fn from_raw_parts(ptr: NonNull<u8>, len: usize, region: Arc<dyn Region>) -> Self {
         Self {
             ptr,
             len,
-            home,
+            region,
             #[cfg(feature = "conformance")]
             _entry: None,
         }
     }
 
-    /// Takes the buffer apart, for a device that takes the carve itself: to be released, or put together again.
+    /// Takes the buffer apart, for a device that takes the allocation itself: to be released, or put together again.
     pub fn into_raw_parts(self) -> (NonNull<u8>, usize, Arc<dyn Region>) {
         #[cfg_attr(not(feature = "conformance"), allow(unused_mut))]
         let mut buf = ManuallyDrop::new(self);
         #[cfg(feature = "conformance")]
         drop(buf._entry.take());
-        // SAFETY: `buf` is not dropped, so its home is moved out of it once.
-        let home = unsafe { std::ptr::read(&buf.home) };
-        (buf.ptr, buf.len, home)
+        // SAFETY: `buf` is not dropped, so its region is moved out of it once.
+        let region = unsafe { std::ptr::read(&buf.region) };
+        (buf.ptr, buf.len, region)
     }
 
-    /// Gives up writing, so that many jobs can read.
+    /// Makes the memory read-only, so that many jobs can share it.
     pub fn freeze(self) -> View {
         View(Arc::new(self))
     }
 
-    /// The region that it is carved from: [`downcast_ref`](trait.Region.html#method.downcast_ref) says whether it is one
+    /// The region that it was allocated from: [`downcast_ref`](trait.Region.html#method.downcast_ref) says whether it is one
     /// of yours, [`is`](trait.Region.html#method.is) whether it is that one.
-    pub fn home(&self) -> &dyn Region {
-        &*self.home
+    pub fn region(&self) -> &dyn Region {
+        &*self.region
     }
 }
 
 impl View {
-    /// Takes writing back if this is the last view.
+    /// Makes the memory writable again if this is the last view.
     ///
     /// # Errors
     /// The view itself, if another one lives.
@@ -181,9 +181,9 @@ impl View {
         Arc::try_unwrap(self.0).map_err(View)
     }
 
-    /// See [`Buf::home`].
-    pub fn home(&self) -> &dyn Region {
-        self.0.home()
+    /// See [`Buf::region`].
+    pub fn region(&self) -> &dyn Region {
+        self.0.region()
     }
 }
 
@@ -213,9 +213,9 @@ impl DerefMut for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        // SAFETY: whoever called `from_raw_parts` promised an unreleased carve of `home` that only this releases, and no
+        // SAFETY: whoever called `from_raw_parts` promised an unreleased allocation of `region` that only this releases, and no
         // reference can outlive `self`.
-        unsafe { self.home.release(self.ptr, self.len) }
+        unsafe { self.region.release(self.ptr, self.len) }
     }
 }
 
@@ -238,9 +238,9 @@ mod tests {
     }
 
     impl Registered {
-        fn carve(self: &Arc<Self>, len: usize) -> Buf {
-            let ptr = Heap::carve(len).expect("memory");
-            // SAFETY: a carve of the heap, ours alone; `release` below gives it back there.
+        fn allocate(self: &Arc<Self>, len: usize) -> Buf {
+            let ptr = Heap::allocate(len).expect("memory");
+            // SAFETY: an allocation of the heap, ours alone; `release` below gives it back there.
             unsafe { Buf::from_raw_parts(ptr, len, self.clone()) }
         }
     }
@@ -248,7 +248,7 @@ mod tests {
     impl Region for Registered {
         unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
             self.released.lock().expect("nobody panics").push(len);
-            // SAFETY: the caller vouches that this is a carve of ours; ours come from the heap with this length.
+            // SAFETY: the caller vouches that this is an allocation of ours; ours come from the heap with this length.
             unsafe { Heap.release(ptr, len) }
         }
     }
@@ -262,33 +262,34 @@ mod tests {
 
     #[test]
     fn a_buffer_that_is_taken_apart_is_not_released() {
-        let home = region(1);
-        let mut buf = home.carve(3);
+        let mine = region(1);
+        let mut buf = mine.allocate(3);
         buf.copy_from_slice(b"abc");
         let (ptr, len, region) = buf.into_raw_parts();
-        assert!(home.released.lock().expect("nobody panics").is_empty());
+        assert!(mine.released.lock().expect("nobody panics").is_empty());
         // SAFETY: the parts of a buffer that is no more.
         let again = unsafe { Buf::from_raw_parts(ptr, len, region) };
         assert_eq!(again[..], *b"abc");
         drop(again);
-        assert_eq!(*home.released.lock().expect("nobody panics"), [3]);
-        assert_eq!(Arc::strong_count(&home), 1);
+        assert_eq!(*mine.released.lock().expect("nobody panics"), [3]);
+        assert_eq!(Arc::strong_count(&mine), 1);
     }
 
     #[test]
     fn a_buffer_leads_to_what_its_region_knows() {
         // Equal in all they say, and still two.
         let (mine, other) = (region(7), region(7));
-        let (a, b, c) = (mine.carve(10), mine.carve(20), other.carve(30));
-        let key = |home: &dyn Region| home.downcast_ref::<Registered>().map(|home| home.key);
-        assert_eq!(key(a.home()), Some(7));
-        assert!(a.home().is(b.home()) && a.home().is(&*mine));
-        assert!(!a.home().is(c.home()));
+        let (a, b, c) = (mine.allocate(10), mine.allocate(20), other.allocate(30));
+        let key =
+            |region: &dyn Region| region.downcast_ref::<Registered>().map(|region| region.key);
+        assert_eq!(key(a.region()), Some(7));
+        assert!(a.region().is(b.region()) && a.region().is(&*mine));
+        assert!(!a.region().is(c.region()));
         let heap = Buf::zeroed(1).expect("memory");
-        assert_eq!(key(heap.home()), None);
-        assert!(heap.home().is(Buf::zeroed(9).expect("memory").home()));
+        assert_eq!(key(heap.region()), None);
+        assert!(heap.region().is(Buf::zeroed(9).expect("memory").region()));
         let view = b.freeze();
-        assert!(view.home().is(&*mine));
+        assert!(view.region().is(&*mine));
         drop((a, view.clone()));
         assert_eq!(*mine.released.lock().expect("nobody panics"), [10]);
         drop(view);

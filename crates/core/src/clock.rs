@@ -7,6 +7,20 @@ use std::time::Instant;
 pub trait Clock: Send + Sync {
     /// Nanoseconds since this clock's start.
     fn now_ns(&self) -> u64;
+    /// What moves this clock.
+    fn kind(&self) -> ClockKind;
+}
+
+/// What moves a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockKind {
+    /// Time passes by itself, whatever the program does.
+    Wall,
+    /// Only a model moves the clock.
+    Virtual {
+        /// Whether polling an empty queue moves the clock. An open loop needs this: between two jobs nothing else would.
+        moves_when_polled: bool,
+    },
 }
 
 /// The monotonic clock of this machine.
@@ -23,21 +37,42 @@ impl Clock for WallClock {
     fn now_ns(&self) -> u64 {
         self.0.elapsed().as_nanos() as u64
     }
+
+    fn kind(&self) -> ClockKind {
+        ClockKind::Wall
+    }
 }
 
 /// A clock that moves only when told to.
-#[derive(Debug, Default)]
-pub struct VirtualClock(AtomicU64);
+#[derive(Debug)]
+pub struct VirtualClock {
+    now_ns: AtomicU64,
+    moves_when_polled: bool,
+}
 
 impl VirtualClock {
+    /// A clock at zero; for `moves_when_polled` see [`ClockKind::Virtual`].
+    pub fn new(moves_when_polled: bool) -> Self {
+        Self {
+            now_ns: AtomicU64::new(0),
+            moves_when_polled,
+        }
+    }
+
     /// Moves the clock to `ns`, or leaves it where it is if that is in the past.
     pub fn advance_to(&self, ns: u64) {
-        self.0.fetch_max(ns, Ordering::Relaxed);
+        self.now_ns.fetch_max(ns, Ordering::Relaxed);
     }
 }
 
 impl Clock for VirtualClock {
     fn now_ns(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.now_ns.load(Ordering::Relaxed)
+    }
+
+    fn kind(&self) -> ClockKind {
+        ClockKind::Virtual {
+            moves_when_polled: self.moves_when_polled,
+        }
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     Backend, Batch, Buf, Completion, Job, Limits, OpSpec, Operator, OutputShape, SetupError, View,
     Workload,
 };
-use drive::Course;
+use drive::CheckedQueue;
 use input::{Input, Layout};
 
 /// What a passed suite rests on.
@@ -284,7 +284,8 @@ impl Bench<'_> {
             if self.operator.shape() != OutputShape::Variable {
                 continue;
             }
-            for slot in [0, 1, item_len / 2] {
+            // The last: items that fill their slots beside longer ones, so that a refusal that spills shows.
+            for slot in [0, 1, item_len / 2, item_len] {
                 let at = |what| (format!("{item_len} bytes in, slots of {slot}"), what);
                 let inputs = self.inputs([1, 2], layout, item_len, batch);
                 let mut inputs = inputs.map_err(at)?.map(|input| input.with_slot(slot));
@@ -312,11 +313,11 @@ impl Bench<'_> {
         if self.is_beyond(inputs, depth) {
             return Ok(());
         }
-        let mut course = self.course(depth)?;
+        let mut checked = self.checked_queue(depth)?;
         for job in self.jobs(inputs, depth)? {
-            course.add(job);
+            checked.add(job);
         }
-        self.judge(course.finish()?, inputs)
+        self.judge(checked.finish()?, inputs)
     }
 
     /// Whether the backend does not promise this much; then that is noted.
@@ -337,9 +338,9 @@ impl Bench<'_> {
         is_beyond
     }
 
-    fn course(&self, depth: u32) -> Result<Course, String> {
-        let course = Course::open(&self.operator, &self.limits, depth);
-        course.map_err(|e| format!("open, depth {depth}: {e}"))
+    fn checked_queue(&self, depth: u32) -> Result<CheckedQueue, String> {
+        let checked = CheckedQueue::open(&self.operator, &self.limits, depth);
+        checked.map_err(|e| format!("open, depth {depth}: {e}"))
     }
 
     /// Enough jobs over `inputs`, in turn, to fill a queue of `depth` twice if time allows.

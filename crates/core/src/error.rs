@@ -67,6 +67,12 @@ pub enum JobError {
     Device(i32),
 }
 
+impl From<Unsupported> for SetupError {
+    fn from(why: Unsupported) -> Self {
+        Self::Unsupported(why)
+    }
+}
+
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)

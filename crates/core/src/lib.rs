@@ -15,6 +15,8 @@ pub mod clock;
 pub mod conformance;
 pub mod cpu_level;
 pub mod error;
+pub mod evidence;
+pub mod file;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
@@ -29,8 +31,9 @@ pub mod spec;
 pub mod workload;
 
 pub use buf::{Buf, Region, View};
-pub use clock::{Clock, VirtualClock, WallClock};
+pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
+pub use evidence::Evidence;
 pub use lift::{Inline, Pooled};
 pub use printable::printable;
 pub use records::records;

@@ -11,12 +11,11 @@ pub mod record;
 pub mod statistics;
 pub mod store;
 
+pub use crate::Evidence;
 pub use crossover::{Crossing, Crossover};
 pub use harness::{Mode, Plan};
 pub use interference::{CoreWaits, Interference, Watch};
 pub use provenance::{Build, Machine};
-pub use record::{
-    Check, Evidence, Outcome, Provenance, Record, Samples, Stability, Summary, Value,
-};
+pub use record::{Check, Outcome, Provenance, Record, Samples, Stability, Summary, Value};
 pub use statistics::Ratio;
 pub use store::{Durability, Reading, Store};

@@ -14,6 +14,9 @@ use crate::UnsupportedRules;
 /// Rules of one file, at most.
 pub const RULES_MAX: usize = 1 << 16;
 
+/// Bytes of a line, at most. What an expression means takes hundreds of times as much memory.
+pub const LINE_BYTES_MAX: usize = 1 << 16;
+
 /// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -169,6 +172,10 @@ fn parse_line(line: &[u8]) -> Result<Option<Rule>, Wrong> {
     if line.is_empty() || line[0] == b'#' {
         return Ok(None);
     }
+    if line.len() > LINE_BYTES_MAX {
+        let what = format!("longer than {LINE_BYTES_MAX} bytes");
+        return Err(Wrong::Line(what));
+    }
     let is_no_rule = || Wrong::Line("not `id:/expression/flags`".to_owned());
     let colon = line.iter().position(|byte| *byte == b':');
     let (id, rest) = line.split_at(colon.ok_or_else(is_no_rule)?);
@@ -318,6 +325,7 @@ mod tests {
             (b"a:/b/", 1),
             (b"1:/a", 1),
             (b"\n4294967296:/a/", 2),
+            (&[b"1:/", &[b'a'; LINE_BYTES_MAX][..], b"/"].concat(), 1),
         ] {
             let wrong = RuleFile::read(text, UnsupportedRules::Skip, id).expect_err("no rule");
             assert_eq!(wrong.line, line, "{wrong}");

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::{Buf, Clock, JobError, OpSpec, SetupError, Unsupported, View};
+use crate::{Buf, Clock, Evidence, JobError, OpSpec, SetupError, Unsupported, View};
 
 /// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
 /// field, so that a backend keeps compiling when there is one more.
@@ -64,7 +64,7 @@ pub enum OutputShape {
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct Job {
-    /// Returned untouched; the caller's own name for this job.
+    /// The caller's own name for this job, returned untouched.
     pub tag: u64,
     /// Read by the device; shared, so that one corpus can feed many jobs.
     pub src: View,
@@ -94,6 +94,8 @@ pub trait Backend: Send + Sync {
     fn name(&self) -> &str;
     /// The clock that its work is timed by; virtual for modelled devices.
     fn clock(&self) -> &dyn Clock;
+    /// What its numbers rest on: [`Evidence::of_this_cpu`] for software, [`Evidence::of_device`] for devices.
+    fn evidence(&self) -> Evidence;
     /// Allocates zeroed memory that this backend can reach without a copy, 64-byte aligned.
     ///
     /// # Errors
@@ -146,7 +148,7 @@ pub struct Batch<'a> {
     items: &'a Items,
 }
 
-/// Where a kernel writes: `slot` bytes per item, and one outcome per item if the shape is variable.
+/// The destination of a kernel: `slot` bytes per item, and one outcome per item if the shape is variable.
 #[derive(Debug)]
 pub struct BatchOut<'a> {
     /// Slots, one after another: exactly `slot * items` bytes.
@@ -159,7 +161,7 @@ pub struct BatchOut<'a> {
 
 /// A synchronous CPU kernel; `Inline<K>` and `Pooled<K>` lift it to an [`Operator`].
 pub trait Kernel: Send + Sync + 'static {
-    /// Reused between calls, one per queue.
+    /// Working memory that is reused between calls, one per queue.
     type Scratch: Send;
     /// Allocates the scratch.
     fn scratch(&self) -> Self::Scratch;
@@ -182,7 +184,7 @@ pub trait Kernel: Send + Sync + 'static {
     ) -> Result<(), JobError>;
 }
 
-/// So that a choice made at run time can be wrapped like one made at compile time.
+/// A backend that is chosen at run time can be wrapped like one that is chosen at compile time.
 impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn name(&self) -> &str {
         (**self).name()
@@ -190,6 +192,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn clock(&self) -> &dyn Clock {
         (**self).clock()
+    }
+
+    fn evidence(&self) -> Evidence {
+        (**self).evidence()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -206,7 +212,7 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 }
 
 impl Limits {
-    /// So many jobs a queue; lengths and counts without limit, not synchronous.
+    /// Limits of `depth_max` jobs a queue, without limits on lengths and counts, not synchronous.
     pub const fn new(depth_max: NonZeroU32) -> Self {
         Self {
             depth_max,
@@ -217,7 +223,7 @@ impl Limits {
         }
     }
 
-    /// What two can do together, one behind the other: the lower limit of each, and synchronous if both are.
+    /// The limits of two backends, one behind the other: the lower limit of each, and synchronous if both are.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

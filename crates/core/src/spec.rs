@@ -66,38 +66,39 @@ pub enum OpSpec {
     Crc32,
     /// CRC-16/T10-DIF (T10 SBC-3). Output: two bytes, big endian, per item.
     Crc16T10Dif,
-    /// The CRC of two parts from theirs and the second's length: of records of sixteen bytes, two CRCs of four bytes and a length
-    /// of eight, little endian. Output: variable, four bytes a record; an item that ends inside one is refused.
+    /// The CRC of two joined parts, from the CRC of each part and the length of the second. Item: records of sixteen bytes, each
+    /// two CRCs of four bytes and a length of eight, little endian. Output: variable, four bytes a record; an item that ends
+    /// inside a record is refused.
     CrcCombine {
-        /// Of what.
+        /// Which CRC is combined.
         crc: CrcName,
     },
     /// The item's bytes. Output: variable, as long as the item.
     Copy {
-        /// How they are written.
+        /// Whether the copy is written through the caches or past them.
         mode: CopyMode,
     },
-    /// Arithmetic in registers, on operands that an item's first 32 bytes say, zeros behind those that it has. Output: fixed, the
-    /// last value of each chain, little endian.
+    /// Arithmetic in registers. An item's first 32 bytes are the operands; a shorter item is filled up with zeros. Output: fixed,
+    /// the last value of each chain, little endian.
     Arithmetic {
-        /// What is computed with.
+        /// The type of the operands.
         operand: ArithmeticType,
-        /// What is computed.
+        /// The arithmetic operation.
         operation: ArithmeticOperation,
-        /// One chain or several.
+        /// Whether operations form one chain or several.
         form: ArithmeticForm,
-        /// Eight operations each.
+        /// How many rounds of eight operations run.
         rounds: u32,
     },
     /// Compares two strings, each in half of the item, an odd last byte left out: up to a zero byte, or the half's end. Output: one
     /// byte, 0 if they are equal, 1 if the first is greater, 255 if it is less.
     Strcmp,
-    /// Joins two strings that lie like those. Output: variable, both and a zero byte.
+    /// Joins two strings, laid out as for [`OpSpec::Strcmp`]. Output: variable, both strings and a zero byte.
     Strcat,
     /// The sort key of UTF-8 text (Unicode Collation Algorithm, as CLDR has it; what is not UTF-8 counts as U+FFFD). Output:
     /// variable; keys compare as bytes.
     Strxfrm {
-        /// Whose order.
+        /// The language whose order the keys follow.
         locale: CollationLocale,
     },
     /// MD5 (RFC 1321). Output: sixteen bytes per item.
@@ -118,7 +119,7 @@ pub enum OpSpec {
     /// AES (FIPS 197) in Galois/counter mode (SP 800-38D). Item: nonce of 12 bytes, additional data, then plain text, or
     /// ciphertext and tag of 16 bytes. Output: variable, ciphertext and tag, or plain text; a wrong tag is refused.
     AesGcm {
-        /// Which way.
+        /// Whether the operator encrypts or decrypts.
         direction: Direction,
         /// Bytes of additional data, which are authenticated and not encrypted.
         aad_bytes: u16,
@@ -133,7 +134,7 @@ pub enum OpSpec {
     /// AES in cipher block chaining mode (SP 800-38A), without padding. Item: initialisation vector of 16 bytes, then whole
     /// blocks. Output: variable, those blocks; an item that ends inside a block is refused.
     AesCbc {
-        /// Which way.
+        /// Whether the operator encrypts or decrypts.
         direction: Direction,
         /// 16 or 32 bytes.
         key: Material,
@@ -141,40 +142,40 @@ pub enum OpSpec {
     /// AES in XTS mode (IEEE 1619, SP 800-38E). Item: tweak of 16 bytes, then a data unit of one to 2^20 blocks, the last
     /// of which may be short. Output: variable, the data unit.
     AesXts {
-        /// Which way.
+        /// Whether the operator encrypts or decrypts.
         direction: Direction,
         /// Two different keys of 16 or 32 bytes each, the data's first.
         key: Material,
     },
     /// A signature of each item. Output: fixed, [`SignatureScheme::bytes`].
     Sign {
-        /// How.
+        /// The signature scheme.
         scheme: SignatureScheme,
         /// The private key: PKCS#8 (RFC 5208), DER.
         key: Material,
     },
     /// Whether each item, which is a signature and behind it what was signed, is genuine. Output: one byte, 1 or 0.
     Verify {
-        /// How it was signed.
+        /// The signature scheme.
         scheme: SignatureScheme,
         /// The public key: SubjectPublicKeyInfo (RFC 5280), DER.
         key: Material,
-        /// The private key, as for signing, for who makes the items; the operator itself needs none.
+        /// The private key, as for signing. The workload makes items with it; the operator itself does not need it.
         private: Option<Material>,
     },
     /// RSAES-OAEP encryption (RFC 8017) with SHA-256 and no label. Output: variable, as long as the modulus; refuses what is
     /// longer than fits.
     RsaEncrypt {
-        /// Of the modulus.
+        /// The length of the modulus in bits.
         bits: u16,
         /// The public key: SubjectPublicKeyInfo (RFC 5280), DER.
         key: Material,
-        /// The private key, for who judges the outputs; the operator itself needs none.
+        /// The private key. The workload judges outputs with it; the operator itself does not need it.
         private: Option<Material>,
     },
     /// RSAES-OAEP decryption. Output: variable; refuses what is not as long as the modulus, or was not encrypted so.
     RsaDecrypt {
-        /// Of the modulus.
+        /// The length of the modulus in bits.
         bits: u16,
         /// The private key: PKCS#8 (RFC 5208), DER.
         key: Material,
@@ -194,17 +195,18 @@ pub enum OpSpec {
     /// Longest prefix match of addresses, 4 or 16 bytes each in network order. Output: variable, the next hop of each, four
     /// bytes little endian, all ones if there is no route; an item that ends inside an address is refused.
     Lpm {
-        /// Which addresses.
+        /// Whether addresses are IPv4 or IPv6.
         family: IpFamily,
         /// The route list, as text: on each line a prefix and a hop.
         routes: Material,
-        /// How addresses are drawn for it.
+        /// How the workload draws the addresses.
         keys: LookupKeys,
     },
-    /// Changes to a table of routes: each item a script, which is undone behind its last change. Output: variable, for each
-    /// change the hop that its prefix had, four bytes little endian, all ones if it had none; malformed scripts are refused.
+    /// Changes to a table of routes. Each item is a script of route changes; the table is restored afterwards. Output: variable,
+    /// for each change the hop that its prefix had before, four bytes little endian, all ones if it had none; malformed scripts
+    /// are refused.
     LpmUpdate {
-        /// Which addresses.
+        /// Whether addresses are IPv4 or IPv6.
         family: IpFamily,
         /// The route list that each item starts from, as text.
         routes: Material,
@@ -214,7 +216,7 @@ pub enum OpSpec {
     Toeplitz {
         /// What is hashed.
         form: HashTuple,
-        /// From so many queues the one of the hash, by a redirection table filled in turn; of 0 the hash itself.
+        /// How many queues a redirection table, filled in turn, spreads hashes over; the output is a queue. With 0 it is the hash.
         queues: u16,
         /// 40 or 52 bytes.
         key: Material,
@@ -231,38 +233,38 @@ pub enum OpSpec {
     },
     /// LZ77 as a block of LZ4 (`lz4_Block_format.md`). Output: variable.
     Lz4,
-    /// Decodes such a block. Output: variable; refuses what is malformed or longer than its slot.
+    /// Decodes a block of LZ4. Output: variable; refuses what is malformed or longer than its slot.
     Unlz4,
-    /// Snappy's raw format (`format_description.txt`). Output: variable.
+    /// Compression in Snappy's raw format (`format_description.txt`). Output: variable.
     Snappy,
-    /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
+    /// Decodes Snappy's raw format. Output: variable; refuses what is malformed or longer than its slot.
     Unsnappy,
-    /// Canonical Huffman codes of at most eleven bits, their table in front. Output: variable, in dpb's own format.
+    /// Encodes with canonical Huffman codes of at most eleven bits, their table in front. Output: variable, in dpb's own format.
     Huffman,
-    /// Decodes it. Output: variable; refuses what is malformed or longer than its slot.
+    /// Decodes what [`OpSpec::Huffman`] writes. Output: variable; refuses what is malformed or longer than its slot.
     Unhuffman,
     /// The parity blocks of an erasure code. Item: its data blocks, one behind another, each of whole units. Output: variable, its
     /// parity blocks; an item that is not such blocks is refused.
     ErasureEncode {
-        /// Which blocks there are.
+        /// The numbers of data and parity blocks.
         code: ErasureCode,
     },
     /// The blocks of an erasure code that are lost. Item: the first blocks that remain, as many as there are data blocks. Output:
     /// variable, the missing blocks; an item that is not such blocks is refused.
     ErasureRecover {
-        /// Which blocks, of which code.
+        /// The code, and which of its blocks are lost.
         loss: BlockLoss,
     },
     /// The Internet checksum (RFC 1071). Output: two bytes, big endian; of packets variable, refusing what is none.
     Checksum {
-        /// What is summed.
+        /// Which bytes of an item the checksum covers.
         form: ChecksumForm,
     },
     /// TCP segmentation of one large send. Output: variable.
     Segmentation {
         /// Bytes of payload of a segment.
         mss: u16,
-        /// What is written of each.
+        /// Whether segments are written whole or as descriptors.
         mode: SegmentationMode,
     },
     /// IP fragmentation (RFC 791, RFC 8200). Output: variable; refuses what must not be fragmented.
@@ -274,9 +276,9 @@ pub enum OpSpec {
     Reassembly,
     /// An operator that this crate does not know.
     Custom {
-        /// One that no other variant has.
+        /// A name that no other variant has.
         name: String,
-        /// All of them, those with their usual value too: equal specs compute the same.
+        /// All parameters, also those with their usual value: equal specs compute the same.
         parameters: BTreeMap<String, ParameterValue>,
     },
 }
@@ -293,7 +295,7 @@ pub enum ParameterValue {
 }
 
 impl OpSpec {
-    /// [`OpSpec::Custom`], from its parts.
+    /// An [`OpSpec::Custom`] with this name and these parameters.
     pub fn custom<const N: usize>(name: &str, parameters: [(&str, ParameterValue); N]) -> Self {
         let own = |(name, value): (&str, ParameterValue)| (name.to_owned(), value);
         Self::Custom {
@@ -377,15 +379,14 @@ impl OpSpec {
         }
     }
 
-    /// What an item costs besides its bytes, whatever its length, as bytes that would cost as much: about a nanosecond each
-    /// on a path that is not quick, to make an item, to run it and to check it. None for most operators, a signature's
-    /// are millions. Only the order of magnitude is meant. Who bounds time by bytes counts these too.
+    /// What an item costs besides its bytes, whatever its length, expressed in bytes. One such byte stands for about a nanosecond
+    /// on a slow path, for making an item, running it and checking it. Most operators cost 0 here, a signature millions. Only the
+    /// order of magnitude matters. Code that bounds time by bytes adds this cost.
     pub const fn cost_bytes(&self) -> usize {
         match self {
             Self::Sign { scheme, .. } => scheme.sign_ns(),
             Self::Verify { scheme, .. } => scheme.verify_ns(),
             Self::RsaEncrypt { bits, .. } | Self::RsaDecrypt { bits, .. } => rsa_private_ns(*bits),
-            // About a nanosecond each.
             Self::Arithmetic { rounds, .. } => *rounds as usize * 8,
             _ => 0,
         }

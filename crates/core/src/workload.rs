@@ -1,7 +1,7 @@
 //! What an operator is run on, and what is right for it.
 //!
-//! [`Workload`] is the one place that knows: conformance, the harness, `dpb op`, benches and tests take their items from
-//! it and have it judge what came of them. [`Input`] is one batch of its items.
+//! [`Workload`] alone decides both. The conformance suite, the harness, `dpb op`, benches and tests take their items from it
+//! and let it judge the outputs. [`Input`] is one batch of its items.
 //!
 //! ```
 //! use dpb_core::workload::{Exact, Input, Workload};
@@ -29,10 +29,10 @@ use crate::{Batch, Items, JobError, OpSpec};
 
 /// What one spec is run on, and what is right for it.
 pub trait Workload: Send + Sync {
-    /// What is computed.
+    /// The spec that the items are for.
     fn spec(&self) -> &OpSpec;
 
-    /// Who says what is right: `cpu/portable`, for one.
+    /// The recorded name of the oracle, such as `cpu/portable`.
     fn name(&self) -> &str;
 
     /// User data for `count` items of `len` bytes, all of them in [`Input::bytes`], the same for the same seed: random
@@ -43,7 +43,7 @@ pub trait Workload: Send + Sync {
 
     /// The item that carries `plain`: `plain` itself unless said otherwise; for a decoder what its encoder makes of it,
     /// for a packet operator a packet with this payload, for addresses of four bytes as many whole ones as there are.
-    /// So a person's own file feeds any operator, and `plain` of any length, none included, gives a valid item.
+    /// So a person's own file feeds any operator. `plain` may have any length, also zero, and always gives a valid item.
     ///
     /// # Errors
     /// Why there is no item for it: a payload longer than a packet can be.
@@ -73,7 +73,7 @@ pub trait Workload: Send + Sync {
     /// [`JobError::DstTooShort`].
     fn right(&self, item: &[u8], slot_bytes: usize) -> Right;
 
-    /// Where [`Right::Several`] are right, whether `output` is one: an encoder's decodes back, a signature verifies.
+    /// Where [`Right::AnyValid`] are right, whether `output` is one: an encoder's decodes back, a signature verifies.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -108,8 +108,8 @@ pub trait Workload: Send + Sync {
 pub enum Right {
     /// This output and no other.
     Only(Vec<u8>),
-    /// One of several, each of which fits a slot of the operator's own `dst_len`; [`Workload::approve`] tells.
-    Several,
+    /// Any output that [`Workload::approve`] accepts; each fits a slot of the operator's own `dst_len`.
+    AnyValid,
     /// No output: the item is refused. With which error is the backend's choice.
     Refused(JobError),
 }
@@ -164,8 +164,8 @@ pub fn fed<'a>(
     plain.into_iter().enumerate().map(feed).collect()
 }
 
-/// Makes items equally long. If they are not, which is up to their format, each becomes the first one.
-pub fn level(items: &mut [Vec<u8>]) {
+/// Makes items equally long: if their lengths differ, each becomes a copy of the first.
+pub fn equalize_lengths(items: &mut [Vec<u8>]) {
     let Some((first, rest)) = items.split_first_mut() else {
         return;
     };
@@ -280,7 +280,7 @@ impl Right {
             (Self::Only(right), Ok(output)) if right == output => Ok(()),
             (Self::Only(right), Ok(output)) => Err(difference(right, output)),
             (Self::Only(right), Err(JobError::DstTooShort)) if right.len() > slot_bytes => Ok(()),
-            (Self::Several, Ok(output)) => approve(output),
+            (Self::AnyValid, Ok(output)) => approve(output),
             (Self::Refused(_), Err(_)) => Ok(()),
             (Self::Refused(error), Ok(output)) => Err(format!(
                 "expected a refusal ({error}), got {}",

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use dpb_core::lift::{Inline, Pooled};
 use dpb_core::{
-    Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Evidence, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported,
+    WallClock,
 };
 
 use crate::isa;
@@ -123,21 +124,28 @@ pub enum Lift {
 
 /// Every backend of this module, found or not on this machine: all paths, `cpu/best`, and `pool/N` for all CPUs.
 pub fn backends() -> Vec<Cpu> {
-    let threads = std::thread::available_parallelism()
-        .map_or(NonZeroU32::MIN, |n| n.try_into().unwrap_or(NonZeroU32::MAX));
     let mut backends: Vec<_> = Path::ALL.iter().copied().map(Cpu::on).collect();
     backends.push(Cpu::best());
-    backends.push(Cpu::pool(threads));
+    backends.push(Cpu::pool(cores()));
     backends
 }
 
-/// The backend of this name: `cpu/best`, `cpu/portable`, `cpu/avx512`, …, `pool/4`.
+/// Cores that this process may use.
+fn cores() -> NonZeroU32 {
+    std::thread::available_parallelism()
+        .map_or(NonZeroU32::MIN, |n| n.try_into().unwrap_or(NonZeroU32::MAX))
+}
+
+/// The backend of this name: `cpu/best`, `cpu/portable`, `cpu/avx512`, …, `pool/4`; `cpu` is short for `cpu/best`,
+/// `cpu-threads` for a pool of as many workers as this process may use cores.
 ///
 /// # Errors
 /// If there is none; the message lists them.
 pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
-    if name == "cpu/best" {
-        return Ok(Cpu::best());
+    match name {
+        "cpu" | "cpu/best" => return Ok(Cpu::best()),
+        "cpu-threads" => return Ok(Cpu::pool(cores())),
+        _ => {}
     }
     let pool = name.strip_prefix("pool/").and_then(|n| n.parse().ok());
     if let Some(threads) = pool {
@@ -264,6 +272,10 @@ impl Backend for Cpu {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

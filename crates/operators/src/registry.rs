@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dpb_core::{OpSpec, SetupError, Workload};
+use dpb_core::{OpSpec, SetupError, Workload, file};
 
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
@@ -168,6 +168,9 @@ pub(crate) struct ParsedParameters<'a> {
 
 /// Instead of a path: there is no file.
 pub(crate) const NO_FILE: &str = "-";
+
+/// Longest file that a parameter may be: several times the Internet's routes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// The operator of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -337,12 +340,14 @@ impl ParsedParameters<'_> {
     pub(crate) fn file(&self, name: &str) -> Result<Option<Vec<u8>>, SetupError> {
         match self.word(name) {
             NO_FILE => Ok(None),
-            path => std::fs::read(path).map(Some).map_err(|error| {
-                let operator = self.operator;
-                SetupError::Parameter(format!(
-                    "{operator}: {name}={path}: cannot be read: {error}"
-                ))
-            }),
+            path => file::read(std::path::Path::new(path), FILE_BYTES_MAX)
+                .map(Some)
+                .map_err(|error| {
+                    let operator = self.operator;
+                    SetupError::Parameter(format!(
+                        "{operator}: {name}={path}: cannot be read: {error}"
+                    ))
+                }),
         }
     }
 }

@@ -34,7 +34,7 @@ impl Contest {
     fn equal(&self, bytes: &[u8], len: usize, count: usize) -> Input {
         let plain = (0..count).map(|i| &bytes[i * len..][..len]);
         let mut items = workload::fed(&*self.workload, plain).expect("feeds");
-        workload::level(&mut items);
+        workload::equalize_lengths(&mut items);
         let item_len = items.first().map_or(len, Vec::len);
         Input {
             slot_bytes: self.workload.slot_bytes(len),

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Batch, Buf, Clock, Completion, Job, JobError, Limits, OpSpec, Operator, OutputShape,
-    Queue, SetupError, Unsupported,
+    Backend, Batch, Buf, Clock, Completion, Evidence, Job, JobError, Limits, OpSpec, Operator,
+    OutputShape, Queue, SetupError, Unsupported,
 };
 
 /// Which faults, and how often.
@@ -154,6 +154,16 @@ impl<B: Backend> Backend for Faulty<B> {
 
     fn clock(&self) -> &dyn Clock {
         self.inner.clock()
+    }
+
+    fn evidence(&self) -> Evidence {
+        let by = |inner: &str| format!("{inner} with faults on purpose: {}", self.faults);
+        match self.inner.evidence() {
+            Evidence::Simulated { model } => Evidence::Simulated { model: by(&model) },
+            _ => Evidence::Emulated {
+                by: by(self.inner.name()),
+            },
+        }
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

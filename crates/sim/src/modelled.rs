@@ -12,8 +12,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::{
-    Backend, Batch, Buf, Clock, Completion, Items, Job, Limits, OpSpec, Operator, OutputShape,
-    Queue, SetupError, Unsupported, VirtualClock,
+    Backend, Batch, Buf, Clock, Completion, Evidence, Items, Job, Limits, OpSpec, Operator,
+    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
 };
 
 /// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
@@ -21,11 +21,11 @@ use dpb_core::{
 pub struct Model {
     /// How many jobs are served at a time.
     pub lanes: NonZeroU32,
-    /// For each job.
+    /// Lane time for each job.
     pub job_ns: u64,
-    /// For each item of a job.
+    /// Lane time for each item of a job.
     pub item_ns: u64,
-    /// For each byte of a job's items, in picoseconds; a job's total is rounded up to a nanosecond.
+    /// Lane time for each byte of a job's items, in picoseconds; a job's total is rounded up to a nanosecond.
     pub byte_ps: u64,
     /// Host time for each `submit` that takes a job: descriptors, fence, doorbell.
     pub doorbell_ns: u64,
@@ -186,7 +186,7 @@ impl<B: Backend> Modelled<B> {
             inner,
             name: format!("sim/{name}"),
             engine: Arc::new(Engine {
-                clock: VirtualClock::default(),
+                clock: VirtualClock::new(model.poll_ns > 0),
                 lanes: Mutex::new(lanes),
             }),
             model,
@@ -208,6 +208,12 @@ impl<B: Backend> Backend for Modelled<B> {
         &self.engine.clock
     }
 
+    fn evidence(&self) -> Evidence {
+        Evidence::Simulated {
+            model: self.model.to_string(),
+        }
+    }
+
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
         self.inner.alloc(len)
     }
@@ -218,7 +224,7 @@ impl<B: Backend> Backend for Modelled<B> {
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         Ok(Arc::new(ModelledOperator {
-            limits: self.limits(spec).map_err(SetupError::Unsupported)?,
+            limits: self.limits(spec)?,
             inner: self.inner.prepare(spec)?,
             model: self.model.clone(),
             engine: self.engine.clone(),
@@ -275,7 +281,7 @@ struct ModelledQueue {
     flying: Vec<Flying>,
     /// Places in `flying` without a job.
     free: Vec<usize>,
-    /// When due, the how-manieth job (first come, first home), place in `flying`.
+    /// Due time, sequence number, place in `flying`. Ties complete in the order of submission.
     due: BinaryHeap<Reverse<(u64, u64, usize)>>,
     taken: u64,
 }
@@ -283,7 +289,7 @@ struct ModelledQueue {
 /// A job in flight. Inside, its tag is its place.
 #[derive(Default)]
 struct Flying {
-    /// The caller's.
+    /// The caller's tag.
     tag: u64,
     /// Once the backend inside is done with it.
     home: Option<Completion>,

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Limits, OpSpec, Operator, OutputShape,
-    Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Evidence, Limits, OpSpec, Operator,
+    OutputShape, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::kind::{Given, Kind};
@@ -75,6 +75,10 @@ impl Backend for DocaBackend {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_device(self.doca.stand_in().map(str::to_owned))
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

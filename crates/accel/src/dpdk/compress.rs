@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, DeflateFormat, Items, Job, JobError, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Completion, DeflateFormat, Evidence, Items, Job, JobError, Limits, OpSpec,
+    Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{
@@ -52,6 +52,10 @@ impl Backend for CompressBackend {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

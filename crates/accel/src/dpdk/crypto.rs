@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpb_core::{
-    Backend, Buf, Clock, Direction, HmacHash, Items, Job, JobError, Limits, Material, OpSpec,
-    Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Direction, Evidence, HmacHash, Items, Job, JobError, Limits, Material,
+    OpSpec, Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{Cipher, CryptoDevice, Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
@@ -91,6 +91,10 @@ impl Backend for CryptoBackend {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

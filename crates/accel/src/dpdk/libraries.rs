@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use dpb_core::cpu_level::Level;
 use dpb_core::{
-    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, JobError,
-    Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape, SegmentationMode,
-    SetupError, Unsupported, WallClock,
+    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, Evidence, HashTuple, Inline, IpFamily,
+    JobError, Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape,
+    SegmentationMode, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{self, Eal, Pieces, Sum, Work};
@@ -252,6 +252,10 @@ impl Backend for LibrariesBackend {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, CopyMode, Job, Limits, OpSpec, Operator, OutputShape, Queue,
-    SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Completion, CopyMode, Evidence, Job, Limits, OpSpec, Operator,
+    OutputShape, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::port::{Address, Device, Problem};
@@ -88,6 +88,10 @@ impl Backend for Copies {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_device(self.lanes.device.software().map(str::to_owned))
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -226,14 +226,10 @@ fn opens(instance: &str) {
             listed.instance, listed.is_here, listed.summary, listed.details
         );
     }
-    println!(
-        "stands in: {}",
-        Doca.stand_in(instance).unwrap_or_else(|| "-".to_owned())
-    );
     match Doca.open(instance) {
         Err(why) => println!("not opened: {why}"),
         Ok(backend) => {
-            println!("opened {}", backend.name());
+            println!("opened {}: {:?}", backend.name(), backend.evidence());
             let others = [OpSpec::Md5].into_iter();
             let operators = OPERATORS.iter().chain(&STREAMS).chain(&ERASURE);
             let specs =

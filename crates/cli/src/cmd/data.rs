@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table};
-use crate::{Globals, interrupt};
+use crate::{Globals, args, interrupt};
 
 mod part;
 
@@ -31,16 +31,16 @@ pub struct Args {
     /// TPC-H's scale factor; fractions work
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     sf: f64,
-    /// Which tables: names with commas between, or `all`
+    /// The tables to make: names with commas between, or `all`
     #[arg(long, default_value = "all", value_delimiter = ',')]
     tables: Vec<String>,
-    /// Threads that make them [default: one a CPU]
-    #[arg(long)]
-    threads: Option<usize>,
-    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
+    /// Threads that make the tables [default: one a CPU]
+    #[arg(long, value_parser = args::threads)]
+    threads: Option<u64>,
+    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
     #[arg(long)]
     data_dir: Option<PathBuf>,
-    /// One line a column: encodings, bytes, smallest and largest value
+    /// Print one line a column: encodings, bytes, smallest and largest value
     #[arg(long)]
     columns: bool,
     /// List what is there, of every scale factor, also DuckDB's copies; make nothing

@@ -11,7 +11,7 @@ use crate::{Globals, backends};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dpb list\n  dpb list operators --format json")]
 pub struct Args {
-    /// Only these
+    /// List only this kind
     #[arg(value_enum)]
     what: Option<What>,
 }
@@ -19,11 +19,11 @@ pub struct Args {
 /// What there are lists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum What {
-    /// What can be computed
+    /// Operators: what can be computed
     Operators,
-    /// Where, and how
+    /// Backends: where operators run
     Backends,
-    /// What can be measured
+    /// Tasks: what can be measured
     Tasks,
 }
 

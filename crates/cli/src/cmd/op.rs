@@ -5,20 +5,29 @@ mod pays;
 mod table;
 
 use std::num::NonZeroU32;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Plan};
-use dpb_core::measure::provenance::memory_available_bytes;
-use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store};
-use dpb_core::{Backend, OpSpec, SetupError};
+use dpb_core::measure::provenance::{allowed_cpus, memory_available_bytes};
+use dpb_core::measure::{Durability, Outcome, Record, Store};
+use dpb_core::{Backend, ClockKind, OpSpec, SetupError};
 use dpb_operators::registry::{self, Entry};
 
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::{Globals, backends, interrupt, spec};
+
+/// Told to stop, a test is awaited for so long: somewhat more than the harness waits for jobs in flight.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often the signal is looked at.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What is measured.
 #[derive(Debug, clap::Args)]
@@ -31,19 +40,19 @@ use crate::{Globals, backends, interrupt, spec};
                   dpb op all --seconds 0.1 --out records.jsonl"
 )]
 pub struct Args {
-    /// An operator's name (see `dpb list`), or `all`
+    /// The operator to measure (see `dpb list`), or `all`
     operator: String,
-    /// The operator's own parameters, key=value with commas between; several times to compare
+    /// The operator's own parameters, as key=value with commas between; give the flag several times to compare
     #[arg(long, default_value = "")]
     parameters: Vec<String>,
-    /// Bytes of an item; for a decoder what it decodes to
+    /// Bytes of an item; for a decoder the bytes that it decodes to
     #[arg(long, value_parser = args::sizes, default_value = "64,1500,64KiB")]
     size: List<u64>,
     /// Items of a job [default: as many as fit 16 KiB, 256 at most; of costly ones, such as signatures, one]
     #[arg(long, value_parser = args::counts)]
     batch: Option<List<u64>>,
     /// Threads, each with a queue of its own
-    #[arg(long, value_parser = args::counts, default_value = "1")]
+    #[arg(long, value_parser = args::thread_counts, default_value = "1")]
     threads: List<u64>,
     /// Backends by name (see `dpb list`), or `all`
     #[arg(long, value_parser = backends::names, default_value = "all")]
@@ -60,19 +69,19 @@ pub struct Args {
     /// Runs of each test; below 6 a number has no 95 % interval
     #[arg(long, value_parser = args::count, default_value = "7")]
     repeat: u64,
-    /// Of inputs and schedules
+    /// Seed of the inputs and of the open loop's schedule
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Items are cut from this file instead of generated
+    /// Cut items from this file, of 1 GiB at most, instead of generating them
     #[arg(long)]
     input: Option<PathBuf>,
     /// Inputs cycle through this much memory; costly items, such as signatures, through as much as costs the same
     #[arg(long, value_parser = args::size, default_value = "1MiB")]
     working_set: u64,
-    /// Closed: as fast as results come. Open: at the rate given, whatever the backend does
+    /// Closed loop: a job starts when another ends. Open loop: jobs start at the given rate, whatever the backend does
     #[arg(long, value_enum, default_value = "closed")]
     mode: Loop,
-    /// Open loop: jobs a second over all threads
+    /// Open loop: how many jobs arrive a second, over all threads
     #[arg(long, value_parser = args::rates, required_if_eq("mode", "open"))]
     rate: Option<List<f64>>,
     /// Closed loop: measure each job's time too, in runs of their own
@@ -81,10 +90,10 @@ pub struct Args {
     /// Closed loop: measure the host's CPU time too, waiting not counted, in runs of their own
     #[arg(long)]
     host_cpu: bool,
-    /// Cores for the threads, in order
+    /// Pin the threads to these cores, in order
     #[arg(long, value_parser = args::numbers)]
     pin: Option<List<u64>>,
-    /// Append the records to this file
+    /// Append the records to this file, in a folder that is there
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -114,49 +123,86 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let loads = inputs::Inputs::new(&args, &tests)?;
     warn_of_shared_cores(&tests);
     let store = match &args.out {
-        Some(path) => Some(Store::open(path, Durability::Machine).map_err(anyhow::Error::from)?),
+        Some(path) => Some(output::open_records(path, Durability::Machine)?),
         None => None,
     };
+    let asked = tests.len();
     let mut records = Vec::new();
-    let swept = args.sweep(&tests, loads, store, globals, &mut records);
+    let swept = sweep(args, tests, loads, store, globals, &mut records);
     table::print(&records, globals.format())?;
     if globals.format() == Format::Table {
         output::print(&pays::for_people(&records))?;
     }
     swept?;
-    judge(&records, tests.len())
+    judge(&records, asked)
 }
 
-impl Args {
-    /// Measures one test after the other; `records` has what was measured, even if keeping it fails.
-    fn sweep(
-        &self,
-        tests: &[Test],
-        mut loads: inputs::Inputs,
-        mut store: Option<Store>,
-        globals: &Globals,
-        records: &mut Vec<Record>,
-    ) -> Result<(), Failure> {
-        let stop = interrupt::flag();
-        let progress = Progress::new(tests.len() as u64, globals.quiet);
-        for (at, test) in tests.iter().enumerate() {
-            progress.set(at as u64, &test.to_string());
-            let record = self.measure(test, &mut loads, stop);
-            records.push(record);
-            let record = &records[at];
-            if let Some(store) = &mut store {
-                store.append(record).map_err(anyhow::Error::from)?;
-            }
-            if globals.format() == Format::Json {
-                output::print_json(record)?;
-            }
-            if interrupt::is_set() {
+/// Measures one test after the other; `records` has what was measured, even if keeping it fails.
+///
+/// The work has a thread of its own, which is left behind if it does not stop when told to: a key schedule or an
+/// automaton of many rules knows nothing of Ctrl-C.
+fn sweep(
+    args: Args,
+    tests: Vec<Test>,
+    mut loads: inputs::Inputs,
+    mut store: Option<Store>,
+    globals: &Globals,
+    records: &mut Vec<Record>,
+) -> Result<(), Failure> {
+    let stop = interrupt::flag();
+    let names: Vec<String> = tests.iter().map(Test::to_string).collect();
+    let progress = Progress::new(names.len() as u64, globals.quiet);
+    let (sender, measured) = channel();
+    let work = move || {
+        for test in &tests {
+            let record = args.measure(test, &mut loads, stop);
+            if sender.send(record).is_err() || interrupt::is_set() {
                 break;
             }
         }
-        Ok(())
+    };
+    let worker = thread::Builder::new().name("dpb-op".to_owned()).spawn(work);
+    let worker =
+        worker.map_err(|error| Failure::check(format!("cannot start a thread: {error}")))?;
+    for (at, name) in names.iter().enumerate() {
+        progress.set(at as u64, name);
+        let Some(record) = next(&measured, stop, GRACE) else {
+            break;
+        };
+        if let Some(store) = &mut store {
+            store.append(&record).map_err(anyhow::Error::from)?;
+        }
+        if globals.format() == Format::Json {
+            output::print_json(&record)?;
+        }
+        records.push(record);
     }
+    if !interrupt::is_set()
+        && let Err(panic) = worker.join()
+    {
+        resume_unwind(panic);
+    }
+    Ok(())
+}
 
+/// The next that is measured; `None` after the last, and when the work was told to stop and does not for `grace`.
+fn next<T>(measured: &Receiver<T>, stop: &AtomicBool, grace: Duration) -> Option<T> {
+    let mut told: Option<Instant> = None;
+    loop {
+        match measured.recv_timeout(LOOK) {
+            Ok(next) => return Some(next),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                if told.get_or_insert_with(Instant::now).elapsed() > grace {
+                    return None;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+impl Args {
     /// The cartesian product, backends innermost so that what is compared is measured close together.
     fn tests(&self) -> Result<Vec<Test>, Failure> {
         if self.mode == Loop::Closed && self.rate.is_some() {
@@ -171,6 +217,14 @@ impl Args {
         }
         if self.mode == Loop::Open && self.host_cpu {
             return Err(Failure::usage("--host-cpu is for the closed loop"));
+        }
+        let cpus = allowed_cpus();
+        let is_foreign =
+            |core: &&u64| !cpus.is_empty() && !cpus.iter().any(|&cpu| u64::from(cpu) == **core);
+        if let Some(core) = self.pin.iter().flat_map(List::iter).find(is_foreign) {
+            return Err(Failure::usage(format!(
+                "--pin {core}: this process may not use such a core; it may use {cpus:?}"
+            )));
         }
         let rates: Vec<Option<f64>> = match &self.rate {
             Some(rates) => rates.iter().copied().map(Some).collect(),
@@ -251,12 +305,7 @@ impl Args {
     }
 
     /// One test, as one record whatever comes of it.
-    fn measure(
-        &self,
-        test: &Test,
-        loads: &mut inputs::Inputs,
-        stop: &std::sync::atomic::AtomicBool,
-    ) -> Record {
+    fn measure(&self, test: &Test, loads: &mut inputs::Inputs, stop: &AtomicBool) -> Record {
         let mut record = self.record(test);
         let load = match loads.of(test) {
             Ok(load) => load,
@@ -279,9 +328,9 @@ impl Args {
         if let Some(jobs_per_s) = test.rate {
             return vec![Mode::Open { jobs_per_s }];
         }
-        let evidence = backends::evidence(test.backend.name());
         // A model's jobs take none of the host's time.
-        let has_host_cpu = self.host_cpu && !matches!(evidence, Evidence::Simulated { .. });
+        let is_wall = test.backend.clock().kind() == ClockKind::Wall;
+        let has_host_cpu = self.host_cpu && is_wall;
         let extra = [(self.latency, Mode::Latency), (has_host_cpu, Mode::HostCpu)];
         let extra = extra.into_iter().filter(|(is_asked, _)| *is_asked);
         let extra = extra.map(|(_, mode)| mode);
@@ -306,7 +355,7 @@ impl Args {
 
     fn record(&self, test: &Test) -> Record {
         let backend = test.backend.name();
-        let record = Record::new("op", backends::evidence(backend), self.seed);
+        let record = Record::new("op", test.backend.evidence(), self.seed);
         let mut record = spec::kept(record, &test.spec)
             .with("size", test.size)
             .with("batch", test.batch)
@@ -391,7 +440,7 @@ fn check_job(size: u64, batch: u64) -> Result<(), Failure> {
 }
 
 fn warn_of_shared_cores(tests: &[Test]) {
-    let cores = dpb_core::measure::provenance::allowed_cpus().len().max(1) as u64;
+    let cores = allowed_cpus().len().max(1) as u64;
     let most = tests.iter().map(|test| test.threads).max().unwrap_or(1);
     if most > cores {
         output::note(&format!(
@@ -445,4 +494,22 @@ fn nonzero(count: u64) -> NonZeroU32 {
         .ok()
         .and_then(NonZeroU32::new)
         .expect("the parser gives counts from 1 to 2^32 - 1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_does_not_stop_is_left_behind() {
+        let (sender, measured) = channel();
+        sender.send(1).expect("heard");
+        let told = AtomicBool::new(true);
+        // What was measured counts; then the sender lives on and says nothing.
+        assert_eq!(next(&measured, &told, Duration::ZERO), Some(1));
+        assert_eq!(next(&measured, &told, Duration::ZERO), None);
+        drop(sender);
+        let not_told = AtomicBool::new(false);
+        assert_eq!(next(&measured, &not_told, Duration::MAX), None);
+    }
 }

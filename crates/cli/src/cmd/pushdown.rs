@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, help_heading = ASKED, default_value_t = 1.0, allow_negative_numbers = true)]
     sf: f64,
     /// The number of threads that scan, at the agent or here, whoever filters [default: one a CPU]
-    #[arg(long, help_heading = RUNS, value_parser = args::counts)]
+    #[arg(long, help_heading = RUNS, value_parser = args::thread_counts)]
     threads: Option<List<u64>>,
     /// A condition in SQL over lineitem's columns
     #[arg(long = "where", help_heading = ASKED, value_name = "SQL", conflicts_with_all = ["query", "selectivity"])]
@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(long, help_heading = RUNS)]
     cold: bool,
     /// The address of an agent elsewhere, host:port [default: agents of our own on loopback]
-    #[arg(long, help_heading = LINK)]
+    #[arg(long, help_heading = LINK, value_parser = args::address)]
     server: Option<String>,
     /// A file with the token that the agent asks for
     #[arg(long, help_heading = LINK, requires = "server")]
@@ -101,7 +101,7 @@ pub struct Args {
     /// Memory for verified chunks at our own agents, and as much for DuckDB's buffers (at least 256 MB)
     #[arg(long, help_heading = RUNS, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
-    /// The folder that data is kept in [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
+    /// The folder that data is kept in [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
     #[arg(long, help_heading = FILES)]
     data_dir: Option<PathBuf>,
     /// The file that records are appended to [default: records/pushdown.jsonl in the data directory]
@@ -123,10 +123,15 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let schemes = schemes(&args.schemes)?;
     let threads = threads(&args);
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
-    let out = args
-        .out
-        .clone()
-        .unwrap_or_else(|| data_dir.join("records").join("pushdown.jsonl"));
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => {
+            let folder = data_dir.join("records");
+            std::fs::create_dir_all(&folder)
+                .map_err(|error| Failure::check(format!("{}: {error}", folder.display())))?;
+            folder.join("pushdown.jsonl")
+        }
+    };
 
     // Lives as long as the connections to it.
     let _agents;
@@ -141,8 +146,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     warn_of_sharing(&threads);
     say_ways(&args.bulk, &contenders);
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
-    let mut store = Store::open(&out, Durability::Process)
-        .map_err(|error| Failure::check(error.to_string()))?;
+    let mut store = output::open_records(&out, Durability::Process)?;
     let plan = Plan {
         sf: args.sf,
         questions,

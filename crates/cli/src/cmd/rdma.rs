@@ -26,19 +26,19 @@ use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verd
                   dpb rdma bw --verb read --size 2..8388608 --depth 128 --qps 4 10.0.0.1 --format perftest"
 )]
 pub struct Args {
-    /// Latency, or bandwidth
+    /// Whether to measure latency or bandwidth
     #[arg(value_enum)]
     method: MethodName,
     /// The server's host
     #[arg(conflicts_with = "server")]
     host: Option<String>,
-    /// Be the server: wait for one client
+    /// Run as the server and wait for one client
     #[arg(long)]
     server: bool,
-    /// Where the server waits; for clients elsewhere an address that they reach, or 0.0.0.0
+    /// The address that the server listens on; for clients elsewhere one that they reach, or 0.0.0.0
     #[arg(long, default_value = "127.0.0.1", requires = "server")]
     listen: IpAddr,
-    /// What crosses the wire
+    /// The operation to measure
     #[arg(long, value_enum)]
     verb: VerbName,
     /// Bytes of a message [default: 2 for latency, 65536 for bandwidth]
@@ -47,7 +47,7 @@ pub struct Args {
     /// Requests in flight of a queue pair [default: 1 for latency, 128 for bandwidth]
     #[arg(long, value_parser = args::count)]
     depth: Option<u64>,
-    /// Queue pairs
+    /// The number of queue pairs
     #[arg(long, value_parser = args::count, default_value = "1")]
     qps: u64,
     /// Messages of a size on each queue pair [default: 1000; for bandwidth of writes 5000]
@@ -65,7 +65,7 @@ pub struct Args {
     /// The device (see `dpb doctor`) [default: the first with a port that is up]
     #[arg(long)]
     device: Option<String>,
-    /// Which of the port's addresses [default: RoCE v2 over IPv4, if there is one]
+    /// The index of the port's address to use [default: RoCE v2 over IPv4, if there is one]
     #[arg(long)]
     gid_index: Option<u8>,
     /// TCP port over which sides meet
@@ -74,7 +74,7 @@ pub struct Args {
     /// Connect by rdma_cm, on the TCP port's neighbour; both sides must be dpb
     #[arg(long)]
     cm: bool,
-    /// Append the records to this file
+    /// Append the records to this file, in a folder that is there
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -109,12 +109,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     };
     let plan = args.plan(&device)?;
     plan.check().map_err(Failure::usage)?;
-    let evidence = match bench::software(&device).map_err(failure)? {
-        Some(by) => Evidence::Emulated { by },
-        None => Evidence::of_this_cpu(),
-    };
+    let evidence = Evidence::of_device(bench::software(&device).map_err(failure)?);
     let store = match &args.out {
-        Some(path) => Some(Store::open(path, Durability::Machine).map_err(anyhow::Error::from)?),
+        Some(path) => Some(output::open_records(path, Durability::Machine)?),
         None => None,
     };
     let mut show = Show {

@@ -18,7 +18,7 @@ pub struct Args {
     /// Files of records, as `--out` of other verbs writes them
     #[arg(required = true)]
     records: Vec<PathBuf>,
-    /// The page to write; one that is there is replaced
+    /// The page to write; a page that is there is replaced
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
 }
@@ -55,8 +55,13 @@ pub fn run(args: Args, _globals: &Globals) -> Result<(), Failure> {
 
 /// Writes a file that is there whole or not at all.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed =
-        |error: std::io::Error| Failure::check(format!("cannot write {}: {error}", path.display()));
+    let failed = |error: std::io::Error| {
+        let named = format!("cannot write {}: {error}", path.display());
+        output::unwritable(&std::io::Error::new(error.kind(), named))
+    };
+    if path.is_dir() {
+        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+    }
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(name);

@@ -11,7 +11,7 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: dpb schema record > record.schema.json")]
 pub struct Args {
-    /// What the schema describes
+    /// The document whose schema is printed
     #[arg(value_enum)]
     of: Subject,
 }
@@ -19,7 +19,7 @@ pub struct Args {
 /// What has a schema.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Subject {
-    /// The result of one test: one line of a records file
+    /// A record, the result of one test: one line of a records file
     Record,
 }
 

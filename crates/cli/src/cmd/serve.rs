@@ -27,7 +27,7 @@ pub struct Args {
     /// Where to listen; other than loopback needs a token
     #[arg(long, default_value = "127.0.0.1:7400")]
     listen: String,
-    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb]
+    /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
     #[arg(long)]
     data_dir: Option<PathBuf>,
     /// Memory for verified chunks
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long)]
     token_file: Option<PathBuf>,
     /// Most threads that one scan gets [default: four a CPU, at least 64]
-    #[arg(long, value_parser = args::count)]
+    #[arg(long, value_parser = args::threads)]
     threads: Option<u64>,
     /// Most connections at once
     #[arg(long, default_value = "64", value_parser = args::count)]

@@ -138,12 +138,13 @@ pub(super) fn table(task: &str, records: &[&Record], origins: &Origins<'_>) -> S
         let _ = write!(html, "<th class=\"n\">{}</th>", escape(&heading(metric)));
     }
     html.push_str("<th class=\"n\">95 % CI</th><th class=\"n\">against</th><th>evidence</th><th>verdict</th></tr></thead><tbody>");
+    let bases = Bases::of(task, records);
     for record in records {
         html.push_str("<tr>");
         if let Some(run) = runs.of(record) {
             let _ = write!(html, "<td>{}</td>", escape(&run));
         }
-        row(&mut html, record, records, &names, &metrics);
+        row(&mut html, record, bases.as_ref(), &names, &metrics);
         html.push_str("</tr>");
     }
     html + "</tbody></table></div>"
@@ -155,7 +156,14 @@ fn varies(records: &[&Record], name: &str) -> bool {
     values.any(|value| value != first)
 }
 
-fn row(html: &mut String, record: &Record, all: &[&Record], names: &[&str], metrics: &[String]) {
+fn row(
+    html: &mut String,
+    record: &Record,
+    bases: Option<&Bases<'_>>,
+    names: &[&str],
+    metrics: &[String],
+) {
+    let against = bases.and_then(|bases| bases.against(record));
     for name in names {
         let value = record.parameters.get(*name);
         let class = if matches!(value, Some(Value::Int(_) | Value::Float(_))) {
@@ -194,7 +202,7 @@ fn row(html: &mut String, record: &Record, all: &[&Record], names: &[&str], metr
         html,
         "<td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"{kind}\">{kind}</td><td><a href=\"#{href}\">{}</a></td>",
         escape(&interval.unwrap_or_default()),
-        escape(&against(record, all).unwrap_or_default()),
+        escape(&against.unwrap_or_default()),
         escape(&verdict(record)),
         kind = kind(&record.evidence),
     );
@@ -256,51 +264,70 @@ fn columns(task: &str, records: &[&Record]) -> (&'static [&'static str], Vec<Str
     (lead, shown.map(|name| (*name).to_owned()).collect())
 }
 
-/// Against the side that the task compares with, in the same run, at the same parameters and of the same evidence.
-fn against(record: &Record, all: &[&Record]) -> Option<String> {
-    let (side, base, metric) = match record.task.as_str() {
-        "op" => ("backend", "cpu/portable", "items_per_s"),
-        "pushdown" => ("scheme", "fetch", "tuples_per_s"),
-        _ => return None,
-    };
-    let own = |record: &Record| {
-        let mut parameters = record.parameters.clone();
-        for name in [side, "where", "output"] {
-            parameters.remove(name);
+/// The records that others of a table are held against, by what both must share; found once, as tables are long.
+struct Bases<'a> {
+    side: &'static str,
+    base: &'static str,
+    metric: &'static str,
+    fastest: BTreeMap<String, &'a Record>,
+}
+
+impl<'a> Bases<'a> {
+    fn of(task: &str, records: &[&'a Record]) -> Option<Self> {
+        let (side, base, metric) = match task {
+            "op" => ("backend", "cpu/portable", "items_per_s"),
+            "pushdown" => ("scheme", "fetch", "tuples_per_s"),
+            _ => return None,
+        };
+        let mut bases = Self {
+            side,
+            base,
+            metric,
+            fastest: BTreeMap::new(),
+        };
+        for &record in records {
+            // Where a side was run in several ways, its fastest counts.
+            let median = |record: &Record| Some(record.summary.get(metric)?.median);
+            if bases.is_base(record) && median(record).is_some() {
+                let fastest = bases.fastest.entry(bases.shared(record)).or_insert(record);
+                if median(record) >= median(fastest) {
+                    *fastest = record;
+                }
+            }
         }
-        if record.task == "pushdown" {
-            parameters.remove("format");
-        }
-        parameters
-    };
-    let is = |record: &Record, name: &str| record.parameters.get(side) == Some(&Value::from(name));
-    if is(record, base) || !Origin::of(record).is_known() {
-        return None;
+        Some(bases)
     }
-    let parameters = own(record);
-    let bases = all.iter().filter(|other| {
-        is(other, base)
-            && Origin::of(other) == Origin::of(record)
-            && other.evidence == record.evidence
-            && own(other) == parameters
-    });
-    // Where a side was run in several ways, its fastest counts.
-    let median = |record: &Record| record.summary.get(metric).map(|number| number.median);
-    let best = bases
-        .filter(|other| median(other).is_some())
-        .max_by(|a, b| {
-            median(a)
-                .unwrap_or(0.0)
-                .total_cmp(&median(b).unwrap_or(0.0))
-        })?;
-    let series = |record: &Record| Some(record.samples.get(metric)?.values.clone());
-    let ratio = Ratio::of(&series(record)?, &series(best)?)?;
-    let doubt = if ratio.is_decided() {
-        ""
-    } else {
-        " (too close to call)"
-    };
-    Some(format!("{:.2}× {base}{doubt}", ratio.median))
+
+    fn is_base(&self, record: &Record) -> bool {
+        record.parameters.get(self.side) == Some(&Value::from(self.base))
+    }
+
+    /// The run, the evidence and the parameters, but for the side's own.
+    fn shared(&self, record: &Record) -> String {
+        let is_shared = |name: &str| {
+            ![self.side, "where", "output"].contains(&name)
+                && (name != "format" || record.task != "pushdown")
+        };
+        let parameters = record.parameters.iter();
+        let parameters: Vec<_> = parameters.filter(|(name, _)| is_shared(name)).collect();
+        format!("{:?}", (Origin::of(record), &record.evidence, parameters))
+    }
+
+    /// The ratio to the base of the same run, at the same parameters and of the same evidence.
+    fn against(&self, record: &Record) -> Option<String> {
+        if self.is_base(record) || !Origin::of(record).is_known() {
+            return None;
+        }
+        let best = self.fastest.get(&self.shared(record))?;
+        let series = |record: &Record| Some(record.samples.get(self.metric)?.values.clone());
+        let ratio = Ratio::of(&series(record)?, &series(best)?)?;
+        let doubt = if ratio.is_decided() {
+            ""
+        } else {
+            " (too close to call)"
+        };
+        Some(format!("{:.2}× {}{doubt}", ratio.median, self.base))
+    }
 }
 
 fn parameter(value: &Value) -> String {

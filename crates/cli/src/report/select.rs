@@ -422,15 +422,17 @@ fn determines(records: &[&Record], by: &str, name: &str) -> bool {
 
 /// By the values of `names`, in the order in which they came.
 fn split<'a>(records: &[&'a Record], names: &[&str]) -> Vec<Vec<&'a Record>> {
-    let mut facets: Vec<(Vec<String>, Vec<&Record>)> = Vec::new();
+    let mut facets: Vec<Vec<&Record>> = Vec::new();
+    let mut places = BTreeMap::new();
     for record in records {
         let held: Vec<String> = names.iter().map(|name| text_of(record, name)).collect();
-        match facets.iter_mut().find(|(known, _)| *known == held) {
-            Some((_, facet)) => facet.push(record),
-            None => facets.push((held, vec![record])),
+        let place = *places.entry(held).or_insert(facets.len());
+        if place == facets.len() {
+            facets.push(Vec::new());
         }
+        facets[place].push(record);
     }
-    facets.into_iter().map(|(_, facet)| facet).collect()
+    facets
 }
 
 fn as_number(value: &Value) -> Option<f64> {

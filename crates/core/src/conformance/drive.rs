@@ -12,7 +12,7 @@ use crate::{Completion, Items, Job, Limits, Operator, Queue, SetupError};
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A queue, and the jobs that go through it.
-pub(super) struct Course {
+pub(super) struct CheckedQueue {
     queue: Box<dyn Queue>,
     depth: usize,
     /// Whether one poll after a submit must bring everything home.
@@ -33,8 +33,8 @@ struct Sent {
     capacity: usize,
 }
 
-impl Course {
-    /// With a queue of `depth`, opened here.
+impl CheckedQueue {
+    /// Opens a queue of `depth` jobs.
     pub(super) fn open(
         operator: &Arc<dyn Operator>,
         limits: &Limits,
@@ -53,7 +53,7 @@ impl Course {
         })
     }
 
-    /// That gives up sooner.
+    /// Changes how long the queue may do nothing.
     #[cfg(test)]
     pub(super) fn with_silence(self, silence_max: Duration) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Course {
         }
     }
 
-    /// One more job; its tag is its own.
+    /// Adds a job, whose tag no other job has.
     pub(super) fn add(&mut self, job: Job) {
         self.sent.push(Sent::new(&job));
         self.ready.push_back(job);

@@ -60,7 +60,7 @@ impl Input {
         });
         let mut items = workload::fed(workload, items)?;
         if layout == Layout::Fixed {
-            workload::level(&mut items);
+            workload::equalize_lengths(&mut items);
         }
         Ok(Self::lay_out(workload, layout, &items))
     }
@@ -152,7 +152,7 @@ impl Input {
             .zip(&self.right)
             .filter_map(|(len, right)| match right {
                 Right::Only(output) => Some(output.len()),
-                Right::Several => Some(operator.dst_len(len)),
+                Right::AnyValid => Some(operator.dst_len(len)),
                 Right::Refused(_) => None,
             });
         // Not so long that something fits which was refused as too long.
@@ -202,7 +202,7 @@ impl Input {
     ) -> Result<(), String> {
         let item = &self.bytes[self.ranges[i].clone()];
         let right = &self.right[i];
-        if let (Right::Several, Err(JobError::DstTooShort)) = (right, got)
+        if let (Right::AnyValid, Err(JobError::DstTooShort)) = (right, got)
             && slot < operator.dst_len(item.len())
         {
             // It need not have gone into so short a slot.

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::thread;
 
-use super::drive::Course;
+use super::drive::CheckedQueue;
 use super::input::Layout;
 use super::{Bench, Wrong};
 use crate::buf::Ledger;
@@ -74,12 +75,12 @@ impl Bench<'_> {
     }
 
     fn in_turns(&self, jobs: [Vec<Job>; 2], depth: u32) -> Result<[Vec<Completion>; 2], Stop> {
-        let open = || Course::open(&self.operator, &self.limits, depth);
-        let mut courses = [open()?, open()?];
-        for (course, jobs) in courses.iter_mut().zip(jobs) {
-            jobs.into_iter().for_each(|job| course.add(job));
+        let open = || CheckedQueue::open(&self.operator, &self.limits, depth);
+        let mut both = [open()?, open()?];
+        for (checked, jobs) in both.iter_mut().zip(jobs) {
+            jobs.into_iter().for_each(|job| checked.add(job));
         }
-        let [first, second] = courses;
+        let [first, second] = both;
         first.finish_both(second).map_err(Stop::Wrong)
     }
 
@@ -88,11 +89,13 @@ impl Bench<'_> {
         // Both are open before one starts.
         let start = Barrier::new(2);
         let drive = |jobs: Vec<Job>| {
-            let course = Course::open(operator, limits, depth);
+            let open = || CheckedQueue::open(operator, limits, depth);
+            // The other thread waits, whatever becomes of this one.
+            let checked = catch_unwind(AssertUnwindSafe(open));
             start.wait();
-            let mut course = course?;
-            jobs.into_iter().for_each(|job| course.add(job));
-            course.finish().map_err(Stop::Wrong)
+            let mut checked = checked.map_err(|_| Stop::Wrong("`open` panicked".into()))??;
+            jobs.into_iter().for_each(|job| checked.add(job));
+            checked.finish().map_err(Stop::Wrong)
         };
         thread::scope(|scope| {
             let [first, second] = jobs;

@@ -66,6 +66,8 @@ impl Bench<'_> {
         let name = self.backend.name();
         let mut beyond = |what: &str, max: usize, case: Option<BadJob>| match case {
             Some(case) => bad.push(case),
+            // No limit, so nothing is beyond it.
+            None if max == usize::MAX => {}
             None => {
                 let note = format!("{name} {:?}: beyond {max} {what}", self.spec);
                 self.coverage.skipped.push(note);
@@ -110,15 +112,15 @@ impl Bench<'_> {
         expected: JobError,
     ) -> Result<(), String> {
         let slot = self.slot_of(64);
-        let mut course = self.course(1)?;
-        course.add(Job {
+        let mut checked = self.checked_queue(1)?;
+        checked.add(Job {
             tag: u64::MAX,
             src: self.alloc(src_len)?.freeze(),
             items,
             dst: self.alloc(slots * slot)?,
             outcomes: Vec::with_capacity(slots),
         });
-        let done = course.finish()?;
+        let done = checked.finish()?;
         self.coverage.jobs += 1;
         let result = done[0].result;
         if result != Err(expected) {
@@ -135,15 +137,15 @@ impl Bench<'_> {
 
     /// A job without items is carried out and gives nothing.
     fn empty_job(&mut self, items: Items) -> Result<(), String> {
-        let mut course = self.course(1)?;
-        course.add(Job {
+        let mut checked = self.checked_queue(1)?;
+        checked.add(Job {
             tag: 7,
             src: self.alloc(64)?.freeze(),
             items,
             dst: self.alloc(0)?,
             outcomes: Vec::new(),
         });
-        let done = course.finish()?;
+        let done = checked.finish()?;
         self.coverage.jobs += 1;
         match &done[0] {
             c if c.result == Ok(()) && c.job.outcomes.is_empty() => Ok(()),
@@ -178,9 +180,9 @@ impl Bench<'_> {
         if is_dst {
             dst = foreign(&dst)?;
         }
-        let mut course = self.course(1)?;
-        course.add(inputs[0].job(0, src, dst));
-        let done = course.finish()?;
+        let mut checked = self.checked_queue(1)?;
+        checked.add(inputs[0].job(0, src, dst));
+        let done = checked.finish()?;
         match done[0].result {
             Err(JobError::ForeignBuffer) => self.coverage.jobs += 1,
             Err(other) => return Err(format!("expected ForeignBuffer, got {other:?}")),

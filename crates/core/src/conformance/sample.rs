@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use crate::{
-    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Exact, Inline, JobError, Kernel, Limits,
-    Material, OpSpec, Operator, OutputShape, ParameterValue, Pooled, Right, SetupError,
+    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Evidence, Exact, Inline, JobError, Kernel,
+    Limits, Material, OpSpec, Operator, OutputShape, ParameterValue, Pooled, Right, SetupError,
     Unsupported, WallClock, Workload,
 };
 
@@ -72,7 +72,7 @@ impl Workload for StoredBlocks {
             true => unstored(item).map(<[u8]>::to_vec).into(),
             false if item.len() > STORED_MAX => Right::Refused(JobError::TooLong),
             // An encoder is free in what it writes.
-            false => Right::Several,
+            false => Right::AnyValid,
         }
     }
 
@@ -130,6 +130,10 @@ impl Backend for Sample {
         &self.clock
     }
 
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
+    }
+
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
         Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
     }
@@ -143,7 +147,7 @@ impl Backend for Sample {
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        self.limits(spec).map_err(SetupError::Unsupported)?;
+        self.limits(spec)?;
         Ok(match spec {
             OpSpec::Crc32c => self.lift(Crc, spec),
             OpSpec::Deflate { .. } => self.lift(Each(stored), spec),

@@ -9,6 +9,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use super::*;
+use crate::Evidence;
 use crate::buf::Island;
 use crate::{
     Batch, BatchOut, Clock, Exact, Inline, Items, JobError, Kernel, Pooled, Queue, Region, Right,
@@ -72,6 +73,8 @@ enum Bug {
     ItemsReplaced,
     OutcomesReplaced,
     OutcomesAppended,
+    RefusalSpills,
+    OpenPanicsOnSecondThread,
     LateThoughSynchronous,
     ForeignTaken,
     ForeignMisnamed,
@@ -83,6 +86,7 @@ enum Bug {
     ItemsUnlimited,
     ItemLengthUnlimited,
     LimitsDisagree,
+    LimitsNone,
 }
 
 /// A device: it reaches its own memory and no other.
@@ -111,6 +115,10 @@ impl Backend for Buggy {
         self.sample.clock()
     }
 
+    fn evidence(&self) -> Evidence {
+        self.sample.evidence()
+    }
+
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
         self.island
             .zeroed(len)
@@ -125,6 +133,7 @@ impl Backend for Buggy {
                     reason: "not today".into(),
                 });
             }
+            Bug::LimitsNone => limits = Limits::new(limits.depth_max),
             Bug::ItemLengthUnlimited => limits.item_bytes_max = 5000,
             Bug::ItemsUnlimited => limits.items_max = 300,
             _ => {}
@@ -133,7 +142,7 @@ impl Backend for Buggy {
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        let mut limits = self.sample.limits(spec).map_err(SetupError::Unsupported)?;
+        let mut limits = self.sample.limits(spec)?;
         if let Bug::DepthUnlimited = self.bug {
             limits.depth_max = NonZeroU32::MAX;
         }
@@ -190,7 +199,7 @@ struct BuggyOperator {
     bug: Bug,
     /// Queues that are.
     open: AtomicUsize,
-    /// The thread that polled first.
+    /// The thread that opened the first queue.
     first: OnceLock<ThreadId>,
 }
 
@@ -208,6 +217,11 @@ impl Operator for BuggyOperator {
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        let here = std::thread::current().id();
+        let is_first = *self.first.get_or_init(|| here) == here;
+        if let (Bug::OpenPanicsOnSecondThread, false) = (self.bug, is_first) {
+            resume_unwind(Box::new("on purpose, and quietly"));
+        }
         let deeper = match self.bug {
             Bug::TooManyTaken if depth.get() < 64 => depth.saturating_add(1),
             _ => depth,
@@ -235,7 +249,7 @@ impl BuggyQueue {
     /// A job whose memory the device cannot reach, if it says so.
     fn refusal(&self, job: &Job) -> Option<Result<(), JobError>> {
         let is_mine = |home: &dyn Region| home.is(&*self.operator.island);
-        if is_mine(job.src.home()) && is_mine(job.dst.home()) {
+        if is_mine(job.src.region()) && is_mine(job.dst.region()) {
             return None;
         }
         Some(match self.operator.bug {
@@ -281,7 +295,7 @@ impl Queue for BuggyQueue {
         let here = std::thread::current().id();
         let is_lost = match self.operator.bug {
             Bug::OneQueueOnly => self.operator.open.load(Ordering::SeqCst) > 1,
-            Bug::OneThreadOnly => *self.operator.first.get_or_init(|| here) != here,
+            Bug::OneThreadOnly => self.operator.first.get() != Some(&here),
             _ => false,
         };
         if is_lost {
@@ -307,9 +321,20 @@ impl Queue for BuggyQueue {
             (Bug::ItemsReplaced, [first, ..]) => first.job.items = Items::Offsets([0, 0].into()),
             (Bug::OutcomesReplaced, [first, ..]) => first.job.outcomes = Vec::new(),
             (Bug::OutcomesAppended, [first, ..]) => first.job.outcomes.insert(0, Ok(0)),
+            (Bug::RefusalSpills, fresh) => fresh.iter_mut().for_each(spill),
             _ => {}
         }
         done.len() - from
+    }
+}
+
+/// Each refusal damages the last byte of the slot before, if slots have room for a word.
+fn spill(Completion { job, .. }: &mut Completion) {
+    let slot = job.dst.len() / job.items.count().max(1);
+    for (i, outcome) in job.outcomes.iter().enumerate().skip(1) {
+        if outcome.is_err() && slot >= 8 {
+            job.dst[i * slot - 1] ^= 1;
+        }
     }
 }
 
@@ -351,6 +376,7 @@ fn every_bug_is_caught() {
         (Bug::ForeignMisnamed, "expected ForeignBuffer"),
         (Bug::OneQueueOnly, "two queues on one thread"),
         (Bug::OneThreadOnly, "two queues on two threads"),
+        (Bug::OpenPanicsOnSecondThread, "`open` panicked"),
         (Bug::DepthUnlimited, "beyond its own limit"),
         (Bug::ItemsUnlimited, "many items: expected TooManyItems"),
         (Bug::ItemLengthUnlimited, "a long item: expected TooLong"),
@@ -373,11 +399,22 @@ fn a_device_with_memory_of_its_own_conforms() {
 
 #[test]
 #[cfg_attr(miri, ignore = "the lifts are what Miri is to see, and it is slow")]
-fn outcomes_that_are_not_cleared_are_caught() {
-    let decoder = &workloads()[2..3];
-    let failure = check(&Buggy::new(Bug::OutcomesAppended), decoder);
-    let said = failure.expect_err("appended").to_string();
-    assert!(said.contains("left the outcomes"), "{said}");
+fn what_shows_only_where_outputs_vary_in_length_is_caught() {
+    for (at, bug, expected) in [
+        (2, Bug::OutcomesAppended, "left the outcomes"),
+        (3, Bug::RefusalSpills, "bytes in, slots of"),
+    ] {
+        let failure = check(&Buggy::new(bug), &workloads()[at..=at]);
+        let said = failure.expect_err(expected).to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "the lifts are what Miri is to see, and it is slow")]
+fn where_there_is_no_limit_nothing_is_skipped() {
+    let coverage = check(&Buggy::new(Bug::LimitsNone), &workloads()[..1]);
+    assert_eq!(coverage.unwrap_or_else(|f| panic!("{f}")).skipped, [""; 0]);
 }
 
 /// The sample, but for one operator: what it makes of each item.
@@ -393,6 +430,10 @@ impl Backend for Mistaken {
 
     fn clock(&self) -> &dyn Clock {
         self.sample.clock()
+    }
+
+    fn evidence(&self) -> Evidence {
+        self.sample.evidence()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -551,11 +592,11 @@ fn a_panic_fails_its_own_job_only() {
         .on_start(|_| resume_unwind(Box::new("on purpose, and quietly")));
     let pooled: Arc<dyn Operator> = Arc::new(pool);
     for operator in [inline, pooled] {
-        let mut course = Course::open(&operator, &limits, 4).unwrap();
+        let mut checked = CheckedQueue::open(&operator, &limits, 4).unwrap();
         for tag in 0..20 {
             let mut src = Buf::zeroed(1).unwrap();
             src[0] = if tag % 3 == 0 { b'!' } else { b'a' };
-            course.add(Job {
+            checked.add(Job {
                 tag,
                 src: src.freeze(),
                 items: Items::One,
@@ -563,7 +604,7 @@ fn a_panic_fails_its_own_job_only() {
                 outcomes: Vec::new(),
             });
         }
-        for completion in course.finish().unwrap() {
+        for completion in checked.finish().unwrap() {
             if completion.job.tag % 3 == 0 {
                 assert_eq!(completion.result, Err(JobError::Panicked));
             } else {
@@ -613,15 +654,15 @@ fn outcomes_that_cannot_be_fail_their_job() {
             Arc::new(Inline::new(Boaster(claimed), spec.clone(), limits));
         let pool = Pooled::new(Boaster(claimed), spec, limits, NonZeroU32::MIN);
         for operator in [inline, Arc::new(pool)] {
-            let mut course = Course::open(&operator, &limits, 1).unwrap();
-            course.add(Job {
+            let mut checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
+            checked.add(Job {
                 tag: 0,
                 src: Buf::zeroed(16).unwrap().freeze(),
                 items: Items::Fixed { len: 8, count: 2 },
                 dst: Buf::zeroed(16).unwrap(),
                 outcomes: Vec::with_capacity(2),
             });
-            let done = course.finish().unwrap();
+            let done = checked.finish().unwrap();
             assert_eq!(done[0].result, expected, "{claimed:?}");
         }
     }
@@ -677,12 +718,12 @@ impl Operator for Wedge {
 fn a_wedged_queue_is_a_failure_and_is_left_alone() {
     let operator: Arc<dyn Operator> = Arc::new(Wedge(OpSpec::custom("wedge", [])));
     let limits = Limits::new(NonZeroU32::MIN);
-    let course = Course::open(&operator, &limits, 1).unwrap();
-    let mut course = course.with_silence(Duration::from_millis(20));
+    let checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
+    let mut checked = checked.with_silence(Duration::from_millis(20));
     let empty = || Buf::zeroed(0).unwrap();
     let shape = operator.shape();
-    course.add(Job::new(0, empty().freeze(), Items::One, empty(), shape));
-    let said = course.finish().unwrap_err();
+    checked.add(Job::new(0, empty().freeze(), Items::One, empty(), shape));
+    let said = checked.finish().unwrap_err();
     assert!(said.starts_with("1 jobs in flight and 0 ready"), "{said}");
 }
 

@@ -12,12 +12,12 @@
 //!
 //! Throughput runs read the clock twice a segment. Latency runs read it for every burst, and for synchronous backends
 //! submit one job at a time. Open-loop runs follow a seeded schedule of arrivals that does not wait for the backend,
-//! and count latency from the time at which a job *should* have started; they check each result between arrivals.
+//! and count latency from the time at which a job *should* have started; they keep each result and check it off the clock.
 //!
 //! Runs for the host's CPU time ([`Mode::HostCpu`]) do other work between polls that bring nothing, and say what the jobs took
 //! of the cores.
 //!
-//! Time is the backend's own. On a model's virtual clock one thread works, and how long a segment, the warm-up and a run
+//! Time is the backend's own, and its clock says what moves it. On a model's virtual clock one thread works, and how long a segment, the warm-up and a run
 //! are counts of jobs, never what the host's clock says: the same test gives the same numbers on any machine. Several threads
 //! are refused there, because who submits first would be the host scheduler's choice.
 
@@ -40,7 +40,7 @@ use super::interference::{Interference, Watch};
 use super::latency::Latencies;
 use crate::spec::{FNV_START, fnv1a64};
 use crate::{
-    Backend, Batch, Clock, Input, Items, JobError, Limits, Operator, OutputShape, SetupError,
+    Backend, Batch, ClockKind, Input, Items, JobError, Limits, Operator, OutputShape, SetupError,
     Unsupported, View, Workload,
 };
 pub use host_cpu::CpuTime;
@@ -67,7 +67,7 @@ pub struct Plan {
     pub repeat: u32,
     /// Cores for the threads, in order, used again from the start if there are fewer; empty: wherever the kernel likes.
     pub pin: Vec<u32>,
-    /// Of the schedule.
+    /// The seed of the schedule of arrivals.
     pub seed: u64,
     /// How long a queue with jobs may stay silent before its device counts as wedged, for small jobs: each input byte of
     /// a job adds a microsecond. [`SILENCE`] unless you know better.
@@ -91,7 +91,7 @@ pub enum Mode {
     HostCpu,
     /// Arrivals by a schedule, whatever the backend does; each job's time from its intended start.
     Open {
-        /// Over all threads; the gaps are exponential.
+        /// Arrivals a second over all threads; the gaps are exponential.
         jobs_per_s: f64,
     },
 }
@@ -99,15 +99,15 @@ pub enum Mode {
 /// What came of it. Every result behind these numbers was checked.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The mode.
+    /// What was timed.
     pub mode: Mode,
     /// The runs that finished.
     pub runs: Vec<Run>,
     /// How many were asked for.
     pub runs_asked: u32,
-    /// Threads.
+    /// How many threads worked.
     pub threads: u32,
-    /// Who vouched for the results: the workload's name.
+    /// The recorded name of the oracle: the workload's name.
     pub against: String,
     /// FNV-1a of the right output of every input, in order, where each item has only one.
     pub digest: Option<String>,
@@ -128,9 +128,9 @@ pub struct Run {
     pub items_per_s: f64,
     /// Input bytes a second, likewise.
     pub bytes_per_s: f64,
-    /// Of latency and open-loop runs.
+    /// The latencies of latency and open-loop runs; empty in others.
     pub latencies: Latencies,
-    /// Of runs for the host's CPU time.
+    /// The CPU time of runs that measure it; zero in others.
     pub cpu: CpuTime,
 }
 
@@ -222,7 +222,7 @@ struct Bench<'a> {
     depth: NonZeroU32,
     stop: &'a AtomicBool,
     loads: Vec<Load>,
-    /// Whether the clock stands still while nobody works.
+    /// Whether only a model moves the clock.
     is_virtual: bool,
     /// Destinations of all threads together may take this much memory, and at least hold the jobs in flight.
     dst_bytes_max: usize,
@@ -290,7 +290,8 @@ impl<'a> Bench<'a> {
                 return Err(unsupported(format!("{} takes {what}", backend.name())));
             }
         }
-        let is_virtual = !runs_by_itself(backend.clock());
+        let clock = backend.clock().kind();
+        let is_virtual = clock != ClockKind::Wall;
         if is_virtual && plan.threads.get() > 1 {
             return Err(unsupported(format!(
                 "{} threads on a model's clock: the host's scheduler would decide who comes first; use one thread, and \
@@ -304,7 +305,10 @@ impl<'a> Bench<'a> {
             ));
         }
         let operator = backend.prepare(spec)?;
-        if matches!(plan.mode, Mode::Open { .. }) && !runs_while_polled(backend, &operator)? {
+        let stands_still = ClockKind::Virtual {
+            moves_when_polled: false,
+        };
+        if matches!(plan.mode, Mode::Open { .. }) && clock == stands_still {
             return Err(unsupported(
                 "open loop: this model's clock stands still between jobs, so none can arrive; give it a poll_ns, \
                  as in sim/poll_ns=50"
@@ -559,26 +563,6 @@ fn said(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied())
         .unwrap_or("it did not say why")
-}
-
-/// Whether time passes while nobody does anything.
-fn runs_by_itself(clock: &dyn Clock) -> bool {
-    let before = clock.now_ns();
-    thread::sleep(Duration::from_micros(50));
-    clock.now_ns() != before
-}
-
-/// Whether time passes while a queue without jobs is polled: always on a wall clock, on a model's if polls cost something.
-fn runs_while_polled(
-    backend: &dyn Backend,
-    operator: &Arc<dyn Operator>,
-) -> Result<bool, SetupError> {
-    let mut queue = operator.clone().open(NonZeroU32::MIN)?;
-    let clock = backend.clock();
-    let before = clock.now_ns();
-    thread::sleep(Duration::from_micros(50));
-    queue.poll(&mut Vec::new());
-    Ok(clock.now_ns() != before)
 }
 
 #[cfg(test)]

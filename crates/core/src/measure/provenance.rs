@@ -6,9 +6,9 @@ use std::fs;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::record::{Provenance, unique_id};
 use crate::cpu_level::Level;
-
-use super::record::{Evidence, Provenance, unique_id};
+use crate::evidence::{cpuinfo, emulator};
 
 /// What a binary knows about how it was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,16 +55,6 @@ impl Provenance {
             host: machine.host.clone(),
             libraries: BTreeMap::new(),
             seed,
-        }
-    }
-}
-
-impl Evidence {
-    /// `Measured`, unless this program runs under an emulator: then `Emulated`, whatever was timed.
-    pub fn of_this_cpu() -> Self {
-        match emulator() {
-            Some(by) => Self::Emulated { by },
-            None => Self::Measured,
         }
     }
 }
@@ -136,16 +126,6 @@ fn line_of(path: &str) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// The value of the first line of `/proc/cpuinfo` whose key is `key`.
-fn cpuinfo(key: &str) -> Option<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let value = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == key).then(|| value.trim().to_owned())
-    };
-    text.lines().find_map(value)
-}
-
 fn cpu_model() -> String {
     if let Some(emulator) = emulator() {
         return format!("{} under {emulator}", std::env::consts::ARCH);
@@ -173,19 +153,6 @@ fn arm_core(implementer: &str, part: &str) -> Option<String> {
         _ => return Some(format!("Arm core, implementer {implementer}, part {part}")),
     };
     Some(name.to_owned())
-}
-
-/// Who emulates this CPU. qemu-user hands the host's `/proc/cpuinfo` through, so an Arm program reads of an Intel
-/// or AMD processor; newer ones are told apart by `DPB_QEMU`, which the test command sets.
-fn emulator() -> Option<String> {
-    if std::env::var_os("DPB_QEMU").is_some() {
-        return Some("qemu-user".into());
-    }
-    let is_x86 = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
-    let reads_x86 = cpuinfo("vendor_id").is_some_and(|vendor| {
-        ["GenuineIntel", "AuthenticAMD", "HygonGenuine"].contains(&vendor.as_str())
-    });
-    (!is_x86 && reads_x86).then(|| "qemu-user".into())
 }
 
 fn memory_bytes() -> u64 {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::statistics;
-use crate::ParameterValue;
+use crate::{Evidence, ParameterValue};
 
 /// Version of the record's shape. Raised when a field changes meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -161,29 +161,6 @@ impl fmt::Display for Value {
             Self::Text(value) => f.write_str(value),
         }
     }
-}
-
-/// Where a number comes from. Kinds never share a ratio, an axis or an average without saying so.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Evidence {
-    /// This hardware.
-    Measured,
-    /// QEMU, soft-RoCE, a stand-in for an SDK.
-    Emulated {
-        /// What stands in.
-        by: String,
-    },
-    /// Virtual time.
-    Simulated {
-        /// The model.
-        model: String,
-    },
-    /// A paper's figure.
-    Published {
-        /// The paper, its section or figure.
-        source: String,
-    },
 }
 
 /// Whether a test gave numbers.

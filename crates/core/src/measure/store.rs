@@ -12,6 +12,9 @@ use serde::Deserialize;
 
 use super::record::{Record, SCHEMA_VERSION};
 
+/// Longest file of records that is read.
+const READ_BYTES_MAX: u64 = 1 << 30;
+
 /// An open file of records.
 #[derive(Debug)]
 pub struct Store {
@@ -57,7 +60,7 @@ pub struct Damage {
 }
 
 impl Store {
-    /// Opens `path` for appending and makes it, with its folders, if it is not there.
+    /// Opens `path` for appending and makes it, but not its folder, if it is not there.
     ///
     /// # Errors
     /// What the system says, with the path.
@@ -71,9 +74,6 @@ impl Store {
         let folder = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder {
-            std::fs::create_dir_all(folder).map_err(named)?;
-        }
         let file = OpenOptions::new()
             .read(true)
             .append(true)
@@ -154,7 +154,7 @@ impl Reading {
     /// # Errors
     /// What the system says, with the path. Damaged lines are no error.
     pub fn of_file(path: &Path) -> io::Result<Self> {
-        match std::fs::read(path) {
+        match crate::file::read(path, READ_BYTES_MAX) {
             Ok(bytes) => Ok(Self::of_bytes(&bytes)),
             Err(error) => Err(io::Error::new(
                 error.kind(),

@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::SetupError;
 
-/// A systematic Reed-Solomon code over bytes. Data blocks stay as they are; to them come parity blocks, and from any as many
-/// blocks as there are data blocks all others can be computed.
+/// A systematic Reed-Solomon code over bytes. Data blocks stay as they are, and parity blocks are added. Any `data_blocks`
+/// surviving blocks rebuild the rest.
 ///
 /// Byte *b* of parity block *j* is the sum, over the data blocks *i*, of byte *b* of each divided by `i + (data_blocks + j)`,
 /// in the field of 256 elements modulo x⁸ + x⁴ + x³ + x² + 1, whose sum is the exclusive or: a Cauchy matrix (Blömer and others
-/// 1995). So have it ISA-L's `gf_gen_cauchy1_matrix` and DOCA's `DOCA_EC_MATRIX_TYPE_CAUCHY`.
+/// 1995). ISA-L's `gf_gen_cauchy1_matrix` and DOCA's `DOCA_EC_MATRIX_TYPE_CAUCHY` give the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ErasureCode {
     data_blocks: u8,
@@ -31,7 +31,7 @@ impl ErasureCode {
     /// Most blocks, data and parity together.
     pub const BLOCKS_MAX: usize = 255;
 
-    /// Of so many data blocks and so many parity blocks.
+    /// A code of this many data blocks and parity blocks.
     ///
     /// # Errors
     /// [`SetupError::Parameter`] if there are none of either, or more than [`Self::BLOCKS_MAX`] together.

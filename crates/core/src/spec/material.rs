@@ -11,10 +11,10 @@ use std::sync::Arc;
 /// **Public** material is told by what `Display`, `Debug` and records say of it: the FNV-1a 64 of its bytes, and their
 /// length. Of **secret** material they say the length and nothing else, neither content nor hash.
 ///
-/// The bytes of a secret are overwritten when its last clone is dropped. That is worth something against a later read of freed
-/// memory by the same process, and no more: the optimiser is discouraged from leaving the writes out but not forbidden
-/// to (only volatile writes are safe from it), whoever read the bytes may hold copies, a key schedule for one, and swap
-/// and core dumps are out of reach.
+/// The bytes of a secret are overwritten when its last clone is dropped. This protects against a later read of freed memory by
+/// the same process, and against no more. The optimiser is discouraged from leaving the writes out but not forbidden to (only
+/// volatile writes are safe from it). Code that read the bytes may hold copies, a key schedule for example. Swap and core
+/// dumps are out of reach.
 #[derive(Clone)]
 pub struct Material(Arc<Held>);
 
@@ -26,12 +26,12 @@ struct Held {
 }
 
 impl Material {
-    /// That everybody may know.
+    /// Material whose content everybody may know.
     pub fn public(bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(bytes.into(), false)
     }
 
-    /// That nobody else may know. Give it the bytes themselves: a copy of yours is not overwritten.
+    /// Material whose content must never be shown. Pass the bytes themselves: a copy of yours is not overwritten.
     pub fn secret(bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(bytes.into(), true)
     }
@@ -41,7 +41,7 @@ impl Material {
         &self.0.bytes
     }
 
-    /// Whether it is nobody's business.
+    /// Whether the content must never be shown.
     pub fn is_secret(&self) -> bool {
         self.0.is_secret
     }

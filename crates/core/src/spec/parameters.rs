@@ -14,11 +14,11 @@ pub enum IpFamily {
 /// How the addresses to look up are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LookupKeys {
-    /// Every address equally likely; of IPv6 every one of 2000::/3, where all global ones are.
+    /// Every address is equally likely; for IPv6 every address of 2000::/3, the global ones.
     Random,
-    /// A route, the *n*-th of a random order about *n* times rarer than the first, then an address in it.
+    /// First a route, then an address in it. Of a random order of the routes, the *n*-th is about *n* times rarer than the first.
     Zipf,
-    /// A route, each equally likely, then an address in it.
+    /// First a route, each equally likely, then an address in it.
     RouteWeighted,
 }
 
@@ -47,20 +47,20 @@ pub enum UnsupportedRules {
 pub enum HashTuple {
     /// Source and destination address: 8 bytes.
     Ipv4,
-    /// And source and destination port: 12 bytes.
+    /// IPv4 addresses and ports, source first: 12 bytes.
     Ipv4Ports,
     /// Source and destination address: 32 bytes.
     Ipv6,
-    /// And source and destination port: 36 bytes.
+    /// IPv6 addresses and ports, source first: 36 bytes.
     Ipv6Ports,
 }
 
-/// Which way a cipher goes.
+/// Whether a cipher encrypts or decrypts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From plain text to ciphertext.
     Encrypt,
-    /// And back.
+    /// From ciphertext to plain text.
     Decrypt,
 }
 
@@ -86,16 +86,16 @@ pub enum CrcName {
     Crc16T10Dif,
 }
 
-/// How a copy is written.
+/// Whether a copy goes through the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyMode {
     /// Through the caches.
     Cached,
-    /// Past them.
+    /// Past the caches.
     Streaming,
 }
 
-/// What arithmetic is done with.
+/// The type of the numbers in an arithmetic operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArithmeticType {
     /// Eight bits, signed, wrapping; so are the other integers.
@@ -114,7 +114,7 @@ pub enum ArithmeticType {
     F64,
 }
 
-/// What is done with it.
+/// An arithmetic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArithmeticOperation {
     /// A sum.
@@ -127,19 +127,19 @@ pub enum ArithmeticOperation {
     Divide,
 }
 
-/// What an operation waits for.
+/// Whether an operation waits for the result of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArithmeticForm {
-    /// The one before: latency.
+    /// Each operation needs the previous result, so latency counts.
     Dependent,
-    /// One of several chains: throughput.
+    /// Several chains run beside each other, so throughput counts.
     Independent,
 }
 
-/// Whose order text is sorted in.
+/// The language whose order text is sorted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CollationLocale {
-    /// Nobody's in particular: CLDR's root.
+    /// No language in particular: CLDR's root.
     Root,
     /// German, as in telephone books: umlauts as two letters.
     GermanPhonebook,
@@ -160,21 +160,21 @@ pub enum HmacHash {
     Sha512,
 }
 
-/// How something is signed, hash function included.
+/// A signature scheme with its hash function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SignatureScheme {
     /// RFC 8017, with SHA-256.
     Rsa {
-        /// Of the modulus.
+        /// The length of the modulus in bits.
         bits: u16,
-        /// How the digest becomes as long as the modulus.
+        /// How the digest is padded to the length of the modulus.
         padding: RsaPadding,
     },
     /// FIPS 186-4, 4: primes of 2048 and 256 bits, with SHA-256.
     Dsa,
     /// FIPS 186-5, 6, with the hash function that fits the curve.
     Ecdsa {
-        /// Over which.
+        /// The elliptic curve.
         curve: Curve,
     },
 }
@@ -206,16 +206,16 @@ pub enum ChecksumForm {
     Ipv4,
     /// TCP in the IP packet that the item is, behind its pseudo header.
     Tcp,
-    /// UDP, the same.
+    /// UDP in the IP packet that the item is, behind its pseudo header.
     Udp,
 }
 
-/// What segmentation writes of each segment.
+/// Whether segmentation writes whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SegmentationMode {
-    /// All of it, one segment after another.
+    /// Whole segments, one after another.
     Copy,
-    /// Its headers, and where its payload lies: a list for an engine that gathers.
+    /// Each segment's headers, and where its payload lies: a list for an engine that gathers.
     Descriptor,
 }
 

@@ -29,7 +29,7 @@ impl Workload for Counted {
 
     fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
         match item.split_first() {
-            Some((&len, plain)) if usize::from(len) == plain.len() => Right::Several,
+            Some((&len, plain)) if usize::from(len) == plain.len() => Right::AnyValid,
             _ => Right::Refused(JobError::Malformed),
         }
     }
@@ -106,7 +106,7 @@ fn a_batch_has_an_item_for_each_piece_of_user_data() {
     let input = Input::of(&counted(), 1, 7, 3).unwrap();
     assert_eq!(input.items, Items::Fixed { len: 8, count: 3 });
     let batch = input.batch().unwrap();
-    assert!((0..3).all(|i| counted().right(batch.item(i), 7) == Right::Several));
+    assert!((0..3).all(|i| counted().right(batch.item(i), 7) == Right::AnyValid));
     assert_ne!(batch.item(0), batch.item(1));
 
     let said = Input::of(&counted(), 1, 256, 1).unwrap_err();
@@ -126,10 +126,10 @@ fn the_same_seed_gives_the_same_bytes() {
 #[test]
 fn items_are_levelled_only_if_they_differ() {
     let mut equal = [b"ab".to_vec(), b"cd".to_vec()];
-    level(&mut equal);
+    equalize_lengths(&mut equal);
     assert_eq!(equal, [b"ab".to_vec(), b"cd".to_vec()]);
     let mut mixed = [b"ab".to_vec(), b"c".to_vec()];
-    level(&mut mixed);
+    equalize_lengths(&mut mixed);
     assert_eq!(mixed, [b"ab".to_vec(), b"ab".to_vec()]);
 }
 

@@ -335,7 +335,7 @@ impl Workload for Signing {
     }
 
     fn right(&self, _item: &[u8], _slot_bytes: usize) -> Right {
-        Right::Several
+        Right::AnyValid
     }
 
     fn approve(&self, item: &[u8], output: &[u8]) -> Result<(), String> {

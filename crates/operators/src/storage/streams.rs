@@ -96,7 +96,7 @@ impl Workload for Streams {
     fn right(&self, item: &[u8], slot_bytes: usize) -> Right {
         match self.decodes {
             true => (self.decode)(item, slot_bytes).into(),
-            false => Right::Several,
+            false => Right::AnyValid,
         }
     }
 

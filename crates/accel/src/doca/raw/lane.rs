@@ -223,7 +223,7 @@ impl Lane {
         let chunk = |home: &dyn dpb_core::Region| {
             home.downcast_ref::<Chunk>()?.registered_with(&self.device)
         };
-        let (Some(src), Some(dst)) = (chunk(job.src.home()), chunk(job.dst.home())) else {
+        let (Some(src), Some(dst)) = (chunk(job.src.region()), chunk(job.dst.region())) else {
             return Err(job);
         };
         let extent = |mmap, bytes: NonNull<[u8]>| Extent {

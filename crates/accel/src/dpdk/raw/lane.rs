@@ -275,7 +275,7 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         let batch = Batch::new(&job.src, &job.items)?;
         self.recipe.limits().check(batch)?;
         let (items, shape) = (batch.len(), self.recipe.shape());
-        if !self.memory.is_home_of(job.src.home()) || !self.memory.is_home_of(job.dst.home()) {
+        if !self.memory.is_home_of(job.src.region()) || !self.memory.is_home_of(job.dst.region()) {
             return Err(JobError::ForeignBuffer);
         }
         let slot = shape.slot(job.dst.len(), items);

@@ -103,7 +103,7 @@ impl Port {
 
     /// Whether a packet is in an mbuf.
     fn is_ours(packet: &Buf) -> bool {
-        packet.home().downcast_ref::<Packets>().is_some()
+        packet.region().downcast_ref::<Packets>().is_some()
     }
 
     /// The packet in an mbuf: itself if it is, else a copy, if there is an mbuf left.

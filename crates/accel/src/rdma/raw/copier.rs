@@ -178,7 +178,7 @@ impl Copier {
                 .is_in(&self.domain)
                 .then(|| (region.lkey(), region.rkey()))
         };
-        match (ours(job.src.home()), ours(job.dst.home())) {
+        match (ours(job.src.region()), ours(job.dst.region())) {
             (Some((lkey, _)), Some((_, rkey))) => Ok((lkey, rkey)),
             _ => Err(JobError::ForeignBuffer),
         }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use dpb_core::{Input, OpSpec, Workload};
+use dpb_core::{Input, OpSpec, Workload, file};
 
 use super::{Args, Test, item_cost};
 use crate::exit::Failure;
 
+/// Longest file that items are cut from.
+const FILE_BYTES_MAX: u64 = 1 << 30;
 /// At most so many different batches.
 const INPUTS_MAX: u64 = 65_536;
 
@@ -34,7 +36,7 @@ impl Inputs {
             None => None,
             Some(path) => {
                 let name = path.display().to_string();
-                let bytes = std::fs::read(path).map_err(|error| {
+                let bytes = file::read(path, FILE_BYTES_MAX).map_err(|error| {
                     Failure::usage(format!("cannot read --input {name}: {error}"))
                 })?;
                 let is_cut = |size: u64| size > 0 && size <= bytes.len() as u64;

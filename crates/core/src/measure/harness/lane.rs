@@ -127,6 +127,9 @@ impl<'a> Lane<'a> {
         let items = loads.iter().map(|load| load.items.count()).max();
         while self.loads.len() < jobs {
             let load = self.rotate();
+            let mut dst = self.bench.backend.alloc(dst_bytes)?;
+            // The kernel hands out pages when they are first written: now, not while time runs.
+            dst.fill(u8::MAX);
             let Load {
                 view, items: split, ..
             } = &self.bench.loads[load];
@@ -134,7 +137,7 @@ impl<'a> Lane<'a> {
                 tag: self.loads.len() as u64,
                 src: view.clone(),
                 items: split.clone(),
-                dst: self.bench.backend.alloc(dst_bytes)?,
+                dst,
                 outcomes: match self.bench.shape {
                     OutputShape::Fixed(_) => Vec::new(),
                     OutputShape::Variable => Vec::with_capacity(items.unwrap_or(0)),
@@ -172,17 +175,39 @@ impl<'a> Lane<'a> {
             seen += self.idle.len();
         }
         // The first jobs were the slowest; now it is known better.
-        let jobs = self.segment_jobs(job_s);
+        let jobs = match self.bench.plan.mode {
+            Mode::Open { jobs_per_s } => self.arrivals(jobs_per_s),
+            _ => self.segment_jobs(job_s),
+        };
         self.grow(jobs)?;
         Ok(Report::Warm(jobs as u64))
+    }
+
+    /// How many jobs memory holds for this thread, but at least as many as the queue.
+    fn jobs_max(&self) -> usize {
+        let outcome_bytes = match self.bench.shape {
+            OutputShape::Fixed(_) => 0,
+            OutputShape::Variable => size_of::<Result<u32, JobError>>(),
+        };
+        let bytes = |load: &Load| load.dst_bytes + load.items.count() * outcome_bytes;
+        let longest = self.bench.loads.iter().map(bytes).max().unwrap_or(0);
+        let job_bytes = longest + size_of::<Job>() + size_of::<Completion>();
+        let threads = self.bench.plan.threads.get() as usize;
+        let jobs = self.bench.dst_bytes_max / (job_bytes * threads);
+        jobs.max(self.bench.depth.get() as usize)
+    }
+
+    /// Jobs for all arrivals of a run on this thread, ten standard deviations above the mean, if memory holds as many.
+    fn arrivals(&self, jobs_per_s: f64) -> usize {
+        let plan = self.bench.plan;
+        let mean = jobs_per_s * plan.seconds.as_secs_f64() / f64::from(plan.threads.get());
+        let most = (mean + 10.0 * mean.sqrt()).ceil() as usize;
+        most.max(self.loads.len()).min(self.jobs_max())
     }
 
     /// How many jobs fit a segment, if one takes so long on the wall clock. On a virtual clock that must not matter.
     fn segment_jobs(&self, job_s: f64) -> usize {
         let depth = self.bench.depth.get() as usize;
-        let dst_bytes = self.bench.loads.iter().map(|load| load.dst_bytes).max();
-        let memory = self.bench.dst_bytes_max
-            / (dst_bytes.unwrap_or(0).max(64) * self.bench.plan.threads.get() as usize);
         let jobs = SEGMENT_DEPTHS * depth;
         let jobs = if self.bench.is_virtual {
             let cost_bytes = self.bench.workload.cost_bytes();
@@ -194,7 +219,7 @@ impl<'a> Lane<'a> {
             jobs.max(SEGMENT_JOBS)
                 .min((time.as_secs_f64() / job_s) as usize)
         };
-        jobs.min(memory).max(depth)
+        jobs.max(depth).min(self.jobs_max())
     }
 
     /// One segment off the record; seconds of wall clock a job.
@@ -262,13 +287,13 @@ impl<'a> Lane<'a> {
             Mode::Latency | Mode::Open { .. } => self.time_jobs(finish),
         }?;
         let has_worked = !self.done.is_empty();
-        while let Some(completion) = self.done.pop() {
-            if self.bench.plan.mode == Mode::Latency {
-                self.latencies
-                    .record(self.took_ns[completion.job.tag as usize]);
+        if self.bench.plan.mode == Mode::Latency {
+            for completion in &self.done {
+                let took_ns = self.took_ns[completion.job.tag as usize];
+                self.latencies.record(took_ns);
             }
-            self.check_and_reload(completion)?;
         }
+        self.check_done()?;
         Ok(has_worked.then_some(span))
     }
 
@@ -378,9 +403,17 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
+    /// Checks every job that came home and lays it ready again. Never on the clock.
+    pub(super) fn check_done(&mut self) -> Result<(), Broken> {
+        while let Some(completion) = self.done.pop() {
+            self.check_and_reload(completion)?;
+        }
+        Ok(())
+    }
+
     /// Checks what came home, counts it, and lays the job ready with the next input: its destination scrubbed, so that a
     /// job that nobody carries out cannot pass for the last one.
-    pub(super) fn check_and_reload(&mut self, completion: Completion) -> Result<(), Broken> {
+    fn check_and_reload(&mut self, completion: Completion) -> Result<(), Broken> {
         let Completion { mut job, result } = completion;
         let tag = job.tag as usize;
         let at = self.loads[tag];

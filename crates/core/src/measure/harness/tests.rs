@@ -9,7 +9,7 @@ use super::*;
 use crate::lift::{Inline, Pooled};
 use crate::measure::{Evidence, Record};
 use crate::{
-    Batch, BatchOut, Buf, Completion, Exact, Job, Kernel, Limits, OpSpec, Queue, Right,
+    Batch, BatchOut, Buf, Clock, Completion, Exact, Job, Kernel, Limits, OpSpec, Queue, Right,
     VirtualClock, WallClock,
 };
 
@@ -83,11 +83,15 @@ impl Clock for Ticking {
         self.0.advance_to(now_ns);
         now_ns
     }
+
+    fn kind(&self) -> ClockKind {
+        ClockKind::Wall
+    }
 }
 
 impl Sums {
     fn new(kind: Kind, wrong_at: u64) -> Self {
-        let manual = Arc::new(VirtualClock::default());
+        let manual = Arc::new(VirtualClock::new(false));
         Self {
             kind,
             wall: WallClock::default(),
@@ -111,6 +115,10 @@ impl Backend for Sums {
         }
     }
 
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
+    }
+
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
         Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
     }
@@ -128,7 +136,7 @@ impl Backend for Sums {
             calls: AtomicU64::new(0),
             wrong_at: self.wrong_at,
         };
-        let limits = self.limits(spec).map_err(SetupError::Unsupported)?;
+        let limits = self.limits(spec)?;
         let inline = || Inline::new(kernel, spec.clone(), limits);
         Ok(match self.kind {
             Kind::Inline => Arc::new(inline()),
@@ -436,7 +444,7 @@ fn what_cannot_be_run_says_why() {
     };
     let operator = Arc::new(Inline::new(Echo, spec(), LIMITS));
     let backend = Only {
-        wall: WallClock::default(),
+        clock: Box::new(WallClock::default()),
         operator,
     };
     let mut two = plan(Mode::Throughput);
@@ -515,6 +523,90 @@ impl Kernel for Engine {
 /// Takes any output, and as long as several jobs.
 struct Slow(OpSpec);
 
+/// Takes any output, and a millisecond of the backend's clock.
+struct OnTheClock {
+    spec: OpSpec,
+    clock: Arc<VirtualClock>,
+    approved: AtomicU64,
+}
+
+impl Workload for OnTheClock {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn name(&self) -> &str {
+        "on the clock"
+    }
+
+    fn right(&self, _: &[u8], _: usize) -> Right {
+        Right::AnyValid
+    }
+
+    fn approve(&self, _: &[u8], _: &[u8]) -> Result<(), String> {
+        self.approved.fetch_add(1, Ordering::Relaxed);
+        self.clock.advance_to(self.clock.now_ns() + 1_000_000);
+        Ok(())
+    }
+}
+
+#[test]
+fn an_open_loop_checks_every_result_and_none_on_the_clock() {
+    // Room for all results of a run, and for few: then the schedule stands still while they are checked.
+    for memory_bytes in [1 << 30, 10_000] {
+        let clock = Arc::new(VirtualClock::new(false));
+        let workload = OnTheClock {
+            spec: OpSpec::custom("engine", []),
+            clock: clock.clone(),
+            approved: AtomicU64::new(0),
+        };
+        let engine = Inline::new(Engine(Mutex::new(0)), workload.spec.clone(), LIMITS);
+        let backend = Only {
+            clock: Box::new(Ticking(clock)),
+            operator: Arc::new(engine),
+        };
+        let mut plan = plan(Mode::Open { jobs_per_s: 1e4 });
+        plan.seconds = Duration::from_millis(100);
+        plan.memory_bytes = memory_bytes;
+        let never = AtomicBool::new(false);
+        let input = [Input::random(1, 16, 1)];
+        let measured = measure(&backend, &input, &workload, &plan, &never).expect("all is right");
+        let mut jobs = 0;
+        for run in measured.runs {
+            assert!((800..1200).contains(&run.counts.jobs), "{:?}", run.counts);
+            let longest_ns = run.latencies.max_ns();
+            assert!(longest_ns < 1_000_000, "{longest_ns} ns: a check was timed");
+            jobs += run.counts.jobs;
+        }
+        assert!(workload.approved.into_inner() >= jobs);
+    }
+}
+
+#[test]
+fn a_clock_says_itself_whether_a_model_moves_it() {
+    /// Moves in steps that are longer than any look at it.
+    struct Coarse;
+    impl Clock for Coarse {
+        fn now_ns(&self) -> u64 {
+            static START: OnceLock<Instant> = OnceLock::new();
+            START.get_or_init(Instant::now).elapsed().as_secs() * 1_000_000_000
+        }
+
+        fn kind(&self) -> ClockKind {
+            ClockKind::Wall
+        }
+    }
+    let backend = Only {
+        clock: Box::new(Coarse),
+        operator: Arc::new(Inline::new(Echo, spec(), LIMITS)),
+    };
+    let mut plan = plan(Mode::Throughput);
+    plan.threads = NonZeroU32::new(2).expect("not zero");
+    let never = AtomicBool::new(false);
+    let measured = measure(&backend, &inputs(), &echoes(), &plan, &never);
+    assert_eq!(measured.expect("not a model").threads, 2);
+}
+
 impl Workload for Slow {
     fn spec(&self) -> &OpSpec {
         &self.0
@@ -525,7 +617,7 @@ impl Workload for Slow {
     }
 
     fn right(&self, _: &[u8], _: usize) -> Right {
-        Right::Several
+        Right::AnyValid
     }
 
     fn approve(&self, _: &[u8], _: &[u8]) -> Result<(), String> {
@@ -544,7 +636,7 @@ enum Panics {
 
 /// A backend with one operator.
 struct Only {
-    wall: WallClock,
+    clock: Box<dyn Clock>,
     operator: Arc<dyn Operator>,
 }
 
@@ -554,7 +646,11 @@ impl Backend for Only {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &self.wall
+        &*self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -633,7 +729,7 @@ fn run_engine(panics: Panics, mode: Mode) -> Result<Measured, Broken> {
     let spec = OpSpec::custom("engine", []);
     let engine = Inline::new(Engine(Mutex::new(0)), spec.clone(), LIMITS);
     let backend = Only {
-        wall: WallClock::default(),
+        clock: Box::new(WallClock::default()),
         operator: Arc::new(Fragile {
             inner: Arc::new(engine),
             opened: AtomicU64::new(0),
@@ -748,7 +844,7 @@ fn waiting_costs_the_host_nothing_and_work_does() {
         wrong_at: u64::MAX,
     };
     let backend = Only {
-        wall: WallClock::default(),
+        clock: Box::new(WallClock::default()),
         operator: Arc::new(Remote(Arc::new(Inline::new(kernel, spec(), LIMITS)))),
     };
     let never = AtomicBool::new(false);

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::measure::record::Evidence;
+use crate::Evidence;
 
 fn record(id: &str) -> Record {
     Record {
@@ -20,7 +20,10 @@ fn ids(reading: &Reading) -> Vec<&str> {
 #[test]
 fn a_file_cut_at_any_byte_keeps_its_whole_lines_and_takes_more() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("deep/records.jsonl");
+    let deep = folder.path().join("deep/records.jsonl");
+    let missing = Store::open(&deep, Durability::Process).expect_err("no folder is made");
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    let path = folder.path().join("records.jsonl");
     for id in ["a", "b"] {
         let mut store = Store::open(&path, Durability::Process).expect("opens");
         store.append(&record(id)).expect("appends");

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use dpb_core::IpFamily;
+use dpb_core::{IpFamily, printable};
 
 use super::NO_ROUTE;
 
@@ -173,6 +173,11 @@ pub fn parse<A: Address>(text: &str) -> Result<Vec<Route<A>>, RouteError> {
     Ok(routes)
 }
 
+/// A word of the list, as a message may show it.
+fn quoted(word: &str) -> String {
+    printable(word, 60)
+}
+
 /// The route of one line; `None` if there is none on it.
 fn parse_line<A: Address>(line: &str) -> Result<Option<Route<A>>, String> {
     let (line, _comment) = line.split_once('#').unwrap_or((line, ""));
@@ -181,15 +186,21 @@ fn parse_line<A: Address>(line: &str) -> Result<Option<Route<A>>, String> {
         return Ok(None);
     };
     let prefix = prefix.parse()?;
-    let hop = words.next().ok_or("no hop behind the prefix")?;
-    let hop = hop
+    let word = words.next().ok_or("no hop behind the prefix")?;
+    let hop = word
         .parse()
         .ok()
         .filter(|hop| *hop != NO_ROUTE)
-        .ok_or_else(|| format!("`{hop}` is no hop: a number from 0 to {}", NO_ROUTE - 1))?;
+        .ok_or_else(|| {
+            format!(
+                "`{}` is no hop: a number from 0 to {}",
+                quoted(word),
+                NO_ROUTE - 1
+            )
+        })?;
     match words.next() {
         None => Ok(Some(Route { prefix, hop })),
-        Some(word) => Err(format!("`{word}` behind the hop")),
+        Some(word) => Err(format!("`{}` behind the hop", quoted(word))),
     }
 }
 
@@ -209,20 +220,21 @@ impl<A: Address> FromStr for Prefix<A> {
 
     /// `192.0.2.0/24`, `2001:db8::/32`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (address, len) = text
+        let (address, word) = text
             .split_once('/')
-            .ok_or_else(|| format!("`{text}` is no prefix: address/length"))?;
+            .ok_or_else(|| format!("`{}` is no prefix: address/length", quoted(text)))?;
         let address = address
             .parse()
-            .map_err(|_| format!("`{address}` is no address of {} bits", A::BITS))?;
+            .map_err(|_| format!("`{}` is no address of {} bits", quoted(address), A::BITS))?;
         // A sign would be read as well.
-        let is_number = len.bytes().all(|byte| byte.is_ascii_digit());
-        let len = len
+        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+        let len = word
             .parse()
             .ok()
             .filter(|len| is_number && *len <= A::BITS)
-            .ok_or_else(|| format!("`{len}` is no length: 0 to {}", A::BITS))?;
-        Self::new(address, len).ok_or_else(|| format!("{text} has bits set behind the prefix"))
+            .ok_or_else(|| format!("`{}` is no length: 0 to {}", quoted(word), A::BITS))?;
+        Self::new(address, len)
+            .ok_or_else(|| format!("{} has bits set behind the prefix", quoted(text)))
     }
 }
 

@@ -18,7 +18,8 @@ use dpb_core::{
 use super::generator::Generated;
 use super::loaded::Loaded;
 use super::lookup::{ROUTES, routes_given};
-use super::route::{Address, Prefix};
+use super::route::{Address, Prefix, Route};
+use super::trie::ROOT_BITS;
 use super::{Lpm, NO_ROUTE};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
@@ -45,10 +46,12 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
         libraries: &[],
         documentation: include_str!("../../../docs/lpm.md"),
         parse: |given| {
-            Ok(OpSpec::LpmUpdate {
+            let spec = OpSpec::LpmUpdate {
                 family: A::FAMILY,
                 routes: routes_given::<A>(given)?,
-            })
+            };
+            Scripts::<A>::new(&spec)?;
+            Ok(spec)
         },
         kernel: kernel::<A>,
         workload: |spec| Ok(Box::new(Scripts::<A>::new(spec)?)),
@@ -88,6 +91,10 @@ impl<A: Address> Updates<A> {
 
 /// One change of a script: a prefix, and the hop it gets, if it is not taken out.
 type Change<A> = (Prefix<A>, Option<u32>);
+
+/// Slots of the table's root that a change to one of the routes may rewrite on average. Each is a search of its own, and a
+/// script has thousands of changes.
+const SLOTS_MAX: usize = 1024;
 
 /// Bytes of a change.
 const fn change_bytes<A: Address>() -> usize {
@@ -210,19 +217,27 @@ struct Scripts<A> {
 
 impl<A: Address> Scripts<A> {
     fn new(spec: &OpSpec) -> Result<Self, SetupError> {
-        Ok(Self {
-            spec: spec.clone(),
-            routes: Loaded::of(list::<A>(spec))?,
-        })
+        let routes = Loaded::<A>::of(list::<A>(spec))?;
+        let slots = |route: &Route<A>| 1 << ROOT_BITS.saturating_sub(route.prefix.bits());
+        let slots: usize = routes.routes().iter().map(slots).sum();
+        let most = SLOTS_MAX * routes.routes().len();
+        if slots > most || most == 0 {
+            return Err(SetupError::Parameter(format!(
+                "{}-update: routes: no script of changes can be made of these {} routes: changes to short prefixes alone \
+                 rewrite most of the table each; add longer ones",
+                A::OPERATOR,
+                routes.routes().len(),
+            )));
+        }
+        let spec = spec.clone();
+        Ok(Self { spec, routes })
     }
 
     /// Half the time a route gets another hop, a quarter of the time it is taken out, else one inside it is announced.
     fn change(&self, random: &mut SplitMix64) -> Change<A> {
         let hop = random.next_u64() as u32 % 100;
         let routes = self.routes.routes();
-        let Some(route) = routes.get(random.below(routes.len().max(1))) else {
-            return (Prefix::of(A::from_high(0), 0), Some(hop));
-        };
+        let route = &routes[random.below(routes.len())];
         let len = route.prefix.bits();
         let inside = (len + 1 + random.below(4) as u8).min(A::BITS);
         let bits = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());

@@ -285,7 +285,7 @@ impl Workload for Encrypting {
     fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
         match item.len() > message_bytes_max(self.bits) {
             true => Right::Refused(JobError::TooLong),
-            false => Right::Several,
+            false => Right::AnyValid,
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Clock, CopyMode, OpSpec, Operator, SetupError, Unsupported, View, WallClock,
-    conformance,
+    Backend, Buf, Clock, CopyMode, Evidence, OpSpec, Operator, SetupError, Unsupported, View,
+    WallClock, conformance,
 };
 use dpb_operators::registry;
 
@@ -183,6 +183,10 @@ impl Backend for MadeUp {
 
     fn clock(&self) -> &dyn Clock {
         &self.clock
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -107,7 +107,7 @@ fn a_result_that_was_never_written_is_not_the_last_one() {
                 then: Then::Nothing,
             };
             let backend = Only {
-                wall: WallClock::default(),
+                clock: Box::new(WallClock::default()),
                 operator: Arc::new(tiring),
             };
             let mut plan = plan(mode);
@@ -129,7 +129,7 @@ fn run_wedging(mode: Mode, works: u64, silence: Duration) -> Result<Measured, Br
     };
     let inner = Arc::new(Inline::new(sum, spec(), LIMITS));
     let backend = Only {
-        wall: WallClock::default(),
+        clock: Box::new(WallClock::default()),
         operator: Arc::new(Failing {
             inner,
             works,
