@@ -213,8 +213,10 @@ fn scan_of(output: Output) -> ScanRequest {
     }
 }
 
+type Question = fn(&mut Client) -> Result<(), ClientError>;
+
 /// What a client may ask.
-const QUESTIONS: [fn(&mut Client) -> Result<(), ClientError>; 6] = [
+const QUESTIONS: [Question; 6] = [
     |client| client.describe(SF).map(drop),
     |client| client.pick(SF, "lineitem", 0.1).map(drop),
     |client| client.usage(true).map(drop),
@@ -569,7 +571,7 @@ fn batches_that_never_end_after_a_stop_are_not_taken_for_ever() {
 
 #[test]
 fn what_an_agent_says_of_itself_is_checked_where_it_enters() {
-    let told = |reply: Reply, ask: fn(&mut Client) -> Result<(), ClientError>| {
+    let told = |reply: Reply, ask: Question| {
         let body = wire::encode(&reply);
         let address = hostile(move |link| link.send(Tag::Reply, &body));
         soon(move || ask(&mut impatient(&address)))
