@@ -89,11 +89,6 @@ impl Cuts {
         cuts
     }
 
-    /// The number of the row group that comes next.
-    pub(super) fn group(&self) -> u32 {
-        self.group
-    }
-
     /// How many parts [`fill`] is to ask the generator for.
     pub(super) fn part_count(&self) -> i32 {
         self.part_count
