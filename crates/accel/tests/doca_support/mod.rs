@@ -6,25 +6,18 @@ mod stand_in;
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 pub(crate) use stand_in::{FLAVOURS, Flavour, compile};
 
 /// Runs the test `child` of this program on what is in `libraries`, as `case`, with faults as `common.c` names them.
 pub(crate) fn run(libraries: &Path, case: &str, faults: &str) -> Output {
-    let started = Instant::now();
-    let output = Command::new(std::env::current_exe().expect("this test has a path"))
+    Command::new(std::env::current_exe().expect("this test has a path"))
         .args(["--exact", "child", "--nocapture"])
         .env("DPB_DOCA_CASE", case)
         .env("DPB_DOCA_LIB_DIR", libraries)
         .env("DPB_STAND_IN", faults)
         .output()
-        .expect("this test runs again");
-    assert!(
-        started.elapsed() < Duration::from_secs(50),
-        "{case} {faults}: as good as hung"
-    );
-    output
+        .expect("this test runs again")
 }
 
 /// As [`run`]; it succeeded, and the stand-in has nothing to say against it.

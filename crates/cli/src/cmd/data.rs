@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use dpb_dbmods::duckdb::tpch_baseline::{self, BaselineError, Kept};
@@ -11,6 +12,8 @@ use dpb_dbmods::pushdown::date;
 use dpb_dbmods::pushdown::schema::{self, ColumnType};
 use dpb_dbmods::pushdown::segment::Segment;
 use dpb_dbmods::tpch::{self, DataError, Step, TableSet};
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -34,7 +37,7 @@ pub struct Args {
     /// The tables to make: names with commas between, or `all`
     #[arg(long, default_value = "all", value_delimiter = ',')]
     tables: Vec<String>,
-    /// Threads that make the tables [default: one a CPU]
+    /// Threads that make or verify the tables [default: one a CPU]
     #[arg(long, value_parser = args::threads)]
     threads: Option<u64>,
     /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
@@ -65,7 +68,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         names => names.iter().map(String::as_str).collect(),
     };
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.unwrap_or(cpus);
+    let threads = args.threads.map_or(cpus, |threads| threads as usize);
     if let Some(part) = args.part {
         return part.make(&data_dir, args.sf, threads, globals);
     }
@@ -84,7 +87,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         note_damage(&sets);
         sets
     } else if args.verify {
-        vec![verify(&tpch::find(&data_dir, args.sf), &tables, globals)?]
+        let set = tpch::find(&data_dir, args.sf);
+        vec![verify(&set, &tables, threads.clamp(1, cpus), globals)?]
     } else {
         let found = tpch::find(&data_dir, args.sf);
         let set = only(
@@ -95,7 +99,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         let mut kept = set.clone();
         let is_kept = |table: &tpch::Table| found.table(&table.name) == Some(table);
         kept.tables.retain(is_kept);
-        verify_tables(&kept, globals, &|_| ())?;
+        verify_tables(&kept, threads.clamp(1, cpus), globals, &|_| ())?;
         vec![set]
     };
     if args.columns {
@@ -118,7 +122,7 @@ pub fn make(
 ) -> Result<TableSet, Failure> {
     // Before anything is written.
     interrupt::flag();
-    let bar = std::sync::Mutex::new((Progress::new(0, globals.quiet), String::new()));
+    let bar = Mutex::new((Progress::new(0, globals.quiet), String::new()));
     let report = |step: Step<'_>| {
         if interrupt::is_set() {
             return ControlFlow::Break(());
@@ -205,7 +209,12 @@ fn note_damage(sets: &[TableSet]) {
 }
 
 /// Reads and checks every block of every table; says of each whether it is whole.
-fn verify(set: &TableSet, tables: &[&str], globals: &Globals) -> Result<TableSet, Failure> {
+fn verify(
+    set: &TableSet,
+    tables: &[&str],
+    threads: usize,
+    globals: &Globals,
+) -> Result<TableSet, Failure> {
     let set = only(set.clone(), tables);
     // Of all tables only some may have been made; one that was named must be there.
     let is_named = tables.len() < tpch::TABLES.len() || set.tables.is_empty();
@@ -215,16 +224,23 @@ fn verify(set: &TableSet, tables: &[&str], globals: &Globals) -> Result<TableSet
         let path = set.path(name);
         return Err(failure(DataError::Missing { path }));
     }
-    verify_tables(&set, globals, &output::note)?;
+    verify_tables(&set, threads, globals, &output::note)?;
     Ok(set)
 }
 
-/// Tells of each table that is whole.
-fn verify_tables(set: &TableSet, globals: &Globals, tell: &dyn Fn(&str)) -> Result<(), Failure> {
+/// Reads and checks every block, and tells of each table that is whole.
+fn verify_tables(
+    set: &TableSet,
+    threads: usize,
+    globals: &Globals,
+    tell: &dyn Fn(&str),
+) -> Result<(), Failure> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|error| Failure::unavailable(error.to_string()))?;
     let mut damaged = Vec::new();
     for table in &set.tables {
         let started = Instant::now();
-        match verify_table(set, &table.name, globals) {
+        match pool.install(|| verify_table(set, &table.name, globals)) {
             Ok(()) => tell(&format!(
                 "{}: every block is as it was written ({:.1} s)",
                 table.name,
@@ -242,19 +258,27 @@ fn verify_tables(set: &TableSet, globals: &Globals, tell: &dyn Fn(&str)) -> Resu
 
 fn verify_table(set: &TableSet, table: &str, globals: &Globals) -> Result<(), DataError> {
     let segment = set.open(table)?;
-    let progress = Progress::new(segment.groups().len() as u64, globals.quiet);
-    for group in 0..segment.groups().len() {
-        if interrupt::is_set() {
-            return Err(DataError::Interrupted);
-        }
+    let groups = segment.groups().len();
+    let progress = Mutex::new((0, Progress::new(groups as u64, globals.quiet)));
+    let check = |group| {
         for column in 0..segment.schema().columns.len() {
+            if interrupt::is_set() {
+                return Err(DataError::Interrupted);
+            }
             segment
                 .read_chunk(group, column)
                 .map_err(DataError::Segment)?;
         }
-        progress.set(group as u64 + 1, &format!("row groups of {table}"));
-    }
-    Ok(())
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.0 += 1;
+        progress
+            .1
+            .set(progress.0, &format!("row groups of {table}"));
+        Ok(())
+    };
+    // The first damage in the file, whichever is found first.
+    let found = (0..groups).into_par_iter().map(check);
+    found.find_map_first(Result::err).map_or(Ok(()), Err)
 }
 
 #[derive(Serialize)]

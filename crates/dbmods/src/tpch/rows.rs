@@ -128,12 +128,7 @@ impl Cuts {
         cuts
     }
 
-    /// The number of the row group that comes next.
-    pub(super) fn group(&self) -> u32 {
-        self.group
-    }
-
-    /// Returns the number of parts that [`fill`] asks the generator for.
+    /// The number of parts that [`fill`] asks the generator for.
     pub(super) fn part_count(&self) -> i32 {
         self.part_count
     }
