@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::lock;
 
 /// Connections that shake hands at once, at most.
-pub const KNOCKING_MAX: usize = 64;
+pub const KNOCKING_MAX: usize = 256;
 /// Lines about refused peers in each [`LINES_SPAN`], at most.
 const LINES_MAX: u32 = 10;
 /// See [`LINES_MAX`].
@@ -159,13 +159,13 @@ mod tests {
             assert!(come(id).is_none());
         }
         assert_eq!(door.admit(1, 2), Admission::Served);
-        assert!(come(100).is_none());
-        assert!(come(101).is_some());
+        assert!(come(1000).is_none());
+        assert!(come(1001).is_some());
         assert_eq!(door.admit(0, 2), Admission::Gone);
-        assert_eq!(door.admit(101, 2), Admission::Served);
-        assert_eq!(door.admit(100, 2), Admission::Full);
+        assert_eq!(door.admit(1001, 2), Admission::Served);
+        assert_eq!(door.admit(1000, 2), Admission::Full);
         door.leave(1);
-        assert_eq!(door.admit(100, 2), Admission::Served);
+        assert_eq!(door.admit(1000, 2), Admission::Served);
         // The oldest one was ended.
         assert_eq!(peers[0].read(&mut [0]).unwrap(), 0);
     }
