@@ -26,7 +26,8 @@ static SEGMENT: LazyLock<Segment> = LazyLock::new(|| {
     let values = |column: &Column| match column.ty {
         ColumnType::Text => {
             let mut texts = Texts::default();
-            ["carefully final", "even"].map(|text| texts.push(text));
+            texts.push("carefully final");
+            texts.push("even");
             Values::Texts(texts)
         }
         _ => Values::Numbers(vec![9000, 9001]),
