@@ -1,18 +1,45 @@
 //! Any text as a condition, a list of columns and an aggregate; any bytes as a query from a stranger: an answer or an error,
-//! and what is understood is written as SQL that means the same.
+//! and what is understood is written as SQL that means the same, and is scanned for in a segment.
 #![no_main]
 
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
+use std::sync::atomic::AtomicBool;
 
+use dpb_dbmods::pushdown::cache::Cache;
+use dpb_dbmods::pushdown::encode::{Texts, Values};
 use dpb_dbmods::pushdown::eval;
 use dpb_dbmods::pushdown::query::{Literal, Output, Query};
-use dpb_dbmods::pushdown::schema::{ColumnType, Schema};
+use dpb_dbmods::pushdown::scan::{self, ScanOptions};
+use dpb_dbmods::pushdown::schema::{Column, ColumnType, Schema};
+use dpb_dbmods::pushdown::segment::{Segment, SegmentWriter};
 use dpb_dbmods::pushdown::sql::{
     parse_aggregate, parse_columns, parse_predicate, query_to_sql, to_sql,
 };
 use dpb_dbmods::pushdown::tpch_predicates::PRESETS;
 use dpb_dbmods::tpch;
 use libfuzzer_sys::fuzz_target;
+
+/// Two rows that differ in every column, so that zone maps decide nothing.
+static SEGMENT: LazyLock<Segment> = LazyLock::new(|| {
+    let dir = std::env::temp_dir().join(format!("dpb-fuzz-sql-{}", std::process::id()));
+    let values = |column: &Column| match column.ty {
+        ColumnType::Text => {
+            let mut texts = Texts::default();
+            texts.push("carefully final");
+            texts.push("even");
+            Values::Texts(texts)
+        }
+        _ => Values::Numbers(vec![9000, 9001]),
+    };
+    let columns: Vec<Values> = SCHEMA.columns.iter().map(values).collect();
+    let mut writer = SegmentWriter::create(&dir, SCHEMA.clone()).expect("a temporary file");
+    writer.write_group(&columns).expect("a temporary file");
+    writer.finish().expect("a temporary file");
+    let segment = Segment::open(&dir).expect("it was just written");
+    std::fs::remove_file(&dir).expect("it was just written");
+    segment
+});
 
 static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| tpch::schema("lineitem").expect("a table of TPC-H"));
@@ -32,6 +59,11 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |data: &[u8]| {
                     }
                 }
                 let _ = eval::holds(&predicate, &row(schema));
+                find(&Query {
+                    table: "lineitem".to_owned(),
+                    predicate,
+                    output: Output::Rows(vec![0, 15]),
+                });
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }
@@ -43,8 +75,25 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |data: &[u8]| {
     {
         let _ = query_to_sql(&query, schema, "lineitem");
         let _ = eval::run(&query, [row(schema)]);
+        find(&query);
     }
 });
+
+/// Scans for the query's rows, as an agent does.
+fn find(query: &Query) {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    let options = ScanOptions {
+        threads: 1,
+        stop: &NEVER,
+        batch_rows: 64,
+        memory_bytes: 32 << 20,
+        sink_batches: 0,
+    };
+    let cache = Cache::new(1 << 20);
+    let _ = scan::scan(&SEGMENT, &cache, query, &options, &|_| {
+        ControlFlow::Continue(())
+    });
+}
 
 /// Some row.
 fn row(schema: &Schema) -> Vec<Literal> {

@@ -109,6 +109,7 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
     let predicate = parse_predicate(&lineitem, condition).expect("a seed is valid");
     let scan = ScanRequest {
         sf,
+        schema: lineitem.fingerprint(),
         engine: Engine::Dpb,
         query: Query {
             table: table.clone(),

@@ -2,13 +2,18 @@
 
 mod support;
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use dpb_core::measure::{Evidence, Outcome, Store, Value};
 use dpb_dbmods::duckdb::Library;
+use dpb_dbmods::pushdown::client::{Client, ClientError};
+use dpb_dbmods::pushdown::wire::{self, FileFormat, Refusal};
 use support::{Agent, csv, data_dir, dpb, finish, make_data, records, runs, text, wait_until};
 
 /// Runs that succeeded or had no DuckDB to run.
@@ -334,8 +339,8 @@ fn an_agent_elsewhere_wants_its_token() {
     make_data("0.01");
     let folder = tempfile::tempdir().unwrap();
     let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
-    std::fs::write(&right, "correct horse battery staple\n").unwrap();
-    std::fs::write(&wrong, "correct horse battery stapler\n").unwrap();
+    write_token(&right, "correct horse battery staple\n");
+    write_token(&wrong, "correct horse battery stapler\n");
     let (right, wrong) = (right.to_str().unwrap(), wrong.to_str().unwrap());
     let agent = Agent::start(&["--token-file", right]);
     let ask = |extra: &[&str]| {
@@ -376,6 +381,97 @@ fn an_agent_elsewhere_wants_its_token() {
         assert!(refused.stdout.is_empty());
     }
     assert!(ask(&["--token-file", right]).status.success());
+}
+
+fn write_token(path: &Path, token: &str) {
+    std::fs::write(path, token).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn a_token_that_others_can_read_or_guess_is_refused_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    let file = path.to_str().unwrap();
+    let refused = |command: &[&str]| {
+        let ran = finish(&[command, &["--token-file", file]].concat());
+        assert_eq!(ran.status.code(), Some(2));
+        text(&ran.stderr)
+    };
+    let serve = &["serve", "--listen", "127.0.0.1:0"][..];
+    let ask = &["pushdown", "--server", "127.0.0.1:1", "--out", "/dev/null"][..];
+    write_token(&path, "fifteen letters\n");
+    for said in [refused(serve), refused(ask)] {
+        assert!(
+            said.contains("16 to 512 bytes") && said.contains("/dev/urandom"),
+            "{said}"
+        );
+    }
+    write_token(&path, "correct horse battery staple\n");
+    for mode in [0o640, 0o604] {
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        for said in [refused(serve), refused(ask)] {
+            assert!(said.contains("chmod 600"), "{said}");
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).unwrap();
+    for said in [refused(serve), refused(ask)] {
+        assert!(said.contains("not a regular file"), "{said}");
+    }
+}
+
+const TOKEN: &str = "sixteen or more letters";
+
+/// An agent as `dpb pushdown` starts one for itself.
+fn owned_agent() -> Agent {
+    Agent::start_with(&["--until-stdin-closes"], TOKEN)
+}
+
+#[test]
+fn caches_are_dropped_at_ones_own_agents_and_where_it_is_allowed() {
+    make_data("0.01");
+    let cold = |agent: &Agent, token: &str| {
+        let mut client = Client::connect(&agent.address, token.as_bytes(), 0)?;
+        client.make_cold(0.01, "lineitem", FileFormat::Segment)
+    };
+    // In memory it cannot be made cold, but who may ask is told that.
+    let allowed = |told: Result<(), ClientError>| match told {
+        Ok(()) => true,
+        Err(ClientError::Refused { text, .. }) => text.contains("stay in memory"),
+        Err(other) => panic!("{other}"),
+    };
+    match cold(&Agent::start(&[]), "") {
+        Err(ClientError::Refused { text, .. }) => assert!(text.contains("--allow-cold"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(allowed(cold(&Agent::start(&["--allow-cold"]), "")));
+    let owned = owned_agent();
+    assert!(allowed(cold(&owned, TOKEN)));
+    match cold(&owned, "") {
+        Err(ClientError::Refused { refusal, .. }) => assert_eq!(refusal, Refusal::Token),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_agent_loads_duckdb_for_who_asks_for_it() {
+    let agent = Agent::start(&[]);
+    let is_loaded = || {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", agent.pid())).unwrap();
+        maps.contains("libduckdb")
+    };
+    let ours = wire::CAPABILITY_FETCH;
+    let mut client = Client::connect_for(&agent.address, &[], 0, ours).unwrap();
+    client.describe(0.01).unwrap();
+    assert!(client.agent().duckdb.is_err() && !is_loaded());
+    let client = Client::connect(&agent.address, &[], 0).unwrap();
+    match &client.agent().duckdb {
+        Ok(version) => assert!(is_loaded() && version.starts_with('v'), "{version}"),
+        Err(missing) => println!("skipped: {missing}"),
+    }
 }
 
 #[test]
@@ -668,12 +764,8 @@ fn an_agent_ends_on_a_signal_and_with_its_standard_input() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(agent.child.wait().unwrap().success());
 
-    let mut child = dpb(&["serve", "--listen", "127.0.0.1:0", "--until-stdin-closes"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
+    let mut owned = owned_agent();
+    drop(owned.child.stdin.take());
+    assert!(owned.child.wait().unwrap().success());
     assert!(data_dir().is_absolute());
 }

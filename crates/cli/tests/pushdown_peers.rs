@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,6 +15,7 @@ use arrow_array::RecordBatch;
 use dpb_core::measure::Reading;
 use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
+use dpb_dbmods::pushdown::serve::door::KNOCKING_MAX;
 use dpb_dbmods::pushdown::serve::{DUCKDB_BYTES_MIN, OVERHEAD_BYTES_MAX};
 use dpb_dbmods::pushdown::wire::{self, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag};
 use support::{
@@ -23,6 +26,7 @@ use support::{
 fn everything(sf: f64) -> ScanRequest {
     ScanRequest {
         sf,
+        schema: dpb_dbmods::tpch::schema("lineitem").unwrap().fingerprint(),
         engine: Engine::Dpb,
         query: Query {
             table: "lineitem".to_owned(),
@@ -82,6 +86,20 @@ fn garbage_ends_its_own_connection_only() {
     let noise: Vec<u8> = (0..5000u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
+    let mut deep = everything(0.01);
+    for level in 0..180 {
+        let one = Predicate::Like {
+            column: 15,
+            pattern: "%a%".to_owned(),
+            escape: None,
+        };
+        let both = vec![one, deep.query.predicate];
+        deep.query.predicate = match level % 2 {
+            0 => Predicate::And(both),
+            _ => Predicate::Or(both),
+        };
+    }
+    let deep = wire::encode(&Request::Scan(deep));
     let cases: Vec<(&str, Vec<u8>, Refusal)> = vec![
         (
             "HTTP",
@@ -113,6 +131,11 @@ fn garbage_ends_its_own_connection_only() {
         (
             "a request that is none",
             [hello(), frame(Tag::Request, &[250; 100])].concat(),
+            Refusal::Protocol,
+        ),
+        (
+            "a condition nested too deep",
+            [hello(), frame(Tag::Request, &deep)].concat(),
             Refusal::Protocol,
         ),
         (
@@ -160,23 +183,31 @@ fn a_request_that_cannot_be_carried_out_leaves_the_connection() {
     make_data("0.01");
     let agent = Agent::start(&[]);
     let mut client = Client::connect(&agent.address, &[], 0).unwrap();
-    let mut refusals = Vec::new();
+    let (mut refusals, mut words) = (Vec::new(), String::new());
     for change in [
         |scan: &mut ScanRequest| scan.query.table = "../../etc/passwd".to_owned(),
         |scan: &mut ScanRequest| scan.query.output = Output::Rows(vec![99]),
         |scan: &mut ScanRequest| scan.sf = f64::NAN,
         |scan: &mut ScanRequest| scan.sf = 7.0,
         |scan: &mut ScanRequest| scan.threads = 0,
+        |scan: &mut ScanRequest| scan.schema ^= 1,
     ] {
         let mut scan = everything(0.01);
         change(&mut scan);
         match client.scan(scan, &mut |_| ControlFlow::Continue(())) {
-            Err(ClientError::Refused { refusal, .. }) => refusals.push(refusal),
+            Err(ClientError::Refused { refusal, text, .. }) => {
+                refusals.push(refusal);
+                words = text;
+            }
             other => panic!("{other:?}"),
         }
     }
+    let schema = everything(0.01).schema;
+    for fingerprint in [schema, schema ^ 1] {
+        assert!(words.contains(&format!("{fingerprint:016x}")), "{words}");
+    }
     use Refusal::{Unavailable, Usage};
-    assert_eq!(refusals, [Usage, Usage, Usage, Unavailable, Usage]);
+    assert_eq!(refusals, [Usage, Usage, Usage, Unavailable, Usage, Usage]);
     let mut rows = 0;
     let mut count = |batch: &arrow_array::RecordBatch| {
         rows += batch.num_rows();
@@ -420,16 +451,7 @@ fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
     // 250 MB a result, twelve of them, and chunks of 1.6 MB in use by each thread: many times what the agent may hold.
     let mut hungry = everything(0.3);
     hungry.threads = 16;
-    let stalled: Vec<TcpStream> = (0..12)
-        .map(|_| {
-            let mut stream = agent.dial();
-            let scan = wire::encode(&Request::Scan(hungry.clone()));
-            stream
-                .write_all(&[hello(), frame(Tag::Request, &scan)].concat())
-                .unwrap();
-            stream
-        })
-        .collect();
+    let stalled: Vec<TcpStream> = (0..12).map(|_| asks(&agent, &hungry)).collect();
     let mut peak = 0;
     let mut reader = Client::connect(&agent.address, &[], 0).unwrap();
     let mut small = everything(0.3);
@@ -460,6 +482,127 @@ fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
     assert!(wait_until(Duration::from_secs(10), || agent.threads()
         <= idle_threads + 1));
     assert_eq!(reader.describe(0.3).unwrap().len(), 1);
+}
+
+/// A connection that asks for this scan and reads nothing yet.
+fn asks(agent: &Agent, scan: &ScanRequest) -> TcpStream {
+    let mut stream = agent.dial();
+    let scan = wire::encode(&Request::Scan(scan.clone()));
+    stream
+        .write_all(&[hello(), frame(Tag::Request, &scan)].concat())
+        .unwrap();
+    stream
+}
+
+#[test]
+fn long_patterns_cost_bounded_memory() {
+    make_data("0.01");
+    let cache: u64 = 64 << 20;
+    let agent = Agent::start(&["--cache", "64MiB"]);
+    let mut scan = everything(0.01);
+    scan.query.predicate = Predicate::Like {
+        column: 15,
+        pattern: format!("%{}%", "ab".repeat(30_000)),
+        escape: None,
+    };
+    let mut asked: Vec<TcpStream> = (0..63).map(|_| asks(&agent, &scan)).collect();
+    let peak = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            for stream in &mut asked {
+                // The welcome, then a scan's schema: its plan is made.
+                for tag in [Tag::Welcome, Tag::Schema] {
+                    let header = Header::read(stream).unwrap().unwrap();
+                    assert_eq!(header.tag, tag);
+                    stream.read_exact(&mut vec![0; header.len]).unwrap();
+                }
+            }
+        });
+        let mut peak = 0;
+        while !reading.is_finished() {
+            peak = peak.max(agent.resident_bytes());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        peak
+    });
+    assert!(peak < cache + OVERHEAD_BYTES_MAX, "{peak} bytes");
+}
+
+#[test]
+fn all_scans_together_have_the_threads_of_one() {
+    make_data("0.3");
+    let agent = Agent::start(&["--threads", "4"]);
+    let idle_threads = agent.threads();
+    let mut scan = everything(0.3);
+    scan.threads = 4;
+    let asked: Vec<TcpStream> = (0..8).map(|_| asks(&agent, &scan)).collect();
+    // A connection's thread, its scan's, and four that scan beside those.
+    let all = idle_threads + 2 * asked.len();
+    assert!(wait_until(Duration::from_secs(10), || agent.threads() >= all));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(agent.threads() <= all + 4, "{} of {all}", agent.threads());
+    let mut client = Client::connect(&agent.address, &[], 0).unwrap();
+    let mut rows = 0;
+    let mut small = scan;
+    small.query.output = Output::Rows(vec![0]);
+    let mut count = |batch: &RecordBatch| {
+        rows += batch.num_rows();
+        ControlFlow::Continue(())
+    };
+    client.scan(small, &mut count).unwrap();
+    assert_eq!(rows, 1_800_093);
+}
+
+#[test]
+fn stalled_scans_make_room_for_one_whose_client_reads() {
+    make_data("0.3");
+    let agent = Agent::start(&["--cache", "4MiB"]);
+    let scan = everything(0.3);
+    // More than find memory: some of them wait, as the next one does.
+    let _stalled: Vec<TcpStream> = (0..24).map(|_| asks(&agent, &scan)).collect();
+    let mut client = Client::connect(&agent.address, &[], 0).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let mut rows = 0;
+    let mut count = |batch: &RecordBatch| {
+        rows += batch.num_rows();
+        ControlFlow::Continue(())
+    };
+    client.scan(scan, &mut count).unwrap();
+    assert_eq!(rows, 1_800_093);
+}
+
+#[test]
+fn strangers_who_say_nothing_keep_nobody_out_and_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "sixteen or more letters").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let said = folder.path().join("said");
+    let mut agent = Agent::start_saying(
+        &[
+            "--max-connections",
+            "2",
+            "--token-file",
+            file.to_str().unwrap(),
+        ],
+        std::fs::File::create(&said).unwrap(),
+    );
+    let idle_threads = agent.threads();
+    let mut strangers: Vec<TcpStream> = Vec::new();
+    for _ in 0..20 {
+        strangers.extend((0..20).map(|_| agent.dial()));
+        let client = Client::connect(&agent.address, b"sixteen or more letters", 0);
+        assert!(client.is_ok(), "{client:?}");
+    }
+    let most = idle_threads + KNOCKING_MAX + 3;
+    let is_bounded = wait_until(Duration::from_secs(5), || agent.threads() <= most);
+    assert!(is_bounded, "{} threads", agent.threads());
+    let refused = Client::connect(&agent.address, b"sixteen or more lettert", 0).unwrap_err();
+    assert!(refused.to_string().contains("token"), "{refused}");
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    let said = std::fs::read_to_string(said).unwrap();
+    assert!(said.contains("refused 127.0.0.1:"), "{said}");
+    assert!(said.lines().count() < 40, "{said}");
 }
 
 /// An agent with DuckDB's file at scale factor 0.1; `None` where there is no DuckDB.
@@ -495,15 +638,8 @@ fn readers_that_read_nothing_of_duckdbs_cost_bounded_memory_too() {
     let stop = &mut |_: &RecordBatch| ControlFlow::Break(());
     reader.scan(everything_by_duckdb(), stop).unwrap();
     let idle_threads = agent.threads();
-    let scan = wire::encode(&Request::Scan(everything_by_duckdb()));
-    let asked = [hello(), frame(Tag::Request, &scan)].concat();
-    let stalled: Vec<TcpStream> = (0..STALLED)
-        .map(|_| {
-            let mut stream = agent.dial();
-            stream.write_all(&asked).unwrap();
-            stream
-        })
-        .collect();
+    let scan = everything_by_duckdb();
+    let stalled: Vec<TcpStream> = (0..STALLED).map(|_| asks(&agent, &scan)).collect();
     // A thread for each connection; one more for those that found memory, the others wait for some.
     assert!(wait_until(Duration::from_secs(10), || {
         agent.threads() > idle_threads + STALLED

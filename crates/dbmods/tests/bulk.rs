@@ -222,6 +222,8 @@ impl Serving {
             token: None,
             threads_max: 2,
             connections_max: 32,
+            cold: false,
+            say: |_| (),
             handshake_patience: Duration::from_secs(5),
             idle_patience: None,
             bulk: match device {
@@ -263,6 +265,7 @@ impl Drop for Serving {
 
 fn everything() -> ScanRequest {
     ScanRequest {
+        schema: tpch::schema("lineitem").unwrap().fingerprint(),
         sf: SF,
         engine: Engine::Dpb,
         query: Query {

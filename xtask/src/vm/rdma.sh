@@ -102,7 +102,7 @@ unplugged() {
     sleep 2
 }
 unplugged pushdown-unplugged v0
-echo 'between us' > /tmp/token
+(umask 077; echo 'between the two of us' > /tmp/token)
 dpb serve --listen 10.0.0.1:7400 --data-dir /data --token-file /tmp/token --bulk rdma/rxe0 > /tmp/agent 2>&1 &
 agent=$!
 until netstat -tln | grep -q :7400 || ! kill -0 $agent 2> /dev/null; do sleep 0.1; done

@@ -16,7 +16,7 @@ use dpb_dbmods::pushdown::schema::Schema;
 use dpb_dbmods::pushdown::schemes::{Scheme, Side, fetch_shortage};
 use dpb_dbmods::pushdown::task::{self, Contender, Ended, Event, Plan};
 use dpb_dbmods::pushdown::usage;
-use dpb_dbmods::pushdown::wire::{Refusal, TableInfo};
+use dpb_dbmods::pushdown::wire::{self, Refusal, TableInfo};
 use dpb_dbmods::tpch;
 
 use self::agents::LocalAgent;
@@ -80,13 +80,14 @@ pub struct Args {
     /// rdma/DEVICE. Where RDMA cannot be had, or the link has a pace, it is TCP, and the reason is said
     #[arg(long, help_heading = LINK, value_name = "WAY", default_value = "tcp")]
     bulk: Choice,
-    /// Read storage anew in each run: drop the file from the page cache and the engines' own caches
+    /// Read storage anew in each run: drop the file from the page cache and the engines' own caches. An agent elsewhere must
+    /// allow it (`dpb serve --allow-cold`)
     #[arg(long, help_heading = RUNS)]
     cold: bool,
     /// The address of an agent elsewhere, host:port [default: agents of our own on loopback]
     #[arg(long, help_heading = LINK, value_parser = args::address)]
     server: Option<String>,
-    /// A file with the token that the agent asks for
+    /// A file with the token that the agent asks for; only its owner may read it
     #[arg(long, help_heading = LINK, requires = "server")]
     token_file: Option<PathBuf>,
     /// The schemes that take part
@@ -348,7 +349,7 @@ fn local_contenders(
     for &scheme in schemes {
         let agent = LocalAgent::start(data_dir, args.cache, threads_max, &args.bulk)?;
         let address = agent.ready.listening.to_string();
-        contenders.push(contender(args, scheme, &address, &[])?);
+        contenders.push(contender(args, scheme, &address, &agent.token)?);
         agents.push(agent);
     }
     Ok((contenders, agents))
@@ -362,7 +363,14 @@ fn contender(
     token: &[u8],
 ) -> Result<Contender, Failure> {
     let bits_per_s = (args.link_gbps * 1e9) as u64;
-    let mut client = Client::connect(address, token, bits_per_s).map_err(client_failure)?;
+    // An agent that is to scan by itself need not load DuckDB.
+    let duckdb = match scheme {
+        Scheme::Dpb => 0,
+        _ => wire::CAPABILITY_DUCKDB,
+    };
+    let capabilities = wire::CAPABILITY_FETCH | wire::CAPABILITY_BULK | duckdb;
+    let mut client =
+        Client::connect_for(address, token, bits_per_s, capabilities).map_err(client_failure)?;
     client.set_interrupted(interrupt::is_set);
     if let Some(offers) = args.bulk.offers() {
         client.use_bulk(offers).map_err(client_failure)?;

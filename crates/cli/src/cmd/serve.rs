@@ -1,11 +1,13 @@
 //! `dpb serve`: the agent on the storage side.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dpb_dbmods::pushdown::segment::open_regular;
 use dpb_dbmods::pushdown::serve::{Agent, AgentOptions, BindError};
 use dpb_dbmods::pushdown::wire::{self, AgentInfo};
 use dpb_dbmods::tpch;
@@ -21,7 +23,10 @@ use crate::{Globals, args, interrupt};
 #[command(
     after_help = "Memory stays below the cache plus 256 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
                   may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results.\n\
-                  Example: dpb serve --listen 10.0.0.2:7400 --token-file ~/dpb.token"
+                  Nothing is encrypted: the token, queries and rows cross the network in clear. On a network that strangers \
+                  share, listen on loopback or inside a tunnel (ssh -L, WireGuard).\n\
+                  Examples:\n  (umask 077; head -c 32 /dev/urandom | base64 > ~/dpb.token)\n  \
+                  dpb serve --listen 10.0.0.2:7400 --token-file ~/dpb.token"
 )]
 pub struct Args {
     /// Where to listen; other than loopback needs a token
@@ -33,21 +38,25 @@ pub struct Args {
     /// Memory for verified chunks
     #[arg(long, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
-    /// A file with the token that clients must show
+    /// A file with the token that clients must show, 16 to 512 bytes; only its owner may read it
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// Most threads that one scan gets [default: four a CPU, at least 64]
+    /// Most threads that scan at once, all scans together; each has at least one [default: four a CPU, at least 64]
     #[arg(long, value_parser = args::threads)]
     threads: Option<u64>,
-    /// Most connections at once
+    /// Most connections at once, up to 128
     #[arg(long, default_value = "64", value_parser = args::count)]
     max_connections: u64,
+    /// Let clients drop files from the caches (`dpb pushdown --cold`), which slows all others
+    #[arg(long)]
+    allow_cold: bool,
     /// Which way large results go to clients that ask for RDMA: tcp (never another), rdma (the first device whose port is
     /// up), rdma/DEVICE
     #[arg(long, value_name = "WAY", default_value = "rdma")]
     bulk: Choice,
-    /// End when standard input ends: an agent must not outlive who started it
-    #[arg(long, hide = true)]
+    /// For who starts an agent for itself: take the token from the first line of standard input, which no other user can read,
+    /// end when standard input ends, and let the caches be dropped
+    #[arg(long, hide = true, conflicts_with = "token_file")]
     until_stdin_closes: bool,
 }
 
@@ -63,21 +72,29 @@ pub struct Ready {
 /// How long strangers' connections may be idle: they count towards `--max-connections`. Ours connect anew.
 const IDLE_PATIENCE: Duration = Duration::from_secs(600);
 
+/// More than this of a token file is not read: the longest token, and space around it.
+const TOKEN_FILE_BYTES_MAX: u64 = 4096;
+
 static STDIN_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Serves until a signal.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     interrupt::flag();
-    let token = args.token_file.as_deref().map(read_token).transpose()?;
+    let token = match args.until_stdin_closes {
+        true => Some(token_line()?),
+        false => args.token_file.as_deref().map(read_token).transpose()?,
+    };
     let agent = Agent::bind(AgentOptions {
         listen: resolve(&args.listen)?,
         data_dir: args.data_dir.unwrap_or_else(tpch::default_data_dir),
         cache_bytes: args.cache,
         token,
-        threads_max: args
-            .threads
-            .map_or_else(threads_max, |threads| threads as u32),
-        connections_max: args.max_connections as u32,
+        threads_max: args.threads.map_or_else(threads_max, |threads| {
+            threads.try_into().unwrap_or(u32::MAX)
+        }),
+        connections_max: args.max_connections.try_into().unwrap_or(u32::MAX),
+        cold: args.allow_cold || args.until_stdin_closes,
+        say: |line| output::note(&format!("dpb serve: {line}")),
         handshake_patience: Duration::from_secs(5),
         // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
         idle_patience: (!args.until_stdin_closes).then_some(IDLE_PATIENCE),
@@ -102,27 +119,40 @@ fn threads_max() -> u32 {
     std::thread::available_parallelism().map_or(64, |cpus| (4 * cpus.get() as u32).max(64))
 }
 
-/// Reads a token: the file's first line.
+/// Reads a token: what the file holds, without the space around it.
 ///
 /// # Errors
-/// A file that cannot be read, or holds no usable token.
+/// A file that cannot be read, that others may read, or that holds no usable token.
 pub fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
-    let text = std::fs::read(path).map_err(|error| {
-        Failure::usage(format!(
-            "cannot read the token file {}: {error}",
+    let wrong = |why: String| Failure::usage(format!("the token file {}: {why}", path.display()));
+    let file = open_regular(path).map_err(|error| wrong(error.to_string()))?;
+    let metadata = file.metadata().map_err(|error| wrong(error.to_string()))?;
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(wrong(format!(
+            "others than its owner may use it (its mode is {mode:03o}): chmod 600 {}",
             path.display()
-        ))
-    })?;
-    let token = text.trim_ascii().to_vec();
-    if token.is_empty() || token.len() > wire::TOKEN_BYTES_MAX {
-        return Err(Failure::usage(format!(
-            "the token file {} holds {} bytes; a token has 1 to {}",
-            path.display(),
-            token.len(),
-            wire::TOKEN_BYTES_MAX
         )));
     }
-    Ok(token)
+    let mut text = Vec::new();
+    file.take(TOKEN_FILE_BYTES_MAX)
+        .read_to_end(&mut text)
+        .map_err(|error| wrong(error.to_string()))?;
+    let token = text.trim_ascii();
+    match wire::TOKEN_BYTES.contains(&token.len()) {
+        true => Ok(token.to_vec()),
+        false => Err(wrong(BindError::Token(token.len()).to_string())),
+    }
+}
+
+/// The first line of standard input.
+fn token_line() -> Result<Vec<u8>, Failure> {
+    let mut line = Vec::new();
+    let mut input = std::io::stdin().lock().take(TOKEN_FILE_BYTES_MAX);
+    match input.read_until(b'\n', &mut line) {
+        Ok(_) => Ok(line.trim_ascii().to_vec()),
+        Err(error) => Err(Failure::usage(format!("standard input: {error}"))),
+    }
 }
 
 fn resolve(listen: &str) -> Result<SocketAddr, Failure> {

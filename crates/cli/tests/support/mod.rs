@@ -3,7 +3,8 @@
 
 pub mod schema;
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -95,11 +96,29 @@ pub struct Agent {
 
 impl Agent {
     pub fn start(args: &[&str]) -> Self {
+        Self::start_with(args, "")
+    }
+
+    /// The same with a first line on its standard input, which stays open.
+    pub fn start_with(args: &[&str], line: &str) -> Self {
+        Self::start_as(args, line, Stdio::inherit())
+    }
+
+    /// The same with a file for what it says on stderr.
+    pub fn start_saying(args: &[&str], said: File) -> Self {
+        Self::start_as(args, "", said.into())
+    }
+
+    fn start_as(args: &[&str], line: &str, stderr: Stdio) -> Self {
         let mut child = dpb(&["--format", "json", "serve", "--listen", "127.0.0.1:0"])
             .args(args)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("dpb starts");
+        let mut stdin = child.stdin.as_ref().expect("was piped");
+        writeln!(stdin, "{line}").expect("it reads");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("was piped");
         BufReader::new(stdout).read_line(&mut line).expect("a line");

@@ -122,6 +122,7 @@ pub struct Client {
     address: String,
     token: Vec<u8>,
     link_bits_per_s: u64,
+    capabilities: u64,
     welcome: Welcome,
     interrupted: fn() -> bool,
     patience: Patience,
@@ -158,7 +159,22 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn connect(address: &str, token: &[u8], link_bits_per_s: u64) -> Result<Self, ClientError> {
-        let (link, welcome) = open(address, token, link_bits_per_s)?;
+        let all = wire::CAPABILITY_DUCKDB | wire::CAPABILITY_FETCH | wire::CAPABILITY_BULK;
+        Self::connect_for(address, token, link_bits_per_s, all)
+    }
+
+    /// The same for who needs these capabilities only: an agent loads no DuckDB for who does not ask for
+    /// [`wire::CAPABILITY_DUCKDB`].
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn connect_for(
+        address: &str,
+        token: &[u8],
+        link_bits_per_s: u64,
+        capabilities: u64,
+    ) -> Result<Self, ClientError> {
+        let (link, welcome) = open(address, token, link_bits_per_s, capabilities)?;
         Ok(Self {
             link,
             bytes_before: (0, 0),
@@ -166,6 +182,7 @@ impl Client {
             address: address.to_owned(),
             token: token.to_vec(),
             link_bits_per_s,
+            capabilities,
             welcome,
             interrupted: || false,
             patience: Patience::default(),
@@ -569,7 +586,12 @@ impl Client {
 
     /// A new connection to the same agent.
     fn reopen(&mut self) -> Result<(), ClientError> {
-        let opened = open(&self.address, &self.token, self.link_bits_per_s);
+        let opened = open(
+            &self.address,
+            &self.token,
+            self.link_bits_per_s,
+            self.capabilities,
+        );
         let (mut link, welcome) = opened.map_err(|error| match error {
             // It was there before.
             ClientError::Unreachable { address, .. } => wrong(&address, WireError::Closed),
@@ -607,14 +629,19 @@ impl Client {
 }
 
 /// Connects and shakes hands.
-fn open(address: &str, token: &[u8], link_bits_per_s: u64) -> Result<(Link, Welcome), ClientError> {
+fn open(
+    address: &str,
+    token: &[u8],
+    link_bits_per_s: u64,
+    capabilities: u64,
+) -> Result<(Link, Welcome), ClientError> {
     let wrong = |source| wrong(address, source);
     let stream = dial(address)?;
     let mut link = Link::new(stream, link_bits_per_s).map_err(|e| wrong(WireError::Io(e)))?;
     link.set_deadline(Some(Instant::now() + CONNECT_PATIENCE));
     let hello = Hello {
         version: wire::VERSION,
-        capabilities: wire::CAPABILITY_DUCKDB | wire::CAPABILITY_FETCH | wire::CAPABILITY_BULK,
+        capabilities,
         link_bits_per_s,
         token: token.to_vec(),
     };

@@ -10,6 +10,8 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::{Buffer, MutableBuffer};
@@ -27,6 +29,8 @@ mod pacer;
 const SENDFILE_BYTES: usize = 4 << 20;
 /// How long a peer's machine may say nothing where it must: as long as a peer may take nothing.
 const SILENT_MAX: Duration = Duration::from_secs(60);
+/// The same where others wait for what a stalled connection holds.
+const SILENT_PRESSED_MAX: Duration = Duration::from_secs(5);
 /// How often who waits for the socket looks around.
 const LOOK: Duration = Duration::from_millis(200);
 /// The slowest pace, bits per second: a peer chooses ours, and must not choose how long we sleep.
@@ -53,6 +57,8 @@ pub struct Link {
     sent_bytes: u64,
     received_bytes: u64,
     patience: Duration,
+    /// Those who wait for what this connection may hold.
+    pressure: Arc<AtomicUsize>,
     deadline: Option<Instant>,
     grant: Option<Grant>,
     stop: fn() -> bool,
@@ -86,6 +92,7 @@ impl Link {
             sent_bytes: 0,
             received_bytes: 0,
             patience: SILENT_MAX,
+            pressure: Arc::default(),
             deadline: None,
             grant: None,
             stop: || false,
@@ -109,6 +116,19 @@ impl Link {
     /// Sets how long a peer may take nothing before it is given up.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
+    }
+
+    /// Sets who counts those that wait for what this connection may hold: while there are any, it has less patience with a peer
+    /// that takes nothing.
+    pub fn set_pressure(&mut self, pressure: Arc<AtomicUsize>) {
+        self.pressure = pressure;
+    }
+
+    fn patience(&self) -> Duration {
+        match self.pressure.load(Ordering::Relaxed) {
+            0 => self.patience,
+            _ => self.patience.min(SILENT_PRESSED_MAX),
+        }
     }
 
     /// Sets when whatever is being received must be there; `None` for no bound. It bounds the whole, so a peer that
@@ -456,7 +476,7 @@ impl Link {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 if stop() || self.peer_gone() {
                     Ok(Some(Interrupted::Peer))
-                } else if idle_since.elapsed() > self.patience {
+                } else if idle_since.elapsed() > self.patience() {
                     Ok(Some(Interrupted::Stalled))
                 } else {
                     Ok(None)

@@ -187,7 +187,8 @@ fn scan_with(
     options: &ScanOptions<'_>,
     sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
 ) -> Result<ScanStats, ScanError> {
-    Plan::with_kernels(kernels, segment.schema(), query)?.scan(segment, cache, options, sink)
+    Plan::with_kernels(kernels, segment.schema(), query, TABLES_BYTES_MAX)?
+        .scan(segment, cache, options, sink)
 }
 
 /// A query made ready for any row group of a table.
@@ -234,6 +235,10 @@ struct Shares {
     group_bytes: usize,
 }
 
+/// Most that the tables of a plan's text tests take.
+pub const TABLES_BYTES_MAX: usize = 2 << 20;
+/// What a thread keeps of a conjunct.
+const SAMPLES_BYTES: usize = 128;
 /// Rows of a batch below which a scan rather has fewer threads.
 const BATCH_ROWS_MIN: usize = 64;
 /// Bytes of a text, in estimates.
@@ -251,7 +256,24 @@ impl Plan {
     /// # Errors
     /// If the query does not fit the table.
     pub fn new(schema: &Schema, query: &Query) -> Result<Self, ScanError> {
-        Self::with_kernels(Kernels::detect(), schema, query)
+        Self::with_tables(schema, query, TABLES_BYTES_MAX)
+    }
+
+    /// The same with tables of text tests that take so much at most; a test without one is slower.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn with_tables(
+        schema: &Schema,
+        query: &Query,
+        table_bytes_max: usize,
+    ) -> Result<Self, ScanError> {
+        Self::with_kernels(Kernels::detect(), schema, query, table_bytes_max)
+    }
+
+    /// What its tables take.
+    pub fn table_bytes(&self) -> usize {
+        self.conjuncts.iter().map(Filter::table_bytes).sum()
     }
 
     /// The result's schema, as [`output_schema`] gives it.
@@ -408,9 +430,14 @@ impl Plan {
         Ok(stats)
     }
 
-    fn with_kernels(kernels: Kernels, schema: &Schema, query: &Query) -> Result<Self, ScanError> {
+    fn with_kernels(
+        kernels: Kernels,
+        schema: &Schema,
+        query: &Query,
+        table_bytes_max: usize,
+    ) -> Result<Self, ScanError> {
         let mut dag = Dag::default();
-        let filter = Filter::new(&mut dag, schema, &query.predicate)?;
+        let filter = Filter::new(&mut dag, schema, &query.predicate, table_bytes_max)?;
         let (target, output) = match &query.output {
             Output::Rows(columns) => (
                 Target::Rows(columns.iter().map(|&column| column as usize).collect()),
@@ -433,7 +460,10 @@ impl Plan {
         columns.dedup();
         let vectors = (schema.columns.len() + dag.nodes().len()) * size_of::<kernels::Numbers>();
         let tests: usize = conjuncts.iter().map(Filter::thread_bytes).sum();
-        let mut thread_bytes = vectors + tests + size_of::<Lanes>();
+        let names: Vec<String> = conjuncts.iter().map(|one| one.describe(schema)).collect();
+        // Each thread's samples of a conjunct, under its name.
+        let samples = names.iter().map(|name| name.len() + SAMPLES_BYTES);
+        let mut thread_bytes = vectors + tests + samples.sum::<usize>() + size_of::<Lanes>();
         let (mut row_bytes, mut row_texts) = (0, 0);
         match &target {
             Target::Rows(columns) => {
@@ -452,7 +482,7 @@ impl Plan {
             thread_bytes,
             row_bytes,
             row_texts,
-            names: conjuncts.iter().map(|one| one.describe(schema)).collect(),
+            names,
             dag,
             conjuncts,
             target,

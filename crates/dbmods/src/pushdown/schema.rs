@@ -1,6 +1,9 @@
 //! Tables, columns, types and values.
 
+use crc_fast::CrcAlgorithm;
 use serde::{Deserialize, Serialize};
+
+use super::wire;
 
 /// A column's type. Everything but text is an `i64` inside a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,6 +44,11 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// A number that tells schemas apart: of the table's name and its columns' names and types, in their order.
+    pub fn fingerprint(&self) -> u64 {
+        crc_fast::checksum(CrcAlgorithm::Crc64Nvme, &wire::encode(self))
+    }
+
     /// The position of the column called `name`, in any case.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns

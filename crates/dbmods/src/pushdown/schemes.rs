@@ -33,6 +33,7 @@ use super::scan::{self, ScanError};
 use super::wire::{Engine, FileFormat, Refusal, ScanRequest, TableInfo};
 use super::{sql, usage};
 use crate::duckdb::{self, Config, Connection, Database, Delivery, Library};
+use crate::tpch;
 
 /// Most rows that DuckDB finishes before it hands over the first: about 1.4 GB of lineitem.
 const MATERIALISED_ROWS_MAX: u64 = 10_000_000;
@@ -388,6 +389,8 @@ impl Side {
     ) -> Result<Run, SchemeError> {
         let request = ScanRequest {
             sf: test.sf,
+            // Ours, for which the query was written, and not the one that the agent has told.
+            schema: tpch::schema(&test.query.table).map_or(0, |schema| schema.fingerprint()),
             engine,
             query: test.query.clone(),
             threads: test.threads,
@@ -633,7 +636,6 @@ impl Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tpch;
 
     #[test]
     fn files_that_do_not_fit_this_memory_are_not_fetched() {

@@ -35,7 +35,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -148,11 +148,8 @@ impl Segment {
             path: path.to_owned(),
             what,
         };
-        let file = File::open(path).map_err(io)?;
+        let file = open_regular(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
-        if !metadata.is_file() {
-            return Err(wrong("not a file".to_owned()));
-        }
         let mut header = [0; HEADER_BYTES];
         if metadata.len() < HEADER_BYTES as u64 {
             return Err(wrong(format!(
@@ -302,6 +299,25 @@ impl Segment {
                 source: error.into(),
             }
         })
+    }
+}
+
+/// Opens a file for reading if it is a regular one: opening a FIFO would wait for who writes to it.
+///
+/// # Errors
+/// Those of the operating system; anything else than a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let without_waiting = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = File::options()
+        .read(true)
+        .custom_flags(without_waiting)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        )),
     }
 }
 

@@ -1,31 +1,39 @@
 //! The agent: owns the data, scans it for whoever may ask, sends what qualifies.
 //!
-//! One thread a connection, one request at a time on each; a scan's own threads live as long as the scan.
+//! One thread a connection, one request at a time on each; a scan's own threads live as long as the scan, and all scans
+//! together have [`AgentOptions::threads_max`], and each at least one.
 //!
 //! **Memory** is bounded by the cache plus [`OVERHEAD_BYTES_MAX`], whatever the results' size: batches wait in a queue of
 //! [`QUEUE_BATCHES`], a full queue blocks the scan that fills it, and each running scan reserves what it can hold at most
 //! out of [`SCANS_BYTES_MAX`]: no more than a quarter of what is left, so that many stalled scans leave some for the next one,
 //! which then gets smaller batches, whichever engine runs it. Only when next to nothing is left scans wait, and are refused
-//! as busy after [`RESERVE_PATIENCE`]. Once a client asks for DuckDB, it may hold as much again as the cache for its
+//! as busy after [`RESERVE_PATIENCE`]. A request reserves what it may grow to before it is received, out of
+//! [`PLANS_BYTES_MAX`]; a scan keeps of that what its terms take while it runs, and the tables of its plan come out of it too.
+//! Plans are made one at a time. Connections are counted as [`CONNECTION_BYTES`] each, so there are [`CONNECTIONS_MAX`] at
+//! most. Once a client asks for DuckDB, it may hold as much again as the cache for its
 //! buffers, or [`DUCKDB_BYTES_MIN`] if that is more, and half of that for results that it finishes first. Results that go past
 //! TCP (see [`super::bulk`]) wait in [`WAY_BYTES_MAX`] a connection, on [`WAYS_MAX`] of them.
 //!
 //! **Peers.** A slow client blocks its own scan only. One that vanishes stops its scan at once: the socket says so while
 //! sending, and is asked every few milliseconds while there is nothing to send. One that is connected but takes nothing for
-//! a minute is given up.
+//! a minute is given up, and after five seconds already where others wait for what it holds.
+//!
+//! **Strangers.** Who has shown no token takes nobody's place, see [`door`]; one whose token is wrong waits for the answer, and
+//! all that are refused are said to [`AgentOptions::say`]. Who has the token may ask for anything but that caches be dropped,
+//! which slows all others: that takes [`AgentOptions::cold`]. There is no encryption: what crosses, crosses in clear.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::budget::Budget;
+use self::budget::{Budget, Reserved};
+use self::door::{Admission, Door, KNOCKING_MAX, Refusals};
 use self::scanning::scan_and_send;
 use self::shelf::{Shelf, damaged, refuse};
 use super::bulk::Accepts;
@@ -39,6 +47,7 @@ use super::wire::{
 use crate::duckdb::Library;
 
 mod budget;
+pub mod door;
 mod outbox;
 mod peer;
 mod residency;
@@ -53,6 +62,19 @@ pub const SCANS_BYTES_MAX: u64 = 160 << 20;
 pub const SCAN_BYTES_MAX: u64 = 32 << 20;
 /// What one running scan has at least.
 pub const SCAN_BYTES_MIN: u64 = 1 << 20;
+/// What all requests, and the tables of their plans, may hold.
+pub const PLANS_BYTES_MAX: u64 = 20 << 20;
+/// What a byte of a request may become, decoded and as a plan without tables: a term of two bytes takes up to 128 in a list
+/// that grows by doubling, and a quarter of it in the plan.
+const REQUEST_GROWTH: u64 = 160;
+/// What a byte of a request takes once its terms are counted: its text, and that of its plan.
+const TEXT_GROWTH: u64 = 4;
+/// What each term takes beside that.
+const TERM_BYTES: u64 = 384;
+/// What a connection takes beside its requests: stacks of its thread and of a scan's, its sockets, its buffers.
+pub const CONNECTION_BYTES: u64 = 128 << 10;
+/// Connections that an agent can be told to serve at once, at most.
+pub const CONNECTIONS_MAX: u32 = 128;
 /// Batches that wait to be sent on one connection, at most.
 pub const QUEUE_BATCHES: usize = 4;
 /// What DuckDB may hold in its buffers at least, however small our own cache.
@@ -64,6 +86,23 @@ pub const WAYS_MAX: usize = 8;
 /// How long a scan waits for what others hold.
 pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 
+// The rest is for the program itself, and for what one plan takes while it is made.
+const _: () = assert!(
+    SCANS_BYTES_MAX
+        + PLANS_BYTES_MAX
+        + (WAY_BYTES_MAX * WAYS_MAX) as u64
+        + CONNECTION_BYTES * CONNECTIONS_MAX as u64
+        + (28 << 20)
+        <= OVERHEAD_BYTES_MAX
+);
+
+/// How long a peer with a wrong token waits for the answer.
+const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
+/// How to make a token.
+pub const TOKEN_REMEDY: &str =
+    "make one with `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`";
+/// How often who waits for what others hold looks whether its client is still there.
+const GONE_LOOK: Duration = Duration::from_millis(50);
 /// Fewest rows of a batch.
 const BATCH_ROWS_MIN: u32 = 64;
 /// How often an idle sender looks at its peer.
@@ -86,12 +125,16 @@ pub struct AgentOptions {
     pub data_dir: PathBuf,
     /// Most bytes of chunks that it keeps.
     pub cache_bytes: u64,
-    /// What clients must show. Required unless `listen` is loopback.
+    /// What clients must show, see [`wire::TOKEN_BYTES_MIN`]. Required unless `listen` is loopback.
     pub token: Option<Vec<u8>>,
-    /// Most threads that one scan gets.
+    /// Most threads that scan at once, of all scans together; a scan that finds none left has one all the same.
     pub threads_max: u32,
-    /// Most connections at once.
+    /// Most connections that are served at once, up to [`CONNECTIONS_MAX`].
     pub connections_max: u32,
+    /// Whether clients may have files dropped from the caches, which slows all others.
+    pub cold: bool,
+    /// Hears a line about each peer that was refused, up to one a second.
+    pub say: fn(&str),
     /// How long a client may take for its hello.
     pub handshake_patience: Duration,
     /// How long a connection may be idle between requests; `None` for as long as it likes.
@@ -106,9 +149,15 @@ pub enum BindError {
     /// An address that others can reach, and no token.
     #[error("{0} can be reached from other machines: that needs a token (--token-file FILE)")]
     Exposed(SocketAddr),
-    /// A token that is empty or too long.
-    #[error("a token has 1 to {max} bytes, this one {0}", max = wire::TOKEN_BYTES_MAX)]
+    /// A token that can be guessed, or is too long.
+    #[error(
+        "a token has {min} to {max} bytes, this one {0}; {TOKEN_REMEDY}",
+        min = wire::TOKEN_BYTES_MIN, max = wire::TOKEN_BYTES_MAX
+    )]
     Token(usize),
+    /// More connections than memory is kept for.
+    #[error("{0} connections; at most {CONNECTIONS_MAX} are possible, as memory is kept for each")]
+    Connections(u32),
     /// The operating system says so.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -131,9 +180,21 @@ struct Shared {
     options: AgentOptions,
     shelf: Shelf,
     info: AgentInfo,
+    /// DuckDB's version, or why there is none; found when a client first asks.
+    duckdb: OnceLock<Result<String, String>>,
     stop: AtomicBool,
+    /// Those who wait for what stalled scans may hold.
+    waiting: Arc<AtomicUsize>,
+    /// What scans hold in batches.
     budget: Budget,
-    connections: Mutex<HashMap<u64, TcpStream>>,
+    /// What requests and plans hold.
+    plans: Budget,
+    /// Held by who makes a plan.
+    planning: Mutex<()>,
+    /// Threads that scan.
+    threads: Budget,
+    door: Door,
+    refusals: Refusals,
     /// One more for each connection whose results go past TCP.
     ways: Mutex<Arc<()>>,
 }
@@ -156,24 +217,34 @@ impl Agent {
         let address = options.listen;
         match &options.token {
             None if !address.ip().is_loopback() => return Err(BindError::Exposed(address)),
-            Some(token) if token.is_empty() || token.len() > wire::TOKEN_BYTES_MAX => {
+            Some(token) if !wire::TOKEN_BYTES.contains(&token.len()) => {
                 return Err(BindError::Token(token.len()));
             }
             _ => {}
+        }
+        if options.connections_max > CONNECTIONS_MAX {
+            return Err(BindError::Connections(options.connections_max));
         }
         let refused = |source| BindError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let info = AgentInfo::of_this_process(options.cache_bytes);
+        let waiting = Arc::default();
         let shared = Arc::new(Shared {
-            shelf: Shelf::new(options.data_dir.clone(), options.cache_bytes),
-            options,
+            shelf: Shelf::new(options.data_dir.clone(), options.cache_bytes, &waiting),
             info,
+            duckdb: OnceLock::new(),
             stop: AtomicBool::new(false),
-            budget: Budget::new(SCANS_BYTES_MAX),
-            connections: Mutex::default(),
+            budget: Budget::new(SCANS_BYTES_MAX, &waiting),
+            plans: Budget::new(PLANS_BYTES_MAX, &waiting),
+            planning: Mutex::default(),
+            threads: Budget::new(options.threads_max.into(), &waiting),
+            waiting,
+            door: Door::default(),
+            refusals: Refusals::new(options.say),
             ways: Mutex::default(),
+            options,
         });
         Ok(Self {
             listener,
@@ -204,9 +275,9 @@ impl Agent {
             }
             threads.retain(|thread| !thread.is_finished());
             match self.listener.accept() {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     next_id += 1;
-                    threads.extend(self.welcome(stream, next_id));
+                    threads.extend(self.welcome(stream, peer, next_id));
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 // Out of file descriptors, or a client gone already: let others finish.
@@ -214,62 +285,73 @@ impl Agent {
             }
         }
         self.shared.stop.store(true, Ordering::Relaxed);
-        for stream in lock(&self.shared.connections).values() {
-            // Whoever has gone already needs no shutdown.
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
+        self.shared.door.close();
         for thread in threads {
             // A connection's panic has ended that connection.
             let _ = thread.join();
         }
     }
 
-    /// Gives a connection its thread, or refuses it.
-    fn welcome(&self, stream: TcpStream, id: u64) -> Option<thread::JoinHandle<()>> {
+    /// Gives a connection its thread.
+    fn welcome(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        id: u64,
+    ) -> Option<thread::JoinHandle<()>> {
         let shared = Arc::clone(&self.shared);
         stream.set_nonblocking(false).ok()?;
         let kept = stream.try_clone().ok()?;
         let mut link = Link::new(stream, 0).ok()?;
-        {
-            let mut connections = lock(&shared.connections);
-            if connections.len() >= shared.options.connections_max as usize {
-                let text = format!("all {} connections are taken", connections.len());
-                // The client may be gone; then nobody is refused.
-                let _ = link.send(Tag::Error, &wire::refusal_bytes(Refusal::Busy, &text));
-                return None;
-            }
-            connections.insert(id, kept);
+        link.set_pressure(Arc::clone(&shared.waiting));
+        if let Some(oldest) = shared.door.knock(id, kept) {
+            let why = format!("{KNOCKING_MAX} newer connections came before it had said hello");
+            refused(&shared, oldest.peer_addr(), &why);
         }
         let spawned = thread::Builder::new()
             .name(format!("connection {id}"))
             .spawn({
                 let shared = Arc::clone(&shared);
                 move || {
-                    let _slot = Slot {
+                    let _place = Place {
                         shared: &shared,
                         id,
                     };
-                    if let Err(error) = converse(&shared, &mut link) {
+                    let admitted = handshake(&shared, &mut link, id);
+                    if let Err(error) = &admitted
+                        && error.refusal().is_some()
+                    {
+                        refused(&shared, Ok(peer), &error.to_string());
+                    }
+                    let conversed = admitted.and_then(|hello| converse(&shared, &mut link, &hello));
+                    if let Err(error) = conversed {
                         say_goodbye(&mut link, &error);
                     }
                 }
             });
         if spawned.is_err() {
-            lock(&shared.connections).remove(&id);
+            shared.door.leave(id);
         }
         spawned.ok()
     }
 }
 
+fn refused(shared: &Shared, peer: io::Result<SocketAddr>, why: &str) {
+    // Nobody can be told of a peer that has gone without an address.
+    if let Ok(peer) = peer {
+        shared.refusals.add(peer, why);
+    }
+}
+
 /// A connection's place; freed when its thread ends, also by a panic.
-struct Slot<'a> {
+struct Place<'a> {
     shared: &'a Shared,
     id: u64,
 }
 
-impl Drop for Slot<'_> {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.connections).remove(&self.id);
+        self.shared.door.leave(self.id);
     }
 }
 
@@ -292,9 +374,7 @@ impl AgentInfo {
                 .to_string_lossy()
                 .into_owned(),
             cache_bytes,
-            duckdb: Library::find()
-                .map(|library| library.version().to_owned())
-                .map_err(|missing| missing.to_string()),
+            duckdb: Err("nobody has asked for DuckDB".to_owned()),
         }
     }
 }
@@ -315,9 +395,8 @@ fn say_goodbye(link: &mut Link, error: &WireError) {
     }
 }
 
-/// Handshake, then requests until the client leaves.
-fn converse(shared: &Shared, link: &mut Link) -> Conversed {
-    handshake(shared, link)?;
+/// Requests until the client leaves.
+fn converse(shared: &Shared, link: &mut Link, hello: &Hello) -> Conversed {
     loop {
         let idle_patience = shared.options.idle_patience;
         link.set_deadline(idle_patience.map(|patience| Instant::now() + patience));
@@ -330,9 +409,12 @@ fn converse(shared: &Shared, link: &mut Link) -> Conversed {
             Tag::Stop => continue,
             tag => return Err(WireError::OutOfPlace(tag)),
         }
+        let bytes = header.len as u64 * REQUEST_GROWTH;
+        let gone = || shared.is_ending() || link.peer_gone();
+        let mut held = shared.plans.reserve(bytes, &gone, |_| bytes)?;
         link.set_deadline(Some(Instant::now() + shared.options.handshake_patience));
         let request = wire::decode(&link.receive_body(header)?)?;
-        match answer(shared, link, request) {
+        match answer(shared, link, hello, &mut held, request) {
             // A request that could not be carried out leaves the connection usable.
             Err(WireError::Refused { refusal, text }) => {
                 link.send(Tag::Error, &wire::refusal_bytes(refusal, &text))?;
@@ -342,7 +424,8 @@ fn converse(shared: &Shared, link: &mut Link) -> Conversed {
     }
 }
 
-fn handshake(shared: &Shared, link: &mut Link) -> Conversed {
+/// Lets a client in that has the token, if there is a place.
+fn handshake(shared: &Shared, link: &mut Link, id: u64) -> Result<Hello, WireError> {
     link.set_deadline(Some(Instant::now() + shared.options.handshake_patience));
     let Some(header) = link.receive_header()? else {
         return Err(WireError::Closed);
@@ -354,6 +437,10 @@ fn handshake(shared: &Shared, link: &mut Link) -> Conversed {
     if let Some(token) = &shared.options.token
         && !same_secret(token, &hello.token)
     {
+        let until = Instant::now() + WRONG_TOKEN_DELAY;
+        while Instant::now() < until && !shared.is_ending() && !link.peer_gone() {
+            thread::sleep(GONE_LOOK);
+        }
         return Err(refuse(
             Refusal::Token,
             "the token is wrong or missing: give the agent's with --token-file FILE",
@@ -366,13 +453,33 @@ fn handshake(shared: &Shared, link: &mut Link) -> Conversed {
         );
         return Err(refuse(Refusal::Usage, text));
     }
+    let places = shared.options.connections_max as usize;
+    match shared.door.admit(id, places) {
+        Admission::Served => {}
+        Admission::Full => {
+            let text = format!("all {places} connections are taken");
+            return Err(refuse(Refusal::Busy, text));
+        }
+        Admission::Gone => return Err(WireError::Closed),
+    }
     link.set_pace(hello.link_bits_per_s);
-    let duckdb = shared.info.duckdb.as_ref().map_or(0, |_| CAPABILITY_DUCKDB);
+    let mut agent = shared.info.clone();
+    let mut capabilities = CAPABILITY_FETCH | CAPABILITY_BULK;
+    if hello.capabilities & CAPABILITY_DUCKDB != 0 {
+        // Loading it takes memory, which a client that has no use for it would be shown as the agent's.
+        let find = || match Library::find() {
+            Ok(library) => Ok(library.version().to_owned()),
+            Err(missing) => Err(missing.to_string()),
+        };
+        agent.duckdb = shared.duckdb.get_or_init(find).clone();
+        capabilities |= agent.duckdb.as_ref().map_or(0, |_| CAPABILITY_DUCKDB);
+    }
     let welcome = Welcome {
-        capabilities: CAPABILITY_FETCH | CAPABILITY_BULK | duckdb,
-        agent: shared.info.clone(),
+        capabilities,
+        agent,
     };
-    link.send(Tag::Welcome, &welcome.to_bytes())
+    link.send(Tag::Welcome, &welcome.to_bytes())?;
+    Ok(hello)
 }
 
 /// Compares in a time that depends on the lengths alone.
@@ -383,20 +490,33 @@ fn same_secret(ours: &[u8], theirs: &[u8]) -> bool {
     ours.len() == theirs.len() && differing == 0
 }
 
-fn answer(shared: &Shared, link: &mut Link, request: Request) -> Conversed {
+fn answer(
+    shared: &Shared,
+    link: &mut Link,
+    hello: &Hello,
+    held: &mut Reserved<'_>,
+    request: Request,
+) -> Conversed {
     let reply = match request {
-        Request::Describe { sf } => Reply::Tables(shared.shelf.tables(sf)?),
+        Request::Describe { sf } => {
+            let duckdb = hello.capabilities & CAPABILITY_DUCKDB != 0;
+            Reply::Tables(shared.shelf.tables(sf, duckdb)?)
+        }
         Request::Pick {
             sf,
             table,
             selectivity,
         } => pick(shared, link, sf, &table, selectivity)?,
+        Request::Cold { .. } if !shared.options.cold => {
+            let text = "it keeps its caches, which others use too: start it with --allow-cold, or run without --cold";
+            return Err(refuse(Refusal::Unavailable, text));
+        }
         Request::Cold { sf, table, format } => {
             shared.shelf.make_cold(sf, &table, format)?;
             Reply::Dropped
         }
         Request::Usage { reset_peak } => Reply::Usage(usage::of_this_process(reset_peak)),
-        Request::Scan(request) => return scan_and_send(shared, link, &request),
+        Request::Scan(request) => return scan_and_send(shared, link, held, &request),
         Request::Fetch { sf, table, format } => return send_file(shared, link, sf, &table, format),
         Request::Bulk { offer } => Reply::Bulk(open_way(shared, link, &offer)),
     };

@@ -31,10 +31,10 @@ use super::schema::{ColumnType, Schema};
 
 pub use write::{query_to_sql, scalar_to_sql, to_sql};
 
-/// Longest text that is read, in bytes.
+/// Longest text that is read, in bytes. Parentheses, NOTs and signs nest as deep as a query may, see [`DEPTH_MAX`].
+///
+/// [`DEPTH_MAX`]: super::query::DEPTH_MAX
 pub const SQL_BYTES_MAX: usize = 1024 * 1024;
-/// Deepest nesting of parentheses, NOTs and signs in a text.
-pub const NESTING_MAX: usize = 64;
 
 /// What was not understood, and where. Its text is a message, the line with a caret under the place, and the columns.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,7 +27,11 @@
 //! **Hello**: magic `DPBW` (4), version (2), length of the token (2), capabilities asked for (8), the link's pace in bits
 //! per second, 0 for none (8), the token. **Welcome**: magic `DPBW` (4), version (2), zero (2), capabilities (8),
 //! [`AgentInfo`] in postcard. Both layouts up to the version, and the error frame's, never change, so that two versions can
-//! always tell each other apart.
+//! always tell each other apart: an agent refuses a client of another version with an error frame, a client refuses such an
+//! agent's welcome, and both say both versions. Since version 3 a scan carries the fingerprint of its table's schema.
+//!
+//! **Secrecy.** There is none: token, queries and rows cross in clear. On a network that strangers share the connection
+//! belongs in a tunnel.
 //!
 //! **Conversation.** Hello, then welcome or error. After that one request at a time. A scan answers schema, batches, end;
 //! a fetch answers reply, file pieces, end; all others answer one reply. An error frame may come in place of any of these. A
@@ -64,13 +68,19 @@ mod placed;
 /// First bytes of hello and welcome.
 pub const MAGIC: [u8; 4] = *b"DPBW";
 /// Version of this protocol.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
 /// Most bytes of a scan's plan in words.
 pub const EXPLAIN_BYTES_MAX: usize = 16 << 10;
+/// Fewest bytes of a token: what nobody guesses, if they are random.
+pub const TOKEN_BYTES_MIN: usize = 16;
 /// Most bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 512;
+/// Bytes that a token may have.
+pub const TOKEN_BYTES: std::ops::RangeInclusive<usize> = TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX;
+/// Most bytes of each text of [`AgentInfo`], so that a welcome keeps its bound.
+const INFO_TEXT_BYTES_MAX: usize = 1 << 10;
 
 /// The agent can run DuckDB beside its own scan.
 pub const CAPABILITY_DUCKDB: u64 = 1;
@@ -285,7 +295,8 @@ pub struct AgentInfo {
     pub host: String,
     /// Most bytes of chunks that it keeps.
     pub cache_bytes: u64,
-    /// The version of DuckDB that it found, or why it found none and what to do.
+    /// The version of DuckDB that it found, or why it found none and what to do. An agent looks for one once a client's
+    /// hello asks for [`CAPABILITY_DUCKDB`].
     pub duckdb: Result<String, String>,
 }
 
@@ -299,14 +310,22 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// The frame's body.
+    /// The frame's body. Long texts of the agent's are cut.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(256);
         body.extend_from_slice(&MAGIC);
         body.extend_from_slice(&VERSION.to_le_bytes());
         body.extend_from_slice(&[0; 2]);
         body.extend_from_slice(&self.capabilities.to_le_bytes());
-        body.extend_from_slice(&encode(&self.agent));
+        let short = |text: &String| cut(text, INFO_TEXT_BYTES_MAX).to_owned();
+        let agent = AgentInfo {
+            dpb_version: short(&self.agent.dpb_version),
+            cpu_model: short(&self.agent.cpu_model),
+            host: short(&self.agent.host),
+            duckdb: self.agent.duckdb.as_ref().map(short).map_err(short),
+            ..self.agent
+        };
+        body.extend_from_slice(&encode(&agent));
         body
     }
 
@@ -382,6 +401,8 @@ pub enum Request {
 pub struct ScanRequest {
     /// Scale factor of the data set.
     pub sf: f64,
+    /// [`Schema::fingerprint`] of the table that the query was written for: its columns travel by position.
+    pub schema: u64,
     /// Who scans.
     pub engine: Engine,
     /// What.

@@ -105,6 +105,8 @@ fn agent(listen: SocketAddr, cache_bytes: u64, stop: &Arc<AtomicBool>) -> Socket
         token: None,
         threads_max: 1,
         connections_max: 4,
+        cold: false,
+        say: |_| (),
         handshake_patience: Duration::from_secs(5),
         idle_patience: Some(Duration::from_millis(50)),
         bulk: Err("not tried here".into()),

@@ -108,7 +108,7 @@ impl Link {
         &mut self,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, WireError> {
-        let mut waiting = Waiting::new(self.patience);
+        let mut waiting = Waiting::new(self.patience());
         while let Some(end) = &mut self.outgoing
             && end.writer.under_way()? > 0
         {
@@ -224,7 +224,7 @@ impl Link {
             if stop() || self.peer_gone() {
                 return Ok(Some(Interrupted::Peer));
             }
-            if since.elapsed() > self.patience {
+            if since.elapsed() > self.patience() {
                 return Ok(Some(Interrupted::Stalled));
             }
             if self.outgoing.as_ref().is_some_and(|end| end.free == 0) {

@@ -6,8 +6,9 @@ use super::{
 use crate::pushdown::date;
 use crate::pushdown::schema::{ColumnType, Schema};
 
-/// Deepest nesting of a predicate or an expression.
-pub const DEPTH_MAX: usize = 200;
+/// Deepest nesting of a predicate or an expression: of SQL's parentheses, of what is decoded, of what is checked. All that
+/// recurses over a query, the binder of a scan above all, has room for it on a thread's stack of 2 MiB.
+pub const DEPTH_MAX: usize = 64;
 /// Most nodes of one query: predicates, expressions and listed constants together.
 pub const NODES_MAX: usize = 100_000;
 /// Longest text constant or LIKE pattern, in bytes.
@@ -239,6 +240,14 @@ impl Query {
     /// # Errors
     /// Names the first thing that is wrong.
     pub fn check(&self, schema: &Schema) -> Result<(), QueryError> {
+        self.count_terms(schema).map(drop)
+    }
+
+    /// Checks it, and counts its predicates, expressions and listed constants.
+    ///
+    /// # Errors
+    /// As [`Query::check`].
+    pub fn count_terms(&self, schema: &Schema) -> Result<usize, QueryError> {
         if self.table != schema.table {
             return Err(QueryError(format!(
                 "the query asks for table `{}`, this is `{}`",
@@ -251,10 +260,11 @@ impl Query {
         match &self.output {
             Output::Rows(columns) => {
                 count_in("columns", columns.len(), 1..=OUTPUTS_MAX)?;
-                (columns.iter()).try_for_each(|&column| column_type(schema, column).map(drop))
+                (columns.iter()).try_for_each(|&column| column_type(schema, column).map(drop))?;
             }
-            Output::Aggregate(aggregate) => checker.aggregate(aggregate),
+            Output::Aggregate(aggregate) => checker.aggregate(aggregate)?,
         }
+        Ok(checker.nodes)
     }
 }
 

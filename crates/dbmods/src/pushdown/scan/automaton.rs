@@ -45,25 +45,27 @@ pub(super) struct Table {
     absorbing: u16,
 }
 
+/// What a state takes in a table, and again in each thread.
+pub(super) const STATE_BYTES: usize = size_of::<[u16; 256]>() + size_of::<bool>();
+
 /// What all tables of a plan may take; a test for which too little is left does without one.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// States; 512 bytes each, and as much in each thread.
+    /// States, of [`STATE_BYTES`] each.
     states: usize,
     /// Places looked at by subset constructions, whether they end in a table or not.
     places: usize,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
+impl Budget {
+    /// For tables of so many bytes. What subset constructions look at bounds their time, some milliseconds, and their sets.
+    pub(super) fn new(table_bytes: usize) -> Self {
         Self {
-            states: 1 << 12,
-            places: 1 << 22,
+            states: table_bytes / STATE_BYTES,
+            places: 1 << 17,
         }
     }
-}
 
-impl Budget {
     /// Most states that the next table may have.
     fn states(&self) -> usize {
         self.states.min(STATES_MAX)
@@ -82,6 +84,10 @@ impl Budget {
 
 /// More states than this are not tabulated.
 const STATES_MAX: usize = 2048;
+/// Needles of a pattern that are looked for, and bytes of each: a few rare bytes tell nearly all that a filter can.
+const NEEDLES_MAX: usize = 8;
+/// See [`NEEDLES_MAX`].
+const NEEDLE_BYTES_MAX: usize = 32;
 /// Longest pattern or constant.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
@@ -163,14 +169,16 @@ impl Automaton {
         found != self.negated
     }
 
-    /// Runs of bytes that each occur in every text that passes, before any negation.
+    /// Some runs of bytes that each occur in every text that passes, before any negation.
     pub(super) fn needles(&self) -> Vec<Vec<u8>> {
         match &self.test {
             Test::Like(tokens) => tokens
                 .split(|token| !matches!(token, Token::Byte(_)))
                 .filter(|run| !run.is_empty())
+                .take(NEEDLES_MAX)
                 .map(|run| {
                     run.iter()
+                        .take(NEEDLE_BYTES_MAX)
                         .filter_map(|token| match token {
                             Token::Byte(byte) => Some(*byte),
                             Token::One | Token::Many => None,
@@ -179,7 +187,7 @@ impl Automaton {
                 })
                 .collect(),
             Test::Compare(CompareOp::Equal, constant) if !constant.is_empty() => {
-                vec![constant.clone()]
+                vec![constant[..constant.len().min(NEEDLE_BYTES_MAX)].to_vec()]
             }
             Test::Compare(..) | Test::AnyOf(_) => Vec::new(),
         }
@@ -299,6 +307,11 @@ fn reach(tokens: &[Token], places: &mut BTreeSet<Place>, place: Place) {
 /// The subset construction. Once a `%` is reached, nothing before it matters: whatever it could lead to, the `%` can too.
 fn like_table(tokens: &[Token], budget: &mut Budget) -> Option<Table> {
     let states_max = budget.states();
+    // Each character that a text must have is a state of its own, and so is the end.
+    let characters = tokens.iter().filter(|token| **token != Token::Many);
+    if characters.count() >= states_max {
+        return None;
+    }
     let mut start = BTreeSet::new();
     reach(tokens, &mut start, (0, false));
     let mut known = HashMap::from([(start.clone(), 0u16)]);
@@ -490,6 +503,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pushdown::scan::TABLES_BYTES_MAX;
+
+    fn budget() -> Budget {
+        Budget::new(TABLES_BYTES_MAX)
+    }
 
     /// LIKE by its definition, on characters.
     fn by_definition(pattern: &[char], escape: Option<char>, text: &[char]) -> bool {
@@ -516,7 +534,7 @@ mod tests {
         ) {
             let escape = escaping.then_some('!');
             let chars: Vec<char> = pattern.chars().collect();
-            let Ok(automaton) = Automaton::like(&pattern, escape, &mut Budget::default()) else {
+            let Ok(automaton) = Automaton::like(&pattern, escape, &mut budget()) else {
                 prop_assert!(escaping && pattern.ends_with('!'));
                 return Ok(());
             };
@@ -537,18 +555,18 @@ mod tests {
         ) {
             use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
             for op in [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual] {
-                let automaton = Automaton::compare(op, constant.as_bytes(), &mut Budget::default()).unwrap();
+                let automaton = Automaton::compare(op, constant.as_bytes(), &mut budget()).unwrap();
                 prop_assert_eq!(automaton.matches(text.as_bytes()), holds(op, text.cmp(&constant)));
             }
             let texts: Vec<&[u8]> = list.iter().map(|text| text.as_bytes()).collect();
-            prop_assert_eq!(Automaton::any_of(&texts, &mut Budget::default()).unwrap().matches(text.as_bytes()), list.contains(&text));
+            prop_assert_eq!(Automaton::any_of(&texts, &mut budget()).unwrap().matches(text.as_bytes()), list.contains(&text));
         }
     }
 
     #[test]
     fn a_pattern_too_large_for_a_table_still_matches() {
         let pattern = format!("%a{}b%", "_".repeat(30));
-        let automaton = Automaton::like(&pattern, None, &mut Budget::default()).unwrap();
+        let automaton = Automaton::like(&pattern, None, &mut budget()).unwrap();
         assert!(automaton.table().is_none());
         let text = format!("xxa{}byy", "a".repeat(30));
         assert!(automaton.matches(text.as_bytes()));
@@ -556,8 +574,22 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_longer_than_any_table_costs_none_of_the_budget() {
+        let mut budget = budget();
+        let (states, places) = (budget.states, budget.places);
+        let pattern = format!("%{}%", "ab".repeat(30_000));
+        let automaton = Automaton::like(&pattern, None, &mut budget).unwrap();
+        assert!(automaton.table().is_none());
+        assert_eq!((budget.states, budget.places), (states, places));
+        assert!(automaton.matches(&[b"x", "ab".repeat(30_000).as_bytes()].concat()));
+        assert!(!automaton.matches("ab".repeat(29_999).as_bytes()));
+        let looked_for: usize = automaton.needles().iter().map(Vec::len).sum();
+        assert!((1..100).contains(&looked_for));
+    }
+
+    #[test]
     fn many_tests_share_one_budget_and_all_match() {
-        let mut budget = Budget::default();
+        let mut budget = budget();
         let patterns: Vec<String> = (0..40)
             .map(|i| format!("%a{}{i}%", "_".repeat(9)))
             .collect();

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use super::ScanError;
-use super::automaton::{Automaton, Budget, Table};
+use super::automaton::{Automaton, Budget, STATE_BYTES, Table};
+use super::bind::Bound;
 use super::dag::{Dag, Node, NodeId, Typed, power_of_ten, to_double_by};
 use super::intset::IntSet;
 use crate::pushdown::query::{CompareOp, Literal, Predicate, Scalar};
@@ -61,13 +62,14 @@ impl Values {
 }
 
 impl Filter {
-    /// Compiles `predicate`.
+    /// Compiles `predicate`, with tables of so many bytes at most.
     pub(super) fn new(
         dag: &mut Dag,
         schema: &Schema,
         predicate: &Predicate,
+        table_bytes_max: usize,
     ) -> Result<Self, ScanError> {
-        let budget = Budget::default();
+        let budget = Budget::new(table_bytes_max);
         Compiler {
             dag,
             schema,
@@ -98,21 +100,32 @@ impl Filter {
         }
     }
 
+    /// What its tables take.
+    pub(super) fn table_bytes(&self) -> usize {
+        match self {
+            Self::Text(_, automaton) => automaton.table().map_or(0, Table::states) * STATE_BYTES,
+            Self::And(all) | Self::Or(all) => all.iter().map(Self::table_bytes).sum(),
+            _ => 0,
+        }
+    }
+
     /// About what a thread needs to test it, bytes.
     pub(super) fn thread_bytes(&self) -> usize {
-        match self {
-            Self::Numbers(_, set) => size_of_val(set.ranges()),
-            Self::Text(_, automaton) => {
-                // Transitions by code; symbols, hits of a block and a decoded text.
-                automaton.table().map_or(0, Table::states) * 512 + (64 << 10)
+        let bound = size_of::<Bound<'_>>();
+        bound
+            + match self {
+                Self::Numbers(_, set) => size_of_val(set.ranges()),
+                Self::Text(_, automaton) => {
+                    // Transitions by code; symbols, hits of a block and a decoded text.
+                    automaton.table().map_or(0, Table::states) * STATE_BYTES + (64 << 10)
+                }
+                Self::CompareText(..) => 16 << 10,
+                Self::And(all) | Self::Or(all) => all.iter().map(Self::thread_bytes).sum(),
+                Self::Constant(_)
+                | Self::Compare(..)
+                | Self::CompareDouble(..)
+                | Self::Among { .. } => 0,
             }
-            Self::CompareText(..) => 16 << 10,
-            Self::And(all) | Self::Or(all) => all.iter().map(Self::thread_bytes).sum(),
-            Self::Constant(_)
-            | Self::Compare(..)
-            | Self::CompareDouble(..)
-            | Self::Among { .. } => 0,
-        }
     }
 
     /// In a person's words.

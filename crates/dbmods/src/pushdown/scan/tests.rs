@@ -778,3 +778,49 @@ fn a_date_beyond_32_bits_is_an_error_as_it_is_for_the_evaluator() {
         }
     }
 }
+
+/// The deepest query that is accepted, of AND and OR in turn, so that none of it can be flattened.
+#[test]
+fn the_deepest_query_is_bound_and_tested_on_half_of_a_threads_stack() {
+    let table = Table::lineitem(0.001);
+    let schema = table.segment.schema();
+    let nested = |levels: usize| {
+        let leaf = |op| Predicate::Compare {
+            op,
+            left: Scalar::Column(0),
+            right: Scalar::Column(1),
+        };
+        let predicate =
+            (0..levels).fold(leaf(CompareOp::NotEqual), |inner, level| match level % 2 {
+                0 => Predicate::And(vec![leaf(CompareOp::Less), inner]),
+                _ => Predicate::Or(vec![leaf(CompareOp::Greater), inner]),
+            });
+        Query {
+            table: "lineitem".to_owned(),
+            predicate,
+            output: Output::Rows(vec![0]),
+        }
+    };
+    // Scalars are a level below the comparison that they are in.
+    let levels = crate::pushdown::query::DEPTH_MAX - 1;
+    assert!(nested(levels + 1).check(schema).is_err());
+    let query = nested(levels);
+    query.check(schema).unwrap();
+    let expected = eval::run(&query, table.rows.iter().cloned()).unwrap();
+    let rows = std::thread::scope(|scope| {
+        let scanning = std::thread::Builder::new().stack_size(1 << 20);
+        let scanned = scanning.spawn_scoped(scope, || {
+            let rows = Mutex::new(0);
+            let cache = Cache::new(1 << 30);
+            let count = |batch: RecordBatch| {
+                *rows.lock().unwrap() += batch.num_rows();
+                ControlFlow::Continue(())
+            };
+            scan(&table.segment, &cache, &query, &ROOMY, &count).unwrap();
+            rows.into_inner().unwrap()
+        });
+        scanned.unwrap().join().unwrap()
+    });
+    assert_eq!(rows, expected.len());
+    assert!(rows > 0);
+}

@@ -201,7 +201,7 @@ fn cut_off_and_foreign_files_are_refused() {
         Segment::open(dir.path())
             .unwrap_err()
             .to_string()
-            .contains("not a file")
+            .contains("not a regular file")
     );
     assert!(matches!(
         Segment::open(&dir.path().join("none")),
@@ -311,4 +311,16 @@ fn what_a_foreign_file_can_take_is_bounded() {
     // A count of entries takes no memory beyond what the footer has bytes for.
     assert_eq!(Bytes(&[0; 100]).at_most(1 << 32, 33), 3);
     assert_eq!(Bytes(&[0; 100]).at_most(2, 33), 2);
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    for path in [dir.path(), &fifo] {
+        let refused = Segment::open(path).unwrap_err().to_string();
+        assert!(refused.contains("not a regular file"), "{refused}");
+    }
 }

@@ -1,16 +1,19 @@
-//! Memory that is handed out, and given back.
+//! Memory, or threads, that are handed out and given back.
 
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 use super::lock;
 use super::shelf::refuse;
-use super::{RESERVE_PATIENCE, SCAN_BYTES_MAX, SCAN_BYTES_MIN};
+use super::{GONE_LOOK, RESERVE_PATIENCE, SCAN_BYTES_MAX, SCAN_BYTES_MIN};
 use crate::pushdown::wire::{Refusal, WireError};
 
-/// So much memory for all.
+/// So much for all.
 pub(super) struct Budget {
     left: Mutex<u64>,
     freed: Condvar,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// A share of a budget; given back when dropped.
@@ -19,16 +22,40 @@ pub(super) struct Reserved<'a> {
     pub(super) bytes: u64,
 }
 
+/// Somebody who waits for what others hold.
+pub(super) struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    pub(super) fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Budget {
-    pub(super) fn new(bytes: u64) -> Self {
+    /// Who waits for some of it is counted in `waiting`.
+    pub(super) fn new(bytes: u64, waiting: &Arc<AtomicUsize>) -> Self {
         Self {
             left: Mutex::new(bytes),
             freed: Condvar::new(),
+            waiting: Arc::clone(waiting),
         }
     }
 
-    /// Takes what is wanted, or what one scan may have of what is left, once that is something and at least `least`.
-    pub(super) fn reserve(&self, least: u64, wanted: u64) -> Result<Reserved<'_>, WireError> {
+    /// Takes what a scan wants, or what one may have of what is left, once that is something and at least `least`. While it
+    /// waits it asks `gone` whether its client has left.
+    pub(super) fn reserve_for_scan(
+        &self,
+        least: u64,
+        wanted: u64,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<Reserved<'_>, WireError> {
         if least > SCAN_BYTES_MAX {
             let text = format!(
                 "the scan would take {least} bytes of memory; the agent gives one {SCAN_BYTES_MAX} at most"
@@ -36,18 +63,40 @@ impl Budget {
             return Err(refuse(Refusal::Usage, text));
         }
         let least = wanted.min(SCAN_BYTES_MIN).max(least);
-        let (mut left, waited) = self
-            .freed
-            .wait_timeout_while(lock(&self.left), RESERVE_PATIENCE, |left| *left < least)
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        if waited.timed_out() {
-            return Err(refuse(
-                Refusal::Busy,
-                "other scans hold all memory that the agent has for batches; try again later",
-            ));
+        self.reserve(least, gone, |left| {
+            wanted.min((left / 4).clamp(least, SCAN_BYTES_MAX))
+        })
+    }
+
+    /// Takes what `share` makes of what is left, once that is at least `least`.
+    pub(super) fn reserve(
+        &self,
+        least: u64,
+        gone: &dyn Fn() -> bool,
+        share: impl FnOnce(u64) -> u64,
+    ) -> Result<Reserved<'_>, WireError> {
+        let mut left = lock(&self.left);
+        if *left < least {
+            let _waiting = Waiting::new(&self.waiting);
+            let until = Instant::now() + RESERVE_PATIENCE;
+            while *left < least {
+                if gone() {
+                    return Err(WireError::Closed);
+                }
+                if Instant::now() > until {
+                    return Err(refuse(
+                        Refusal::Busy,
+                        "other scans hold all memory that the agent has for them; try again later",
+                    ));
+                }
+                left = self
+                    .freed
+                    .wait_timeout(left, GONE_LOOK)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner())
+                    .0;
+            }
         }
-        let share = (*left / 4).clamp(least, SCAN_BYTES_MAX);
-        let bytes = wanted.min(share);
+        let bytes = share(*left);
         *left -= bytes;
         Ok(Reserved {
             budget: self,
@@ -64,11 +113,71 @@ impl Budget {
             bytes,
         })
     }
+
+    /// Takes so much of it as is there now.
+    pub(super) fn reserve_up_to(&self, bytes: u64) -> Reserved<'_> {
+        let mut left = lock(&self.left);
+        let bytes = bytes.min(*left);
+        *left -= bytes;
+        Reserved {
+            budget: self,
+            bytes,
+        }
+    }
+}
+
+impl Reserved<'_> {
+    /// Gives back all but so much.
+    pub(super) fn keep(&mut self, bytes: u64) {
+        let back = self.bytes.saturating_sub(bytes);
+        self.bytes -= back;
+        *lock(&self.budget.left) += back;
+        self.budget.freed.notify_all();
+    }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        *lock(&self.budget.left) += self.bytes;
-        self.budget.freed.notify_all();
+        self.keep(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_is_counted_and_goes_with_its_client() {
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let budget = Budget::new(100, &waiting);
+        let mut most = budget.reserve_up_to(1000);
+        assert_eq!(most.bytes, 100);
+        let left = AtomicBool::new(false);
+        let gone = || left.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            let waits = || {
+                budget
+                    .reserve(50, &gone, |left| left)
+                    .map(|held| held.bytes)
+            };
+            let waiter = scope.spawn(waits);
+            while waiting.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            left.store(true, Ordering::Relaxed);
+            assert!(matches!(waiter.join().unwrap(), Err(WireError::Closed)));
+        });
+        assert_eq!(waiting.load(Ordering::Relaxed), 0);
+        most.keep(40);
+        assert_eq!(
+            budget.reserve(50, &|| false, |left| left).unwrap().bytes,
+            60
+        );
+        drop(most);
+        assert!(budget.reserve_now(101).is_none());
+        assert!(budget.reserve_now(100).is_some());
     }
 }

@@ -8,12 +8,13 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::budget::Budget;
+use super::budget::{Budget, Waiting};
 use super::scanning::Halt;
 use super::shelf::{Name, refuse};
 use super::{DUCKDB_BYTES_MIN, RESERVE_PATIENCE, lock};
@@ -34,6 +35,7 @@ const TEXT_BYTES: u64 = 32;
 /// DuckDB, and who uses it.
 pub(super) struct Peer {
     bytes_max: u64,
+    waiting: Arc<AtomicUsize>,
     results: Budget,
     seats: Mutex<Seats>,
     left: Condvar,
@@ -85,11 +87,12 @@ pub(super) struct Scan<'a> {
 }
 
 impl Peer {
-    pub(super) fn new(cache_bytes: u64) -> Self {
+    pub(super) fn new(cache_bytes: u64, waiting: &Arc<AtomicUsize>) -> Self {
         let bytes_max = cache_bytes.max(DUCKDB_BYTES_MIN);
         Self {
             bytes_max,
-            results: Budget::new(bytes_max / 2),
+            waiting: Arc::clone(waiting),
+            results: Budget::new(bytes_max / 2, waiting),
             seats: Mutex::default(),
             left: Condvar::new(),
         }
@@ -150,6 +153,7 @@ impl Peer {
         &self,
         is_taken: impl Fn(&Seats) -> bool,
     ) -> Result<MutexGuard<'_, Seats>, WireError> {
+        let _waiting = Waiting::new(&self.waiting);
         let (seats, waited) = self
             .left
             .wait_timeout_while(lock(&self.seats), RESERVE_PATIENCE, |seats| is_taken(seats))
@@ -276,10 +280,10 @@ mod tests {
         }
         let (least, wanted) = memory_bytes(&output, usize::MAX, kept);
         assert_eq!(batch_rows(&output, wanted, kept), BATCH_ROWS);
-        let budget = Budget::new(SCANS_BYTES_MAX);
+        let budget = Budget::new(SCANS_BYTES_MAX, &Arc::default());
         let mut given = Vec::new();
         while given.len() < 12 {
-            given.push(budget.reserve(least, wanted).unwrap());
+            given.push(budget.reserve_for_scan(least, wanted, &|| false).unwrap());
         }
         assert_eq!(batch_rows(&output, given[0].bytes, kept), BATCH_ROWS);
         assert!((1..CHUNK_ROWS).contains(&batch_rows(&output, given[11].bytes, kept)));

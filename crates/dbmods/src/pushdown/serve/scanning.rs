@@ -11,15 +11,18 @@ use arrow_buffer::Buffer;
 use arrow_schema::SchemaRef;
 
 use super::super::link::Link;
+use super::super::query::Query;
 use super::super::scan::{self, Plan, ScanError, ScanOptions};
+use super::super::schema::Schema;
 use super::super::wire::batch::Encoder;
 use super::super::wire::{self, End, Engine, Refusal, ScanRequest, Tag, WireError};
 use super::super::{sql, usage};
+use super::budget::Reserved;
 use super::outbox::{Outbox, Taken};
 use super::shelf::{damaged, refuse};
 use super::{
-    BATCH_ROWS_MIN, CORE_WAIT_LOOK, Conversed, PEER_LOOK, QUEUE_BATCHES, Shared, carried, ending,
-    lock, peer, settle,
+    BATCH_ROWS_MIN, CORE_WAIT_LOOK, Conversed, PEER_LOOK, QUEUE_BATCHES, REQUEST_GROWTH, Shared,
+    TERM_BYTES, TEXT_GROWTH, carried, ending, lock, peer, settle,
 };
 use crate::duckdb::Interrupt;
 
@@ -30,12 +33,27 @@ const SIGN_OF_LIFE: Duration = match cfg!(test) {
 };
 
 /// Runs a scan and sends its batches as they come.
-pub(super) fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequest) -> Conversed {
+pub(super) fn scan_and_send(
+    shared: &Shared,
+    link: &mut Link,
+    held: &mut Reserved<'_>,
+    request: &ScanRequest,
+) -> Conversed {
     let segment = shared.shelf.segment(request.sf, &request.query.table)?;
     let schema = segment.schema();
+    let fingerprint = schema.fingerprint();
+    if request.schema != fingerprint {
+        let text = format!(
+            "the client's table {} is another one (schema {:016x}) than the agent's ({fingerprint:016x}): install the same dpb \
+             on both sides",
+            schema.table, request.schema
+        );
+        return Err(refuse(Refusal::Usage, text));
+    }
     let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
-    request.query.check(schema).map_err(|e| usage(&e))?;
-    let plan = Plan::new(schema, &request.query).map_err(|e| usage(&e))?;
+    let terms = request.query.count_terms(schema).map_err(|e| usage(&e))? as u64;
+    let (plan, _tables) = make_plan(shared, schema, &request.query).map_err(|e| usage(&e))?;
+    held.keep(held.bytes / REQUEST_GROWTH * TEXT_GROWTH + terms * TERM_BYTES);
     let output = plan.output_schema();
     if request.threads == 0 {
         return Err(refuse(Refusal::Usage, "a scan needs at least one thread"));
@@ -51,7 +69,8 @@ pub(super) fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequ
         ),
         Engine::DuckDb => peer::memory_bytes(output, batch_rows, kept_batches),
     };
-    let reserved = shared.budget.reserve(least, wanted)?;
+    let gone = || shared.is_ending() || link.peer_gone();
+    let reserved = shared.budget.reserve_for_scan(least, wanted, &gone)?;
 
     let halt = Halt::default();
     let outbox = Outbox::new(QUEUE_BATCHES);
@@ -68,8 +87,9 @@ pub(super) fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequ
             let sink = |batch| outbox.put(batch);
             match request.engine {
                 Engine::Dpb => {
+                    let granted = shared.threads.reserve_up_to(threads as u64);
                     let options = ScanOptions {
-                        threads,
+                        threads: granted.bytes.max(1) as usize,
                         stop: &halt.stop,
                         batch_rows,
                         memory_bytes: reserved.bytes as usize,
@@ -77,6 +97,8 @@ pub(super) fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequ
                     };
                     let cache = &shared.shelf.cache;
                     let scanned = plan.scan(&segment, cache, &options, &sink);
+                    // Before the client hears of the end: its next scan has all of them again.
+                    drop(granted);
                     ended(match scanned {
                         Ok(stats) => Ok(ours(&stats)),
                         Err(error) => Err(scan_refusal(&error)),
@@ -124,6 +146,19 @@ pub(super) fn scan_and_send(shared: &Shared, link: &mut Link, request: &ScanRequ
         let _ = scanner.join();
         ended
     })
+}
+
+/// Makes a plan, and reserves what its tables take. One at a time, so that what is needed only meanwhile is needed once.
+fn make_plan<'a>(
+    shared: &'a Shared,
+    schema: &Schema,
+    query: &Query,
+) -> Result<(Plan, Reserved<'a>), ScanError> {
+    let _one = lock(&shared.planning);
+    let mut tables = shared.plans.reserve_up_to(scan::TABLES_BYTES_MAX as u64);
+    let plan = Plan::with_tables(schema, query, tables.bytes as usize)?;
+    tables.keep(plan.table_bytes() as u64);
+    Ok((plan, tables))
 }
 
 /// Tells how the scan ended, once all its rows are sent.

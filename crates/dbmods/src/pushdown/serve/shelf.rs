@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use super::lock;
@@ -11,7 +12,7 @@ use super::residency::Pages;
 use crate::duckdb::Library;
 use crate::duckdb::tpch_baseline::{self, Baseline};
 use crate::pushdown::cache::Cache;
-use crate::pushdown::segment::{Segment, SegmentError};
+use crate::pushdown::segment::{Segment, SegmentError, open_regular};
 use crate::pushdown::wire::{FileFormat, Refusal, TableInfo, WireError};
 use crate::tpch::{self, DataError};
 
@@ -19,9 +20,12 @@ use crate::tpch::{self, DataError};
 pub(super) struct Shelf {
     data_dir: PathBuf,
     pub(super) cache: Cache,
-    segments: Mutex<HashMap<Name, Arc<Segment>>>,
+    segments: Mutex<HashMap<Name, Arc<Slot>>>,
     pub(super) peer: Peer,
 }
+
+/// A segment, once it is open. Who opens one holds its own lock only, so that no slow file keeps others waiting.
+type Slot = Mutex<Option<Arc<Segment>>>;
 
 /// A table of a data set: the scale factor's bits, and the table.
 pub(super) type Name = (u64, String);
@@ -40,21 +44,25 @@ pub(super) fn refuse(refusal: Refusal, text: impl Into<String>) -> WireError {
 }
 
 impl Shelf {
-    pub(super) fn new(data_dir: PathBuf, cache_bytes: u64) -> Self {
+    pub(super) fn new(data_dir: PathBuf, cache_bytes: u64, waiting: &Arc<AtomicUsize>) -> Self {
         Self {
             data_dir,
             cache: Cache::new(cache_bytes),
             segments: Mutex::default(),
-            peer: Peer::new(cache_bytes),
+            peer: Peer::new(cache_bytes, waiting),
         }
     }
 
-    /// All tables of a data set that were made here. One that is damaged is among them: who asks for its rows is told.
-    pub(super) fn tables(&self, sf: f64) -> Result<Vec<TableInfo>, WireError> {
+    /// All tables of a data set that were made here, with DuckDB's files of them if they are asked for. One that is damaged is
+    /// among them: who asks for its rows is told.
+    pub(super) fn tables(&self, sf: f64, duckdb: bool) -> Result<Vec<TableInfo>, WireError> {
         check_sf(sf)?;
         let mut tables = Vec::new();
         for entry in tpch::find(&self.data_dir, sf).tables {
-            let baseline = self.baseline(sf, &entry.name).ok();
+            let baseline = match duckdb {
+                true => self.baseline(sf, &entry.name).ok(),
+                false => None,
+            };
             tables.push(TableInfo {
                 schema: tpch::schema(&entry.name).expect("a table set has tables of TPC-H"),
                 rows: entry.rows,
@@ -75,18 +83,24 @@ impl Shelf {
             return Err(refuse(Refusal::Usage, text));
         }
         let name = (sf.to_bits(), table.to_owned());
-        let mut segments = lock(&self.segments);
-        if let Some(segment) = segments.get(&name) {
+        let slot = Arc::clone(lock(&self.segments).entry(name.clone()).or_default());
+        let mut place = lock(&slot);
+        if let Some(segment) = &*place {
             return Ok(Arc::clone(segment));
         }
         let opened = tpch::find(&self.data_dir, sf).open(table);
-        let segment = Arc::new(opened.map_err(|error| match error {
-            DataError::Missing { .. } => self.missing(sf, &format!("{table} at scale factor {sf}")),
-            DataError::Segment(error) => damaged(&error),
-            other => refuse(Refusal::Unavailable, other.to_string()),
-        })?);
-        segments.insert(name, Arc::clone(&segment));
-        Ok(segment)
+        let segment = opened.map_err(|error| {
+            // There is no end of scale factors that have no table.
+            lock(&self.segments).remove(&name);
+            match error {
+                DataError::Missing { .. } => {
+                    self.missing(sf, &format!("{table} at scale factor {sf}"))
+                }
+                DataError::Segment(error) => damaged(&error),
+                other => refuse(Refusal::Unavailable, other.to_string()),
+            }
+        })?;
+        Ok(Arc::clone(place.insert(Arc::new(segment))))
     }
 
     /// A connection to DuckDB over the table's own file.
@@ -118,7 +132,7 @@ impl Shelf {
             FileFormat::DuckDb => self.baseline(sf, table)?.1.duckdb_path,
             FileFormat::Parquet => self.baseline(sf, table)?.1.parquet_path,
         };
-        let opened = File::open(&path).and_then(|file| {
+        let opened = open_regular(&path).and_then(|file| {
             let bytes = file.metadata()?.len();
             Ok((file, bytes))
         });
@@ -202,4 +216,28 @@ fn check_sf(sf: f64) -> Result<(), WireError> {
     let (least, most) = (tpch::SCALE_FACTORS.start(), tpch::SCALE_FACTORS.end());
     let text = format!("{sf} is no scale factor; it is {least} to {most}");
     Err(refuse(Refusal::Usage, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+
+    #[test]
+    fn a_table_that_is_being_opened_keeps_no_other_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let going = |_: tpch::Step<'_>| ControlFlow::Continue(());
+        tpch::ensure(dir.path(), 0.001, &["region"], 1, &going).unwrap();
+        let shelf = Shelf::new(dir.path().to_owned(), 0, &Arc::default());
+        let slow = (0.001f64.to_bits(), "nation".to_owned());
+        let slot = Arc::clone(lock(&shelf.segments).entry(slow).or_default());
+        let opening = lock(&slot);
+        assert_eq!(shelf.segment(0.001, "region").unwrap().rows(), 5);
+        drop(opening);
+        // What is not there leaves nothing behind.
+        assert!(shelf.segment(0.001, "nation").is_err());
+        assert!(shelf.segment(0.002, "region").is_err());
+        assert_eq!(lock(&shelf.segments).len(), 1);
+    }
 }

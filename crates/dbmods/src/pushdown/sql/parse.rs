@@ -7,8 +7,8 @@ mod lists;
 use std::ops::Range;
 
 use self::constants::number;
+use super::SqlError;
 use super::token::{Token, Tokens, is_symbol, is_word};
-use super::{NESTING_MAX, SqlError};
 use crate::pushdown::query::{
     Aggregate, ArithmeticOp, CompareOp, DEPTH_MAX, GROUP_BY_MAX, Literal, Predicate, QueryError,
     Scalar, ScalarType, literal_fits, pattern_fits,
@@ -656,8 +656,8 @@ impl<'a> Parser<'a> {
 
     /// One level deeper.
     fn nested(&mut self, at: Range<usize>, read: fn(&mut Self) -> Result<Term>) -> Result<Term> {
-        if self.nesting == NESTING_MAX {
-            return Err(self.error(at, format!("nested deeper than {NESTING_MAX} levels")));
+        if self.nesting == DEPTH_MAX {
+            return Err(self.error(at, format!("nested deeper than {DEPTH_MAX} levels")));
         }
         self.nesting += 1;
         let term = read(self);

@@ -38,7 +38,7 @@ fn handshakes_round_trip() {
 #[test]
 fn hello_is_laid_out_as_documented() {
     let bytes = hello().to_bytes();
-    assert_eq!(&bytes[..8], b"DPBW\x02\x00\x0b\x00");
+    assert_eq!(&bytes[..8], b"DPBW\x03\x00\x0b\x00");
     assert_eq!(bytes[8..16], 1u64.to_le_bytes());
     assert_eq!(bytes[16..24], 10_000_000_000u64.to_le_bytes());
     assert_eq!(&bytes[24..], b"open sesame");
@@ -143,6 +143,21 @@ fn refusals_carry_their_code_and_text() {
         assert_eq!(error.to_string(), "why");
     }
     let long = "ö".repeat(40_000);
+    let welcome = Welcome {
+        capabilities: 0,
+        agent: AgentInfo {
+            dpb_version: "1".to_owned(),
+            pid: 1,
+            cpus: 1,
+            cpu_model: long.clone(),
+            host: long.clone(),
+            cache_bytes: 0,
+            duckdb: Err(long.clone()),
+        },
+    };
+    let bytes = welcome.to_bytes();
+    assert!(bytes.len() <= Tag::Welcome.body_bytes_max());
+    assert!(Welcome::parse(&bytes).unwrap().agent.host.starts_with('ö'));
     assert!(refusal_bytes(Refusal::Usage, &long).len() <= Tag::Error.body_bytes_max());
 }
 
@@ -152,6 +167,7 @@ fn a_predicate_nested_without_bound_is_an_error_and_not_a_stack_overflow() {
     let not = encode(&Predicate::Not(Box::new(Predicate::Constant(None))))[0];
     let scan = Request::Scan(ScanRequest {
         sf: 1.0,
+        schema: 0,
         engine: Engine::Dpb,
         query: Query {
             table: String::new(),
@@ -163,7 +179,7 @@ fn a_predicate_nested_without_bound_is_an_error_and_not_a_stack_overflow() {
         rows_expected: None,
     });
     let shallow = encode(&scan);
-    let table_ends = 1 + 8 + 1 + 1;
+    let table_ends = 1 + 8 + 1 + 1 + 1;
     let mut deep = shallow[..table_ends].to_vec();
     deep.extend(std::iter::repeat_n(not, 60_000));
     deep.extend_from_slice(&shallow[table_ends..]);
