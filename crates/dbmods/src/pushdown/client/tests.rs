@@ -203,6 +203,7 @@ fn impatient(address: &str) -> Client {
 fn scan_of(output: Output) -> ScanRequest {
     ScanRequest {
         sf: SF,
+        schema: crate::tpch::schema("lineitem").unwrap().fingerprint(),
         engine: Engine::Dpb,
         query: Query {
             table: "lineitem".into(),

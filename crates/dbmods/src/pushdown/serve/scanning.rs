@@ -363,6 +363,8 @@ mod tests {
             token: None,
             threads_max: 1,
             connections_max: 1,
+            cold: false,
+            say: |_| (),
             handshake_patience: Duration::from_secs(5),
             idle_patience: None,
             bulk: Err("not tried here".into()),
