@@ -88,8 +88,8 @@ static doca_error_t unlz4(struct piece *piece)
         len += literals;
         if (at == end) {
             piece->dst_len = len;
-            /* The last sequence has literals alone. */
-            return match == 0 ? DOCA_SUCCESS : DOCA_ERROR_IO_FAILED;
+            /* The last sequence has literals alone, whatever its token says of a repeat. */
+            return DOCA_SUCCESS;
         }
         if (end - at < 2)
             return DOCA_ERROR_IO_FAILED;
