@@ -7,7 +7,7 @@ use dpb_accel::dpdk::libraries::{Hashes, Libraries, Packets, PrefixMatch, Routes
 use dpb_core::{BatchOut, HashTuple, IpFamily, JobError, Kernel, OpSpec};
 
 use crate::native::Bound;
-use crate::work::{Placed, Work};
+use crate::work::{Placed, Shifted, Work};
 
 /// If it is here.
 pub(crate) fn version() -> Option<String> {
@@ -34,7 +34,7 @@ pub(crate) fn peer<'a>(name: &str, spec: &OpSpec, work: &Work<'a>) -> Option<Box
                 _ => PrefixMatch::Fib,
             };
             let routes = libraries.routes(spec, way).ok()?;
-            Box::new(Lookups::new(routes, *family, work))
+            Box::new(Lookups::new(routes, way, *family, work))
         }
         ("rte_gso" | "rte_ip_frag", _) => {
             Box::new(libraries.packets(spec, work.batch, work.slot).ok()?)
@@ -68,7 +68,7 @@ impl Bound for Checksums<'_> {
 struct Tupled<'a> {
     hashes: Hashes,
     tuples: Tuples<'a>,
-    done: Vec<u32>,
+    done: Shifted<u32>,
     tuple_bytes: usize,
     work: Work<'a>,
     dst: Placed,
@@ -81,7 +81,7 @@ impl<'a> Tupled<'a> {
         let count = (0..batch.len()).map(|i| batch.item(i).len() / tuple_bytes);
         Self {
             tuples: hashes.tuples(batch),
-            done: vec![0; count.sum()],
+            done: Shifted::new((0..count.sum()).map(|_| 0), work.place),
             hashes,
             tuple_bytes,
             dst: work.slots(),
@@ -118,8 +118,9 @@ impl Bound for Tupled<'_> {
 /// Lookups, in as many calls as the work says, each call's hops behind the last one's.
 struct Lookups<'a> {
     routes: Routes,
+    way: PrefixMatch,
     addresses: Addresses,
-    hops: Vec<u64>,
+    hops: Shifted<u64>,
     work: Work<'a>,
     dst: Placed,
     outcomes: Vec<Result<u32, JobError>>,
@@ -127,26 +128,29 @@ struct Lookups<'a> {
 
 /// Of all items, as DPDK takes them.
 enum Addresses {
-    V4(Vec<u32>),
-    V6(Vec<[u8; 16]>),
+    V4(Shifted<u32>),
+    V6(Shifted<[u8; 16]>),
 }
 
 impl<'a> Lookups<'a> {
-    fn new(routes: Routes, family: IpFamily, work: &Work<'a>) -> Self {
+    fn new(routes: Routes, way: PrefixMatch, family: IpFamily, work: &Work<'a>) -> Self {
         let batch = work.batch;
         let items = (0..batch.len()).map(|i| batch.item(i));
         let addresses = match family {
             IpFamily::V4 => {
                 let addresses = items.flat_map(|item| item.as_chunks().0);
-                Addresses::V4(addresses.map(|word| u32::from_be_bytes(*word)).collect())
+                let addresses = addresses.map(|word| u32::from_be_bytes(*word));
+                Addresses::V4(Shifted::new(addresses, work.place))
             }
             IpFamily::V6 => {
-                Addresses::V6(items.flat_map(|item| item.as_chunks().0).copied().collect())
+                let addresses = items.flat_map(|item| item.as_chunks().0).copied();
+                Addresses::V6(Shifted::new(addresses, work.place))
             }
         };
         Self {
             routes,
-            hops: vec![0; addresses.len()],
+            way,
+            hops: Shifted::new((0..addresses.len()).map(|_| 0), work.place),
             addresses,
             dst: work.slots(),
             work: *work,
@@ -175,10 +179,12 @@ impl Bound for Lookups<'_> {
     }
 
     fn spoil_outputs(&mut self, byte: u8) {
+        self.hops.fill(u64::from_ne_bytes([byte; 8]));
         self.dst.fill(byte);
     }
 
-    /// All hops, by the same calls, in the bytes that the operator has.
+    /// The hops that the calls wrote, in the bytes that the operator has. What they wrote where there is no route is the table's own
+    /// affair: there the backend's lookup, which knows it, says so.
     fn outputs(&mut self) -> Vec<Result<&[u8], JobError>> {
         let slot = self.work.slot;
         self.outcomes.clear();
@@ -190,6 +196,19 @@ impl Bound for Lookups<'_> {
         self.routes
             .run(self.work.batch, out, &mut ())
             .expect("runs");
+        let lens = self
+            .outcomes
+            .iter()
+            .map(|len| len.map_or(0, |len| len as usize));
+        let mut at = 0;
+        for (slot, len) in self.dst.chunks_exact_mut(slot).zip(lens) {
+            for place in slot[..len].as_chunks_mut().0 {
+                if *place != [0xff; 4] {
+                    *place = self.way.hop(&self.hops, at).to_le_bytes();
+                }
+                at += 1;
+            }
+        }
         let output = |(i, outcome): (usize, &Result<u32, JobError>)| {
             outcome.map(|len| &self.dst[i * slot..][..len as usize])
         };

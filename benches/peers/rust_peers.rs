@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use dpb_core::{
-    Batch, BatchOut, BlockLoss, CrcName, DeflateFormat, ErasureCode, HmacHash, JobError, Kernel,
-    Material, OpSpec, OutputShape,
+    Batch, BatchOut, BlockLoss, DeflateFormat, ErasureCode, HmacHash, JobError, Kernel, Material,
+    OpSpec, OutputShape,
 };
 use dpb_operators::direct::{Direct, direct};
 
@@ -34,11 +34,6 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
             slot.copy_from_slice(&(crc as u16).to_be_bytes());
             2
         }),
-        ("crc-fast", &OpSpec::CrcCombine { crc }) => {
-            item_by_item(OutputShape::Variable, move |item, slot| {
-                combine(crc, item, slot)
-            })
-        }
         ("md-5", OpSpec::Md5) => digest::<md5::Md5>(),
         ("sha1", OpSpec::Sha1) => digest::<sha1::Sha1>(),
         ("sha2", OpSpec::Sha256) => digest::<sha2::Sha256>(),
@@ -50,17 +45,27 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
             HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key),
         },
         ("zlib-rs", &OpSpec::Deflate { level, format }) => {
+            let mut config = zlib_rs::DeflateConfig::new(i32::from(level));
+            config.window_bits = window_bits(format);
+            let stream = Mutex::new(zlib_rs::Deflate::new_with_config(config));
             item_by_item(OutputShape::Variable, move |item, slot| {
-                let mut config = zlib_rs::DeflateConfig::new(i32::from(level));
-                config.window_bits = window_bits(format);
-                zlib_rs::compress_slice(slot, item, config).0.len()
+                let mut stream = stream.lock().expect("no call panics");
+                stream.reset();
+                let status = stream.compress(item, slot, zlib_rs::DeflateFlush::Finish);
+                assert_eq!(status, Ok(zlib_rs::Status::StreamEnd), "a slot that fits");
+                stream.total_out() as usize
             })
         }
-        ("zlib-rs", &OpSpec::Inflate { format }) => {
+        // Its reset keeps no gzip wrapper.
+        ("zlib-rs", OpSpec::Inflate { format }) if *format != DeflateFormat::Gzip => {
+            let has_header = *format == DeflateFormat::Zlib;
+            let stream = Mutex::new(zlib_rs::Inflate::new(has_header, 15));
             item_by_item(OutputShape::Variable, move |item, slot| {
-                let window_bits = window_bits(format);
-                let config = zlib_rs::InflateConfig { window_bits };
-                zlib_rs::decompress_slice(slot, item, config).0.len()
+                let mut stream = stream.lock().expect("no call panics");
+                stream.reset(has_header);
+                let status = stream.decompress(item, slot, zlib_rs::InflateFlush::Finish);
+                assert_eq!(status, Ok(zlib_rs::Status::StreamEnd), "a whole stream");
+                stream.total_out() as usize
             })
         }
         ("lz4", OpSpec::Lz4) => item_by_item(OutputShape::Variable, |item, slot| {
@@ -69,18 +74,6 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
         ("lz4", OpSpec::Unlz4) => item_by_item(OutputShape::Variable, |item, slot| {
             let room = i32::try_from(slot.len()).expect("below 2 GiB");
             lz4::block::decompress_to_buffer(item, Some(room), slot).expect("a block")
-        }),
-        ("snap", OpSpec::Snappy) => {
-            // Its tables are made once.
-            let encoder = Mutex::new(snap::raw::Encoder::new());
-            item_by_item(OutputShape::Variable, move |item, slot| {
-                let mut encoder = encoder.lock().expect("no call panics");
-                encoder.compress(item, slot).expect("a slot that fits")
-            })
-        }
-        ("snap", OpSpec::Unsnappy) => item_by_item(OutputShape::Variable, |item, slot| {
-            let decoded = snap::raw::Decoder::new().decompress(item, slot);
-            decoded.expect("a raw stream")
         }),
         ("rusty_erasure", &OpSpec::ErasureEncode { code }) => match code.blocks() {
             ..=BLOCKS_USUAL => parity::<BLOCKS_USUAL>(code),
@@ -149,27 +142,6 @@ fn blocks<const MAX: usize>(bytes: &mut [u8], block_bytes: usize) -> [&mut [u8];
 fn coder(code: ErasureCode) -> rusty_erasure::Coder {
     let matrix = rusty_erasure::Matrix::cauchy(code.data_blocks(), code.parity_blocks());
     rusty_erasure::coder(matrix.expect("a code")).expect("a code")
-}
-
-/// The CRCs of the records' messages.
-fn combine(crc: CrcName, item: &[u8], slot: &mut [u8]) -> usize {
-    // Bits of a record beyond the CRC's own do not count.
-    let (algorithm, mask) = match crc {
-        CrcName::Crc32 => (crc_fast::CrcAlgorithm::Crc32IsoHdlc, u32::MAX),
-        CrcName::Crc32c => (crc_fast::CrcAlgorithm::Crc32Iscsi, u32::MAX),
-        CrcName::Crc16T10Dif => (crc_fast::CrcAlgorithm::Crc16T10Dif, 0xffff),
-    };
-    let (records, _) = item.as_chunks::<16>();
-    let (slots, _) = slot.as_chunks_mut::<4>();
-    for (record, slot) in records.iter().zip(slots) {
-        let (words, _) = record.as_chunks::<4>();
-        let [first, second] =
-            [words[0], words[1]].map(|word| u64::from(u32::from_le_bytes(word) & mask));
-        let len = u64::from_le_bytes([words[2], words[3]].as_flattened().try_into().expect("8"));
-        let whole = crc_fast::checksum_combine(algorithm, first, second, len);
-        *slot = (whole as u32).to_le_bytes();
-    }
-    records.len() * 4
 }
 
 /// A hash function of RustCrypto's.

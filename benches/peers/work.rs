@@ -74,6 +74,39 @@ impl DerefMut for Placed {
     }
 }
 
+/// Values that begin at a chosen distance from the start of their allocation, as [`Placed`] does.
+pub struct Shifted<T> {
+    all: Vec<T>,
+    start: usize,
+}
+
+impl<T: Copy> Shifted<T> {
+    /// `values`, `place` times 64 bytes behind the start of an allocation.
+    pub fn new(values: impl IntoIterator<Item = T>, place: usize) -> Self {
+        let start = place * 64 / size_of::<T>();
+        let mut values = values.into_iter().peekable();
+        let first = values.peek().copied();
+        let before = first.into_iter().cycle().take(start);
+        let all: Vec<T> = before.chain(values).collect();
+        let start = start.min(all.len());
+        Self { all, start }
+    }
+}
+
+impl<T> Deref for Shifted<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.all[self.start..]
+    }
+}
+
+impl<T> DerefMut for Shifted<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.all[self.start..]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +119,9 @@ mod tests {
             placed.fill(1);
             assert_eq!(placed.len(), 100);
         }
+        let mut shifted = Shifted::new(0..10u32, 3);
+        shifted[0] = 7;
+        assert_eq!((shifted.len(), shifted[0], shifted[9]), (10, 7, 9));
         let [low, high] = [0, 3].map(|place| {
             let placed = Placed::zeroed(10, place);
             placed.as_ptr() as usize - placed.buf.as_ptr() as usize

@@ -34,11 +34,11 @@ pub(crate) struct Args {
     cpu: String,
     /// With --peers: run in a Debian of this release, made once with debootstrap in the user's cache, whose peers are newer than
     /// this system's; needs root
-    #[arg(long, value_parser = root::RELEASES, requires = "peers", conflicts_with = "target")]
+    #[arg(long, value_parser = root::RELEASES, requires = "peers", conflicts_with_all = ["target", "ssh"])]
     root: Option<String>,
-    /// Keep dpb and every peer that can be kept to it to a lower level of instruction sets than this CPU has: x86-64-v2, x86-64-v3,
+    /// Keep dpb and every peer that can be kept to it to a lower level of instruction sets than this CPU has: x86-64-v3,
     /// x86-64-v3-vaes
-    #[arg(long, value_parser = level::LEVELS, conflicts_with = "target")]
+    #[arg(long, value_parser = level::LEVELS, conflicts_with_all = ["target", "ssh"])]
     cpu_level: Option<String>,
     #[command(flatten)]
     ssh: Ssh,

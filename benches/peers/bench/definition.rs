@@ -47,8 +47,7 @@ struct Bench {
     #[serde(default)]
     speed: Unit,
     routes: Option<usize>,
-    #[serde(default)]
-    control: bool,
+    control: Option<f64>,
     #[serde(default)]
     coder: bool,
     shapes: Vec<Shape>,
@@ -104,8 +103,8 @@ pub(crate) struct Row {
     pub(crate) unit: Unit,
     /// Routes of a generated list, where the operator has one.
     pub(crate) routes: Option<usize>,
-    /// Whether both sides are the same code, so that their ratio must be 1.
-    pub(crate) is_control: bool,
+    /// For both sides that are the same code: how far from 1 their ratio may be for what calls them.
+    pub(crate) control: Option<f64>,
     /// Whether outputs of different sizes are right, so that sides are compared by speed and size.
     pub(crate) is_coder: bool,
     /// The calls.
@@ -140,7 +139,7 @@ impl Bench {
         );
         ensure!(!self.peers.is_empty(), "{}: no peer", what());
         ensure!(
-            !self.control || self.peers.len() == 1,
+            self.control.is_none() || self.peers.len() == 1,
             "{}: a control has one other side",
             what()
         );
@@ -156,7 +155,7 @@ impl Bench {
             peers: self.peers.clone(),
             unit: self.speed,
             routes: self.routes,
-            is_control: self.control,
+            control: self.control,
             is_coder: self.coder,
             shape: *shape,
         };

@@ -29,16 +29,13 @@ use dpb_peers::native::LIBRARIES;
 use dpb_peers::work::{Placed, Work};
 
 use definition::{Row, rows};
-use side::{ITSELF, NULL, Placement, Side, timed};
+use side::{ITSELF, NULL, Placement, Side};
 use table::Table;
 
 const SEED: u64 = 1;
 /// Rounds: set-ups, places, and turns of each side.
 const ROUNDS: usize = 25;
 const ROUNDS_QUICK: usize = 7;
-/// How long a row's kernels may take to be made again and again, in seconds: tables of a million routes are not made anew in
-/// each round.
-const SET_UP_S: f64 = 8.0;
 /// How often all controls of a run together may miss 1 by chance alone.
 const CONTROLS_MISS: f64 = 0.01;
 /// Routes where only the checks count.
@@ -55,8 +52,9 @@ struct Args {
     /// Fewer rounds
     #[arg(long)]
     quick: bool,
-    /// Write records and a table there, in place of those of this CPU from before; seen from benches/peers
-    #[arg(long, conflicts_with_all = ["quick", "only"])]
+    /// Write records and a table there, in place of those of this CPU and system from before; seen from benches/peers. Those of
+    /// fewer rounds or rows have names of their own
+    #[arg(long)]
     record: Option<PathBuf>,
     /// Runs are emulated by this: everything is checked, nothing is timed
     #[arg(long)]
@@ -85,6 +83,13 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     cpu_level::check().map_err(anyhow::Error::msg)?;
+    let are_told =
+        ["GLIBC_TUNABLES", "OPENSSL_ia32cap"].map(|name| std::env::var_os(name).is_some());
+    ensure!(
+        !cpu_level::Level::is_masked() || are_told == [true; 2],
+        "{} alone leaves glibc and OpenSSL what the CPU has: cargo xtask bench --peers --cpu-level LEVEL",
+        cpu_level::VARIABLE
+    );
     let rounds = match args {
         Args { bench: false, .. }
         | Args {
@@ -111,10 +116,12 @@ fn run(args: &Args) -> Result<()> {
     agree_with_the_registry(&all)?;
     let is_chosen = |row: &&Row| {
         let name = format!("{} {} {}", row.group, row.operator, row.parameters);
-        row.is_control || args.only.is_empty() || args.only.iter().any(|only| name.contains(only))
+        row.control.is_some()
+            || args.only.is_empty()
+            || args.only.iter().any(|only| name.contains(only))
     };
     let chosen: Vec<&Row> = all.iter().filter(is_chosen).collect();
-    let controls = chosen.iter().filter(|row| row.is_control).count();
+    let controls = chosen.iter().filter(|row| row.control.is_some()).count();
     ensure!(
         args.only.is_empty() || chosen.len() > controls,
         "no row's group, operator and parameters contain {}",
@@ -133,7 +140,10 @@ fn run(args: &Args) -> Result<()> {
         };
         failed += usize::from(matches!(record.outcome, Outcome::Failed { .. }));
         println!("{}", table.add(row, &record));
-        if row.is_control && !holds_one(&record) {
+        if row
+            .control
+            .is_some_and(|within| rounds == ROUNDS && !holds_one(&record, within))
+        {
             out_of_true.push(table::name(row));
         }
         records.push(record);
@@ -144,8 +154,13 @@ fn run(args: &Args) -> Result<()> {
         "the bench is wrong here, and nothing of this run counts or is recorded: a thing beside itself is not 1 for {}",
         out_of_true.join(", ")
     );
+    if rounds < ROUNDS {
+        println!("controls are judged in {ROUNDS} rounds, not in {rounds}");
+    }
     if let Some(folder) = &args.record {
-        keep(folder, &records, &table.markdown(&machine, &bench.evidence))?;
+        let is_whole = args.only.is_empty() && !args.quick;
+        let table = table.markdown(&machine, &bench.evidence);
+        keep(folder, is_whole, &records, &table)?;
     }
     Ok(())
 }
@@ -169,7 +184,7 @@ fn agree_with_the_registry(rows: &[Row]) -> Result<()> {
     let mut defined: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in rows
         .iter()
-        .filter(|row| !row.is_control && row.operator != NULL)
+        .filter(|row| row.control.is_none() && row.operator != NULL)
     {
         let peers = row.peers.iter().map(String::as_str);
         defined.entry(&row.operator).or_default().extend(peers);
@@ -189,12 +204,14 @@ fn agree_with_the_registry(rows: &[Row]) -> Result<()> {
     }
 }
 
-/// Whether the interval of a control, whose both sides are the same code, has 1 in it.
-fn holds_one(record: &Record) -> bool {
-    table::ratios(record).all(|(_, ratio)| {
+/// Whether the interval of a control, whose both sides are the same code, has 1 in it, or comes as near as `within` says. A control
+/// that was not compared holds nothing.
+fn holds_one(record: &Record, within: f64) -> bool {
+    let mut ratios = table::ratios(record).map(|(_, ratio)| {
         let interval = ratio.ci95_low.zip(ratio.ci95_high);
-        interval.is_none_or(|(low, high)| low <= 1.0 && 1.0 <= high)
-    })
+        interval.is_some_and(|(low, high)| low <= 1.0 + within && 1.0 - within <= high)
+    });
+    ratios.next() == Some(true)
 }
 
 /// ` (1a2b3c4)` in a checkout, else nothing.
@@ -231,9 +248,12 @@ fn pin() -> Vec<u32> {
 }
 
 /// Records and table of this CPU, and all CPUs' side by side.
-fn keep(folder: &Path, records: &[Record], table: &str) -> Result<()> {
+fn keep(folder: &Path, is_whole: bool, records: &[Record], table: &str) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    let name = table::file_name(&records[0]);
+    let mut name = table::file_name(&records[0]);
+    if !is_whole {
+        name += ".part";
+    }
     let path = folder.join(format!("{name}.jsonl"));
     if path.exists() {
         std::fs::remove_file(&path)?;
@@ -339,7 +359,7 @@ impl Subject {
     fn sides(&self, row: &Row) -> Result<Option<Vec<Side>>> {
         let entry = side::entry(&row.operator)?;
         let subject = |name: &str| match (row.subject.as_str(), entry) {
-            ("dpb", Some(entry)) => Side::best(name, entry, &self.spec).map(Some),
+            ("dpb", Some(entry)) => Side::best(name, entry, &self.spec),
             ("dpb", None) => Ok(Some(Side::null(name))),
             (peer, _) => Side::peer(peer, entry, &self.spec).map(Result::ok),
         };
@@ -396,7 +416,7 @@ impl Bench {
                 record.sample(&format!("{} run_ns", side.name), ns);
             }
         }
-        let miss = match row.is_control {
+        let miss = match row.control.is_some() {
             true => CONTROLS_MISS / controls as f64,
             false => 0.05,
         };
@@ -426,7 +446,7 @@ impl Bench {
             .with("count", row.shape.items as u64)
             .with("calls", subject.calls as u64)
             .with("subject", row.subject.as_str())
-            .with("control", row.is_control)
+            .with("control", row.control.is_some())
             .with("goal", row.shape.goal);
         for (name, value) in subject.spec.parameters() {
             record = record.with(&format!("op.{name}"), value);
@@ -453,11 +473,9 @@ impl Bench {
         sides: &mut Vec<Side>,
         record: &mut Record,
     ) -> Result<Result<(), String>> {
-        let (mut checked, mut set_ups) = (0, 0);
-        let mut rounds_of_a_set_up = 1;
+        let mut checked = 0;
         let last = self.rounds.saturating_sub(1);
         for round in 0..=last {
-            let is_anew = round % rounds_of_a_set_up == 0;
             let src = subject.placed(self.place());
             let calls = subject.calls(&src)?;
             let batch = Batch::new(&src, &subject.input.items)?;
@@ -469,13 +487,10 @@ impl Bench {
                 place: 0,
             };
             let mut placements = Vec::with_capacity(sides.len());
-            let mut cost = 0.0;
             let mut missing = Vec::new();
-            for (i, side) in sides.iter_mut().enumerate() {
+            for (i, side) in sides.iter().enumerate() {
                 work.place = self.place();
-                let (placement, seconds) = timed(|| side.place(&work, is_anew));
-                cost += seconds;
-                match placement? {
+                match side.place(&work)? {
                     Some(placement) => placements.push(placement),
                     None => missing.push(i),
                 }
@@ -486,11 +501,6 @@ impl Bench {
                     "missing  {}: does not do this, or could not be set up",
                     side.name
                 );
-            }
-            set_ups += u64::from(is_anew);
-            if round == 0 {
-                let kept = (ROUNDS as f64 * cost / SET_UP_S).ceil();
-                rounds_of_a_set_up = (kept as usize).max(1);
             }
             let mut check = |sides: &mut [Side], placements: &mut [Placement<'_>]| {
                 for (side, placement) in sides.iter_mut().zip(placements) {
@@ -524,11 +534,7 @@ impl Bench {
                     record.counts.insert(name, count);
                 }
             }
-            for (side, placement) in sides.iter_mut().zip(placements) {
-                side.take_back(placement);
-            }
         }
-        record.counts.insert("set_ups".to_owned(), set_ups);
         record.check = Some(Check {
             against: subject.workload.name().to_owned(),
             compared: checked,

@@ -1,7 +1,5 @@
 //! One side of a row: code that is set up anew, bound to memory that lies elsewhere, and timed in turn with the others.
 
-use std::time::Instant;
-
 use anyhow::{Context, Result, bail};
 use dpb_core::cpu_level::Level;
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError, Workload};
@@ -47,10 +45,7 @@ pub(crate) struct Side {
 }
 
 enum Code {
-    Kernel {
-        make: Box<dyn Fn() -> Result<Box<dyn Direct>>>,
-        made: Option<Box<dyn Direct>>,
-    },
+    Kernel(Box<dyn Fn() -> Result<Box<dyn Direct>>>),
     Library(&'static Library, OpSpec),
 }
 
@@ -69,15 +64,18 @@ pub(crate) struct Called<'a> {
 }
 
 impl Side {
-    /// dpb's best code for `spec`.
-    pub(crate) fn best(name: &str, entry: &'static Entry, spec: &OpSpec) -> Result<Self> {
+    /// dpb's best code for `spec`; `None` if a level is hidden that this code, a library's, would use all the same.
+    pub(crate) fn best(name: &str, entry: &'static Entry, spec: &OpSpec) -> Result<Option<Self>> {
         let path = Cpu::best().path(entry)?;
+        if Level::is_masked() && UNMASKABLE.contains(&path.name()) {
+            return Ok(None);
+        }
         let build = format!(
             "cpu/{path}, {}; {}",
             entry.code(path),
             env!("DPB_PEERS_RUSTC")
         );
-        Ok(Self::on_path(name, entry, spec, path, build))
+        Ok(Some(Self::on_path(name, entry, spec, path, build)))
     }
 
     fn on_path(
@@ -96,8 +94,7 @@ impl Side {
         build: String,
         make: impl Fn() -> Result<Box<dyn Direct>> + 'static,
     ) -> Self {
-        let make = Box::new(make);
-        Self::new(name, build, Code::Kernel { make, made: None })
+        Self::new(name, build, Code::Kernel(Box::new(make)))
     }
 
     fn new(name: &str, build: String, code: Code) -> Self {
@@ -168,38 +165,18 @@ impl Side {
         bail!("{name}, a peer of {}, has no call", spec.name())
     }
 
-    /// The side set up for `work`; `anew` makes its kernel again too, whose tables then lie elsewhere. `None` if it does not do
-    /// this.
-    pub(crate) fn place<'a>(
-        &mut self,
-        work: &Work<'a>,
-        anew: bool,
-    ) -> Result<Option<Placement<'a>>> {
-        match &mut self.code {
+    /// The side set up for `work`. `None` if it does not do this.
+    pub(crate) fn place<'a>(&self, work: &Work<'a>) -> Result<Option<Placement<'a>>> {
+        match &self.code {
             Code::Library(library, spec) => {
                 Ok(library.peer(&self.name, spec, work).map(Placement::Bound))
             }
-            Code::Kernel { make, made } => {
-                let kept = made.take().filter(|_| !anew);
-                let kernel = match kept {
-                    Some(kernel) => kernel,
-                    None => make()?,
-                };
-                Ok(Some(Placement::Kernel(Called {
-                    kernel,
-                    dst: work.slots(),
-                    outcomes: Vec::with_capacity(work.batch.len()),
-                    work: *work,
-                })))
-            }
-        }
-    }
-
-    /// Keeps what is costly to set up.
-    pub(crate) fn take_back(&mut self, placement: Placement<'_>) {
-        if let (Code::Kernel { made, .. }, Placement::Kernel(called)) = (&mut self.code, placement)
-        {
-            *made = Some(called.kernel);
+            Code::Kernel(make) => Ok(Some(Placement::Kernel(Called {
+                kernel: make()?,
+                dst: work.slots(),
+                outcomes: Vec::with_capacity(work.batch.len()),
+                work: *work,
+            }))),
         }
     }
 
@@ -314,13 +291,6 @@ fn cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// How long something takes, in seconds, and what comes of it.
-pub(crate) fn timed<T>(what: impl FnOnce() -> T) -> (T, f64) {
-    let start = Instant::now();
-    let result = what();
-    (result, start.elapsed().as_secs_f64())
-}
-
 /// As Cargo.lock has it.
 fn crate_version(name: &str) -> &'static str {
     const LOCK: &str = include_str!("../../../Cargo.lock");
@@ -360,7 +330,8 @@ impl Kernel for Null {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for (i, slot) in out.dst.chunks_exact_mut(out.slot).enumerate() {
-            let item = std::hint::black_box(batch.item(i));
+            let item = batch.item(i);
+            std::hint::black_box(item.as_ptr());
             slot[..4].copy_from_slice(&(item.len() as u32).to_le_bytes());
         }
         Ok(())

@@ -106,7 +106,7 @@ pub(crate) fn machine(record: &Record) -> String {
     )
 }
 
-/// `peers-amd-epyc.x86-64-v4`: one for each CPU and level.
+/// `peers-amd-epyc-25-17.x86-64-v4.debian-13`: one for each CPU by name, family and model, level, and system.
 pub(crate) fn file_name(record: &Record) -> String {
     let slug = |text: &str| {
         let words = text.to_lowercase();
@@ -117,7 +117,29 @@ pub(crate) fn file_name(record: &Record) -> String {
             .join("-")
     };
     let here = &record.provenance;
-    format!("peers-{}.{}", slug(&here.cpu_model), slug(&here.cpu_level))
+    let number = |name: &str| {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let of = |line: &str| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| format!("-{}", value.trim()))
+        };
+        cpuinfo.lines().find_map(of).unwrap_or_default()
+    };
+    let (family, model) = (number("cpu family"), number("model"));
+    let (cpu, level) = (slug(&here.cpu_model), slug(&here.cpu_level));
+    format!("peers-{cpu}{family}{model}.{level}.{}", slug(&system()))
+}
+
+/// `debian-13`, as /etc/os-release has it.
+fn system() -> String {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let of = |name: &str| {
+        let value = release
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or("unknown").trim_matches('"').to_owned()
+    };
+    format!("{}-{}", of("ID"), of("VERSION_ID"))
 }
 
 /// The peers that a record has a ratio to.
@@ -133,8 +155,10 @@ fn least(record: &Record) -> Option<(&str, &Summary)> {
 
 /// Whether the goal is met, in a few words.
 fn wanted(row: &Row, record: &Record) -> String {
-    if row.is_control {
-        return "1".to_owned();
+    match row.control {
+        Some(0.0) => return "1".to_owned(),
+        Some(within) => return format!("1, within {within}"),
+        None => {}
     }
     let Some((_, ratio)) = least(record) else {
         return "no peer here".to_owned();
@@ -217,7 +241,9 @@ fn speed(row: &Row, record: &Record, side: &str) -> Option<String> {
     let per_ns = units(row, record) / ns;
     let speed = match row.unit {
         Unit::Bytes => format!("{per_ns:.3} GB/s"),
-        _ if row.group == "harness" && !row.is_control => format!("{:.2} ns an item", 1.0 / per_ns),
+        _ if row.group == "harness" && row.control.is_none() => {
+            format!("{:.2} ns an item", 1.0 / per_ns)
+        }
         _ if per_ns < 1e-3 => format!("{:.2} k/s", per_ns * 1e6),
         _ => format!("{:.1} M/s", per_ns * 1e3),
     };
@@ -259,11 +285,16 @@ pub(crate) fn side_by_side(folder: &Path) -> Result<String> {
         let records: Vec<Record> = records
             .collect::<Result<_, _>>()
             .with_context(|| file.display().to_string())?;
-        let Some(first) = records.first() else {
+        // Of runs that timed nothing there is nothing to show.
+        let first = records
+            .iter()
+            .find(|record| ratios(record).next().is_some());
+        let Some(first) = first else {
             continue;
         };
         let at = machines.len();
-        machines.push((file_name(first), machine(first)));
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        machines.push((name.into_owned(), machine(first)));
         for record in &records {
             let Some((peer, ratio)) = least(record) else {
                 continue;

@@ -1,4 +1,4 @@
-/* intel-ipsec-mb: jobs through its manager, which fills lanes across them; flushed at the end of a batch. */
+/* intel-ipsec-mb: bursts of jobs where it takes an algorithm so, else jobs through its manager, flushed at the end of a batch. */
 #include "ipsec_aes.h"
 #include "peer.h"
 
@@ -16,29 +16,54 @@ struct own {
 	uint32_t tag;
 	uint8_t inner[64] __attribute__((aligned(64)));
 	uint8_t outer[64] __attribute__((aligned(64)));
+	IMB_JOB jobs[IMB_MAX_BURST_SIZE];
 };
 
-static void hash(struct peer *peer, const struct task *given)
+static void describe(const struct own *own, IMB_JOB *job, const struct task *task, size_t i)
+{
+	job->cipher_mode = IMB_CIPHER_NULL;
+	job->cipher_direction = IMB_DIR_ENCRYPT;
+	job->chain_order = IMB_ORDER_HASH_CIPHER;
+	job->hash_alg = own->algorithm;
+	job->src = src_of(task, i);
+	job->hash_start_src_offset_in_bytes = 0;
+	job->msg_len_to_hash_in_bytes = len_of(task, i);
+	job->auth_tag_output = dst_of(task, i);
+	job->auth_tag_output_len_in_bytes = own->tag;
+	job->u.HMAC._hashed_auth_key_xor_ipad = own->inner;
+	job->u.HMAC._hashed_auth_key_xor_opad = own->outer;
+}
+
+static void job_by_job(struct peer *peer, const struct task *given)
 {
 	struct own *own = (struct own *)peer;
 	const struct task task = *given;
 	for (size_t i = 0; i < task.count; i++) {
-		IMB_JOB *job = IMB_GET_NEXT_JOB(own->manager);
-		job->cipher_mode = IMB_CIPHER_NULL;
-		job->cipher_direction = IMB_DIR_ENCRYPT;
-		job->chain_order = IMB_ORDER_HASH_CIPHER;
-		job->hash_alg = own->algorithm;
-		job->src = src_of(&task, i);
-		job->hash_start_src_offset_in_bytes = 0;
-		job->msg_len_to_hash_in_bytes = len_of(&task, i);
-		job->auth_tag_output = dst_of(&task, i);
-		job->auth_tag_output_len_in_bytes = own->tag;
-		job->u.HMAC._hashed_auth_key_xor_ipad = own->inner;
-		job->u.HMAC._hashed_auth_key_xor_opad = own->outer;
+		describe(own, IMB_GET_NEXT_JOB(own->manager), &task, i);
 		IMB_SUBMIT_JOB_NOCHECK(own->manager);
 	}
 	while (IMB_FLUSH_JOB(own->manager))
 		;
+}
+
+static void bursts(struct peer *peer, const struct task *given)
+{
+	struct own *own = (struct own *)peer;
+	const struct task task = *given;
+	for (size_t i = 0; i < task.count;) {
+		size_t count = task.count - i < IMB_MAX_BURST_SIZE ? task.count - i : IMB_MAX_BURST_SIZE;
+		for (size_t k = 0; k < count; k++)
+			describe(own, &own->jobs[k], &task, i + k);
+		IMB_SUBMIT_HASH_BURST_NOCHECK(own->manager, own->jobs, count, own->algorithm);
+		i += count;
+	}
+}
+
+/* Whether the library takes this algorithm in bursts. */
+static int takes_bursts(struct own *own, const struct task *task)
+{
+	describe(own, &own->jobs[0], task, 0);
+	return IMB_SUBMIT_HASH_BURST(own->manager, own->jobs, 1, own->algorithm) == 1;
 }
 
 static void release(struct peer *peer)
@@ -95,7 +120,7 @@ struct peer *ipsec_peer(const char *name, const struct spec *spec, const struct 
 	};
 	struct own *own;
 	struct peer *aes = aes_peer(spec);
-	(void)name, (void)task;
+	(void)name;
 	if (aes)
 		return aes;
 	for (size_t i = 0; i < sizeof(hashes) / sizeof(*hashes); i++) {
@@ -107,11 +132,13 @@ struct peer *ipsec_peer(const char *name, const struct spec *spec, const struct 
 		own->manager = manager();
 		own->algorithm = hashes[i].algorithm;
 		own->tag = hashes[i].tag;
-		own->peer = (struct peer){ hash, NULL, release };
+		own->peer = (struct peer){ job_by_job, NULL, release };
 		if (!take_key(own, spec)) {
 			release(&own->peer);
 			return NULL;
 		}
+		if (takes_bursts(own, task))
+			own->peer.run = bursts;
 		return &own->peer;
 	}
 	return NULL;

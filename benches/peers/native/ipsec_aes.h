@@ -10,13 +10,13 @@
 static IMB_MGR *manager(void)
 {
 	const char *level = getenv("DPB_CPU_LEVEL");
-	IMB_MGR *manager = alloc_mb_mgr(0);
-	if (!level || !strcmp(level, "x86-64-v4"))
+	int is_v4 = !level || !strcmp(level, "x86-64-v4");
+	/* Its code for AVX2 takes VAES too where it finds GFNI. */
+	IMB_MGR *manager = alloc_mb_mgr(is_v4 || !strcmp(level, "x86-64-v3-vaes") ? 0 : IMB_FLAG_GFNI_OFF);
+	if (is_v4)
 		init_mb_mgr_auto(manager, NULL);
-	else if (!strncmp(level, "x86-64-v3", 9))
-		init_mb_mgr_avx2(manager);
 	else
-		init_mb_mgr_sse(manager);
+		init_mb_mgr_avx2(manager);
 	return manager;
 }
 

@@ -12,7 +12,7 @@ static void lengths(struct peer *peer, const struct task *given)
 	for (size_t i = 0; i < task.count; i++) {
 		const uint8_t *src = src_of(&task, i);
 		uint32_t len = len_of(&task, i);
-		__asm__ volatile("" : : "r"(src));
+		__asm__ volatile("" : : "r"(&src) : "memory");
 		memcpy(dst_of(&task, i), &len, 4);
 	}
 }

@@ -2,8 +2,9 @@
 //!
 //! The variable `DPB_CPU_LEVEL` masks what lies above a level, so that one machine tests and times the code that others run:
 //! `DPB_CPU_LEVEL=x86-64-v3 dpb op all`. It is read once. Everything of dpb's that asks what the CPU has asks [`has!`] here.
-//! Libraries that ask the CPU themselves do not know it; glibc has `GLIBC_TUNABLES=glibc.cpu.hwcaps`, OpenSSL has
-//! `OPENSSL_ia32cap`, DPDK has `--force-max-simd-bitwidth`, which dpb passes on.
+//! Libraries that ask the CPU themselves do not know it, also those that are part of dpb (AWS-LC, libdeflate, memchr). glibc has
+//! `GLIBC_TUNABLES=glibc.cpu.hwcaps`, OpenSSL and AWS-LC have `OPENSSL_ia32cap`, which `cargo xtask bench --cpu-level` sets too;
+//! DPDK has `--force-max-simd-bitwidth`, which dpb passes on.
 
 use std::sync::OnceLock;
 
@@ -13,7 +14,7 @@ pub const VARIABLE: &str = "DPB_CPU_LEVEL";
 /// A level of instruction sets, the lowest first.
 ///
 /// x86-64's are those of its ABI, with one more between the third and the fourth, for CPUs that have vectors of 256 bits in
-/// AES, carry-less products and GFNI, but no AVX-512 (Zen 3, Alder Lake).
+/// AES and carry-less products, most of them with GFNI, but no AVX-512 (Alder Lake; Zen 3, without GFNI).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(u8);
 

@@ -1,15 +1,13 @@
 //! A machine made to look like one of a lower level of instruction sets, for dpb and for the libraries that can be told.
 
-/// What can be asked for.
-pub(super) const LEVELS: [&str; 3] = ["x86-64-v2", "x86-64-v3", "x86-64-v3-vaes"];
+/// What can be asked for. Below x86-64-v3 too many libraries choose by themselves.
+pub(super) const LEVELS: [&str; 2] = ["x86-64-v3", "x86-64-v3-vaes"];
 
 /// Bits of what leaf 7 of `cpuid` says (EBX, and ECX 32 above it): AVX-512 F, DQ, IFMA, CD, BW, VL, VBMI, VBMI2, VNNI, BITALG,
 /// VPOPCNTDQ.
 const AVX512: u64 = bits(&[16, 17, 21, 28, 30, 31, 33, 38, 43, 44, 46]);
 /// GFNI, VAES, VPCLMULQDQ.
 const VAES: u64 = bits(&[40, 41, 42]);
-/// BMI1, AVX2, BMI2.
-const AVX2: u64 = bits(&[3, 5, 8]);
 
 const fn bits(positions: &[u32]) -> u64 {
     let (mut bits, mut i) = (0, 0);
@@ -24,17 +22,13 @@ const fn bits(positions: &[u32]) -> u64 {
 /// DPDK and ipsec-mb are told by the program itself.
 pub(super) fn variables(level: &str) -> [(&'static str, String); 3] {
     const GLIBC: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD";
-    let (leaf_7, glibc) = match level {
-        "x86-64-v3-vaes" => (AVX512, GLIBC.to_owned()),
-        "x86-64-v3" => (AVX512 | VAES, GLIBC.to_owned()),
-        _ => (
-            AVX512 | VAES | AVX2,
-            format!("{GLIBC},-AVX2,-BMI1,-BMI2,-LZCNT,-MOVBE,-ERMS,-FSRM"),
-        ),
+    let leaf_7 = match level {
+        "x86-64-v3-vaes" => AVX512,
+        _ => AVX512 | VAES,
     };
     [
         ("DPB_CPU_LEVEL", level.to_owned()),
-        ("GLIBC_TUNABLES", glibc),
+        ("GLIBC_TUNABLES", GLIBC.to_owned()),
         ("OPENSSL_ia32cap", format!(":~{leaf_7:#x}")),
     ]
 }
@@ -54,6 +48,5 @@ mod tests {
         let has = |level: &str, bit: u32| hidden(level) >> bit & 1 == 0;
         assert!(has("x86-64-v3-vaes", 32 + 9) && !has("x86-64-v3-vaes", 16));
         assert!(has("x86-64-v3", 5) && !has("x86-64-v3", 32 + 9));
-        assert!(!has("x86-64-v2", 5));
     }
 }

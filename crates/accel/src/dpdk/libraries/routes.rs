@@ -24,6 +24,21 @@ pub enum PrefixMatch {
     Fib,
 }
 
+impl PrefixMatch {
+    /// Address `at`'s hop, of those that [`Routes::bursts_v4`] or [`Routes::bursts_v6`] wrote, where there is a route.
+    pub fn hop(self, hops: &[u64], at: usize) -> u32 {
+        match self {
+            // Four bytes each, flags in the upper one.
+            Self::Lpm => {
+                let bytes = hops[at / 2].to_ne_bytes();
+                let half = bytes.as_chunks().0[at % 2];
+                u32::from_ne_bytes(half) & 0xff_ffff
+            }
+            Self::Fib => hops[at] as u32,
+        }
+    }
+}
+
 /// A table filled with routes: [`Kernel`] of variable outputs, four bytes an address, little endian, all ones where no route leads.
 #[derive(Clone)]
 pub struct Routes(Arc<raw::Routes>);

@@ -1,6 +1,5 @@
 //! What an item is made of, in each mode.
 
-use crate::registry::foreign;
 use dpb_core::{Batch, BatchOut, Direction, JobError, OpSpec, SetupError};
 
 /// Bytes of a block.
@@ -57,7 +56,7 @@ impl Form {
             OpSpec::AesCtr { key } => (Mode::Ctr, Direction::Encrypt, 0, key),
             OpSpec::AesCbc { direction, key } => (Mode::Cbc, *direction, 0, key),
             OpSpec::AesXts { direction, key } => (Mode::Xts, *direction, 0, key),
-            other => foreign(other),
+            other => return Err(SetupError::Parameter(format!("{other} is not AES"))),
         };
         let form = Self {
             mode,
