@@ -11,7 +11,7 @@
 //! What all three must keep:
 //!
 //! * A capability query decides, not a table of device models: BlueField-2 compresses and hashes, BlueField-3 does neither.
-//! * A buffer whose [`home`](dpb_core::Buf::home) is not a region of the backend's own, told by its type and its device,
+//! * A buffer whose [`region`](dpb_core::Buf::region) is not a region of the backend's own, told by its type and its device,
 //!   ends its job in [`JobError::ForeignBuffer`](dpb_core::JobError::ForeignBuffer); a copy that is needed is a backend of its own, with its cost in its own row.
 //! * Dropping a queue drains it. If a device does not answer, its buffers are leaked, and that is said: giving them back
 //!   while the device may still write would be unsound.

@@ -1,7 +1,7 @@
 //! Levels of instruction sets, and how a machine is made to look like one of a lower level.
 //!
 //! The variable `DPB_CPU_LEVEL` masks what lies above a level, so that one machine tests and times the code that others run:
-//! `DPB_CPU_LEVEL=x86-64-v3 dpb op all`. It is read once. Everything of dpb's that asks what the CPU has asks [`has!`] here.
+//! `DPB_CPU_LEVEL=x86-64-v3 dpb op all`. It is read once. Everything of dpb's that asks what the CPU has asks [`has!`](crate::has) here.
 //! Libraries that ask the CPU themselves do not know it, also those that are part of dpb (AWS-LC, libdeflate, memchr). glibc has
 //! `GLIBC_TUNABLES=glibc.cpu.hwcaps`, OpenSSL and AWS-LC have `OPENSSL_ia32cap`, which `cargo xtask bench --cpu-level` sets too;
 //! DPDK has `--force-max-simd-bitwidth`, which dpb passes on.
@@ -194,6 +194,7 @@ mod tests {
     }
 
     /// The variable is read once a process, so each value has a process of its own: this test, started again.
+    #[cfg_attr(miri, ignore = "it starts a process")]
     #[test]
     fn the_variable_hides_what_is_above_it() {
         const INNER: &str = "DPB_TEST_LEVEL";

@@ -46,6 +46,8 @@ impl Server {
             "StrictModes=no".to_owned(),
             "UsePAM=no".to_owned(),
         ];
+        // Root's sshd wants this folder, which the system's service makes.
+        let _ = fs::create_dir_all("/run/sshd");
         let mut server = Command::new(sshd);
         server.args(["-D", "-e", "-f", "/dev/null"]);
         for option in &options {
