@@ -1,7 +1,11 @@
 //! Ctrl-C and SIGTERM: the first asks the work to stop after what is complete, the second ends the process.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::Signal;
 
 use crate::exit::Exit;
 
@@ -27,4 +31,28 @@ pub fn flag() -> &'static AtomicBool {
 /// Whether somebody wants the work to end.
 pub fn is_set() -> bool {
     flag().load(Ordering::Relaxed)
+}
+
+/// Whether an interrupt ended a process that this one started. A terminal's Ctrl-C may reach the process while it leaves this
+/// one's group, before this one has noticed.
+pub fn has_ended(status: ExitStatus) -> bool {
+    is_set()
+        || status.code() == Some(Exit::Interrupted as i32)
+        || status.signal() == Some(Signal::INT.as_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_died_of_an_interrupt_is_told_from_one_that_failed() {
+        let ended = |script| Command::new("sh").args(["-c", script]).status().unwrap();
+        assert!(has_ended(ended("kill -INT $$")));
+        assert!(has_ended(ended("exit 130")));
+        assert!(!has_ended(ended("exit 1")));
+        assert!(!has_ended(ended("kill -KILL $$")));
+    }
 }

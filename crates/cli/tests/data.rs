@@ -391,6 +391,22 @@ fn wrong_usage_is_said_before_anything_is_made() {
 }
 
 #[test]
+fn a_part_is_not_made_for_a_process_that_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let made_for = |parent: u32| {
+        let parent = parent.to_string();
+        let part = ["--part", "segment", "--sf", "0.01", "--parent", &parent];
+        run(dir.path(), &part)
+    };
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let (code, message) = made_for(gone.id());
+    assert_eq!(code, 130, "{message}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert_eq!(made_for(std::process::id()).0, 0);
+}
+
+#[test]
 fn too_little_disk_is_said_with_the_figures() {
     let dir = tempfile::tempdir().unwrap();
     let space = rustix::fs::statvfs(dir.path()).unwrap();

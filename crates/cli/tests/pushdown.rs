@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -480,6 +480,7 @@ fn wrong_usage_is_refused_before_anything_runs() {
         (&["--threads", "0"], "0 is too few"),
         (&["--sf", "-1"], "scale factor"),
         (&["--sf", "NaN"], "scale factor"),
+        (&["--sf", "1e300"], "scale factor"),
         (&["--selectivity", "1.5"], "above 0 and at most 1"),
         (
             &["--schemes", "carrier-pigeon"],
@@ -493,14 +494,16 @@ fn wrong_usage_is_refused_before_anything_runs() {
         (&["--link-gbps", "-3"], "--link-gbps"),
         (&["--where", "true", "--query", "q1"], "cannot be used with"),
     ];
+    let dir = tempfile::tempdir().unwrap();
     for (case, words) in cases {
-        let mut args = vec!["pushdown", "--out", "/dev/null"];
+        let mut args = vec!["pushdown", "--data-dir", dir.path().to_str().unwrap()];
         args.extend(*case);
         let refused = finish(&args);
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{case:?}: {said}");
         assert!(said.contains(words), "{case:?}: {said}");
         assert!(refused.stdout.is_empty());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{case:?}");
     }
 }
 
@@ -692,8 +695,11 @@ fn an_address_that_is_taken_or_open_to_all_is_refused() {
 
 #[test]
 fn an_agent_that_is_not_there_or_not_ours_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().to_str().unwrap();
     let ask = |address: &str| {
-        let refused = finish(&["pushdown", "--server", address, "--out", "/dev/null"]);
+        let refused = finish(&["pushdown", "--server", address, "--data-dir", data_dir]);
+        assert_eq!(fs::read_dir(data_dir).unwrap().count(), 0);
         (refused.status.code(), text(&refused.stderr))
     };
     let free = TcpListener::bind("127.0.0.1:0").unwrap();

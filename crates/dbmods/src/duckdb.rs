@@ -172,25 +172,28 @@ impl Database {
         Ok(database)
     }
 
-    /// Checks that `name` is a table with rows of its own. A view of that name would compute its rows.
+    /// Checks that `name` is a table with rows of its own, in a database that holds nothing which is evaluated when the table is
+    /// read: the table as a view, over who knows what, or macros, which may bear a function's name.
     ///
     /// # Errors
     /// [`Error::Open`] if it is not, and as [`Connection::query`].
     pub fn require_base_table(&self, name: &str) -> Result<(), Error> {
-        // Qualified, because a database may hold a macro with the function's name.
+        // By names that no file redefines.
         let sql = format!(
-            "SELECT 1 FROM system.main.duckdb_tables() WHERE schema_name = 'main' AND table_name = {}",
+            "SELECT 1 FROM system.main.duckdb_tables() WHERE schema_name = 'main' AND table_name = {} AND NOT internal \
+             AND NOT EXISTS (FROM system.main.duckdb_views() WHERE NOT internal) \
+             AND NOT EXISTS (FROM system.main.duckdb_functions() WHERE NOT internal)",
             literal(name)
         );
-        match self
-            .connect()?
-            .query(&sql, None, Delivery::Materialised)?
-            .next()
-        {
-            Some(found) => found.map(drop),
-            None => Err(Error::Open {
+        let mut connection = self.connect()?;
+        let mut rows = connection.query(&sql, None, Delivery::Materialised)?;
+        match rows.next().transpose()? {
+            Some(found) if found.num_rows() == 1 => Ok(()),
+            _ => Err(Error::Open {
                 database: self.name.to_string(),
-                reason: format!("{name} is not a base table in it"),
+                reason: format!(
+                    "it does not hold {name} as a table by itself; views and macros are not run"
+                ),
             }),
         }
     }

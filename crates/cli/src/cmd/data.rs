@@ -56,8 +56,11 @@ pub struct Args {
     #[arg(long)]
     remove: bool,
     /// Make this for the process that started this one, and end with it
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, requires = "parent")]
     part: Option<Part>,
+    /// The process that started this one
+    #[arg(long, hide = true)]
+    parent: Option<i32>,
 }
 
 /// Makes, lists, checks or removes.
@@ -70,6 +73,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cpus, |threads| threads as usize);
     if let Some(part) = args.part {
+        part.end_with(args.parent)?;
         return part.make(&data_dir, args.sf, threads, globals);
     }
     if args.remove {

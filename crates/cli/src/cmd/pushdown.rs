@@ -124,15 +124,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let schemes = schemes(&args.schemes)?;
     let threads = threads(&args);
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
-    let out = match &args.out {
-        Some(out) => out.clone(),
-        None => {
-            let folder = data_dir.join("records");
-            std::fs::create_dir_all(&folder)
-                .map_err(|error| Failure::check(format!("{}: {error}", folder.display())))?;
-            folder.join("pushdown.jsonl")
-        }
-    };
 
     // Lives as long as the connections to it.
     let _agents;
@@ -147,6 +138,16 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     warn_of_sharing(&threads);
     say_ways(&args.bulk, &contenders);
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        // Made here, so that a refusal above leaves no folder behind.
+        None => {
+            let folder = data_dir.join("records");
+            std::fs::create_dir_all(&folder)
+                .map_err(|error| Failure::check(format!("{}: {error}", folder.display())))?;
+            folder.join("pushdown.jsonl")
+        }
+    };
     let mut store = output::open_records(&out, Durability::Process)?;
     let plan = Plan {
         sf: args.sf,

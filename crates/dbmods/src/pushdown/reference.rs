@@ -61,8 +61,7 @@ pub fn compare(side: &mut Side, test: &Test) -> Result<Result<Compared, String>,
     everything.query.predicate = Predicate::Constant(Some(true));
     if let Some(max) = first_column_max {
         everything.query.predicate = up_to(max);
-        let asked = sampled.query.predicate.clone();
-        sampled.query.predicate = Predicate::And(vec![up_to(max), asked]);
+        sampled.query.predicate = within(max, test.query.predicate.clone());
     }
     let rows = keep(side, &everything)?;
     check_count(&rows, side.table().rows, first_column_max.is_some())?;
@@ -146,6 +145,11 @@ fn up_to(max: i64) -> Predicate {
             scale: 0,
         }),
     }
+}
+
+/// The condition on the sample alone. [`Predicate::check`] leaves the level and the terms that this takes.
+fn within(max: i64, asked: Predicate) -> Predicate {
+    Predicate::And(vec![up_to(max), asked])
 }
 
 fn keep(side: &mut Side, test: &Test) -> Result<Vec<RecordBatch>, SchemeError> {
@@ -293,6 +297,32 @@ fn column<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pushdown::query::{DEPTH_MAX, NODES_MAX};
+    use crate::pushdown::sql;
+    use crate::tpch;
+
+    #[test]
+    fn the_largest_condition_that_may_be_asked_may_be_asked_of_a_sample() {
+        let schema = tpch::schema("lineitem").unwrap();
+        let asked = |text: &str| sql::parse_predicate(&schema, text);
+        let nots = |count| format!("{} l_tax = 1", "NOT ".repeat(count));
+        // The sample's AND, the comparison and its constant; then the sample's four terms, IN and its column.
+        let listed = |count| format!("l_orderkey IN ({})", vec!["7"; count].join(","));
+        for [largest, too_large] in [
+            [DEPTH_MAX - 2, DEPTH_MAX - 1].map(nots),
+            [NODES_MAX - 6, NODES_MAX - 5].map(listed),
+        ] {
+            assert!(asked(&too_large).is_err());
+            let query = Query {
+                table: schema.table.clone(),
+                predicate: within(7, asked(&largest).unwrap()),
+                output: Output::Rows(vec![0]),
+            };
+            assert_eq!(query.check(&schema), Ok(()));
+            let sent = postcard::to_stdvec(&query).unwrap();
+            assert_eq!(postcard::from_bytes::<Query>(&sent), Ok(query));
+        }
+    }
 
     #[test]
     fn as_many_rows_are_compared_as_the_table_has() {

@@ -31,7 +31,7 @@ use super::schema::{ColumnType, Schema};
 
 pub use write::{query_to_sql, scalar_to_sql, to_sql};
 
-/// Longest text that is read, in bytes. Parentheses, NOTs and signs nest as deep as a query may, see [`DEPTH_MAX`].
+/// Longest text that is read, in bytes. Parentheses, NOTs and signs nest at most [`DEPTH_MAX`] levels deep.
 ///
 /// [`DEPTH_MAX`]: super::query::DEPTH_MAX
 pub const SQL_BYTES_MAX: usize = 1024 * 1024;

@@ -2,7 +2,7 @@
 //! counted as the run's, and DuckDB, which an interrupt may leave waiting for itself for ever, can be killed.
 
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use dpb_dbmods::duckdb::tpch_baseline;
 use rustix::process::{Pid, Signal};
 
 use super::{LINEITEM, baseline_failure, make};
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::output::Progress;
 use crate::{Globals, interrupt};
 
@@ -37,7 +37,23 @@ impl Part {
         }
     }
 
-    /// Makes the part in this process, which ends with the one that started it.
+    /// Has this process end with `parent`, the one that started it.
+    ///
+    /// # Errors
+    /// If the parent has ended already.
+    pub fn end_with(self, parent: Option<i32>) -> Result<(), Failure> {
+        // A kernel that cannot do so lets this process end by itself, when the part is made.
+        let _ = rustix::process::set_parent_process_death_signal(Some(self.end()));
+        // The signal does not come for a parent that ended before it was asked for.
+        if Pid::as_raw(rustix::process::getppid()) == parent.unwrap_or_default() {
+            return Ok(());
+        }
+        Err(Failure::interrupted(
+            "the process that asked for this part has ended",
+        ))
+    }
+
+    /// Makes the part in this process.
     pub fn make(
         self,
         data_dir: &Path,
@@ -45,8 +61,6 @@ impl Part {
         threads: usize,
         globals: &Globals,
     ) -> Result<(), Failure> {
-        // A kernel that cannot do so lets this process end by itself, when the part is made.
-        let _ = rustix::process::set_parent_process_death_signal(Some(self.end()));
         match self {
             Self::Segment => make(data_dir, sf, &[LINEITEM], threads, globals).map(drop),
             Self::Duckdb => {
@@ -85,11 +99,7 @@ pub fn make_apart(
 ) -> Result<(), Failure> {
     let status = run(part, data_dir, sf, globals)
         .map_err(|why| Failure::check(format!("cannot start the making of data: {why}")))?;
-    // A terminal's Ctrl-C may reach the process while it leaves this one's group, before this one has noticed.
-    let is_interrupted = interrupt::is_set()
-        || status.code() == Some(Exit::Interrupted as i32)
-        || status.signal() == Some(Signal::INT.as_raw());
-    if is_interrupted {
+    if interrupt::has_ended(status) {
         if let Some(library) = library {
             tpch_baseline::remove_unfinished(library, data_dir, sf).map_err(baseline_failure)?;
         }
@@ -119,6 +129,8 @@ fn run(part: Part, data_dir: &Path, sf: f64, globals: &Globals) -> io::Result<Ex
             name,
             "--sf",
             &sf.to_string(),
+            "--parent",
+            &std::process::id().to_string(),
             "--data-dir",
         ])
         .arg(data_dir)

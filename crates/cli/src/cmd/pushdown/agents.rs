@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::bulk::Choice;
 use crate::cmd::serve::Ready;
 use crate::exit::Failure;
+use crate::interrupt;
 
 /// A process of ours that serves; it ends when this value is dropped, and also if this process is killed: its standard
 /// input is a pipe that only we hold.
@@ -63,8 +64,12 @@ impl LocalAgent {
             Ok(Ok(ready)) => ready,
             _ => {
                 let _ = child.kill();
-                let _ = child.wait();
-                return Err(broke("it ended before it was ready", line));
+                return Err(match child.wait() {
+                    Ok(status) if interrupt::has_ended(status) => {
+                        Failure::interrupted("interrupted before the agents were ready")
+                    }
+                    _ => broke("it ended before it was ready", line),
+                });
             }
         };
         Ok(Self {

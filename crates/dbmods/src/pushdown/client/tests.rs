@@ -190,9 +190,13 @@ fn answering(act: impl Fn(Request, &mut Link) -> Result<(), WireError> + Send + 
     address.to_string()
 }
 
-/// A client that is soon tired of waiting.
+fn patient(address: &str) -> Client {
+    Client::connect(address, &[], 0).unwrap()
+}
+
+/// A client that is soon tired of waiting, for the tests that want it to be.
 fn impatient(address: &str) -> Client {
-    let mut client = Client::connect(address, &[], 0).unwrap();
+    let mut client = patient(address);
     client.set_patience(Patience {
         silence: Duration::from_millis(300),
         rows_per_s: u32::MAX,
@@ -380,7 +384,8 @@ fn batches_and_pieces_that_bring_nothing_come_to_an_end() {
         (endless(&schema, &one, 150), false),
         (endless(&schema, &many, 0), true),
     ] {
-        let error = soon(move || scan_all(&mut impatient(&address))).unwrap_err();
+        let client = if is_disbelieved { patient } else { impatient };
+        let error = soon(move || scan_all(&mut client(&address))).unwrap_err();
         let found = matches!(
             error,
             ClientError::Wire {
@@ -396,7 +401,7 @@ fn batches_and_pieces_that_bring_nothing_come_to_an_end() {
     }
     let reply = frame(Tag::Reply, &wire::encode(&Reply::File { bytes: 1 << 20 }));
     let address = endless(&reply, &frame(Tag::File, &[]), 0);
-    let error = soon(move || QUESTIONS[5](&mut impatient(&address))).unwrap_err();
+    let error = soon(move || QUESTIONS[5](&mut patient(&address))).unwrap_err();
     assert!(error.to_string().contains("empty piece"), "{error}");
 }
 
@@ -414,17 +419,17 @@ fn a_long_scan_that_shows_signs_of_life_is_waited_for() {
     let address = hostile(move |link| {
         write(link, &schema)?;
         for _ in 0..5 {
-            thread::sleep(Duration::from_millis(200));
+            thread::sleep(Duration::from_millis(700));
             write(link, &none)?;
         }
         write(link, &three)?;
         write(link, &end)
     });
-    let mut client = impatient(&address);
-    // Ten seconds of work, and five of signs.
+    let mut client = patient(&address);
+    // Ten seconds of work, and signs of it for longer than silence is borne.
     client.set_patience(Patience {
+        silence: Duration::from_secs(3),
         rows_per_s: 6000,
-        ..client.patience
     });
     let (rows, batches, _) = soon(move || scan_all(&mut client)).unwrap();
     assert_eq!((rows, batches), (3, 1));
@@ -439,7 +444,7 @@ fn an_end_that_contradicts_what_came_is_no_end() {
             (0..sent).try_for_each(|_| write(link, &batch))?;
             write(link, &frame(Tag::End, &wire::encode(&end)))
         });
-        soon(move || scan_all(&mut impatient(&address)))
+        soon(move || scan_all(&mut patient(&address)))
     };
     let right = End {
         tuples_scanned: ROWS,
@@ -487,7 +492,7 @@ fn rows_that_nobody_asked_for_are_refused() {
             write(link, &schema)?;
             write(link, &batch)
         });
-        let error = soon(move || scan_all(&mut impatient(&address))).unwrap_err();
+        let error = soon(move || scan_all(&mut patient(&address))).unwrap_err();
         let found = matches!(
             error,
             ClientError::Wire {
@@ -511,7 +516,8 @@ fn lineitem() -> TableInfo {
 
 #[test]
 fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
-    let run = |tuples_scanned, cpu_s: [f64; 3], kept| -> Result<Run, SchemeError> {
+    // CPU time, and time without a core.
+    let run = |tuples_scanned, used: [(f64, f64); 3], kept| -> Result<Run, SchemeError> {
         let (schema, batch) = frames(&batch(300, "x"));
         let end = End {
             tuples_scanned,
@@ -523,8 +529,10 @@ fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
         let asked = AtomicUsize::new(0);
         let address = answering(move |request, link| match request {
             Request::Usage { .. } => {
+                let (cpu_s, wait_s) = used[asked.fetch_add(1, Ordering::Relaxed)];
                 let usage = Usage {
-                    cpu_s: cpu_s[asked.fetch_add(1, Ordering::Relaxed)],
+                    cpu_s,
+                    core_wait_s: Some(wait_s),
                     ..Usage::default()
                 };
                 link.send(Tag::Reply, &wire::encode(&Reply::Usage(usage)))
@@ -540,17 +548,22 @@ fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
             rows_expected: None,
         };
         soon(move || {
-            let mut side = Side::new(Scheme::Dpb, impatient(&address), lineitem());
+            let mut side = Side::new(Scheme::Dpb, patient(&address), lineitem());
             side.run(&test, &mut Consumer::Keep(Kept::new(kept)))
         })
     };
-    let right = run(ROWS, [1.0, 1.5, 2.5], 1 << 20).unwrap();
+    let same = [(1.0, 1.0); 3];
+    let right = run(ROWS, [(1.0, 1.0), (1.5, 1.0), (2.5, 2.0)], 1 << 20).unwrap();
     assert_eq!((right.rows, right.agent_cpu_s), (300, 1.0));
-    for (tuples, cpu_s) in [(7, [1.0; 3]), (ROWS, [1.0, 1.0, 0.5])] {
-        let error = run(tuples, cpu_s, 1 << 20).unwrap_err();
+    for (tuples, used) in [
+        (7, same),
+        (ROWS, [same[0], same[1], (0.5, 1.0)]),
+        (ROWS, [same[0], same[1], (1.0, 0.5)]),
+    ] {
+        let error = run(tuples, used, 1 << 20).unwrap_err();
         assert!(matches!(error, SchemeError::Disbelieved(_)), "{error}");
     }
-    let error = run(ROWS, [1.0; 3], 1000).unwrap_err();
+    let error = run(ROWS, same, 1000).unwrap_err();
     assert!(matches!(error, SchemeError::TooMuchToKeep(1000)), "{error}");
 }
 
@@ -565,7 +578,7 @@ fn batches_that_never_end_after_a_stop_are_not_taken_for_ever() {
     });
     let request = scan_of(Output::Rows(vec![0, 15]));
     let stopped = soon(move || {
-        let mut client = impatient(&address);
+        let mut client = patient(&address);
         client.scan(request, &mut |_| ControlFlow::Break(()))
     });
     let error = stopped.unwrap_err();
@@ -577,7 +590,7 @@ fn what_an_agent_says_of_itself_is_checked_where_it_enters() {
     let told = |reply: Reply, ask: Question| {
         let body = wire::encode(&reply);
         let address = hostile(move |link| link.send(Tag::Reply, &body));
-        soon(move || ask(&mut impatient(&address)))
+        soon(move || ask(&mut patient(&address)))
     };
     let described = |lie: &dyn Fn(&mut TableInfo)| {
         let mut table = lineitem();
@@ -651,7 +664,7 @@ fn words_of_an_agent_reach_nobody_raw() {
         let text = "\u{1b}]0;owned\u{7}\nall is well\u{202e}".to_owned() + &"x".repeat(60_000);
         link.send(Tag::Error, &wire::refusal_bytes(Refusal::Damaged, &text))
     });
-    let error = soon(move || QUESTIONS[0](&mut impatient(&address))).unwrap_err();
+    let error = soon(move || QUESTIONS[0](&mut patient(&address))).unwrap_err();
     let said = error.to_string();
     assert!(
         !said.contains(|c: char| c.is_control() || c == '\u{202e}'),
