@@ -1,7 +1,8 @@
 //! The agent: owns the data, scans it for whoever may ask, sends what qualifies.
 //!
-//! One thread a connection, one request at a time on each; a scan's own threads live as long as the scan, and all scans
-//! together have [`AgentOptions::threads_max`], and each at least one.
+//! One thread a connection, one request at a time on each; a scan's own threads live as long as the scan. All scans of ours
+//! together have [`AgentOptions::threads_max`], and each at least one; [`End::threads`] says how many it had. DuckDB's own
+//! threads come beside them, as many as one scan may have: those of its database, whatever the number of its scans.
 //!
 //! **Memory** is bounded by the cache plus [`OVERHEAD_BYTES_MAX`], whatever the results' size: batches wait in a queue of
 //! [`QUEUE_BATCHES`], a full queue blocks the scan that fills it, and each running scan reserves what it can hold at most
@@ -16,7 +17,8 @@
 //!
 //! **Peers.** A slow client blocks its own scan only. One that vanishes stops its scan at once: the socket says so while
 //! sending, and is asked every few milliseconds while there is nothing to send. One that is connected but takes nothing for
-//! a minute is given up, and after five seconds already where others wait for what it holds.
+//! a minute is given up; after five seconds already while anybody waits for memory or for DuckDB, whether or not that one holds
+//! what is waited for.
 //!
 //! **Strangers.** Who has shown no token takes nobody's place, see [`door`]; one whose token is wrong waits for the answer, and
 //! all that are refused are said to [`AgentOptions::say`]. Who has the token may ask for anything but that caches be dropped,
@@ -127,7 +129,7 @@ pub struct AgentOptions {
     pub cache_bytes: u64,
     /// What clients must show, see [`wire::TOKEN_BYTES_MIN`]. Required unless `listen` is loopback.
     pub token: Option<Vec<u8>>,
-    /// Most threads that scan at once, of all scans together; a scan that finds none left has one all the same.
+    /// Most threads of all our scans together, and of DuckDB's database; a scan that finds none left has one all the same.
     pub threads_max: u32,
     /// Most connections that are served at once, up to [`CONNECTIONS_MAX`].
     pub connections_max: u32,
@@ -183,7 +185,7 @@ struct Shared {
     /// DuckDB's version, or why there is none; found when a client first asks.
     duckdb: OnceLock<Result<String, String>>,
     stop: AtomicBool,
-    /// Those who wait for what stalled scans may hold.
+    /// Those who wait for memory or for DuckDB.
     waiting: Arc<AtomicUsize>,
     /// What scans hold in batches.
     budget: Budget,

@@ -88,8 +88,9 @@ pub(super) fn scan_and_send(
             match request.engine {
                 Engine::Dpb => {
                     let granted = shared.threads.reserve_up_to(threads as u64);
+                    let threads = granted.bytes.max(1) as usize;
                     let options = ScanOptions {
-                        threads: granted.bytes.max(1) as usize,
+                        threads,
                         stop: &halt.stop,
                         batch_rows,
                         memory_bytes: reserved.bytes as usize,
@@ -100,7 +101,7 @@ pub(super) fn scan_and_send(
                     // Before the client hears of the end: its next scan has all of them again.
                     drop(granted);
                     ended(match scanned {
-                        Ok(stats) => Ok(ours(&stats)),
+                        Ok(stats) => Ok(ours(&stats, threads)),
                         Err(error) => Err(scan_refusal(&error)),
                     });
                 }
@@ -108,6 +109,7 @@ pub(super) fn scan_and_send(
                     let rows_ended = || {
                         ended(Ok(End {
                             tuples_scanned: segment.rows(),
+                            threads: threads as u32,
                             ..End::default()
                         }));
                     };
@@ -308,8 +310,9 @@ fn duckdb_scan(
     scanned
 }
 
-fn ours(stats: &scan::ScanStats) -> End {
+fn ours(stats: &scan::ScanStats, threads: usize) -> End {
     End {
+        threads: threads as u32,
         tuples_scanned: stats.tuples_scanned,
         bytes_read: stats.bytes_read,
         blocks_scanned: stats.blocks_scanned,
