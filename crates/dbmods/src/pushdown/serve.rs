@@ -9,9 +9,9 @@
 //! out of [`SCANS_BYTES_MAX`]: no more than a quarter of what is left, so that many stalled scans leave some for the next one,
 //! which then gets smaller batches, whichever engine runs it. Only when next to nothing is left scans wait, and are refused
 //! as busy after [`RESERVE_PATIENCE`]. A request reserves what it may grow to before it is received, out of
-//! [`PLANS_BYTES_MAX`]; a scan keeps of that what its terms take while it runs, and the tables of its plan come out of it too.
-//! Plans are made one at a time. Connections are counted as [`CONNECTION_BYTES`] each, so there are [`CONNECTIONS_MAX`] at
-//! most. Once a client asks for DuckDB, it may hold as much again as the cache for its
+//! [`PLANS_BYTES_MAX`]; a scan keeps of that what its terms take while it runs. The tables of plans have [`TABLES_BYTES_MAX`]:
+//! a plan that finds none left has none, and is slower. Plans are made one at a time. Connections are counted as
+//! [`CONNECTION_BYTES`] each, so there are [`CONNECTIONS_MAX`] at most, and strangers' as [`KNOCKING_BYTES`]. Once a client asks for DuckDB, it may hold as much again as the cache for its
 //! buffers, or [`DUCKDB_BYTES_MIN`] if that is more, and half of that for results that it finishes first. Results that go past
 //! TCP (see [`super::bulk`]) wait in [`WAY_BYTES_MAX`] a connection, on [`WAYS_MAX`] of them.
 //!
@@ -20,8 +20,8 @@
 //! a minute is given up; after five seconds already while anybody waits for memory or for DuckDB, whether or not that one holds
 //! what is waited for.
 //!
-//! **Strangers.** Who has shown no token takes nobody's place, see [`door`]; one whose token is wrong waits for the answer, and
-//! all that are refused are said to [`AgentOptions::say`]. Who has the token may ask for anything but that caches be dropped,
+//! **Strangers.** Who has shown no token takes nobody's place, see [`door`]; one whose token is wrong waits for the answer.
+//! [`AgentOptions::say`] hears of those that are refused; who listens slowly keeps nobody waiting. Who has the token may ask for anything but that caches be dropped,
 //! which slows all others: that takes [`AgentOptions::cold`]. There is no encryption: what crosses, crosses in clear.
 
 use std::io;
@@ -64,8 +64,10 @@ pub const SCANS_BYTES_MAX: u64 = 160 << 20;
 pub const SCAN_BYTES_MAX: u64 = 32 << 20;
 /// What one running scan has at least.
 pub const SCAN_BYTES_MIN: u64 = 1 << 20;
-/// What all requests, and the tables of their plans, may hold.
-pub const PLANS_BYTES_MAX: u64 = 20 << 20;
+/// What all requests, and their plans without tables, may hold: one of the longest while it is received, and many that run.
+pub const PLANS_BYTES_MAX: u64 = 14 << 20;
+/// What the tables of all plans may hold.
+pub const TABLES_BYTES_MAX: u64 = 6 << 20;
 /// What a byte of a request may become, decoded and as a plan without tables: a term of two bytes takes up to 128 in a list
 /// that grows by doubling, and a quarter of it in the plan.
 const REQUEST_GROWTH: u64 = 160;
@@ -75,6 +77,9 @@ const TEXT_GROWTH: u64 = 4;
 const TERM_BYTES: u64 = 384;
 /// What a connection takes beside its requests: stacks of its thread and of a scan's, its sockets, its buffers.
 pub const CONNECTION_BYTES: u64 = 128 << 10;
+/// What a connection takes before it is served: its thread's stack and what that thread has allocated, 25 to 36 KiB as
+/// measured, and its hello.
+pub const KNOCKING_BYTES: u64 = 48 << 10;
 /// Connections that an agent can be told to serve at once, at most.
 pub const CONNECTIONS_MAX: u32 = 128;
 /// Batches that wait to be sent on one connection, at most.
@@ -92,9 +97,11 @@ pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 const _: () = assert!(
     SCANS_BYTES_MAX
         + PLANS_BYTES_MAX
+        + TABLES_BYTES_MAX
         + (WAY_BYTES_MAX * WAYS_MAX) as u64
         + CONNECTION_BYTES * CONNECTIONS_MAX as u64
-        + (28 << 20)
+        + KNOCKING_BYTES * KNOCKING_MAX as u64
+        + (22 << 20)
         <= OVERHEAD_BYTES_MAX
 );
 
@@ -135,7 +142,8 @@ pub struct AgentOptions {
     pub connections_max: u32,
     /// Whether clients may have files dropped from the caches, which slows all others.
     pub cold: bool,
-    /// Hears a line about each peer that was refused, up to one a second.
+    /// Hears, on a thread of its own, of peers that were refused: a line each for up to ten in ten seconds, and the number of
+    /// the others once a later one is refused.
     pub say: fn(&str),
     /// How long a client may take for its hello.
     pub handshake_patience: Duration,
@@ -189,8 +197,10 @@ struct Shared {
     waiting: Arc<AtomicUsize>,
     /// What scans hold in batches.
     budget: Budget,
-    /// What requests and plans hold.
+    /// What requests and plans hold, without tables.
     plans: Budget,
+    /// What the tables of plans hold.
+    tables: Budget,
     /// Held by who makes a plan.
     planning: Mutex<()>,
     /// Threads that scan.
@@ -240,6 +250,7 @@ impl Agent {
             stop: AtomicBool::new(false),
             budget: Budget::new(SCANS_BYTES_MAX, &waiting),
             plans: Budget::new(PLANS_BYTES_MAX, &waiting),
+            tables: Budget::new(TABLES_BYTES_MAX, &waiting),
             planning: Mutex::default(),
             threads: Budget::new(options.threads_max.into(), &waiting),
             waiting,
