@@ -548,8 +548,9 @@ fn all_scans_together_have_the_threads_of_one() {
         rows += batch.num_rows();
         ControlFlow::Continue(())
     };
-    client.scan(small, &mut count).unwrap();
+    let scanned = client.scan(small, &mut count).unwrap();
     assert_eq!(rows, 1_800_093);
+    assert_eq!(scanned.end.threads, 1, "the others have all four");
 }
 
 #[test]

@@ -41,7 +41,8 @@ pub struct Args {
     /// A file with the token that clients must show, 16 to 512 bytes; only its owner may read it
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// Most threads that scan at once, all scans together; each has at least one [default: four a CPU, at least 64]
+    /// Most threads of all of dpb's scans together, each at least one, and of DuckDB beside them [default: four a CPU, at
+    /// least 64]
     #[arg(long, value_parser = args::threads)]
     threads: Option<u64>,
     /// Most connections at once, up to 128

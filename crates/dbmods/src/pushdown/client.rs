@@ -40,8 +40,10 @@ const EMPTY_BATCH: Duration = Duration::from_secs(1);
 /// Characters of what an agent says of itself that are kept.
 const WORDS_MAX: usize = 1000;
 
-/// How long an agent may take to accept and to welcome.
+/// How long an agent may take to accept.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to welcome: it may have to load DuckDB first.
+const WELCOME_PATIENCE: Duration = Duration::from_secs(15);
 /// How long it may take to open a way past TCP: its device may have to find the one on this side first.
 const WAY_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -638,7 +640,6 @@ fn open(
     let wrong = |source| wrong(address, source);
     let stream = dial(address)?;
     let mut link = Link::new(stream, link_bits_per_s).map_err(|e| wrong(WireError::Io(e)))?;
-    link.set_deadline(Some(Instant::now() + CONNECT_PATIENCE));
     let hello = Hello {
         version: wire::VERSION,
         capabilities,
@@ -646,6 +647,7 @@ fn open(
         token: token.to_vec(),
     };
     link.send(Tag::Hello, &hello.to_bytes()).map_err(wrong)?;
+    link.set_deadline(Some(Instant::now() + WELCOME_PATIENCE));
     let header = expect(&mut link, Tag::Welcome).map_err(wrong)?;
     let body = link.receive_body(header).map_err(wrong)?;
     let mut welcome = Welcome::parse(&body).map_err(wrong)?;

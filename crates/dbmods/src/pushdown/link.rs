@@ -29,7 +29,7 @@ mod pacer;
 const SENDFILE_BYTES: usize = 4 << 20;
 /// How long a peer's machine may say nothing where it must: as long as a peer may take nothing.
 const SILENT_MAX: Duration = Duration::from_secs(60);
-/// The same where others wait for what a stalled connection holds.
+/// The same while others wait for what stalled connections may hold.
 const SILENT_PRESSED_MAX: Duration = Duration::from_secs(5);
 /// How often who waits for the socket looks around.
 const LOOK: Duration = Duration::from_millis(200);
@@ -57,7 +57,7 @@ pub struct Link {
     sent_bytes: u64,
     received_bytes: u64,
     patience: Duration,
-    /// Those who wait for what this connection may hold.
+    /// Those who wait for what connections may hold.
     pressure: Arc<AtomicUsize>,
     deadline: Option<Instant>,
     grant: Option<Grant>,
@@ -118,8 +118,8 @@ impl Link {
         self.patience = patience;
     }
 
-    /// Sets who counts those that wait for what this connection may hold: while there are any, it has less patience with a peer
-    /// that takes nothing.
+    /// Sets who counts those that wait for what connections may hold, this one or another: while there are any, it has less
+    /// patience with a peer that takes nothing.
     pub fn set_pressure(&mut self, pressure: Arc<AtomicUsize>) {
         self.pressure = pressure;
     }

@@ -186,6 +186,16 @@ pub enum SchemeError {
     /// What the agent says contradicts what it said before.
     #[error("what the agent says cannot be: {0}")]
     Disbelieved(String),
+    /// The agent scanned with fewer threads than the run is to be of.
+    #[error(
+        "the agent had {had} of {asked} threads left: other scans hold them, or its --threads is lower"
+    )]
+    TooFewThreads {
+        /// Threads that scanned.
+        had: u32,
+        /// Threads that were asked for.
+        asked: u32,
+    },
     /// More rows came to be kept than there is room for.
     #[error("rows of more than {} MB came to be compared", .0 / 1_000_000)]
     TooMuchToKeep(u64),
@@ -403,6 +413,12 @@ impl Side {
                 scanned.end.tuples_scanned, self.table.rows
             );
             return Err(SchemeError::Disbelieved(text));
+        }
+        if scanned.end.threads < test.threads {
+            return Err(SchemeError::TooFewThreads {
+                had: scanned.end.threads,
+                asked: test.threads,
+            });
         }
         run.first_batch_s = scanned.first_batch.as_secs_f64();
         run.tuples_scanned = scanned.end.tuples_scanned;

@@ -1,25 +1,27 @@
 //! The agent: owns the data, scans it for whoever may ask, sends what qualifies.
 //!
-//! One thread a connection, one request at a time on each; a scan's own threads live as long as the scan, and all scans
-//! together have [`AgentOptions::threads_max`], and each at least one.
+//! One thread a connection, one request at a time on each; a scan's own threads live as long as the scan. All scans of ours
+//! together have [`AgentOptions::threads_max`], and each at least one; [`End::threads`] says how many it had. DuckDB's own
+//! threads come beside them, as many as one scan may have: those of its database, whatever the number of its scans.
 //!
 //! **Memory** is bounded by the cache plus [`OVERHEAD_BYTES_MAX`], whatever the results' size: batches wait in a queue of
 //! [`QUEUE_BATCHES`], a full queue blocks the scan that fills it, and each running scan reserves what it can hold at most
 //! out of [`SCANS_BYTES_MAX`]: no more than a quarter of what is left, so that many stalled scans leave some for the next one,
 //! which then gets smaller batches, whichever engine runs it. Only when next to nothing is left scans wait, and are refused
 //! as busy after [`RESERVE_PATIENCE`]. A request reserves what it may grow to before it is received, out of
-//! [`PLANS_BYTES_MAX`]; a scan keeps of that what its terms take while it runs, and the tables of its plan come out of it too.
-//! Plans are made one at a time. Connections are counted as [`CONNECTION_BYTES`] each, so there are [`CONNECTIONS_MAX`] at
-//! most. Once a client asks for DuckDB, it may hold as much again as the cache for its
+//! [`PLANS_BYTES_MAX`]; a scan keeps of that what its terms take while it runs. The tables of plans have [`TABLES_BYTES_MAX`]:
+//! a plan that finds none left has none, and is slower. Plans are made one at a time. Connections are counted as
+//! [`CONNECTION_BYTES`] each, so there are [`CONNECTIONS_MAX`] at most, and strangers' as [`KNOCKING_BYTES`]. Once a client asks for DuckDB, it may hold as much again as the cache for its
 //! buffers, or [`DUCKDB_BYTES_MIN`] if that is more, and half of that for results that it finishes first. Results that go past
 //! TCP (see [`super::bulk`]) wait in [`WAY_BYTES_MAX`] a connection, on [`WAYS_MAX`] of them.
 //!
 //! **Peers.** A slow client blocks its own scan only. One that vanishes stops its scan at once: the socket says so while
 //! sending, and is asked every few milliseconds while there is nothing to send. One that is connected but takes nothing for
-//! a minute is given up, and after five seconds already where others wait for what it holds.
+//! a minute is given up; after five seconds already while anybody waits for memory or for DuckDB, whether or not that one holds
+//! what is waited for.
 //!
-//! **Strangers.** Who has shown no token takes nobody's place, see [`door`]; one whose token is wrong waits for the answer, and
-//! all that are refused are said to [`AgentOptions::say`]. Who has the token may ask for anything but that caches be dropped,
+//! **Strangers.** Who has shown no token takes nobody's place, see [`door`]; one whose token is wrong waits for the answer.
+//! [`AgentOptions::say`] hears of those that are refused; who listens slowly keeps nobody waiting. Who has the token may ask for anything but that caches be dropped,
 //! which slows all others: that takes [`AgentOptions::cold`]. There is no encryption: what crosses, crosses in clear.
 
 use std::io;
@@ -62,8 +64,10 @@ pub const SCANS_BYTES_MAX: u64 = 160 << 20;
 pub const SCAN_BYTES_MAX: u64 = 32 << 20;
 /// What one running scan has at least.
 pub const SCAN_BYTES_MIN: u64 = 1 << 20;
-/// What all requests, and the tables of their plans, may hold.
-pub const PLANS_BYTES_MAX: u64 = 20 << 20;
+/// What all requests, and their plans without tables, may hold: one of the longest while it is received, and many that run.
+pub const PLANS_BYTES_MAX: u64 = 14 << 20;
+/// What the tables of all plans may hold.
+pub const TABLES_BYTES_MAX: u64 = 6 << 20;
 /// What a byte of a request may become, decoded and as a plan without tables: a term of two bytes takes up to 128 in a list
 /// that grows by doubling, and a quarter of it in the plan.
 const REQUEST_GROWTH: u64 = 160;
@@ -73,6 +77,9 @@ const TEXT_GROWTH: u64 = 4;
 const TERM_BYTES: u64 = 384;
 /// What a connection takes beside its requests: stacks of its thread and of a scan's, its sockets, its buffers.
 pub const CONNECTION_BYTES: u64 = 128 << 10;
+/// What a connection takes before it is served: its thread's stack and what that thread has allocated, 25 to 36 KiB as
+/// measured, and its hello.
+pub const KNOCKING_BYTES: u64 = 48 << 10;
 /// Connections that an agent can be told to serve at once, at most.
 pub const CONNECTIONS_MAX: u32 = 128;
 /// Batches that wait to be sent on one connection, at most.
@@ -90,9 +97,11 @@ pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 const _: () = assert!(
     SCANS_BYTES_MAX
         + PLANS_BYTES_MAX
+        + TABLES_BYTES_MAX
         + (WAY_BYTES_MAX * WAYS_MAX) as u64
         + CONNECTION_BYTES * CONNECTIONS_MAX as u64
-        + (28 << 20)
+        + KNOCKING_BYTES * KNOCKING_MAX as u64
+        + (22 << 20)
         <= OVERHEAD_BYTES_MAX
 );
 
@@ -127,13 +136,14 @@ pub struct AgentOptions {
     pub cache_bytes: u64,
     /// What clients must show, see [`wire::TOKEN_BYTES_MIN`]. Required unless `listen` is loopback.
     pub token: Option<Vec<u8>>,
-    /// Most threads that scan at once, of all scans together; a scan that finds none left has one all the same.
+    /// Most threads of all our scans together, and of DuckDB's database; a scan that finds none left has one all the same.
     pub threads_max: u32,
     /// Most connections that are served at once, up to [`CONNECTIONS_MAX`].
     pub connections_max: u32,
     /// Whether clients may have files dropped from the caches, which slows all others.
     pub cold: bool,
-    /// Hears a line about each peer that was refused, up to one a second.
+    /// Hears, on a thread of its own, of peers that were refused: a line each for up to ten in ten seconds, and the number of
+    /// the others once a later one is refused.
     pub say: fn(&str),
     /// How long a client may take for its hello.
     pub handshake_patience: Duration,
@@ -183,12 +193,14 @@ struct Shared {
     /// DuckDB's version, or why there is none; found when a client first asks.
     duckdb: OnceLock<Result<String, String>>,
     stop: AtomicBool,
-    /// Those who wait for what stalled scans may hold.
+    /// Those who wait for memory or for DuckDB.
     waiting: Arc<AtomicUsize>,
     /// What scans hold in batches.
     budget: Budget,
-    /// What requests and plans hold.
+    /// What requests and plans hold, without tables.
     plans: Budget,
+    /// What the tables of plans hold.
+    tables: Budget,
     /// Held by who makes a plan.
     planning: Mutex<()>,
     /// Threads that scan.
@@ -238,6 +250,7 @@ impl Agent {
             stop: AtomicBool::new(false),
             budget: Budget::new(SCANS_BYTES_MAX, &waiting),
             plans: Budget::new(PLANS_BYTES_MAX, &waiting),
+            tables: Budget::new(TABLES_BYTES_MAX, &waiting),
             planning: Mutex::default(),
             threads: Budget::new(options.threads_max.into(), &waiting),
             waiting,

@@ -28,7 +28,8 @@
 //! per second, 0 for none (8), the token. **Welcome**: magic `DPBW` (4), version (2), zero (2), capabilities (8),
 //! [`AgentInfo`] in postcard. Both layouts up to the version, and the error frame's, never change, so that two versions can
 //! always tell each other apart: an agent refuses a client of another version with an error frame, a client refuses such an
-//! agent's welcome, and both say both versions. Since version 3 a scan carries the fingerprint of its table's schema.
+//! agent's welcome, and both say both versions. Since version 3 a scan carries the fingerprint of its table's schema,
+//! since version 4 an end the number of threads.
 //!
 //! **Secrecy.** There is none: token, queries and rows cross in clear. On a network that strangers share the connection
 //! belongs in a tunnel.
@@ -68,7 +69,7 @@ mod placed;
 /// First bytes of hello and welcome.
 pub const MAGIC: [u8; 4] = *b"DPBW";
 /// Version of this protocol.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
 /// Most bytes of a scan's plan in words.
@@ -524,6 +525,8 @@ pub struct End {
     pub blocks_scanned: u64,
     /// Blocks that the zone maps excluded.
     pub blocks_skipped: u64,
+    /// Threads that scanned, at most: the agent may have fewer than were asked for. 0 for a file.
+    pub threads: u32,
     /// Whether a stop ended it early.
     pub stopped: bool,
     /// The plan, for `--explain`; cut to [`EXPLAIN_BYTES_MAX`].

@@ -517,12 +517,13 @@ fn lineitem() -> TableInfo {
 #[test]
 fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
     // CPU time, and time without a core.
-    let run = |tuples_scanned, used: [(f64, f64); 3], kept| -> Result<Run, SchemeError> {
+    let run = |tuples_scanned, threads, used: [(f64, f64); 3], kept| -> Result<Run, SchemeError> {
         let (schema, batch) = frames(&batch(300, "x"));
         let end = End {
             tuples_scanned,
             rows: 300,
             batches: 1,
+            threads,
             ..End::default()
         };
         let rest = [schema, batch, frame(Tag::End, &wire::encode(&end))].concat();
@@ -542,7 +543,7 @@ fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
         let test = Test {
             sf: SF,
             query: scan_of(Output::Rows(vec![0, 15])).query,
-            threads: 1,
+            threads: 2,
             batch_rows: 1000,
             cold: false,
             rows_expected: None,
@@ -553,17 +554,19 @@ fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
         })
     };
     let same = [(1.0, 1.0); 3];
-    let right = run(ROWS, [(1.0, 1.0), (1.5, 1.0), (2.5, 2.0)], 1 << 20).unwrap();
+    let right = run(ROWS, 2, [(1.0, 1.0), (1.5, 1.0), (2.5, 2.0)], 1 << 20).unwrap();
     assert_eq!((right.rows, right.agent_cpu_s), (300, 1.0));
     for (tuples, used) in [
         (7, same),
         (ROWS, [same[0], same[1], (0.5, 1.0)]),
         (ROWS, [same[0], same[1], (1.0, 0.5)]),
     ] {
-        let error = run(tuples, used, 1 << 20).unwrap_err();
+        let error = run(tuples, 2, used, 1 << 20).unwrap_err();
         assert!(matches!(error, SchemeError::Disbelieved(_)), "{error}");
     }
-    let error = run(ROWS, same, 1000).unwrap_err();
+    let error = run(ROWS, 1, same, 1 << 20).unwrap_err();
+    assert!(error.to_string().contains("1 of 2 threads"), "{error}");
+    let error = run(ROWS, 2, same, 1000).unwrap_err();
     assert!(matches!(error, SchemeError::TooMuchToKeep(1000)), "{error}");
 }
 

@@ -7,16 +7,22 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Mutex;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
+
+use dpb_core::printable;
 
 use super::lock;
 
 /// Connections that shake hands at once, at most.
-pub const KNOCKING_MAX: usize = 256;
+pub const KNOCKING_MAX: usize = 128;
 /// Lines about refused peers in each [`LINES_SPAN`], at most.
 const LINES_MAX: u32 = 10;
 /// See [`LINES_MAX`].
 const LINES_SPAN: Duration = Duration::from_secs(10);
+/// Characters of a reason that are said.
+const WHY_MAX: usize = 500;
 
 /// Connections, by their numbers, which rise with time.
 #[derive(Default)]
@@ -86,7 +92,7 @@ fn end(stream: &TcpStream) {
 
 /// Says who was refused and why: a line each, and no more of them than somebody can read.
 pub(super) struct Refusals {
-    say: fn(&str),
+    lines: SyncSender<String>,
     span: Mutex<Span>,
 }
 
@@ -97,44 +103,37 @@ struct Span {
 }
 
 impl Refusals {
+    /// `say` has a thread of its own, for which nobody waits: it may hang where nobody reads what it writes.
     pub(super) fn new(say: fn(&str)) -> Self {
+        let (lines, queue) = sync_channel::<String>(LINES_MAX as usize);
+        let saying = move || queue.iter().for_each(|line| say(&line));
+        // Without a thread nothing is said.
+        let _ = thread::Builder::new().name("refusals".into()).spawn(saying);
         let span = Span {
             began: Instant::now(),
             lines: 0,
             unsaid: 0,
         };
         Self {
-            say,
+            lines,
             span: Mutex::new(span),
         }
     }
 
-    /// Control characters, which a terminal would obey, are written as Rust escapes them.
     pub(super) fn add(&self, peer: SocketAddr, why: &str) {
+        let say = |line| self.lines.try_send(line).is_ok();
         let mut span = lock(&self.span);
         if span.began.elapsed() >= LINES_SPAN {
-            if span.unsaid > 0 {
-                (self.say)(&format!("refused {} more connections", span.unsaid));
+            (span.began, span.lines) = (Instant::now(), 0);
+            if span.unsaid > 0 && say(format!("refused {} more connections", span.unsaid)) {
+                span.unsaid = 0;
             }
-            *span = Span {
-                began: Instant::now(),
-                lines: 0,
-                unsaid: 0,
-            };
         }
-        if span.lines == LINES_MAX {
+        if span.lines < LINES_MAX && say(format!("refused {peer}: {}", printable(why, WHY_MAX))) {
+            span.lines += 1;
+        } else {
             span.unsaid += 1;
-            return;
         }
-        span.lines += 1;
-        let mut line = format!("refused {peer}: ");
-        for c in why.chars() {
-            match c.is_control() {
-                true => line.extend(c.escape_default()),
-                false => line.push(c),
-            }
-        }
-        (self.say)(&line);
     }
 }
 
@@ -175,11 +174,17 @@ mod tests {
         static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
         let refusals = Refusals::new(|line| lock(&SAID).push(line.to_owned()));
         let peer = "10.0.0.7:99".parse().unwrap();
+        // Whoever listens does not come to it, and nobody waits.
+        let mut said = lock(&SAID);
         for _ in 0..1000 {
             refusals.add(peer, "\u{1b}[2Jits token\nis wrong");
         }
-        let said = lock(&SAID);
-        assert_eq!(said.len(), LINES_MAX as usize);
+        assert_eq!(lock(&refusals.span).unsaid, 1000 - u64::from(LINES_MAX));
+        while said.len() < LINES_MAX as usize {
+            drop(said);
+            thread::yield_now();
+            said = lock(&SAID);
+        }
         let line = "refused 10.0.0.7:99: \\u{1b}[2Jits token\\nis wrong";
         assert_eq!(said[0], line);
     }

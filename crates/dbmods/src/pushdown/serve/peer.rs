@@ -153,10 +153,14 @@ impl Peer {
         &self,
         is_taken: impl Fn(&Seats) -> bool,
     ) -> Result<MutexGuard<'_, Seats>, WireError> {
+        let seats = lock(&self.seats);
+        if !is_taken(&seats) {
+            return Ok(seats);
+        }
         let _waiting = Waiting::new(&self.waiting);
         let (seats, waited) = self
             .left
-            .wait_timeout_while(lock(&self.seats), RESERVE_PATIENCE, |seats| is_taken(seats))
+            .wait_timeout_while(seats, RESERVE_PATIENCE, |seats| is_taken(seats))
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         if waited.timed_out() {
             return Err(refuse(
@@ -257,11 +261,30 @@ fn row_bytes(output: &SchemaRef) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::pushdown::query::{Output, Predicate, Query};
     use crate::pushdown::scan;
     use crate::pushdown::serve::{QUEUE_BATCHES, SCAN_BYTES_MAX, SCANS_BYTES_MAX};
     use crate::tpch;
+
+    #[test]
+    fn who_finds_a_seat_free_is_not_counted_as_waiting() {
+        let waiting = Arc::default();
+        let peer = Peer::new(0, &waiting);
+        let counted = Mutex::new(Vec::new());
+        for looks in [1, 3] {
+            let seats = peer.wait_while(|_| {
+                let mut counted = lock(&counted);
+                counted.push(waiting.load(Ordering::Relaxed));
+                counted.len() < looks
+            });
+            drop(seats.unwrap());
+        }
+        assert_eq!(*lock(&counted), [0, 0, 1]);
+        assert_eq!(waiting.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn a_scan_alone_gets_whole_batches_and_many_get_small_ones() {

@@ -11,7 +11,6 @@ use arrow_buffer::Buffer;
 use arrow_schema::SchemaRef;
 
 use super::super::link::Link;
-use super::super::query::Query;
 use super::super::scan::{self, Plan, ScanError, ScanOptions};
 use super::super::schema::Schema;
 use super::super::wire::batch::Encoder;
@@ -52,7 +51,7 @@ pub(super) fn scan_and_send(
     }
     let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
     let terms = request.query.count_terms(schema).map_err(|e| usage(&e))? as u64;
-    let (plan, _tables) = make_plan(shared, schema, &request.query).map_err(|e| usage(&e))?;
+    let (plan, _tables) = make_plan(shared, schema, request).map_err(|e| usage(&e))?;
     held.keep(held.bytes / REQUEST_GROWTH * TEXT_GROWTH + terms * TERM_BYTES);
     let output = plan.output_schema();
     if request.threads == 0 {
@@ -88,8 +87,9 @@ pub(super) fn scan_and_send(
             match request.engine {
                 Engine::Dpb => {
                     let granted = shared.threads.reserve_up_to(threads as u64);
+                    let threads = granted.bytes.max(1) as usize;
                     let options = ScanOptions {
-                        threads: granted.bytes.max(1) as usize,
+                        threads,
                         stop: &halt.stop,
                         batch_rows,
                         memory_bytes: reserved.bytes as usize,
@@ -100,7 +100,7 @@ pub(super) fn scan_and_send(
                     // Before the client hears of the end: its next scan has all of them again.
                     drop(granted);
                     ended(match scanned {
-                        Ok(stats) => Ok(ours(&stats)),
+                        Ok(stats) => Ok(ours(&stats, threads)),
                         Err(error) => Err(scan_refusal(&error)),
                     });
                 }
@@ -108,6 +108,7 @@ pub(super) fn scan_and_send(
                     let rows_ended = || {
                         ended(Ok(End {
                             tuples_scanned: segment.rows(),
+                            threads: threads as u32,
                             ..End::default()
                         }));
                     };
@@ -148,15 +149,20 @@ pub(super) fn scan_and_send(
     })
 }
 
-/// Makes a plan, and reserves what its tables take. One at a time, so that what is needed only meanwhile is needed once.
+/// Makes a plan, and reserves what its tables take; DuckDB has no use for those. One at a time, so that what is needed only
+/// meanwhile is needed once.
 fn make_plan<'a>(
     shared: &'a Shared,
     schema: &Schema,
-    query: &Query,
+    request: &ScanRequest,
 ) -> Result<(Plan, Reserved<'a>), ScanError> {
     let _one = lock(&shared.planning);
-    let mut tables = shared.plans.reserve_up_to(scan::TABLES_BYTES_MAX as u64);
-    let plan = Plan::with_tables(schema, query, tables.bytes as usize)?;
+    let wanted = match request.engine {
+        Engine::Dpb => scan::TABLES_BYTES_MAX,
+        Engine::DuckDb => 0,
+    };
+    let mut tables = shared.tables.reserve_up_to(wanted as u64);
+    let plan = Plan::with_tables(schema, &request.query, tables.bytes as usize)?;
     tables.keep(plan.table_bytes() as u64);
     Ok((plan, tables))
 }
@@ -308,8 +314,9 @@ fn duckdb_scan(
     scanned
 }
 
-fn ours(stats: &scan::ScanStats) -> End {
+fn ours(stats: &scan::ScanStats, threads: usize) -> End {
     End {
+        threads: threads as u32,
         tuples_scanned: stats.tuples_scanned,
         bytes_read: stats.bytes_read,
         blocks_scanned: stats.blocks_scanned,

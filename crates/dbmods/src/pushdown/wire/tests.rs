@@ -38,7 +38,7 @@ fn handshakes_round_trip() {
 #[test]
 fn hello_is_laid_out_as_documented() {
     let bytes = hello().to_bytes();
-    assert_eq!(&bytes[..8], b"DPBW\x03\x00\x0b\x00");
+    assert_eq!(&bytes[..8], b"DPBW\x04\x00\x0b\x00");
     assert_eq!(bytes[8..16], 1u64.to_le_bytes());
     assert_eq!(bytes[16..24], 10_000_000_000u64.to_le_bytes());
     assert_eq!(&bytes[24..], b"open sesame");
