@@ -16,7 +16,9 @@ use dpb_core::measure::Reading;
 use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
 use dpb_dbmods::pushdown::serve::door::KNOCKING_MAX;
-use dpb_dbmods::pushdown::serve::{DUCKDB_BYTES_MIN, OVERHEAD_BYTES_MAX};
+use dpb_dbmods::pushdown::serve::{
+    CONNECTION_BYTES, DUCKDB_BYTES_MIN, KNOCKING_BYTES, OVERHEAD_BYTES_MAX,
+};
 use dpb_dbmods::pushdown::wire::{self, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag};
 use support::{
     Agent, children, data_dir, dpb, finish, has_half_files, make_data, records, runs, text,
@@ -587,16 +589,20 @@ fn strangers_who_say_nothing_keep_nobody_out_and_are_told_of() {
         ],
         std::fs::File::create(&said).unwrap(),
     );
-    let idle_threads = agent.threads();
+    let (idle_threads, idle_bytes) = (agent.threads(), agent.resident_bytes());
     let mut strangers: Vec<TcpStream> = Vec::new();
     for _ in 0..20 {
         strangers.extend((0..20).map(|_| agent.dial()));
-        let client = Client::connect(&agent.address, b"sixteen or more letters", 0);
+        // None of them has the agent load DuckDB, which takes memory too.
+        let client = Client::connect_for(&agent.address, b"sixteen or more letters", 0, 0);
         assert!(client.is_ok(), "{client:?}");
     }
     let most = idle_threads + KNOCKING_MAX + 3;
     let is_bounded = wait_until(Duration::from_secs(5), || agent.threads() <= most);
     assert!(is_bounded, "{} threads", agent.threads());
+    let bytes = agent.resident_bytes() - idle_bytes;
+    let bytes_max = KNOCKING_MAX as u64 * KNOCKING_BYTES + 2 * CONNECTION_BYTES;
+    assert!(bytes <= bytes_max, "{bytes} bytes more");
     let refused = Client::connect(&agent.address, b"sixteen or more lettert", 0).unwrap_err();
     assert!(refused.to_string().contains("token"), "{refused}");
     agent.child.kill().unwrap();
