@@ -56,8 +56,18 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
                 stream.total_out() as usize
             })
         }
-        // Its reset keeps no gzip wrapper.
-        ("zlib-rs", OpSpec::Inflate { format }) if *format != DeflateFormat::Gzip => {
+        // Its reset keeps no gzip wrapper: there a stream is made for each item.
+        (
+            "zlib-rs",
+            &OpSpec::Inflate {
+                format: DeflateFormat::Gzip,
+            },
+        ) => item_by_item(OutputShape::Variable, move |item, slot| {
+            let window_bits = window_bits(DeflateFormat::Gzip);
+            let config = zlib_rs::InflateConfig { window_bits };
+            zlib_rs::decompress_slice(slot, item, config).0.len()
+        }),
+        ("zlib-rs", OpSpec::Inflate { format }) => {
             let has_header = *format == DeflateFormat::Zlib;
             let stream = Mutex::new(zlib_rs::Inflate::new(has_header, 15));
             item_by_item(OutputShape::Variable, move |item, slot| {
