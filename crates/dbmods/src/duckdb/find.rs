@@ -210,13 +210,13 @@ mod tests {
     #[test]
     fn a_duckdb_that_cannot_stream_gives_the_same_rows() {
         use crate::duckdb::{Config, Database, Delivery};
-        let Ok(library) = Library::find() else {
+        let Ok(newer) = Library::find() else {
             println!("skipped: there is no DuckDB");
             return;
         };
         let api = Functions {
             duckdb_pending_prepared_streaming: None,
-            ..library.api().clone()
+            ..newer.api().clone()
         };
         let older = Library::keep(&mut Vec::new(), api, "made by a test".to_owned());
         let database = Database::open(older, None, &Config::default()).unwrap();

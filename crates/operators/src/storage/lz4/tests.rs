@@ -26,8 +26,8 @@ fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
     let portable = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
     let portable = slot[..portable].to_vec();
     let mut table = CompressTable::default();
-    let library = compress_into_with_table(plain, &mut slot, &mut table).expect("room");
-    [slot[..library].to_vec(), portable]
+    let len = compress_into_with_table(plain, &mut slot, &mut table).expect("room");
+    [slot[..len].to_vec(), portable]
 }
 
 /// The reference implementation's way back, and its ways there: fast and thorough.

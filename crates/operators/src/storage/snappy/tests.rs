@@ -25,8 +25,8 @@ fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
     let mut slot = vec![0; compressed_bytes_max(plain.len())];
     let portable = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
     let portable = slot[..portable].to_vec();
-    let library = Encoder::new().compress(plain, &mut slot).expect("room");
-    [slot[..library].to_vec(), portable]
+    let len = Encoder::new().compress(plain, &mut slot).expect("room");
+    [slot[..len].to_vec(), portable]
 }
 
 #[test]
