@@ -91,8 +91,7 @@ impl Hyperscan {
         let written: Vec<CString> = rules.iter().map(written).collect();
         let expressions: Vec<_> = written.iter().map(|one| one.as_ptr()).collect();
         let ids: Vec<c_uint> = rules.iter().map(|rule| rule.id).collect();
-        let flags = sys::HS_FLAG_DOTALL | sys::HS_FLAG_SINGLEMATCH | sys::HS_FLAG_ALLOWEMPTY;
-        let flags = vec![flags; rules.len()];
+        let flags: Vec<c_uint> = rules.iter().map(flags).collect();
         let (mut database, mut error) = (null_mut(), null_mut());
         // SAFETY: three lists of as many entries as said, of strings that live through the call; no platform means this
         // one; the two places are written by the call: the database on success, else the error.
@@ -111,7 +110,8 @@ impl Hyperscan {
         if status != sys::HS_SUCCESS {
             return Err(unsupported(self.take_error(error, rules)));
         }
-        let database = NonNull::new(database).ok_or(SetupError::OutOfMemory { len: 0 })?;
+        let database = NonNull::new(database)
+            .ok_or_else(|| unsupported("Hyperscan: compiling gave no database".to_owned()))?;
         let mut scratch = null_mut();
         // SAFETY: the database just compiled, and a place that holds no scratch yet.
         let status = unsafe { (self.0.hs_alloc_scratch)(database.as_ptr(), &mut scratch) };
@@ -124,7 +124,9 @@ impl Hyperscan {
             None => {
                 // SAFETY: the database just compiled, which nobody else has.
                 unsafe { (self.0.hs_free_database)(database.as_ptr()) };
-                Err(SetupError::OutOfMemory { len: 0 })
+                Err(unsupported(format!(
+                    "Hyperscan: no memory to scan with these rules (status {status})"
+                )))
             }
         }
     }
@@ -182,6 +184,8 @@ impl Database {
             return Err(status);
         }
         scratch.found.sort_unstable();
+        // Rules without SINGLEMATCH are reported at each of their ends.
+        scratch.found.dedup_by_key(|found| found.id);
         Ok(&scratch.found)
     }
 }
@@ -274,6 +278,31 @@ impl Kernel for ByHyperscan {
 fn is_misread(hir: &Hir) -> bool {
     let properties = hir.properties();
     properties.minimum_len() == Some(0) && !properties.look_set().is_empty()
+}
+
+/// How a rule is compiled: with one report, the first, where reports come in the order of their ends.
+///
+/// They do not where an assertion reads the byte behind a match: that match is reported once the byte is known, together
+/// with those that end behind it. Of `A(?:\n|$)` in lines of `A`, version 5.4 reports the line feed's end first. Such
+/// rules report every end, and the smallest is taken.
+fn flags(rule: &Rule) -> c_uint {
+    let flags = sys::HS_FLAG_DOTALL | sys::HS_FLAG_ALLOWEMPTY;
+    let parts = match rule.hir.kind() {
+        HirKind::Concat(parts) => parts,
+        _ => std::slice::from_ref(&rule.hir),
+    };
+    // Assertions in front of the first byte move no end.
+    let is_look = |part: &&Hir| matches!(part.kind(), HirKind::Look(_));
+    let mut rest = parts.iter().skip_while(is_look);
+    let reads_on = |part: &Hir| {
+        let looks = part.properties().look_set();
+        looks.contains_word() || looks.contains(Look::EndLF) || looks.contains(Look::End)
+    };
+    if rest.any(reads_on) {
+        flags
+    } else {
+        flags | sys::HS_FLAG_SINGLEMATCH
+    }
 }
 
 /// A rule in a syntax of few words.

@@ -68,11 +68,7 @@ fn kernels(rules: &Arc<Loaded>) -> Vec<(&'static str, Box<dyn Direct>)> {
             direct(Together(Engine::new(rules), rules.clone())),
         ),
     ];
-    // Of `a(?:\B|a)` in `aa` it finds the second end first.
-    let has_edge = |rule: &Rule| rule.hir.properties().look_set().contains_word();
-    if !rules.rules().iter().any(has_edge)
-        && let Ok(kernel) = ByHyperscan::new(rules.clone())
-    {
+    if let Ok(kernel) = ByHyperscan::new(rules.clone()) {
         kernels.push(("hyperscan", direct(kernel)));
     }
     kernels
@@ -344,6 +340,8 @@ fn syntax_is_pcres() {
         (r"a||b", b"c", Some(0)),
         (r"[\b]", b"\x08", Some(1)),
         (r"(^)*a", b"ba", Some(2)),
+        (r"(?m)A(\n|$)", b"A\n\nA ", Some(1)),
+        (r"a(\B|a)", b"aa", Some(1)),
         (r"a??b", b"ab", Some(2)),
     ] {
         let rules = loaded(read(&format!("1:/{expression}/")).expect(expression));
