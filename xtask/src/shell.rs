@@ -1,13 +1,16 @@
 //! Running other programs from the root of the tree.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The root of the tree.
+/// The root of the tree that `cargo xtask` was called in. Where clones share a target folder, this program may have been
+/// built from another one.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let by_cargo = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    by_cargo
+        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")))
         .parent()
         .expect("xtask lies in the root")
         .to_path_buf()

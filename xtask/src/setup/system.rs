@@ -54,6 +54,8 @@ const PARTS: &[Part] = &[
     Part("scapy", Python("scapy.all"), &["python3-scapy"], "fragments and captures are not compared with it"),
     Part("cpio", Program(&["cpio"]), &["cpio"], "it does not read the guest's archive"),
     Part("sshd", Program(&["sshd"]), &["openssh-server"], "benches over ssh are not tested"),
+    Part("Maven", Program(&["mvn"]), &["maven"], "DuckDB is not fetched with it"),
+    Part("npm", Program(&["npm"]), &["npm"], "DuckDB is not fetched with it, for 64-bit Arm neither"),
     Part("debootstrap", Program(&["debootstrap"]), &["debootstrap"], "no peers of a newer release"),
 ];
 
