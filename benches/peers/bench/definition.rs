@@ -28,6 +28,8 @@ const FILES: &[(&str, &str)] = files![
 
 /// What is wanted where a shape says nothing: the best peer's speed, but for what a bench cannot tell apart.
 const GOAL: f64 = 0.95;
+/// Warm-up of code that learns nothing from its data but what caches and predictors do.
+const WARM_UP_S: f64 = 0.001;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +52,8 @@ struct Bench {
     control: Option<f64>,
     #[serde(default)]
     coder: bool,
+    #[serde(default = "warm_up")]
+    warm_up_s: f64,
     shapes: Vec<Shape>,
 }
 
@@ -107,6 +111,8 @@ pub(crate) struct Row {
     pub(crate) control: Option<f64>,
     /// Whether outputs of different sizes are right, so that sides are compared by speed and size.
     pub(crate) is_coder: bool,
+    /// For how many seconds of CPU time a side runs before its turn, at a place where it has not been.
+    pub(crate) warm_up_s: f64,
     /// The calls.
     pub(crate) shape: Shape,
 }
@@ -139,6 +145,11 @@ impl Bench {
         );
         ensure!(!self.peers.is_empty(), "{}: no peer", what());
         ensure!(
+            (0.0..=1.0).contains(&self.warm_up_s),
+            "{}: a warm-up is 0 to 1 s of each side and round",
+            what()
+        );
+        ensure!(
             self.control.is_none() || self.peers.len() == 1,
             "{}: a control has one other side",
             what()
@@ -157,6 +168,7 @@ impl Bench {
             routes: self.routes,
             control: self.control,
             is_coder: self.coder,
+            warm_up_s: self.warm_up_s,
             shape: *shape,
         };
         self.operators.iter().flat_map(move |operator| {
@@ -179,6 +191,10 @@ fn dpb() -> String {
 
 fn one() -> usize {
     1
+}
+
+fn warm_up() -> f64 {
+    WARM_UP_S
 }
 
 fn goal() -> f64 {

@@ -289,6 +289,7 @@ struct Subject {
     calls: usize,
     shape: OutputShape,
     slot: usize,
+    warm_up_s: f64,
 }
 
 impl Subject {
@@ -320,6 +321,7 @@ impl Subject {
                 calls,
                 shape: OutputShape::Fixed(4),
                 slot: 4,
+                warm_up_s: row.warm_up_s,
             });
         };
         let spec = entry.spec(&parameters)?;
@@ -352,6 +354,7 @@ impl Subject {
             calls,
             shape,
             slot,
+            warm_up_s: row.warm_up_s,
         })
     }
 
@@ -518,7 +521,7 @@ impl Bench {
                 let count = sides.len();
                 for i in 0..count {
                     let at = (round + i) % count;
-                    sides[at].turn(&mut placements[at]);
+                    sides[at].turn(&mut placements[at], subject.warm_up_s);
                 }
             }
             if round == last

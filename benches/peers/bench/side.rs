@@ -12,8 +12,6 @@ use dpb_peers::work::{Placed, Work};
 
 /// Length of a turn, in seconds of CPU time.
 const TURN_S: f64 = 0.008;
-/// Of what a turn runs before time counts, at a place where it has not been.
-const WARM_UP_S: f64 = 0.001;
 /// What slots hold before a run that is checked.
 const SPOILT: u8 = 0xa5;
 /// The subject once more.
@@ -180,13 +178,12 @@ impl Side {
         }
     }
 
-    /// Times as many runs as take [`TURN_S`], behind a few whose time does not count.
-    pub(crate) fn turn(&mut self, placement: &mut Placement<'_>) {
+    /// Times as many runs as take [`TURN_S`], behind `warm_up_s` of runs that do not count.
+    pub(crate) fn turn(&mut self, placement: &mut Placement<'_>, warm_up_s: f64) {
+        placement.warm_up(warm_up_s);
         if self.runs == 0 {
             self.runs = runs_of(TURN_S, placement);
         }
-        let warm_up = (self.runs as f64 * (WARM_UP_S / TURN_S)).ceil() as usize;
-        placement.timed(warm_up.max(1));
         let seconds = placement.timed(self.runs) / self.runs as f64;
         self.seconds.push(seconds);
     }
@@ -228,6 +225,17 @@ impl Placement<'_> {
             self.run();
         }
         cpu_s() - start
+    }
+
+    /// Runs for so many seconds of CPU time, at least once.
+    fn warm_up(&mut self, seconds: f64) {
+        let start = cpu_s();
+        loop {
+            self.run();
+            if cpu_s() - start >= seconds {
+                return;
+            }
+        }
     }
 
     fn spoil_outputs(&mut self) {
