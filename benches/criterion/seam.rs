@@ -23,10 +23,7 @@ const DEPTH: u32 = 8;
 const SRC_BYTES: usize = (ITEM_BYTES * BATCH) as usize;
 const DST_BYTES: usize = 4 * BATCH as usize;
 
-const ITEMS: Items = Items::Fixed {
-    len: ITEM_BYTES,
-    count: BATCH,
-};
+static ITEMS: Items = Items::fixed(ITEM_BYTES, BATCH);
 
 fn main() {
     let mut criterion = Criterion::default()
@@ -145,7 +142,7 @@ impl Queued {
         let operator = Inline::new(Crc32c::best(), OpSpec::Crc32c, limits);
         let job = |(tag, src)| {
             let dst = Buf::zeroed(DST_BYTES).expect("memory");
-            Job::new(tag as u64, src, ITEMS, dst, OutputShape::Fixed(4))
+            Job::new(tag as u64, src, ITEMS.clone(), dst, OutputShape::Fixed(4))
         };
         Self {
             queue: Arc::new(operator).open(depth).expect("opens"),

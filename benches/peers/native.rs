@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use dpb_core::{Items, JobError, Material, OpSpec, OutputShape, ParameterValue};
+use dpb_core::{JobError, Material, OpSpec, OutputShape, ParameterValue};
 
 use crate::dpdk;
 use crate::work::{Placed, Work};
@@ -314,13 +314,13 @@ impl Native<'_> {
     /// The batch, as C has it. Made for each call, so that no pointer outlives a borrow.
     fn task(&mut self) -> Task {
         let batch = self.work.batch;
-        let (offsets, stride) = match batch.items() {
-            Items::One => (std::ptr::null(), batch.src().len()),
-            Items::Fixed { len, .. } => (std::ptr::null(), *len as usize),
-            Items::Offsets(offsets) => (offsets.as_ptr(), 0),
+        let (src, offsets, stride) = match (batch.equal(), batch.offsets()) {
+            (Some((items, len)), _) => (items, std::ptr::null(), len),
+            (None, Some((src, offsets))) => (src, offsets.as_ptr(), 0),
+            (None, None) => unreachable!("definitions' items lie one behind another"),
         };
         Task {
-            src: batch.src().as_ptr(),
+            src: src.as_ptr(),
             offsets,
             stride,
             dst: self.dst.as_mut_ptr(),

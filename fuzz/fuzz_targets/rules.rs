@@ -30,10 +30,7 @@ fn check(rules: &[u8], payloads: &[u8]) {
     };
     let len = payloads.len() / 10 + 1;
     let count = payloads.len() / len;
-    let items = Items::Fixed {
-        len: len as u32,
-        count: count as u32,
-    };
+    let items = Items::fixed(len as u32, count as u32);
     let batch = Batch::new(payloads, &items).expect("inside");
     // Hyperscan is not ours, and not right about every rule.
     for path in [Path::Tables, Path::Portable] {

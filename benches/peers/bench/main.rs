@@ -314,10 +314,7 @@ impl Subject {
                 workload: Box::new(Exact::new(&spec, "by hand", right)),
                 spec,
                 input: Input::random(SEED, bytes, items),
-                call: Items::Fixed {
-                    len: bytes as u32,
-                    count: row.shape.items as u32,
-                },
+                call: Items::fixed(bytes as u32, row.shape.items as u32),
                 calls,
                 shape: OutputShape::Fixed(4),
                 slot: 4,
@@ -329,10 +326,7 @@ impl Subject {
         let input = Input::of(&*workload, SEED, bytes, items).map_err(anyhow::Error::msg)?;
         let call = match (calls, &input.items) {
             (1, items) => items.clone(),
-            (_, Items::Fixed { len, .. }) => Items::Fixed {
-                len: *len,
-                count: row.shape.items as u32,
-            },
+            (_, Items::Strided(stride)) => Items::fixed(stride.len, row.shape.items as u32),
             _ => bail!("{}: items of several lengths go in one call", row.operator),
         };
         let portable = entry.direct(&spec, cpu::Path::Portable)?;

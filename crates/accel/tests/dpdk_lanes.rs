@@ -116,10 +116,7 @@ fn counters_that_run_over(backend: &dyn Backend) {
 
 /// Jobs for a busy queue: more than a burst of items each.
 fn jobs(backend: &dyn Backend, operator: &dyn Operator, count: u64) -> VecDeque<Job> {
-    let items = Items::Fixed {
-        len: 300,
-        count: 100,
-    };
+    let items = Items::fixed(300, 100);
     let job = |tag| {
         let src = backend.alloc(300 * 100).expect("memory").freeze();
         let dst = backend.alloc(operator.dst_len(300) * 100).expect("memory");

@@ -26,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::{
-    Backend, Batch, Buf, Completion, Job, Limits, OpSpec, Operator, OutputShape, SetupError, View,
+    Backend, Buf, Completion, Job, Limits, Memory, OpSpec, Operator, OutputShape, SetupError, View,
     Workload,
 };
 use drive::CheckedQueue;
@@ -322,13 +322,10 @@ impl Bench<'_> {
 
     /// Whether the backend does not promise this much; then that is noted.
     fn is_beyond(&mut self, inputs: &[Input; 2], depth: u32) -> bool {
-        let is_within = inputs.iter().all(|input| {
-            let batch = Batch::new(&input.bytes, &input.items);
-            batch.is_ok_and(|batch| self.limits.check(batch).is_ok())
-        });
+        let is_within = inputs.iter().all(|input| input.is_within(&self.limits));
         let is_beyond = !is_within || depth > self.limits.depth_max.get();
         if is_beyond {
-            let [bytes, items] = [inputs[0].bytes.len(), inputs[0].items.count()];
+            let [bytes, items] = [inputs[0].item_bytes(), inputs[0].items.count()];
             self.coverage.skipped.push(format!(
                 "{} {:?}: depth {depth}, {items} items, {bytes} bytes",
                 self.backend.name(),
@@ -351,12 +348,22 @@ impl Bench<'_> {
             None => self.extent.bytes_per_run,
         };
         let cost_bytes = self.workload.cost_bytes();
-        let cost_of = |input: &Input| input.bytes.len() + input.items.count() * cost_bytes;
+        let cost_of = |input: &Input| input.bytes() + input.items.count() * cost_bytes;
         let longest = inputs.iter().map(cost_of).max().unwrap_or(0);
         let jobs = (bytes_per_run / longest.max(1)).clamp(3, most.max(3));
-        let sources = [self.source(&inputs[0])?, self.source(&inputs[1])?];
+        let mut shared: [Option<View>; 2] = [None, None];
+        let mut source = |which: usize| match &shared[which] {
+            Some(view) => Ok(Memory::Shared(view.clone())),
+            None => {
+                let memory = self.source(&inputs[which])?;
+                if let Memory::Shared(view) = &memory {
+                    shared[which] = Some(view.clone());
+                }
+                Ok::<_, String>(memory)
+            }
+        };
         let job = |tag: usize| {
-            let (input, src) = (&inputs[tag % 2], sources[tag % 2].clone());
+            let (input, src) = (&inputs[tag % 2], source(tag % 2)?);
             Ok(input.job(tag as u64, src, self.dst(input)?))
         };
         (0..jobs).map(job).collect()
@@ -378,10 +385,8 @@ impl Bench<'_> {
     }
 
     /// `input` in memory that the backend can reach.
-    fn source(&self, input: &Input) -> Result<View, String> {
-        let mut src = self.alloc(input.bytes.len())?;
-        src.copy_from_slice(&input.bytes);
-        Ok(src.freeze())
+    fn source(&self, input: &Input) -> Result<Memory, String> {
+        input.source(|len| self.alloc(len))
     }
 
     /// Room for the outputs of `input`, and some bytes more that must stay as they are.

@@ -5,6 +5,7 @@
 //! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
 //! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
+//! * [`Memory`] and [`Items`]: what a job reads, and where its items lie in it: in one buffer, or in many.
 //!
 //! The crate is the standard library alone. Measurement lives behind the feature `measure`, the suite that
 //! every backend runs behind `conformance`.
@@ -17,6 +18,7 @@ pub mod cpu_level;
 pub mod error;
 pub mod evidence;
 pub mod file;
+pub mod items;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
@@ -34,12 +36,11 @@ pub use buf::{Buf, Region, View};
 pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
+pub use items::{Batch, Items, Memory, Offsets, Place, Span, Stride};
 pub use lift::{Inline, Pooled};
 pub use printable::printable;
 pub use records::records;
-pub use seam::{
-    Backend, Batch, BatchOut, Completion, Items, Job, Kernel, Limits, Operator, OutputShape, Queue,
-};
+pub use seam::{Backend, BatchOut, Completion, Job, Kernel, Limits, Operator, OutputShape, Queue};
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, CollationLocale,
     CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction, ErasureCode, HashTuple,

@@ -122,7 +122,7 @@ fn carry_out<K: Kernel>(
     job: &mut Job,
     scratch: &mut Option<K::Scratch>,
 ) -> Result<(), JobError> {
-    let batch = Batch::new(&job.src, &job.items)?;
+    let batch = Batch::of(&job.src, &job.items)?;
     prepared.limits.check(batch)?;
     let items = batch.len();
     let slot = prepared.shape.slot(job.dst.len(), items);

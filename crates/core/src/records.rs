@@ -1,6 +1,6 @@
 //! Items that are records one behind another, each of which makes four bytes.
 
-use crate::{Batch, BatchOut, Items, JobError};
+use crate::{Batch, BatchOut, JobError};
 
 /// Runs `compute`, which makes 4 bytes of each record of `record_bytes`, on the items. Neighbours of one length whose outputs
 /// fill their slots are computed by one call, for both lie without gaps. Items that end inside a record are refused, and items
@@ -17,31 +17,28 @@ pub fn records(
     mut compute: impl FnMut(&[u8], &mut [[u8; 4]]),
 ) {
     let made = |item_len: usize| item_len / record_bytes * 4;
-    if let Items::Fixed { len, count } = *batch.items() {
-        let len = len as usize;
-        if len.is_multiple_of(record_bytes) && out.slot == made(len) {
-            compute(
-                &batch.src()[..len * count as usize],
-                out.dst.as_chunks_mut().0,
-            );
-            let outcome = Ok(out.slot as u32);
-            out.outcomes.extend((0..count).map(|_| outcome));
-            return;
-        }
+    if let Some((items, len)) = batch.equal()
+        && len.is_multiple_of(record_bytes)
+        && out.slot == made(len)
+    {
+        compute(items, out.dst.as_chunks_mut().0);
+        let outcome = Ok(out.slot as u32);
+        out.outcomes.extend((0..batch.len()).map(|_| outcome));
+        return;
     }
     let mut next = 0;
     while next < batch.len() {
         let i = next;
         next += 1;
         let item = batch.item(i);
-        if let Items::Offsets(offsets) = batch.items() {
+        if let Some((src, offsets)) = batch.offsets() {
             // Neighbours of one length whose outputs fill their slots lie without gaps, and so do their outputs.
             let fills = item.len().is_multiple_of(record_bytes) && made(item.len()) == out.slot;
             let is_alike = |i: &usize| fills && batch.item(*i).len() == item.len();
             let run = (i..batch.len()).take_while(is_alike).count();
             if run > 1 {
                 next = i + run;
-                let items = &batch.src()[offsets[i] as usize..offsets[next] as usize];
+                let items = &src[offsets[i] as usize..offsets[next] as usize];
                 let slots = &mut out.dst[i * out.slot..next * out.slot];
                 compute(items, slots.as_chunks_mut().0);
                 let outcome = Ok(out.slot as u32);
@@ -65,13 +62,14 @@ pub fn records(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Items;
 
     #[test]
     fn neighbours_whose_outputs_fill_their_slots_are_one_call() {
         let src: Vec<u8> = (0..16).collect();
         // Two records, one, one, half of one, one.
         let offsets: [u32; 6] = [1, 5, 7, 9, 10, 12];
-        let items = Items::Offsets(offsets.as_slice().into());
+        let items = Items::Offsets(offsets.into());
         let batch = Batch::new(&src, &items).expect("items lie inside");
         let (mut dst, mut outcomes, mut calls) = ([0xee; 20], Vec::new(), Vec::new());
         let out = BatchOut {

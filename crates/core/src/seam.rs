@@ -3,7 +3,7 @@
 //! [`Backend`] prepares an [`Operator`] once; each thread opens its own [`Queue`] into it; jobs go in, completions
 //! come out, each with its buffers. A synchronous CPU kernel is the special case ([`Kernel`] and its lifts).
 //!
-//! **A job is a batch.** It carries one item or many; every output is bytes in `dst`. Item *i* writes at `i * slot`, where
+//! **A job is a batch.** It carries one item or many, which lie anywhere in its [`Memory`]; every output is bytes in `dst`. Item *i* writes at `i * slot`, where
 //! [`OutputShape::slot`] says how long a slot is: the fixed size, or for variable outputs an equal share of `dst`, so that
 //! the caller decides. A `dst` of `items * operator.dst_len(longest item)` bytes fits whatever an encoder can produce.
 //!
@@ -15,7 +15,9 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::{Buf, Clock, Evidence, JobError, OpSpec, SetupError, Unsupported, View};
+use crate::{
+    Batch, Buf, Clock, Evidence, Items, JobError, Memory, OpSpec, SetupError, Span, Unsupported,
+};
 
 /// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
 /// field, so that a backend keeps compiling when there is one more.
@@ -34,22 +36,6 @@ pub struct Limits {
     pub synchronous: bool,
 }
 
-/// How a job's input splits into items.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Items {
-    /// The whole input is one item.
-    One,
-    /// `count` items of `len` bytes each, one after another from the start of the input.
-    Fixed {
-        /// Bytes per item.
-        len: u32,
-        /// How many.
-        count: u32,
-    },
-    /// Item *i* is `input[offsets[i]..offsets[i + 1]]`: one more offset than items, none decreasing.
-    Offsets(Arc<[u32]>),
-}
-
 /// Where an operator puts what it computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputShape {
@@ -66,9 +52,9 @@ pub enum OutputShape {
 pub struct Job {
     /// The caller's own name for this job, returned untouched.
     pub tag: u64,
-    /// Read by the device; shared, so that one corpus can feed many jobs.
-    pub src: View,
-    /// How `src` splits into items.
+    /// Read by the device.
+    pub src: Memory,
+    /// Where the items lie in `src`.
     pub items: Items,
     /// Written by the device; unique, so that nobody can see it half written. Bytes behind the last slot stay as they
     /// were.
@@ -139,13 +125,6 @@ pub trait Queue {
     fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize;
     /// Appends finished jobs to `done`; says how many. Neither waits nor, if `done` has room, allocates.
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize;
-}
-
-/// A batch as a kernel sees it: borrowed input, checked to lie inside its bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
-    src: &'a [u8],
-    items: &'a Items,
 }
 
 /// The destination of a kernel: `slot` bytes per item, and one outcome per item if the shape is variable.
@@ -243,8 +222,8 @@ impl Limits {
         if batch.len() > self.items_max {
             return Err(JobError::TooManyItems);
         }
-        // No item is longer than the input, so most jobs need no look at each.
-        let bytes = batch.src().len();
+        // No item is longer than all together, so most jobs need no look at each.
+        let bytes = batch.bytes();
         let is_too_long = bytes > self.input_bytes_max
             || bytes > self.item_bytes_max && batch.longest() > self.item_bytes_max;
         (!is_too_long).then_some(()).ok_or(JobError::TooLong)
@@ -263,18 +242,70 @@ impl OutputShape {
 
 impl Job {
     /// A job for an operator of this `shape`, with room for its outcomes.
-    pub fn new(tag: u64, src: View, items: Items, dst: Buf, shape: OutputShape) -> Self {
+    pub fn new(
+        tag: u64,
+        src: impl Into<Memory>,
+        items: Items,
+        dst: Buf,
+        shape: OutputShape,
+    ) -> Self {
         let outcomes = match shape {
             OutputShape::Fixed(_) => 0,
             OutputShape::Variable => items.count(),
         };
+        Self::recycled(tag, src, items, dst, Vec::with_capacity(outcomes))
+    }
+
+    /// A job of parts that other jobs have used before: nothing is allocated. Where outputs are variable, `outcomes` needs a
+    /// capacity of one for each item; what it holds is forgotten.
+    pub fn recycled(
+        tag: u64,
+        src: impl Into<Memory>,
+        items: Items,
+        dst: Buf,
+        outcomes: Vec<Result<u32, JobError>>,
+    ) -> Self {
         Self {
             tag,
-            src,
+            src: src.into(),
             items,
             dst,
-            outcomes: Vec::with_capacity(outcomes),
+            outcomes,
         }
+    }
+
+    /// What it reads, checked.
+    ///
+    /// # Errors
+    /// [`JobError::BadItems`] if an item does not lie inside its buffer.
+    pub fn batch(&self) -> Result<Batch<'_>, JobError> {
+        Batch::of(&self.src, &self.items)
+    }
+
+    /// Where the outputs lie in `dst`, once the job is home and its result is `Ok`: what a next job, which takes `dst` as its
+    /// [`Memory`], reads. Of a variable shape `spans` is filled, one for each item; an item that was refused has no bytes.
+    ///
+    /// # Panics
+    /// If `dst` has 4 GiB or more, or [`Job::check_outcomes`] has something to say.
+    pub fn outputs(&self, shape: OutputShape, mut spans: Vec<Span>) -> Items {
+        let (count, small) = (self.items.count(), "below 4 GiB");
+        let slot = u32::try_from(shape.slot(self.dst.len(), count)).expect(small);
+        if let OutputShape::Fixed(_) = shape {
+            return Items::fixed(slot, u32::try_from(count).expect(small));
+        }
+        assert_eq!(self.outcomes.len(), count, "an outcome for each item");
+        spans.clear();
+        spans.extend(
+            self.outcomes
+                .iter()
+                .zip(0..)
+                .map(|(outcome, i): (_, u32)| Span {
+                    buf: 0,
+                    start: i.checked_mul(slot).expect(small),
+                    len: outcome.unwrap_or(0),
+                }),
+        );
+        Items::Spans(spans)
     }
 
     /// Whether the outcomes are one per item, each length within its slot; of fixed outputs there are none to check. A
@@ -308,97 +339,5 @@ impl Job {
             OutputShape::Variable => self.outcomes[i]? as usize,
         };
         Ok(&self.dst[i * slot..][..slot][..len])
-    }
-}
-
-impl Items {
-    /// How many items.
-    pub fn count(&self) -> usize {
-        match self {
-            Self::One => 1,
-            Self::Fixed { count, .. } => *count as usize,
-            Self::Offsets(offsets) => offsets.len().saturating_sub(1),
-        }
-    }
-}
-
-impl<'a> Batch<'a> {
-    /// Checks that every item lies inside `src`.
-    ///
-    /// # Errors
-    /// [`JobError::BadItems`] if one does not.
-    pub fn new(src: &'a [u8], items: &'a Items) -> Result<Self, JobError> {
-        let fits = match items {
-            Items::One => true,
-            Items::Fixed { len, count } => (*len as usize)
-                .checked_mul(*count as usize)
-                .is_some_and(|total| total <= src.len()),
-            Items::Offsets(offsets) => {
-                // Without an early exit, so that the compiler vectorises it: this runs for every job.
-                let falls = offsets
-                    .windows(2)
-                    .fold(false, |falls, pair| falls | (pair[0] > pair[1]));
-                !falls && offsets.last().is_some_and(|&end| end as usize <= src.len())
-            }
-        };
-        if fits {
-            Ok(Self { src, items })
-        } else {
-            Err(JobError::BadItems)
-        }
-    }
-
-    /// How many items.
-    pub fn len(&self) -> usize {
-        self.items.count()
-    }
-
-    /// Whether there is no item.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Bytes of the longest item; zero without items.
-    pub fn longest(&self) -> usize {
-        match self.items {
-            Items::One => self.src.len(),
-            Items::Fixed { count: 0, .. } => 0,
-            Items::Fixed { len, .. } => *len as usize,
-            Items::Offsets(offsets) => offsets
-                .windows(2)
-                .fold(0, |longest, pair| longest.max(pair[1] - pair[0]))
-                as usize,
-        }
-    }
-
-    /// The whole input.
-    pub fn src(&self) -> &'a [u8] {
-        self.src
-    }
-
-    /// How the input splits.
-    #[inline]
-    pub fn items(&self) -> &'a Items {
-        self.items
-    }
-
-    /// Item `i`.
-    ///
-    /// # Panics
-    /// If there is no such item.
-    // Short items are over in ten nanoseconds; around a call, kernels would also save their vectors.
-    #[inline(always)]
-    pub fn item(&self, i: usize) -> &'a [u8] {
-        match self.items {
-            Items::One => {
-                assert_eq!(i, 0, "one item");
-                self.src
-            }
-            Items::Fixed { len, count } => {
-                assert!(i < *count as usize, "item {i} of {count}");
-                &self.src[i * *len as usize..(i + 1) * *len as usize]
-            }
-            Items::Offsets(offsets) => &self.src[offsets[i] as usize..offsets[i + 1] as usize],
-        }
     }
 }

@@ -203,10 +203,10 @@ impl Input {
     /// # Panics
     /// If `len` or `count` does not fit 32 bits.
     pub fn fixed(what: &str, bytes: Vec<u8>, len: usize, count: usize) -> Self {
-        let items = Items::Fixed {
-            len: u32::try_from(len).expect("items stay below 4 GiB"),
-            count: u32::try_from(count).expect("fewer than 2^32 items"),
-        };
+        let items = Items::fixed(
+            u32::try_from(len).expect("items stay below 4 GiB"),
+            u32::try_from(count).expect("fewer than 2^32 items"),
+        );
         Self {
             what: what.to_owned(),
             bytes,
@@ -250,12 +250,7 @@ impl Input {
         if items.iter().all(|item| item.len() == len) {
             return Ok(Self::fixed("", bytes, len, items.len()));
         }
-        let mut end = 0;
-        let ends = items.iter().map(|item| {
-            end += item.len() as u32;
-            end
-        });
-        let items = Items::Offsets(std::iter::once(0).chain(ends).collect());
+        let items = Items::one_behind_another(items.iter().map(Vec::len));
         Ok(Self {
             what: String::new(),
             bytes,

@@ -11,6 +11,6 @@
 //!   alone and in its place.
 //! * **headroom**: how much of a core is left for others at a given packet rate.
 //!
-//! The seam: a burst of packets is one [`Job`](dpb_core::Job), its packets the items of
-//! [`Items::Offsets`](dpb_core::Items::Offsets). Programs take `Arc<dyn Operator>` for each stage, so that a stage runs on a core, on an
+//! The seam: a burst of packets is one [`Job`](dpb_core::Job), its packets the buffers of
+//! [`Memory::Scattered`](dpb_core::Memory::Scattered), of which each stage reads its own part. Programs take `Arc<dyn Operator>` for each stage, so that a stage runs on a core, on an
 //! engine or on a model without the program knowing, and need no SDK.

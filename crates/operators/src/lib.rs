@@ -29,7 +29,7 @@
 //!     };
 //!     let operator = backend.prepare(&spec)?;
 //!     let mut queue = operator.clone().open(NonZeroU32::MIN)?;
-//!     let items = Items::Fixed { len, count: packets.len() as u32 / len };
+//!     let items = Items::fixed(len, packets.len() as u32 / len);
 //!     let mut src = backend.alloc(packets.len())?;
 //!     src.copy_from_slice(packets);
 //!     let dst = backend.alloc(packets.len() / len as usize * 2)?;

@@ -3,10 +3,8 @@
 
 mod support;
 
-use std::sync::Arc;
-
 use dpb_core::random::SplitMix64;
-use dpb_core::{Batch, Input, Items, OpSpec, Workload, workload};
+use dpb_core::{Batch, Input, Items, OpSpec, Span, Stride, Workload, workload};
 use dpb_operators::cpu::Path;
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::{Entry, OPERATORS};
@@ -102,6 +100,9 @@ fn equal_items() {
         for (len, count) in contest.affordable(shapes.clone(), |(_, count)| *count) {
             let input = contest.equal(&bytes, len, count);
             contest.assert_right_from(1, &input);
+            if count == 5 || count == 20 {
+                contest.assert_right_from(0, &spaced(&input));
+            }
         }
     }
 }
@@ -179,7 +180,7 @@ fn batches() -> impl Strategy<Value = (Input, usize, u64)> {
         }
         let total = *offsets.last().expect("not empty") as usize;
         let plain = Input {
-            items: Items::Offsets(Arc::from(offsets)),
+            items: Items::Offsets(offsets.into()),
             ..Input::random(seed, total, 1)
         };
         (plain, gap, seed)
@@ -199,6 +200,49 @@ fn moved(input: Input, gap: usize) -> Input {
         items: Items::Offsets(offsets),
         bytes: [&vec![0xee; gap][..], &input.bytes].concat(),
         ..input
+    }
+}
+
+/// The same items, the last in front, `gap` bytes apart.
+fn reversed(input: Input, gap: usize) -> Input {
+    let batch = input.batch().expect("items lie inside");
+    let mut bytes = Vec::new();
+    let mut spans: Vec<Span> = (0..batch.len())
+        .rev()
+        .map(|i| {
+            bytes.resize(bytes.len() + gap, 0xee);
+            let (start, item) = (bytes.len() as u32, batch.item(i));
+            bytes.extend_from_slice(item);
+            let len = item.len() as u32;
+            Span { buf: 0, start, len }
+        })
+        .collect();
+    spans.reverse();
+    Input {
+        items: Items::Spans(spans),
+        bytes,
+        ..input
+    }
+}
+
+/// The same items, which have one length, three bytes apart.
+fn spaced(input: &Input) -> Input {
+    let batch = input.batch().expect("items lie inside");
+    let mut bytes = Vec::new();
+    for item in batch.iter() {
+        bytes.extend_from_slice(&[0xee; 3]);
+        bytes.extend_from_slice(item);
+    }
+    let len = batch.longest() as u32;
+    Input {
+        items: Items::Strided(Stride {
+            start: 3,
+            len,
+            step: len + 3,
+            count: batch.len() as u32,
+        }),
+        bytes,
+        ..input.clone()
     }
 }
 
@@ -223,7 +267,8 @@ proptest! {
             }
             let mut contest = Contest::new(entry, &spec);
             let input = plain.fed(&*contest.workload).expect("feeds");
-            contest.assert_right_from(0, &moved(input, gap));
+            contest.assert_right_from(0, &moved(input.clone(), gap));
+            contest.assert_right_from(0, &reversed(input, gap));
         }
     }
 }

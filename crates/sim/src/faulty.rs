@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Batch, Buf, Clock, Completion, Evidence, Job, JobError, Limits, OpSpec, Operator,
+    Backend, Buf, Clock, Completion, Evidence, Job, JobError, Limits, OpSpec, Operator,
     OutputShape, Queue, SetupError, Unsupported,
 };
 
@@ -304,7 +304,7 @@ impl Queue for FaultyQueue {
 
 /// Makes one bit of the output wrong; `false` if there is no output.
 fn flip(job: &mut Job, shape: OutputShape) -> bool {
-    let items = match Batch::new(&job.src, &job.items) {
+    let items = match job.batch() {
         Ok(batch) => batch.len(),
         Err(_) => return false,
     };

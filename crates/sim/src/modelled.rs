@@ -12,8 +12,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::{
-    Backend, Batch, Buf, Clock, Completion, Evidence, Items, Job, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
+    Backend, Buf, Clock, Completion, Evidence, Job, Limits, OpSpec, Operator, OutputShape, Queue,
+    SetupError, Unsupported, VirtualClock,
 };
 
 /// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
@@ -90,25 +90,13 @@ impl Model {
     /// How long a lane is busy with `job`, in nanoseconds. Items that do not lie inside their input cost nothing: the
     /// job is refused before they are looked at.
     pub fn cost_ns(&self, job: &Job) -> u64 {
-        let (items, bytes) = match Batch::new(&job.src, &job.items) {
-            Ok(batch) => (batch.len() as u64, bytes_of(&job.items, job.src.len())),
+        let (items, bytes) = match job.batch() {
+            Ok(batch) => (batch.len() as u64, batch.bytes() as u64),
             Err(_) => (0, 0),
         };
         self.job_ns
             .saturating_add(items.saturating_mul(self.item_ns))
             .saturating_add(bytes.saturating_mul(self.byte_ps).div_ceil(1000))
-    }
-}
-
-/// Bytes of all items, which lie inside a source of `src_bytes`.
-fn bytes_of(items: &Items, src_bytes: usize) -> u64 {
-    match items {
-        Items::One => src_bytes as u64,
-        Items::Fixed { len, count } => u64::from(*len) * u64::from(*count),
-        Items::Offsets(offsets) => match (offsets.first(), offsets.last()) {
-            (Some(first), Some(last)) => u64::from(last - first),
-            _ => 0,
-        },
     }
 }
 
@@ -315,7 +303,7 @@ impl Queue for ModelledQueue {
             self.taken += 1;
             self.flying[place].tag = job.tag;
             let limits = &self.operator.limits;
-            match Batch::new(&job.src, &job.items).and_then(|batch| limits.check(batch)) {
+            match job.batch().and_then(|batch| limits.check(batch)) {
                 Ok(()) => {
                     job.tag = place as u64;
                     self.to_inner.push_back(job);

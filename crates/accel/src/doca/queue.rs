@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use dpb_core::{Batch, Completion, Items, Job, JobError, Operator, OutputShape, Queue};
+use dpb_core::{Completion, Job, JobError, Operator, OutputShape, Queue};
 
 use super::backend::{DocaOperator, IV_BYTES, LEVEL, TAG_BYTES};
 use super::kind::Kind;
@@ -96,7 +96,7 @@ impl DocaQueue {
 
     /// Whether a job can be carried out; if so its outcomes are made ready.
     fn check(&self, job: &mut Job) -> Result<State, JobError> {
-        let batch = Batch::new(&job.src, &job.items)?;
+        let batch = job.batch()?;
         self.operator.limits.check(batch)?;
         let items = batch.len();
         let slot = self.shape.slot(job.dst.len(), items);
@@ -147,9 +147,8 @@ impl DocaQueue {
             if next == items || result.is_err() {
                 return true;
             }
-            let range = self.range(place, next);
             let dst = next * slot..(next + 1) * slot;
-            match item(&self.operator, self.lane.src(place), range, dst) {
+            match item(&self.operator, self.lane.item(place, next), dst) {
                 Item::Settled(outcome) => self.settle(place, next, outcome),
                 Item::Task(piece, head) => {
                     self.lane.write(place, next * slot, head);
@@ -204,13 +203,14 @@ impl DocaQueue {
         let Landing { place, check, .. } = *landing;
         let item = landing.item as usize;
         let slot = self.states[place as usize].slot;
-        let range = self.range(place, item);
+        let src = self.lane.item(place, item);
+        let item_len = src.len();
         let given = &self.operator.work.given;
         let format = given.format();
         let (output, is_right) = match (self.operator.work.kind, self.shape) {
             (_, OutputShape::Fixed(all)) => (bytes, bytes == all),
             (Kind::Deflate, _) => {
-                let trailer = format.trailer(check, range.len());
+                let trailer = format.trailer(check, item_len);
                 let at = format.header(LEVEL).len() + bytes;
                 let end = at + trailer.len();
                 if end <= slot {
@@ -220,14 +220,14 @@ impl DocaQueue {
             }
             (Kind::Inflate, _) => {
                 let trailer = format.trailer(check, bytes);
-                if !self.lane.src(place)[range].ends_with(&trailer) {
+                if !src.ends_with(&trailer) {
                     return Err(JobError::Malformed);
                 }
                 (bytes, bytes <= slot)
             }
             // DOCA does not say whether the engine tells how much it has written, which is known.
             (Kind::ErasureEncode | Kind::ErasureRecover, _) => {
-                let coded = given.coded_bytes(range.len());
+                let coded = given.coded_bytes(item_len);
                 (coded.expect("found when it was started"), true)
             }
             _ => (bytes, bytes <= slot),
@@ -236,12 +236,6 @@ impl DocaQueue {
             true => Ok(output as u32),
             false => Err(JobError::BadOutcomes),
         }
-    }
-
-    /// Where an item lies in its job's input.
-    fn range(&self, place: u32, item: usize) -> Range<usize> {
-        let (layout, src_len) = self.lane.layout(place);
-        range(layout, src_len, item)
     }
 
     fn finish_if_done(&mut self, place: u32) {
@@ -292,17 +286,9 @@ impl Queue for DocaQueue {
     }
 }
 
-/// Where item `i` lies in its input. The items are checked to lie inside.
-fn range(items: &Items, src_len: usize, i: usize) -> Range<usize> {
-    match items {
-        Items::One => 0..src_len,
-        Items::Fixed { len, .. } => i * *len as usize..(i + 1) * *len as usize,
-        Items::Offsets(offsets) => offsets[i] as usize..offsets[i + 1] as usize,
-    }
-}
-
-/// The piece that an engine is given for the item that lies at `src` in its job's input, with its slot at `dst`.
-fn item(operator: &DocaOperator, input: &[u8], src: Range<usize>, dst: Range<usize>) -> Item {
+/// The piece that an engine is given for an item whose slot is at `dst`.
+fn item(operator: &DocaOperator, input: &[u8], dst: Range<usize>) -> Item {
+    let src = 0..input.len();
     let refused = |error| Item::Settled(Err(error));
     let task = |src, dst_len, iv| {
         let dst = dst.start..dst.start + dst_len;
@@ -336,7 +322,7 @@ fn item(operator: &DocaOperator, input: &[u8], src: Range<usize>, dst: Range<usi
         }
         // The engine does not say where a stream ends: its trailer is taken to be the item's last bytes.
         Kind::Inflate => {
-            let header = given.format().header_bytes(&input[src.clone()]);
+            let header = given.format().header_bytes(input);
             let end = src.end.checked_sub(given.format().trailer_bytes());
             match (header, end) {
                 (Some(header), Some(end)) if src.start + header < end => {

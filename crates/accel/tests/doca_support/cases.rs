@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use dpb_accel::Family;
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
-    Backend, Batch, Completion, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue,
-    RuleSet, UnsupportedRules, Workload, conformance,
+    Backend, Completion, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue, RuleSet,
+    UnsupportedRules, Workload, conformance,
 };
 use dpb_operators::registry;
 
@@ -161,7 +161,7 @@ impl Bench {
         let faults = result.err().into_iter().chain(result.iter().flat_map(|()| {
             (0..ITEMS).filter_map(|i| {
                 let output = job.output(shape, i);
-                let batch = Batch::new(&job.src, &job.items).expect("whole items");
+                let batch = job.batch().expect("whole items");
                 if output.is_ok() {
                     let slot = shape.slot(job.dst.len(), ITEMS);
                     let wrong = self.workload.check(batch.item(i), output, slot);

@@ -27,7 +27,7 @@ pub(super) struct CheckedQueue {
 /// What must come home as it went.
 struct Sent {
     tag: u64,
-    src: (*const u8, usize),
+    src: Vec<(*const u8, usize)>,
     dst: (*const u8, usize),
     items: Items,
     capacity: usize,
@@ -156,7 +156,11 @@ impl Sent {
     fn new(job: &Job) -> Self {
         Self {
             tag: job.tag,
-            src: (job.src.as_ptr(), job.src.len()),
+            src: job
+                .src
+                .bufs()
+                .map(|buf| (buf.as_ptr(), buf.len()))
+                .collect(),
             dst: (job.dst.as_ptr(), job.dst.len()),
             items: job.items.clone(),
             capacity: job.outcomes.capacity(),
@@ -165,7 +169,8 @@ impl Sent {
 
     fn is_home(&self, job: &Job) -> bool {
         let home = Self::new(job);
-        (home.src, home.dst) == (self.src, self.dst)
+        home.src == self.src
+            && home.dst == self.dst
             && home.items == self.items
             && home.capacity >= self.capacity
     }

@@ -3,32 +3,59 @@
 use super::RIGHT_BYTES_MAX;
 use crate::random::SplitMix64;
 use crate::workload::{self, Right, Workload};
-use crate::{Buf, Items, Job, JobError, Operator, OutputShape, View};
+use crate::{
+    Buf, Items, Job, JobError, Limits, Memory, Operator, OutputShape, Place, Span, Stride,
+};
 
 /// What a destination holds before its job.
 pub(super) const GUARD: u8 = 0xA5;
 /// What a job's outcomes hold before it: to be cleared for variable outputs, to be left alone for fixed ones.
 pub(super) const STALE: Result<u32, JobError> = Err(JobError::Device(i32::MIN));
+/// What lies between items.
+const ROOM: u8 = 0xEE;
 /// At most so many bytes behind the last slot are watched.
 const GUARDS: usize = 16;
 
 /// How items lie in their input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
+    /// One item.
     One,
+    /// Items of one length, one right behind another.
     Fixed,
+    /// Items of one length with room before and behind each, in memory that is the job's own.
+    Strided,
+    /// Items of several lengths, one right behind another.
     Offsets,
+    /// Items of several lengths in one buffer, the last first.
+    Spans,
+    /// Items of several lengths, each in a buffer of its own, with room before and behind.
+    Scattered,
 }
 
 impl Layout {
-    pub(super) const ALL: [Self; 3] = [Self::One, Self::Fixed, Self::Offsets];
+    pub(super) const ALL: [Self; 6] = [
+        Self::One,
+        Self::Fixed,
+        Self::Strided,
+        Self::Offsets,
+        Self::Spans,
+        Self::Scattered,
+    ];
+
+    fn is_of_one_length(self) -> bool {
+        matches!(self, Self::One | Self::Fixed | Self::Strided)
+    }
 }
 
 /// One job's input and what is right for it.
 pub(super) struct Input {
-    pub(super) bytes: Vec<u8>,
+    layout: Layout,
+    /// What is in each buffer of its memory.
+    bufs: Vec<Vec<u8>>,
     pub(super) items: Items,
-    ranges: Vec<std::ops::Range<usize>>,
+    /// Where each item lies.
+    places: Vec<Place>,
     right: Vec<Right>,
     /// Where several outputs are right: the last one that was approved, so that equal ones need no second look.
     approved: Vec<Option<Vec<u8>>>,
@@ -53,13 +80,13 @@ impl Input {
         }
         let items = (0..batch).map(|i| {
             let len = match layout {
-                Layout::One | Layout::Fixed => item_len,
-                Layout::Offsets => [item_len, item_len + 1, item_len / 2, 0][i % 4],
+                layout if layout.is_of_one_length() => item_len,
+                _ => [item_len, item_len + 1, item_len / 2, 0][i % 4],
             };
             &plain.item(i)[..len]
         });
         let mut items = workload::fed(workload, items)?;
-        if layout == Layout::Fixed {
+        if layout.is_of_one_length() {
             workload::equalize_lengths(&mut items);
         }
         Ok(Self::lay_out(workload, layout, &items))
@@ -67,16 +94,16 @@ impl Input {
 
     /// Of four items the first as it is, the others made worse.
     pub(super) fn spoiled(&self, workload: &dyn Workload, seed: u64) -> Self {
-        let mut random = SplitMix64::new(seed + ((self.bytes.len() as u64) << 8));
-        let spoil = |(i, range): (usize, &std::ops::Range<usize>)| {
-            let mut item = self.bytes[range.clone()].to_vec();
-            if i % 4 != 0 {
+        let mut random = SplitMix64::new(seed + ((self.bytes() as u64) << 8));
+        let spoil = |i: usize| {
+            let mut item = self.item(i).to_vec();
+            if !i.is_multiple_of(4) {
                 workload.spoil(&mut item, random.next_u64());
             }
             item
         };
-        let items: Vec<_> = self.ranges.iter().enumerate().map(spoil).collect();
-        Self::lay_out(workload, Layout::Offsets, &items)
+        let items: Vec<_> = (0..self.places.len()).map(spoil).collect();
+        Self::lay_out(workload, self.layout, &items)
     }
 
     /// The same with slots of `slot` bytes.
@@ -88,55 +115,132 @@ impl Input {
     }
 
     fn lay_out(workload: &dyn Workload, layout: Layout, items: &[Vec<u8>]) -> Self {
-        // Offsets start at an odd address, and the input ends behind the last item.
-        let mut bytes = vec![0xEE; usize::from(layout == Layout::Offsets)];
-        let mut ranges = Vec::new();
-        for item in items {
-            ranges.push(bytes.len()..bytes.len() + item.len());
-            bytes.extend_from_slice(item);
+        let (mut bufs, mut places) = (vec![Vec::new()], Vec::new());
+        let is_scattered = layout == Layout::Scattered;
+        // Odd, so that items lie at odd addresses too.
+        let (before, behind) = match layout {
+            Layout::One | Layout::Fixed | Layout::Offsets => (0, 0),
+            Layout::Strided | Layout::Spans | Layout::Scattered => (5, 2),
+        };
+        if layout == Layout::Offsets {
+            bufs[0].push(ROOM);
         }
+        let put = |item: &Vec<u8>| {
+            if is_scattered && !places.is_empty() {
+                bufs.push(Vec::new());
+            }
+            let (number, buf) = (bufs.len() - 1, bufs.last_mut().expect("one at least"));
+            buf.extend(std::iter::repeat_n(ROOM, before));
+            places.push(Place {
+                buf: number,
+                start: buf.len(),
+                len: item.len(),
+            });
+            buf.extend_from_slice(item);
+            buf.extend(std::iter::repeat_n(ROOM, behind));
+        };
+        match layout {
+            // What a kernel takes for one behind another is not.
+            Layout::Spans => {
+                items.iter().rev().for_each(put);
+                places.reverse();
+            }
+            _ => items.iter().for_each(put),
+        }
+        let span = |place: &Place| Span {
+            buf: place.buf as u32,
+            start: place.start as u32,
+            len: place.len as u32,
+        };
+        let len = items[0].len() as u32;
         let items_of_layout = match layout {
             Layout::One => Items::One,
-            Layout::Fixed => Items::Fixed {
-                len: items[0].len() as u32,
+            Layout::Fixed => Items::fixed(len, items.len() as u32),
+            Layout::Strided => Items::Strided(Stride {
+                start: before as u32,
+                len,
+                step: len + (before + behind) as u32,
                 count: items.len() as u32,
-            },
+            }),
             Layout::Offsets => {
-                let ends = ranges.iter().map(|r| r.end as u32);
+                let ends = places.iter().map(|place| (place.start + place.len) as u32);
                 Items::Offsets(std::iter::once(1).chain(ends).collect())
             }
+            Layout::Spans | Layout::Scattered => Items::Spans(places.iter().map(span).collect()),
         };
         if layout != Layout::One {
-            bytes.extend_from_slice(&[0xEE; 3]);
+            bufs[0].extend_from_slice(&[ROOM; 3]);
         }
         let right = |item: &Vec<u8>| workload.right(item, RIGHT_BYTES_MAX);
         Self {
-            bytes,
+            layout,
+            bufs,
             items: items_of_layout,
-            approved: vec![None; ranges.len()],
-            ranges,
+            approved: vec![None; places.len()],
+            places,
             right: items.iter().map(right).collect(),
             slot: None,
         }
     }
 
+    /// The input in memory that `alloc` gives.
+    pub(super) fn source(
+        &self,
+        mut alloc: impl FnMut(usize) -> Result<Buf, String>,
+    ) -> Result<Memory, String> {
+        let mut copy = |bytes: &Vec<u8>| {
+            let mut buf = alloc(bytes.len())?;
+            buf.copy_from_slice(bytes);
+            Ok::<_, String>(buf)
+        };
+        Ok(match self.layout {
+            Layout::Scattered => {
+                let bufs: Result<Vec<_>, _> = self.bufs.iter().map(copy).collect();
+                Memory::Scattered(bufs?)
+            }
+            Layout::Strided => Memory::Own(copy(&self.bufs[0])?),
+            _ => Memory::Shared(copy(&self.bufs[0])?.freeze()),
+        })
+    }
+
+    /// Whether the memory that a job brought home holds what it held.
+    fn is_untouched(&self, memory: &Memory) -> bool {
+        memory.bufs().eq(self.bufs.iter().map(|buf| &buf[..]))
+    }
+
+    /// Bytes of all buffers.
+    pub(super) fn bytes(&self) -> usize {
+        self.bufs.iter().map(Vec::len).sum()
+    }
+
+    /// Bytes of all items.
+    pub(super) fn item_bytes(&self) -> usize {
+        self.places.iter().map(|place| place.len).sum()
+    }
+
+    /// Whether `limits` promises to take it.
+    pub(super) fn is_within(&self, limits: &Limits) -> bool {
+        let longest = self.places.iter().map(|place| place.len).max();
+        self.item_bytes() <= limits.input_bytes_max
+            && longest.unwrap_or(0) <= limits.item_bytes_max
+            && self.places.len() <= limits.items_max
+    }
+
+    fn item(&self, i: usize) -> &[u8] {
+        let place = self.places[i];
+        &self.bufs[place.buf][place.start..][..place.len]
+    }
+
     /// A job over it, whose outcomes hold something that is not its.
-    pub(super) fn job(&self, tag: u64, src: View, dst: Buf) -> Job {
-        let mut outcomes = Vec::with_capacity(self.ranges.len());
+    pub(super) fn job(&self, tag: u64, src: Memory, dst: Buf) -> Job {
+        let mut outcomes = Vec::with_capacity(self.places.len());
         outcomes.push(STALE);
-        let items = self.items.clone();
-        Job {
-            tag,
-            src,
-            items,
-            dst,
-            outcomes,
-        }
+        Job::recycled(tag, src, self.items.clone(), dst, outcomes)
     }
 
     /// Bytes of a destination, guards included.
     pub(super) fn dst_len(&self, operator: &dyn Operator) -> usize {
-        let count = self.ranges.len();
+        let count = self.places.len();
         match operator.shape() {
             OutputShape::Fixed(bytes) => count * bytes + GUARDS,
             // Fewer guards than items, or they would make the slots longer.
@@ -146,7 +250,7 @@ impl Input {
 
     /// Bytes per slot of a variable output: enough for every item that is not refused.
     fn slot(&self, operator: &dyn Operator) -> usize {
-        let lens = self.ranges.iter().map(|range| range.len());
+        let lens = self.places.iter().map(|place| place.len);
         let needed = lens
             .clone()
             .zip(&self.right)
@@ -172,8 +276,11 @@ impl Input {
         workload: &dyn Workload,
     ) -> Result<(), String> {
         let shape = operator.shape();
-        let count = self.ranges.len();
+        let count = self.places.len();
         let slot = shape.slot(job.dst.len(), count);
+        if !self.is_untouched(&job.src) {
+            return Err("the input was written to".into());
+        }
         if job.dst[count * slot..].iter().any(|&b| b != GUARD) {
             return Err("bytes behind the last slot were written".into());
         }
@@ -187,7 +294,7 @@ impl Input {
         for i in 0..count {
             let got = job.output(shape, i);
             self.judge_item(i, got, slot, operator, workload)
-                .map_err(|what| format!("item {i} of {} bytes: {what}", self.ranges[i].len()))?;
+                .map_err(|what| format!("item {i} of {} bytes: {what}", self.places[i].len))?;
         }
         Ok(())
     }
@@ -200,7 +307,8 @@ impl Input {
         operator: &dyn Operator,
         workload: &dyn Workload,
     ) -> Result<(), String> {
-        let item = &self.bytes[self.ranges[i].clone()];
+        let Place { buf, start, len } = self.places[i];
+        let item = &self.bufs[buf][start..][..len];
         let right = &self.right[i];
         if let (Right::AnyValid, Err(JobError::DstTooShort)) = (right, got)
             && slot < operator.dst_len(item.len())

@@ -138,11 +138,8 @@ impl Bench<'_> {
         for tag in 0..2 * u64::from(depth.get()) {
             ready.push_back(Job {
                 tag,
-                src: zeroed(3 * item_len)?.freeze(),
-                items: Items::Fixed {
-                    len: item_len as u32,
-                    count: 3,
-                },
+                src: zeroed(3 * item_len)?.into(),
+                items: Items::fixed(item_len as u32, 3),
                 dst: zeroed(3 * slot)?,
                 outcomes: Vec::with_capacity(3),
             });

@@ -5,62 +5,59 @@ use std::sync::Arc;
 use super::input::Layout;
 use super::{BYTES_TOO_LONG, Bench, Wrong};
 use crate::buf::Island;
-use crate::{Items, Job, JobError, OutputShape};
+use crate::{Items, Job, JobError, Memory, OutputShape, Span, Stride};
 
-/// A job that must fail: the case, its items, bytes of its input, slots, and the error.
-type BadJob = (&'static str, Items, usize, usize, JobError);
+/// A job that must fail: the case, its items, bytes of each buffer of its input, slots, and the error.
+type BadJob = (&'static str, Items, Vec<usize>, usize, JobError);
 
 impl Bench<'_> {
     /// Jobs that cannot be carried out: each comes home with its error and its buffers, and the queue goes on.
     pub(super) fn bad_jobs(&mut self) -> Result<(), Wrong> {
         let limits = self.limits;
         let shape = self.operator.shape();
-        let fixed = |len, count| Items::Fixed { len, count };
-        let offsets = |list: &[u32]| Items::Offsets(list.into());
+        let fixed = Items::fixed;
+        let offsets = |list: &[u32]| Items::Offsets(list.to_vec().into());
         let slot = self.slot_of(64);
+        let span = |buf, start, len| Span { buf, start, len };
+        let spans = |list: &[Span]| Items::Spans(list.to_vec());
+        let strided = |start, step| {
+            Items::Strided(Stride {
+                start,
+                len: 8,
+                step,
+                count: 8,
+            })
+        };
+        let outside = |case, items| (case, items, vec![64], 8, JobError::BadItems);
         let mut bad: Vec<BadJob> = vec![
-            (
-                "fixed items beyond the input",
-                fixed(9, 8),
-                64,
-                8,
-                JobError::BadItems,
+            outside("fixed items beyond the input", fixed(9, 8)),
+            outside("more bytes than fit a word", fixed(u32::MAX, u32::MAX)),
+            outside("strided items beyond the input", strided(1, 8)),
+            outside("strided items far beyond it", strided(u32::MAX, u32::MAX)),
+            outside("an offset beyond the input", offsets(&[0, 8, 65])),
+            outside("offsets that fall", offsets(&[0, 9, 8, 10])),
+            outside("no offset at all", offsets(&[])),
+            outside("a span beyond the input", spans(&[span(0, 57, 8)])),
+            outside(
+                "a span that wraps round",
+                spans(&[span(0, u32::MAX, u32::MAX)]),
             ),
-            (
-                "more bytes than fit a word",
-                fixed(u32::MAX, u32::MAX),
-                64,
-                8,
-                JobError::BadItems,
-            ),
-            (
-                "an offset beyond the input",
-                offsets(&[0, 8, 65]),
-                64,
-                8,
-                JobError::BadItems,
-            ),
-            (
-                "offsets that fall",
-                offsets(&[0, 9, 8, 10]),
-                64,
-                8,
-                JobError::BadItems,
-            ),
-            ("no offset at all", offsets(&[]), 64, 8, JobError::BadItems),
+            outside("a span of no buffer", spans(&[span(1, 0, 8)])),
         ];
+        let several = |case, items| (case, items, vec![64, 8], 8, JobError::BadItems);
+        bad.extend([
+            several("a span beyond its buffer", spans(&[span(1, 8, 1)])),
+            several("a span of a third buffer", spans(&[span(2, 0, 8)])),
+            several("offsets in several buffers", offsets(&[0, 8])),
+            several("one item in several buffers", Items::One),
+        ]);
         match shape {
             OutputShape::Fixed(_) => {
-                bad.push(("a short dst", fixed(8, 8), 64, 7, JobError::DstTooShort));
+                let items = fixed(8, 8);
+                bad.push(("a short dst", items, vec![64], 7, JobError::DstTooShort));
             }
             OutputShape::Variable => {
-                bad.push((
-                    "room for few outcomes",
-                    fixed(1, 64),
-                    64,
-                    8,
-                    JobError::BadItems,
-                ));
+                bad.push(outside("room for few outcomes", fixed(1, 64)));
             }
         }
         let name = self.backend.name();
@@ -75,11 +72,11 @@ impl Bench<'_> {
         };
         let affordable = |max: usize| max.checked_add(1).filter(|&len| len <= BYTES_TOO_LONG);
         let long = affordable(limits.input_bytes_max)
-            .map(|len| ("a long input", Items::One, len, 1, JobError::TooLong));
+            .map(|len| ("a long input", Items::One, vec![len], 1, JobError::TooLong));
         beyond("bytes in a job", limits.input_bytes_max, long);
         let long = affordable(limits.item_bytes_max).map(|len| {
             let items = offsets(&[0, 1, 1 + len as u32]);
-            ("a long item", items, 1 + len, 2, JobError::TooLong)
+            ("a long item", items, vec![1 + len], 2, JobError::TooLong)
         });
         if limits.item_bytes_max < limits.input_bytes_max {
             beyond("bytes in an item", limits.item_bytes_max, long);
@@ -88,14 +85,20 @@ impl Bench<'_> {
             .filter(|&count| count.saturating_mul(slot) <= BYTES_TOO_LONG)
             .map(|count| {
                 let items = fixed(0, count as u32);
-                ("many items", items, 0, count, JobError::TooManyItems)
+                ("many items", items, vec![0], count, JobError::TooManyItems)
             });
         beyond("items in a job", limits.items_max, many);
-        for (case, items, src_len, slots, expected) in bad {
-            self.bad_job(items, src_len, slots, expected)
+        for (case, items, src_lens, slots, expected) in bad {
+            self.bad_job(items, &src_lens, slots, expected)
                 .map_err(|what| (case.to_string(), what))?;
         }
-        let nothing = [fixed(0, 0), fixed(8, 0), offsets(&[0]), offsets(&[3])];
+        let nothing = [
+            fixed(0, 0),
+            fixed(8, 0),
+            offsets(&[0]),
+            offsets(&[3]),
+            spans(&[]),
+        ];
         for items in nothing {
             let case = format!("no items ({items:?})");
             self.empty_job(items).map_err(|what| (case, what))?;
@@ -107,15 +110,21 @@ impl Bench<'_> {
     fn bad_job(
         &mut self,
         items: Items,
-        src_len: usize,
+        src_lens: &[usize],
         slots: usize,
         expected: JobError,
     ) -> Result<(), String> {
         let slot = self.slot_of(64);
+        let src: Result<Vec<_>, _> = src_lens.iter().map(|len| self.alloc(*len)).collect();
+        let mut src = src?;
+        let src = match src.len() {
+            1 => src.remove(0).into(),
+            _ => Memory::Scattered(src),
+        };
         let mut checked = self.checked_queue(1)?;
         checked.add(Job {
             tag: u64::MAX,
-            src: self.alloc(src_len)?.freeze(),
+            src,
             items,
             dst: self.alloc(slots * slot)?,
             outcomes: Vec::with_capacity(slots),
@@ -140,7 +149,7 @@ impl Bench<'_> {
         let mut checked = self.checked_queue(1)?;
         checked.add(Job {
             tag: 7,
-            src: self.alloc(64)?.freeze(),
+            src: self.alloc(64)?.into(),
             items,
             dst: self.alloc(0)?,
             outcomes: Vec::new(),
@@ -155,15 +164,19 @@ impl Bench<'_> {
 
     /// Memory that is not from `alloc`, and that no device knows: its job is refused as such, or carried out right.
     pub(super) fn foreign_memory(&mut self) -> Result<(), Wrong> {
-        for (case, is_src, is_dst) in [("foreign src", true, false), ("foreign dst", false, true)] {
-            self.foreign_job(is_src, is_dst)
+        for (case, layout, is_src, is_dst) in [
+            ("foreign src", Layout::Fixed, true, false),
+            ("foreign dst", Layout::Fixed, false, true),
+            ("one foreign buffer of many", Layout::Scattered, true, false),
+        ] {
+            self.foreign_job(layout, is_src, is_dst)
                 .map_err(|what| (case.to_string(), what))?;
         }
         Ok(())
     }
 
-    fn foreign_job(&mut self, is_src: bool, is_dst: bool) -> Result<(), String> {
-        let mut inputs = self.inputs([1, 2], Layout::Fixed, 9, 3)?;
+    fn foreign_job(&mut self, layout: Layout, is_src: bool, is_dst: bool) -> Result<(), String> {
+        let mut inputs = self.inputs([1, 2], layout, 9, 3)?;
         if self.is_beyond(&inputs, 1) {
             return Ok(());
         }
@@ -175,7 +188,13 @@ impl Bench<'_> {
         };
         let (mut src, mut dst) = (self.source(&inputs[0])?, self.dst(&inputs[0])?);
         if is_src {
-            src = foreign(&src)?.freeze();
+            src = match src {
+                Memory::Scattered(mut bufs) => {
+                    bufs[1] = foreign(&bufs[1])?;
+                    Memory::Scattered(bufs)
+                }
+                one => foreign(one.buf(0))?.into(),
+            };
         }
         if is_dst {
             dst = foreign(&dst)?;

@@ -70,6 +70,7 @@ enum Bug {
     BufferLeaked,
     DstReplaced,
     SrcReplaced,
+    SrcWritten,
     ItemsReplaced,
     OutcomesReplaced,
     OutcomesAppended,
@@ -77,6 +78,7 @@ enum Bug {
     OpenPanicsOnSecondThread,
     LateThoughSynchronous,
     ForeignTaken,
+    ForeignTakenBehindFirst,
     ForeignMisnamed,
     // Of queues beside each other.
     OneQueueOnly,
@@ -177,9 +179,10 @@ impl Kernel for BuggyKernel {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for i in 0..batch.len() {
-            let mut value = sample::crc32c(batch.item(i)).to_le_bytes();
+            let item = batch.item(i);
+            let mut value = sample::crc32c(item).to_le_bytes();
             match self.0 {
-                Bug::WrongAt65Bytes if batch.item(i).len() == 65 => value[3] ^= 1,
+                Bug::WrongAt65Bytes if item.len() == 65 => value[3] ^= 1,
                 Bug::NothingWritten => return Ok(()),
                 Bug::Panic => resume_unwind(Box::new("on purpose, and quietly")),
                 _ => {}
@@ -249,12 +252,17 @@ impl BuggyQueue {
     /// A job whose memory the device cannot reach, if it says so.
     fn refusal(&self, job: &Job) -> Option<Result<(), JobError>> {
         let is_mine = |home: &dyn Region| home.is(&*self.operator.island);
-        if is_mine(job.src.region()) && is_mine(job.dst.region()) {
+        if job.src.is_all(is_mine) && is_mine(job.dst.region()) {
             return None;
         }
         Some(match self.operator.bug {
             // It reads and writes somewhere else.
             Bug::ForeignTaken => Ok(()),
+            Bug::ForeignTakenBehindFirst
+                if is_mine(job.src.region(0)) && is_mine(job.dst.region()) =>
+            {
+                Ok(())
+            }
             Bug::ForeignMisnamed => Err(JobError::Device(-14)),
             _ => Err(JobError::ForeignBuffer),
         })
@@ -317,7 +325,16 @@ impl Queue for BuggyQueue {
                 first.job.dst.swap_with_slice(&mut second.job.dst);
             }
             (Bug::DstReplaced, [first, ..]) => first.job.dst = bytes(&first.job.dst),
-            (Bug::SrcReplaced, [first, ..]) => first.job.src = bytes(&first.job.src).freeze(),
+            (Bug::SrcReplaced, [first, ..]) => first.job.src = bytes(first.job.src.buf(0)).into(),
+            (Bug::SrcWritten, fresh) => {
+                for src in fresh.iter_mut().map(|c| &mut c.job.src) {
+                    if let Memory::Own(buf) = src
+                        && let Some(byte) = buf.first_mut()
+                    {
+                        *byte ^= 1;
+                    }
+                }
+            }
             (Bug::ItemsReplaced, [first, ..]) => first.job.items = Items::Offsets([0, 0].into()),
             (Bug::OutcomesReplaced, [first, ..]) => first.job.outcomes = Vec::new(),
             (Bug::OutcomesAppended, [first, ..]) => first.job.outcomes.insert(0, Ok(0)),
@@ -368,11 +385,16 @@ fn every_bug_is_caught() {
         (Bug::BufferLeaked, "are not released"),
         (Bug::DstReplaced, "came home changed"),
         (Bug::SrcReplaced, "came home changed"),
+        (Bug::SrcWritten, "the input was written to"),
         (Bug::ItemsReplaced, "came home changed"),
         (Bug::OutcomesReplaced, "came home changed"),
         (Bug::OutcomesAppended, "left the outcomes"),
         (Bug::LateThoughSynchronous, "said to be synchronous"),
         (Bug::ForeignTaken, "foreign src: job 0, item 0"),
+        (
+            Bug::ForeignTakenBehindFirst,
+            "one foreign buffer of many: job 0, item 0",
+        ),
         (Bug::ForeignMisnamed, "expected ForeignBuffer"),
         (Bug::OneQueueOnly, "two queues on one thread"),
         (Bug::OneThreadOnly, "two queues on two threads"),
@@ -598,7 +620,7 @@ fn a_panic_fails_its_own_job_only() {
             src[0] = if tag % 3 == 0 { b'!' } else { b'a' };
             checked.add(Job {
                 tag,
-                src: src.freeze(),
+                src: src.into(),
                 items: Items::One,
                 dst: Buf::zeroed(1).unwrap(),
                 outcomes: Vec::new(),
@@ -657,8 +679,8 @@ fn outcomes_that_cannot_be_fail_their_job() {
             let mut checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
             checked.add(Job {
                 tag: 0,
-                src: Buf::zeroed(16).unwrap().freeze(),
-                items: Items::Fixed { len: 8, count: 2 },
+                src: Buf::zeroed(16).unwrap().into(),
+                items: Items::fixed(8, 2),
                 dst: Buf::zeroed(16).unwrap(),
                 outcomes: Vec::with_capacity(2),
             });
@@ -741,7 +763,7 @@ fn workers_that_sleep_wake_up() {
         src[0] = b'a';
         ready.push_back(Job {
             tag,
-            src: src.freeze(),
+            src: src.into(),
             items: Items::One,
             dst: Buf::zeroed(1).unwrap(),
             outcomes: Vec::new(),

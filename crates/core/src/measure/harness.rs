@@ -528,7 +528,7 @@ fn dst_bytes_max(
 /// Which limit `batch` is beyond, and by how much.
 fn excess(limits: &Limits, batch: Batch<'_>) -> Option<String> {
     let lengths = [
-        (batch.src().len(), limits.input_bytes_max, "bytes in a job"),
+        (batch.bytes(), limits.input_bytes_max, "bytes in a job"),
         (batch.longest(), limits.item_bytes_max, "bytes in an item"),
         (batch.len(), limits.items_max, "items in a job"),
     ];

@@ -104,7 +104,7 @@ fn a_batch_has_an_item_for_each_piece_of_user_data() {
     assert_eq!(input.slot_bytes, Some(5));
 
     let input = Input::of(&counted(), 1, 7, 3).unwrap();
-    assert_eq!(input.items, Items::Fixed { len: 8, count: 3 });
+    assert_eq!(input.items, Items::fixed(8, 3));
     let batch = input.batch().unwrap();
     assert!((0..3).all(|i| counted().right(batch.item(i), 7) == Right::AnyValid));
     assert_ne!(batch.item(0), batch.item(1));

@@ -6,7 +6,7 @@ mod avx512;
 mod neon;
 
 use dpb_core::{
-    Batch, BatchOut, CopyMode, Exact, Items, JobError, Kernel, OpSpec, OutputShape, SetupError,
+    Batch, BatchOut, CopyMode, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError,
 };
 
 use crate::cpu::Path;
@@ -127,14 +127,14 @@ impl Kernel for Copy {
 /// Copies each item that its slot has room for.
 #[inline(always)]
 fn each(batch: Batch<'_>, out: BatchOut<'_>, copy: impl Fn(&[u8], &mut [u8])) {
-    match *batch.items() {
-        Items::Fixed { len, count } if len > 0 && len as usize <= out.slot => {
-            let items = batch.src().chunks_exact(len as usize);
+    match batch.equal() {
+        Some((items, len)) if len > 0 && len <= out.slot => {
             let slots = out.dst.chunks_exact_mut(out.slot);
-            for (item, slot) in items.zip(slots).take(count as usize) {
+            for (item, slot) in items.chunks_exact(len).zip(slots) {
                 copy(item, &mut slot[..item.len()]);
             }
-            out.outcomes.extend((0..count).map(|_| Ok(len)));
+            let outcome = Ok(len as u32);
+            out.outcomes.extend((0..batch.len()).map(|_| outcome));
         }
         _ => {
             for i in 0..batch.len() {

@@ -99,10 +99,7 @@ impl<H: Hash> Hmac<H> {
     fn each(&self, batch: Batch<'_>, codes: &mut [u8], digests: &mut Vec<u8>) {
         digests.resize(codes.len(), 0);
         self.hash.each(&self.inner, batch, digests);
-        let items = Items::Fixed {
-            len: H::DIGEST_BYTES as u32,
-            count: batch.len() as u32,
-        };
+        let items = Items::fixed(H::DIGEST_BYTES as u32, batch.len() as u32);
         let inner = Batch::new(digests, &items).expect("a digest for each item");
         self.hash.each(&self.outer, inner, codes);
     }

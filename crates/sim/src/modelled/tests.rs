@@ -1,6 +1,7 @@
 //! Exact to the nanosecond, whatever computes inside.
 
 use super::*;
+use dpb_core::Items;
 use dpb_core::conformance::check;
 use dpb_core::conformance::sample::{Sample, workloads};
 
@@ -68,10 +69,7 @@ fn lanes_overlap_exactly() {
 fn a_batch_costs_its_job_its_items_and_its_bytes() {
     let model = model("lanes=1,job_ns=1000,item_ns=7,byte_ps=125,doorbell_ns=30");
     // One job of 256 items of 64 bytes: 1000 + 256 * 7 + 16384 * 0.125, and one doorbell.
-    let items = Items::Fixed {
-        len: 64,
-        count: 256,
-    };
+    let items = Items::fixed(64, 256);
     let ready = jobs(1, &items, 64 * 256);
     assert_eq!(
         closed_loop(model.clone(), 1, ready).0,

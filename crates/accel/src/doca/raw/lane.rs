@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use dpb_core::{ErasureCode, Items, Job, JobError};
+use dpb_core::{ErasureCode, Job, JobError, Region};
 
 use super::super::kind::{Given, Kind};
 use super::super::sys::Code;
@@ -45,7 +45,6 @@ enum Engine {
 /// A job, and where its memory is.
 struct Held {
     job: Job,
-    src: Extent,
     dst: Extent,
     /// Tasks in flight.
     open: u32,
@@ -59,6 +58,31 @@ struct Extent {
     len: usize,
 }
 
+/// The registration of a job's memory, if `device` reaches it.
+fn registered(home: &dyn Region, device: &Device) -> Option<Registered> {
+    home.downcast_ref::<Chunk>()?.registered_with(device)
+}
+
+impl Extent {
+    fn of(mmap: Registered, bytes: NonNull<[u8]>) -> Self {
+        Self {
+            mmap,
+            start: bytes.cast(),
+            len: bytes.len(),
+        }
+    }
+}
+
+impl Held {
+    /// Where item `i` lies, in memory of which it was found that `device` reaches it.
+    fn item(&self, device: &Device, i: usize) -> Extent {
+        let place = self.job.items.place(i, &self.job.src);
+        let mmap = registered(self.job.src.region(place.buf), device);
+        let mmap = mmap.expect("looked at when it came");
+        Extent::of(mmap, NonNull::from(self.job.src.at(place)))
+    }
+}
+
 /// The job and the item of a task in flight, and its buffers.
 #[derive(Clone, Copy)]
 struct InFlight {
@@ -69,12 +93,12 @@ struct InFlight {
     room: NonNull<[u8]>,
 }
 
-/// The parts of its job's input and output that one task works on, in bytes.
+/// The parts of its item and of its job's output that one task works on, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::doca) struct Piece {
     pub(in crate::doca) src: Range<usize>,
     pub(in crate::doca) dst: Range<usize>,
-    /// Where in the input a nonce stands, if one is needed.
+    /// Where in the item a nonce stands, if one is needed.
     pub(in crate::doca) iv: Option<usize>,
 }
 
@@ -217,41 +241,27 @@ impl Lane {
     ///
     /// # Errors
     /// The job, if its memory is not the device's.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the job comes home, and in a box it would be an allocation"
+    )]
     pub(in crate::doca) fn hold(&mut self, place: u32, mut job: Job) -> Result<(), Job> {
         let held = &mut self.places[place as usize];
         assert!(held.is_none(), "a free place");
-        let chunk = |home: &dyn dpb_core::Region| {
-            home.downcast_ref::<Chunk>()?.registered_with(&self.device)
-        };
-        let (Some(src), Some(dst)) = (chunk(job.src.region()), chunk(job.dst.region())) else {
+        let registered = |home: &dyn Region| registered(home, &self.device);
+        let is_known = job.src.is_all(|home| registered(home).is_some());
+        let (true, Some(mmap)) = (is_known, registered(job.dst.region())) else {
             return Err(job);
         };
-        let extent = |mmap, bytes: NonNull<[u8]>| Extent {
-            mmap,
-            start: bytes.cast(),
-            len: bytes.len(),
-        };
-        let src = extent(src, NonNull::from(&*job.src));
-        let dst = extent(dst, NonNull::from(&mut *job.dst));
-        *held = Some(Held {
-            job,
-            src,
-            dst,
-            open: 0,
-        });
+        let dst = Extent::of(mmap, NonNull::from(&mut *job.dst));
+        *held = Some(Held { job, dst, open: 0 });
         Ok(())
     }
 
-    /// How the job in `place` splits, and the length of its input.
-    pub(in crate::doca) fn layout(&self, place: u32) -> (&Items, usize) {
+    /// Item `i` of the job in `place`, which a device may read but not write.
+    pub(in crate::doca) fn item(&self, place: u32, i: usize) -> &[u8] {
         let held = self.places[place as usize].as_ref().expect("a held job");
-        (&held.job.items, held.src.len)
-    }
-
-    /// Input of the job in `place`, which a device may read but not write.
-    pub(in crate::doca) fn src(&self, place: u32) -> &[u8] {
-        let held = self.places[place as usize].as_ref();
-        &held.expect("a held job").job.src
+        held.job.src.at(held.job.items.place(i, &held.job.src))
     }
 
     /// Writes to the output of the job in `place`. Tasks of that job may be in flight; where one is to write, this is of no use.
@@ -301,22 +311,20 @@ impl Lane {
             return Start::Busy;
         };
         let held = self.places[place as usize].as_mut().expect("a held job");
-        let buffers = match windows(&mut self.inventory, held, piece) {
+        let src = held.item(&self.device, item as usize);
+        let buffers = match windows(&mut self.inventory, src, held.dst, piece) {
             Ok(buffers) => buffers,
             Err(code) => return Start::Failed(code),
         };
-        let [src, dst] = buffers;
         // SAFETY: inside the job's output, as `windows` has checked.
         let room = unsafe { held.dst.start.add(piece.dst.start) };
         let room = NonNull::slice_from_raw_parts(room, piece.dst.len());
         let iv = piece.iv.map_or(ptr::null(), |at| {
-            assert!(
-                at + IV_BYTES as usize <= held.src.len,
-                "a nonce of that job"
-            );
+            assert!(at + IV_BYTES as usize <= src.len, "a nonce of that item");
             // SAFETY: just checked.
-            unsafe { held.src.start.add(at).as_ptr().cast_const() }
+            unsafe { src.start.add(at).as_ptr().cast_const() }
         });
+        let [src, dst] = buffers;
         // SAFETY: the lane keeps the job, and with it the memory and its registration, and the buffers until the task has ended.
         let submitted = unsafe {
             match &mut *self.engine {
@@ -459,21 +467,26 @@ impl Lane {
     }
 }
 
-/// Buffers over a piece of a job's memory: the source all data, the destination all room.
-fn windows(inventory: &mut Inventory, held: &Held, piece: &Piece) -> Result<[Window; 2], Code> {
+/// Buffers over a piece of an item and of the output of its job: the source all data, the destination all room.
+fn windows(
+    inventory: &mut Inventory,
+    item: Extent,
+    output: Extent,
+    piece: &Piece,
+) -> Result<[Window; 2], Code> {
     let is_inside =
         |range: &Range<usize>, of: Extent| range.start <= range.end && range.end <= of.len;
     assert!(
-        is_inside(&piece.src, held.src) && is_inside(&piece.dst, held.dst),
+        is_inside(&piece.src, item) && is_inside(&piece.dst, output),
         "a piece of that job"
     );
     // SAFETY: just checked; the lane keeps the job, whose memory holds its registration, as long as the buffers. A chunk is
     // longer than what it was asked for.
     unsafe {
-        let at = held.src.start.add(piece.src.start);
-        let src = inventory.window(held.src.mmap, at, piece.src.len(), piece.src.len())?;
-        let at = held.dst.start.add(piece.dst.start);
-        match inventory.window(held.dst.mmap, at, piece.dst.len(), 0) {
+        let at = item.start.add(piece.src.start);
+        let src = inventory.window(item.mmap, at, piece.src.len(), piece.src.len())?;
+        let at = output.start.add(piece.dst.start);
+        match inventory.window(output.mmap, at, piece.dst.len(), 0) {
             Ok(dst) => Ok([src, dst]),
             Err(code) => {
                 inventory.give_back(src);

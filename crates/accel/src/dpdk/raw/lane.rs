@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dpb_core::{Batch, Completion, Items, Job, JobError, Limits, OutputShape, Queue};
+use dpb_core::{Completion, Items, Job, JobError, Limits, OutputShape, Place, Queue, Region, Span};
 
 use super::Memory;
 use crate::dpdk::sys::{BURST, Done, Run};
@@ -174,23 +174,45 @@ impl Flight {
     }
 
     /// Where item `i` lies, which was checked when the job came.
-    fn range(&self, i: usize) -> Range<usize> {
-        match &self.job.items {
-            Items::One => 0..self.job.src.len(),
-            Items::Fixed { len, .. } => i * *len as usize..(i + 1) * *len as usize,
-            Items::Offsets(offsets) => offsets[i] as usize..offsets[i + 1] as usize,
-        }
+    fn place(&self, i: usize) -> Place {
+        self.job.items.place(i, &self.job.src)
     }
 
-    /// How many items from `i` on, up to `most`, are as long as it is.
-    fn as_long(&self, i: usize, most: usize) -> usize {
+    /// Item `i`.
+    fn item(&self, i: usize) -> &[u8] {
+        self.job.src.at(self.place(i))
+    }
+
+    /// How many items from `i` on, up to `most`, are as long as it is and lie at equal distances in its buffer; and the
+    /// distance.
+    fn alike(&self, i: usize, most: usize) -> (usize, usize) {
         let most = most.min(self.items - i);
         match &self.job.items {
-            Items::One | Items::Fixed { .. } => most,
+            Items::One => (1, 0),
+            Items::Strided(stride) => (most, stride.step as usize),
             Items::Offsets(offsets) => {
                 let len = offsets[i + 1] - offsets[i];
                 let items = offsets[i..=i + most].windows(2);
-                items.take_while(|item| item[1] - item[0] == len).count()
+                let count = items.take_while(|item| item[1] - item[0] == len).count();
+                (count, len as usize)
+            }
+            Items::Spans(spans) => {
+                let spans = &spans[i..][..most];
+                let distance = |pair: &[Span]| {
+                    let is_alike = (pair[0].buf, pair[0].len) == (pair[1].buf, pair[1].len);
+                    pair[1]
+                        .start
+                        .checked_sub(pair[0].start)
+                        .filter(|_| is_alike)
+                };
+                let Some(step) = spans.get(..2).and_then(distance) else {
+                    return (1, 0);
+                };
+                let pairs = spans.windows(2);
+                let count = pairs
+                    .take_while(|pair| distance(pair) == Some(step))
+                    .count();
+                (1 + count, step as usize)
             }
         }
     }
@@ -205,7 +227,7 @@ pub(in crate::dpdk) struct Over<'a> {
 impl Over<'_> {
     /// Bytes of the item.
     pub(in crate::dpdk) fn item_len(&self) -> usize {
-        self.flight.range(self.i).len()
+        self.flight.place(self.i).len
     }
 
     /// Where its output is; empty if it got several operations, of which another may still run.
@@ -272,10 +294,11 @@ impl<D: Device, R: Recipe> Lane<D, R> {
 
     /// Slots' length and number, for a job that may be carried out. Its outcomes are cleared.
     fn admit(&self, job: &mut Job) -> Result<(usize, usize), JobError> {
-        let batch = Batch::new(&job.src, &job.items)?;
+        let batch = job.batch()?;
         self.recipe.limits().check(batch)?;
         let (items, shape) = (batch.len(), self.recipe.shape());
-        if !self.memory.is_home_of(job.src.region()) || !self.memory.is_home_of(job.dst.region()) {
+        let is_mine = |region: &dyn Region| self.memory.is_home_of(region);
+        if !job.src.is_all(is_mine) || !is_mine(job.dst.region()) {
             return Err(JobError::ForeignBuffer);
         }
         let slot = shape.slot(job.dst.len(), items);
@@ -478,7 +501,7 @@ impl Burst<'_> {
                 return false;
             }
             let (i, piece) = flight.next;
-            let item = &flight.job.src[flight.range(i)];
+            let item = flight.item(i);
             let operation = match recipe.step(item, flight.slot, piece) {
                 Step::Run(operation) => operation,
                 Step::Known(outcome) => {
@@ -499,9 +522,9 @@ impl Burst<'_> {
             );
             // Of a vector of its own, or of several operations, there is one.
             let is_whole = piece == 0 && !operation.has_more && matches!(operation.iv, Iv::Item(_));
-            let alike = match operation.is_alike && is_whole {
-                true => flight.as_long(i, self.room),
-                false => 1,
+            let (alike, step) = match operation.is_alike && is_whole {
+                true => flight.alike(i, self.room),
+                false => (1, 0),
             };
             flight.next = match operation.has_more {
                 true => (i, piece + 1),
@@ -517,21 +540,26 @@ impl Burst<'_> {
             if let Iv::Here(iv) = operation.iv {
                 self.ivs.push((self.runs.len(), iv));
             }
-            let run = run(&operation, flight, i..i + alike, place);
+            let run = run(&operation, flight, (i..i + alike, step), place);
             self.runs.push(run);
         }
         true
     }
 }
 
-/// Addresses for an operation that was admitted for items as long as the first of these, which lie one behind the other, and
-/// that none of them has yet; an initialisation vector of its own is to be filled in.
-fn run(operation: &Operation, flight: &Flight, items: Range<usize>, place: u32) -> Run {
+/// Addresses for an operation that was admitted for items as long as the first of these, which lie `item_step` bytes apart in
+/// one buffer, and that none of them has yet; an initialisation vector of its own is to be filled in.
+fn run(
+    operation: &Operation,
+    flight: &Flight,
+    (items, item_step): (Range<usize>, usize),
+    place: u32,
+) -> Run {
     let Operation { src, dst, head, .. } = operation;
-    let (item, slot) = (flight.range(items.start), flight.slot(items.start).ptr);
-    let (item_step, slot_step) = (item.len(), flight.slot);
+    let (item, slot) = (flight.place(items.start), flight.slot(items.start).ptr);
+    let slot_step = flight.slot;
     // SAFETY: checked when the job came.
-    let item = unsafe { flight.job.src.as_ptr().add(item.start) };
+    let item = unsafe { flight.job.src.buf(item.buf).as_ptr().add(item.start) };
     if !head.is_empty() {
         for i in items.clone() {
             flight.slot(i).write(0, head);

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use dpb_core::{Batch, Items};
+use dpb_core::Batch;
 
 use super::Eal;
 use crate::dpdk::sys::libraries as sys;
@@ -72,37 +72,44 @@ impl Libraries {
     /// # Panics
     /// If `dst` is too short for them, items of a checksum are too long, or the batch is of 4 GiB or more.
     pub(in crate::dpdk) fn sum(&self, sum: Sum, batch: Batch<'_>, dst: &mut [u8]) {
-        let count = u32::try_from(batch.len()).expect("fewer than 2^32 items");
-        let len = u32::try_from(batch.src().len()).expect("below 4 GiB");
         assert!(
             dst.len() >= batch.len() * sum.bytes(),
             "a place for each sum"
         );
+        let longest = batch.longest();
         assert!(
-            sum != Sum::Checksum
-                || len as usize <= sys::SUMMED_MAX
-                || batch.longest() <= sys::SUMMED_MAX,
+            sum != Sum::Checksum || longest <= sys::SUMMED_MAX,
             "within 32 bits"
         );
-        let (offsets, len) = match batch.items() {
-            Items::One => (std::ptr::null(), len),
-            Items::Fixed { len, .. } => (std::ptr::null(), *len),
-            Items::Offsets(offsets) => (offsets.as_ptr(), 0),
-        };
-        let items = sys::Batch {
-            src: batch.src().as_ptr(),
-            offsets,
-            len,
-            n: count,
-        };
+        let longest = u32::try_from(longest).expect("below 4 GiB");
+        let count = u32::try_from(batch.len()).expect("fewer than 2^32 items");
         let compute = match sum {
             Sum::Checksum => self.sums().checksums,
             Sum::Crc32 => self.sums().crc32s,
             Sum::Crc32c => self.sums().crc32cs,
         };
-        // SAFETY: a `Batch` was checked to lie in its input, and has one more offset than items; `dst` has the room, as
-        // asserted.
-        unsafe { compute(&items, dst.as_mut_ptr()) }
+        let mut run = |src: &[u8], offsets: Option<&[u32]>, len, n, first: usize| {
+            let items = sys::Batch {
+                src: src.as_ptr(),
+                offsets: offsets.map_or(std::ptr::null(), <[u32]>::as_ptr),
+                len,
+                n,
+            };
+            let dst = &mut dst[first * sum.bytes()..];
+            // SAFETY: a `Batch` was checked to lie in its input, and has one more offset than items; `dst` has the room, as
+            // asserted.
+            unsafe { compute(&items, dst.as_mut_ptr()) }
+        };
+        match (batch.equal(), batch.offsets()) {
+            (Some((items, _)), _) => run(items, None, longest, count, 0),
+            (None, Some((src, offsets))) => run(src, Some(offsets), 0, count, 0),
+            // The library's calls take one item each.
+            (None, None) => {
+                for (i, item) in batch.iter().enumerate() {
+                    run(item, None, item.len() as u32, 1, i);
+                }
+            }
+        }
     }
 
     fn sums(&self) -> &'static sys::Sums {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dpb_core::{Batch, Completion, Items, Job, JobError, Limits, OutputShape};
+use dpb_core::{Completion, Job, JobError, Limits, OutputShape, Place, Region};
 
 use super::super::sys;
 use super::chain::Chain;
@@ -46,7 +46,8 @@ pub(in crate::rdma) struct Copier {
 /// A job and how far it is.
 struct Entry {
     job: Job,
-    keys: (u32, u32),
+    /// The key of the output's memory.
+    rkey: u32,
     /// Where the job's output begins, and how long a slot is: taken once, so that no reference is made while the device writes.
     dst: usize,
     slot: usize,
@@ -58,6 +59,8 @@ struct Entry {
 
 /// Bytes that lie together on both sides.
 struct Segment {
+    /// The number of the input's buffer.
+    buf: usize,
     src: usize,
     dst: usize,
     len: usize,
@@ -120,11 +123,11 @@ impl Copier {
         let taken = ready.len().min(self.depth - self.in_flight());
         for mut job in ready.drain(..taken) {
             match self.admit(&mut job) {
-                Ok(keys) => self.jobs.push_back(Entry {
+                Ok(rkey) => self.jobs.push_back(Entry {
                     dst: job.dst.as_mut_ptr().expose_provenance(),
                     slot: OutputShape::Variable.slot(job.dst.len(), job.items.count()),
                     job,
-                    keys,
+                    rkey,
                     item: 0,
                     last: 0,
                 }),
@@ -161,25 +164,24 @@ impl Copier {
         done.len() - before
     }
 
-    /// Whether the job may be carried out; the keys of its buffers.
-    fn admit(&self, job: &mut Job) -> Result<(u32, u32), JobError> {
+    /// Whether the job may be carried out; the key of its output's memory.
+    fn admit(&self, job: &mut Job) -> Result<u32, JobError> {
         if let Some(error) = self.failure {
             return Err(error);
         }
-        let batch = Batch::new(&job.src, &job.items)?;
+        let batch = job.batch()?;
         self.limits.check(batch)?;
         if job.outcomes.capacity() < batch.len() {
             return Err(JobError::BadItems);
         }
         job.outcomes.clear();
-        let ours = |home: &'_ dyn dpb_core::Region| {
-            let region = home.downcast_ref::<Registered>()?;
-            region
-                .is_in(&self.domain)
-                .then(|| (region.lkey(), region.rkey()))
+        let is_ours = |home: &dyn Region| {
+            let region = home.downcast_ref::<Registered>();
+            region.is_some_and(|region| region.is_in(&self.domain))
         };
-        match (ours(job.src.region()), ours(job.dst.region())) {
-            (Some((lkey, _)), Some((_, rkey))) => Ok((lkey, rkey)),
+        let dst = job.dst.region();
+        match dst.downcast_ref::<Registered>() {
+            Some(region) if is_ours(dst) && job.src.is_all(is_ours) => Ok(region.rkey()),
             _ => Err(JobError::ForeignBuffer),
         }
     }
@@ -285,13 +287,18 @@ impl Entry {
         let slot = self.slot;
         let mut segment: Option<Segment> = None;
         while self.item < count {
-            let (src, len) = extent(&self.job.items, self.job.src.len(), self.item);
+            let Place { buf, start, len } = self.job.items.place(self.item, &self.job.src);
             let dst = self.item * slot;
             let fits = len <= slot;
             if fits && len > 0 {
                 match &mut segment {
-                    None => segment = Some(Segment { src, dst, len }),
-                    Some(s) if (s.src + s.len, s.dst + s.len) == (src, dst) => s.len += len,
+                    None => {
+                        let src = start;
+                        segment = Some(Segment { buf, src, dst, len });
+                    }
+                    Some(s) if (s.buf, s.src + s.len, s.dst + s.len) == (buf, start, dst) => {
+                        s.len += len;
+                    }
                     Some(_) => break,
                 }
             }
@@ -306,30 +313,20 @@ impl Entry {
 
     /// The write of `segment`; both of its ends lie inside their buffers, because items and slots do.
     fn write(&self, segment: &Segment) -> (sys::SendWr, sys::Sge) {
-        let (lkey, rkey) = self.keys;
+        let region = self.job.src.region(segment.buf);
+        let region = region.downcast_ref::<Registered>();
         let request = sys::SendWr {
             opcode: sys::WR_RDMA_WRITE,
             remote_addr: (self.dst + segment.dst) as u64,
-            rkey,
+            rkey: self.rkey,
             ..sys::SendWr::EMPTY
         };
+        let src = self.job.src.buf(segment.buf);
         let part = sys::Sge {
-            addr: (self.job.src.as_ptr().expose_provenance() + segment.src) as u64,
+            addr: (src.as_ptr().expose_provenance() + segment.src) as u64,
             length: segment.len as u32,
-            lkey,
+            lkey: region.expect("looked at when it came").lkey(),
         };
         (request, part)
-    }
-}
-
-/// Where item `i` begins, and its length; the items were checked.
-fn extent(items: &Items, src_bytes: usize, i: usize) -> (usize, usize) {
-    match items {
-        Items::One => (0, src_bytes),
-        Items::Fixed { len, .. } => (i * *len as usize, *len as usize),
-        Items::Offsets(offsets) => {
-            let (start, end) = (offsets[i] as usize, offsets[i + 1] as usize);
-            (start, end - start)
-        }
     }
 }

@@ -14,7 +14,7 @@ use super::{Bench, Broken, Counts, Known, Load, Mode, Order, Report, Run};
 use crate::measure::latency::Latencies;
 use crate::patience::{self, Silence};
 use crate::random::SplitMix64;
-use crate::{Batch, Completion, Job, JobError, OutputShape, Queue, Right, SetupError};
+use crate::{Completion, Job, JobError, OutputShape, Queue, Right, SetupError};
 
 /// A segment has at least this many jobs for each that the queue holds, if memory and time allow.
 const SEGMENT_DEPTHS: usize = 64;
@@ -135,7 +135,7 @@ impl<'a> Lane<'a> {
             } = &self.bench.loads[load];
             self.idle.push_back(Job {
                 tag: self.loads.len() as u64,
-                src: view.clone(),
+                src: view.clone().into(),
                 items: split.clone(),
                 dst,
                 outcomes: match self.bench.shape {
@@ -422,13 +422,13 @@ impl<'a> Lane<'a> {
             .map_err(|what| Broken::Wrong(format!("input {at}: {what}")))?;
         self.counts.jobs += 1;
         self.counts.items += job.items.count() as u64;
-        self.counts.bytes_in += job.src.len() as u64;
+        self.counts.bytes_in += job.batch().map_or(0, |batch| batch.bytes()) as u64;
         self.counts.bytes_out += bytes_out;
         scrub(&mut job);
         let next = self.rotate();
         if next != at {
             let Load { view, items, .. } = &self.bench.loads[next];
-            job.src = view.clone();
+            job.src = view.clone().into();
             job.items = items.clone();
             self.loads[tag] = next;
         }
@@ -459,7 +459,7 @@ impl<'a> Lane<'a> {
         let Bench {
             shape, workload, ..
         } = *self.bench;
-        let batch = Batch::new(&job.src, &job.items).map_err(|error| error.to_string())?;
+        let batch = job.batch().map_err(|error| error.to_string())?;
         let slot_bytes = shape.slot(job.dst.len(), batch.len());
         let mut known = Known {
             bytes: Vec::new(),

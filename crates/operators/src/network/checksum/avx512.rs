@@ -13,7 +13,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, Items};
+use dpb_core::Batch;
 
 use super::{finished, fold};
 use crate::isa::Avx512Vnni;
@@ -51,11 +51,15 @@ pub(super) fn plain(_proof: Avx512Vnni, batch: Batch<'_>, slots: &mut [[u8; 2]])
     let slots = &mut slots[..batch.len()];
     // SAFETY: `Avx512Vnni` exists only where these instructions do.
     unsafe {
-        match batch.items() {
-            Items::One => one(batch.src(), &mut slots[0]),
-            Items::Fixed { len: 0, .. } => slots.fill([0xff; 2]),
-            Items::Fixed { len, .. } => equal(batch.src(), *len as usize, slots),
-            Items::Offsets(offsets) => mixed(batch.src(), offsets, slots),
+        match (batch.equal(), batch.offsets()) {
+            (Some((_, 0)), _) => slots.fill([0xff; 2]),
+            (Some((items, len)), _) => equal(items, len, slots),
+            // Without the question for each item how it is described.
+            (None, Some((src, offsets))) => {
+                let item = |i: usize| &src[offsets[i] as usize..offsets[i + 1] as usize];
+                mixed(item, slots);
+            }
+            (None, None) => mixed(|i| batch.item(i), slots),
         }
     }
 }
@@ -98,21 +102,17 @@ fn equal_groups(src: &[u8], len: usize, groups: &mut [[[u8; 2]; GROUP]]) {
     }
 }
 
-/// Items whose offsets are given.
+/// Items of any length; `item` says where each is.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-fn mixed(src: &[u8], offsets: &[u32], slots: &mut [[u8; 2]]) {
+fn mixed<'a>(item: impl Fn(usize) -> &'a [u8], slots: &mut [[u8; 2]]) {
     let (groups, rest) = slots.as_chunks_mut::<GROUP>();
-    let mut offsets = offsets;
-    for group in groups {
-        let mut items: [&[u8]; GROUP] = [&[]; GROUP];
-        for (item, ends) in items.iter_mut().zip(offsets.windows(2)) {
-            *item = &src[ends[0] as usize..ends[1] as usize];
-        }
+    let grouped = groups.len() * GROUP;
+    for (first, group) in (0..).step_by(GROUP).zip(groups) {
+        let items: [&[u8]; GROUP] = std::array::from_fn(|i| item(first + i));
         put(sums(&items), group);
-        offsets = &offsets[GROUP..];
     }
-    for (ends, slot) in offsets.windows(2).zip(rest) {
-        one(&src[ends[0] as usize..ends[1] as usize], slot);
+    for (i, slot) in (grouped..).zip(rest) {
+        one(item(i), slot);
     }
 }
 

@@ -222,10 +222,7 @@ fn equal_items() {
             let right: Vec<_> = (0..count)
                 .map(|i| another(&src[1 + i * len..][..len]))
                 .collect();
-            let items = dpb_core::Items::Fixed {
-                len: len as u32,
-                count: count as u32,
-            };
+            let items = dpb_core::Items::fixed(len as u32, count as u32);
             for checksum in each(ChecksumForm::Plain) {
                 let mut dst = vec![0; 2 * count];
                 let out = BatchOut {

@@ -16,7 +16,7 @@ mod long;
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, Items};
+use dpb_core::Batch;
 
 use super::Algorithm;
 use super::constants::{Barrett, fold};
@@ -59,11 +59,8 @@ pub(super) fn one<A: Algorithm>(_proof: Avx512, data: &[u8]) -> u32 {
 pub(super) fn batch<A: Algorithm>(_proof: Avx512, batch: Batch<'_>, slots: &mut [A::Slot]) {
     // SAFETY: `Avx512` exists only where these instructions do.
     unsafe {
-        match batch.items() {
-            Items::Fixed { len: 64, count } => {
-                let (items, _) = batch.src().as_chunks::<64>();
-                lines::<A>(&items[..*count as usize], slots);
-            }
+        match batch.equal() {
+            Some((items, 64)) => lines::<A>(items.as_chunks::<64>().0, slots),
             _ => each::<A>(batch, slots),
         }
     }

@@ -171,7 +171,7 @@ impl MadeUp {
     fn job(&self, tag: u64) -> Job {
         let src: View = self.memory.alloc(3 * 150).expect("memory").freeze();
         let dst = self.memory.alloc(3 * 150).expect("memory");
-        let items = Items::Fixed { len: 150, count: 3 };
+        let items = Items::fixed(150, 3);
         Job::new(tag, src, items, dst, OutputShape::Variable)
     }
 }

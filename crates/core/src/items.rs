@@ -1,0 +1,590 @@
+//! A job's input: [`Memory`], and the [`Items`] that lie in it. Checked once, it is a [`Batch`].
+//!
+//! Items may lie anywhere: one behind another, a stride apart with room before and behind, or in buffers of their own, as
+//! packets do. So the output of one job is the input of the next where it lies:
+//!
+//! ```
+//! use dpb_core::{Batch, Buf, Items, Memory, Span};
+//!
+//! // Two packets, each in a buffer of its own with 4 bytes before it.
+//! let packet = |byte: u8| {
+//!     let mut buf = Buf::zeroed(12).expect("memory");
+//!     buf[4..].fill(byte);
+//!     buf
+//! };
+//! let packets = Memory::from(vec![packet(1), packet(2)]);
+//! let payload = |buf: u32| Span { buf, start: 4, len: 8 };
+//! let items = Items::Spans(vec![payload(0), payload(1)]);
+//! let batch = Batch::of(&packets, &items)?;
+//! assert_eq!(batch.item(1), [2; 8]);
+//! # Ok::<(), dpb_core::JobError>(())
+//! ```
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::{Buf, JobError, Region, View};
+
+/// What a job reads. Moving it is free: a job takes it along and brings it home.
+#[derive(Debug)]
+pub enum Memory {
+    /// Read by any number of jobs.
+    Shared(View),
+    /// This job's alone: what another job has written, for example.
+    Own(Buf),
+    /// Many buffers, this job's alone: a burst of packets. [`Span::buf`] counts them.
+    Scattered(Vec<Buf>),
+}
+
+/// Where the items of a job lie in its [`Memory`]. Lists are recycled by whoever makes the jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// The whole memory, one buffer, is one item.
+    One,
+    /// Items of one length at equal distances, in one buffer.
+    Strided(Stride),
+    /// Item *i* is `offsets[i]..offsets[i + 1]` of one buffer: one more offset than items, none decreasing.
+    Offsets(Offsets),
+    /// Anywhere, in any order, also overlapping.
+    Spans(Vec<Span>),
+}
+
+/// `count` items of `len` bytes; item *i* starts at `start + i * step`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stride {
+    /// Bytes before the first item.
+    pub start: u32,
+    /// Bytes of an item.
+    pub len: u32,
+    /// Bytes from the start of an item to the start of the next.
+    pub step: u32,
+    /// How many items.
+    pub count: u32,
+}
+
+/// Where one item lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The number of its buffer; 0 where the memory is one buffer.
+    pub buf: u32,
+    /// Its first byte in that buffer.
+    pub start: u32,
+    /// Its bytes.
+    pub len: u32,
+}
+
+/// Where one item lies, as code that computes with addresses wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number of its buffer.
+    pub buf: usize,
+    /// Its first byte in that buffer.
+    pub start: usize,
+    /// Its bytes.
+    pub len: usize,
+}
+
+/// A list of offsets: of one job, or shared by many that read the same items.
+#[derive(Clone, Debug)]
+pub enum Offsets {
+    /// To be written anew for the next job.
+    Own(Vec<u32>),
+    /// Cloned without an allocation.
+    Shared(Arc<[u32]>),
+}
+
+/// A job's input as a kernel sees it: every item lies inside its buffer.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    /// All memory, where it is one buffer.
+    src: &'a [u8],
+    /// Empty where memory is one buffer.
+    bufs: &'a [Buf],
+    layout: Layout<'a>,
+    count: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Layout<'a> {
+    Strided {
+        start: usize,
+        len: usize,
+        step: usize,
+    },
+    Offsets(&'a [u32]),
+    Spans(&'a [Span]),
+}
+
+impl Memory {
+    /// Its buffers, as slices.
+    pub fn bufs(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.count()).map(|number| self.buf(number))
+    }
+
+    /// How many buffers it is.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Shared(_) | Self::Own(_) => 1,
+            Self::Scattered(bufs) => bufs.len(),
+        }
+    }
+
+    /// Buffer `number`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn buf(&self, number: usize) -> &[u8] {
+        match self {
+            Self::Shared(view) if number == 0 => view,
+            Self::Own(buf) if number == 0 => buf,
+            Self::Scattered(bufs) => &bufs[number],
+            _ => panic!("buffer {number} of one"),
+        }
+    }
+
+    /// The region of buffer `number`: see [`Buf::region`].
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn region(&self, number: usize) -> &dyn Region {
+        match self {
+            Self::Shared(view) if number == 0 => view.region(),
+            Self::Own(buf) if number == 0 => buf.region(),
+            Self::Scattered(bufs) => bufs[number].region(),
+            _ => panic!("buffer {number} of one"),
+        }
+    }
+
+    /// Whether all buffers are of regions that `is_known` accepts.
+    pub fn is_all(&self, is_known: impl Fn(&dyn Region) -> bool) -> bool {
+        (0..self.count()).all(|number| is_known(self.region(number)))
+    }
+
+    /// The bytes at `place`, as [`Items::place`] says it.
+    ///
+    /// # Panics
+    /// If they do not lie inside their buffer.
+    pub fn at(&self, place: Place) -> &[u8] {
+        &self.buf(place.buf)[place.start..][..place.len]
+    }
+}
+
+impl Default for Memory {
+    /// No memory at all, without an allocation.
+    fn default() -> Self {
+        Self::Scattered(Vec::new())
+    }
+}
+
+impl From<View> for Memory {
+    fn from(view: View) -> Self {
+        Self::Shared(view)
+    }
+}
+
+impl From<Buf> for Memory {
+    fn from(buf: Buf) -> Self {
+        Self::Own(buf)
+    }
+}
+
+impl From<Vec<Buf>> for Memory {
+    fn from(bufs: Vec<Buf>) -> Self {
+        Self::Scattered(bufs)
+    }
+}
+
+impl Items {
+    /// `count` items of `len` bytes, one right behind another from the start of one buffer.
+    pub const fn fixed(len: u32, count: u32) -> Self {
+        Self::Strided(Stride {
+            start: 0,
+            len,
+            step: len,
+            count,
+        })
+    }
+
+    /// Items one right behind another, from the start of one buffer, by the lengths of each.
+    ///
+    /// # Panics
+    /// If they are 4 GiB or more together.
+    pub fn one_behind_another(lens: impl IntoIterator<Item = usize>) -> Self {
+        let mut end = 0_u32;
+        let ends = lens.into_iter().map(|len| {
+            let len = u32::try_from(len).expect("below 4 GiB");
+            end = end.checked_add(len).expect("below 4 GiB");
+            end
+        });
+        Self::Offsets(std::iter::once(0).chain(ends).collect())
+    }
+
+    /// How many items.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Strided(stride) => stride.count as usize,
+            Self::Offsets(offsets) => offsets.len().saturating_sub(1),
+            Self::Spans(spans) => spans.len(),
+        }
+    }
+
+    /// Where item `i` of `memory` lies. For items that are checked already ([`Batch::of`]).
+    ///
+    /// # Panics
+    /// If there is no such item.
+    #[inline]
+    pub fn place(&self, i: usize, memory: &Memory) -> Place {
+        let (buf, start, len) = match self {
+            Self::One => (0, 0, memory.buf(0).len()),
+            Self::Strided(stride) => {
+                let start = stride.start as usize + i * stride.step as usize;
+                (0, start, stride.len as usize)
+            }
+            Self::Offsets(offsets) => {
+                let start = offsets[i] as usize;
+                (0, start, offsets[i + 1] as usize - start)
+            }
+            Self::Spans(spans) => {
+                let Span { buf, start, len } = spans[i];
+                (buf as usize, start as usize, len as usize)
+            }
+        };
+        Place { buf, start, len }
+    }
+}
+
+impl Stride {
+    /// Whether the last item ends within `bytes`. Items that do not exist lie nowhere.
+    fn fits(&self, bytes: usize) -> bool {
+        let Some(before) = self.count.checked_sub(1) else {
+            return true;
+        };
+        let end = (before as usize)
+            .checked_mul(self.step as usize)
+            .and_then(|last| last.checked_add(self.start as usize))
+            .and_then(|last| last.checked_add(self.len as usize));
+        end.is_some_and(|end| end <= bytes)
+    }
+}
+
+impl Deref for Offsets {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        match self {
+            Self::Own(list) => list,
+            Self::Shared(list) => list,
+        }
+    }
+}
+
+impl PartialEq for Offsets {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Offsets {}
+
+impl FromIterator<u32> for Offsets {
+    /// To be shared.
+    fn from_iter<T: IntoIterator<Item = u32>>(offsets: T) -> Self {
+        Self::Shared(offsets.into_iter().collect())
+    }
+}
+
+impl<const N: usize> From<[u32; N]> for Offsets {
+    fn from(offsets: [u32; N]) -> Self {
+        Self::Shared(offsets.into())
+    }
+}
+
+impl From<Vec<u32>> for Offsets {
+    fn from(offsets: Vec<u32>) -> Self {
+        Self::Own(offsets)
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// The items of a job.
+    ///
+    /// # Errors
+    /// [`JobError::BadItems`] if one does not lie inside its buffer, or if items of one buffer come in several.
+    pub fn of(memory: &'a Memory, items: &'a Items) -> Result<Self, JobError> {
+        let whole: &[u8] = match memory {
+            Memory::Shared(view) => view,
+            Memory::Own(buf) => buf,
+            Memory::Scattered(bufs) => match (items, &bufs[..]) {
+                (Items::Spans(spans), _) => return Self::scattered(bufs, spans),
+                (_, [buf]) => buf,
+                _ => return Err(JobError::BadItems),
+            },
+        };
+        Self::new(whole, items)
+    }
+
+    /// Items of one buffer.
+    ///
+    /// # Errors
+    /// [`JobError::BadItems`] if one does not lie inside `src`.
+    pub fn new(src: &'a [u8], items: &'a Items) -> Result<Self, JobError> {
+        let (fits, layout) = match items {
+            Items::One => {
+                let (start, len) = (0, src.len());
+                (
+                    true,
+                    Layout::Strided {
+                        start,
+                        len,
+                        step: len,
+                    },
+                )
+            }
+            Items::Strided(stride) => {
+                let [start, len, step] =
+                    [stride.start, stride.len, stride.step].map(|n| n as usize);
+                (stride.fits(src.len()), Layout::Strided { start, len, step })
+            }
+            Items::Offsets(offsets) => {
+                let offsets: &[u32] = offsets;
+                // Without an early exit, so that the compiler vectorises it: this runs for every job.
+                let falls = offsets
+                    .windows(2)
+                    .fold(false, |falls, pair| falls | (pair[0] > pair[1]));
+                let last = offsets.last();
+                let fits = !falls && last.is_some_and(|&end| end as usize <= src.len());
+                (fits, Layout::Offsets(offsets))
+            }
+            Items::Spans(spans) => {
+                let outside = |span: &Span| {
+                    let end = u64::from(span.start) + u64::from(span.len);
+                    (span.buf != 0) | (end > src.len() as u64)
+                };
+                let any = spans.iter().fold(false, |any, span| any | outside(span));
+                (!any, Layout::Spans(spans))
+            }
+        };
+        let batch = Self {
+            src,
+            bufs: &[],
+            layout,
+            count: items.count(),
+        };
+        fits.then_some(batch).ok_or(JobError::BadItems)
+    }
+
+    fn scattered(bufs: &'a [Buf], spans: &'a [Span]) -> Result<Self, JobError> {
+        let lies_inside = |span: &Span| {
+            let end = u64::from(span.start) + u64::from(span.len);
+            let buf = bufs.get(span.buf as usize);
+            buf.is_some_and(|buf| end <= buf.len() as u64)
+        };
+        let batch = Self {
+            src: &[],
+            bufs,
+            layout: Layout::Spans(spans),
+            count: spans.len(),
+        };
+        let fits = spans.iter().all(lies_inside);
+        fits.then_some(batch).ok_or(JobError::BadItems)
+    }
+
+    /// How many items.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the longest item; zero without items.
+    pub fn longest(&self) -> usize {
+        match self.layout {
+            _ if self.count == 0 => 0,
+            Layout::Strided { len, .. } => len,
+            Layout::Offsets(offsets) => offsets
+                .windows(2)
+                .fold(0, |longest, pair| longest.max(pair[1] - pair[0]))
+                as usize,
+            Layout::Spans(spans) => {
+                spans.iter().fold(0, |longest, span| longest.max(span.len)) as usize
+            }
+        }
+    }
+
+    /// Bytes of all items together; what several share counts for each.
+    pub fn bytes(&self) -> usize {
+        match self.layout {
+            Layout::Strided { len, .. } => len * self.count,
+            Layout::Offsets(offsets) => match offsets {
+                [first, .., last] => (last - first) as usize,
+                _ => 0,
+            },
+            Layout::Spans(spans) => spans.iter().map(|span| span.len as usize).sum(),
+        }
+    }
+
+    /// All items as one slice and the length of each, if they have one length and lie one right behind another: the layout
+    /// that most kernels have a fast path for.
+    #[inline]
+    pub fn equal(&self) -> Option<(&'a [u8], usize)> {
+        match self.layout {
+            Layout::Strided { start, len, step } if len == step || self.count <= 1 => {
+                // Without items, `start` may lie anywhere.
+                let items = self
+                    .src
+                    .get(start..)
+                    .and_then(|rest| rest.get(..len * self.count));
+                Some((items.unwrap_or_default(), len))
+            }
+            _ => None,
+        }
+    }
+
+    /// The memory and the offsets, if the items are described by such.
+    #[inline]
+    pub fn offsets(&self) -> Option<(&'a [u8], &'a [u32])> {
+        match self.layout {
+            Layout::Offsets(offsets) => Some((self.src, offsets)),
+            _ => None,
+        }
+    }
+
+    /// Item `i`.
+    ///
+    /// # Panics
+    /// If there is no such item.
+    // Short items are over in ten nanoseconds; around a call, kernels would also save their vectors.
+    #[inline(always)]
+    pub fn item(&self, i: usize) -> &'a [u8] {
+        match self.layout {
+            Layout::Strided { start, len, step } => {
+                assert!(i < self.count, "item {i} of {}", self.count);
+                &self.src[start + i * step..][..len]
+            }
+            Layout::Offsets(offsets) => &self.src[offsets[i] as usize..offsets[i + 1] as usize],
+            Layout::Spans(spans) => {
+                let span = spans[i];
+                let buf: &[u8] = match self.bufs {
+                    [] => self.src,
+                    bufs => &bufs[span.buf as usize],
+                };
+                &buf[span.start as usize..][..span.len as usize]
+            }
+        }
+    }
+
+    /// The items, in turn.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        (0..self.count).map(move |i| self.item(i))
+    }
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({} items, {} bytes)", self.count, self.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(lens: &[usize]) -> Memory {
+        let mut byte = 0;
+        let mut buf = |len: &usize| {
+            let mut buf = Buf::zeroed(*len).expect("memory");
+            buf.fill_with(|| {
+                byte += 1;
+                byte
+            });
+            buf
+        };
+        match lens {
+            [len] => buf(len).into(),
+            lens => Memory::Scattered(lens.iter().map(buf).collect()),
+        }
+    }
+
+    fn stride(start: u32, len: u32, step: u32, count: u32) -> Items {
+        Items::Strided(Stride {
+            start,
+            len,
+            step,
+            count,
+        })
+    }
+
+    fn span(buf: u32, start: u32, len: u32) -> Span {
+        Span { buf, start, len }
+    }
+
+    #[test]
+    fn items_are_found_however_they_are_described() {
+        /// Lengths of the buffers, the items in them, and what these hold.
+        type Case<'a> = (&'a [usize], Items, &'a [&'a [u8]]);
+        let spans = |list: &[Span]| Items::Spans(list.to_vec());
+        let cases: [Case<'_>; 9] = [
+            (&[3], Items::One, &[&[1, 2, 3]]),
+            (&[0], Items::One, &[&[]]),
+            (&[6], Items::fixed(2, 2), &[&[1, 2], &[3, 4]]),
+            (&[6], stride(1, 1, 2, 3), &[&[2], &[4], &[6]]),
+            // Distances shorter than items: they overlap.
+            (&[4], stride(0, 3, 1, 2), &[&[1, 2, 3], &[2, 3, 4]]),
+            (&[4], stride(9, 9, 9, 0), &[]),
+            (&[5], Items::Offsets([1, 1, 4].into()), &[&[], &[2, 3, 4]]),
+            (
+                &[4],
+                spans(&[span(0, 2, 2), span(0, 0, 3)]),
+                &[&[3, 4], &[1, 2, 3]],
+            ),
+            (
+                &[2, 3],
+                spans(&[span(1, 1, 2), span(0, 0, 2), span(1, 3, 0)]),
+                &[&[4, 5], &[1, 2], &[]],
+            ),
+        ];
+        for (lens, items, right) in cases {
+            let memory = memory(lens);
+            let batch = Batch::of(&memory, &items).unwrap_or_else(|_| panic!("{items:?}"));
+            assert!(batch.iter().eq(right.iter().copied()), "{items:?}");
+            let places = (0..items.count()).map(|i| memory.at(items.place(i, &memory)));
+            assert!(places.eq(right.iter().copied()), "{items:?}");
+            assert_eq!(batch.bytes(), right.concat().len(), "{items:?}");
+            let longest = right.iter().map(|item| item.len()).max();
+            assert_eq!(batch.longest(), longest.unwrap_or(0), "{items:?}");
+        }
+    }
+
+    #[test]
+    fn only_items_of_one_length_without_gaps_are_one_slice() {
+        let bytes = [1, 2, 3, 4, 5, 6];
+        for (items, right) in [
+            (Items::fixed(2, 3), Some((&bytes[..], 2))),
+            (stride(1, 2, 2, 2), Some((&bytes[1..5], 2))),
+            (stride(1, 2, 5, 1), Some((&bytes[1..3], 2))),
+            (stride(1, 1, 2, 2), None),
+            (stride(7, 1, 1, 0), Some((&bytes[..0], 1))),
+            (Items::One, Some((&bytes[..], 6))),
+            (Items::Offsets([0, 3, 6].into()), None),
+        ] {
+            let batch = Batch::new(&bytes, &items).expect("inside");
+            assert_eq!(batch.equal(), right, "{items:?}");
+        }
+    }
+
+    #[test]
+    fn offsets_are_equal_whoever_has_them() {
+        let shared: Offsets = [0, 4].into();
+        assert_eq!(shared, Offsets::from(vec![0, 4]));
+        assert_eq!(
+            Items::one_behind_another([4]),
+            Items::Offsets(Offsets::from(vec![0, 4]))
+        );
+    }
+}
