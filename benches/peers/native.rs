@@ -314,7 +314,7 @@ impl Native<'_> {
     /// The batch, as C has it. Made for each call, so that no pointer outlives a borrow.
     fn task(&mut self) -> Task {
         let batch = self.work.batch;
-        let (src, offsets, stride) = match (batch.equal(), batch.offsets()) {
+        let (src, offsets, stride) = match (batch.contiguous(), batch.offsets()) {
             (Some((items, len)), _) => (items, std::ptr::null(), len),
             (None, Some((src, offsets))) => (src, offsets.as_ptr(), 0),
             (None, None) => unreachable!("definitions' items lie one behind another"),

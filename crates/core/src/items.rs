@@ -26,18 +26,18 @@ use std::sync::Arc;
 
 use crate::{Buf, JobError, Region, View};
 
-/// What a job reads. Moving it is free: a job takes it along and brings it home.
+/// The buffers that a job reads. They move into the job and come home with it; nothing is copied.
 #[derive(Debug)]
 pub enum Memory {
-    /// Read by any number of jobs.
+    /// One buffer that any number of jobs read.
     Shared(View),
-    /// This job's alone: what another job has written, for example.
+    /// One buffer of this job alone: the output of another job, for example.
     Own(Buf),
-    /// Many buffers, this job's alone: a burst of packets. [`Span::buf`] counts them.
+    /// Many buffers of this job alone: a burst of packets. [`Span::buf`] is the index of one.
     Scattered(Vec<Buf>),
 }
 
-/// Where the items of a job lie in its [`Memory`]. Lists are recycled by whoever makes the jobs.
+/// Where the items of a job lie in its [`Memory`]. A finished job gives its list back, to be filled for the next job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Items {
     /// The whole memory, one buffer, is one item.
@@ -46,7 +46,7 @@ pub enum Items {
     Strided(Stride),
     /// Item *i* is `offsets[i]..offsets[i + 1]` of one buffer: one more offset than items, none decreasing.
     Offsets(Offsets),
-    /// Anywhere, in any order, also overlapping.
+    /// Items anywhere in the memory, in any order; they may overlap.
     Spans(Vec<Span>),
 }
 
@@ -157,7 +157,7 @@ impl Memory {
     }
 
     /// Whether all buffers are of regions that `is_known` accepts.
-    pub fn is_all(&self, is_known: impl Fn(&dyn Region) -> bool) -> bool {
+    pub fn all_regions(&self, is_known: impl Fn(&dyn Region) -> bool) -> bool {
         (0..self.count()).all(|number| is_known(self.region(number)))
     }
 
@@ -167,13 +167,6 @@ impl Memory {
     /// If they do not lie inside their buffer.
     pub fn at(&self, place: Place) -> &[u8] {
         &self.buf(place.buf)[place.start..][..place.len]
-    }
-}
-
-impl Default for Memory {
-    /// No memory at all, without an allocation.
-    fn default() -> Self {
-        Self::Scattered(Vec::new())
     }
 }
 
@@ -432,7 +425,7 @@ impl<'a> Batch<'a> {
     /// All items as one slice and the length of each, if they have one length and lie one right behind another: the layout
     /// that most kernels have a fast path for.
     #[inline]
-    pub fn equal(&self) -> Option<(&'a [u8], usize)> {
+    pub fn contiguous(&self) -> Option<(&'a [u8], usize)> {
         match self.layout {
             Layout::Strided { start, len, step } if len == step || self.count <= 1 => {
                 // Without items, `start` may lie anywhere.
@@ -446,7 +439,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The memory and the offsets, if the items are described by such.
+    /// The memory and the offsets of the items, if they are described by offsets.
     #[inline]
     pub fn offsets(&self) -> Option<(&'a [u8], &'a [u32])> {
         match self.layout {
@@ -574,7 +567,7 @@ mod tests {
             (Items::Offsets([0, 3, 6].into()), None),
         ] {
             let batch = Batch::new(&bytes, &items).expect("inside");
-            assert_eq!(batch.equal(), right, "{items:?}");
+            assert_eq!(batch.contiguous(), right, "{items:?}");
         }
     }
 

@@ -3,8 +3,8 @@
 //! [`Backend`] prepares an [`Operator`] once; each thread opens its own [`Queue`] into it; jobs go in, completions
 //! come out, each with its buffers. A synchronous CPU kernel is the special case ([`Kernel`] and its lifts).
 //!
-//! **A job is a batch.** It carries one item or many, which lie anywhere in its [`Memory`]; every output is bytes in `dst`. Item *i* writes at `i * slot`, where
-//! [`OutputShape::slot`] says how long a slot is: the fixed size, or for variable outputs an equal share of `dst`, so that
+//! **A job is a batch.** It carries one item or many, which lie anywhere in its [`Memory`]; every output is bytes in `dst`.
+//! Item *i* writes at `i * slot`, where [`OutputShape::slot`] says how long a slot is: the fixed size, or for variable outputs an equal share of `dst`, so that
 //! the caller decides. A `dst` of `items * operator.dst_len(longest item)` bytes fits whatever an encoder can produce.
 //!
 //! **A job that cannot be carried out still comes home.** The lifts check each job once, before its kernel sees it:
@@ -52,7 +52,7 @@ pub enum OutputShape {
 pub struct Job {
     /// The caller's own name for this job, returned untouched.
     pub tag: u64,
-    /// Read by the device.
+    /// The memory that the device reads.
     pub src: Memory,
     /// Where the items lie in `src`.
     pub items: Items,

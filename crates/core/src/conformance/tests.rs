@@ -252,7 +252,7 @@ impl BuggyQueue {
     /// A job whose memory the device cannot reach, if it says so.
     fn refusal(&self, job: &Job) -> Option<Result<(), JobError>> {
         let is_mine = |home: &dyn Region| home.is(&*self.operator.island);
-        if job.src.is_all(is_mine) && is_mine(job.dst.region()) {
+        if job.src.all_regions(is_mine) && is_mine(job.dst.region()) {
             return None;
         }
         Some(match self.operator.bug {

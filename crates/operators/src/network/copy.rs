@@ -127,7 +127,7 @@ impl Kernel for Copy {
 /// Copies each item that its slot has room for.
 #[inline(always)]
 fn each(batch: Batch<'_>, out: BatchOut<'_>, copy: impl Fn(&[u8], &mut [u8])) {
-    match batch.equal() {
+    match batch.contiguous() {
         Some((items, len)) if len > 0 && len <= out.slot => {
             let slots = out.dst.chunks_exact_mut(out.slot);
             for (item, slot) in items.chunks_exact(len).zip(slots) {

@@ -249,7 +249,7 @@ impl Lane {
         let held = &mut self.places[place as usize];
         assert!(held.is_none(), "a free place");
         let registered = |home: &dyn Region| registered(home, &self.device);
-        let is_known = job.src.is_all(|home| registered(home).is_some());
+        let is_known = job.src.all_regions(|home| registered(home).is_some());
         let (true, Some(mmap)) = (is_known, registered(job.dst.region())) else {
             return Err(job);
         };

@@ -298,7 +298,7 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         self.recipe.limits().check(batch)?;
         let (items, shape) = (batch.len(), self.recipe.shape());
         let is_mine = |region: &dyn Region| self.memory.is_home_of(region);
-        if !job.src.is_all(is_mine) || !is_mine(job.dst.region()) {
+        if !job.src.all_regions(is_mine) || !is_mine(job.dst.region()) {
             return Err(JobError::ForeignBuffer);
         }
         let slot = shape.slot(job.dst.len(), items);

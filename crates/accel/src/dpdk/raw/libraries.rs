@@ -100,7 +100,7 @@ impl Libraries {
             // asserted.
             unsafe { compute(&items, dst.as_mut_ptr()) }
         };
-        match (batch.equal(), batch.offsets()) {
+        match (batch.contiguous(), batch.offsets()) {
             (Some((items, _)), _) => run(items, None, longest, count, 0),
             (None, Some((src, offsets))) => run(src, Some(offsets), 0, count, 0),
             // The library's calls take one item each.

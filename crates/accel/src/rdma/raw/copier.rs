@@ -181,7 +181,7 @@ impl Copier {
         };
         let dst = job.dst.region();
         match dst.downcast_ref::<Registered>() {
-            Some(region) if is_ours(dst) && job.src.is_all(is_ours) => Ok(region.rkey()),
+            Some(region) if is_ours(dst) && job.src.all_regions(is_ours) => Ok(region.rkey()),
             _ => Err(JobError::ForeignBuffer),
         }
     }

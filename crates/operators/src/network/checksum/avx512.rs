@@ -51,7 +51,7 @@ pub(super) fn plain(_proof: Avx512Vnni, batch: Batch<'_>, slots: &mut [[u8; 2]])
     let slots = &mut slots[..batch.len()];
     // SAFETY: `Avx512Vnni` exists only where these instructions do.
     unsafe {
-        match (batch.equal(), batch.offsets()) {
+        match (batch.contiguous(), batch.offsets()) {
             (Some((_, 0)), _) => slots.fill([0xff; 2]),
             (Some((items, len)), _) => equal(items, len, slots),
             // Without the question for each item how it is described.

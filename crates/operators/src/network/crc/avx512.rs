@@ -59,7 +59,7 @@ pub(super) fn one<A: Algorithm>(_proof: Avx512, data: &[u8]) -> u32 {
 pub(super) fn batch<A: Algorithm>(_proof: Avx512, batch: Batch<'_>, slots: &mut [A::Slot]) {
     // SAFETY: `Avx512` exists only where these instructions do.
     unsafe {
-        match batch.equal() {
+        match batch.contiguous() {
             Some((items, 64)) => lines::<A>(items.as_chunks::<64>().0, slots),
             _ => each::<A>(batch, slots),
         }
