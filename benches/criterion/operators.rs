@@ -123,14 +123,11 @@ impl Contest<'_> {
         let batch = Batch::new(&self.src, &self.items).expect("items lie inside");
         let (shape, slot) = (kernel.shape(), self.slot);
         let mut dst = Buf::zeroed(slot * batch.len()).expect("memory");
+        let slots = Items::fixed(slot as u32, batch.len() as u32);
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut run = |dst: &mut [u8], outcomes: &mut Vec<Result<u32, JobError>>| {
             outcomes.clear();
-            let out = BatchOut {
-                dst,
-                slot,
-                outcomes,
-            };
+            let out = BatchOut::new(dst, &slots, outcomes).expect("slots lie inside");
             kernel.run(batch, out).expect("runs");
         };
         let check = |dst: &[u8], outcomes: &[Result<u32, JobError>]| {

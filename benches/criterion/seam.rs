@@ -24,6 +24,8 @@ const SRC_BYTES: usize = (ITEM_BYTES * BATCH) as usize;
 const DST_BYTES: usize = 4 * BATCH as usize;
 
 static ITEMS: Items = Items::fixed(ITEM_BYTES, BATCH);
+/// Where the sums go.
+static SLOTS: Items = Items::fixed(4, BATCH);
 
 fn main() {
     let mut criterion = Criterion::default()
@@ -110,11 +112,8 @@ impl Direct {
     fn round(&mut self) {
         for (src, dst) in &mut self.jobs {
             let batch = Batch::new(src, &ITEMS).expect("items lie inside");
-            let out = BatchOut {
-                dst: &mut *dst,
-                slot: 4,
-                outcomes: &mut Vec::new(),
-            };
+            let mut none = Vec::new();
+            let out = BatchOut::new(dst, &SLOTS, &mut none).expect("slots lie inside");
             self.kernel.run(batch, out, &mut ()).expect("cannot fail");
             black_box(&dst[..]);
         }
@@ -156,13 +155,13 @@ impl Queued {
         self.queue.poll(&mut self.done);
         for completion in self.done.drain(..) {
             completion.result.expect("cannot fail");
-            black_box(&completion.job.dst[..]);
+            black_box(&completion.job.dst[0][..]);
             self.ready.push_back(completion.job);
         }
     }
 
     fn outputs(&mut self) -> Vec<Vec<u8>> {
         self.round();
-        self.ready.iter().map(|job| job.dst.to_vec()).collect()
+        self.ready.iter().map(|job| job.dst[0].to_vec()).collect()
     }
 }

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use dpb_accel::dpdk::libraries::{Hashes, Libraries, Packets, PrefixMatch, Routes, Sums, Tuples};
-use dpb_core::{BatchOut, HashTuple, IpFamily, JobError, Kernel, OpSpec};
+use dpb_core::{BatchOut, HashTuple, IpFamily, Items, JobError, Kernel, OpSpec};
 
 use crate::native::Bound;
 use crate::work::{Placed, Shifted, Work};
@@ -188,11 +188,8 @@ impl Bound for Lookups<'_> {
     fn outputs(&mut self) -> Vec<Result<&[u8], JobError>> {
         let slot = self.work.slot;
         self.outcomes.clear();
-        let out = BatchOut {
-            dst: &mut self.dst,
-            slot,
-            outcomes: &mut self.outcomes,
-        };
+        let slots = Items::fixed(slot as u32, self.work.batch.len() as u32);
+        let out = BatchOut::new(&mut self.dst, &slots, &mut self.outcomes).expect("its slots");
         self.routes
             .run(self.work.batch, out, &mut ())
             .expect("runs");

@@ -212,9 +212,14 @@ where
         item_len
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        mut out: BatchOut<'_>,
+        _scratch: &mut (),
+    ) -> Result<(), JobError> {
         for i in 0..batch.len() {
-            let len = (self.1)(batch.item(i), &mut out.dst[i * out.slot..][..out.slot]);
+            let len = (self.1)(batch.item(i), &mut out.slots[i]);
             if self.0 == OutputShape::Variable {
                 out.outcomes
                     .push(u32::try_from(len).map_err(|_| JobError::TooLong));

@@ -81,11 +81,7 @@ fn run(kernel: &mut dyn Direct, item: &[u8]) -> Result<Vec<u8>, JobError> {
     let mut dst = vec![0; slot];
     let mut outcomes = Vec::with_capacity(1);
     let batch = Batch::new(item, &Items::One).expect("inside");
-    let out = BatchOut {
-        dst: &mut dst,
-        slot,
-        outcomes: &mut outcomes,
-    };
+    let out = BatchOut::new(&mut dst, &Items::One, &mut outcomes).expect("one slot");
     kernel.run(batch, out).expect("runs");
     dst.truncate(outcomes[0]? as usize);
     Ok(dst)

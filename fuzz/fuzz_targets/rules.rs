@@ -38,11 +38,8 @@ fn check(rules: &[u8], payloads: &[u8]) {
         let slot = kernel.dst_len(len);
         let mut dst = vec![0; slot * count];
         let mut outcomes = Vec::with_capacity(count);
-        let out = BatchOut {
-            dst: &mut dst,
-            slot,
-            outcomes: &mut outcomes,
-        };
+        let slots = Items::fixed(slot as u32, count as u32);
+        let out = BatchOut::new(&mut dst, &slots, &mut outcomes).expect("its slots");
         kernel.run(batch, out).expect("runs");
         for (i, outcome) in outcomes.iter().enumerate() {
             let output = outcome.map(|len| &dst[i * slot..][..len as usize]);

@@ -112,11 +112,7 @@ fn run(kernel: &RefCell<Box<dyn Direct>>, item: &[u8], slot: usize) -> Result<Ve
     let mut dst = vec![0; slot];
     let mut outcomes = Vec::with_capacity(1);
     let batch = Batch::new(item, &Items::One).expect("one item is all of it");
-    let out = BatchOut {
-        dst: &mut dst,
-        slot,
-        outcomes: &mut outcomes,
-    };
+    let out = BatchOut::new(&mut dst, &Items::One, &mut outcomes)?;
     kernel.borrow_mut().run(batch, out)?;
     let len = outcomes[0]? as usize;
     dst.truncate(len);

@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 use dpb_core::cpu_level::Level;
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError, Workload};
+use dpb_core::{
+    Batch, BatchOut, Items, JobError, Kernel, OpSpec, OutputShape, SetupError, Workload,
+};
 use dpb_operators::cpu::{Cpu, Path};
 use dpb_operators::direct::{Direct, direct};
 use dpb_operators::registry::{self, Entry};
@@ -260,11 +262,8 @@ impl Called<'_> {
         let mut dst = &mut *self.dst;
         for call in self.work.calls {
             let (now, later) = dst.split_at_mut(slot * call.len());
-            let out = BatchOut {
-                dst: now,
-                slot,
-                outcomes: &mut self.outcomes,
-            };
+            let slots = Items::fixed(slot as u32, call.len() as u32);
+            let out = BatchOut::new(now, &slots, &mut self.outcomes).expect("its slots");
             self.kernel.run(*call, out).expect("runs");
             dst = later;
         }
@@ -337,8 +336,7 @@ impl Kernel for Null {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for (i, slot) in out.dst.chunks_exact_mut(out.slot).enumerate() {
-            let item = batch.item(i);
+        for (item, slot) in batch.iter().zip(out.slots) {
             std::hint::black_box(item.as_ptr());
             slot[..4].copy_from_slice(&(item.len() as u32).to_le_bytes());
         }

@@ -160,6 +160,12 @@ impl Buf {
         (buf.ptr, buf.len, region)
     }
 
+    /// Where it starts. No reference to the memory is made, so that the address stays good while a device writes there; nobody but
+    /// the buffer's owner may write through it.
+    pub fn as_non_null(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
     /// Makes the memory read-only, so that many jobs can share it.
     pub fn freeze(self) -> View {
         View(Arc::new(self))
@@ -179,6 +185,11 @@ impl View {
     /// The view itself, if another one lives.
     pub fn thaw(self) -> Result<Buf, View> {
         Arc::try_unwrap(self.0).map_err(View)
+    }
+
+    /// The buffer that it is a view of.
+    pub fn buf(&self) -> &Buf {
+        &self.0
     }
 
     /// See [`Buf::region`].

@@ -26,8 +26,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::{
-    Backend, Buf, Completion, Job, Limits, Memory, OpSpec, Operator, OutputShape, SetupError, View,
-    Workload,
+    Backend, Buf, Buffers, Completion, Items, Job, Limits, Memory, OpSpec, Operator, OutputShape,
+    SetupError, View, Workload,
 };
 use drive::CheckedQueue;
 use input::{Input, Layout};
@@ -364,7 +364,7 @@ impl Bench<'_> {
         };
         let job = |tag: usize| {
             let (input, src) = (&inputs[tag % 2], source(tag % 2)?);
-            Ok(input.job(tag as u64, src, self.dst(input)?))
+            Ok(input.job(tag as u64, src, self.destination(input)?))
         };
         (0..jobs).map(job).collect()
     }
@@ -389,11 +389,9 @@ impl Bench<'_> {
         input.source(|len| self.alloc(len))
     }
 
-    /// Room for the outputs of `input`, and some bytes more that must stay as they are.
-    fn dst(&self, input: &Input) -> Result<Buf, String> {
-        let mut dst = self.alloc(input.dst_len(&*self.operator))?;
-        dst.fill(input::GUARD);
-        Ok(dst)
+    /// Room for the outputs of `input` in memory that the backend can reach.
+    fn destination(&self, input: &Input) -> Result<(Buffers, Items), String> {
+        input.destination(&*self.operator, |len| self.alloc(len))
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, String> {

@@ -1,10 +1,11 @@
-//! A job's input: [`Memory`], and the [`Items`] that lie in it. Checked once, it is a [`Batch`].
+//! Where the items of a job lie: [`Items`]. Those of its input, checked once, are a [`Batch`].
 //!
 //! Items may lie anywhere: one behind another, a stride apart with room before and behind, or in buffers of their own, as
-//! packets do. So the output of one job is the input of the next where it lies:
+//! packets do. Outputs are described alike (see [`BatchOut`](crate::BatchOut)), so the output of one job is the input of the
+//! next where it lies:
 //!
 //! ```
-//! use dpb_core::{Batch, Buf, Items, Memory, Span};
+//! use dpb_core::{Batch, Buf, Items, Span};
 //!
 //! // Two packets, each in a buffer of its own with 4 bytes before it.
 //! let packet = |byte: u8| {
@@ -12,7 +13,7 @@
 //!     buf[4..].fill(byte);
 //!     buf
 //! };
-//! let packets = Memory::from(vec![packet(1), packet(2)]);
+//! let packets = [packet(1), packet(2)];
 //! let payload = |buf: u32| Span { buf, start: 4, len: 8 };
 //! let items = Items::Spans(vec![payload(0), payload(1)]);
 //! let batch = Batch::of(&packets, &items)?;
@@ -21,32 +22,21 @@
 //! ```
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::{Buf, JobError, Region, View};
+use crate::{Buf, JobError, Place};
 
-/// The buffers that a job reads. They move into the job and come home with it; nothing is copied.
-#[derive(Debug)]
-pub enum Memory {
-    /// One buffer that any number of jobs read.
-    Shared(View),
-    /// One buffer of this job alone: the output of another job, for example.
-    Own(Buf),
-    /// Many buffers of this job alone: a burst of packets. [`Span::buf`] is the index of one.
-    Scattered(Vec<Buf>),
-}
-
-/// Where the items of a job lie in its [`Memory`]. A finished job gives its list back, to be filled for the next job.
+/// Where the items of a job lie in its buffers. A finished job gives its list back, to be filled for the next job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Items {
-    /// The whole memory, one buffer, is one item.
+    /// The only buffer is one item.
     One,
     /// Items of one length at equal distances, in one buffer.
     Strided(Stride),
     /// Item *i* is `offsets[i]..offsets[i + 1]` of one buffer: one more offset than items, none decreasing.
     Offsets(Offsets),
-    /// Items anywhere in the memory, in any order; they may overlap.
+    /// Items anywhere in the buffers, in any order; they may overlap.
     Spans(Vec<Span>),
 }
 
@@ -66,23 +56,12 @@ pub struct Stride {
 /// Where one item lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The number of its buffer; 0 where the memory is one buffer.
+    /// The number of its buffer.
     pub buf: u32,
     /// Its first byte in that buffer.
     pub start: u32,
     /// Its bytes.
     pub len: u32,
-}
-
-/// Where one item lies, as code that computes with addresses wants it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The number of its buffer.
-    pub buf: usize,
-    /// Its first byte in that buffer.
-    pub start: usize,
-    /// Its bytes.
-    pub len: usize,
 }
 
 /// A list of offsets: of one job, or shared by many that read the same items.
@@ -97,95 +76,25 @@ pub enum Offsets {
 /// A job's input as a kernel sees it: every item lies inside its buffer.
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
-    /// All memory, where it is one buffer.
+    /// The only buffer.
     src: &'a [u8],
-    /// Empty where memory is one buffer.
+    /// The buffers, where they are several.
     bufs: &'a [Buf],
     layout: Layout<'a>,
     count: usize,
 }
 
+/// Items of which it was checked that each lies inside its buffer.
 #[derive(Clone, Copy)]
-enum Layout<'a> {
+pub(crate) enum Layout<'a> {
     Strided {
         start: usize,
         len: usize,
         step: usize,
     },
     Offsets(&'a [u32]),
+    /// Of one buffer if they are of buffer 0 alone.
     Spans(&'a [Span]),
-}
-
-impl Memory {
-    /// Its buffers, as slices.
-    pub fn bufs(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        (0..self.count()).map(|number| self.buf(number))
-    }
-
-    /// How many buffers it is.
-    pub fn count(&self) -> usize {
-        match self {
-            Self::Shared(_) | Self::Own(_) => 1,
-            Self::Scattered(bufs) => bufs.len(),
-        }
-    }
-
-    /// Buffer `number`.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn buf(&self, number: usize) -> &[u8] {
-        match self {
-            Self::Shared(view) if number == 0 => view,
-            Self::Own(buf) if number == 0 => buf,
-            Self::Scattered(bufs) => &bufs[number],
-            _ => panic!("buffer {number} of one"),
-        }
-    }
-
-    /// The region of buffer `number`: see [`Buf::region`].
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn region(&self, number: usize) -> &dyn Region {
-        match self {
-            Self::Shared(view) if number == 0 => view.region(),
-            Self::Own(buf) if number == 0 => buf.region(),
-            Self::Scattered(bufs) => bufs[number].region(),
-            _ => panic!("buffer {number} of one"),
-        }
-    }
-
-    /// Whether all buffers are of regions that `is_known` accepts.
-    pub fn all_regions(&self, is_known: impl Fn(&dyn Region) -> bool) -> bool {
-        (0..self.count()).all(|number| is_known(self.region(number)))
-    }
-
-    /// The bytes at `place`, as [`Items::place`] says it.
-    ///
-    /// # Panics
-    /// If they do not lie inside their buffer.
-    pub fn at(&self, place: Place) -> &[u8] {
-        &self.buf(place.buf)[place.start..][..place.len]
-    }
-}
-
-impl From<View> for Memory {
-    fn from(view: View) -> Self {
-        Self::Shared(view)
-    }
-}
-
-impl From<Buf> for Memory {
-    fn from(buf: Buf) -> Self {
-        Self::Own(buf)
-    }
-}
-
-impl From<Vec<Buf>> for Memory {
-    fn from(bufs: Vec<Buf>) -> Self {
-        Self::Scattered(bufs)
-    }
 }
 
 impl Items {
@@ -223,14 +132,14 @@ impl Items {
         }
     }
 
-    /// Where item `i` of `memory` lies. For items that are checked already ([`Batch::of`]).
+    /// Where item `i` lies in `bufs`. For items that are checked already.
     ///
     /// # Panics
     /// If there is no such item.
     #[inline]
-    pub fn place(&self, i: usize, memory: &Memory) -> Place {
+    pub fn place(&self, i: usize, bufs: &[Buf]) -> Place {
         let (buf, start, len) = match self {
-            Self::One => (0, 0, memory.buf(0).len()),
+            Self::One => (0, 0, bufs[0].len()),
             Self::Strided(stride) => {
                 let start = stride.start as usize + i * stride.step as usize;
                 (0, start, stride.len as usize)
@@ -300,45 +209,18 @@ impl From<Vec<u32>> for Offsets {
     }
 }
 
-impl<'a> Batch<'a> {
-    /// The items of a job.
-    ///
-    /// # Errors
-    /// [`JobError::BadItems`] if one does not lie inside its buffer, or if items of one buffer come in several.
-    pub fn of(memory: &'a Memory, items: &'a Items) -> Result<Self, JobError> {
-        let whole: &[u8] = match memory {
-            Memory::Shared(view) => view,
-            Memory::Own(buf) => buf,
-            Memory::Scattered(bufs) => match (items, &bufs[..]) {
-                (Items::Spans(spans), _) => return Self::scattered(bufs, spans),
-                (_, [buf]) => buf,
-                _ => return Err(JobError::BadItems),
-            },
-        };
-        Self::new(whole, items)
-    }
-
-    /// Items of one buffer.
-    ///
-    /// # Errors
-    /// [`JobError::BadItems`] if one does not lie inside `src`.
-    pub fn new(src: &'a [u8], items: &'a Items) -> Result<Self, JobError> {
+impl<'a> Layout<'a> {
+    /// Items of one buffer of `bytes` bytes, if they lie inside it.
+    pub(crate) fn of_one(items: &'a Items, bytes: usize) -> Option<Self> {
         let (fits, layout) = match items {
             Items::One => {
-                let (start, len) = (0, src.len());
-                (
-                    true,
-                    Layout::Strided {
-                        start,
-                        len,
-                        step: len,
-                    },
-                )
+                let (start, len, step) = (0, bytes, bytes);
+                (true, Self::Strided { start, len, step })
             }
             Items::Strided(stride) => {
                 let [start, len, step] =
                     [stride.start, stride.len, stride.step].map(|n| n as usize);
-                (stride.fits(src.len()), Layout::Strided { start, len, step })
+                (stride.fits(bytes), Self::Strided { start, len, step })
             }
             Items::Offsets(offsets) => {
                 let offsets: &[u32] = offsets;
@@ -347,41 +229,94 @@ impl<'a> Batch<'a> {
                     .windows(2)
                     .fold(false, |falls, pair| falls | (pair[0] > pair[1]));
                 let last = offsets.last();
-                let fits = !falls && last.is_some_and(|&end| end as usize <= src.len());
-                (fits, Layout::Offsets(offsets))
+                let fits = !falls && last.is_some_and(|&end| end as usize <= bytes);
+                (fits, Self::Offsets(offsets))
             }
             Items::Spans(spans) => {
-                let outside = |span: &Span| {
-                    let end = u64::from(span.start) + u64::from(span.len);
-                    (span.buf != 0) | (end > src.len() as u64)
-                };
+                let outside = |span: &Span| (span.buf != 0) | (span.end() > bytes as u64);
                 let any = spans.iter().fold(false, |any, span| any | outside(span));
-                (!any, Layout::Spans(spans))
+                (!any, Self::Spans(spans))
             }
         };
-        let batch = Self {
+        fits.then_some(layout)
+    }
+
+    /// Items of several buffers, or of none, if they lie inside them.
+    pub(crate) fn of_many(items: &'a Items, bufs: &[Buf]) -> Option<Self> {
+        let Items::Spans(spans) = items else {
+            return None;
+        };
+        let lies_inside = |span: &Span| {
+            let buf = bufs.get(span.buf as usize);
+            buf.is_some_and(|buf| span.end() <= buf.len() as u64)
+        };
+        let fits = spans.iter().all(lies_inside);
+        fits.then_some(Self::Spans(spans))
+    }
+
+    /// The items `range`.
+    fn part(self, range: &Range<usize>) -> Self {
+        match self {
+            Self::Strided { start, len, step } => {
+                let start = start + range.start * step;
+                Self::Strided { start, len, step }
+            }
+            Self::Offsets(offsets) => Self::Offsets(&offsets[range.start..=range.end]),
+            Self::Spans(spans) => Self::Spans(&spans[range.clone()]),
+        }
+    }
+}
+
+impl Span {
+    /// Where it ends in its buffer.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.start) + u64::from(self.len)
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Items of any buffers.
+    ///
+    /// # Errors
+    /// [`JobError::BadItems`] if one does not lie inside its buffer, or if items of one buffer come in several.
+    pub fn of(bufs: &'a [Buf], items: &'a Items) -> Result<Self, JobError> {
+        if let [buf] = bufs {
+            return Self::new(buf, items);
+        }
+        let layout = Layout::of_many(items, bufs).ok_or(JobError::BadItems)?;
+        Ok(Self {
+            src: &[],
+            bufs,
+            layout,
+            count: items.count(),
+        })
+    }
+
+    /// Items of one buffer.
+    ///
+    /// # Errors
+    /// [`JobError::BadItems`] if one does not lie inside `src`.
+    pub fn new(src: &'a [u8], items: &'a Items) -> Result<Self, JobError> {
+        let layout = Layout::of_one(items, src.len()).ok_or(JobError::BadItems)?;
+        Ok(Self {
             src,
             bufs: &[],
             layout,
             count: items.count(),
-        };
-        fits.then_some(batch).ok_or(JobError::BadItems)
+        })
     }
 
-    fn scattered(bufs: &'a [Buf], spans: &'a [Span]) -> Result<Self, JobError> {
-        let lies_inside = |span: &Span| {
-            let end = u64::from(span.start) + u64::from(span.len);
-            let buf = bufs.get(span.buf as usize);
-            buf.is_some_and(|buf| end <= buf.len() as u64)
-        };
-        let batch = Self {
-            src: &[],
-            bufs,
-            layout: Layout::Spans(spans),
-            count: spans.len(),
-        };
-        let fits = spans.iter().all(lies_inside);
-        fits.then_some(batch).ok_or(JobError::BadItems)
+    /// The items `range` of these.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn part(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.count, "items");
+        Self {
+            layout: self.layout.part(&range),
+            count: range.len(),
+            ..*self
+        }
     }
 
     /// How many items.
@@ -488,9 +423,9 @@ impl fmt::Debug for Batch<'_> {
 mod tests {
     use super::*;
 
-    fn memory(lens: &[usize]) -> Memory {
+    fn bufs(lens: &[usize]) -> Vec<Buf> {
         let mut byte = 0;
-        let mut buf = |len: &usize| {
+        let buf = |len: &usize| {
             let mut buf = Buf::zeroed(*len).expect("memory");
             buf.fill_with(|| {
                 byte += 1;
@@ -498,10 +433,7 @@ mod tests {
             });
             buf
         };
-        match lens {
-            [len] => buf(len).into(),
-            lens => Memory::Scattered(lens.iter().map(buf).collect()),
-        }
+        lens.iter().map(buf).collect()
     }
 
     fn stride(start: u32, len: u32, step: u32, count: u32) -> Items {
@@ -543,11 +475,15 @@ mod tests {
             ),
         ];
         for (lens, items, right) in cases {
-            let memory = memory(lens);
-            let batch = Batch::of(&memory, &items).unwrap_or_else(|_| panic!("{items:?}"));
+            let bufs = bufs(lens);
+            let batch = Batch::of(&bufs, &items).unwrap_or_else(|_| panic!("{items:?}"));
             assert!(batch.iter().eq(right.iter().copied()), "{items:?}");
-            let places = (0..items.count()).map(|i| memory.at(items.place(i, &memory)));
+            let places = (0..items.count()).map(|i| items.place(i, &bufs).bytes(&bufs));
             assert!(places.eq(right.iter().copied()), "{items:?}");
+            for first in 0..=right.len() {
+                let part = batch.part(first..right.len());
+                assert!(part.iter().eq(right[first..].iter().copied()), "{items:?}");
+            }
             assert_eq!(batch.bytes(), right.concat().len(), "{items:?}");
             let longest = right.iter().map(|item| item.len()).max();
             assert_eq!(batch.longest(), longest.unwrap_or(0), "{items:?}");

@@ -5,7 +5,7 @@
 //! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
 //! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
-//! * [`Memory`] and [`Items`]: what a job reads, and where its items lie in it: in one buffer, or in many.
+//! * [`Memory`] and [`Buffers`]: what a job reads and what it writes; [`Items`]: where in them its items and outputs lie.
 //!
 //! The crate is the standard library alone. Measurement lives behind the feature `measure`, the suite that
 //! every backend runs behind `conformance`.
@@ -22,6 +22,7 @@ pub mod items;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
+pub mod memory;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
 mod printable;
@@ -29,6 +30,7 @@ pub mod random;
 mod records;
 pub mod rules;
 pub mod seam;
+pub mod slots;
 pub mod spec;
 pub mod workload;
 
@@ -36,11 +38,13 @@ pub use buf::{Buf, Region, View};
 pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
-pub use items::{Batch, Items, Memory, Offsets, Place, Span, Stride};
+pub use items::{Batch, Items, Offsets, Span, Stride};
 pub use lift::{Inline, Pooled};
+pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;
 pub use records::records;
-pub use seam::{Backend, BatchOut, Completion, Job, Kernel, Limits, Operator, OutputShape, Queue};
+pub use seam::{Backend, Completion, Job, Kernel, Limits, Operator, OutputShape, Queue};
+pub use slots::{BatchOut, Slots};
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, CollationLocale,
     CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction, ErasureCode, HashTuple,

@@ -12,8 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::{
-    Batch, BatchOut, Completion, Job, JobError, Kernel, Limits, OpSpec, Operator, OutputShape,
-    Queue, SetupError,
+    Completion, Job, JobError, Kernel, Limits, OpSpec, Operator, OutputShape, Queue, SetupError,
 };
 
 /// A kernel on the caller's own core: `submit` computes, `poll` hands back.
@@ -116,32 +115,13 @@ impl<K: Kernel> Prepared<K> {
     }
 }
 
-/// Checks one job, runs the kernel on it, and checks what it claims. The only place where jobs are checked.
+/// Checks one job, runs the kernel on it, and checks what it claims.
 fn carry_out<K: Kernel>(
     prepared: &Prepared<K>,
     job: &mut Job,
     scratch: &mut Option<K::Scratch>,
 ) -> Result<(), JobError> {
-    let batch = Batch::of(&job.src, &job.items)?;
-    prepared.limits.check(batch)?;
-    let items = batch.len();
-    let slot = prepared.shape.slot(job.dst.len(), items);
-    let dst_bytes = slot.checked_mul(items).ok_or(JobError::DstTooShort)?;
-    let dst = job.dst.get_mut(..dst_bytes).ok_or(JobError::DstTooShort)?;
-    let mut none = Vec::new();
-    let outcomes = match prepared.shape {
-        OutputShape::Fixed(_) => &mut none,
-        OutputShape::Variable if job.outcomes.capacity() < items => return Err(JobError::BadItems),
-        OutputShape::Variable => {
-            job.outcomes.clear();
-            &mut job.outcomes
-        }
-    };
-    let out = BatchOut {
-        dst,
-        slot,
-        outcomes,
-    };
+    let (batch, out) = job.open(prepared.shape, &prepared.limits)?;
     let kernel = &prepared.kernel;
     catch_unwind(AssertUnwindSafe(|| {
         kernel.run(batch, out, scratch.get_or_insert_with(|| kernel.scratch()))

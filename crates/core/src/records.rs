@@ -2,84 +2,96 @@
 
 use crate::{Batch, BatchOut, JobError};
 
-/// Room for items that lie apart and are computed together: 64 lookups of IPv6, 85 tuples of IPv4.
+/// Room for items that lie apart and are computed together, and for their outputs: 64 lookups of IPv6, 85 tuples of IPv4.
 const GATHERED_BYTES: usize = 1024;
 
 /// Runs `compute`, which makes 4 bytes of each record of `record_bytes`, on the items. Neighbours of one length whose outputs
-/// fill their slots are computed by one call, for both lie without gaps. Items that end inside a record are refused, and items
-/// whose slot is too short.
-///
-/// For a [`Kernel`](crate::Kernel) of variable shape; the items are checked to lie inside their input.
+/// fill their slots are computed by one call, for both lie without gaps; short items that lie apart are gathered first. Items
+/// that end inside a record are refused, and items whose slot is too short.
 ///
 /// # Panics
-/// If `record_bytes` is 0.
+/// If `record_bytes` is 0, or an outcome would be longer than a `u32`.
+// Within its caller, so that nothing stays in memory from one short item to the next.
+#[inline(always)]
 pub fn records(
     batch: Batch<'_>,
     out: BatchOut<'_>,
     record_bytes: usize,
     mut compute: impl FnMut(&[u8], &mut [[u8; 4]]),
 ) {
+    let BatchOut {
+        mut slots,
+        outcomes,
+    } = out;
     let made = |item_len: usize| item_len / record_bytes * 4;
-    let fills = |item: &[u8], slot: usize| {
-        item.len().is_multiple_of(record_bytes) && made(item.len()) == slot
+    let fills = |item_len: usize, slot: usize| {
+        item_len.is_multiple_of(record_bytes) && made(item_len) == slot
     };
     if let Some((items, len)) = batch.contiguous()
-        && len.is_multiple_of(record_bytes)
-        && out.slot == made(len)
+        && let Some((dst, slot)) = slots.contiguous()
+        && fills(len, slot)
     {
-        compute(items, out.dst.as_chunks_mut().0);
-        let outcome = Ok(out.slot as u32);
-        out.outcomes.extend((0..batch.len()).map(|_| outcome));
+        compute(items, dst.as_chunks_mut().0);
+        let outcome = Ok(slot as u32);
+        outcomes.extend((0..batch.len()).map(|_| outcome));
         return;
     }
     let mut next = 0;
     while next < batch.len() {
         let i = next;
-        next += 1;
         let item = batch.item(i);
-        if let Some((src, offsets)) = batch.offsets() {
-            // Neighbours of one length whose outputs fill their slots lie without gaps, and so do their outputs.
-            let fills = fills(item, out.slot);
-            let is_alike = |i: &usize| fills && batch.item(*i).len() == item.len();
-            let run = (i..batch.len()).take_while(is_alike).count();
+        let len = item.len();
+        let run_of = |most: usize| {
+            let items = (i..batch.len()).take(most);
+            items.take_while(|&i| batch.item(i).len() == len).count()
+        };
+        if let Some((src, offsets)) = batch.offsets()
+            && let Some((dst, slot)) = slots.contiguous()
+            && fills(len, slot)
+        {
+            let run = run_of(batch.len());
             if run > 1 {
                 next = i + run;
                 let items = &src[offsets[i] as usize..offsets[next] as usize];
-                let slots = &mut out.dst[i * out.slot..next * out.slot];
-                compute(items, slots.as_chunks_mut().0);
-                let outcome = Ok(out.slot as u32);
-                out.outcomes.extend((0..run).map(|_| outcome));
+                compute(items, dst[i * slot..next * slot].as_chunks_mut().0);
+                let outcome = Ok(slot as u32);
+                outcomes.extend((0..run).map(|_| outcome));
                 continue;
             }
         }
-        if batch.offsets().is_none() && !item.is_empty() && fills(item, out.slot) {
-            // Items that lie apart: a lookup alone is several times as slow as one among many, so short ones are gathered.
-            let mut gathered = [0; GATHERED_BYTES];
-            let (len, room) = (item.len(), GATHERED_BYTES / item.len());
-            let is_alike = |i: &usize| batch.item(*i).len() == len;
-            let run = (i..batch.len()).take(room).take_while(is_alike).count();
+        let bytes = made(len);
+        let room = GATHERED_BYTES / len.max(bytes).max(1);
+        if room > 1 && bytes > 0 && len.is_multiple_of(record_bytes) {
+            // A lookup alone is several times as slow as one among many.
+            let run = run_of(room);
+            let fits = |&i: &usize| slots[i].len() >= bytes;
+            let run = (i..i + run).take_while(fits).count();
             if run > 1 {
                 next = i + run;
-                for (i, place) in (i..next).zip(gathered.chunks_exact_mut(len)) {
+                let (mut items, mut outputs) = ([0; GATHERED_BYTES], [0; GATHERED_BYTES]);
+                for (i, place) in (i..next).zip(items.chunks_exact_mut(len)) {
                     place.copy_from_slice(batch.item(i));
                 }
-                let slots = &mut out.dst[i * out.slot..next * out.slot];
-                compute(&gathered[..run * len], slots.as_chunks_mut().0);
-                let outcome = Ok(out.slot as u32);
-                out.outcomes.extend((0..run).map(|_| outcome));
+                let outputs = &mut outputs[..run * bytes];
+                compute(&items[..run * len], outputs.as_chunks_mut().0);
+                for (i, output) in (i..next).zip(outputs.chunks_exact(bytes)) {
+                    slots[i][..bytes].copy_from_slice(output);
+                }
+                let outcome = Ok(bytes as u32);
+                outcomes.extend((0..run).map(|_| outcome));
                 continue;
             }
         }
-        let slot = &mut out.dst[i * out.slot..][..out.slot];
-        let outcome = match slot.get_mut(..made(item.len())) {
-            _ if !item.len().is_multiple_of(record_bytes) => Err(JobError::Malformed),
+        let outcome = match slots[i].get_mut(..bytes) {
+            _ if !len.is_multiple_of(record_bytes) => Err(JobError::Malformed),
             None => Err(JobError::DstTooShort),
             Some(slot) => {
                 compute(item, slot.as_chunks_mut().0);
-                Ok(slot.len() as u32)
+                Ok(u32::try_from(bytes).expect("made bytes fit the outcome"))
             }
         };
-        out.outcomes.push(outcome);
+        outcomes.push(outcome);
+        next = i + 1;
     }
 }
 
@@ -99,11 +111,8 @@ mod tests {
         });
         let batch = Batch::new(&src, &items).expect("items lie inside");
         let (mut dst, mut outcomes, mut calls) = ([0xee; 16], Vec::new(), Vec::new());
-        let out = BatchOut {
-            dst: &mut dst,
-            slot: 4,
-            outcomes: &mut outcomes,
-        };
+        let slots = Items::fixed(4, 4);
+        let out = BatchOut::new(&mut dst, &slots, &mut outcomes).expect("slots lie inside");
         records(batch, out, 2, |records, made| {
             calls.push(records.to_vec());
             for (record, made) in records.chunks(2).zip(made) {
@@ -126,11 +135,8 @@ mod tests {
         let items = Items::Offsets(offsets.into());
         let batch = Batch::new(&src, &items).expect("items lie inside");
         let (mut dst, mut outcomes, mut calls) = ([0xee; 20], Vec::new(), Vec::new());
-        let out = BatchOut {
-            dst: &mut dst,
-            slot: 4,
-            outcomes: &mut outcomes,
-        };
+        let slots = Items::fixed(4, 5);
+        let out = BatchOut::new(&mut dst, &slots, &mut outcomes).expect("slots lie inside");
         records(batch, out, 2, |records, made| {
             calls.push(records.len());
             for (record, made) in records.chunks(2).zip(made) {

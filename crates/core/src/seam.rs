@@ -3,20 +3,23 @@
 //! [`Backend`] prepares an [`Operator`] once; each thread opens its own [`Queue`] into it; jobs go in, completions
 //! come out, each with its buffers. A synchronous CPU kernel is the special case ([`Kernel`] and its lifts).
 //!
-//! **A job is a batch.** It carries one item or many, which lie anywhere in its [`Memory`]; every output is bytes in `dst`.
-//! Item *i* writes at `i * slot`, where [`OutputShape::slot`] says how long a slot is: the fixed size, or for variable outputs an equal share of `dst`, so that
-//! the caller decides. A `dst` of `items * operator.dst_len(longest item)` bytes fits whatever an encoder can produce.
+//! **A job is a batch.** It carries one item or many, which lie anywhere in its [`Memory`]. Outputs are described as items
+//! are: output *i* goes to slot *i*, and slots lie anywhere in the job's [`Buffers`], in the order of their addresses. Mostly
+//! they lie one behind another in one buffer ([`OutputShape::slots`]): slots of the fixed size, or for variable outputs of an equal
+//! share of the buffer. A slot of `operator.dst_len(item)` bytes fits whatever an encoder can produce.
 //!
-//! **A job that cannot be carried out still comes home.** The lifts check each job once, before its kernel sees it:
-//! [`JobError::BadItems`], [`JobError::TooManyItems`], [`JobError::TooLong`], [`JobError::DstTooShort`] (fixed outputs
-//! only). In a job of variable shape each item has its own outcome, and a slot that is too short refuses that item alone.
+//! **A job that cannot be carried out still comes home.** Each backend checks a job once ([`Job::admit`]):
+//! [`JobError::BadItems`], [`JobError::TooManyItems`], [`JobError::TooLong`], [`JobError::DstTooShort`] where a slot does not
+//! lie inside its buffer or is shorter than a fixed output. In a job of variable shape each item has its own outcome, and a
+//! slot that is too short refuses that item alone.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::{
-    Batch, Buf, Clock, Evidence, Items, JobError, Memory, OpSpec, SetupError, Span, Unsupported,
+    Batch, BatchOut, Buf, Buffers, Clock, Evidence, Items, JobError, Memory, OpSpec, Region,
+    SetupError, Span, Stride, Unsupported,
 };
 
 /// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
@@ -41,8 +44,7 @@ pub struct Limits {
 pub enum OutputShape {
     /// Exactly this many bytes per item. No item can be refused.
     Fixed(usize),
-    /// Up to a slot per item, a slot being an equal share of `dst`; [`Job::outcomes`] says how long each output is, or
-    /// why its item was refused.
+    /// Up to a slot per item; [`Job::outcomes`] says how long each output is, or why its item was refused.
     Variable,
 }
 
@@ -56,9 +58,11 @@ pub struct Job {
     pub src: Memory,
     /// Where the items lie in `src`.
     pub items: Items,
-    /// Written by the device; unique, so that nobody can see it half written. Bytes behind the last slot stay as they
-    /// were.
-    pub dst: Buf,
+    /// Written by the device; of this job alone, so that nobody can see them half written. Bytes outside of slots stay as
+    /// they were.
+    pub dst: Buffers,
+    /// Where the outputs lie in `dst`: a slot for each item, in the order of their addresses, none overlapping another.
+    pub slots: Items,
     /// For [`OutputShape::Variable`]: cleared and filled with one entry per item. Its capacity is the caller's, at
     /// least the number of items, so that a queue never allocates. Untouched for fixed outputs.
     pub outcomes: Vec<Result<u32, JobError>>,
@@ -125,17 +129,6 @@ pub trait Queue {
     fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize;
     /// Appends finished jobs to `done`; says how many. Neither waits nor, if `done` has room, allocates.
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize;
-}
-
-/// The destination of a kernel: `slot` bytes per item, and one outcome per item if the shape is variable.
-#[derive(Debug)]
-pub struct BatchOut<'a> {
-    /// Slots, one after another: exactly `slot * items` bytes.
-    pub dst: &'a mut [u8],
-    /// Bytes per slot.
-    pub slot: usize,
-    /// Empty, with room for one entry per item if the shape is variable; a kernel of variable shape pushes one per item.
-    pub outcomes: &'a mut Vec<Result<u32, JobError>>,
 }
 
 /// A synchronous CPU kernel; `Inline<K>` and `Pooled<K>` lift it to an [`Operator`].
@@ -231,17 +224,21 @@ impl Limits {
 }
 
 impl OutputShape {
-    /// Bytes per slot in a `dst` of `dst_bytes` shared by `items` items.
-    pub fn slot(self, dst_bytes: usize, items: usize) -> usize {
-        match self {
+    /// The usual slots for the outputs of `items` items: one right behind another in one buffer of `dst_bytes`. Of a variable shape each
+    /// gets an equal share of the buffer.
+    pub fn slots(self, dst_bytes: usize, items: usize) -> Items {
+        let len = match self {
             Self::Fixed(bytes) => bytes,
             Self::Variable => dst_bytes.checked_div(items).unwrap_or(0),
-        }
+        };
+        // No output is longer than an outcome can say; a fixed one would be found not to fit.
+        let [len, count] = [len, items].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        Items::fixed(len, count)
     }
 }
 
 impl Job {
-    /// A job for an operator of this `shape`, with room for its outcomes.
+    /// A job for an operator of this `shape`, with the usual slots ([`OutputShape::slots`]) and room for its outcomes.
     pub fn new(
         tag: u64,
         src: impl Into<Memory>,
@@ -253,7 +250,8 @@ impl Job {
             OutputShape::Fixed(_) => 0,
             OutputShape::Variable => items.count(),
         };
-        Self::recycled(tag, src, items, dst, Vec::with_capacity(outcomes))
+        let slots = shape.slots(dst.len(), items.count());
+        Self::recycled(tag, src, items, dst, slots, Vec::with_capacity(outcomes))
     }
 
     /// A job of parts that other jobs have used before: nothing is allocated. Where outputs are variable, `outcomes` needs a
@@ -262,14 +260,16 @@ impl Job {
         tag: u64,
         src: impl Into<Memory>,
         items: Items,
-        dst: Buf,
+        dst: impl Into<Buffers>,
+        slots: Items,
         outcomes: Vec<Result<u32, JobError>>,
     ) -> Self {
         Self {
             tag,
             src: src.into(),
             items,
-            dst,
+            dst: dst.into(),
+            slots,
             outcomes,
         }
     }
@@ -282,29 +282,69 @@ impl Job {
         Batch::of(&self.src, &self.items)
     }
 
+    /// What it reads and where it writes, for an operator of `shape` on a backend of `limits`. The only place where jobs are
+    /// checked. Outcomes of a variable shape are cleared.
+    ///
+    /// # Errors
+    /// See the module's documentation.
+    pub fn open(
+        &mut self,
+        shape: OutputShape,
+        limits: &Limits,
+    ) -> Result<(Batch<'_>, BatchOut<'_>), JobError> {
+        let batch = Batch::of(&self.src, &self.items)?;
+        limits.check(batch)?;
+        if self.slots.count() != batch.len() {
+            return Err(JobError::BadItems);
+        }
+        let out = BatchOut::of(&mut self.dst, &self.slots, &mut self.outcomes)?;
+        match shape {
+            OutputShape::Fixed(bytes) if out.slots.shortest() < bytes => {
+                return Err(JobError::DstTooShort);
+            }
+            OutputShape::Fixed(_) => {}
+            OutputShape::Variable if out.outcomes.capacity() < batch.len() => {
+                return Err(JobError::BadItems);
+            }
+            OutputShape::Variable => out.outcomes.clear(),
+        }
+        Ok((batch, out))
+    }
+
+    /// [`Job::open`] for a device, which computes with addresses: how many items there are.
+    ///
+    /// # Errors
+    /// As [`Job::open`].
+    pub fn admit(&mut self, shape: OutputShape, limits: &Limits) -> Result<usize, JobError> {
+        self.open(shape, limits).map(|(batch, _)| batch.len())
+    }
+
+    /// Whether all buffers that it reads and writes are of regions that `is_known` accepts.
+    pub fn all_regions(&self, is_known: impl Fn(&dyn Region) -> bool) -> bool {
+        let mut bufs = self.src.iter().chain(&*self.dst);
+        bufs.all(|buf| is_known(buf.region()))
+    }
+
     /// Where the outputs lie in `dst`, once the job is home and its result is `Ok`: what a next job, which takes `dst` as its
     /// [`Memory`], reads. Of a variable shape `spans` is filled, one for each item; an item that was refused has no bytes.
     ///
     /// # Panics
-    /// If `dst` has 4 GiB or more, or [`Job::check_outcomes`] has something to say.
+    /// If a slot starts at 4 GiB or behind it, or [`Job::check_outcomes`] has something to say.
     pub fn outputs(&self, shape: OutputShape, mut spans: Vec<Span>) -> Items {
-        let (count, small) = (self.items.count(), "below 4 GiB");
-        let slot = u32::try_from(shape.slot(self.dst.len(), count)).expect(small);
-        if let OutputShape::Fixed(_) = shape {
-            return Items::fixed(slot, u32::try_from(count).expect(small));
+        let small = |n: usize| u32::try_from(n).expect("below 4 GiB");
+        if let (OutputShape::Fixed(bytes), Items::Strided(slots)) = (shape, &self.slots) {
+            let len = small(bytes);
+            return Items::Strided(Stride { len, ..*slots });
         }
-        assert_eq!(self.outcomes.len(), count, "an outcome for each item");
         spans.clear();
-        spans.extend(
-            self.outcomes
-                .iter()
-                .zip(0..)
-                .map(|(outcome, i): (_, u32)| Span {
-                    buf: 0,
-                    start: i.checked_mul(slot).expect(small),
-                    len: outcome.unwrap_or(0),
-                }),
-        );
+        spans.extend((0..self.items.count()).map(|i| {
+            let slot = self.slots.place(i, &self.dst);
+            Span {
+                buf: small(slot.buf),
+                start: small(slot.start),
+                len: small(self.len(shape, i).unwrap_or(0)),
+            }
+        }));
         Items::Spans(spans)
     }
 
@@ -314,13 +354,13 @@ impl Job {
     /// # Errors
     /// [`JobError::BadOutcomes`].
     pub fn check_outcomes(&self, shape: OutputShape) -> Result<(), JobError> {
-        let items = self.items.count();
-        let slot = shape.slot(self.dst.len(), items);
-        let fits =
-            |outcome: &Result<u32, JobError>| !matches!(outcome, Ok(len) if *len as usize > slot);
+        let fits = |(i, outcome): (usize, &Result<u32, JobError>)| !matches!(outcome, Ok(len) if *len as usize > self.slots.place(i, &self.dst).len);
+        let mut outcomes = self.outcomes.iter().enumerate();
         let is_right = match shape {
             OutputShape::Fixed(_) => true,
-            OutputShape::Variable => self.outcomes.len() == items && self.outcomes.iter().all(fits),
+            OutputShape::Variable => {
+                self.outcomes.len() == self.items.count() && outcomes.all(fits)
+            }
         };
         is_right.then_some(()).ok_or(JobError::BadOutcomes)
     }
@@ -333,11 +373,16 @@ impl Job {
     /// # Panics
     /// If there is no such item, the job was not carried out, or [`Job::check_outcomes`] has something to say.
     pub fn output(&self, shape: OutputShape, i: usize) -> Result<&[u8], JobError> {
-        let slot = shape.slot(self.dst.len(), self.items.count());
-        let len = match shape {
-            OutputShape::Fixed(bytes) => bytes,
-            OutputShape::Variable => self.outcomes[i]? as usize,
-        };
-        Ok(&self.dst[i * slot..][..slot][..len])
+        let len = self.len(shape, i)?;
+        let slot = self.slots.place(i, &self.dst).bytes(&self.dst);
+        Ok(&slot[..len])
+    }
+
+    /// Bytes that item `i` gave.
+    fn len(&self, shape: OutputShape, i: usize) -> Result<usize, JobError> {
+        match shape {
+            OutputShape::Fixed(bytes) => Ok(bytes),
+            OutputShape::Variable => Ok(self.outcomes[i]? as usize),
+        }
     }
 }

@@ -43,7 +43,7 @@ pub use parameters::{
 ///         1
 ///     }
 ///     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-///         for (i, slot) in out.dst.iter_mut().enumerate() {
+///         for (i, slot) in out.slots.into_iter().enumerate() {
 ///             let sum = batch.item(i).iter().map(|&byte| u64::from(byte)).sum::<u64>();
 ///             *slot = (sum % u64::from(self.0)) as u8;
 ///         }

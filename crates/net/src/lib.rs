@@ -12,5 +12,5 @@
 //! * **headroom**: how much of a core is left for others at a given packet rate.
 //!
 //! The seam: a burst of packets is one [`Job`](dpb_core::Job), its packets the buffers of
-//! [`Memory::Scattered`](dpb_core::Memory::Scattered), of which each stage reads its own part. Programs take `Arc<dyn Operator>` for each stage, so that a stage runs on a core, on an
+//! [`Buffers::Many`](dpb_core::Buffers::Many), of which each stage reads its own part. Programs take `Arc<dyn Operator>` for each stage, so that a stage runs on a core, on an
 //! engine or on a model without the program knowing, and need no SDK.

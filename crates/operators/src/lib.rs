@@ -38,7 +38,7 @@
 //!     queue.submit(&mut ready);
 //!     while queue.poll(&mut done) == 0 {}
 //!     done[0].result?;
-//!     Ok(done[0].job.dst.to_vec())
+//!     Ok(done[0].job.dst[0].to_vec())
 //! }
 //!
 //! // What has no checksum here stands for a device that is missing. The bytes are RFC 1071's, twice.

@@ -16,11 +16,10 @@ fn each(
     out: BatchOut<'_>,
     mut code: impl FnMut(&[u8], &mut [u8]) -> Result<usize, JobError>,
 ) {
-    for i in 0..batch.len() {
-        let slot = &mut out.dst[i * out.slot..(i + 1) * out.slot];
+    for (item, slot) in batch.iter().zip(out.slots) {
         // A slot longer than 4 GiB can hold more than an outcome can say; nothing here makes one.
-        let outcome = code(batch.item(i), slot)
-            .and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong));
+        let outcome =
+            code(item, slot).and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong));
         out.outcomes.push(outcome);
     }
 }

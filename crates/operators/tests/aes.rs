@@ -161,11 +161,7 @@ fn gcm_refuses_every_flipped_bit_and_writes_nothing() {
             item[bit / 8] ^= 1 << (bit % 8);
             let mut dst = [0; 100];
             let mut outcomes = Vec::with_capacity(1);
-            let out = BatchOut {
-                dst: &mut dst,
-                slot: 100,
-                outcomes: &mut outcomes,
-            };
+            let out = BatchOut::new(&mut dst, &Items::One, &mut outcomes).expect("one slot");
             let batch = Batch::new(&item, &Items::One).expect("one item");
             kernel.run(batch, out).expect("runs");
             assert_eq!(outcomes, [Err(JobError::Malformed)], "{path}, bit {bit}");

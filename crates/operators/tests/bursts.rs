@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Completion, Items, Job, JobError, Memory, Operator, Queue, Span, Workload,
+    Backend, Buf, Buffers, Completion, Items, Job, JobError, Memory, Operator, Queue, Span,
+    Workload,
 };
 use dpb_operators::cpu;
 use dpb_operators::registry::find;
@@ -78,7 +79,8 @@ impl Stage {
     fn run(&mut self, src: Memory, items: Items) -> Job {
         let dst = self.dst.take().expect("at home");
         let outcomes = std::mem::take(&mut self.outcomes);
-        let job = Job::recycled(0, src, items, dst, outcomes);
+        let slots = self.operator.shape().slots(dst.len(), items.count());
+        let job = Job::recycled(0, src, items, dst, slots, outcomes);
         self.ready.push_back(job);
         assert_eq!(self.queue.submit(&mut self.ready), 1);
         while self.queue.poll(&mut self.done) == 0 {
@@ -105,8 +107,8 @@ impl Stage {
     fn judge(&self, job: &Job) {
         let shape = self.operator.shape();
         let batch = job.batch().expect("as it went in");
-        let slot = shape.slot(job.dst.len(), batch.len());
         for (i, item) in batch.iter().enumerate() {
+            let slot = job.slots.place(i, &job.dst).len;
             let judged = self.workload.check(item, job.output(shape, i), slot);
             judged.unwrap_or_else(|why| panic!("{}: {why}", self.operator.spec()));
         }
@@ -125,7 +127,7 @@ impl Stage {
             self.spans = spans;
         }
         self.outcomes = outcomes;
-        (src, dst)
+        (src, one(dst))
     }
 
     /// One job over a part of each packet.
@@ -149,8 +151,15 @@ impl Stage {
 
 fn scattered(memory: Memory) -> Vec<Buf> {
     match memory {
-        Memory::Scattered(packets) => packets,
+        Memory::Own(Buffers::Many(packets)) => packets,
         other => panic!("{other:?} came home instead of packets"),
+    }
+}
+
+fn one(buffers: Buffers) -> Buf {
+    match buffers {
+        Buffers::One(buf) => buf,
+        other => panic!("{other:?} came home instead of one buffer"),
     }
 }
 
@@ -204,7 +213,7 @@ fn a_burst_goes_through_stages_without_a_copy_or_an_allocation() {
             let (written, sums) = crc.recycle(summed);
             crc.dst = Some(sums);
             lpm.dst = match written {
-                Memory::Own(written) => Some(written),
+                Memory::Own(written) => Some(one(written)),
                 other => panic!("{other:?} came home instead of hops"),
             };
             let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;

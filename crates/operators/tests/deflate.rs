@@ -14,11 +14,7 @@ const CANARY: u8 = 0xa5;
 fn run<K: Kernel>(kernel: &K, item: &[u8], slot: usize) -> Result<Vec<u8>, JobError> {
     let mut dst = vec![CANARY; slot + 64];
     let mut outcomes = Vec::with_capacity(1);
-    let out = BatchOut {
-        dst: &mut dst[..slot],
-        slot,
-        outcomes: &mut outcomes,
-    };
+    let out = BatchOut::new(&mut dst[..slot], &Items::One, &mut outcomes)?;
     let batch = Batch::new(item, &Items::One).expect("one item");
     kernel.run(batch, out, &mut kernel.scratch())?;
     assert!(

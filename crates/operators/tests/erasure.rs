@@ -26,11 +26,7 @@ fn assert_gives(spec: &OpSpec, item: &[u8], right: &[u8]) {
         let mut kernel = entry.direct(spec, *path).expect("available");
         let mut dst = vec![0xee; kernel.dst_len(item.len())];
         let mut outcomes = Vec::with_capacity(1);
-        let out = BatchOut {
-            slot: dst.len(),
-            dst: &mut dst,
-            outcomes: &mut outcomes,
-        };
+        let out = BatchOut::new(&mut dst, &Items::One, &mut outcomes).expect("one slot");
         let batch = Batch::new(item, &Items::One).expect("one item");
         kernel.run(batch, out).expect("runs");
         assert_eq!(outcomes, [Ok(right.len() as u32)], "{spec:?} on {path}");
@@ -108,11 +104,7 @@ fn what_is_not_blocks_of_whole_units_is_refused() {
         ] {
             let (item, mut dst) = (vec![7; len], vec![0; room]);
             let mut outcomes = Vec::with_capacity(1);
-            let out = BatchOut {
-                slot: dst.len(),
-                dst: &mut dst,
-                outcomes: &mut outcomes,
-            };
+            let out = BatchOut::new(&mut dst, &Items::One, &mut outcomes).expect("one slot");
             let batch = Batch::new(&item, &Items::One).expect("one item");
             kernel.run(batch, out).expect("runs");
             assert_eq!(outcomes, [outcome], "{len} bytes on {path}");

@@ -40,11 +40,7 @@ fn ids(parameters: &str, path: Path, payloads: &[Vec<u8>]) -> Vec<Vec<u32>> {
         let slot = kernel.dst_len(payload.len());
         let (mut dst, mut outcomes) = (vec![0; slot], Vec::with_capacity(1));
         let batch = Batch::new(payload, &Items::One).expect("one item");
-        let out = BatchOut {
-            dst: &mut dst,
-            slot,
-            outcomes: &mut outcomes,
-        };
+        let out = BatchOut::new(&mut dst, &Items::One, &mut outcomes).expect("one slot");
         kernel.run(batch, out).expect("runs");
         let len = outcomes[0].expect("room for all") as usize;
         let matches = dst[..len].as_chunks::<{ Match::BYTES }>().0.iter();

@@ -308,7 +308,6 @@ fn flip(job: &mut Job, shape: OutputShape) -> bool {
         Ok(batch) => batch.len(),
         Err(_) => return false,
     };
-    let slot = shape.slot(job.dst.len(), items);
     let written = |item: usize| match shape {
         OutputShape::Fixed(bytes) => bytes,
         OutputShape::Variable => job.outcomes[item].map_or(0, |len| len as usize),
@@ -316,8 +315,8 @@ fn flip(job: &mut Job, shape: OutputShape) -> bool {
     let Some(item) = (0..items).find(|&item| written(item) > 0) else {
         return false;
     };
-    let middle = item * slot + written(item) / 2;
-    job.dst[middle] ^= 1;
+    let slot = job.slots.place(item, &job.dst);
+    job.dst[slot.buf][slot.start + written(item) / 2] ^= 1;
     true
 }
 

@@ -1,7 +1,6 @@
 //! Jobs into tasks: each item of a job is one task, and a job is done when all its tasks are.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use dpb_core::{Completion, Job, JobError, Operator, OutputShape, Queue};
@@ -33,7 +32,6 @@ struct State {
     /// The next item to start a task for.
     next: usize,
     items: usize,
-    slot: usize,
     /// Tasks that were started and have not been looked at since.
     open: u32,
     result: Result<(), JobError>,
@@ -52,7 +50,6 @@ impl DocaQueue {
         let state = State {
             next: 0,
             items: 0,
-            slot: 0,
             open: 0,
             result: Ok(()),
         };
@@ -96,27 +93,13 @@ impl DocaQueue {
 
     /// Whether a job can be carried out; if so its outcomes are made ready.
     fn check(&self, job: &mut Job) -> Result<State, JobError> {
-        let batch = job.batch()?;
-        self.operator.limits.check(batch)?;
-        let items = batch.len();
-        let slot = self.shape.slot(job.dst.len(), items);
-        if slot
-            .checked_mul(items)
-            .is_none_or(|bytes| bytes > job.dst.len())
-        {
-            return Err(JobError::DstTooShort);
-        }
+        let items = job.admit(self.shape, &self.operator.limits)?;
         if self.shape == OutputShape::Variable {
-            if job.outcomes.capacity() < items {
-                return Err(JobError::BadItems);
-            }
-            job.outcomes.clear();
             job.outcomes.resize(items, Ok(0));
         }
         Ok(State {
             next: 0,
             items,
-            slot,
             open: 0,
             result: Ok(()),
         })
@@ -140,18 +123,17 @@ impl DocaQueue {
             let State {
                 next,
                 items,
-                slot,
                 result,
                 ..
             } = self.states[place as usize];
             if next == items || result.is_err() {
                 return true;
             }
-            let dst = next * slot..(next + 1) * slot;
-            match item(&self.operator, self.lane.item(place, next), dst) {
+            let room = self.lane.slot_len(place, next);
+            match item(&self.operator, self.lane.item(place, next), room) {
                 Item::Settled(outcome) => self.settle(place, next, outcome),
                 Item::Task(piece, head) => {
-                    self.lane.write(place, next * slot, head);
+                    self.lane.write(place, next, 0, head);
                     match self.lane.start(place, next as u32, &piece) {
                         Start::Started => self.states[place as usize].open += 1,
                         Start::Busy => return false,
@@ -202,7 +184,7 @@ impl DocaQueue {
     fn output(&mut self, landing: &Landing, bytes: usize) -> Result<u32, JobError> {
         let Landing { place, check, .. } = *landing;
         let item = landing.item as usize;
-        let slot = self.states[place as usize].slot;
+        let slot = self.lane.slot_len(place, item);
         let src = self.lane.item(place, item);
         let item_len = src.len();
         let given = &self.operator.work.given;
@@ -214,7 +196,7 @@ impl DocaQueue {
                 let at = format.header(LEVEL).len() + bytes;
                 let end = at + trailer.len();
                 if end <= slot {
-                    self.lane.write(place, item * slot + at, &trailer);
+                    self.lane.write(place, item, at, &trailer);
                 }
                 (end, end <= slot)
             }
@@ -286,15 +268,14 @@ impl Queue for DocaQueue {
     }
 }
 
-/// The piece that an engine is given for an item whose slot is at `dst`.
-fn item(operator: &DocaOperator, input: &[u8], dst: Range<usize>) -> Item {
+/// The piece that an engine is given for an item whose slot has `room` bytes.
+fn item(operator: &DocaOperator, input: &[u8], room: usize) -> Item {
     let src = 0..input.len();
     let refused = |error| Item::Settled(Err(error));
     let task = |src, dst_len, iv| {
-        let dst = dst.start..dst.start + dst_len;
+        let dst = 0..dst_len;
         Item::Task(Piece { src, dst, iv }, &[])
     };
-    let room = dst.len();
     let buffer_bytes_max = usize::try_from(operator.bounds.item_bytes_max).unwrap_or(usize::MAX);
     let (kind, given) = (operator.work.kind, &operator.work.given);
     match kind {
@@ -316,7 +297,7 @@ fn item(operator: &DocaOperator, input: &[u8], dst: Range<usize>) -> Item {
             let Some(room) = room.checked_sub(wrapping) else {
                 return refused(JobError::DstTooShort);
             };
-            let at = dst.start + head.len();
+            let at = head.len();
             let dst = at..at + room.min(buffer_bytes_max);
             Item::Task(Piece { src, dst, iv: None }, head)
         }

@@ -60,7 +60,7 @@ impl CryptoBackend {
         while queue.poll(&mut done) == 0 && start.elapsed() < PATIENCE {}
         let answer = done.pop().map(|done| done.result.map(|()| done.job));
         match answer {
-            Some(Ok(job)) => Ok(job.dst.to_vec()),
+            Some(Ok(job)) => Ok(job.dst[0].to_vec()),
             other => {
                 let error = other.and_then(Result::err);
                 let why = error.map_or("no answer".to_owned(), |error| error.to_string());

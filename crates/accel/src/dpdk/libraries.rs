@@ -341,7 +341,9 @@ impl Kernel for Sums {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        self.compute(batch, out.dst);
+        out.fixed(batch, self.sum.bytes(), |batch, sums| {
+            self.compute(batch, sums)
+        });
         Ok(())
     }
 }

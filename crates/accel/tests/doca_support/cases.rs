@@ -163,7 +163,7 @@ impl Bench {
                 let output = job.output(shape, i);
                 let batch = job.batch().expect("whole items");
                 if output.is_ok() {
-                    let slot = shape.slot(job.dst.len(), ITEMS);
+                    let slot = job.slots.place(i, &job.dst).len;
                     let wrong = self.workload.check(batch.item(i), output, slot);
                     wrong.unwrap_or_else(|wrong| panic!("job {}, item {i}: {wrong}", job.tag));
                 }

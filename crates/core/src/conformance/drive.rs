@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::patience::{self, Silence};
-use crate::{Completion, Items, Job, Limits, Operator, Queue, SetupError};
+use crate::{Buf, Completion, Items, Job, Limits, Operator, Queue, SetupError};
 
 /// How long a queue may do nothing at all with jobs in flight.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -28,8 +28,9 @@ pub(super) struct CheckedQueue {
 struct Sent {
     tag: u64,
     src: Vec<(*const u8, usize)>,
-    dst: (*const u8, usize),
+    dst: Vec<(*const u8, usize)>,
     items: Items,
+    slots: Items,
     capacity: usize,
 }
 
@@ -115,7 +116,7 @@ impl CheckedQueue {
             let sent = self.sent.iter().find(|sent| sent.tag == job.tag);
             if !sent.is_some_and(|sent| sent.is_home(job)) {
                 return Err(format!(
-                    "job {}: its buffers or items came home changed",
+                    "job {}: its buffers, items or slots came home changed",
                     job.tag
                 ));
             }
@@ -154,15 +155,13 @@ impl CheckedQueue {
 
 impl Sent {
     fn new(job: &Job) -> Self {
+        let places = |bufs: &[Buf]| bufs.iter().map(|buf| (buf.as_ptr(), buf.len())).collect();
         Self {
             tag: job.tag,
-            src: job
-                .src
-                .bufs()
-                .map(|buf| (buf.as_ptr(), buf.len()))
-                .collect(),
-            dst: (job.dst.as_ptr(), job.dst.len()),
+            src: places(&job.src),
+            dst: places(&job.dst),
             items: job.items.clone(),
+            slots: job.slots.clone(),
             capacity: job.outcomes.capacity(),
         }
     }
@@ -172,6 +171,7 @@ impl Sent {
         home.src == self.src
             && home.dst == self.dst
             && home.items == self.items
+            && home.slots == self.slots
             && home.capacity >= self.capacity
     }
 }

@@ -4,7 +4,7 @@ use super::RIGHT_BYTES_MAX;
 use crate::random::SplitMix64;
 use crate::workload::{self, Right, Workload};
 use crate::{
-    Buf, Items, Job, JobError, Limits, Memory, Operator, OutputShape, Place, Span, Stride,
+    Buf, Buffers, Items, Job, JobError, Limits, Memory, Operator, OutputShape, Place, Span, Stride,
 };
 
 /// What a destination holds before its job.
@@ -13,23 +13,26 @@ pub(super) const GUARD: u8 = 0xA5;
 pub(super) const STALE: Result<u32, JobError> = Err(JobError::Device(i32::MIN));
 /// What lies between items.
 const ROOM: u8 = 0xEE;
-/// At most so many bytes behind the last slot are watched.
+/// At most so many bytes behind the last slot are watched, where slots lie one behind another.
 const GUARDS: usize = 16;
+/// Bytes before and behind items and slots that lie apart. Odd, so that they lie at odd addresses too.
+const BEFORE: usize = 5;
+const BEHIND: usize = 2;
 
-/// How items lie in their input.
+/// How items lie in their input, and slots in their output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// One item.
     One,
     /// Items of one length, one right behind another.
     Fixed,
-    /// Items of one length with room before and behind each, in memory that is the job's own.
+    /// Items of one length with room before and behind each, in memory that is the job's own. Slots have room likewise.
     Strided,
     /// Items of several lengths, one right behind another.
     Offsets,
-    /// Items of several lengths in one buffer, the last first.
+    /// Items of several lengths in one buffer, the last first. Slots are spans of one buffer, the first first.
     Spans,
-    /// Items of several lengths, each in a buffer of its own, with room before and behind.
+    /// Items of several lengths, each in a buffer of its own, with room before and behind. So are slots.
     Scattered,
 }
 
@@ -117,10 +120,9 @@ impl Input {
     fn lay_out(workload: &dyn Workload, layout: Layout, items: &[Vec<u8>]) -> Self {
         let (mut bufs, mut places) = (vec![Vec::new()], Vec::new());
         let is_scattered = layout == Layout::Scattered;
-        // Odd, so that items lie at odd addresses too.
         let (before, behind) = match layout {
             Layout::One | Layout::Fixed | Layout::Offsets => (0, 0),
-            Layout::Strided | Layout::Spans | Layout::Scattered => (5, 2),
+            Layout::Strided | Layout::Spans | Layout::Scattered => (BEFORE, BEHIND),
         };
         if layout == Layout::Offsets {
             bufs[0].push(ROOM);
@@ -196,16 +198,73 @@ impl Input {
         Ok(match self.layout {
             Layout::Scattered => {
                 let bufs: Result<Vec<_>, _> = self.bufs.iter().map(copy).collect();
-                Memory::Scattered(bufs?)
+                bufs?.into()
             }
-            Layout::Strided => Memory::Own(copy(&self.bufs[0])?),
-            _ => Memory::Shared(copy(&self.bufs[0])?.freeze()),
+            Layout::Strided => copy(&self.bufs[0])?.into(),
+            _ => copy(&self.bufs[0])?.freeze().into(),
+        })
+    }
+
+    /// Room for the outputs, in memory that `alloc` gives, with bytes around the slots that must stay as they are.
+    pub(super) fn destination(
+        &self,
+        operator: &dyn Operator,
+        mut alloc: impl FnMut(usize) -> Result<Buf, String>,
+    ) -> Result<(Buffers, Items), String> {
+        let mut guarded = |len: usize| {
+            let mut buf = alloc(len)?;
+            buf.fill(GUARD);
+            Ok::<_, String>(buf)
+        };
+        let (shape, count) = (operator.shape(), self.places.len());
+        let len = match shape {
+            OutputShape::Fixed(bytes) => bytes,
+            OutputShape::Variable => self.slot(operator),
+        };
+        let step = len + BEFORE + BEHIND;
+        let span = |buf: usize, start: usize| Span {
+            buf: buf as u32,
+            start: start as u32,
+            len: len as u32,
+        };
+        Ok(match self.layout {
+            Layout::One | Layout::Fixed | Layout::Offsets => {
+                // Fewer guards than items, or they would make the slots longer.
+                let guards = match shape {
+                    OutputShape::Fixed(_) => GUARDS,
+                    OutputShape::Variable => GUARDS.min(count - 1),
+                };
+                let dst = guarded(count * len + guards)?;
+                let slots = shape.slots(dst.len(), count);
+                (dst.into(), slots)
+            }
+            Layout::Strided => {
+                let stride = Stride {
+                    start: BEFORE as u32,
+                    len: len as u32,
+                    step: step as u32,
+                    count: count as u32,
+                };
+                (guarded(count * step)?.into(), Items::Strided(stride))
+            }
+            Layout::Spans => {
+                let slots = (0..count).map(|i| span(0, BEFORE + i * step)).collect();
+                (guarded(count * step)?.into(), Items::Spans(slots))
+            }
+            Layout::Scattered => {
+                let bufs: Result<Vec<_>, _> = (0..count).map(|_| guarded(step)).collect();
+                let slots = (0..count).map(|i| span(i, BEFORE)).collect();
+                (bufs?.into(), Items::Spans(slots))
+            }
         })
     }
 
     /// Whether the memory that a job brought home holds what it held.
     fn is_untouched(&self, memory: &Memory) -> bool {
-        memory.bufs().eq(self.bufs.iter().map(|buf| &buf[..]))
+        memory
+            .iter()
+            .map(|buf| &buf[..])
+            .eq(self.bufs.iter().map(|buf| &buf[..]))
     }
 
     /// Bytes of all buffers.
@@ -232,20 +291,10 @@ impl Input {
     }
 
     /// A job over it, whose outcomes hold something that is not its.
-    pub(super) fn job(&self, tag: u64, src: Memory, dst: Buf) -> Job {
+    pub(super) fn job(&self, tag: u64, src: Memory, (dst, slots): (Buffers, Items)) -> Job {
         let mut outcomes = Vec::with_capacity(self.places.len());
         outcomes.push(STALE);
-        Job::recycled(tag, src, self.items.clone(), dst, outcomes)
-    }
-
-    /// Bytes of a destination, guards included.
-    pub(super) fn dst_len(&self, operator: &dyn Operator) -> usize {
-        let count = self.places.len();
-        match operator.shape() {
-            OutputShape::Fixed(bytes) => count * bytes + GUARDS,
-            // Fewer guards than items, or they would make the slots longer.
-            OutputShape::Variable => count * self.slot(operator) + GUARDS.min(count - 1),
-        }
+        Job::recycled(tag, src, self.items.clone(), dst, slots, outcomes)
     }
 
     /// Bytes per slot of a variable output: enough for every item that is not refused.
@@ -277,22 +326,22 @@ impl Input {
     ) -> Result<(), String> {
         let shape = operator.shape();
         let count = self.places.len();
-        let slot = shape.slot(job.dst.len(), count);
         if !self.is_untouched(&job.src) {
             return Err("the input was written to".into());
         }
-        if job.dst[count * slot..].iter().any(|&b| b != GUARD) {
-            return Err("bytes behind the last slot were written".into());
+        if !are_guards_untouched(job) {
+            return Err("bytes outside of slots were written".into());
         }
         let is_fixed = matches!(shape, OutputShape::Fixed(_));
         if job.check_outcomes(shape).is_err() || is_fixed && job.outcomes != [STALE] {
             return Err(format!(
-                "{count} items of {shape:?} in slots of {slot} bytes left the outcomes {:?}",
-                job.outcomes
+                "{count} items of {shape:?} in the slots {:?} left the outcomes {:?}",
+                job.slots, job.outcomes
             ));
         }
         for i in 0..count {
             let got = job.output(shape, i);
+            let slot = job.slots.place(i, &job.dst).len;
             self.judge_item(i, got, slot, operator, workload)
                 .map_err(|what| format!("item {i} of {} bytes: {what}", self.places[i].len))?;
         }
@@ -325,4 +374,14 @@ impl Input {
             Ok(())
         })
     }
+}
+
+/// Whether all bytes that are in no slot are as they were.
+fn are_guards_untouched(job: &Job) -> bool {
+    let mut bufs: Vec<Vec<u8>> = job.dst.iter().map(|buf| buf.to_vec()).collect();
+    for i in 0..job.slots.count() {
+        let Place { buf, start, len } = job.slots.place(i, &job.dst);
+        bufs[buf][start..][..len].fill(GUARD);
+    }
+    bufs.iter().flatten().all(|&byte| byte == GUARD)
 }

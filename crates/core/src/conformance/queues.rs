@@ -136,13 +136,9 @@ impl Bench<'_> {
         let slot = self.slot_of(item_len);
         let mut ready = VecDeque::new();
         for tag in 0..2 * u64::from(depth.get()) {
-            ready.push_back(Job {
-                tag,
-                src: zeroed(3 * item_len)?.into(),
-                items: Items::fixed(item_len as u32, 3),
-                dst: zeroed(3 * slot)?,
-                outcomes: Vec::with_capacity(3),
-            });
+            let (src, dst) = (zeroed(3 * item_len)?, zeroed(3 * slot)?);
+            let items = Items::fixed(item_len as u32, 3);
+            ready.push_back(Job::new(tag, src, items, dst, self.operator.shape()));
         }
         let mut done = Vec::new();
         let opened = self.operator.clone().open(depth);

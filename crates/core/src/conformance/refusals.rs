@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::input::Layout;
 use super::{BYTES_TOO_LONG, Bench, Wrong};
 use crate::buf::Island;
-use crate::{Items, Job, JobError, Memory, OutputShape, Span, Stride};
+use crate::{Buf, Buffers, Items, Job, JobError, Memory, OutputShape, Span, Stride};
 
 /// A job that must fail: the case, its items, bytes of each buffer of its input, slots, and the error.
 type BadJob = (&'static str, Items, Vec<usize>, usize, JobError);
@@ -92,6 +92,7 @@ impl Bench<'_> {
             self.bad_job(items, &src_lens, slots, expected)
                 .map_err(|what| (case.to_string(), what))?;
         }
+        self.bad_slots()?;
         let nothing = [
             fixed(0, 0),
             fixed(8, 0),
@@ -102,6 +103,96 @@ impl Bench<'_> {
         for items in nothing {
             let case = format!("no items ({items:?})");
             self.empty_job(items).map_err(|what| (case, what))?;
+        }
+        Ok(())
+    }
+
+    /// Slots that lie outside of their buffer, that overlap, or that are not one for each item.
+    fn bad_slots(&mut self) -> Result<(), Wrong> {
+        if self.limits.items_max < 2 {
+            return Ok(());
+        }
+        let len = u32::try_from(self.slot_of(8).max(1)).expect("a short slot");
+        let span = |buf, start| Span { buf, start, len };
+        let spans = |list: [Span; 2]| Items::Spans(list.to_vec());
+        let strided = |start, step, count| {
+            Items::Strided(Stride {
+                start,
+                len,
+                step,
+                count,
+            })
+        };
+        let (room, short, bad) = (2 * len as usize, JobError::DstTooShort, JobError::BadItems);
+        let cases = [
+            ("one slot too few", vec![room], strided(0, len, 1), bad),
+            (
+                "one slot too many",
+                vec![room + len as usize],
+                strided(0, len, 3),
+                bad,
+            ),
+            (
+                "slots that overlap",
+                vec![room],
+                strided(0, len - 1, 2),
+                bad,
+            ),
+            (
+                "slots beyond the output",
+                vec![room],
+                strided(1, len, 2),
+                short,
+            ),
+            (
+                "the last slot first",
+                vec![room],
+                spans([span(0, len), span(0, 0)]),
+                bad,
+            ),
+            (
+                "spans that overlap",
+                vec![room],
+                spans([span(0, 0), span(0, len - 1)]),
+                bad,
+            ),
+            (
+                "a slot of no buffer",
+                vec![room],
+                spans([span(0, 0), span(1, 0)]),
+                short,
+            ),
+            (
+                "a slot beyond its buffer",
+                vec![room, room],
+                spans([span(0, 0), span(1, len + 1)]),
+                short,
+            ),
+            (
+                "the last buffer first",
+                vec![room, room],
+                spans([span(1, 0), span(0, 0)]),
+                bad,
+            ),
+            (
+                "several buffers, one stride",
+                vec![room, room],
+                strided(0, len, 2),
+                short,
+            ),
+        ];
+        for (case, dst_lens, slots, expected) in cases {
+            let at = |what| (case.to_string(), what);
+            let bufs: Result<Vec<_>, _> = dst_lens.iter().map(|len| self.alloc(*len)).collect();
+            let src = self.alloc(16).map_err(at)?;
+            let outcomes = Vec::with_capacity(2);
+            let mut bufs = bufs.map_err(at)?;
+            let dst: Buffers = match bufs.len() {
+                1 => bufs.remove(0).into(),
+                _ => bufs.into(),
+            };
+            let job = Job::recycled(1, src, Items::fixed(8, 2), dst, slots, outcomes);
+            self.refused(job, expected).map_err(at)?;
         }
         Ok(())
     }
@@ -117,18 +208,21 @@ impl Bench<'_> {
         let slot = self.slot_of(64);
         let src: Result<Vec<_>, _> = src_lens.iter().map(|len| self.alloc(*len)).collect();
         let mut src = src?;
-        let src = match src.len() {
+        let src: Buffers = match src.len() {
             1 => src.remove(0).into(),
-            _ => Memory::Scattered(src),
+            _ => src.into(),
         };
+        let dst = self.alloc(slots * slot)?;
+        let usual = self.operator.shape().slots(dst.len(), items.count());
+        let outcomes = Vec::with_capacity(slots);
+        let job = Job::recycled(u64::MAX, src, items, dst, usual, outcomes);
+        self.refused(job, expected)
+    }
+
+    /// `job` fails with `expected`, and a good one after it does not.
+    fn refused(&mut self, job: Job, expected: JobError) -> Result<(), String> {
         let mut checked = self.checked_queue(1)?;
-        checked.add(Job {
-            tag: u64::MAX,
-            src,
-            items,
-            dst: self.alloc(slots * slot)?,
-            outcomes: Vec::with_capacity(slots),
-        });
+        checked.add(job);
         let done = checked.finish()?;
         self.coverage.jobs += 1;
         let result = done[0].result;
@@ -147,13 +241,9 @@ impl Bench<'_> {
     /// A job without items is carried out and gives nothing.
     fn empty_job(&mut self, items: Items) -> Result<(), String> {
         let mut checked = self.checked_queue(1)?;
-        checked.add(Job {
-            tag: 7,
-            src: self.alloc(64)?.into(),
-            items,
-            dst: self.alloc(0)?,
-            outcomes: Vec::new(),
-        });
+        let (src, dst) = (self.alloc(64)?, self.alloc(0)?);
+        let slots = self.operator.shape().slots(0, 0);
+        checked.add(Job::recycled(7, src, items, dst, slots, Vec::new()));
         let done = checked.finish()?;
         self.coverage.jobs += 1;
         match &done[0] {
@@ -164,43 +254,53 @@ impl Bench<'_> {
 
     /// Memory that is not from `alloc`, and that no device knows: its job is refused as such, or carried out right.
     pub(super) fn foreign_memory(&mut self) -> Result<(), Wrong> {
-        for (case, layout, is_src, is_dst) in [
-            ("foreign src", Layout::Fixed, true, false),
-            ("foreign dst", Layout::Fixed, false, true),
-            ("one foreign buffer of many", Layout::Scattered, true, false),
+        for (case, layout, is_src) in [
+            ("foreign src", Layout::Fixed, true),
+            ("foreign dst", Layout::Fixed, false),
+            (
+                "one foreign buffer of many to read",
+                Layout::Scattered,
+                true,
+            ),
+            (
+                "one foreign buffer of many to write",
+                Layout::Scattered,
+                false,
+            ),
         ] {
-            self.foreign_job(layout, is_src, is_dst)
+            self.foreign_job(layout, is_src)
                 .map_err(|what| (case.to_string(), what))?;
         }
         Ok(())
     }
 
-    fn foreign_job(&mut self, layout: Layout, is_src: bool, is_dst: bool) -> Result<(), String> {
+    fn foreign_job(&mut self, layout: Layout, is_src: bool) -> Result<(), String> {
         let mut inputs = self.inputs([1, 2], layout, 9, 3)?;
         if self.is_beyond(&inputs, 1) {
             return Ok(());
         }
         let island = Arc::new(Island::default());
-        let foreign = |buf: &[u8]| {
+        let foreign = |buf: &mut Buf| {
             let mut copy = island.zeroed(buf.len()).ok_or("no memory")?;
             copy.copy_from_slice(buf);
-            Ok::<_, String>(copy)
+            *buf = copy;
+            Ok::<_, String>(())
         };
-        let (mut src, mut dst) = (self.source(&inputs[0])?, self.dst(&inputs[0])?);
-        if is_src {
-            src = match src {
-                Memory::Scattered(mut bufs) => {
-                    bufs[1] = foreign(&bufs[1])?;
-                    Memory::Scattered(bufs)
-                }
-                one => foreign(one.buf(0))?.into(),
-            };
+        let (mut src, (mut dst, slots)) = (self.source(&inputs[0])?, self.destination(&inputs[0])?);
+        if let (true, Memory::Shared(view)) = (is_src, &src) {
+            // Shared memory cannot be replaced where it is.
+            let mut copy = self.alloc(view.buf().len())?;
+            copy.copy_from_slice(view.buf());
+            src = copy.into();
         }
-        if is_dst {
-            dst = foreign(&dst)?;
-        }
+        let bufs = match &mut src {
+            Memory::Own(bufs) if is_src => bufs,
+            _ => &mut dst,
+        };
+        // Not the first, so that all must be looked at.
+        foreign(bufs.iter_mut().take(2).last().expect("a buffer"))?;
         let mut checked = self.checked_queue(1)?;
-        checked.add(inputs[0].job(0, src, dst));
+        checked.add(inputs[0].job(0, src, (dst, slots)));
         let done = checked.finish()?;
         match done[0].result {
             Err(JobError::ForeignBuffer) => self.coverage.jobs += 1,

@@ -194,8 +194,8 @@ impl Kernel for Crc {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for (i, slot) in out.dst.chunks_exact_mut(4).enumerate() {
-            slot.copy_from_slice(&crc32c(batch.item(i)).to_le_bytes());
+        for (item, slot) in batch.iter().zip(out.slots) {
+            slot[..4].copy_from_slice(&crc32c(item).to_le_bytes());
         }
         Ok(())
     }
@@ -221,9 +221,8 @@ where
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
-            out.outcomes.push(self.0(batch.item(i)).and_then(|bytes| {
+        for (item, slot) in batch.iter().zip(out.slots) {
+            out.outcomes.push(self.0(item).and_then(|bytes| {
                 let room = slot.get_mut(..bytes.len()).ok_or(JobError::DstTooShort)?;
                 room.copy_from_slice(&bytes);
                 Ok(bytes.len() as u32)

@@ -12,8 +12,8 @@ use super::*;
 use crate::Evidence;
 use crate::buf::Island;
 use crate::{
-    Batch, BatchOut, Clock, Exact, Inline, Items, JobError, Kernel, Pooled, Queue, Region, Right,
-    Unsupported,
+    Batch, BatchOut, Clock, Exact, Inline, Items, JobError, Kernel, Place, Pooled, Queue, Region,
+    Right, Unsupported,
 };
 use sample::{Sample, stored, workloads, xored};
 
@@ -71,6 +71,10 @@ enum Bug {
     DstReplaced,
     SrcReplaced,
     SrcWritten,
+    /// A byte of the headroom of its output changes.
+    RoomWritten,
+    /// Outputs land in each other's buffers.
+    SlotsExchanged,
     ItemsReplaced,
     OutcomesReplaced,
     OutcomesAppended,
@@ -177,7 +181,7 @@ impl Kernel for BuggyKernel {
         4
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+    fn run(&self, batch: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for i in 0..batch.len() {
             let item = batch.item(i);
             let mut value = sample::crc32c(item).to_le_bytes();
@@ -187,9 +191,9 @@ impl Kernel for BuggyKernel {
                 Bug::Panic => resume_unwind(Box::new("on purpose, and quietly")),
                 _ => {}
             }
-            out.dst[4 * i..][..4].copy_from_slice(&value);
+            out.slots[i][..4].copy_from_slice(&value);
             if let (Bug::NeighbourOverwritten, true) = (self.0, i > 0) {
-                out.dst[4 * i - 1] = 0;
+                out.slots[i - 1][3] = 0;
             }
         }
         Ok(())
@@ -252,14 +256,14 @@ impl BuggyQueue {
     /// A job whose memory the device cannot reach, if it says so.
     fn refusal(&self, job: &Job) -> Option<Result<(), JobError>> {
         let is_mine = |home: &dyn Region| home.is(&*self.operator.island);
-        if job.src.all_regions(is_mine) && is_mine(job.dst.region()) {
+        if job.all_regions(is_mine) {
             return None;
         }
         Some(match self.operator.bug {
             // It reads and writes somewhere else.
             Bug::ForeignTaken => Ok(()),
             Bug::ForeignTakenBehindFirst
-                if is_mine(job.src.region(0)) && is_mine(job.dst.region()) =>
+                if is_mine(job.src[0].region()) && is_mine(job.dst[0].region()) =>
             {
                 Ok(())
             }
@@ -322,16 +326,31 @@ impl Queue for BuggyQueue {
             }
             (Bug::JobTwice, [first, ..]) => first.job.tag = 1,
             (Bug::ResultsSwapped, [first, second, ..]) => {
-                first.job.dst.swap_with_slice(&mut second.job.dst);
+                first.job.dst[0].swap_with_slice(&mut second.job.dst[0]);
             }
-            (Bug::DstReplaced, [first, ..]) => first.job.dst = bytes(&first.job.dst),
-            (Bug::SrcReplaced, [first, ..]) => first.job.src = bytes(first.job.src.buf(0)).into(),
+            (Bug::DstReplaced, [first, ..]) => first.job.dst[0] = bytes(&first.job.dst[0]),
+            (Bug::SrcReplaced, [first, ..]) => first.job.src = bytes(&first.job.src[0]).into(),
             (Bug::SrcWritten, fresh) => {
                 for src in fresh.iter_mut().map(|c| &mut c.job.src) {
-                    if let Memory::Own(buf) = src
-                        && let Some(byte) = buf.first_mut()
+                    if let Memory::Own(bufs) = src
+                        && let Some(byte) = bufs[0].first_mut()
                     {
                         *byte ^= 1;
+                    }
+                }
+            }
+            (Bug::RoomWritten, fresh) => {
+                // Before the first slot, where there is room.
+                for job in fresh.iter_mut().map(|c| &mut c.job) {
+                    if job.slots.count() > 0 && job.slots.place(0, &job.dst).start > 0 {
+                        job.dst[0][0] ^= 1;
+                    }
+                }
+            }
+            (Bug::SlotsExchanged, fresh) => {
+                for job in fresh.iter_mut().map(|c| &mut c.job) {
+                    if let [first, second, ..] = &mut job.dst[..] {
+                        first.swap_with_slice(second);
                     }
                 }
             }
@@ -347,10 +366,10 @@ impl Queue for BuggyQueue {
 
 /// Each refusal damages the last byte of the slot before, if slots have room for a word.
 fn spill(Completion { job, .. }: &mut Completion) {
-    let slot = job.dst.len() / job.items.count().max(1);
     for (i, outcome) in job.outcomes.iter().enumerate().skip(1) {
-        if outcome.is_err() && slot >= 8 {
-            job.dst[i * slot - 1] ^= 1;
+        let Place { buf, start, len } = job.slots.place(i - 1, &job.dst);
+        if outcome.is_err() && len >= 8 {
+            job.dst[buf][start + len - 1] ^= 1;
         }
     }
 }
@@ -386,6 +405,8 @@ fn every_bug_is_caught() {
         (Bug::DstReplaced, "came home changed"),
         (Bug::SrcReplaced, "came home changed"),
         (Bug::SrcWritten, "the input was written to"),
+        (Bug::RoomWritten, "outside of slots"),
+        (Bug::SlotsExchanged, "item 0"),
         (Bug::ItemsReplaced, "came home changed"),
         (Bug::OutcomesReplaced, "came home changed"),
         (Bug::OutcomesAppended, "left the outcomes"),
@@ -393,7 +414,7 @@ fn every_bug_is_caught() {
         (Bug::ForeignTaken, "foreign src: job 0, item 0"),
         (
             Bug::ForeignTakenBehindFirst,
-            "one foreign buffer of many: job 0, item 0",
+            "one foreign buffer of many to read: job 0, item 0",
         ),
         (Bug::ForeignMisnamed, "expected ForeignBuffer"),
         (Bug::OneQueueOnly, "two queues on one thread"),
@@ -593,13 +614,18 @@ impl Kernel for Nervous {
         1
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, spoilt: &mut bool) -> Result<(), JobError> {
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        mut out: BatchOut<'_>,
+        spoilt: &mut bool,
+    ) -> Result<(), JobError> {
         assert!(!*spoilt, "a scratch that a panic left behind is used");
         *spoilt = true;
         if batch.item(0).starts_with(b"!") {
             resume_unwind(Box::new("on purpose, and quietly"));
         }
-        out.dst[0] = batch.item(0)[0];
+        out.slots[0][0] = batch.item(0)[0];
         *spoilt = false;
         Ok(())
     }
@@ -618,19 +644,17 @@ fn a_panic_fails_its_own_job_only() {
         for tag in 0..20 {
             let mut src = Buf::zeroed(1).unwrap();
             src[0] = if tag % 3 == 0 { b'!' } else { b'a' };
-            checked.add(Job {
-                tag,
-                src: src.into(),
-                items: Items::One,
-                dst: Buf::zeroed(1).unwrap(),
-                outcomes: Vec::new(),
-            });
+            let dst = Buf::zeroed(1).unwrap();
+            checked.add(Job::new(tag, src, Items::One, dst, OutputShape::Fixed(1)));
         }
         for completion in checked.finish().unwrap() {
             if completion.job.tag % 3 == 0 {
                 assert_eq!(completion.result, Err(JobError::Panicked));
             } else {
-                assert_eq!((completion.result, completion.job.dst[0]), (Ok(()), b'a'));
+                assert_eq!(
+                    (completion.result, completion.job.dst[0][0]),
+                    (Ok(()), b'a')
+                );
             }
         }
     }
@@ -677,13 +701,9 @@ fn outcomes_that_cannot_be_fail_their_job() {
         let pool = Pooled::new(Boaster(claimed), spec, limits, NonZeroU32::MIN);
         for operator in [inline, Arc::new(pool)] {
             let mut checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
-            checked.add(Job {
-                tag: 0,
-                src: Buf::zeroed(16).unwrap().into(),
-                items: Items::fixed(8, 2),
-                dst: Buf::zeroed(16).unwrap(),
-                outcomes: Vec::with_capacity(2),
-            });
+            let [src, dst] = [16, 16].map(|len| Buf::zeroed(len).unwrap());
+            let items = Items::fixed(8, 2);
+            checked.add(Job::new(0, src, items, dst, OutputShape::Variable));
             let done = checked.finish().unwrap();
             assert_eq!(done[0].result, expected, "{claimed:?}");
         }
@@ -761,13 +781,8 @@ fn workers_that_sleep_wake_up() {
         std::thread::sleep(Duration::from_millis(2));
         let mut src = Buf::zeroed(1).unwrap();
         src[0] = b'a';
-        ready.push_back(Job {
-            tag,
-            src: src.into(),
-            items: Items::One,
-            dst: Buf::zeroed(1).unwrap(),
-            outcomes: Vec::new(),
-        });
+        let dst = Buf::zeroed(1).unwrap();
+        ready.push_back(Job::new(tag, src, Items::One, dst, OutputShape::Fixed(1)));
         assert_eq!(queue.submit(&mut ready), 1);
         while queue.poll(&mut done) == 0 {
             std::thread::yield_now();

@@ -208,8 +208,9 @@ impl Kernel for Checksum {
         match self.code {
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) if self.form == ChecksumForm::Plain => {
-                let (slots, _) = out.dst.as_chunks_mut::<2>();
-                avx512::plain(proof, batch, slots);
+                out.fixed(batch, 2, |batch, sums| {
+                    avx512::plain(proof, batch, sums.as_chunks_mut().0);
+                });
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) => self.groups(proof, batch, out),
@@ -257,7 +258,7 @@ impl Checksum {
 
     /// Writes what came of item `i`.
     fn put(&self, out: &mut BatchOut<'_>, i: usize, checksum: Result<[u8; 2], PacketError>) {
-        let slot = out.dst[i * out.slot..][..out.slot].first_chunk_mut::<2>();
+        let slot = out.slots[i].first_chunk_mut::<2>();
         let outcome = match (checksum, slot) {
             (Ok(checksum), Some(slot)) => {
                 *slot = checksum;

@@ -127,20 +127,22 @@ impl Kernel for Copy {
 /// Copies each item that its slot has room for.
 #[inline(always)]
 fn each(batch: Batch<'_>, out: BatchOut<'_>, copy: impl Fn(&[u8], &mut [u8])) {
-    match batch.contiguous() {
-        Some((items, len)) if len > 0 && len <= out.slot => {
-            let slots = out.dst.chunks_exact_mut(out.slot);
+    let BatchOut {
+        mut slots,
+        outcomes,
+    } = out;
+    match (batch.contiguous(), slots.contiguous()) {
+        (Some((items, len)), Some((dst, slot))) if len > 0 && len <= slot => {
+            let slots = dst.chunks_exact_mut(slot);
             for (item, slot) in items.chunks_exact(len).zip(slots) {
                 copy(item, &mut slot[..item.len()]);
             }
             let outcome = Ok(len as u32);
-            out.outcomes.extend((0..batch.len()).map(|_| outcome));
+            outcomes.extend((0..batch.len()).map(|_| outcome));
         }
         _ => {
-            for i in 0..batch.len() {
-                let item = batch.item(i);
-                let slot = &mut out.dst[i * out.slot..][..out.slot];
-                out.outcomes.push(match slot.get_mut(..item.len()) {
+            for (item, slot) in batch.iter().zip(slots) {
+                outcomes.push(match slot.get_mut(..item.len()) {
                     Some(slot) => {
                         copy(item, slot);
                         Ok(item.len() as u32)

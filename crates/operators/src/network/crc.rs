@@ -175,20 +175,22 @@ impl<A: Algorithm> Kernel for Crc<A> {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        let slots = A::slots(out.dst);
-        match self.0 {
-            Code::Portable => {
-                for (i, slot) in slots.iter_mut().enumerate().take(batch.len()) {
-                    *slot = A::slot(self.checksum(batch.item(i)));
+        out.fixed(batch, size_of::<A::Crc>(), |batch, dst| {
+            let slots = A::slots(dst);
+            match self.0 {
+                Code::Portable => {
+                    for (item, slot) in batch.iter().zip(slots) {
+                        *slot = A::slot(self.checksum(item));
+                    }
                 }
+                #[cfg(target_arch = "x86_64")]
+                Code::Sse42(proof) => x86_64::batch::<A>(proof, batch, slots),
+                #[cfg(target_arch = "x86_64")]
+                Code::Avx512(proof) => avx512::batch::<A>(proof, batch, slots),
+                #[cfg(target_arch = "aarch64")]
+                Code::ArmCrc(proof) => aarch64::batch::<A>(proof, batch, slots),
             }
-            #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => x86_64::batch::<A>(proof, batch, slots),
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => avx512::batch::<A>(proof, batch, slots),
-            #[cfg(target_arch = "aarch64")]
-            Code::ArmCrc(proof) => aarch64::batch::<A>(proof, batch, slots),
-        }
+        });
         Ok(())
     }
 }

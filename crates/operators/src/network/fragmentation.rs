@@ -323,9 +323,9 @@ impl Kernel for Fragmentation {
         len + len.div_ceil(room) * headers
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+    fn run(&self, batch: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for i in 0..batch.len() {
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let slot = &mut out.slots[i];
             let item = batch.item(i);
             let len = self.fragment(item, identification(item), slot);
             out.outcomes

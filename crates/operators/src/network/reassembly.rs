@@ -203,11 +203,11 @@ impl Kernel for Reassembly {
     fn run(
         &self,
         batch: Batch<'_>,
-        out: BatchOut<'_>,
+        mut out: BatchOut<'_>,
         scratch: &mut Reassembler,
     ) -> Result<(), JobError> {
         for i in 0..batch.len() {
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let slot = &mut out.slots[i];
             scratch.clear();
             out.outcomes.push(burst::run(scratch, batch.item(i), slot));
         }

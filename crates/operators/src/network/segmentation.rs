@@ -251,9 +251,9 @@ impl Kernel for Segmentation {
         }
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+    fn run(&self, batch: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for i in 0..batch.len() {
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let slot = &mut out.slots[i];
             let len = self.segment(batch.item(i), slot);
             out.outcomes
                 .push(len.map(|len| len as u32).map_err(PacketError::refusal));

@@ -160,11 +160,11 @@ impl Kernel for Arithmetic {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        let slots = out.dst.chunks_exact_mut(self.task.output_bytes());
-        for (i, slot) in slots.enumerate().take(batch.len()) {
+        for (item, slot) in batch.iter().zip(out.slots) {
+            let slot = &mut slot[..self.task.output_bytes()];
             match self.run {
-                Some(run) => run(batch.item(i), self.task, slot),
-                None => slot.copy_from_slice(&portable::results(self.task, batch.item(i))),
+                Some(run) => run(item, self.task, slot),
+                None => slot.copy_from_slice(&portable::results(self.task, item)),
             }
         }
         Ok(())

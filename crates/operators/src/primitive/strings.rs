@@ -85,15 +85,17 @@ impl Kernel for Strcmp {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for (i, slot) in out.dst.iter_mut().enumerate().take(batch.len()) {
-            *slot = match self.0 {
-                Path::Libc => {
-                    let [first, second] = halves(batch.item(i));
-                    libc::order(first, second).signum() as u8
-                }
-                _ => compare(batch.item(i)),
-            };
-        }
+        out.fixed(batch, 1, |batch, orders| {
+            for (item, order) in batch.iter().zip(orders) {
+                *order = match self.0 {
+                    Path::Libc => {
+                        let [first, second] = halves(item);
+                        libc::order(first, second).signum() as u8
+                    }
+                    _ => compare(item),
+                };
+            }
+        });
         Ok(())
     }
 }
@@ -148,9 +150,9 @@ impl Kernel for Strcat {
         item_len + 1
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+    fn run(&self, batch: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for i in 0..batch.len() {
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let slot = &mut out.slots[i];
             let written = self.join(batch.item(i), slot).map(|len| len as u32);
             out.outcomes.push(written.ok_or(JobError::DstTooShort));
         }

@@ -194,11 +194,7 @@ impl Aes {
     pub fn one(&self, item: &[u8]) -> Result<Vec<u8>, JobError> {
         let mut output = vec![0; self.form.output_bytes_max(item.len())];
         let mut outcomes = Vec::with_capacity(1);
-        let out = BatchOut {
-            slot: output.len(),
-            dst: &mut output,
-            outcomes: &mut outcomes,
-        };
+        let out = BatchOut::new(&mut output, &dpb_core::Items::One, &mut outcomes)?;
         self.code.run(Batch::new(item, &dpb_core::Items::One)?, out);
         output.truncate(outcomes[0]? as usize);
         Ok(output)

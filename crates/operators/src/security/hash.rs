@@ -111,8 +111,10 @@ impl<H: Hash> Kernel for Digests<H> {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        let digests = &mut out.dst[..batch.len() * H::DIGEST_BYTES];
-        self.0.each(&H::start(), batch, digests);
+        let start = H::start();
+        out.fixed(batch, H::DIGEST_BYTES, |batch, digests| {
+            self.0.each(&start, batch, digests);
+        });
         Ok(())
     }
 }

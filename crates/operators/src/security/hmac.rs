@@ -127,8 +127,9 @@ impl<H: Hash> Kernel for Hmac<H> {
         out: BatchOut<'_>,
         digests: &mut Vec<u8>,
     ) -> Result<(), JobError> {
-        let codes = &mut out.dst[..batch.len() * H::DIGEST_BYTES];
-        self.each(batch, codes, digests);
+        out.fixed(batch, H::DIGEST_BYTES, |batch, codes| {
+            self.each(batch, codes, digests);
+        });
         Ok(())
     }
 }

@@ -117,9 +117,8 @@ impl Kernel for Sign {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        let signatures = out.dst.chunks_exact_mut(self.scheme.bytes());
-        for (i, signature) in (0..batch.len()).zip(signatures) {
-            self.signer.sign(batch.item(i), signature)?;
+        for (item, slot) in batch.iter().zip(out.slots) {
+            self.signer.sign(item, &mut slot[..self.scheme.bytes()])?;
         }
         Ok(())
     }
@@ -139,8 +138,8 @@ impl Kernel for Verify {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for (i, answer) in (0..batch.len()).zip(out.dst) {
-            *answer = u8::from(self.is_signed(batch.item(i)));
+        for (item, slot) in batch.iter().zip(out.slots) {
+            slot[0] = u8::from(self.is_signed(item));
         }
         Ok(())
     }

@@ -86,13 +86,10 @@ pub(crate) fn assert_right(
     who: &dyn Display,
 ) {
     let shape = kernel.shape();
-    let slot = shape.slot(dst.len(), batch.len());
+    let slots = shape.slots(dst.len(), batch.len());
+    let slot = dst.len() / batch.len().max(1);
     let mut outcomes: Vec<Result<u32, JobError>> = Vec::with_capacity(batch.len());
-    let out = BatchOut {
-        dst: &mut *dst,
-        slot,
-        outcomes: &mut outcomes,
-    };
+    let out = BatchOut::new(&mut *dst, &slots, &mut outcomes).expect("its slots");
     kernel.run(batch, out).expect("runs");
     for i in 0..batch.len() {
         let len = match shape {

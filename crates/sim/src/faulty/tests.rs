@@ -61,7 +61,7 @@ fn run(backend: &dyn Backend, count: u64, depth: u32) -> Vec<(u64, Result<(), Jo
         panic!("a checksum has one answer");
     };
     for completion in done.iter().filter(|c| c.result.is_ok()) {
-        assert_eq!(completion.job.dst[..], right);
+        assert_eq!(completion.job.dst[0][..], right);
     }
     done.iter().map(|c| (c.job.tag, c.result)).collect()
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use dpb_core::{ErasureCode, Job, JobError, Region};
+use dpb_core::{Buf, ErasureCode, Job, JobError, Place, Region};
 
 use super::super::kind::{Given, Kind};
 use super::super::sys::Code;
@@ -42,10 +42,9 @@ enum Engine {
     Task(TaskEngine),
 }
 
-/// A job, and where its memory is.
+/// A job.
 struct Held {
     job: Job,
-    dst: Extent,
     /// Tasks in flight.
     open: u32,
 }
@@ -64,11 +63,16 @@ fn registered(home: &dyn Region, device: &Device) -> Option<Registered> {
 }
 
 impl Extent {
-    fn of(mmap: Registered, bytes: NonNull<[u8]>) -> Self {
+    /// No reference to the memory is made.
+    fn of(place: Place, bufs: &[Buf], device: &Device) -> Self {
+        let buf = &bufs[place.buf];
+        let end = place.start.checked_add(place.len);
+        assert!(end.is_some_and(|end| end <= buf.len()), "inside its buffer");
         Self {
-            mmap,
-            start: bytes.cast(),
-            len: bytes.len(),
+            mmap: registered(buf.region(), device).expect("looked at when it came"),
+            // SAFETY: just checked.
+            start: unsafe { buf.as_non_null().add(place.start) },
+            len: place.len,
         }
     }
 }
@@ -76,10 +80,14 @@ impl Extent {
 impl Held {
     /// Where item `i` lies, in memory of which it was found that `device` reaches it.
     fn item(&self, device: &Device, i: usize) -> Extent {
-        let place = self.job.items.place(i, &self.job.src);
-        let mmap = registered(self.job.src.region(place.buf), device);
-        let mmap = mmap.expect("looked at when it came");
-        Extent::of(mmap, NonNull::from(self.job.src.at(place)))
+        let src = &self.job.src;
+        Extent::of(self.job.items.place(i, src), src, device)
+    }
+
+    /// Where its output goes.
+    fn slot(&self, device: &Device, i: usize) -> Extent {
+        let dst = &self.job.dst;
+        Extent::of(self.job.slots.place(i, dst), dst, device)
     }
 }
 
@@ -93,7 +101,7 @@ struct InFlight {
     room: NonNull<[u8]>,
 }
 
-/// The parts of its item and of its job's output that one task works on, in bytes.
+/// The parts of its item and of its slot that one task works on, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::doca) struct Piece {
     pub(in crate::doca) src: Range<usize>,
@@ -245,39 +253,41 @@ impl Lane {
         clippy::result_large_err,
         reason = "the job comes home, and in a box it would be an allocation"
     )]
-    pub(in crate::doca) fn hold(&mut self, place: u32, mut job: Job) -> Result<(), Job> {
+    pub(in crate::doca) fn hold(&mut self, place: u32, job: Job) -> Result<(), Job> {
         let held = &mut self.places[place as usize];
         assert!(held.is_none(), "a free place");
-        let registered = |home: &dyn Region| registered(home, &self.device);
-        let is_known = job.src.all_regions(|home| registered(home).is_some());
-        let (true, Some(mmap)) = (is_known, registered(job.dst.region())) else {
+        if !job.all_regions(|home| registered(home, &self.device).is_some()) {
             return Err(job);
-        };
-        let dst = Extent::of(mmap, NonNull::from(&mut *job.dst));
-        *held = Some(Held { job, dst, open: 0 });
+        }
+        *held = Some(Held { job, open: 0 });
         Ok(())
     }
 
     /// Item `i` of the job in `place`, which a device may read but not write.
     pub(in crate::doca) fn item(&self, place: u32, i: usize) -> &[u8] {
         let held = self.places[place as usize].as_ref().expect("a held job");
-        held.job.src.at(held.job.items.place(i, &held.job.src))
+        held.job.items.place(i, &held.job.src).bytes(&held.job.src)
     }
 
-    /// Writes to the output of the job in `place`. Tasks of that job may be in flight; where one is to write, this is of no use.
+    /// Bytes of the slot of item `i` of the job in `place`.
+    pub(in crate::doca) fn slot_len(&self, place: u32, i: usize) -> usize {
+        let held = self.places[place as usize].as_ref().expect("a held job");
+        held.job.slots.place(i, &held.job.dst).len
+    }
+
+    /// Writes to the slot of item `i` of the job in `place`. Tasks of that job may be in flight; where one is to write, this is of
+    /// no use.
     ///
     /// # Panics
-    /// If it is not within that output, or there is none.
-    pub(in crate::doca) fn write(&mut self, place: u32, at: usize, bytes: &[u8]) {
+    /// If it is not within that slot, or there is none.
+    pub(in crate::doca) fn write(&mut self, place: u32, i: usize, at: usize, bytes: &[u8]) {
         let held = self.places[place as usize].as_mut().expect("a held job");
+        let slot = held.slot(&self.device, i);
         let end = at.checked_add(bytes.len());
-        assert!(
-            end.is_some_and(|end| end <= held.dst.len),
-            "within the output"
-        );
+        assert!(end.is_some_and(|end| end <= slot.len), "within the slot");
         // SAFETY: just checked; the lane owns the output, and makes no reference to it while a device may write there.
         unsafe {
-            let at = held.dst.start.add(at).as_ptr();
+            let at = slot.start.add(at).as_ptr();
             at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
@@ -312,12 +322,13 @@ impl Lane {
         };
         let held = self.places[place as usize].as_mut().expect("a held job");
         let src = held.item(&self.device, item as usize);
-        let buffers = match windows(&mut self.inventory, src, held.dst, piece) {
+        let slot = held.slot(&self.device, item as usize);
+        let buffers = match windows(&mut self.inventory, src, slot, piece) {
             Ok(buffers) => buffers,
             Err(code) => return Start::Failed(code),
         };
-        // SAFETY: inside the job's output, as `windows` has checked.
-        let room = unsafe { held.dst.start.add(piece.dst.start) };
+        // SAFETY: inside the slot, as `windows` has checked.
+        let room = unsafe { slot.start.add(piece.dst.start) };
         let room = NonNull::slice_from_raw_parts(room, piece.dst.len());
         let iv = piece.iv.map_or(ptr::null(), |at| {
             assert!(at + IV_BYTES as usize <= src.len, "a nonce of that item");
@@ -467,17 +478,17 @@ impl Lane {
     }
 }
 
-/// Buffers over a piece of an item and of the output of its job: the source all data, the destination all room.
+/// Buffers over a piece of an item and of its slot: the source all data, the destination all room.
 fn windows(
     inventory: &mut Inventory,
     item: Extent,
-    output: Extent,
+    slot: Extent,
     piece: &Piece,
 ) -> Result<[Window; 2], Code> {
     let is_inside =
         |range: &Range<usize>, of: Extent| range.start <= range.end && range.end <= of.len;
     assert!(
-        is_inside(&piece.src, item) && is_inside(&piece.dst, output),
+        is_inside(&piece.src, item) && is_inside(&piece.dst, slot),
         "a piece of that job"
     );
     // SAFETY: just checked; the lane keeps the job, whose memory holds its registration, as long as the buffers. A chunk is
@@ -485,8 +496,8 @@ fn windows(
     unsafe {
         let at = item.start.add(piece.src.start);
         let src = inventory.window(item.mmap, at, piece.src.len(), piece.src.len())?;
-        let at = output.start.add(piece.dst.start);
-        match inventory.window(output.mmap, at, piece.dst.len(), 0) {
+        let at = slot.start.add(piece.dst.start);
+        match inventory.window(slot.mmap, at, piece.dst.len(), 0) {
             Ok(dst) => Ok([src, dst]),
             Err(code) => {
                 inventory.give_back(src);

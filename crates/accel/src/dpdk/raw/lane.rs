@@ -149,8 +149,6 @@ impl Slot<'_> {
 /// A job and how far it is.
 struct Flight {
     job: Job,
-    dst: *mut u8,
-    slot: usize,
     items: usize,
     /// The next item to stage, and how many operations it got already.
     next: (usize, u32),
@@ -164,11 +162,12 @@ struct Flight {
 impl Flight {
     /// Where the output of item `i` goes.
     fn slot(&self, i: usize) -> Slot<'_> {
-        debug_assert!(i < self.items, "one of its items");
+        let Place { buf, start, len } = self.job.slots.place(i, &self.job.dst);
+        let dst = self.job.dst[buf].as_non_null();
         Slot {
-            // SAFETY: slot `i` of as many as `admit` found to fit the output, which is the flight's own.
-            ptr: unsafe { self.dst.add(i * self.slot) },
-            len: self.slot,
+            // SAFETY: `admit` found that each slot lies inside its buffer, which is the flight's own.
+            ptr: unsafe { dst.add(start) }.as_ptr(),
+            len,
             job: PhantomData,
         }
     }
@@ -180,42 +179,59 @@ impl Flight {
 
     /// Item `i`.
     fn item(&self, i: usize) -> &[u8] {
-        self.job.src.at(self.place(i))
+        self.place(i).bytes(&self.job.src)
     }
 
-    /// How many items from `i` on, up to `most`, are as long as it is and lie at equal distances in its buffer; and the
-    /// distance.
-    fn alike(&self, i: usize, most: usize) -> (usize, usize) {
+    /// How many items from `i` on, up to `most`, are as long as it is and lie at equal distances in its buffer, and whose slots
+    /// do; and both distances.
+    fn alike(&self, i: usize, most: usize) -> (usize, Steps) {
         let most = most.min(self.items - i);
-        match &self.job.items {
-            Items::One => (1, 0),
-            Items::Strided(stride) => (most, stride.step as usize),
-            Items::Offsets(offsets) => {
-                let len = offsets[i + 1] - offsets[i];
-                let items = offsets[i..=i + most].windows(2);
-                let count = items.take_while(|item| item[1] - item[0] == len).count();
-                (count, len as usize)
-            }
-            Items::Spans(spans) => {
-                let spans = &spans[i..][..most];
-                let distance = |pair: &[Span]| {
-                    let is_alike = (pair[0].buf, pair[0].len) == (pair[1].buf, pair[1].len);
-                    pair[1]
-                        .start
-                        .checked_sub(pair[0].start)
-                        .filter(|_| is_alike)
-                };
-                let Some(step) = spans.get(..2).and_then(distance) else {
-                    return (1, 0);
-                };
-                let pairs = spans.windows(2);
-                let count = pairs
-                    .take_while(|pair| distance(pair) == Some(step))
-                    .count();
-                (1 + count, step as usize)
-            }
+        let (count, item) = alike(&self.job.items, i, most);
+        let (count, slot) = match count {
+            1 => (1, 0),
+            count => alike(&self.job.slots, i, count),
+        };
+        (count, Steps { item, slot })
+    }
+}
+
+/// How many of `items` from `i` on, up to `most`, are as long as it is and lie at equal distances in its buffer; and the distance.
+fn alike(items: &Items, i: usize, most: usize) -> (usize, usize) {
+    match items {
+        Items::One => (1, 0),
+        Items::Strided(stride) => (most, stride.step as usize),
+        Items::Offsets(offsets) => {
+            let len = offsets[i + 1] - offsets[i];
+            let items = offsets[i..=i + most].windows(2);
+            let count = items.take_while(|item| item[1] - item[0] == len).count();
+            (count, len as usize)
+        }
+        Items::Spans(spans) => {
+            let spans = &spans[i..][..most];
+            let distance = |pair: &[Span]| {
+                let is_alike = (pair[0].buf, pair[0].len) == (pair[1].buf, pair[1].len);
+                pair[1]
+                    .start
+                    .checked_sub(pair[0].start)
+                    .filter(|_| is_alike)
+            };
+            let Some(step) = spans.get(..2).and_then(distance) else {
+                return (1, 0);
+            };
+            let pairs = spans.windows(2);
+            let count = pairs
+                .take_while(|pair| distance(pair) == Some(step))
+                .count();
+            (1 + count, step as usize)
         }
     }
+}
+
+/// Bytes from one item of a run to the next, and from one slot to the next.
+#[derive(Clone, Copy, Default)]
+struct Steps {
+    item: usize,
+    slot: usize,
 }
 
 /// An item whose operation is over.
@@ -292,38 +308,20 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         }
     }
 
-    /// Slots' length and number, for a job that may be carried out. Its outcomes are cleared.
-    fn admit(&self, job: &mut Job) -> Result<(usize, usize), JobError> {
-        let batch = job.batch()?;
-        self.recipe.limits().check(batch)?;
-        let (items, shape) = (batch.len(), self.recipe.shape());
+    /// How many items a job has that may be carried out. Its outcomes are cleared.
+    fn admit(&self, job: &mut Job) -> Result<usize, JobError> {
+        let items = job.admit(self.recipe.shape(), self.recipe.limits())?;
         let is_mine = |region: &dyn Region| self.memory.is_home_of(region);
-        if !job.src.all_regions(is_mine) || !is_mine(job.dst.region()) {
-            return Err(JobError::ForeignBuffer);
-        }
-        let slot = shape.slot(job.dst.len(), items);
-        let dst_bytes = slot.checked_mul(items);
-        if dst_bytes.is_none_or(|bytes| bytes > job.dst.len()) {
-            return Err(JobError::DstTooShort);
-        }
-        if shape == OutputShape::Variable {
-            if job.outcomes.capacity() < items {
-                return Err(JobError::BadItems);
-            }
-            job.outcomes.clear();
-        }
-        Ok((slot, items))
+        let is_reached = job.all_regions(is_mine);
+        is_reached.then_some(items).ok_or(JobError::ForeignBuffer)
     }
 
     /// Takes a job in.
     fn take(&mut self, mut job: Job, place: u32) {
         let admitted = self.admit(&mut job);
-        let dst = job.dst.as_mut_ptr();
-        let (slot, items) = admitted.unwrap_or_default();
+        let items = admitted.unwrap_or_default();
         self.flights[place as usize] = Some(Flight {
             job,
-            dst,
-            slot,
             items,
             next: (0, 0),
             running: 0,
@@ -502,7 +500,8 @@ impl Burst<'_> {
             }
             let (i, piece) = flight.next;
             let item = flight.item(i);
-            let operation = match recipe.step(item, flight.slot, piece) {
+            let room = flight.slot(i).len();
+            let operation = match recipe.step(item, room, piece) {
                 Step::Run(operation) => operation,
                 Step::Known(outcome) => {
                     let mut slot = flight.slot(i);
@@ -517,14 +516,14 @@ impl Burst<'_> {
                 }
             };
             assert!(
-                device.admits(&operation, item.len(), flight.slot),
+                device.admits(&operation, item.len(), room),
                 "an operation within its item and its slot"
             );
             // Of a vector of its own, or of several operations, there is one.
             let is_whole = piece == 0 && !operation.has_more && matches!(operation.iv, Iv::Item(_));
-            let (alike, step) = match operation.is_alike && is_whole {
+            let (alike, steps) = match operation.is_alike && is_whole {
                 true => flight.alike(i, self.room),
-                false => (1, 0),
+                false => (1, Steps::default()),
             };
             flight.next = match operation.has_more {
                 true => (i, piece + 1),
@@ -540,26 +539,25 @@ impl Burst<'_> {
             if let Iv::Here(iv) = operation.iv {
                 self.ivs.push((self.runs.len(), iv));
             }
-            let run = run(&operation, flight, (i..i + alike, step), place);
+            let run = run(&operation, flight, (i..i + alike, steps), place);
             self.runs.push(run);
         }
         true
     }
 }
 
-/// Addresses for an operation that was admitted for items as long as the first of these, which lie `item_step` bytes apart in
-/// one buffer, and that none of them has yet; an initialisation vector of its own is to be filled in.
+/// Addresses for an operation that was admitted for items as long as the first of these, which lie `steps` apart in one buffer,
+/// as their slots do, and that none of them has yet; an initialisation vector of its own is to be filled in.
 fn run(
     operation: &Operation,
     flight: &Flight,
-    (items, item_step): (Range<usize>, usize),
+    (items, steps): (Range<usize>, Steps),
     place: u32,
 ) -> Run {
     let Operation { src, dst, head, .. } = operation;
     let (item, slot) = (flight.place(items.start), flight.slot(items.start).ptr);
-    let slot_step = flight.slot;
     // SAFETY: checked when the job came.
-    let item = unsafe { flight.job.src.buf(item.buf).as_ptr().add(item.start) };
+    let item = unsafe { flight.job.src[item.buf].as_ptr().add(item.start) };
     if !head.is_empty() {
         for i in items.clone() {
             flight.slot(i).write(0, head);
@@ -569,8 +567,8 @@ fn run(
     unsafe {
         let (digest, digest_step) = match operation.digest {
             Digest::Nowhere => (std::ptr::null_mut(), 0),
-            Digest::Item(at) => (item.add(at).cast_mut(), item_step),
-            Digest::Slot(at) => (slot.add(at), slot_step),
+            Digest::Item(at) => (item.add(at).cast_mut(), steps.item),
+            Digest::Slot(at) => (slot.add(at), steps.slot),
         };
         Run {
             src: item.add(src.start),
@@ -582,8 +580,8 @@ fn run(
             aad: item.add(operation.aad),
             digest,
             user: u64::from(place) << 32 | items.start as u64,
-            item_step: item_step as u64,
-            slot_step: slot_step as u64,
+            item_step: steps.item as u64,
+            slot_step: steps.slot as u64,
             digest_step: digest_step as u64,
             src_len: src.len() as u32,
             dst_len: dst.len() as u32,

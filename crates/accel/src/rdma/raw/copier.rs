@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dpb_core::{Completion, Job, JobError, Limits, OutputShape, Place, Region};
+use dpb_core::{Buf, Completion, Job, JobError, Limits, OutputShape, Place, Region};
 
 use super::super::sys;
 use super::chain::Chain;
@@ -46,11 +46,6 @@ pub(in crate::rdma) struct Copier {
 /// A job and how far it is.
 struct Entry {
     job: Job,
-    /// The key of the output's memory.
-    rkey: u32,
-    /// Where the job's output begins, and how long a slot is: taken once, so that no reference is made while the device writes.
-    dst: usize,
-    slot: usize,
     /// The next item to be posted.
     item: usize,
     /// The write that ends it, once it is wholly posted.
@@ -59,11 +54,10 @@ struct Entry {
 
 /// Bytes that lie together on both sides.
 struct Segment {
-    /// The number of the input's buffer.
-    buf: usize,
-    src: usize,
-    dst: usize,
-    len: usize,
+    /// Where they are read; the length is that of both.
+    src: Place,
+    /// Where they are written.
+    dst: Place,
 }
 
 /// Writes of one call.
@@ -123,11 +117,8 @@ impl Copier {
         let taken = ready.len().min(self.depth - self.in_flight());
         for mut job in ready.drain(..taken) {
             match self.admit(&mut job) {
-                Ok(rkey) => self.jobs.push_back(Entry {
-                    dst: job.dst.as_mut_ptr().expose_provenance(),
-                    slot: OutputShape::Variable.slot(job.dst.len(), job.items.count()),
+                Ok(()) => self.jobs.push_back(Entry {
                     job,
-                    rkey,
                     item: 0,
                     last: 0,
                 }),
@@ -164,26 +155,18 @@ impl Copier {
         done.len() - before
     }
 
-    /// Whether the job may be carried out; the key of its output's memory.
-    fn admit(&self, job: &mut Job) -> Result<u32, JobError> {
+    /// Whether the job may be carried out.
+    fn admit(&self, job: &mut Job) -> Result<(), JobError> {
         if let Some(error) = self.failure {
             return Err(error);
         }
-        let batch = job.batch()?;
-        self.limits.check(batch)?;
-        if job.outcomes.capacity() < batch.len() {
-            return Err(JobError::BadItems);
-        }
-        job.outcomes.clear();
+        job.admit(OutputShape::Variable, &self.limits)?;
         let is_ours = |home: &dyn Region| {
             let region = home.downcast_ref::<Registered>();
             region.is_some_and(|region| region.is_in(&self.domain))
         };
-        let dst = job.dst.region();
-        match dst.downcast_ref::<Registered>() {
-            Some(region) if is_ours(dst) && job.src.all_regions(is_ours) => Ok(region.rkey()),
-            _ => Err(JobError::ForeignBuffer),
-        }
+        let is_reached = job.all_regions(is_ours);
+        is_reached.then_some(()).ok_or(JobError::ForeignBuffer)
     }
 
     /// Posts what there is room for.
@@ -280,30 +263,33 @@ impl Drop for Copier {
     }
 }
 
+impl Segment {
+    /// Whether both sides go on where it ends.
+    fn goes_on_at(&self, src: &Place, dst: &Place) -> bool {
+        let behind = |start: usize| start + self.src.len;
+        (self.src.buf, behind(self.src.start)) == (src.buf, src.start)
+            && (self.dst.buf, behind(self.dst.start)) == (dst.buf, dst.start)
+    }
+}
+
 impl Entry {
     /// Walks over items, with an outcome for each, to the end of what can be written at once. `None` at the end of the job.
     fn next_segment(&mut self) -> Option<Segment> {
         let count = self.job.items.count();
-        let slot = self.slot;
         let mut segment: Option<Segment> = None;
         while self.item < count {
-            let Place { buf, start, len } = self.job.items.place(self.item, &self.job.src);
-            let dst = self.item * slot;
-            let fits = len <= slot;
-            if fits && len > 0 {
+            let src = self.job.items.place(self.item, &self.job.src);
+            let dst = self.job.slots.place(self.item, &self.job.dst);
+            let fits = src.len <= dst.len;
+            if fits && src.len > 0 {
                 match &mut segment {
-                    None => {
-                        let src = start;
-                        segment = Some(Segment { buf, src, dst, len });
-                    }
-                    Some(s) if (s.buf, s.src + s.len, s.dst + s.len) == (buf, start, dst) => {
-                        s.len += len;
-                    }
+                    None => segment = Some(Segment { src, dst }),
+                    Some(s) if s.goes_on_at(&src, &dst) => s.src.len += src.len,
                     Some(_) => break,
                 }
             }
             self.job.outcomes.push(match fits {
-                true => Ok(len as u32),
+                true => Ok(src.len as u32),
                 false => Err(JobError::DstTooShort),
             });
             self.item += 1;
@@ -313,19 +299,25 @@ impl Entry {
 
     /// The write of `segment`; both of its ends lie inside their buffers, because items and slots do.
     fn write(&self, segment: &Segment) -> (sys::SendWr, sys::Sge) {
-        let region = self.job.src.region(segment.buf);
-        let region = region.downcast_ref::<Registered>();
+        let Segment { src, dst } = segment;
+        let [from, to] = [&self.job.src[src.buf], &self.job.dst[dst.buf]];
+        let [read, written] = [from, to].map(|buf| {
+            let region = buf.region().downcast_ref::<Registered>();
+            region.expect("looked at when it came")
+        });
+        // No reference to the memory is made: the device writes there.
+        let address =
+            |buf: &Buf, start| (buf.as_non_null().expose_provenance().get() + start) as u64;
         let request = sys::SendWr {
             opcode: sys::WR_RDMA_WRITE,
-            remote_addr: (self.dst + segment.dst) as u64,
-            rkey: self.rkey,
+            remote_addr: address(to, dst.start),
+            rkey: written.rkey(),
             ..sys::SendWr::EMPTY
         };
-        let src = self.job.src.buf(segment.buf);
         let part = sys::Sge {
-            addr: (src.as_ptr().expose_provenance() + segment.src) as u64,
-            length: segment.len as u32,
-            lkey: region.expect("looked at when it came").lkey(),
+            addr: address(from, src.start),
+            length: src.len as u32,
+            lkey: read.lkey(),
         };
         (request, part)
     }

@@ -133,16 +133,14 @@ impl<'a> Lane<'a> {
             let Load {
                 view, items: split, ..
             } = &self.bench.loads[load];
-            self.idle.push_back(Job {
-                tag: self.loads.len() as u64,
-                src: view.clone().into(),
-                items: split.clone(),
-                dst,
-                outcomes: match self.bench.shape {
-                    OutputShape::Fixed(_) => Vec::new(),
-                    OutputShape::Variable => Vec::with_capacity(items.unwrap_or(0)),
-                },
-            });
+            let outcomes = match self.bench.shape {
+                OutputShape::Fixed(_) => Vec::new(),
+                OutputShape::Variable => Vec::with_capacity(items.unwrap_or(0)),
+            };
+            let slots = self.bench.shape.slots(dst.len(), split.count());
+            let (tag, split) = (self.loads.len() as u64, split.clone());
+            let job = Job::recycled(tag, view.clone(), split, dst, slots, outcomes);
+            self.idle.push_back(job);
             self.loads.push(load);
         }
         self.done.reserve(jobs);
@@ -460,7 +458,6 @@ impl<'a> Lane<'a> {
             shape, workload, ..
         } = *self.bench;
         let batch = job.batch().map_err(|error| error.to_string())?;
-        let slot_bytes = shape.slot(job.dst.len(), batch.len());
         let mut known = Known {
             bytes: Vec::new(),
             outcomes: job.outcomes.clone(),
@@ -468,6 +465,7 @@ impl<'a> Lane<'a> {
         };
         for i in 0..batch.len() {
             let (item, output) = (batch.item(i), job.output(shape, i));
+            let slot_bytes = job.slots.place(i, &job.dst).len;
             let right = workload.right(item, slot_bytes);
             right
                 .check(output, slot_bytes, |output| workload.approve(item, output))
@@ -482,7 +480,8 @@ impl<'a> Lane<'a> {
 impl Known {
     fn equals(&self, job: &Job, shape: OutputShape) -> bool {
         match shape {
-            OutputShape::Fixed(_) => job.dst[..self.bytes.len()] == self.bytes,
+            // The usual slots, one right behind another.
+            OutputShape::Fixed(_) => job.dst[0][..self.bytes.len()] == self.bytes,
             OutputShape::Variable => {
                 let mut rest = self.bytes.as_slice();
                 self.outcomes == job.outcomes
@@ -499,7 +498,7 @@ impl Known {
 
 /// Leaves nothing of what was written. Turned over rather than overwritten: no byte is as it was, whatever it was.
 fn scrub(job: &mut Job) {
-    for byte in &mut *job.dst {
+    for byte in job.dst.iter_mut().flat_map(|buf| &mut buf[..]) {
         *byte = !*byte;
     }
     job.outcomes.clear();

@@ -34,7 +34,7 @@ impl Kernel for Sum {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        for (i, slot) in out.dst.chunks_exact_mut(4).enumerate() {
+        for (i, slot) in out.slots.into_iter().enumerate() {
             let sum = sum(batch.item(i)) + u32::from(call == self.wrong_at);
             slot.copy_from_slice(&sum.to_le_bytes());
         }
@@ -327,7 +327,7 @@ impl Kernel for Echo {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for (i, slot) in out.dst.chunks_exact_mut(out.slot).enumerate() {
+        for (i, slot) in out.slots.into_iter().enumerate() {
             let item = batch.item(i);
             slot[..item.len()].copy_from_slice(item);
             out.outcomes.push(Ok(item.len() as u32));
@@ -508,14 +508,14 @@ impl Kernel for Engine {
         8
     }
 
-    fn run(&self, _: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+    fn run(&self, _: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         let mut jobs = self.0.lock().expect("nobody panics");
         let started = Instant::now();
         while started.elapsed() < Duration::from_nanos(ENGINE_NS) {
             std::hint::spin_loop();
         }
         *jobs += 1;
-        out.dst.copy_from_slice(&jobs.to_le_bytes());
+        out.slots[0].copy_from_slice(&jobs.to_le_bytes());
         Ok(())
     }
 }

@@ -179,11 +179,8 @@ fn run(checksum: Checksum, items: &[Vec<u8>]) -> Vec<Option<u16>> {
     let batch = Batch::new(&src, &split).expect("inside");
     let mut dst = vec![0; 2 * items.len()];
     let mut outcomes = Vec::with_capacity(items.len());
-    let out = BatchOut {
-        dst: &mut dst,
-        slot: 2,
-        outcomes: &mut outcomes,
-    };
+    let slots = dpb_core::Items::fixed(2, items.len() as u32);
+    let out = BatchOut::new(&mut dst, &slots, &mut outcomes).expect("inside");
     checksum.run(batch, out, &mut ()).expect("runs");
     let values = dst.chunks(2).map(|pair| u16_at(pair, 0));
     match checksum.form {
@@ -225,11 +222,8 @@ fn equal_items() {
             let items = dpb_core::Items::fixed(len as u32, count as u32);
             for checksum in each(ChecksumForm::Plain) {
                 let mut dst = vec![0; 2 * count];
-                let out = BatchOut {
-                    dst: &mut dst,
-                    slot: 2,
-                    outcomes: &mut Vec::new(),
-                };
+                let (slots, mut none) = (dpb_core::Items::fixed(2, count as u32), Vec::new());
+                let out = BatchOut::new(&mut dst, &slots, &mut none).expect("inside");
                 let batch = Batch::new(&src[1..], &items).expect("inside");
                 checksum.run(batch, out, &mut ()).expect("runs");
                 let ours: Vec<_> = dst.chunks(2).map(|pair| u16_at(pair, 0)).collect();

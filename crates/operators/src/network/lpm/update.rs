@@ -160,11 +160,11 @@ impl<A: Address> Kernel for Updates<A> {
     fn run(
         &self,
         batch: Batch<'_>,
-        out: BatchOut<'_>,
+        mut out: BatchOut<'_>,
         scratch: &mut Scratch<A>,
     ) -> Result<(), JobError> {
         for i in 0..batch.len() {
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let slot = &mut out.slots[i];
             out.outcomes.push(scratch.run(batch.item(i), slot));
         }
         Ok(())

@@ -51,11 +51,9 @@ fn every_path_agrees_on_strings_that_end_anywhere() {
             for (strcmp, strcat) in &codes {
                 let mut order = [9];
                 let batch = dpb_core::Batch::new(&item, &dpb_core::Items::One).expect("one");
-                let out = BatchOut {
-                    dst: &mut order,
-                    slot: 1,
-                    outcomes: &mut Vec::new(),
-                };
+                let mut none = Vec::new();
+                let out = BatchOut::new(&mut order, &dpb_core::Items::One, &mut none);
+                let out = out.expect("one slot");
                 strcmp.run(batch, out, &mut ()).expect("runs");
                 assert_eq!(order[0], compare(&item), "{strcmp:?}, {item:?}");
                 let right = join(&item);

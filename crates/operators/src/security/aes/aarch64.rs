@@ -187,9 +187,10 @@ fn advance<const N: usize, const W: usize>(
         let text = |lane: usize| chains.texts[lane][at..].first_chunk().expect("a block");
         let add = |lane: usize| veorq_u8(states[lane], load(text(lane)));
         states = encrypt(&keys, std::array::from_fn(add));
-        for (state, place) in states.iter().zip(chains.places) {
-            let to = chains.dst[place + at..].first_chunk_mut();
-            store(to.expect("room"), *state);
+        for (state, to) in states.iter().zip(chains.to) {
+            let to = to[at..at + BLOCK].as_ptr().cast::<u8>().cast_mut();
+            // SAFETY: a block of cells, through which one may write; the store needs no alignment.
+            unsafe { vst1q_u8(to, *state) };
         }
     }
     for (state, to) in states.into_iter().zip(&mut chains.states) {

@@ -181,12 +181,9 @@ impl Form {
         out: BatchOut<'_>,
         mut code: impl FnMut(Parts<'_>, &mut [u8]) -> Result<(), JobError>,
     ) {
-        let (mut slots, slot) = (out.dst, out.slot);
         // At once, so that the list is not asked for room at each item.
         out.outcomes.resize(batch.len(), Ok(0));
-        for (i, outcome) in out.outcomes.iter_mut().enumerate() {
-            let to;
-            (to, slots) = slots.split_at_mut(slot);
+        for ((i, to), outcome) in out.slots.into_iter().enumerate().zip(out.outcomes) {
             *outcome = self.place(batch.item(i), to).and_then(|(parts, to)| {
                 code(parts, to)?;
                 u32::try_from(to.len()).map_err(|_| JobError::TooLong)

@@ -3,6 +3,8 @@
 //! Each lane works on one item; when it is done, the next item takes its place. All lanes go forward by the same number of
 //! blocks, as many as the lane with the fewest has left.
 
+use std::cell::Cell;
+
 use dpb_core::{Batch, BatchOut, JobError};
 
 use super::form::{BLOCK, Form};
@@ -17,15 +19,13 @@ pub(super) struct Chains<'a> {
     pub(super) states: [[u8; BLOCK]; LANES],
     /// What is left to encrypt.
     pub(super) texts: [&'a [u8]; LANES],
-    /// Where in [`Chains::dst`] its output goes.
-    pub(super) places: [usize; LANES],
-    /// All slots.
-    pub(super) dst: &'a mut [u8],
+    /// Room for the output of what is left. Cells, because an idle lane writes where the first one does.
+    pub(super) to: [&'a [Cell<u8>]; LANES],
     busy: usize,
 }
 
-/// Encrypts each item. `advance` takes all lanes that are busy, or more, so many blocks forward: it writes to `dst` and leaves
-/// the last blocks in `states`. Every lane has these blocks left in `texts`, and room for them in `dst`.
+/// Encrypts each item. `advance` takes all lanes that are busy, or more, so many blocks forward: it writes them to `to` and
+/// leaves the last blocks in `states`. Every lane has these blocks left in `texts`, and room for them in `to`.
 #[inline(always)]
 pub(super) fn encrypt(
     form: Form,
@@ -36,16 +36,16 @@ pub(super) fn encrypt(
     let mut chains = Chains {
         states: [[0; BLOCK]; LANES],
         texts: [&[]; LANES],
-        places: [0; LANES],
-        dst: out.dst,
+        to: [&[]; LANES],
         busy: 0,
     };
-    let mut waiting = 0..batch.len();
+    let mut waiting = batch.iter().zip(out.slots);
     loop {
         while chains.busy < LANES {
-            let Some(i) = waiting.next() else { break };
-            let outcome = chains.take(form, batch.item(i), i * out.slot, out.slot);
-            out.outcomes.push(outcome);
+            let Some((item, slot)) = waiting.next() else {
+                break;
+            };
+            out.outcomes.push(chains.take(form, item, slot));
         }
         if chains.busy == 0 {
             return;
@@ -67,19 +67,13 @@ impl<'a> Chains<'a> {
     }
 
     /// Gives an item, if it is one and has any blocks, to the first idle lane.
-    fn take(
-        &mut self,
-        form: Form,
-        item: &'a [u8],
-        place: usize,
-        slot: usize,
-    ) -> Result<u32, JobError> {
-        let (parts, to) = form.place(item, &mut self.dst[place..place + slot])?;
+    fn take(&mut self, form: Form, item: &'a [u8], slot: &'a mut [u8]) -> Result<u32, JobError> {
+        let (parts, to) = form.place(item, slot)?;
         let len = u32::try_from(to.len()).map_err(|_| JobError::TooLong)?;
         if len > 0 {
             self.states[self.busy].copy_from_slice(parts.iv);
             self.texts[self.busy] = parts.text;
-            self.places[self.busy] = place;
+            self.to[self.busy] = Cell::from_mut(to).as_slice_of_cells();
             self.busy += 1;
         }
         Ok(len)
@@ -89,7 +83,7 @@ impl<'a> Chains<'a> {
     fn leave_behind(&mut self, bytes: usize) {
         for lane in (0..self.busy).rev() {
             self.texts[lane] = &self.texts[lane][bytes..];
-            self.places[lane] += bytes;
+            self.to[lane] = &self.to[lane][bytes..];
             if self.texts[lane].is_empty() {
                 // Those behind it are done with this step.
                 self.busy -= 1;
@@ -101,6 +95,6 @@ impl<'a> Chains<'a> {
     fn copy(&mut self, from: usize, to: usize) {
         self.states[to] = self.states[from];
         self.texts[to] = self.texts[from];
-        self.places[to] = self.places[from];
+        self.to[to] = self.to[from];
     }
 }

@@ -205,11 +205,11 @@ impl Kernel for Decrypt {
 
 fn each(
     batch: Batch<'_>,
-    out: BatchOut<'_>,
+    mut out: BatchOut<'_>,
     mut step: impl FnMut(&[u8], &mut [u8]) -> Result<u32, JobError>,
 ) {
     for i in 0..batch.len() {
-        let slot = &mut out.dst[i * out.slot..][..out.slot];
+        let slot = &mut out.slots[i];
         out.outcomes.push(step(batch.item(i), slot));
     }
 }

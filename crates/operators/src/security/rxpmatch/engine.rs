@@ -107,13 +107,13 @@ impl Engine {
     }
 
     /// The kernel.
-    pub(super) fn run(&self, lookout: &mut Lookout, batch: Batch<'_>, out: BatchOut<'_>) {
+    pub(super) fn run(&self, lookout: &mut Lookout, batch: Batch<'_>, mut out: BatchOut<'_>) {
         if let Some(sequences) = &self.sequences {
             for item in 0..batch.len() {
                 lookout.line.clear();
                 sequences.find(batch.item(item), &mut lookout.line);
-                let slot = &mut out.dst[item * out.slot..][..out.slot];
-                out.outcomes.push(write(&lookout.line, slot));
+                out.outcomes
+                    .push(write(&lookout.line, &mut out.slots[item]));
             }
             return;
         }
@@ -136,7 +136,7 @@ impl Engine {
             if !self.plan.always.is_empty() {
                 lookout.line.sort_unstable_by_key(|found| found.id);
             }
-            let slot = &mut out.dst[item as usize * out.slot..][..out.slot];
+            let slot = &mut out.slots[item as usize];
             out.outcomes.push(write(&lookout.line, slot));
         }
     }

@@ -260,14 +260,14 @@ impl Kernel for ByHyperscan {
     fn run(
         &self,
         batch: Batch<'_>,
-        out: BatchOut<'_>,
+        mut out: BatchOut<'_>,
         scratch: &mut Self::Scratch,
     ) -> Result<(), JobError> {
         let scratch = scratch.as_mut().ok_or(JobError::Device(sys::HS_NOMEM))?;
         for i in 0..batch.len() {
             let found = self.database.scan(batch.item(i), scratch);
             let found = found.map_err(JobError::Device)?;
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let slot = &mut out.slots[i];
             out.outcomes.push(write(found, slot));
         }
         Ok(())

@@ -58,11 +58,11 @@ impl Oracle {
     }
 
     /// The kernel.
-    pub(super) fn run(&self, caches: &mut [Cache], batch: Batch<'_>, out: BatchOut<'_>) {
+    pub(super) fn run(&self, caches: &mut [Cache], batch: Batch<'_>, mut out: BatchOut<'_>) {
         let items: Vec<&[u8]> = (0..batch.len()).map(|i| batch.item(i)).collect();
         let found = self.matches(caches, &items);
         for (i, found) in found.iter().enumerate() {
-            let slot = &mut out.dst[i * out.slot..][..out.slot];
+            let slot = &mut out.slots[i];
             out.outcomes.push(write(found, slot));
         }
     }

@@ -36,11 +36,8 @@ fn found(kernel: &mut dyn Direct, items: &[&[u8]]) -> Vec<Vec<Match>> {
     let slot = kernel.dst_len(0);
     let mut dst = vec![0; slot * batch.len()];
     let mut outcomes = Vec::with_capacity(batch.len());
-    let out = BatchOut {
-        dst: &mut dst,
-        slot,
-        outcomes: &mut outcomes,
-    };
+    let slots = Items::fixed(slot as u32, batch.len() as u32);
+    let out = BatchOut::new(&mut dst, &slots, &mut outcomes).expect("inside");
     kernel.run(batch, out).expect("runs");
     let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
     let read = |(i, len): (usize, &Result<u32, JobError>)| {

@@ -73,12 +73,11 @@ fn advance<const N: usize, const W: usize>(
 ) {
     const { assert!(4 * W <= LANES) };
     let bytes = count * BLOCK;
-    let room = chains.dst.len().checked_sub(bytes).expect("room");
-    let have = |text: &&[u8]| text.len() >= bytes;
-    assert!(chains.texts.iter().all(have) && chains.places.iter().all(|&to| to <= room));
+    assert!(chains.texts.iter().all(|text| text.len() >= bytes));
+    assert!(chains.to.iter().all(|to| to.len() >= bytes));
     let from = chains.texts.map(<[u8]>::as_ptr);
-    let dst = chains.dst.as_mut_ptr();
-    let to = chains.places.map(|to| dst.wrapping_add(to));
+    // Through cells one may write.
+    let to = chains.to.map(|to| to.as_ptr().cast::<u8>().cast_mut());
     let mut states = [_mm512_setzero_si512(); W];
     for (state, four) in states.iter_mut().zip(chains.states.as_chunks::<4>().0) {
         *state = load_some(four.as_flattened());
@@ -97,7 +96,7 @@ fn advance<const N: usize, const W: usize>(
         states = encrypt_blocks(keys, states);
         for (i, state) in states.iter().enumerate() {
             let to = |lane: usize| to[4 * i + lane].wrapping_add(at).cast();
-            // SAFETY: from each place on there is room for `bytes` bytes in `dst`, as asserted; no store needs alignment.
+            // SAFETY: each lane has room for `bytes` bytes, as asserted, in cells; no store needs alignment.
             unsafe {
                 _mm_storeu_si128(to(0), _mm512_castsi512_si128(*state));
                 _mm_storeu_si128(to(1), _mm512_extracti32x4_epi32::<1>(*state));

@@ -1,0 +1,428 @@
+//! Where the outputs of a job go, as a kernel sees it: [`Slots`] over the job's buffers, and with the outcomes [`BatchOut`].
+
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+use crate::items::Layout;
+use crate::{Batch, Buf, Items, JobError, Span};
+
+/// The destination of a kernel: a slot for each item, and one outcome for each item if the shape is variable.
+#[derive(Debug)]
+pub struct BatchOut<'a> {
+    /// Where item *i* writes.
+    pub slots: Slots<'a>,
+    /// If the shape is variable: empty, with room for one entry for each item; the kernel pushes one for each. If it is fixed,
+    /// a kernel leaves the list alone.
+    pub outcomes: &'a mut Vec<Result<u32, JobError>>,
+}
+
+/// Slots, one for each item. Each lies inside its buffer, and none overlaps another.
+pub struct Slots<'a> {
+    /// The only buffer.
+    dst: &'a mut [u8],
+    /// The buffers, where they are several.
+    bufs: &'a mut [Buf],
+    layout: Layout<'a>,
+    count: usize,
+}
+
+/// Each slot in turn.
+pub struct SlotIter<'a> {
+    /// What is left of the buffer that the last slot was in, which starts at `at`.
+    rest: &'a mut [u8],
+    at: usize,
+    /// The buffers behind it; the first has the number `number`.
+    bufs: std::slice::IterMut<'a, Buf>,
+    number: usize,
+    layout: Layout<'a>,
+    next: usize,
+    count: usize,
+}
+
+/// Room for the outputs of some items, to be written one right behind another and moved to their slots.
+const GATHERED_BYTES: usize = 2048;
+
+impl<'a> BatchOut<'a> {
+    /// Slots in any buffers.
+    ///
+    /// # Errors
+    /// [`JobError::DstTooShort`] if one does not lie inside its buffer, or if slots of one buffer come in several.
+    /// [`JobError::BadItems`] if they are not in the order of their addresses, or overlap.
+    pub fn of(
+        bufs: &'a mut [Buf],
+        slots: &'a Items,
+        outcomes: &'a mut Vec<Result<u32, JobError>>,
+    ) -> Result<Self, JobError> {
+        if let [buf] = bufs {
+            return Self::new(buf, slots, outcomes);
+        }
+        let layout = Layout::of_many(slots, bufs).ok_or(JobError::DstTooShort)?;
+        let slots = Slots::new(&mut [], bufs, layout, slots.count())?;
+        Ok(Self { slots, outcomes })
+    }
+
+    /// Slots in one buffer.
+    ///
+    /// # Errors
+    /// As [`BatchOut::of`].
+    pub fn new(
+        dst: &'a mut [u8],
+        slots: &'a Items,
+        outcomes: &'a mut Vec<Result<u32, JobError>>,
+    ) -> Result<Self, JobError> {
+        let layout = Layout::of_one(slots, dst.len()).ok_or(JobError::DstTooShort)?;
+        let slots = Slots::new(dst, &mut [], layout, slots.count())?;
+        Ok(Self { slots, outcomes })
+    }
+
+    /// For kernels whose outputs all have `bytes` bytes: calls `compute` with some of the items and with room for as many outputs, one
+    /// right behind another; with all items at once where slots lie so.
+    ///
+    /// # Panics
+    /// If a slot is shorter than `bytes`.
+    #[inline]
+    pub fn fixed(
+        mut self,
+        batch: Batch<'_>,
+        bytes: usize,
+        mut compute: impl FnMut(Batch<'_>, &mut [u8]),
+    ) {
+        if let Some((dst, len)) = self.slots.contiguous()
+            && len == bytes
+        {
+            return compute(batch, dst);
+        }
+        let together = GATHERED_BYTES / bytes.max(1);
+        if together <= 1 {
+            for i in 0..batch.len() {
+                compute(batch.part(i..i + 1), &mut self.slots[i][..bytes]);
+            }
+            return;
+        }
+        let mut gathered = [0; GATHERED_BYTES];
+        for first in (0..batch.len()).step_by(together) {
+            let items = first..batch.len().min(first + together);
+            let outputs = &mut gathered[..items.len() * bytes];
+            compute(batch.part(items.clone()), outputs);
+            for (i, output) in items.zip(outputs.chunks_exact(bytes.max(1))) {
+                self.slots[i][..bytes].copy_from_slice(output);
+            }
+        }
+    }
+}
+
+impl<'a> Slots<'a> {
+    fn new(
+        dst: &'a mut [u8],
+        bufs: &'a mut [Buf],
+        layout: Layout<'a>,
+        count: usize,
+    ) -> Result<Self, JobError> {
+        let lie_apart = match layout {
+            Layout::Strided { len, step, .. } => count <= 1 || len <= step,
+            Layout::Offsets(_) => true,
+            Layout::Spans(spans) => {
+                let is_before = |a: &Span, b: &Span| {
+                    (a.buf < b.buf) | ((a.buf == b.buf) & (a.end() <= u64::from(b.start)))
+                };
+                let pairs = spans.windows(2);
+                pairs.fold(true, |all, pair| all & is_before(&pair[0], &pair[1]))
+            }
+        };
+        let slots = Self {
+            dst,
+            bufs,
+            layout,
+            count,
+        };
+        lie_apart.then_some(slots).ok_or(JobError::BadItems)
+    }
+
+    /// How many slots.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is no slot.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the shortest slot; without slots no bound.
+    pub fn shortest(&self) -> usize {
+        let shortest = |lens: &mut dyn Iterator<Item = u32>| lens.min().map(|len| len as usize);
+        let shortest = match self.layout {
+            Layout::Strided { len, .. } => (self.count > 0).then_some(len),
+            Layout::Offsets(offsets) => {
+                shortest(&mut offsets.windows(2).map(|pair| pair[1] - pair[0]))
+            }
+            Layout::Spans(spans) => shortest(&mut spans.iter().map(|span| span.len)),
+        };
+        shortest.unwrap_or(usize::MAX)
+    }
+
+    /// All slots as one slice and the length of each, if they have one length and lie one right behind another: the layout
+    /// that most kernels have a fast path for.
+    #[inline]
+    pub fn contiguous(&mut self) -> Option<(&mut [u8], usize)> {
+        match self.layout {
+            Layout::Strided { start, len, step } if len == step || self.count <= 1 => {
+                // Without slots, `start` may lie anywhere.
+                let slots = self
+                    .dst
+                    .get_mut(start..)
+                    .and_then(|rest| rest.get_mut(..len * self.count));
+                Some((slots.unwrap_or_default(), len))
+            }
+            _ => None,
+        }
+    }
+
+    /// The buffer of slot `i`, if they are several, and where in it the slot starts and ends.
+    #[inline(always)]
+    fn place(&self, i: usize) -> (Option<usize>, usize, usize) {
+        match self.layout {
+            Layout::Strided { start, len, step } => {
+                assert!(i < self.count, "slot {i} of {}", self.count);
+                let start = start + i * step;
+                (None, start, start + len)
+            }
+            Layout::Offsets(offsets) => (None, offsets[i] as usize, offsets[i + 1] as usize),
+            Layout::Spans(spans) => {
+                let Span { buf, start, len } = spans[i];
+                let buf = (!self.bufs.is_empty()).then_some(buf as usize);
+                (buf, start as usize, start as usize + len as usize)
+            }
+        }
+    }
+}
+
+impl Index<usize> for Slots<'_> {
+    type Output = [u8];
+
+    #[inline(always)]
+    fn index(&self, i: usize) -> &[u8] {
+        let (buf, start, end) = self.place(i);
+        match buf {
+            None => &self.dst[start..end],
+            Some(buf) => &self.bufs[buf][start..end],
+        }
+    }
+}
+
+impl IndexMut<usize> for Slots<'_> {
+    #[inline(always)]
+    fn index_mut(&mut self, i: usize) -> &mut [u8] {
+        let (buf, start, end) = self.place(i);
+        match buf {
+            None => &mut self.dst[start..end],
+            Some(buf) => &mut self.bufs[buf][start..end],
+        }
+    }
+}
+
+impl<'a> IntoIterator for Slots<'a> {
+    type Item = &'a mut [u8];
+    type IntoIter = SlotIter<'a>;
+
+    fn into_iter(self) -> SlotIter<'a> {
+        SlotIter {
+            rest: self.dst,
+            at: 0,
+            bufs: self.bufs.iter_mut(),
+            number: 0,
+            layout: self.layout,
+            next: 0,
+            count: self.count,
+        }
+    }
+}
+
+impl<'a> Iterator for SlotIter<'a> {
+    type Item = &'a mut [u8];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a mut [u8]> {
+        let i = self.next;
+        if i == self.count {
+            return None;
+        }
+        self.next = i + 1;
+        let (start, end) = match self.layout {
+            Layout::Strided { start, len, step } => (start + i * step, start + i * step + len),
+            Layout::Offsets(offsets) => (offsets[i] as usize, offsets[i + 1] as usize),
+            Layout::Spans(spans) => {
+                let Span { buf, start, len } = spans[i];
+                // Of one buffer there is no other behind it.
+                if self.bufs.len() > 0 && buf as usize >= self.number {
+                    let skipped = buf as usize - self.number;
+                    self.rest = self.bufs.nth(skipped).expect("checked");
+                    (self.number, self.at) = (buf as usize + 1, 0);
+                }
+                (start as usize, start as usize + len as usize)
+            }
+        };
+        // Slots come in the order of their addresses, so that what lies before one is done with.
+        let rest = std::mem::take(&mut self.rest);
+        let (slot, rest) = rest[start - self.at..].split_at_mut(end - start);
+        (self.rest, self.at) = (rest, end);
+        Some(slot)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.count - self.next, Some(self.count - self.next))
+    }
+}
+
+impl ExactSizeIterator for SlotIter<'_> {}
+
+impl fmt::Debug for Slots<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slots({})", self.count)
+    }
+}
+
+impl fmt::Debug for SlotIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlotIter({} of {})", self.next, self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Stride;
+
+    fn span(buf: u32, start: u32, len: u32) -> Span {
+        Span { buf, start, len }
+    }
+
+    fn bufs(lens: &[usize]) -> Vec<Buf> {
+        let buf = |len: &usize| Buf::zeroed(*len).expect("memory");
+        lens.iter().map(buf).collect()
+    }
+
+    fn cases() -> Vec<(Vec<usize>, Items)> {
+        let spaced = Stride {
+            start: 1,
+            len: 2,
+            step: 5,
+            count: 3,
+        };
+        let spans = |list: &[Span]| Items::Spans(list.to_vec());
+        vec![
+            (vec![5], Items::One),
+            (vec![9], Items::fixed(3, 3)),
+            (vec![20], Items::Strided(spaced)),
+            (vec![9], Items::Offsets([1, 1, 4, 8].into())),
+            (
+                vec![9],
+                spans(&[span(0, 1, 2), span(0, 3, 0), span(0, 5, 4)]),
+            ),
+            (
+                vec![4, 0, 6, 5],
+                spans(&[span(0, 0, 1), span(0, 2, 2), span(2, 1, 3), span(3, 5, 0)]),
+            ),
+            (vec![4, 4], spans(&[])),
+        ]
+    }
+
+    #[test]
+    fn slots_are_where_items_would_be() {
+        for (lens, items) in cases() {
+            let (mut by_index, mut by_turn, mut outcomes) = (bufs(&lens), bufs(&lens), Vec::new());
+            let mut out = BatchOut::of(&mut by_index, &items, &mut outcomes).expect("inside");
+            for i in 0..out.slots.len() {
+                out.slots[i].fill(i as u8 + 1);
+            }
+            let out = BatchOut::of(&mut by_turn, &items, &mut outcomes).expect("inside");
+            for (i, slot) in out.slots.into_iter().enumerate() {
+                slot.fill(i as u8 + 1);
+            }
+            let batch = Batch::of(&by_index, &items).expect("inside");
+            for (i, item) in batch.iter().enumerate() {
+                assert!(item.iter().all(|&byte| byte == i as u8 + 1), "{items:?}");
+            }
+            let written = |bufs: &[Buf]| bufs.iter().map(|buf| buf.to_vec()).collect::<Vec<_>>();
+            assert_eq!(written(&by_index), written(&by_turn), "{items:?}");
+            let count = written(&by_index)
+                .concat()
+                .iter()
+                .filter(|&&byte| byte > 0)
+                .count();
+            assert_eq!(count, batch.bytes(), "{items:?}");
+        }
+    }
+
+    #[test]
+    fn fixed_outputs_reach_their_slots_however_these_lie() {
+        let src: Vec<u8> = (1..=200).collect();
+        let items = Items::fixed(1, 200);
+        let batch = Batch::new(&src, &items).expect("inside");
+        // More than are gathered at a time, and outputs too long to be gathered.
+        for (bytes, step) in [(3, 3), (32, 32), (32, 40), (1500, 1500), (1500, 1501)] {
+            let slots = Items::Strided(Stride {
+                start: 2,
+                len: step.min(bytes + 5),
+                step,
+                count: 200,
+            });
+            let mut dst = vec![0; 2 + 200 * step as usize];
+            let mut outcomes = Vec::new();
+            let out = BatchOut::new(&mut dst, &slots, &mut outcomes).expect("inside");
+            out.fixed(batch, bytes as usize, |batch, outputs| {
+                let outputs = outputs.chunks_exact_mut(bytes as usize);
+                assert_eq!(outputs.len(), batch.len());
+                for (item, output) in batch.iter().zip(outputs) {
+                    output.fill(item[0]);
+                }
+            });
+            for (i, slot) in dst[2..].chunks(step as usize).enumerate() {
+                let (output, room) = slot.split_at(bytes as usize);
+                assert!(output.iter().all(|&byte| byte == i as u8 + 1));
+                assert!(room.iter().all(|&byte| byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn slots_that_overlap_or_lie_outside_are_refused() {
+        let stride = |len, step| {
+            Items::Strided(Stride {
+                start: 0,
+                len,
+                step,
+                count: 2,
+            })
+        };
+        let spans = |list: &[Span]| Items::Spans(list.to_vec());
+        for (lens, items, error) in [
+            (&[8][..], Items::fixed(3, 3), JobError::DstTooShort),
+            (&[8], stride(3, 2), JobError::BadItems),
+            (
+                &[8],
+                spans(&[span(0, 0, 3), span(0, 2, 1)]),
+                JobError::BadItems,
+            ),
+            (
+                &[8],
+                spans(&[span(0, 4, 1), span(0, 2, 1)]),
+                JobError::BadItems,
+            ),
+            (&[8], spans(&[span(0, 4, 5)]), JobError::DstTooShort),
+            (&[8], spans(&[span(1, 0, 0)]), JobError::DstTooShort),
+            (
+                &[4, 4],
+                spans(&[span(1, 0, 1), span(0, 0, 1)]),
+                JobError::BadItems,
+            ),
+            (&[4, 4], spans(&[span(1, 4, 1)]), JobError::DstTooShort),
+            (&[4, 4], Items::fixed(1, 1), JobError::DstTooShort),
+        ] {
+            let (mut bufs, mut outcomes) = (bufs(lens), Vec::new());
+            let refused = BatchOut::of(&mut bufs, &items, &mut outcomes).map(|_| ());
+            assert_eq!(refused, Err(error), "{items:?}");
+        }
+    }
+}
