@@ -17,6 +17,7 @@
 //! crashed on; queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
 
 mod drive;
+mod in_place;
 mod input;
 mod queues;
 mod refusals;
@@ -157,6 +158,7 @@ pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Cover
             coverage: &mut coverage,
         };
         bench.results().map_err(failure)?;
+        bench.in_place().map_err(failure)?;
         bench.bad_items().map_err(failure)?;
         bench.bad_jobs().map_err(failure)?;
         bench.foreign_memory().map_err(failure)?;
@@ -342,15 +344,7 @@ impl Bench<'_> {
 
     /// Enough jobs over `inputs`, in turn, to fill a queue of `depth` twice if time allows.
     fn jobs(&self, inputs: &[Input; 2], depth: u32) -> Result<Vec<Job>, String> {
-        let most = 2 * depth as usize + 1;
-        let bytes_per_run = match std::env::var_os("DPB_QEMU") {
-            Some(_) => BYTES_PER_RUN_EMULATED.min(self.extent.bytes_per_run),
-            None => self.extent.bytes_per_run,
-        };
-        let cost_bytes = self.workload.cost_bytes();
-        let cost_of = |input: &Input| input.bytes() + input.items.count() * cost_bytes;
-        let longest = inputs.iter().map(cost_of).max().unwrap_or(0);
-        let jobs = (bytes_per_run / longest.max(1)).clamp(3, most.max(3));
+        let jobs = self.jobs_over(inputs, depth);
         let mut shared: [Option<View>; 2] = [None, None];
         let mut source = |which: usize| match &shared[which] {
             Some(view) => Ok(Memory::Shared(view.clone())),
@@ -367,6 +361,19 @@ impl Bench<'_> {
             Ok(input.job(tag as u64, src, self.destination(input)?))
         };
         (0..jobs).map(job).collect()
+    }
+
+    /// How many jobs over `inputs` fill a queue of `depth` twice, if time allows.
+    fn jobs_over(&self, inputs: &[Input; 2], depth: u32) -> usize {
+        let most = 2 * depth as usize + 1;
+        let bytes_per_run = match std::env::var_os("DPB_QEMU") {
+            Some(_) => BYTES_PER_RUN_EMULATED.min(self.extent.bytes_per_run),
+            None => self.extent.bytes_per_run,
+        };
+        let cost_bytes = self.workload.cost_bytes();
+        let cost_of = |input: &Input| input.bytes() + input.items.count() * cost_bytes;
+        let longest = inputs.iter().map(cost_of).max().unwrap_or(0);
+        (bytes_per_run / longest.max(1)).clamp(3, most.max(3))
     }
 
     /// Judges every item of what [`Bench::jobs`] gave.

@@ -55,6 +55,8 @@ pub enum JobError {
     BadItems,
     /// A buffer lives in memory that this backend's device cannot reach.
     ForeignBuffer,
+    /// The operator reads its input after it has begun to write: it needs an output of its own.
+    NotInPlace,
     /// Longer than `input_bytes_max`, or an item longer than `item_bytes_max`.
     TooLong,
     /// More items than `items_max`.
@@ -115,6 +117,9 @@ impl fmt::Display for JobError {
                 f.write_str("items lie outside the input, or there is no room for their outcomes")
             }
             Self::ForeignBuffer => f.write_str("buffer in memory that the device cannot reach"),
+            Self::NotInPlace => {
+                f.write_str("the operator does not work in place: it needs an output of its own")
+            }
             Self::TooLong => f.write_str("input or item longer than the backend takes"),
             Self::TooManyItems => f.write_str("more items in a job than the backend takes"),
             Self::BadOutcomes => {

@@ -138,26 +138,26 @@ impl Items {
     /// If there is no such item.
     #[inline]
     pub fn place(&self, i: usize, bufs: &[Buf]) -> Place {
-        let (buf, start, len) = match self {
-            Self::One => (0, 0, bufs[0].len()),
-            Self::Strided(stride) => {
-                let start = stride.start as usize + i * stride.step as usize;
-                (0, start, stride.len as usize)
+        let layout = match self {
+            Self::One => {
+                let (start, len) = (0, bufs[0].len());
+                let step = len;
+                Layout::Strided { start, len, step }
             }
-            Self::Offsets(offsets) => {
-                let start = offsets[i] as usize;
-                (0, start, offsets[i + 1] as usize - start)
-            }
-            Self::Spans(spans) => {
-                let Span { buf, start, len } = spans[i];
-                (buf as usize, start as usize, len as usize)
-            }
+            Self::Strided(stride) => stride.layout(),
+            Self::Offsets(offsets) => Layout::Offsets(offsets),
+            Self::Spans(spans) => Layout::Spans(spans),
         };
-        Place { buf, start, len }
+        layout.place(i)
     }
 }
 
 impl Stride {
+    fn layout(&self) -> Layout<'static> {
+        let [start, len, step] = [self.start, self.len, self.step].map(|n| n as usize);
+        Layout::Strided { start, len, step }
+    }
+
     /// Whether the last item ends within `bytes`. Items that do not exist lie nowhere.
     fn fits(&self, bytes: usize) -> bool {
         let Some(before) = self.count.checked_sub(1) else {
@@ -217,11 +217,7 @@ impl<'a> Layout<'a> {
                 let (start, len, step) = (0, bytes, bytes);
                 (true, Self::Strided { start, len, step })
             }
-            Items::Strided(stride) => {
-                let [start, len, step] =
-                    [stride.start, stride.len, stride.step].map(|n| n as usize);
-                (stride.fits(bytes), Self::Strided { start, len, step })
-            }
+            Items::Strided(stride) => (stride.fits(bytes), stride.layout()),
             Items::Offsets(offsets) => {
                 let offsets: &[u32] = offsets;
                 // Without an early exit, so that the compiler vectorises it: this runs for every job.
@@ -254,6 +250,27 @@ impl<'a> Layout<'a> {
         fits.then_some(Self::Spans(spans))
     }
 
+    /// Where item `i` lies.
+    #[inline(always)]
+    pub(crate) fn place(&self, i: usize) -> Place {
+        match *self {
+            Self::Strided { start, len, step } => Place {
+                buf: 0,
+                start: start + i * step,
+                len,
+            },
+            Self::Offsets(offsets) => {
+                let start = offsets[i] as usize;
+                Place {
+                    buf: 0,
+                    start,
+                    len: offsets[i + 1] as usize - start,
+                }
+            }
+            Self::Spans(spans) => spans[i].place(),
+        }
+    }
+
     /// The items `range`.
     fn part(self, range: &Range<usize>) -> Self {
         match self {
@@ -268,6 +285,11 @@ impl<'a> Layout<'a> {
 }
 
 impl Span {
+    fn place(&self) -> Place {
+        let [buf, start, len] = [self.buf, self.start, self.len].map(|n| n as usize);
+        Place { buf, start, len }
+    }
+
     /// Where it ends in its buffer.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.start) + u64::from(self.len)

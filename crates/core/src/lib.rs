@@ -18,6 +18,7 @@ pub mod cpu_level;
 pub mod error;
 pub mod evidence;
 pub mod file;
+pub mod in_place;
 pub mod items;
 pub mod lift;
 #[cfg(feature = "measure")]
@@ -38,13 +39,14 @@ pub use buf::{Buf, Region, View};
 pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
+pub use in_place::{InPlace, Overlay, Overlays};
 pub use items::{Batch, Items, Offsets, Span, Stride};
 pub use lift::{Inline, Pooled};
 pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;
 pub use records::records;
 pub use seam::{Backend, Completion, Job, Kernel, Limits, Operator, OutputShape, Queue};
-pub use slots::{BatchOut, Slots};
+pub use slots::{BatchOut, SlotIter, Slots};
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, CollationLocale,
     CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction, ErasureCode, HashTuple,

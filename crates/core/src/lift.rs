@@ -12,7 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::{
-    Completion, Job, JobError, Kernel, Limits, OpSpec, Operator, OutputShape, Queue, SetupError,
+    Batch, BatchOut, Completion, InPlace, Job, JobError, Kernel, Limits, Memory, OpSpec, Operator,
+    OutputShape, Queue, SetupError,
 };
 
 /// A kernel on the caller's own core: `submit` computes, `poll` hands back.
@@ -41,6 +42,10 @@ impl<K: Kernel> Operator for Inline<K> {
 
     fn dst_len(&self, item_len: usize) -> usize {
         self.prepared.kernel.dst_len(item_len)
+    }
+
+    fn in_place(&self) -> Option<usize> {
+        self.prepared.kernel.in_place()
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
@@ -115,16 +120,34 @@ impl<K: Kernel> Prepared<K> {
     }
 }
 
+/// What a kernel is given.
+enum Work<'a> {
+    Apart((Batch<'a>, BatchOut<'a>)),
+    InPlace(InPlace<'a>),
+}
+
 /// Checks one job, runs the kernel on it, and checks what it claims.
 fn carry_out<K: Kernel>(
     prepared: &Prepared<K>,
     job: &mut Job,
     scratch: &mut Option<K::Scratch>,
 ) -> Result<(), JobError> {
-    let (batch, out) = job.open(prepared.shape, &prepared.limits)?;
+    let (shape, limits) = (prepared.shape, &prepared.limits);
     let kernel = &prepared.kernel;
+    let in_place = match job.src {
+        Memory::Output => Some(kernel.in_place().ok_or(JobError::NotInPlace)?),
+        _ => None,
+    };
+    let work = match in_place {
+        Some(offset) => Work::InPlace(job.open_in_place(shape, limits, offset)?),
+        None => Work::Apart(job.open(shape, limits)?),
+    };
     catch_unwind(AssertUnwindSafe(|| {
-        kernel.run(batch, out, scratch.get_or_insert_with(|| kernel.scratch()))
+        let scratch = scratch.get_or_insert_with(|| kernel.scratch());
+        match work {
+            Work::InPlace(items) => kernel.run_in_place(items, scratch),
+            Work::Apart((batch, out)) => kernel.run(batch, out, scratch),
+        }
     }))
     .unwrap_or_else(|_| {
         // Half-changed by the panic; the next job builds its own.

@@ -11,6 +11,8 @@ pub enum Memory {
     Shared(View),
     /// Buffers of this job alone: the output of another job, or a burst of packets.
     Own(Buffers),
+    /// None but those that it writes: the job works in place, see [`Operator::in_place`](crate::Operator::in_place).
+    Output,
 }
 
 /// Writable memory of one job. As a slice: its buffers; [`Span::buf`](crate::Span::buf) is the index of one.
@@ -50,6 +52,7 @@ impl Deref for Memory {
         match self {
             Self::Shared(view) => std::slice::from_ref(view.buf()),
             Self::Own(buffers) => buffers,
+            Self::Output => &[],
         }
     }
 }

@@ -8,6 +8,9 @@
 //! they lie one behind another in one buffer ([`OutputShape::slots`]): slots of the fixed size, or for variable outputs of an equal
 //! share of the buffer. A slot of `operator.dst_len(item)` bytes fits whatever an encoder can produce.
 //!
+//! **In place.** A job of [`Memory::Output`] has no input but its output: outputs are written over items, if the operator does that
+//! ([`Operator::in_place`]).
+//!
 //! **A job that cannot be carried out still comes home.** Each backend checks a job once ([`Job::admit`]):
 //! [`JobError::BadItems`], [`JobError::TooManyItems`], [`JobError::TooLong`], [`JobError::DstTooShort`] where a slot does not
 //! lie inside its buffer or is shorter than a fixed output. In a job of variable shape each item has its own outcome, and a
@@ -18,8 +21,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::{
-    Batch, BatchOut, Buf, Buffers, Clock, Evidence, Items, JobError, Memory, OpSpec, Region,
-    SetupError, Span, Stride, Unsupported,
+    Batch, BatchOut, Buf, Buffers, Clock, Evidence, InPlace, Items, JobError, Memory, OpSpec,
+    Region, SetupError, Span, Stride, Unsupported,
 };
 
 /// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
@@ -54,9 +57,9 @@ pub enum OutputShape {
 pub struct Job {
     /// The caller's own name for this job, returned untouched.
     pub tag: u64,
-    /// The memory that the device reads.
+    /// The memory that the device reads, if it is not what it writes.
     pub src: Memory,
-    /// Where the items lie in `src`.
+    /// Where the items lie in [`Job::input`].
     pub items: Items,
     /// Written by the device; of this job alone, so that nobody can see them half written. Bytes outside of slots stay as
     /// they were.
@@ -113,6 +116,12 @@ pub trait Operator: Send + Sync {
     /// The longest output that an item of `item_len` bytes can need. For a decoder a suggestion: only the data knows,
     /// and the slot that the caller offers is the bound.
     fn dst_len(&self, item_len: usize) -> usize;
+    /// If it takes jobs whose input is their output ([`Memory::Output`]): how many bytes behind the start of an item its output
+    /// begins. Each slot of such a job begins there, in the buffer of its item; where it ends is the caller's choice. An item and
+    /// its slot overlap no others. What an item held is lost, even if it is refused.
+    fn in_place(&self) -> Option<usize> {
+        None
+    }
     /// Opens this thread's own lane, with its scratch, at most `depth` jobs deep. Everything is allocated here.
     ///
     /// # Errors
@@ -141,6 +150,10 @@ pub trait Kernel: Send + Sync + 'static {
     fn shape(&self) -> OutputShape;
     /// See [`Operator::dst_len`].
     fn dst_len(&self, item_len: usize) -> usize;
+    /// See [`Operator::in_place`]. A kernel that says so has [`Kernel::run_in_place`].
+    fn in_place(&self) -> Option<usize> {
+        None
+    }
     /// Computes the whole batch; allocates nothing. The lift has checked that every item lies inside its input and has
     /// a slot; afterwards it checks that the outcomes of variable shape are one per item and within their slots, or the job
     /// fails with [`JobError::BadOutcomes`]. A panic is caught there too: the job fails with [`JobError::Panicked`] and
@@ -154,6 +167,17 @@ pub trait Kernel: Send + Sync + 'static {
         out: BatchOut<'_>,
         scratch: &mut Self::Scratch,
     ) -> Result<(), JobError>;
+    /// As [`Kernel::run`], where outputs are written over their items.
+    ///
+    /// # Errors
+    /// [`JobError::NotInPlace`] if it cannot; otherwise as [`Kernel::run`].
+    fn run_in_place(
+        &self,
+        _items: InPlace<'_>,
+        _scratch: &mut Self::Scratch,
+    ) -> Result<(), JobError> {
+        Err(JobError::NotInPlace)
+    }
 }
 
 /// A backend that is chosen at run time can be wrapped like one that is chosen at compile time.
@@ -235,6 +259,22 @@ impl OutputShape {
         let [len, count] = [len, items].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         Items::fixed(len, count)
     }
+
+    /// Whether the shortest of `items` slots, and the list of outcomes, which is cleared, have room for what is put there.
+    fn admit(
+        self,
+        items: usize,
+        shortest_slot: usize,
+        outcomes: &mut Vec<Result<u32, JobError>>,
+    ) -> Result<(), JobError> {
+        match self {
+            Self::Fixed(bytes) if shortest_slot < bytes => return Err(JobError::DstTooShort),
+            Self::Fixed(_) => {}
+            Self::Variable if outcomes.capacity() < items => return Err(JobError::BadItems),
+            Self::Variable => outcomes.clear(),
+        }
+        Ok(())
+    }
 }
 
 impl Job {
@@ -274,41 +314,64 @@ impl Job {
         }
     }
 
-    /// What it reads, checked.
+    /// The buffers that items lie in.
+    pub fn input(&self) -> &[Buf] {
+        match &self.src {
+            Memory::Output => &self.dst,
+            memory => memory,
+        }
+    }
+
+    /// What it reads, checked. Of a job that was carried out in place: what lies there now.
     ///
     /// # Errors
     /// [`JobError::BadItems`] if an item does not lie inside its buffer.
     pub fn batch(&self) -> Result<Batch<'_>, JobError> {
-        Batch::of(&self.src, &self.items)
+        Batch::of(self.input(), &self.items)
     }
 
-    /// What it reads and where it writes, for an operator of `shape` on a backend of `limits`. The only place where jobs are
-    /// checked. Outcomes of a variable shape are cleared.
+    /// What it reads and where it writes, for an operator of `shape` on a backend of `limits`. With [`Job::open_in_place`] the
+    /// only place where jobs are checked. Outcomes of a variable shape are cleared.
     ///
     /// # Errors
-    /// See the module's documentation.
+    /// See the module's documentation. [`JobError::NotInPlace`] for a job whose input is its output.
     pub fn open(
         &mut self,
         shape: OutputShape,
         limits: &Limits,
     ) -> Result<(Batch<'_>, BatchOut<'_>), JobError> {
+        if let Memory::Output = self.src {
+            return Err(JobError::NotInPlace);
+        }
         let batch = Batch::of(&self.src, &self.items)?;
         limits.check(batch)?;
         if self.slots.count() != batch.len() {
             return Err(JobError::BadItems);
         }
         let out = BatchOut::of(&mut self.dst, &self.slots, &mut self.outcomes)?;
-        match shape {
-            OutputShape::Fixed(bytes) if out.slots.shortest() < bytes => {
-                return Err(JobError::DstTooShort);
-            }
-            OutputShape::Fixed(_) => {}
-            OutputShape::Variable if out.outcomes.capacity() < batch.len() => {
-                return Err(JobError::BadItems);
-            }
-            OutputShape::Variable => out.outcomes.clear(),
-        }
+        shape.admit(batch.len(), out.slots.shortest(), out.outcomes)?;
         Ok((batch, out))
+    }
+
+    /// [`Job::open`] for a job whose input is its output, of an operator whose outputs begin `offset` bytes behind the start of
+    /// their items.
+    ///
+    /// # Errors
+    /// As [`Job::open`]; [`JobError::BadItems`] also where a slot does not begin there, or where an item or its slot overlaps
+    /// another's.
+    pub fn open_in_place(
+        &mut self,
+        shape: OutputShape,
+        limits: &Limits,
+        offset: usize,
+    ) -> Result<InPlace<'_>, JobError> {
+        let batch = Batch::of(&self.dst, &self.items)?;
+        limits.check(batch)?;
+        let count = batch.len();
+        let items = [&self.items, &self.slots];
+        let work = InPlace::of(&mut self.dst, items, offset, &mut self.outcomes)?;
+        shape.admit(count, work.items.shortest_slot(), work.outcomes)?;
+        Ok(work)
     }
 
     /// [`Job::open`] for a device, which computes with addresses: how many items there are.

@@ -1,10 +1,10 @@
 //! Where the outputs of a job go, as a kernel sees it: [`Slots`] over the job's buffers, and with the outcomes [`BatchOut`].
 
 use std::fmt;
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 use crate::items::Layout;
-use crate::{Batch, Buf, Items, JobError, Span};
+use crate::{Batch, Buf, Items, JobError, Place, Span};
 
 /// The destination of a kernel: a slot for each item, and one outcome for each item if the shape is variable.
 #[derive(Debug)]
@@ -28,15 +28,20 @@ pub struct Slots<'a> {
 
 /// Each slot in turn.
 pub struct SlotIter<'a> {
-    /// What is left of the buffer that the last slot was in, which starts at `at`.
+    parts: Parts<'a>,
+    layout: Layout<'a>,
+    next: usize,
+    count: usize,
+}
+
+/// Parts of buffers, in the order of their addresses: what lies before one is done with.
+pub(crate) struct Parts<'a> {
+    /// What is left of the buffer that the last part was in, which starts at `at`.
     rest: &'a mut [u8],
     at: usize,
     /// The buffers behind it; the first has the number `number`.
     bufs: std::slice::IterMut<'a, Buf>,
     number: usize,
-    layout: Layout<'a>,
-    next: usize,
-    count: usize,
 }
 
 /// Room for the outputs of some items, to be written one right behind another and moved to their slots.
@@ -179,22 +184,10 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// The buffer of slot `i`, if they are several, and where in it the slot starts and ends.
     #[inline(always)]
-    fn place(&self, i: usize) -> (Option<usize>, usize, usize) {
-        match self.layout {
-            Layout::Strided { start, len, step } => {
-                assert!(i < self.count, "slot {i} of {}", self.count);
-                let start = start + i * step;
-                (None, start, start + len)
-            }
-            Layout::Offsets(offsets) => (None, offsets[i] as usize, offsets[i + 1] as usize),
-            Layout::Spans(spans) => {
-                let Span { buf, start, len } = spans[i];
-                let buf = (!self.bufs.is_empty()).then_some(buf as usize);
-                (buf, start as usize, start as usize + len as usize)
-            }
-        }
+    fn place(&self, i: usize) -> Place {
+        assert!(i < self.count, "slot {i} of {}", self.count);
+        self.layout.place(i)
     }
 }
 
@@ -203,10 +196,10 @@ impl Index<usize> for Slots<'_> {
 
     #[inline(always)]
     fn index(&self, i: usize) -> &[u8] {
-        let (buf, start, end) = self.place(i);
-        match buf {
-            None => &self.dst[start..end],
-            Some(buf) => &self.bufs[buf][start..end],
+        let Place { buf, start, len } = self.place(i);
+        match &*self.bufs {
+            [] => &self.dst[start..][..len],
+            bufs => &bufs[buf][start..][..len],
         }
     }
 }
@@ -214,10 +207,10 @@ impl Index<usize> for Slots<'_> {
 impl IndexMut<usize> for Slots<'_> {
     #[inline(always)]
     fn index_mut(&mut self, i: usize) -> &mut [u8] {
-        let (buf, start, end) = self.place(i);
-        match buf {
-            None => &mut self.dst[start..end],
-            Some(buf) => &mut self.bufs[buf][start..end],
+        let Place { buf, start, len } = self.place(i);
+        match &mut *self.bufs {
+            [] => &mut self.dst[start..][..len],
+            bufs => &mut bufs[buf][start..][..len],
         }
     }
 }
@@ -228,14 +221,37 @@ impl<'a> IntoIterator for Slots<'a> {
 
     fn into_iter(self) -> SlotIter<'a> {
         SlotIter {
-            rest: self.dst,
-            at: 0,
-            bufs: self.bufs.iter_mut(),
-            number: 0,
+            parts: Parts::new(self.dst, self.bufs),
             layout: self.layout,
             next: 0,
             count: self.count,
         }
+    }
+}
+
+impl<'a> Parts<'a> {
+    /// Parts of `dst`, or, where there are several buffers, of `bufs`.
+    pub(crate) fn new(dst: &'a mut [u8], bufs: &'a mut [Buf]) -> Self {
+        Self {
+            rest: dst,
+            at: 0,
+            bufs: bufs.iter_mut(),
+            number: 0,
+        }
+    }
+
+    /// The bytes of `range` of buffer `buf`, which lie behind those of the last call.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, buf: usize, range: Range<usize>) -> &'a mut [u8] {
+        // Of one buffer there is no other behind it.
+        if self.bufs.len() > 0 && buf >= self.number {
+            self.rest = self.bufs.nth(buf - self.number).expect("checked");
+            (self.number, self.at) = (buf + 1, 0);
+        }
+        let rest = std::mem::take(&mut self.rest);
+        let (part, rest) = rest[range.start - self.at..].split_at_mut(range.len());
+        (self.rest, self.at) = (rest, range.end);
+        part
     }
 }
 
@@ -249,25 +265,8 @@ impl<'a> Iterator for SlotIter<'a> {
             return None;
         }
         self.next = i + 1;
-        let (start, end) = match self.layout {
-            Layout::Strided { start, len, step } => (start + i * step, start + i * step + len),
-            Layout::Offsets(offsets) => (offsets[i] as usize, offsets[i + 1] as usize),
-            Layout::Spans(spans) => {
-                let Span { buf, start, len } = spans[i];
-                // Of one buffer there is no other behind it.
-                if self.bufs.len() > 0 && buf as usize >= self.number {
-                    let skipped = buf as usize - self.number;
-                    self.rest = self.bufs.nth(skipped).expect("checked");
-                    (self.number, self.at) = (buf as usize + 1, 0);
-                }
-                (start as usize, start as usize + len as usize)
-            }
-        };
-        // Slots come in the order of their addresses, so that what lies before one is done with.
-        let rest = std::mem::take(&mut self.rest);
-        let (slot, rest) = rest[start - self.at..].split_at_mut(end - start);
-        (self.rest, self.at) = (rest, end);
-        Some(slot)
+        let Place { buf, start, len } = self.layout.place(i);
+        Some(self.parts.next(buf, start..start + len))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -45,7 +45,7 @@ pub use parameters::{
 ///     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
 ///         for (i, slot) in out.slots.into_iter().enumerate() {
 ///             let sum = batch.item(i).iter().map(|&byte| u64::from(byte)).sum::<u64>();
-///             *slot = (sum % u64::from(self.0)) as u8;
+///             slot[0] = (sum % u64::from(self.0)) as u8;
 ///         }
 ///         Ok(())
 ///     }

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use dpb_core::{Batch, BatchOut, Direction, Items, JobError, Material, OpSpec, SetupError};
+use dpb_core::{
+    Batch, BatchOut, Buf, Direction, InPlace, Items, JobError, Kernel, Material, OpSpec,
+    SetupError, Span,
+};
 use dpb_operators::cpu::Path;
 use dpb_operators::registry;
 use dpb_operators::security::aes::Aes;
@@ -168,6 +171,75 @@ fn gcm_refuses_every_flipped_bit_and_writes_nothing() {
             assert_eq!(dst, [0; 100], "{path}, bit {bit}");
         }
     }
+}
+
+/// Texts of many lengths at a time, each in a buffer of its own, are what they are apart; and themselves again.
+#[test]
+fn in_place_as_apart() {
+    let aad = [7; 20];
+    let modes: [(fn(Direction) -> OpSpec, Vec<u8>, usize); 4] = [
+        (
+            |way| gcm(way, 20, &[1; 16]),
+            [&[2; 12][..], &aad].concat(),
+            1,
+        ),
+        (|_| ctr(&[3; 32]), vec![0xff; 16], 1),
+        (|way| cbc(way, &[4; 16]), vec![5; 16], 16),
+        (|way| xts(way, TWO_KEYS), vec![6; 16], 1),
+    ];
+    for (spec, head, unit) in modes {
+        let [encrypt, decrypt] = [Direction::Encrypt, Direction::Decrypt].map(spec);
+        let lens = (16..400).step_by(7).chain([1500, 4099]);
+        let text = |len: usize| (0..len / unit * unit).map(move |i| (i * 31 + len) as u8);
+        let items: Vec<Vec<u8>> = lens
+            .map(|len| head.iter().copied().chain(text(len)).collect())
+            .collect();
+        for path in available(&encrypt) {
+            let sealed = in_place(&encrypt, path, &items);
+            let opened = in_place(&decrypt, path, &sealed);
+            for ((item, sealed), opened) in items.iter().zip(&sealed).zip(&opened) {
+                let apart = Aes::new(&encrypt, path).expect("available").one(item);
+                assert_eq!(sealed[..head.len()], head, "{path}, {encrypt:?}");
+                let sealed = &sealed[head.len()..];
+                assert_eq!(apart.as_deref(), Ok(sealed), "{path}, {encrypt:?}");
+                assert_eq!(opened, item, "{path}, {decrypt:?}");
+            }
+        }
+    }
+}
+
+/// Each item with its output in the place of its text.
+fn in_place(spec: &OpSpec, path: Path, items: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    const ROOM: usize = 16;
+    let aes = Aes::new(spec, path).expect("available");
+    let head = aes.in_place().expect("all modes do");
+    let packet = |item: &Vec<u8>| {
+        let mut buf = Buf::zeroed(item.len() + 1 + ROOM).expect("memory");
+        buf[1..][..item.len()].copy_from_slice(item);
+        buf
+    };
+    let mut bufs: Vec<Buf> = items.iter().map(packet).collect();
+    let span = |(buf, item): (usize, &Vec<u8>)| Span {
+        buf: buf as u32,
+        start: 1,
+        len: item.len() as u32,
+    };
+    let slot = |mut span: Span| {
+        span.start += head as u32;
+        span.len = span.len + ROOM as u32 - head as u32;
+        span
+    };
+    let spans: Vec<Span> = items.iter().enumerate().map(span).collect();
+    let slots = Items::Spans(spans.iter().copied().map(slot).collect());
+    let mut outcomes = Vec::with_capacity(items.len());
+    let spans = Items::Spans(spans);
+    let overlays = InPlace::of(&mut bufs, [&spans, &slots], head, &mut outcomes);
+    aes.run_in_place(overlays.expect("they lie apart"), &mut ())
+        .expect("runs");
+    let output = |(buf, len): (&Buf, Result<u32, JobError>)| {
+        buf[1..][..head + len.expect("not refused") as usize].to_vec()
+    };
+    bufs.iter().zip(outcomes).map(output).collect()
 }
 
 /// Sums of products end at every place of a text, with additional data and without.

@@ -206,6 +206,10 @@ impl Operator for FaultyOperator {
         self.inner.dst_len(item_len)
     }
 
+    fn in_place(&self) -> Option<usize> {
+        self.inner.in_place()
+    }
+
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
         let deep = depth.get() as usize;
         let inner = self.inner.clone().open(depth)?;

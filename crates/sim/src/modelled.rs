@@ -240,6 +240,10 @@ impl Operator for ModelledOperator {
         self.inner.dst_len(item_len)
     }
 
+    fn in_place(&self) -> Option<usize> {
+        self.inner.in_place()
+    }
+
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
         if depth > self.limits.depth_max {
             return Err(SetupError::TooDeep {

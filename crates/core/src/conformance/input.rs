@@ -16,8 +16,8 @@ const ROOM: u8 = 0xEE;
 /// At most so many bytes behind the last slot are watched, where slots lie one behind another.
 const GUARDS: usize = 16;
 /// Bytes before and behind items and slots that lie apart. Odd, so that they lie at odd addresses too.
-const BEFORE: usize = 5;
-const BEHIND: usize = 2;
+pub(super) const BEFORE: usize = 5;
+pub(super) const BEHIND: usize = 2;
 
 /// How items lie in their input, and slots in their output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Layout {
 
 /// One job's input and what is right for it.
 pub(super) struct Input {
-    layout: Layout,
+    pub(super) layout: Layout,
     /// What is in each buffer of its memory.
     bufs: Vec<Vec<u8>>,
     pub(super) items: Items,
@@ -285,6 +285,11 @@ impl Input {
             && self.places.len() <= limits.items_max
     }
 
+    /// The items, in turn.
+    pub(super) fn contents(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.places.len()).map(|i| self.item(i))
+    }
+
     fn item(&self, i: usize) -> &[u8] {
         let place = self.places[i];
         &self.bufs[place.buf][place.start..][..place.len]
@@ -324,14 +329,23 @@ impl Input {
         operator: &dyn Operator,
         workload: &dyn Workload,
     ) -> Result<(), String> {
-        let shape = operator.shape();
-        let count = self.places.len();
         if !self.is_untouched(&job.src) {
             return Err("the input was written to".into());
         }
         if !are_guards_untouched(job) {
             return Err("bytes outside of slots were written".into());
         }
+        self.judge_outputs(job, operator, workload)
+    }
+
+    /// Whether every output in a finished job is right.
+    pub(super) fn judge_outputs(
+        &mut self,
+        job: &Job,
+        operator: &dyn Operator,
+        workload: &dyn Workload,
+    ) -> Result<(), String> {
+        let (shape, count) = (operator.shape(), self.places.len());
         let is_fixed = matches!(shape, OutputShape::Fixed(_));
         if job.check_outcomes(shape).is_err() || is_fixed && job.outcomes != [STALE] {
             return Err(format!(

@@ -220,7 +220,7 @@ impl Bench<'_> {
     }
 
     /// `job` fails with `expected`, and a good one after it does not.
-    fn refused(&mut self, job: Job, expected: JobError) -> Result<(), String> {
+    pub(super) fn refused(&mut self, job: Job, expected: JobError) -> Result<(), String> {
         let mut checked = self.checked_queue(1)?;
         checked.add(job);
         let done = checked.finish()?;

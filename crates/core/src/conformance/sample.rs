@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use crate::{
-    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Evidence, Exact, Inline, JobError, Kernel,
-    Limits, Material, OpSpec, Operator, OutputShape, ParameterValue, Pooled, Right, SetupError,
-    Unsupported, WallClock, Workload,
+    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Evidence, Exact, InPlace, Inline,
+    JobError, Kernel, Limits, Material, OpSpec, Operator, OutputShape, Overlay, ParameterValue,
+    Pooled, Right, SetupError, Unsupported, WallClock, Workload,
 };
 
 /// Who says what is right.
@@ -201,7 +201,7 @@ impl Kernel for Crc {
     }
 }
 
-/// A function of each item, of variable shape; its outputs are at most five bytes longer than its items.
+/// A function of each item, of variable shape; its outputs are at most five bytes longer than its items. Works in place.
 pub(super) struct Each<F>(pub(super) F);
 
 impl<F> Kernel for Each<F>
@@ -222,14 +222,34 @@ where
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         for (item, slot) in batch.iter().zip(out.slots) {
-            out.outcomes.push(self.0(item).and_then(|bytes| {
-                let room = slot.get_mut(..bytes.len()).ok_or(JobError::DstTooShort)?;
-                room.copy_from_slice(&bytes);
-                Ok(bytes.len() as u32)
-            }));
+            out.outcomes.push(put(self.0(item), slot));
         }
         Ok(())
     }
+
+    fn in_place(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn run_in_place(&self, work: InPlace<'_>, (): &mut ()) -> Result<(), JobError> {
+        for Overlay {
+            bytes,
+            item_len,
+            slot_len,
+        } in work.items
+        {
+            let output = self.0(&bytes[..item_len]);
+            work.outcomes.push(put(output, &mut bytes[..slot_len]));
+        }
+        Ok(())
+    }
+}
+
+fn put(output: Result<Vec<u8>, JobError>, slot: &mut [u8]) -> Result<u32, JobError> {
+    let bytes = output?;
+    let room = slot.get_mut(..bytes.len()).ok_or(JobError::DstTooShort)?;
+    room.copy_from_slice(&bytes);
+    Ok(bytes.len() as u32)
 }
 
 /// Each byte with the key's, which starts again at its end.

@@ -12,8 +12,8 @@ use super::*;
 use crate::Evidence;
 use crate::buf::Island;
 use crate::{
-    Batch, BatchOut, Clock, Exact, Inline, Items, JobError, Kernel, Place, Pooled, Queue, Region,
-    Right, Unsupported,
+    Batch, BatchOut, Clock, Exact, InPlace, Inline, Items, JobError, Kernel, Overlay, Place,
+    Pooled, Queue, Region, Right, Unsupported,
 };
 use sample::{Sample, stored, workloads, xored};
 
@@ -71,6 +71,8 @@ enum Bug {
     DstReplaced,
     SrcReplaced,
     SrcWritten,
+    /// Jobs that work in place are carried out, it says.
+    InPlaceTaken,
     /// A byte of the headroom of its output changes.
     RoomWritten,
     /// Outputs land in each other's buffers.
@@ -223,6 +225,10 @@ impl Operator for BuggyOperator {
         self.inner.dst_len(item_len)
     }
 
+    fn in_place(&self) -> Option<usize> {
+        self.inner.in_place()
+    }
+
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
         let here = std::thread::current().id();
         let is_first = *self.first.get_or_init(|| here) == here;
@@ -339,6 +345,14 @@ impl Queue for BuggyQueue {
                     }
                 }
             }
+            (Bug::InPlaceTaken, fresh) => {
+                for c in fresh {
+                    c.result = c.result.or_else(|error| match error {
+                        JobError::NotInPlace => Ok(()),
+                        other => Err(other),
+                    });
+                }
+            }
             (Bug::RoomWritten, fresh) => {
                 // Before the first slot, where there is room.
                 for job in fresh.iter_mut().map(|c| &mut c.job) {
@@ -405,6 +419,7 @@ fn every_bug_is_caught() {
         (Bug::DstReplaced, "came home changed"),
         (Bug::SrcReplaced, "came home changed"),
         (Bug::SrcWritten, "the input was written to"),
+        (Bug::InPlaceTaken, "in place: expected NotInPlace"),
         (Bug::RoomWritten, "outside of slots"),
         (Bug::SlotsExchanged, "item 0"),
         (Bug::ItemsReplaced, "came home changed"),
@@ -550,6 +565,116 @@ fn every_mistake_about_an_item_is_caught() {
         let failure = check(&Mistaken { sample, each }, &workloads()[at..=at]);
         let said = failure.expect_err(expected).to_string();
         assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+/// Each item and its output, in place, but as `overlay` has it.
+struct Overlaid {
+    offset: usize,
+    overlay: fn(Overlay<'_>) -> Result<u32, JobError>,
+}
+
+impl Kernel for Overlaid {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Variable
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        item_len
+    }
+
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        sample::Each(|item: &[u8]| Ok(xored(item, KEY).collect())).run(batch, out, &mut ())
+    }
+
+    fn in_place(&self) -> Option<usize> {
+        Some(self.offset)
+    }
+
+    fn run_in_place(&self, work: InPlace<'_>, (): &mut ()) -> Result<(), JobError> {
+        work.outcomes.extend(work.items.map(self.overlay));
+        Ok(())
+    }
+}
+
+const KEY: &[u8] = b"no secret at all";
+
+/// The sample, but for one operator.
+struct Replaced {
+    sample: Sample,
+    operator: Arc<dyn Operator>,
+}
+
+impl Backend for Replaced {
+    fn name(&self) -> &str {
+        "replaced"
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        self.sample.clock()
+    }
+
+    fn evidence(&self) -> Evidence {
+        self.sample.evidence()
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        self.sample.alloc(len)
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        self.sample.limits(spec)
+    }
+
+    fn prepare(&self, _: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        Ok(self.operator.clone())
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "the lifts are what Miri is to see, and it is slow")]
+fn mistakes_in_place_are_caught() {
+    fn put(overlay: &mut Overlay<'_>, at: usize) {
+        let output: Vec<u8> = xored(&overlay.bytes[..overlay.item_len], KEY).collect();
+        overlay.bytes[at..][..output.len()].copy_from_slice(&output);
+    }
+    fn right(mut overlay: Overlay<'_>) -> Result<u32, JobError> {
+        put(&mut overlay, 0);
+        Ok(overlay.slot_len as u32)
+    }
+    let of = |offset, overlay| {
+        let sample = Sample::new(None);
+        let spec = workloads()[3].spec();
+        let operator = sample.lift(Overlaid { offset, overlay }, spec);
+        check(&Replaced { sample, operator }, &workloads()[3..]).map_err(|f| f.to_string())
+    };
+    of(0, right).expect("right");
+    let shifted: fn(Overlay<'_>) -> _ = |mut overlay| {
+        put(&mut overlay, 3);
+        Ok(overlay.slot_len as u32)
+    };
+    of(3, shifted).expect("right too");
+    let head_lost: fn(Overlay<'_>) -> _ = |mut overlay| {
+        put(&mut overlay, 3);
+        overlay.bytes[2] ^= 1;
+        Ok(overlay.slot_len as u32)
+    };
+    let nothing: fn(Overlay<'_>) -> _ = |overlay| Ok(overlay.slot_len as u32);
+    for (offset, overlay, expected) in [
+        (3, head_lost, "outside of slots"),
+        (3, right, "outside of slots"),
+        (0, shifted as fn(Overlay<'_>) -> _, "panicked"),
+        (0, nothing, "they part at"),
+    ] {
+        let said = of(offset, overlay).expect_err(expected);
+        assert!(
+            said.contains("in place") && said.contains(expected),
+            "{expected}: {said}"
+        );
     }
 }
 

@@ -72,6 +72,10 @@ impl<K: Kernel> Operator for Pooled<K> {
         self.prepared.kernel.dst_len(item_len)
     }
 
+    fn in_place(&self) -> Option<usize> {
+        self.prepared.kernel.in_place()
+    }
+
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
         let depth = self.prepared.admit(depth)?;
         let workers = self.workers.get() as usize;
@@ -98,12 +102,17 @@ impl<K: Kernel> Operator for Pooled<K> {
                         // A hook that panics has said so; without this worker the queue might never finish.
                         drop(catch_unwind(AssertUnwindSafe(|| hook(number))));
                     }
+                    worker.shared.started.fetch_add(1, Ordering::Release);
                     worker.run();
                 })
                 .map_err(|e| SetupError::NoThread {
                     reason: e.to_string(),
                 })?;
             queue.threads.push(thread);
+        }
+        // A thread allocates while it starts, which is not to happen while jobs run.
+        while queue.shared.started.load(Ordering::Acquire) < workers {
+            thread::yield_now();
         }
         Ok(Box::new(queue))
     }
@@ -227,6 +236,8 @@ struct Shared {
     /// How many flags of `parked` are set, at least.
     parked_count: AtomicUsize,
     closed: AtomicBool,
+    /// Workers that have come to their loop.
+    started: AtomicUsize,
 }
 
 /// A line of its own, so that workers at neighbouring slots do not slow each other.
@@ -251,6 +262,7 @@ impl Shared {
             parked: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             parked_count: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            started: AtomicUsize::new(0),
         }
     }
 

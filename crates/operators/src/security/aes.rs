@@ -15,6 +15,7 @@ mod portable;
 mod schedule;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod stealing;
+mod text;
 #[cfg(target_arch = "x86_64")]
 mod vaes;
 mod workload;
@@ -22,10 +23,11 @@ mod workload;
 use std::fmt;
 
 use dpb_core::{
-    Batch, BatchOut, Direction, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
+    Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, OpSpec, OutputShape,
+    SetupError,
 };
 
-use self::form::{Form, Mode};
+use self::form::{Form, Mode, Work};
 use crate::cpu::Path;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
@@ -153,7 +155,7 @@ pub struct Aes {
 /// How a path computes a batch. It has its form and its key.
 trait Code: Send + Sync {
     /// The outcome of each item, and its output in its slot.
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>);
+    fn run(&self, work: Work<'_>);
 }
 
 impl Aes {
@@ -195,7 +197,8 @@ impl Aes {
         let mut output = vec![0; self.form.output_bytes_max(item.len())];
         let mut outcomes = Vec::with_capacity(1);
         let out = BatchOut::new(&mut output, &dpb_core::Items::One, &mut outcomes)?;
-        self.code.run(Batch::new(item, &dpb_core::Items::One)?, out);
+        let batch = Batch::new(item, &dpb_core::Items::One)?;
+        self.code.run(Work::Apart(batch, out));
         output.truncate(outcomes[0]? as usize);
         Ok(output)
     }
@@ -215,7 +218,17 @@ impl Kernel for Aes {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        self.code.run(batch, out);
+        self.code.run(Work::Apart(batch, out));
+        Ok(())
+    }
+
+    /// The output begins where the text does.
+    fn in_place(&self) -> Option<usize> {
+        Some(self.form.head_bytes())
+    }
+
+    fn run_in_place(&self, items: InPlace<'_>, (): &mut ()) -> Result<(), JobError> {
+        self.code.run(Work::InPlace(items));
         Ok(())
     }
 }

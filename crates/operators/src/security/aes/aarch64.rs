@@ -3,13 +3,14 @@
 
 use std::arch::aarch64::*;
 
-use dpb_core::{Batch, BatchOut, Direction};
+use dpb_core::Direction;
 
 use super::Code;
-use super::form::{BLOCK, Form, Mode, Parts};
+use super::form::{BLOCK, Form, Mode, Parts, Work};
 use super::lanes::{self, Chains, LANES};
 use super::schedule::{Keys, RoundKeys};
 use super::stealing::steal;
+use super::text::{chunks, groups};
 use crate::isa::ArmAes;
 
 /// Blocks on their way at once.
@@ -38,7 +39,7 @@ impl<const N: usize> Keyed<N> {
     }
 
     #[target_feature(enable = "aes")]
-    fn ctr(&self, parts: Parts<'_>, to: &mut [u8]) {
+    fn ctr(&self, parts: Parts<'_>) {
         let keys = load_all(&self.keys.data);
         let mut counter = u128::from_be_bytes(parts.iv.try_into().expect("sixteen bytes"));
         let mut next = || {
@@ -46,51 +47,47 @@ impl<const N: usize> Keyed<N> {
             counter = counter.wrapping_add(1);
             block
         };
-        let (groups, _) = parts.text.as_chunks::<BLOCK>().0.as_chunks::<WIDE>();
-        let done = groups.len() * WIDE * BLOCK;
-        let (to, rest_to) = to.split_at_mut(done);
-        let to = to.as_chunks_mut::<BLOCK>().0.as_chunks_mut::<WIDE>().0;
-        for (text, to) in groups.iter().zip(to) {
+        let (whole, rest) = groups::<WIDE, BLOCK>(parts.text.both());
+        for mut text in whole {
             let stream = encrypt(&keys, std::array::from_fn::<_, WIDE, _>(|_| next()));
-            for i in 0..WIDE {
-                store(&mut to[i], veorq_u8(load(&text[i]), stream[i]));
+            for (i, stream) in stream.into_iter().enumerate() {
+                let crypt = veorq_u8(load(&text.get_in()[i]), stream);
+                store(&mut text.get_out()[i], crypt);
             }
         }
-        let rest = parts.text[done..].chunks(BLOCK);
-        for (text, to) in rest.zip(rest_to.chunks_mut(BLOCK)) {
+        for mut text in chunks(rest, BLOCK) {
             let [stream] = encrypt(&keys, [next()]);
             let mut bytes = [0; BLOCK];
             store(&mut bytes, stream);
-            for ((to, text), byte) in to.iter_mut().zip(text).zip(bytes) {
-                *to = text ^ byte;
-            }
+            let len = text.len();
+            text.xor_in2out(&bytes[..len]);
         }
     }
 
     #[target_feature(enable = "aes")]
-    fn cbc_decrypt(&self, parts: Parts<'_>, to: &mut [u8]) {
+    fn cbc_decrypt(&self, parts: Parts<'_>) {
         let keys = load_all(&self.keys.data);
-        // A block's predecessor lies in front of it, before the first one the initialisation vector.
-        let (before, _) = parts.item.as_chunks::<BLOCK>();
-        let (text, _) = parts.text.as_chunks::<BLOCK>();
-        let (to, _) = to.as_chunks_mut::<BLOCK>();
-        let mut at = 0;
-        while at + WIDE <= text.len() {
-            let blocks = std::array::from_fn::<_, WIDE, _>(|i| load(&text[at + i]));
-            let blocks = decrypt(&keys, blocks);
+        // The block before: kept, for where it lay its output may have been written.
+        let mut before = load(parts.iv.try_into().expect("sixteen bytes"));
+        let (whole, rest) = groups::<WIDE, BLOCK>(parts.text.both());
+        for mut text in whole {
+            let crypt = std::array::from_fn::<_, WIDE, _>(|i| load(&text.get_in()[i]));
+            let blocks = decrypt(&keys, crypt);
             for i in 0..WIDE {
-                store(&mut to[at + i], veorq_u8(blocks[i], load(&before[at + i])));
+                store(&mut text.get_out()[i], veorq_u8(blocks[i], before));
+                before = crypt[i];
             }
-            at += WIDE;
         }
-        for i in at..text.len() {
-            let [block] = decrypt(&keys, [load(&text[i])]);
-            store(&mut to[i], veorq_u8(block, load(&before[i])));
+        for mut text in groups::<1, BLOCK>(rest).0 {
+            let crypt = load(&text.get_in()[0]);
+            let [block] = decrypt(&keys, [crypt]);
+            store(&mut text.get_out()[0], veorq_u8(block, before));
+            before = crypt;
         }
     }
 
     #[target_feature(enable = "aes")]
-    fn xts<const ENCRYPT: bool>(&self, parts: Parts<'_>, to: &mut [u8]) {
+    fn xts<const ENCRYPT: bool>(&self, parts: Parts<'_>) {
         let keys = load_all(&self.keys.data);
         let iv = parts.iv.try_into().expect("sixteen bytes");
         let [tweak] = encrypt(&load_all(&self.keys.tweak), [load(iv)]);
@@ -103,25 +100,22 @@ impl<const N: usize> Keyed<N> {
             tweak = tweak << 1 ^ carry;
             now
         };
-        let rest = parts.text.len() % BLOCK;
+        let text = parts.text.both();
+        let rest = text.len() % BLOCK;
         // With a short block at the end, the last whole one is not done in turn.
         let in_turn = match rest {
-            0 => parts.text.len(),
-            rest => parts.text.len() - rest - BLOCK,
+            0 => text.len(),
+            rest => text.len() - rest - BLOCK,
         };
-        let (text, last) = parts.text.split_at(in_turn);
-        let (to, last_to) = to.split_at_mut(in_turn);
-        let (text, _) = text.as_chunks::<BLOCK>();
-        let (to, _) = to.as_chunks_mut::<BLOCK>();
-        let mut at = 0;
-        while at + WIDE <= text.len() {
+        let (text, last) = text.split_at(in_turn);
+        let (whole, text) = groups::<WIDE, BLOCK>(text);
+        for mut text in whole {
             let tweaks = std::array::from_fn::<_, WIDE, _>(|_| load(&next()));
-            let add = |i: usize| veorq_u8(load(&text[at + i]), tweaks[i]);
+            let add = |i: usize| veorq_u8(load(&text.get_in()[i]), tweaks[i]);
             let blocks = direct::<N, WIDE, ENCRYPT>(&keys, std::array::from_fn(add));
             for i in 0..WIDE {
-                store(&mut to[at + i], veorq_u8(blocks[i], tweaks[i]));
+                store(&mut text.get_out()[i], veorq_u8(blocks[i], tweaks[i]));
             }
-            at += WIDE;
         }
         let one = |block: [u8; BLOCK], tweak: [u8; BLOCK]| {
             let tweak = load(&tweak);
@@ -131,18 +125,18 @@ impl<const N: usize> Keyed<N> {
             store(&mut to, veorq_u8(block, tweak));
             to
         };
-        for i in at..text.len() {
-            to[i] = one(text[i], next());
+        for mut text in groups::<1, BLOCK>(text).0 {
+            text.get_out()[0] = one(text.get_in()[0], next());
         }
         if rest != 0 {
             let tweaks = [next(), next()];
-            steal(self.form.direction, tweaks, last, last_to, one);
+            steal(self.form.direction, tweaks, last, one);
         }
     }
 }
 
 impl<const N: usize> Code for Keyed<N> {
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>) {
+    fn run(&self, work: Work<'_>) {
         let _: ArmAes = self.proof;
         let form = self.form;
         let advance = |chains: &mut Chains<'_>, count| {
@@ -156,16 +150,16 @@ impl<const N: usize> Code for Keyed<N> {
             }
         };
         match (form.mode, form.direction) {
-            (Mode::Cbc, Direction::Encrypt) => lanes::encrypt(form, batch, out, advance),
-            (mode, direction) => form.each(batch, out, |parts, to| {
+            (Mode::Cbc, Direction::Encrypt) => lanes::encrypt(form, work, advance),
+            (mode, direction) => form.each(work, |parts| {
                 // SAFETY: as above.
                 unsafe {
                     match (mode, direction) {
                         (Mode::Gcm, _) => unreachable!("no path for GCM"),
-                        (Mode::Ctr, _) => self.ctr(parts, to),
-                        (Mode::Cbc, _) => self.cbc_decrypt(parts, to),
-                        (Mode::Xts, Direction::Encrypt) => self.xts::<true>(parts, to),
-                        (Mode::Xts, Direction::Decrypt) => self.xts::<false>(parts, to),
+                        (Mode::Ctr, _) => self.ctr(parts),
+                        (Mode::Cbc, _) => self.cbc_decrypt(parts),
+                        (Mode::Xts, Direction::Encrypt) => self.xts::<true>(parts),
+                        (Mode::Xts, Direction::Decrypt) => self.xts::<false>(parts),
                     }
                 }
                 Ok(())
@@ -182,15 +176,16 @@ fn advance<const N: usize, const W: usize>(
     count: usize,
 ) {
     let keys = load_all(keys);
+    let (from, to) = chains.addresses(count * BLOCK);
     let mut states = std::array::from_fn::<_, W, _>(|lane| load(&chains.states[lane]));
     for at in (0..count * BLOCK).step_by(BLOCK) {
-        let text = |lane: usize| chains.texts[lane][at..].first_chunk().expect("a block");
-        let add = |lane: usize| veorq_u8(states[lane], load(text(lane)));
+        // SAFETY: each lane reads `count` blocks; no load needs alignment.
+        let text = |lane: usize| unsafe { vld1q_u8(from[lane].add(at)) };
+        let add = |lane: usize| veorq_u8(states[lane], text(lane));
         states = encrypt(&keys, std::array::from_fn(add));
-        for (state, to) in states.iter().zip(chains.to) {
-            let to = to[at..at + BLOCK].as_ptr().cast::<u8>().cast_mut();
-            // SAFETY: a block of cells, through which one may write; the store needs no alignment.
-            unsafe { vst1q_u8(to, *state) };
+        for (state, to) in states.iter().zip(to) {
+            // SAFETY: each lane writes `count` blocks; no store needs alignment.
+            unsafe { vst1q_u8(to.add(at), *state) };
         }
     }
     for (state, to) in states.into_iter().zip(&mut chains.states) {

@@ -1,10 +1,11 @@
 //! GCM by AWS-LC.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use dpb_core::{Batch, BatchOut, Direction, JobError, SetupError};
+use dpb_core::{Direction, JobError, SetupError};
 
 use super::Code;
-use super::form::{Form, Parts};
+use super::form::{Form, Parts, Work};
+use super::text::Text;
 
 /// GCM with its key.
 pub(super) struct Gcm {
@@ -26,32 +27,45 @@ impl Gcm {
         Ok(Self { form, key })
     }
 
-    fn item(&self, parts: Parts<'_>, to: &mut [u8]) -> Result<(), JobError> {
+    fn item(&self, parts: Parts<'_>) -> Result<(), JobError> {
         let nonce = parts.iv.try_into().expect("twelve bytes");
         let nonce = Nonce::assume_unique_for_key(nonce);
         let aad = Aad::from(parts.aad);
-        match self.form.direction {
-            Direction::Encrypt => {
-                let (to, tag) = to.split_at_mut(parts.text.len());
-                let key = &self.key;
-                key.seal_out_of_place_scatter(nonce, aad, parts.text, to, &[], tag)
-                    .map_err(|_| JobError::TooLong)
-            }
-            Direction::Decrypt => {
-                let key = &self.key;
-                let opened = key.open_separate_gather(nonce, aad, parts.text, parts.tag, to);
-                opened.map_err(|_| {
-                    // The library promises nothing of what it leaves there.
-                    to.fill(0);
-                    JobError::Malformed
-                })
-            }
+        let Parts {
+            mut text,
+            tag,
+            tag_to,
+            ..
+        } = parts;
+        let key = &self.key;
+        if let Direction::Encrypt = self.form.direction {
+            let sealed = match text {
+                Text::Apart(text, to) => {
+                    key.seal_out_of_place_scatter(nonce, aad, text, to, &[], tag_to)
+                }
+                Text::InPlace(text) => {
+                    let made = key.seal_in_place_separate_tag(nonce, aad, text);
+                    made.map(|made| tag_to.copy_from_slice(made.as_ref()))
+                }
+            };
+            return sealed.map_err(|_| JobError::TooLong);
         }
+        let opened = match text.reborrow() {
+            Text::Apart(text, to) => key.open_separate_gather(nonce, aad, text, tag, to),
+            Text::InPlace(text) => key
+                .open_in_place_separate_tag(nonce, aad, tag, text)
+                .map(|_| ()),
+        };
+        opened.map_err(|_| {
+            // The library promises nothing of what it leaves there.
+            text.wipe();
+            JobError::Malformed
+        })
     }
 }
 
 impl Code for Gcm {
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>) {
-        self.form.each(batch, out, |parts, to| self.item(parts, to));
+    fn run(&self, work: Work<'_>) {
+        self.form.each(work, |parts| self.item(parts));
     }
 }

@@ -1,6 +1,10 @@
 //! What an item is made of, in each mode.
 
-use dpb_core::{Batch, BatchOut, Direction, JobError, OpSpec, SetupError};
+use dpb_core::{
+    Batch, BatchOut, Direction, InPlace, JobError, OpSpec, Overlay, Overlays, SetupError, SlotIter,
+};
+
+use super::text::Text;
 
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 16;
@@ -28,17 +32,32 @@ pub(super) struct Form {
     aad_bytes: usize,
 }
 
-/// An item, taken apart.
-#[derive(Clone, Copy, Debug)]
+/// An item, taken apart, and where its output goes.
 pub(super) struct Parts<'a> {
-    /// All of it.
-    pub(super) item: &'a [u8],
     /// Nonce, counter block, initialisation vector or tweak.
     pub(super) iv: &'a [u8],
     pub(super) aad: &'a [u8],
-    pub(super) text: &'a [u8],
+    pub(super) text: Text<'a>,
     /// Of GCM, where it is to be checked.
     pub(super) tag: &'a [u8],
+    /// Of GCM, where it is to be made.
+    pub(super) tag_to: &'a mut [u8],
+}
+
+/// The parts of an item and the length of its output, or why it is refused.
+type Placed<'a> = Result<(Parts<'a>, u32), JobError>;
+type Outcomes = Vec<Result<u32, JobError>>;
+
+/// Items, and where their outputs go.
+pub(super) enum Work<'a> {
+    Apart(Batch<'a>, BatchOut<'a>),
+    InPlace(InPlace<'a>),
+}
+
+/// The places of [`Work`].
+enum Places<'a> {
+    Apart(Batch<'a>, std::iter::Enumerate<SlotIter<'a>>),
+    InPlace(Overlays<'a>),
 }
 
 impl Form {
@@ -126,68 +145,115 @@ impl Form {
         text.saturating_add(self.tag_bytes(Direction::Encrypt))
     }
 
-    /// Takes an item apart.
+    /// Bytes of the text in an item of `item_len` bytes.
     ///
     /// # Errors
     /// If the mode has no such item.
     #[inline(always)]
-    pub(super) fn parts(self, item: &[u8]) -> Result<Parts<'_>, JobError> {
-        let short = JobError::Malformed;
-        let (iv, rest) = item.split_at_checked(self.iv_bytes()).ok_or(short)?;
-        let (aad, rest) = rest.split_at_checked(self.aad_bytes).ok_or(short)?;
-        let text = rest.len().checked_sub(self.tag_bytes(Direction::Decrypt));
-        let (text, tag) = rest.split_at(text.ok_or(short)?);
+    fn text_bytes(self, item_len: usize) -> Result<usize, JobError> {
+        let others = self.head_bytes() + self.tag_bytes(Direction::Decrypt);
+        let text = item_len.checked_sub(others).ok_or(JobError::Malformed)?;
         let is_right = match self.mode {
             Mode::Gcm | Mode::Ctr => true,
-            Mode::Cbc => text.len().is_multiple_of(BLOCK),
-            Mode::Xts => text.len() >= BLOCK,
+            Mode::Cbc => text.is_multiple_of(BLOCK),
+            Mode::Xts => text >= BLOCK,
         };
-        if !is_right {
-            return Err(JobError::Malformed);
+        match is_right {
+            false => Err(JobError::Malformed),
+            true if self.mode == Mode::Xts && text > XTS_BYTES_MAX => Err(JobError::TooLong),
+            true => Ok(text),
         }
-        if self.mode == Mode::Xts && text.len() > XTS_BYTES_MAX {
-            return Err(JobError::TooLong);
-        }
-        Ok(Parts {
-            item,
-            iv,
-            aad,
-            text,
-            tag,
-        })
     }
 
-    /// An item's parts, and so many bytes at the start of its slot as its output has.
+    /// An item's parts, with those of its slot.
     ///
     /// # Errors
     /// If the mode has no such item, or the slot is too short.
     #[inline(always)]
-    pub(super) fn place<'a, 'b>(
-        self,
-        item: &'a [u8],
-        slot: &'b mut [u8],
-    ) -> Result<(Parts<'a>, &'b mut [u8]), JobError> {
-        let parts = self.parts(item)?;
-        let len = parts.text.len() + self.tag_bytes(Direction::Encrypt);
+    fn apart<'a>(self, item: &'a [u8], slot: &'a mut [u8]) -> Result<Parts<'a>, JobError> {
+        let text_bytes = self.text_bytes(item.len())?;
+        let (iv, rest) = item.split_at(self.iv_bytes());
+        let (aad, rest) = rest.split_at(self.aad_bytes);
+        let (text, tag) = rest.split_at(text_bytes);
+        let len = text_bytes + self.tag_bytes(Direction::Encrypt);
         let to = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
-        Ok((parts, to))
+        let (to, tag_to) = to.split_at_mut(text_bytes);
+        let text = Text::Apart(text, to);
+        Ok(Parts {
+            iv,
+            aad,
+            text,
+            tag,
+            tag_to,
+        })
     }
 
-    /// Runs `code` on each item's parts and on as much of its slot as its output has, and notes each outcome.
+    /// The parts of an item over which its output is written.
+    ///
+    /// # Errors
+    /// As [`Form::apart`].
+    #[inline(always)]
+    fn overlaid(self, overlay: Overlay<'_>) -> Result<Parts<'_>, JobError> {
+        let text_bytes = self.text_bytes(overlay.item_len)?;
+        let made = self.tag_bytes(Direction::Encrypt);
+        if overlay.slot_len < text_bytes + made {
+            return Err(JobError::DstTooShort);
+        }
+        let (head, rest) = overlay.bytes.split_at_mut(self.head_bytes());
+        let (iv, aad) = head.split_at(self.iv_bytes());
+        let (text, rest) = rest.split_at_mut(text_bytes);
+        let (tag_to, rest) = rest.split_at_mut(made);
+        Ok(Parts {
+            iv,
+            aad,
+            text: Text::InPlace(text),
+            tag: &rest[..self.tag_bytes(Direction::Decrypt)],
+            tag_to,
+        })
+    }
+
+    /// The parts of each item and the length of its output, or why it is refused; and the list of outcomes.
+    #[inline(always)]
+    pub(super) fn items<'a>(
+        self,
+        work: Work<'a>,
+    ) -> (impl ExactSizeIterator<Item = Placed<'a>>, &'a mut Outcomes) {
+        let (count, mut places, outcomes) = match work {
+            Work::Apart(batch, out) => {
+                let slots = out.slots.into_iter().enumerate();
+                (batch.len(), Places::Apart(batch, slots), out.outcomes)
+            }
+            Work::InPlace(work) => (work.items.len(), Places::InPlace(work.items), work.outcomes),
+        };
+        let item = move |_| {
+            let parts = match &mut places {
+                Places::Apart(batch, slots) => {
+                    let (i, slot) = slots.next().expect("a slot for each item");
+                    self.apart(batch.item(i), slot)
+                }
+                Places::InPlace(overlays) => {
+                    self.overlaid(overlays.next().expect("one for each item"))
+                }
+            }?;
+            let len = parts.text.len() + parts.tag_to.len();
+            let len = u32::try_from(len).map_err(|_| JobError::TooLong)?;
+            Ok((parts, len))
+        };
+        ((0..count).map(item), outcomes)
+    }
+
+    /// Runs `code` on each item's parts, and notes each outcome.
     #[inline(always)]
     pub(super) fn each(
         self,
-        batch: Batch<'_>,
-        out: BatchOut<'_>,
-        mut code: impl FnMut(Parts<'_>, &mut [u8]) -> Result<(), JobError>,
+        work: Work<'_>,
+        mut code: impl FnMut(Parts<'_>) -> Result<(), JobError>,
     ) {
+        let (items, outcomes) = self.items(work);
         // At once, so that the list is not asked for room at each item.
-        out.outcomes.resize(batch.len(), Ok(0));
-        for ((i, to), outcome) in out.slots.into_iter().enumerate().zip(out.outcomes) {
-            *outcome = self.place(batch.item(i), to).and_then(|(parts, to)| {
-                code(parts, to)?;
-                u32::try_from(to.len()).map_err(|_| JobError::TooLong)
-            });
+        outcomes.resize(items.len(), Ok(0));
+        for (item, outcome) in items.zip(outcomes) {
+            *outcome = item.and_then(|(parts, len)| code(parts).map(|()| len));
         }
     }
 

@@ -3,54 +3,62 @@
 //! Each lane works on one item; when it is done, the next item takes its place. All lanes go forward by the same number of
 //! blocks, as many as the lane with the fewest has left.
 
-use std::cell::Cell;
+use std::marker::PhantomData;
 
-use dpb_core::{Batch, BatchOut, JobError};
+use aes::cipher::inout::InOutBuf;
 
-use super::form::{BLOCK, Form};
+use super::form::{BLOCK, Form, Parts, Work};
 
 /// Items at a time.
 pub(super) const LANES: usize = 16;
 
 /// Items on their way. The first [`Chains::busy`] lanes each have one; the others do the first one's work once more, so that
-/// code for more lanes may run: it writes the same bytes to the same places.
+/// code for more lanes may run: it reads all of a step before it writes the same bytes to the same places.
 pub(super) struct Chains<'a> {
     /// The last block that came out, before the first one the initialisation vector.
     pub(super) states: [[u8; BLOCK]; LANES],
     /// What is left to encrypt.
-    pub(super) texts: [&'a [u8]; LANES],
-    /// Room for the output of what is left. Cells, because an idle lane writes where the first one does.
-    pub(super) to: [&'a [Cell<u8>]; LANES],
+    texts: [Rest<'a>; LANES],
     busy: usize,
 }
 
-/// Encrypts each item. `advance` takes all lanes that are busy, or more, so many blocks forward: it writes them to `to` and
-/// leaves the last blocks in `states`. Every lane has these blocks left in `texts`, and room for them in `to`.
+/// What is left of a text: [`InOutBuf`] as addresses, because an idle lane reads and writes where the first one does.
+#[derive(Clone, Copy)]
+struct Rest<'a> {
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+    text: PhantomData<InOutBuf<'a, 'a, u8>>,
+}
+
+/// Encrypts each item. `advance` takes all lanes that are busy, or more, so many blocks forward, and leaves the last blocks in
+/// `states`.
 #[inline(always)]
-pub(super) fn encrypt(
-    form: Form,
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
-    mut advance: impl FnMut(&mut Chains<'_>, usize),
-) {
+pub(super) fn encrypt(form: Form, work: Work<'_>, mut advance: impl FnMut(&mut Chains<'_>, usize)) {
+    let none = Rest {
+        from: std::ptr::null(),
+        to: std::ptr::null_mut(),
+        len: 0,
+        text: PhantomData,
+    };
     let mut chains = Chains {
         states: [[0; BLOCK]; LANES],
-        texts: [&[]; LANES],
-        to: [&[]; LANES],
+        texts: [none; LANES],
         busy: 0,
     };
-    let mut waiting = batch.iter().zip(out.slots);
+    let (mut waiting, outcomes) = form.items(work);
     loop {
         while chains.busy < LANES {
-            let Some((item, slot)) = waiting.next() else {
-                break;
-            };
-            out.outcomes.push(chains.take(form, item, slot));
+            let Some(item) = waiting.next() else { break };
+            outcomes.push(item.map(|(parts, len)| {
+                chains.take(parts);
+                len
+            }));
         }
         if chains.busy == 0 {
             return;
         }
-        let left = chains.texts[..chains.busy].iter().map(|text| text.len());
+        let left = chains.texts[..chains.busy].iter().map(|text| text.len);
         let count = left.min().unwrap_or(0) / BLOCK;
         for idle in chains.busy..LANES {
             chains.copy(0, idle);
@@ -66,25 +74,43 @@ impl<'a> Chains<'a> {
         self.busy
     }
 
-    /// Gives an item, if it is one and has any blocks, to the first idle lane.
-    fn take(&mut self, form: Form, item: &'a [u8], slot: &'a mut [u8]) -> Result<u32, JobError> {
-        let (parts, to) = form.place(item, slot)?;
-        let len = u32::try_from(to.len()).map_err(|_| JobError::TooLong)?;
+    /// Where each lane reads and where it writes, `bytes` bytes of each.
+    ///
+    /// # Panics
+    /// If a lane has fewer left.
+    pub(super) fn addresses(&self, bytes: usize) -> ([*const u8; LANES], [*mut u8; LANES]) {
+        assert!(self.texts.iter().all(|text| text.len >= bytes), "text");
+        (
+            self.texts.map(|text| text.from),
+            self.texts.map(|text| text.to),
+        )
+    }
+
+    /// Gives an item, if it has any blocks, to the first idle lane.
+    fn take(&mut self, parts: Parts<'a>) {
+        let text = parts.text.both();
+        let len = text.len();
         if len > 0 {
+            let (from, to) = text.into_raw();
             self.states[self.busy].copy_from_slice(parts.iv);
-            self.texts[self.busy] = parts.text;
-            self.to[self.busy] = Cell::from_mut(to).as_slice_of_cells();
+            self.texts[self.busy] = Rest {
+                from,
+                to,
+                len,
+                text: PhantomData,
+            };
             self.busy += 1;
         }
-        Ok(len)
     }
 
     /// Steps over so many bytes, and puts the lanes that have any left to the front.
     fn leave_behind(&mut self, bytes: usize) {
         for lane in (0..self.busy).rev() {
-            self.texts[lane] = &self.texts[lane][bytes..];
-            self.to[lane] = &self.to[lane][bytes..];
-            if self.texts[lane].is_empty() {
+            let text = &mut self.texts[lane];
+            text.from = text.from.wrapping_add(bytes);
+            text.to = text.to.wrapping_add(bytes);
+            text.len -= bytes;
+            if text.len == 0 {
                 // Those behind it are done with this step.
                 self.busy -= 1;
                 self.copy(self.busy, lane);
@@ -95,6 +121,5 @@ impl<'a> Chains<'a> {
     fn copy(&mut self, from: usize, to: usize) {
         self.states[to] = self.states[from];
         self.texts[to] = self.texts[from];
-        self.to[to] = self.to[from];
     }
 }

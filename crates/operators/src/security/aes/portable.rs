@@ -9,10 +9,10 @@ use aes::cipher::{
 use aes::{Aes128, Aes256};
 use aes_gcm::AesGcm;
 use aes_gcm::aead::AeadInOut;
-use dpb_core::{Batch, BatchOut, Direction, JobError};
+use dpb_core::{Direction, JobError};
 
 use super::Code;
-use super::form::{BLOCK, Form, Mode, Parts};
+use super::form::{BLOCK, Form, Mode, Parts, Work};
 
 /// A block cipher with its key in a mode.
 struct Portable<C> {
@@ -51,17 +51,19 @@ where
         }
     }
 
-    fn item(&self, parts: Parts<'_>, to: &mut [u8]) -> Result<(), JobError> {
-        let (to, tag) = to.split_at_mut(parts.text.len());
-        to.copy_from_slice(parts.text);
+    fn item(&self, parts: Parts<'_>) -> Result<(), JobError> {
+        let iv = parts.iv;
+        let to = parts.text.copied();
         match (self.form.mode, self.form.direction) {
             (Mode::Gcm, Direction::Encrypt) => {
-                let nonce = parts.iv.try_into().expect("twelve bytes");
+                let nonce = iv.try_into().expect("twelve bytes");
                 let sealed = self.gcm.encrypt_inout_detached(nonce, parts.aad, to.into());
-                tag.copy_from_slice(&sealed.map_err(|_| JobError::TooLong)?);
+                parts
+                    .tag_to
+                    .copy_from_slice(&sealed.map_err(|_| JobError::TooLong)?);
             }
             (Mode::Gcm, Direction::Decrypt) => {
-                let nonce = parts.iv.try_into().expect("twelve bytes");
+                let nonce = iv.try_into().expect("twelve bytes");
                 let tag = parts.tag.try_into().expect("sixteen bytes");
                 let opened =
                     self.gcm
@@ -74,19 +76,19 @@ where
             (Mode::Ctr, _) => {
                 let core = ctr::CtrCore::<&C, ctr::flavors::Ctr128BE>::inner_iv_init(
                     &self.cipher,
-                    iv(parts),
+                    block(iv),
                 );
                 aes::cipher::StreamCipherCoreWrapper::from_core(core).apply_keystream(to);
             }
             (Mode::Cbc, Direction::Encrypt) => {
-                let mut mode = cbc::Encryptor::inner_iv_init(&self.cipher, iv(parts));
+                let mut mode = cbc::Encryptor::inner_iv_init(&self.cipher, block(iv));
                 mode.encrypt_blocks(Array::slice_as_chunks_mut(to).0);
             }
             (Mode::Cbc, Direction::Decrypt) => {
-                let mut mode = cbc::Decryptor::inner_iv_init(&self.cipher, iv(parts));
+                let mut mode = cbc::Decryptor::inner_iv_init(&self.cipher, block(iv));
                 mode.decrypt_blocks(Array::slice_as_chunks_mut(to).0);
             }
-            (Mode::Xts, direction) => self.xts(direction, *iv(parts), to),
+            (Mode::Xts, direction) => self.xts(direction, *block(iv), to),
         }
         Ok(())
     }
@@ -145,14 +147,14 @@ where
         + Send
         + Sync,
 {
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>) {
-        self.form.each(batch, out, |parts, to| self.item(parts, to));
+    fn run(&self, work: Work<'_>) {
+        self.form.each(work, |parts| self.item(parts));
     }
 }
 
 /// Of every mode but GCM.
-fn iv(parts: Parts<'_>) -> &Array<u8, U16> {
-    parts.iv.try_into().expect("sixteen bytes")
+fn block(iv: &[u8]) -> &Array<u8, U16> {
+    iv.try_into().expect("sixteen bytes")
 }
 
 /// Multiplication by α in GF(2^128), the first byte's lowest bit being the lowest (IEEE 1619, 5.2).

@@ -1,5 +1,6 @@
 //! Ciphertext stealing (IEEE 1619, 5.3.2 and 5.4.2): the end of a data unit whose last block is short.
 
+use aes::cipher::inout::InOutBuf;
 use dpb_core::Direction;
 
 use super::form::BLOCK;
@@ -8,19 +9,19 @@ use super::form::BLOCK;
 pub(super) fn steal(
     direction: Direction,
     tweaks: [[u8; BLOCK]; 2],
-    text: &[u8],
-    to: &mut [u8],
+    text: InOutBuf<'_, '_, u8>,
     one: impl Fn([u8; BLOCK], [u8; BLOCK]) -> [u8; BLOCK],
 ) {
     let [first, second] = match direction {
         Direction::Encrypt => tweaks,
         Direction::Decrypt => [tweaks[1], tweaks[0]],
     };
-    let (whole, short) = text.split_at(BLOCK);
-    let (whole_to, short_to) = to.split_at_mut(BLOCK);
-    let mut block = one(whole.try_into().expect("a block"), first);
+    let (mut whole, mut short) = text.split_at(BLOCK);
+    let stolen = one(whole.get_in().try_into().expect("a block"), first);
     // The short block becomes the start of this one, and its own bytes take that place.
-    short_to.copy_from_slice(&block[..short.len()]);
-    block[..short.len()].copy_from_slice(short);
-    whole_to.copy_from_slice(&one(block, second));
+    let mut block = stolen;
+    block[..short.len()].copy_from_slice(short.get_in());
+    let rest = short.len();
+    short.get_out().copy_from_slice(&stolen[..rest]);
+    whole.get_out().copy_from_slice(&one(block, second));
 }

@@ -11,11 +11,11 @@ mod xts;
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut, Direction};
+use dpb_core::Direction;
 use zeroize::Zeroizing;
 
 use super::Code;
-use super::form::{Form, Mode};
+use super::form::{Form, Mode, Work};
 use super::schedule::{Keys, RoundKeys};
 use crate::isa::Vaes;
 
@@ -63,26 +63,26 @@ impl<const N: usize> Keyed<N> {
 }
 
 impl<const N: usize> Code for Keyed<N> {
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>) {
+    fn run(&self, work: Work<'_>) {
         let _: Vaes = self.proof;
         let (form, keys) = (self.form, &self.keys);
         // SAFETY: `Vaes` exists only where these instructions do.
         unsafe {
             match (form.mode, form.direction) {
                 (Mode::Gcm, Direction::Encrypt) => {
-                    gcm::encrypt(&keys.data, &self.hash, form, batch, out);
+                    gcm::encrypt(&keys.data, &self.hash, form, work);
                 }
                 (Mode::Gcm, Direction::Decrypt) => {
-                    gcm::decrypt(&keys.data, &self.hash, form, batch, out);
+                    gcm::decrypt(&keys.data, &self.hash, form, work);
                 }
-                (Mode::Ctr, _) => ctr::crypt(&keys.data, form, batch, out),
-                (Mode::Cbc, Direction::Encrypt) => cbc::encrypt(&keys.data, form, batch, out),
-                (Mode::Cbc, Direction::Decrypt) => cbc::decrypt(&keys.data, form, batch, out),
+                (Mode::Ctr, _) => ctr::crypt(&keys.data, form, work),
+                (Mode::Cbc, Direction::Encrypt) => cbc::encrypt(&keys.data, form, work),
+                (Mode::Cbc, Direction::Decrypt) => cbc::decrypt(&keys.data, form, work),
                 (Mode::Xts, Direction::Encrypt) => {
-                    xts::crypt::<N, true>(&keys.data, &keys.tweak, form, batch, out);
+                    xts::crypt::<N, true>(&keys.data, &keys.tweak, form, work);
                 }
                 (Mode::Xts, Direction::Decrypt) => {
-                    xts::crypt::<N, false>(&keys.data, &keys.tweak, form, batch, out);
+                    xts::crypt::<N, false>(&keys.data, &keys.tweak, form, work);
                 }
             }
         }
@@ -184,21 +184,6 @@ fn decrypt_blocks<const N: usize, const W: usize>(
         *block = _mm512_aesdeclast_epi128(*block, keys[N - 1]);
     }
     blocks
-}
-
-/// Groups of [`WIDE`] vectors, and what is left.
-#[inline]
-fn groups(bytes: &[u8]) -> (&[Group], &[u8]) {
-    let (groups, _) = bytes.as_chunks::<64>().0.as_chunks();
-    (groups, &bytes[groups.len() * 64 * WIDE..])
-}
-
-/// The same, to write to.
-#[inline]
-fn groups_mut(bytes: &mut [u8]) -> (&mut [Group], &mut [u8]) {
-    let in_groups = bytes.len() / (64 * WIDE) * (64 * WIDE);
-    let (groups, rest) = bytes.split_at_mut(in_groups);
-    (groups.as_chunks_mut::<64>().0.as_chunks_mut().0, rest)
 }
 
 /// 64 bytes.

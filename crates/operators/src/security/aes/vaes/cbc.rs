@@ -3,44 +3,46 @@
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut, Direction};
+use dpb_core::Direction;
 
-use super::{
-    WIDE, broadcast, decrypt_blocks, encrypt_blocks, groups, groups_mut, load, load_some, store,
-    store_some,
-};
-use crate::security::aes::form::{BLOCK, Form, Mode};
+use super::{WIDE, broadcast, decrypt_blocks, encrypt_blocks, load, load_some, store, store_some};
+use crate::security::aes::form::{BLOCK, Form, Mode, Work};
 use crate::security::aes::lanes::{self, Chains, LANES};
+use crate::security::aes::text::{chunks, groups};
 
-/// Each item: a block's predecessor lies in front of it, before the first one the initialisation vector.
+/// Each item. The last block of a vector is kept for the next one: where it lay, its output may have been written.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-pub(super) fn decrypt<const N: usize>(
-    keys: &[[u8; 16]; N],
-    form: Form,
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
-) {
+pub(super) fn decrypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Work<'_>) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Cbc, Direction::Decrypt);
-    form.each(batch, out, |parts, to| {
-        let before = &parts.item[..parts.text.len()];
-        let (chunks, text) = groups(parts.text);
-        let (chunks_before, before) = groups(before);
-        let (chunks_to, to) = groups_mut(to);
-        for ((text, before), to) in chunks.iter().zip(chunks_before).zip(chunks_to) {
+    form.each(work, |parts| {
+        let mut before = super::broadcast_block(parts.iv.try_into().expect("sixteen bytes"));
+        // Four blocks, each moved up by one: the predecessors of these.
+        let mut predecessors = |text: __m512i| {
+            let moved = _mm512_alignr_epi64::<6>(text, before);
+            before = text;
+            moved
+        };
+        let (whole, rest) = groups::<WIDE, 64>(parts.text.both());
+        for mut text in whole {
             let mut blocks = [_mm512_setzero_si512(); WIDE];
-            for i in 0..WIDE {
-                blocks[i] = load(&text[i]);
+            for (four, from) in blocks.iter_mut().zip(text.get_in()) {
+                *four = load(from);
             }
+            let added = blocks.map(&mut predecessors);
             let blocks = decrypt_blocks(&keys, blocks);
             for i in 0..WIDE {
-                store(&mut to[i], _mm512_xor_si512(blocks[i], load(&before[i])));
+                store(
+                    &mut text.get_out()[i],
+                    _mm512_xor_si512(blocks[i], added[i]),
+                );
             }
         }
-        let rest = text.chunks(64).zip(before.chunks(64));
-        for ((text, before), to) in rest.zip(to.chunks_mut(64)) {
-            let [block] = decrypt_blocks(&keys, [load_some(text)]);
-            store_some(to, _mm512_xor_si512(block, load_some(before)));
+        for mut text in chunks(rest, 64) {
+            let blocks = load_some(text.get_in());
+            let added = predecessors(blocks);
+            let [blocks] = decrypt_blocks(&keys, [blocks]);
+            store_some(text.get_out(), _mm512_xor_si512(blocks, added));
         }
         Ok(())
     });
@@ -48,15 +50,10 @@ pub(super) fn decrypt<const N: usize>(
 
 /// All items side by side.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-pub(super) fn encrypt<const N: usize>(
-    keys: &[[u8; 16]; N],
-    form: Form,
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
-) {
+pub(super) fn encrypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Work<'_>) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Cbc, Direction::Encrypt);
-    lanes::encrypt(form, batch, out, |chains, count| match chains.busy() {
+    lanes::encrypt(form, work, |chains, count| match chains.busy() {
         0..=4 => advance::<N, 1>(&keys, chains, count),
         5..=8 => advance::<N, 2>(&keys, chains, count),
         _ => advance::<N, 4>(&keys, chains, count),
@@ -73,18 +70,14 @@ fn advance<const N: usize, const W: usize>(
 ) {
     const { assert!(4 * W <= LANES) };
     let bytes = count * BLOCK;
-    assert!(chains.texts.iter().all(|text| text.len() >= bytes));
-    assert!(chains.to.iter().all(|to| to.len() >= bytes));
-    let from = chains.texts.map(<[u8]>::as_ptr);
-    // Through cells one may write.
-    let to = chains.to.map(|to| to.as_ptr().cast::<u8>().cast_mut());
+    let (from, to) = chains.addresses(bytes);
     let mut states = [_mm512_setzero_si512(); W];
     for (state, four) in states.iter_mut().zip(chains.states.as_chunks::<4>().0) {
         *state = load_some(four.as_flattened());
     }
     for at in (0..bytes).step_by(BLOCK) {
         for (i, state) in states.iter_mut().enumerate() {
-            // SAFETY: each text has `bytes` bytes, as asserted, and `at + BLOCK` are no more; no load needs alignment.
+            // SAFETY: each lane reads `bytes` bytes, and `at + BLOCK` are no more; no load needs alignment.
             let text = unsafe {
                 let block = |lane: usize| _mm_loadu_si128(from[4 * i + lane].add(at).cast());
                 let low = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(block(0)), block(1));
@@ -96,7 +89,7 @@ fn advance<const N: usize, const W: usize>(
         states = encrypt_blocks(keys, states);
         for (i, state) in states.iter().enumerate() {
             let to = |lane: usize| to[4 * i + lane].wrapping_add(at).cast();
-            // SAFETY: each lane has room for `bytes` bytes, as asserted, in cells; no store needs alignment.
+            // SAFETY: each lane writes `bytes` bytes; no store needs alignment.
             unsafe {
                 _mm_storeu_si128(to(0), _mm512_castsi512_si128(*state));
                 _mm_storeu_si128(to(1), _mm512_extracti32x4_epi32::<1>(*state));

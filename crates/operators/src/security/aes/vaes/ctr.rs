@@ -2,30 +2,25 @@
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut, Direction};
+use aes::cipher::inout::InOutBuf;
+use dpb_core::Direction;
 
-use super::{
-    WIDE, broadcast, encrypt_blocks, groups, groups_mut, load, load_some, store, store_some, swap,
-};
-use crate::security::aes::form::{BLOCK, Form, Mode};
+use super::{WIDE, broadcast, encrypt_blocks, load, load_some, store, store_some, swap};
+use crate::security::aes::form::{BLOCK, Form, Mode, Work};
+use crate::security::aes::text::{chunks, groups};
 
 /// Each item.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-pub(super) fn crypt<const N: usize>(
-    keys: &[[u8; 16]; N],
-    form: Form,
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
-) {
+pub(super) fn crypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Work<'_>) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Ctr, Direction::Encrypt);
-    form.each(batch, out, |parts, to| {
+    form.each(work, |parts| {
         let counter = u128::from_be_bytes(parts.iv.try_into().expect("sixteen bytes"));
         let blocks = (parts.text.len() / BLOCK) as u64;
         // Room for the counters behind the last block, which are computed and not used.
         match (counter as u64).checked_add(blocks + 4 * WIDE as u64) {
-            Some(_) => in_one_word(&keys, counter, parts.text, to),
-            None => across_words(&keys, counter, parts.text, to),
+            Some(_) => in_one_word(&keys, counter, parts.text.both()),
+            None => across_words(&keys, counter, parts.text.both()),
         }
         Ok(())
     });
@@ -34,45 +29,47 @@ pub(super) fn crypt<const N: usize>(
 /// Where only the lower word of the counter changes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-fn in_one_word<const N: usize>(keys: &[__m512i; N], counter: u128, text: &[u8], to: &mut [u8]) {
+fn in_one_word<const N: usize>(keys: &[__m512i; N], counter: u128, text: InOutBuf<'_, '_, u8>) {
     let (low, high) = (counter as i64, (counter >> 64) as i64);
     let mut counter = _mm512_add_epi64(
         _mm512_broadcast_i32x4(_mm_set_epi64x(high, low)),
         _mm512_set_epi64(0, 3, 0, 2, 0, 1, 0, 0),
     );
     let four = _mm512_set_epi64(0, 4, 0, 4, 0, 4, 0, 4);
-    let (chunks, rest) = groups(text);
-    let (chunks_to, rest_to) = groups_mut(to);
-    for (text, to) in chunks.iter().zip(chunks_to) {
+    let (whole, rest) = groups::<WIDE, 64>(text);
+    for mut text in whole {
         let mut stream = [counter; WIDE];
         for stream in &mut stream {
             *stream = swap(counter);
             counter = _mm512_add_epi64(counter, four);
         }
         let stream = encrypt_blocks(keys, stream);
-        for i in 0..WIDE {
-            store(&mut to[i], _mm512_xor_si512(load(&text[i]), stream[i]));
+        for (i, stream) in stream.into_iter().enumerate() {
+            let crypt = _mm512_xor_si512(load(&text.get_in()[i]), stream);
+            store(&mut text.get_out()[i], crypt);
         }
     }
-    for (text, to) in rest.chunks(64).zip(rest_to.chunks_mut(64)) {
+    for mut text in chunks(rest, 64) {
         let [stream] = encrypt_blocks(keys, [swap(counter)]);
         counter = _mm512_add_epi64(counter, four);
-        store_some(to, _mm512_xor_si512(load_some(text), stream));
+        let crypt = _mm512_xor_si512(load_some(text.get_in()), stream);
+        store_some(text.get_out(), crypt);
     }
 }
 
 /// Where both words change, which one item in 2^60 sees: four blocks at a time.
 #[cold]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-fn across_words<const N: usize>(keys: &[__m512i; N], first: u128, text: &[u8], to: &mut [u8]) {
+fn across_words<const N: usize>(keys: &[__m512i; N], first: u128, text: InOutBuf<'_, '_, u8>) {
     let mut counter = first;
-    for (text, to) in text.chunks(64).zip(to.chunks_mut(64)) {
+    for mut text in chunks(text, 64) {
         let mut counters = [0; 64];
         for block in counters.as_chunks_mut().0 {
             *block = counter.to_be_bytes();
             counter = counter.wrapping_add(1);
         }
         let [stream] = encrypt_blocks(keys, [load(&counters)]);
-        store_some(to, _mm512_xor_si512(load_some(text), stream));
+        let crypt = _mm512_xor_si512(load_some(text.get_in()), stream);
+        store_some(text.get_out(), crypt);
     }
 }

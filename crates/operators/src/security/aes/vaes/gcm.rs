@@ -7,14 +7,16 @@
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut, Direction, JobError};
+use aes::cipher::inout::InOutBuf;
+use dpb_core::{Direction, JobError};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{
-    Group, WIDE, broadcast, encrypt_blocks, first, groups, groups_mut, load, load_block, load_some,
-    store, store_block, store_some, swap,
+    Group, WIDE, broadcast, encrypt_blocks, first, load, load_block, load_some, store, store_block,
+    store_some, swap,
 };
-use crate::security::aes::form::{BLOCK, Form, Mode, Parts};
+use crate::security::aes::form::{BLOCK, Form, Mode, Work};
+use crate::security::aes::text::{chunks, groups};
 
 /// Products in a sum.
 const SUMMANDS: usize = 64;
@@ -41,18 +43,17 @@ pub(super) fn encrypt<const N: usize>(
     keys: &[[u8; 16]; N],
     powers: &Powers,
     form: Form,
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
+    work: Work<'_>,
 ) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Gcm, Direction::Encrypt);
-    form.each(batch, out, |parts, to| {
-        let (to, to_tag) = to.split_at_mut(parts.text.len());
-        let tag = match parts.text.len() < LONG {
-            true => item::<N, true, false>(&keys, powers, parts, to),
-            false => long_item::<N, true>(&keys, powers, parts, to),
+    form.each(work, |parts| {
+        let (head, text) = ((parts.iv, parts.aad), parts.text.both());
+        let tag = match text.len() < LONG {
+            true => item::<N, true, false>(&keys, powers, head, text),
+            false => long_item::<N, true>(&keys, powers, head, text),
         };
-        store_block(to_tag.try_into().expect("sixteen bytes"), tag);
+        store_block(parts.tag_to.try_into().expect("sixteen bytes"), tag);
         Ok(())
     });
 }
@@ -63,15 +64,15 @@ pub(super) fn decrypt<const N: usize>(
     keys: &[[u8; 16]; N],
     powers: &Powers,
     form: Form,
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
+    work: Work<'_>,
 ) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Gcm, Direction::Decrypt);
-    form.each(batch, out, |parts, to| {
-        let tag = match parts.text.len() < LONG {
-            true => item::<N, false, false>(&keys, powers, parts, to),
-            false => long_item::<N, false>(&keys, powers, parts, to),
+    form.each(work, |parts| {
+        let (head, mut text) = ((parts.iv, parts.aad), parts.text.both());
+        let tag = match text.len() < LONG {
+            true => item::<N, false, false>(&keys, powers, head, text.reborrow()),
+            false => long_item::<N, false>(&keys, powers, head, text.reborrow()),
         };
         let given = parts.tag.try_into().expect("sixteen bytes");
         let difference = _mm_xor_si128(tag, load_block(given));
@@ -79,7 +80,7 @@ pub(super) fn decrypt<const N: usize>(
         if _mm_testz_si128(difference, difference) == 1 {
             Ok(())
         } else {
-            to.fill(0);
+            text.get_out().fill(0);
             Err(JobError::Malformed)
         }
     });
@@ -113,10 +114,10 @@ pub(super) fn powers<const N: usize>(keys: &[[u8; 16]; N]) -> Zeroizing<Powers> 
 fn long_item<const N: usize, const ENCRYPT: bool>(
     keys: &[__m512i; N],
     powers: &Powers,
-    parts: Parts<'_>,
-    to: &mut [u8],
+    head: (&[u8], &[u8]),
+    text: InOutBuf<'_, '_, u8>,
 ) -> __m128i {
-    item::<N, ENCRYPT, true>(keys, powers, parts, to)
+    item::<N, ENCRYPT, true>(keys, powers, head, text)
 }
 
 /// Encrypts or decrypts the text, which may be [`LONG`] only if said so, and gives its tag.
@@ -125,11 +126,11 @@ fn long_item<const N: usize, const ENCRYPT: bool>(
 fn item<const N: usize, const ENCRYPT: bool, const IS_LONG: bool>(
     keys: &[__m512i; N],
     powers: &Powers,
-    parts: Parts<'_>,
-    to: &mut [u8],
+    (iv, aad): (&[u8], &[u8]),
+    text: InOutBuf<'_, '_, u8>,
 ) -> __m128i {
     // Behind the nonce four bytes of zeros: the counter, here the lowest of a block's 32-bit words.
-    let start = _mm512_castsi512_si128(load_some(parts.iv));
+    let start = _mm512_castsi512_si128(load_some(iv));
     let start = swap(_mm512_broadcast_i32x4(start));
     let at = |blocks: [i32; 4]| {
         let [a, b, c, d] = blocks;
@@ -141,39 +142,38 @@ fn item<const N: usize, const ENCRYPT: bool, const IS_LONG: bool>(
     let [mask] = encrypt_blocks(keys, [swap(at([1, 0, 0, 0]))]);
     let mut counter = at([2, 3, 4, 5]);
 
-    let blocks = |bytes: &[u8]| bytes.len().div_ceil(BLOCK);
+    let blocks = |bytes: usize| bytes.div_ceil(BLOCK);
+    let text_bytes = text.len();
     let mut hash = Hash::new(powers);
-    let all = blocks(parts.aad) + blocks(parts.text) + 1;
+    let all = blocks(aad.len()) + blocks(text_bytes) + 1;
     if all <= SUMMANDS {
         hash.begin(all);
     }
-    for aad in parts.aad.chunks(SUMMANDS * BLOCK) {
-        hash.begin_if_none(blocks(aad));
-        for four in aad.chunks(64) {
-            hash.add(load_some(four), blocks(four));
+    for part in aad.chunks(SUMMANDS * BLOCK) {
+        hash.begin_if_none(blocks(part.len()));
+        for four in part.chunks(64) {
+            hash.add(load_some(four), blocks(four.len()));
         }
     }
-    let (mut text, mut to) = (parts.text, to);
+    let mut rest = text;
     if IS_LONG {
-        let (long, long_to);
-        (long, text) = groups(text);
-        (long_to, to) = groups_mut(to);
-        (hash, counter) =
-            many::<N, ENCRYPT>(keys, hash, counter, (long, long_to), blocks(text) + 1);
+        let long;
+        (long, rest) = groups(rest);
+        (hash, counter) = many::<N, ENCRYPT>(keys, hash, counter, long, blocks(rest.len()) + 1);
     }
-    hash.begin_if_none(blocks(text) + 1);
-    for (text, to) in text.chunks(64).zip(to.chunks_mut(64)) {
+    hash.begin_if_none(blocks(rest.len()) + 1);
+    for mut text in chunks(rest, 64) {
         let [stream] = encrypt_blocks(keys, [swap(counter)]);
         counter = _mm512_add_epi32(counter, four_blocks());
-        let blocks = blocks(text);
+        let blocks = blocks(text.len());
         let mask = first(text.len());
-        let text = load_some(text);
-        let crypt = _mm512_maskz_mov_epi8(mask, _mm512_xor_si512(text, stream));
-        store_some(to, crypt);
-        hash.add(if ENCRYPT { crypt } else { text }, blocks);
+        let plain_or_crypt = load_some(text.get_in());
+        let made = _mm512_maskz_mov_epi8(mask, _mm512_xor_si512(plain_or_crypt, stream));
+        store_some(text.get_out(), made);
+        hash.add(if ENCRYPT { made } else { plain_or_crypt }, blocks);
     }
-    let bits = |bytes: &[u8]| (bytes.len() as i64) << 3;
-    let lengths = _mm_set_epi64x(bits(parts.aad), bits(parts.text));
+    let bits = |bytes: usize| (bytes as i64) << 3;
+    let lengths = _mm_set_epi64x(bits(aad.len()), bits(text_bytes));
     let hash = hash.last(_mm512_zextsi128_si512(lengths));
     _mm512_castsi512_si128(_mm512_xor_si512(swap(hash), mask))
 }
@@ -188,7 +188,7 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
     keys: &[__m512i; N],
     mut hash: Hash<'a>,
     mut counter: __m512i,
-    (text, to): (&[Group], &mut [Group]),
+    text: InOutBuf<'_, '_, Group>,
     behind: usize,
 ) -> (Hash<'a>, __m512i) {
     let mut next = || {
@@ -211,15 +211,18 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
     };
     let mut group = [_mm512_setzero_si512(); WIDE];
     let stream = encrypt_blocks(keys, next());
+    let mut left = text.len();
+    let mut text = text.into_iter();
+    let mut now = text.next().expect("two groups at least");
     for i in 0..WIDE {
-        let text = load(&text[0][i]);
+        let text = load(&now.get_in()[i]);
         let crypt = _mm512_xor_si512(stream[i], text);
-        store(&mut to[0][i], crypt);
+        store(&mut now.get_out()[i], crypt);
         group[i] = if ENCRYPT { crypt } else { text };
     }
-    for i in 1..text.len() {
-        let (text_now, to) = (&text[i], &mut to[i]);
-        hash.begin_if_none(SUMMANDS.min((text.len() - i + 1) * 4 * WIDE + behind));
+    for mut now in text {
+        hash.begin_if_none(SUMMANDS.min(left * 4 * WIDE + behind));
+        left -= 1;
         let powers = &hash.powers.0[SUMMANDS - hash.left..][..4 * WIDE];
         let powers = powers.as_flattened().as_chunks::<64>().0;
         let mut blocks = next();
@@ -248,9 +251,9 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
         }
         for i in 0..WIDE {
             let block = _mm512_aesenclast_epi128(blocks[i], keys[N - 1]);
-            let text = load(&text_now[i]);
+            let text = load(&now.get_in()[i]);
             let crypt = _mm512_xor_si512(block, text);
-            store(&mut to[i], crypt);
+            store(&mut now.get_out()[i], crypt);
             group[i] = if ENCRYPT { crypt } else { text };
         }
         hash.before = _mm512_setzero_si512();

@@ -2,14 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use dpb_core::{Batch, BatchOut, Direction};
+use aes::cipher::inout::InOutBuf;
+use dpb_core::Direction;
 
-use super::{
-    WIDE, broadcast, decrypt_blocks, encrypt_blocks, groups, groups_mut, load, load_some, store,
-    store_some,
-};
-use crate::security::aes::form::{BLOCK, Form, Mode};
+use super::{WIDE, broadcast, decrypt_blocks, encrypt_blocks, load, load_some, store, store_some};
+use crate::security::aes::form::{BLOCK, Form, Mode, Work};
 use crate::security::aes::stealing::steal;
+use crate::security::aes::text::{chunks, groups};
 
 /// Each item. `keys` are those of the direction, `tweak` those that encrypt.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
@@ -17,16 +16,15 @@ pub(super) fn crypt<const N: usize, const ENCRYPT: bool>(
     keys: &[[u8; 16]; N],
     tweak: &[[u8; 16]; N],
     form: Form,
-    batch: Batch<'_>,
-    out: BatchOut<'_>,
+    work: Work<'_>,
 ) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Xts, direction(ENCRYPT));
     let tweak_keys = broadcast(tweak);
-    form.each(batch, out, |parts, to| {
+    form.each(work, |parts| {
         let iv = super::broadcast_block(parts.iv.try_into().expect("sixteen bytes"));
         let [tweak] = encrypt_blocks(&tweak_keys, [iv]);
-        unit::<N, ENCRYPT>(&keys, tweak, parts.text, to);
+        unit::<N, ENCRYPT>(&keys, tweak, parts.text.both());
         Ok(())
     });
 }
@@ -37,8 +35,7 @@ pub(super) fn crypt<const N: usize, const ENCRYPT: bool>(
 fn unit<const N: usize, const ENCRYPT: bool>(
     keys: &[__m512i; N],
     tweak: __m512i,
-    text: &[u8],
-    to: &mut [u8],
+    text: InOutBuf<'_, '_, u8>,
 ) {
     let rest = text.len() % BLOCK;
     // With a short block at the end, the last whole one is not done in turn.
@@ -47,34 +44,36 @@ fn unit<const N: usize, const ENCRYPT: bool>(
         rest => text.len() - rest - BLOCK,
     };
     let (text, last) = text.split_at(in_turn);
-    let (to, last_to) = to.split_at_mut(in_turn);
     // Those of four blocks.
     let mut tweak = times_alpha_to(tweak, _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0));
     let four = _mm512_set1_epi64(4);
-    let (chunks, text) = groups(text);
-    let (chunks_to, to) = groups_mut(to);
-    if !chunks.is_empty() {
+    let (whole, text) = groups::<WIDE, 64>(text);
+    if !whole.is_empty() {
         let mut tweaks = [tweak; WIDE];
         for i in 1..WIDE {
             tweaks[i] = times_alpha_to(tweaks[i - 1], four);
         }
-        for (text, to) in chunks.iter().zip(chunks_to) {
+        for mut text in whole {
             let mut blocks = tweaks;
             for i in 0..WIDE {
-                blocks[i] = _mm512_xor_si512(tweaks[i], load(&text[i]));
+                blocks[i] = _mm512_xor_si512(tweaks[i], load(&text.get_in()[i]));
             }
             blocks = direct::<N, WIDE, ENCRYPT>(keys, blocks);
             for i in 0..WIDE {
-                store(&mut to[i], _mm512_xor_si512(blocks[i], tweaks[i]));
+                store(
+                    &mut text.get_out()[i],
+                    _mm512_xor_si512(blocks[i], tweaks[i]),
+                );
                 tweaks[i] = times_alpha_to_16(tweaks[i]);
             }
         }
         tweak = tweaks[0];
     }
-    for (text, to) in text.chunks(64).zip(to.chunks_mut(64)) {
-        let block = _mm512_xor_si512(load_some(text), tweak);
+    let at = text.len() % 64 / BLOCK;
+    for mut text in chunks(text, 64) {
+        let block = _mm512_xor_si512(load_some(text.get_in()), tweak);
         let [block] = direct::<N, 1, ENCRYPT>(keys, [block]);
-        store_some(to, _mm512_xor_si512(block, tweak));
+        store_some(text.get_out(), _mm512_xor_si512(block, tweak));
         if text.len() == 64 {
             tweak = times_alpha_to(tweak, four);
         }
@@ -84,7 +83,6 @@ fn unit<const N: usize, const ENCRYPT: bool>(
         let (now, next) = tweaks.split_at_mut(4);
         store_some(now.as_flattened_mut(), tweak);
         store_some(next.as_flattened_mut(), times_alpha_to(tweak, four));
-        let at = text.len() % 64 / BLOCK;
         let one = |block: [u8; BLOCK], tweak: [u8; BLOCK]| {
             let tweak = load_some(&tweak);
             let block = _mm512_xor_si512(load_some(&block), tweak);
@@ -94,7 +92,7 @@ fn unit<const N: usize, const ENCRYPT: bool>(
             to
         };
         let tweaks = [tweaks[at], tweaks[at + 1]];
-        steal(direction(ENCRYPT), tweaks, last, last_to, one);
+        steal(direction(ENCRYPT), tweaks, last, one);
     }
 }
 
