@@ -28,6 +28,7 @@ pub struct Slots<'a> {
 
 /// Each slot in turn.
 pub struct SlotIter<'a> {
+    /// Of a stride, from the next slot on.
     parts: Parts<'a>,
     layout: Layout<'a>,
     next: usize,
@@ -220,8 +221,12 @@ impl<'a> IntoIterator for Slots<'a> {
     type IntoIter = SlotIter<'a>;
 
     fn into_iter(self) -> SlotIter<'a> {
+        let dst = match self.layout {
+            Layout::Strided { start, .. } => self.dst.get_mut(start..).unwrap_or_default(),
+            _ => self.dst,
+        };
         SlotIter {
-            parts: Parts::new(self.dst, self.bufs),
+            parts: Parts::new(dst, self.bufs),
             layout: self.layout,
             next: 0,
             count: self.count,
@@ -265,6 +270,16 @@ impl<'a> Iterator for SlotIter<'a> {
             return None;
         }
         self.next = i + 1;
+        if let Layout::Strided { len, step, .. } = self.layout {
+            let rest = std::mem::take(&mut self.parts.rest);
+            let (slot, rest) = rest.split_at_mut(len);
+            // Behind the last slot there may be less.
+            self.parts.rest = match step == len {
+                true => rest,
+                false => rest.get_mut(step.saturating_sub(len)..).unwrap_or_default(),
+            };
+            return Some(slot);
+        }
         let Place { buf, start, len } = self.layout.place(i);
         Some(self.parts.next(buf, start..start + len))
     }
@@ -310,8 +325,16 @@ mod tests {
             count: 3,
         };
         let spans = |list: &[Span]| Items::Spans(list.to_vec());
+        // One slot lies at no distance from another.
+        let alone = Stride {
+            start: 2,
+            len: 3,
+            step: 0,
+            count: 1,
+        };
         vec![
             (vec![5], Items::One),
+            (vec![6], Items::Strided(alone)),
             (vec![9], Items::fixed(3, 3)),
             (vec![20], Items::Strided(spaced)),
             (vec![9], Items::Offsets([1, 1, 4, 8].into())),

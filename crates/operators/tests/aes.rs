@@ -176,8 +176,10 @@ fn gcm_refuses_every_flipped_bit_and_writes_nothing() {
 /// Texts of many lengths at a time, each in a buffer of its own, are what they are apart; and themselves again.
 #[test]
 fn in_place_as_apart() {
+    /// A mode, what stands in front of a text, and what its length is a multiple of.
+    type Case = (fn(Direction) -> OpSpec, Vec<u8>, usize);
     let aad = [7; 20];
-    let modes: [(fn(Direction) -> OpSpec, Vec<u8>, usize); 4] = [
+    let modes: [Case; 4] = [
         (
             |way| gcm(way, 20, &[1; 16]),
             [&[2; 12][..], &aad].concat(),

@@ -23,11 +23,11 @@ mod workload;
 use std::fmt;
 
 use dpb_core::{
-    Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, OpSpec, OutputShape,
+    Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, OpSpec, OutputShape, Overlays,
     SetupError,
 };
 
-use self::form::{Form, Mode, Work};
+use self::form::{Apart, Form, Mode, Places, Work};
 use crate::cpu::Path;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
@@ -152,10 +152,27 @@ pub struct Aes {
     code: Box<dyn Code>,
 }
 
-/// How a path computes a batch. It has its form and its key.
+/// How a path computes a batch, wherever outputs go. It has its form and its key.
 trait Code: Send + Sync {
     /// The outcome of each item, and its output in its slot.
-    fn run(&self, work: Work<'_>);
+    fn run(&self, work: Work<'_, Apart<'_>>);
+    /// The same where slots overlay their items.
+    fn run_in_place(&self, work: Work<'_, Overlays<'_>>);
+}
+
+/// [`Code`], written once.
+trait Coder: Send + Sync {
+    fn on<'a>(&self, work: Work<'a, impl Places<'a>>);
+}
+
+impl<C: Coder> Code for C {
+    fn run(&self, work: Work<'_, Apart<'_>>) {
+        self.on(work);
+    }
+
+    fn run_in_place(&self, work: Work<'_, Overlays<'_>>) {
+        self.on(work);
+    }
 }
 
 impl Aes {
@@ -198,7 +215,7 @@ impl Aes {
         let mut outcomes = Vec::with_capacity(1);
         let out = BatchOut::new(&mut output, &dpb_core::Items::One, &mut outcomes)?;
         let batch = Batch::new(item, &dpb_core::Items::One)?;
-        self.code.run(Work::Apart(batch, out));
+        self.code.run(Work::apart(batch, out));
         output.truncate(outcomes[0]? as usize);
         Ok(output)
     }
@@ -218,7 +235,7 @@ impl Kernel for Aes {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        self.code.run(Work::Apart(batch, out));
+        self.code.run(Work::apart(batch, out));
         Ok(())
     }
 
@@ -228,7 +245,7 @@ impl Kernel for Aes {
     }
 
     fn run_in_place(&self, items: InPlace<'_>, (): &mut ()) -> Result<(), JobError> {
-        self.code.run(Work::InPlace(items));
+        self.code.run_in_place(Work::in_place(items));
         Ok(())
     }
 }

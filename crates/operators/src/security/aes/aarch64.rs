@@ -5,12 +5,12 @@ use std::arch::aarch64::*;
 
 use dpb_core::Direction;
 
-use super::Code;
-use super::form::{BLOCK, Form, Mode, Parts, Work};
+use super::form::{BLOCK, Form, Mode, Parts, Places, Work};
 use super::lanes::{self, Chains, LANES};
 use super::schedule::{Keys, RoundKeys};
 use super::stealing::steal;
 use super::text::{chunks, groups};
+use super::{Code, Coder};
 use crate::isa::ArmAes;
 
 /// Blocks on their way at once.
@@ -47,11 +47,11 @@ impl<const N: usize> Keyed<N> {
             counter = counter.wrapping_add(1);
             block
         };
-        let (whole, rest) = groups::<WIDE, BLOCK>(parts.text.both());
+        let (whole, rest) = groups::<WIDE, BLOCK>(parts.text);
         for mut text in whole {
             let stream = encrypt(&keys, std::array::from_fn::<_, WIDE, _>(|_| next()));
-            for (i, stream) in stream.into_iter().enumerate() {
-                let crypt = veorq_u8(load(&text.get_in()[i]), stream);
+            for (i, stream) in stream.iter().enumerate() {
+                let crypt = veorq_u8(load(&text.get_in()[i]), *stream);
                 store(&mut text.get_out()[i], crypt);
             }
         }
@@ -69,7 +69,7 @@ impl<const N: usize> Keyed<N> {
         let keys = load_all(&self.keys.data);
         // The block before: kept, for where it lay its output may have been written.
         let mut before = load(parts.iv.try_into().expect("sixteen bytes"));
-        let (whole, rest) = groups::<WIDE, BLOCK>(parts.text.both());
+        let (whole, rest) = groups::<WIDE, BLOCK>(parts.text);
         for mut text in whole {
             let crypt = std::array::from_fn::<_, WIDE, _>(|i| load(&text.get_in()[i]));
             let blocks = decrypt(&keys, crypt);
@@ -100,7 +100,7 @@ impl<const N: usize> Keyed<N> {
             tweak = tweak << 1 ^ carry;
             now
         };
-        let text = parts.text.both();
+        let text = parts.text;
         let rest = text.len() % BLOCK;
         // With a short block at the end, the last whole one is not done in turn.
         let in_turn = match rest {
@@ -135,8 +135,8 @@ impl<const N: usize> Keyed<N> {
     }
 }
 
-impl<const N: usize> Code for Keyed<N> {
-    fn run(&self, work: Work<'_>) {
+impl<const N: usize> Coder for Keyed<N> {
+    fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
         let _: ArmAes = self.proof;
         let form = self.form;
         let advance = |chains: &mut Chains<'_>, count| {

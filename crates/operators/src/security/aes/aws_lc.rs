@@ -3,8 +3,8 @@
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use dpb_core::{Direction, JobError, SetupError};
 
-use super::Code;
-use super::form::{Form, Parts, Work};
+use super::Coder;
+use super::form::{Form, Parts, Places, Work};
 use super::text::Text;
 
 /// GCM with its key.
@@ -39,7 +39,7 @@ impl Gcm {
         } = parts;
         let key = &self.key;
         if let Direction::Encrypt = self.form.direction {
-            let sealed = match text {
+            let sealed = match Text::of(text) {
                 Text::Apart(text, to) => {
                     key.seal_out_of_place_scatter(nonce, aad, text, to, &[], tag_to)
                 }
@@ -50,7 +50,7 @@ impl Gcm {
             };
             return sealed.map_err(|_| JobError::TooLong);
         }
-        let opened = match text.reborrow() {
+        let opened = match Text::of(text.reborrow()) {
             Text::Apart(text, to) => key.open_separate_gather(nonce, aad, text, tag, to),
             Text::InPlace(text) => key
                 .open_in_place_separate_tag(nonce, aad, tag, text)
@@ -58,14 +58,14 @@ impl Gcm {
         };
         opened.map_err(|_| {
             // The library promises nothing of what it leaves there.
-            text.wipe();
+            text.get_out().fill(0);
             JobError::Malformed
         })
     }
 }
 
-impl Code for Gcm {
-    fn run(&self, work: Work<'_>) {
+impl Coder for Gcm {
+    fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
         self.form.each(work, |parts| self.item(parts));
     }
 }

@@ -1,10 +1,9 @@
 //! What an item is made of, in each mode.
 
+use aes::cipher::inout::InOutBuf;
 use dpb_core::{
     Batch, BatchOut, Direction, InPlace, JobError, OpSpec, Overlay, Overlays, SetupError, SlotIter,
 };
-
-use super::text::Text;
 
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 16;
@@ -37,27 +36,97 @@ pub(super) struct Parts<'a> {
     /// Nonce, counter block, initialisation vector or tweak.
     pub(super) iv: &'a [u8],
     pub(super) aad: &'a [u8],
-    pub(super) text: Text<'a>,
+    pub(super) text: InOutBuf<'a, 'a, u8>,
     /// Of GCM, where it is to be checked.
     pub(super) tag: &'a [u8],
     /// Of GCM, where it is to be made.
     pub(super) tag_to: &'a mut [u8],
 }
 
-/// The parts of an item and the length of its output, or why it is refused.
-type Placed<'a> = Result<(Parts<'a>, u32), JobError>;
-type Outcomes = Vec<Result<u32, JobError>>;
-
-/// Items, and where their outputs go.
-pub(super) enum Work<'a> {
-    Apart(Batch<'a>, BatchOut<'a>),
-    InPlace(InPlace<'a>),
+/// Items, where their outputs go, and their outcomes. The code is made for each kind of [`Places`]: a short item is over in ten
+/// nanoseconds.
+pub(super) struct Work<'a, P> {
+    pub(super) places: P,
+    pub(super) outcomes: &'a mut Vec<Result<u32, JobError>>,
 }
 
-/// The places of [`Work`].
-enum Places<'a> {
-    Apart(Batch<'a>, std::iter::Enumerate<SlotIter<'a>>),
-    InPlace(Overlays<'a>),
+/// Items and where their outputs go.
+pub(super) trait Places<'a> {
+    /// How many items are left.
+    fn count(&self) -> usize;
+    /// The parts of the next item.
+    ///
+    /// # Errors
+    /// If the mode has no such item, or its slot is too short.
+    fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError>;
+}
+
+/// Items, and slots that are somewhere else.
+pub(super) struct Apart<'a> {
+    batch: Batch<'a>,
+    slots: SlotIter<'a>,
+    next: usize,
+}
+
+impl Parts<'_> {
+    /// Bytes of the output.
+    ///
+    /// # Errors
+    /// If they are too many for an outcome.
+    #[inline(always)]
+    pub(super) fn output_bytes(&self) -> Result<u32, JobError> {
+        let bytes = self.text.len() + self.tag_to.len();
+        u32::try_from(bytes).map_err(|_| JobError::TooLong)
+    }
+}
+
+impl<'a> Work<'a, Apart<'a>> {
+    /// Outputs go somewhere else.
+    pub(super) fn apart(batch: Batch<'a>, out: BatchOut<'a>) -> Self {
+        let places = Apart {
+            batch,
+            slots: out.slots.into_iter(),
+            next: 0,
+        };
+        let outcomes = out.outcomes;
+        Self { places, outcomes }
+    }
+}
+
+impl<'a> Work<'a, Overlays<'a>> {
+    /// Outputs take the place of their texts.
+    pub(super) fn in_place(items: InPlace<'a>) -> Self {
+        Self {
+            places: items.items,
+            outcomes: items.outcomes,
+        }
+    }
+}
+
+impl<'a> Places<'a> for Apart<'a> {
+    fn count(&self) -> usize {
+        self.batch.len() - self.next
+    }
+
+    #[inline(always)]
+    fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError> {
+        let item = self.batch.item(self.next);
+        self.next += 1;
+        let slot = self.slots.next().expect("a slot for each item");
+        form.apart(item, slot)
+    }
+}
+
+impl<'a> Places<'a> for Overlays<'a> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError> {
+        let overlay = Iterator::next(self).expect("one for each item");
+        form.overlaid(overlay)
+    }
 }
 
 impl Form {
@@ -178,7 +247,7 @@ impl Form {
         let len = text_bytes + self.tag_bytes(Direction::Encrypt);
         let to = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
         let (to, tag_to) = to.split_at_mut(text_bytes);
-        let text = Text::Apart(text, to);
+        let text = InOutBuf::new(text, to).expect("as many bytes");
         Ok(Parts {
             iv,
             aad,
@@ -206,54 +275,28 @@ impl Form {
         Ok(Parts {
             iv,
             aad,
-            text: Text::InPlace(text),
+            text: text.into(),
             tag: &rest[..self.tag_bytes(Direction::Decrypt)],
             tag_to,
         })
     }
 
-    /// The parts of each item and the length of its output, or why it is refused; and the list of outcomes.
-    #[inline(always)]
-    pub(super) fn items<'a>(
-        self,
-        work: Work<'a>,
-    ) -> (impl ExactSizeIterator<Item = Placed<'a>>, &'a mut Outcomes) {
-        let (count, mut places, outcomes) = match work {
-            Work::Apart(batch, out) => {
-                let slots = out.slots.into_iter().enumerate();
-                (batch.len(), Places::Apart(batch, slots), out.outcomes)
-            }
-            Work::InPlace(work) => (work.items.len(), Places::InPlace(work.items), work.outcomes),
-        };
-        let item = move |_| {
-            let parts = match &mut places {
-                Places::Apart(batch, slots) => {
-                    let (i, slot) = slots.next().expect("a slot for each item");
-                    self.apart(batch.item(i), slot)
-                }
-                Places::InPlace(overlays) => {
-                    self.overlaid(overlays.next().expect("one for each item"))
-                }
-            }?;
-            let len = parts.text.len() + parts.tag_to.len();
-            let len = u32::try_from(len).map_err(|_| JobError::TooLong)?;
-            Ok((parts, len))
-        };
-        ((0..count).map(item), outcomes)
-    }
-
     /// Runs `code` on each item's parts, and notes each outcome.
     #[inline(always)]
-    pub(super) fn each(
+    pub(super) fn each<'a>(
         self,
-        work: Work<'_>,
-        mut code: impl FnMut(Parts<'_>) -> Result<(), JobError>,
+        work: Work<'a, impl Places<'a>>,
+        mut code: impl FnMut(Parts<'a>) -> Result<(), JobError>,
     ) {
-        let (items, outcomes) = self.items(work);
+        let mut places = work.places;
         // At once, so that the list is not asked for room at each item.
-        outcomes.resize(items.len(), Ok(0));
-        for (item, outcome) in items.zip(outcomes) {
-            *outcome = item.and_then(|(parts, len)| code(parts).map(|()| len));
+        work.outcomes.resize(places.count(), Ok(0));
+        for outcome in work.outcomes {
+            *outcome = places.next(self).and_then(|parts| {
+                let len = parts.output_bytes();
+                code(parts)?;
+                len
+            });
         }
     }
 

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use aes::cipher::inout::InOutBuf;
 
-use super::form::{BLOCK, Form, Parts, Work};
+use super::form::{BLOCK, Form, Parts, Places, Work};
 
 /// Items at a time.
 pub(super) const LANES: usize = 16;
@@ -34,7 +34,11 @@ struct Rest<'a> {
 /// Encrypts each item. `advance` takes all lanes that are busy, or more, so many blocks forward, and leaves the last blocks in
 /// `states`.
 #[inline(always)]
-pub(super) fn encrypt(form: Form, work: Work<'_>, mut advance: impl FnMut(&mut Chains<'_>, usize)) {
+pub(super) fn encrypt<'a>(
+    form: Form,
+    work: Work<'a, impl Places<'a>>,
+    mut advance: impl FnMut(&mut Chains<'_>, usize),
+) {
     let none = Rest {
         from: std::ptr::null(),
         to: std::ptr::null_mut(),
@@ -46,13 +50,15 @@ pub(super) fn encrypt(form: Form, work: Work<'_>, mut advance: impl FnMut(&mut C
         texts: [none; LANES],
         busy: 0,
     };
-    let (mut waiting, outcomes) = form.items(work);
+    let mut places = work.places;
+    let mut waiting = places.count();
     loop {
-        while chains.busy < LANES {
-            let Some(item) = waiting.next() else { break };
-            outcomes.push(item.map(|(parts, len)| {
+        while chains.busy < LANES && waiting > 0 {
+            waiting -= 1;
+            work.outcomes.push(places.next(form).and_then(|parts| {
+                let len = parts.output_bytes()?;
                 chains.take(parts);
-                len
+                Ok(len)
             }));
         }
         if chains.busy == 0 {
@@ -88,7 +94,7 @@ impl<'a> Chains<'a> {
 
     /// Gives an item, if it has any blocks, to the first idle lane.
     fn take(&mut self, parts: Parts<'a>) {
-        let text = parts.text.both();
+        let text = parts.text;
         let len = text.len();
         if len > 0 {
             let (from, to) = text.into_raw();

@@ -11,8 +11,8 @@ use aes_gcm::AesGcm;
 use aes_gcm::aead::AeadInOut;
 use dpb_core::{Direction, JobError};
 
-use super::Code;
-use super::form::{BLOCK, Form, Mode, Parts, Work};
+use super::form::{BLOCK, Form, Mode, Parts, Places, Work};
+use super::{Code, Coder};
 
 /// A block cipher with its key in a mode.
 struct Portable<C> {
@@ -53,7 +53,7 @@ where
 
     fn item(&self, parts: Parts<'_>) -> Result<(), JobError> {
         let iv = parts.iv;
-        let to = parts.text.copied();
+        let to = parts.text.into_out_with_copied_in();
         match (self.form.mode, self.form.direction) {
             (Mode::Gcm, Direction::Encrypt) => {
                 let nonce = iv.try_into().expect("twelve bytes");
@@ -137,7 +137,7 @@ where
     }
 }
 
-impl<C> Code for Portable<C>
+impl<C> Coder for Portable<C>
 where
     C: BlockCipherEncrypt
         + BlockCipherDecrypt
@@ -147,7 +147,7 @@ where
         + Send
         + Sync,
 {
-    fn run(&self, work: Work<'_>) {
+    fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
         self.form.each(work, |parts| self.item(parts));
     }
 }

@@ -1,9 +1,12 @@
 //! Text that is encrypted or decrypted: read, and written where it was read or somewhere else.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
+
 use aes::cipher::inout::InOutBuf;
 
-/// Bytes to read, and as many to write: the same, or others that do not overlap them.
+/// Text as slices, for libraries that ask for them.
+#[cfg(feature = "aws-lc")]
 pub(super) enum Text<'a> {
     /// Read here, written there.
     Apart(&'a [u8], &'a mut [u8]),
@@ -11,48 +14,19 @@ pub(super) enum Text<'a> {
     InPlace(&'a mut [u8]),
 }
 
+#[cfg(feature = "aws-lc")]
 impl<'a> Text<'a> {
-    /// Bytes of it.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Apart(text, _) => text.len(),
-            Self::InPlace(text) => text.len(),
-        }
-    }
-
-    /// What is written, which holds what was read.
-    pub(super) fn copied(self) -> &'a mut [u8] {
-        match self {
-            Self::Apart(text, to) => {
-                to.copy_from_slice(text);
-                to
+    /// The slices of `text`.
+    pub(super) fn of(text: InOutBuf<'a, 'a, u8>) -> Self {
+        let len = text.len();
+        let (from, to) = text.into_raw();
+        // SAFETY: both have `len` bytes, are borrowed as long, and are the same or do not overlap.
+        unsafe {
+            let out = std::slice::from_raw_parts_mut(to, len);
+            match std::ptr::eq(from, to) {
+                true => Self::InPlace(out),
+                false => Self::Apart(std::slice::from_raw_parts(from, len), out),
             }
-            Self::InPlace(text) => text,
-        }
-    }
-
-    /// For code that need not know where it writes.
-    #[inline(always)]
-    pub(super) fn both(self) -> InOutBuf<'a, 'a, u8> {
-        match self {
-            Self::Apart(text, to) => InOutBuf::new(text, to).expect("as many bytes"),
-            Self::InPlace(text) => text.into(),
-        }
-    }
-
-    /// To be read again, or wiped.
-    pub(super) fn reborrow(&mut self) -> Text<'_> {
-        match self {
-            Self::Apart(text, to) => Text::Apart(text, to),
-            Self::InPlace(text) => Text::InPlace(text),
-        }
-    }
-
-    /// Overwrites what was written with zeros.
-    pub(super) fn wipe(self) {
-        match self {
-            Self::Apart(_, to) => to.fill(0),
-            Self::InPlace(text) => text.fill(0),
         }
     }
 }
@@ -72,16 +46,41 @@ pub(super) fn groups<'a, const W: usize, const B: usize>(
 
 /// Up to `bytes` bytes at a time.
 #[inline(always)]
-pub(super) fn chunks<'a>(
-    text: InOutBuf<'a, 'a, u8>,
+pub(super) fn chunks<'a>(text: InOutBuf<'a, 'a, u8>, bytes: usize) -> Chunks<'a> {
+    let len = text.len();
+    let (from, to) = text.into_raw();
+    Chunks {
+        from,
+        to,
+        len,
+        bytes,
+        text: PhantomData,
+    }
+}
+
+/// See [`chunks`]. Addresses rather than a rest that is split, which the compiler keeps in memory.
+pub(super) struct Chunks<'a> {
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
     bytes: usize,
-) -> impl Iterator<Item = InOutBuf<'a, 'a, u8>> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let text = rest.take().filter(|text| !text.is_empty())?;
-        let mid = text.len().min(bytes);
-        let (chunk, behind) = text.split_at(mid);
-        rest = Some(behind);
+    text: PhantomData<InOutBuf<'a, 'a, u8>>,
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = InOutBuf<'a, 'a, u8>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let len = self.len.min(self.bytes);
+        if len == 0 {
+            return None;
+        }
+        // SAFETY: the first `len` bytes of what is left, which nobody gets again.
+        let chunk = unsafe { InOutBuf::from_raw(self.from, self.to, len) };
+        self.from = self.from.wrapping_add(len);
+        self.to = self.to.wrapping_add(len);
+        self.len -= len;
         Some(chunk)
-    })
+    }
 }

@@ -14,9 +14,9 @@ use std::arch::x86_64::*;
 use dpb_core::Direction;
 use zeroize::Zeroizing;
 
-use super::Code;
-use super::form::{Form, Mode, Work};
+use super::form::{Form, Mode, Places, Work};
 use super::schedule::{Keys, RoundKeys};
+use super::{Code, Coder};
 use crate::isa::Vaes;
 
 /// Vectors on their way at once.
@@ -62,8 +62,8 @@ impl<const N: usize> Keyed<N> {
     }
 }
 
-impl<const N: usize> Code for Keyed<N> {
-    fn run(&self, work: Work<'_>) {
+impl<const N: usize> Coder for Keyed<N> {
+    fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
         let _: Vaes = self.proof;
         let (form, keys) = (self.form, &self.keys);
         // SAFETY: `Vaes` exists only where these instructions do.
@@ -79,10 +79,10 @@ impl<const N: usize> Code for Keyed<N> {
                 (Mode::Cbc, Direction::Encrypt) => cbc::encrypt(&keys.data, form, work),
                 (Mode::Cbc, Direction::Decrypt) => cbc::decrypt(&keys.data, form, work),
                 (Mode::Xts, Direction::Encrypt) => {
-                    xts::crypt::<N, true>(&keys.data, &keys.tweak, form, work);
+                    xts::crypt::<N, true, _>(&keys.data, &keys.tweak, form, work);
                 }
                 (Mode::Xts, Direction::Decrypt) => {
-                    xts::crypt::<N, false>(&keys.data, &keys.tweak, form, work);
+                    xts::crypt::<N, false, _>(&keys.data, &keys.tweak, form, work);
                 }
             }
         }

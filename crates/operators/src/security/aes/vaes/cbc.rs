@@ -6,13 +6,17 @@ use std::arch::x86_64::*;
 use dpb_core::Direction;
 
 use super::{WIDE, broadcast, decrypt_blocks, encrypt_blocks, load, load_some, store, store_some};
-use crate::security::aes::form::{BLOCK, Form, Mode, Work};
+use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::lanes::{self, Chains, LANES};
 use crate::security::aes::text::{chunks, groups};
 
 /// Each item. The last block of a vector is kept for the next one: where it lay, its output may have been written.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-pub(super) fn decrypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Work<'_>) {
+pub(super) fn decrypt<'a, const N: usize, P: Places<'a>>(
+    keys: &[[u8; 16]; N],
+    form: Form,
+    work: Work<'a, P>,
+) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Cbc, Direction::Decrypt);
     form.each(work, |parts| {
@@ -23,13 +27,16 @@ pub(super) fn decrypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Wo
             before = text;
             moved
         };
-        let (whole, rest) = groups::<WIDE, 64>(parts.text.both());
+        let (whole, rest) = groups::<WIDE, 64>(parts.text);
         for mut text in whole {
             let mut blocks = [_mm512_setzero_si512(); WIDE];
             for (four, from) in blocks.iter_mut().zip(text.get_in()) {
                 *four = load(from);
             }
-            let added = blocks.map(&mut predecessors);
+            let mut added = [_mm512_setzero_si512(); WIDE];
+            for (added, four) in added.iter_mut().zip(&blocks) {
+                *added = predecessors(*four);
+            }
             let blocks = decrypt_blocks(&keys, blocks);
             for i in 0..WIDE {
                 store(
@@ -50,20 +57,24 @@ pub(super) fn decrypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Wo
 
 /// All items side by side.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-pub(super) fn encrypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Work<'_>) {
+pub(super) fn encrypt<'a, const N: usize, P: Places<'a>>(
+    keys: &[[u8; 16]; N],
+    form: Form,
+    work: Work<'a, P>,
+) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Cbc, Direction::Encrypt);
     lanes::encrypt(form, work, |chains, count| match chains.busy() {
-        0..=4 => advance::<N, 1>(&keys, chains, count),
-        5..=8 => advance::<N, 2>(&keys, chains, count),
-        _ => advance::<N, 4>(&keys, chains, count),
+        0..=4 => advance::<N, 1, P>(&keys, chains, count),
+        5..=8 => advance::<N, 2, P>(&keys, chains, count),
+        _ => advance::<N, 4, P>(&keys, chains, count),
     });
 }
 
-/// Takes `W` times four chains forward together.
+/// Takes `W` times four chains forward together. Made for each `P`, so that the one call of it is inlined.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-fn advance<const N: usize, const W: usize>(
+fn advance<const N: usize, const W: usize, P>(
     keys: &[__m512i; N],
     chains: &mut Chains<'_>,
     count: usize,

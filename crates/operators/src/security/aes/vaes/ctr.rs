@@ -6,12 +6,16 @@ use aes::cipher::inout::InOutBuf;
 use dpb_core::Direction;
 
 use super::{WIDE, broadcast, encrypt_blocks, load, load_some, store, store_some, swap};
-use crate::security::aes::form::{BLOCK, Form, Mode, Work};
+use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
 /// Each item.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-pub(super) fn crypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Work<'_>) {
+pub(super) fn crypt<'a, const N: usize, P: Places<'a>>(
+    keys: &[[u8; 16]; N],
+    form: Form,
+    work: Work<'a, P>,
+) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Ctr, Direction::Encrypt);
     form.each(work, |parts| {
@@ -19,17 +23,17 @@ pub(super) fn crypt<const N: usize>(keys: &[[u8; 16]; N], form: Form, work: Work
         let blocks = (parts.text.len() / BLOCK) as u64;
         // Room for the counters behind the last block, which are computed and not used.
         match (counter as u64).checked_add(blocks + 4 * WIDE as u64) {
-            Some(_) => in_one_word(&keys, counter, parts.text.both()),
-            None => across_words(&keys, counter, parts.text.both()),
+            Some(_) => in_one_word::<N, P>(&keys, counter, parts.text),
+            None => across_words(&keys, counter, parts.text),
         }
         Ok(())
     });
 }
 
-/// Where only the lower word of the counter changes.
+/// Where only the lower word of the counter changes. Made for each `P`, so that the one call of it is inlined.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-fn in_one_word<const N: usize>(keys: &[__m512i; N], counter: u128, text: InOutBuf<'_, '_, u8>) {
+fn in_one_word<const N: usize, P>(keys: &[__m512i; N], counter: u128, text: InOutBuf<'_, '_, u8>) {
     let (low, high) = (counter as i64, (counter >> 64) as i64);
     let mut counter = _mm512_add_epi64(
         _mm512_broadcast_i32x4(_mm_set_epi64x(high, low)),
@@ -44,8 +48,8 @@ fn in_one_word<const N: usize>(keys: &[__m512i; N], counter: u128, text: InOutBu
             counter = _mm512_add_epi64(counter, four);
         }
         let stream = encrypt_blocks(keys, stream);
-        for (i, stream) in stream.into_iter().enumerate() {
-            let crypt = _mm512_xor_si512(load(&text.get_in()[i]), stream);
+        for (i, stream) in stream.iter().enumerate() {
+            let crypt = _mm512_xor_si512(load(&text.get_in()[i]), *stream);
             store(&mut text.get_out()[i], crypt);
         }
     }

@@ -15,7 +15,7 @@ use super::{
     Group, WIDE, broadcast, encrypt_blocks, first, load, load_block, load_some, store, store_block,
     store_some, swap,
 };
-use crate::security::aes::form::{BLOCK, Form, Mode, Work};
+use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
 /// Products in a sum.
@@ -39,18 +39,18 @@ impl Zeroize for Powers {
 
 /// Encrypts and authenticates each item.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
-pub(super) fn encrypt<const N: usize>(
+pub(super) fn encrypt<'a, const N: usize, P: Places<'a>>(
     keys: &[[u8; 16]; N],
     powers: &Powers,
     form: Form,
-    work: Work<'_>,
+    work: Work<'a, P>,
 ) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Gcm, Direction::Encrypt);
     form.each(work, |parts| {
-        let (head, text) = ((parts.iv, parts.aad), parts.text.both());
+        let (head, text) = ((parts.iv, parts.aad), parts.text);
         let tag = match text.len() < LONG {
-            true => item::<N, true, false>(&keys, powers, head, text),
+            true => item::<N, true, false, P>(&keys, powers, head, text),
             false => long_item::<N, true>(&keys, powers, head, text),
         };
         store_block(parts.tag_to.try_into().expect("sixteen bytes"), tag);
@@ -60,18 +60,18 @@ pub(super) fn encrypt<const N: usize>(
 
 /// Checks and decrypts each item.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
-pub(super) fn decrypt<const N: usize>(
+pub(super) fn decrypt<'a, const N: usize, P: Places<'a>>(
     keys: &[[u8; 16]; N],
     powers: &Powers,
     form: Form,
-    work: Work<'_>,
+    work: Work<'a, P>,
 ) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Gcm, Direction::Decrypt);
     form.each(work, |parts| {
-        let (head, mut text) = ((parts.iv, parts.aad), parts.text.both());
+        let (head, mut text) = ((parts.iv, parts.aad), parts.text);
         let tag = match text.len() < LONG {
-            true => item::<N, false, false>(&keys, powers, head, text.reborrow()),
+            true => item::<N, false, false, P>(&keys, powers, head, text.reborrow()),
             false => long_item::<N, false>(&keys, powers, head, text.reborrow()),
         };
         let given = parts.tag.try_into().expect("sixteen bytes");
@@ -117,13 +117,14 @@ fn long_item<const N: usize, const ENCRYPT: bool>(
     head: (&[u8], &[u8]),
     text: InOutBuf<'_, '_, u8>,
 ) -> __m128i {
-    item::<N, ENCRYPT, true>(keys, powers, head, text)
+    item::<N, ENCRYPT, true, ()>(keys, powers, head, text)
 }
 
-/// Encrypts or decrypts the text, which may be [`LONG`] only if said so, and gives its tag.
+/// Encrypts or decrypts the text, which may be [`LONG`] only if said so, and gives its tag. Made for each `P`, so that the one
+/// call of it is inlined: around a call all round keys would leave their registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
-fn item<const N: usize, const ENCRYPT: bool, const IS_LONG: bool>(
+fn item<const N: usize, const ENCRYPT: bool, const IS_LONG: bool, P>(
     keys: &[__m512i; N],
     powers: &Powers,
     (iv, aad): (&[u8], &[u8]),

@@ -6,17 +6,17 @@ use aes::cipher::inout::InOutBuf;
 use dpb_core::Direction;
 
 use super::{WIDE, broadcast, decrypt_blocks, encrypt_blocks, load, load_some, store, store_some};
-use crate::security::aes::form::{BLOCK, Form, Mode, Work};
+use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::stealing::steal;
 use crate::security::aes::text::{chunks, groups};
 
 /// Each item. `keys` are those of the direction, `tweak` those that encrypt.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
-pub(super) fn crypt<const N: usize, const ENCRYPT: bool>(
+pub(super) fn crypt<'a, const N: usize, const ENCRYPT: bool, P: Places<'a>>(
     keys: &[[u8; 16]; N],
     tweak: &[[u8; 16]; N],
     form: Form,
-    work: Work<'_>,
+    work: Work<'a, P>,
 ) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Xts, direction(ENCRYPT));
@@ -24,15 +24,15 @@ pub(super) fn crypt<const N: usize, const ENCRYPT: bool>(
     form.each(work, |parts| {
         let iv = super::broadcast_block(parts.iv.try_into().expect("sixteen bytes"));
         let [tweak] = encrypt_blocks(&tweak_keys, [iv]);
-        unit::<N, ENCRYPT>(&keys, tweak, parts.text.both());
+        unit::<N, ENCRYPT, P>(&keys, tweak, parts.text);
         Ok(())
     });
 }
 
-/// A data unit; `tweak` is that of its first block, four times.
+/// A data unit; `tweak` is that of its first block, four times. Made for each `P`, so that the one call of it is inlined.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
-fn unit<const N: usize, const ENCRYPT: bool>(
+fn unit<const N: usize, const ENCRYPT: bool, P>(
     keys: &[__m512i; N],
     tweak: __m512i,
     text: InOutBuf<'_, '_, u8>,
