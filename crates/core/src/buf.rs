@@ -160,6 +160,16 @@ impl Buf {
         (buf.ptr, buf.len, region)
     }
 
+    /// How many bytes. No reference to them is made.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Where it starts. No reference to the memory is made, so that the address stays good while a device writes there; nobody but
     /// the buffer's owner may write through it.
     pub fn as_non_null(&self) -> NonNull<u8> {

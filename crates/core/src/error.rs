@@ -51,11 +51,12 @@ pub enum JobError {
     DstTooShort,
     /// The input is not what the operator reads.
     Malformed,
-    /// The job's items do not lie inside its input, or its outcome list has too little capacity.
+    /// The job's items do not lie inside its input; its slots are not one for each item, not in the order of their addresses, or
+    /// overlap; or its outcome list has too little capacity.
     BadItems,
     /// A buffer lives in memory that this backend's device cannot reach.
     ForeignBuffer,
-    /// The operator reads its input after it has begun to write: it needs an output of its own.
+    /// The job's input is its output, and the operator does not work in place.
     NotInPlace,
     /// Longer than `input_bytes_max`, or an item longer than `item_bytes_max`.
     TooLong,
@@ -114,7 +115,7 @@ impl fmt::Display for JobError {
             Self::DstTooShort => f.write_str("output does not fit its slot"),
             Self::Malformed => f.write_str("malformed input"),
             Self::BadItems => {
-                f.write_str("items lie outside the input, or there is no room for their outcomes")
+                f.write_str("items lie outside the input, slots are too few or overlap, or there is no room for outcomes")
             }
             Self::ForeignBuffer => f.write_str("buffer in memory that the device cannot reach"),
             Self::NotInPlace => {

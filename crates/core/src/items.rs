@@ -135,7 +135,7 @@ impl Items {
     /// Where item `i` lies in `bufs`. For items that are checked already.
     ///
     /// # Panics
-    /// If there is no such item.
+    /// Perhaps, if there is no such item; or another place is named.
     #[inline]
     pub fn place(&self, i: usize, bufs: &[Buf]) -> Place {
         let layout = match self {

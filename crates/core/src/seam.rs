@@ -117,8 +117,8 @@ pub trait Operator: Send + Sync {
     /// and the slot that the caller offers is the bound.
     fn dst_len(&self, item_len: usize) -> usize;
     /// If it takes jobs whose input is their output ([`Memory::Output`]): how many bytes behind the start of an item its output
-    /// begins. Each slot of such a job begins there, in the buffer of its item; where it ends is the caller's choice. An item and
-    /// its slot overlap no others. What an item held is lost, even if it is refused.
+    /// begins. Each slot of such a job begins there, in the buffer of its item; where it ends is the caller's choice. Items come in
+    /// the order of their addresses, and an item and its slot overlap no others. What an item held is lost, even if it is refused.
     fn in_place(&self) -> Option<usize> {
         None
     }
@@ -264,11 +264,11 @@ impl OutputShape {
     fn admit(
         self,
         items: usize,
-        shortest_slot: usize,
+        shortest_slot: impl FnOnce() -> usize,
         outcomes: &mut Vec<Result<u32, JobError>>,
     ) -> Result<(), JobError> {
         match self {
-            Self::Fixed(bytes) if shortest_slot < bytes => return Err(JobError::DstTooShort),
+            Self::Fixed(bytes) if shortest_slot() < bytes => return Err(JobError::DstTooShort),
             Self::Fixed(_) => {}
             Self::Variable if outcomes.capacity() < items => return Err(JobError::BadItems),
             Self::Variable => outcomes.clear(),
@@ -349,7 +349,7 @@ impl Job {
             return Err(JobError::BadItems);
         }
         let out = BatchOut::of(&mut self.dst, &self.slots, &mut self.outcomes)?;
-        shape.admit(batch.len(), out.slots.shortest(), out.outcomes)?;
+        shape.admit(batch.len(), || out.slots.shortest(), out.outcomes)?;
         Ok((batch, out))
     }
 
@@ -358,7 +358,7 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::open`]; [`JobError::BadItems`] also where a slot does not begin there, or where an item or its slot overlaps
-    /// another's.
+    /// another's or comes before it.
     pub fn open_in_place(
         &mut self,
         shape: OutputShape,
@@ -370,7 +370,7 @@ impl Job {
         let count = batch.len();
         let items = [&self.items, &self.slots];
         let work = InPlace::of(&mut self.dst, items, offset, &mut self.outcomes)?;
-        shape.admit(count, work.items.shortest_slot(), work.outcomes)?;
+        shape.admit(count, || work.items.shortest_slot(), work.outcomes)?;
         Ok(work)
     }
 
@@ -389,7 +389,8 @@ impl Job {
     }
 
     /// Where the outputs lie in `dst`, once the job is home and its result is `Ok`: what a next job, which takes `dst` as its
-    /// [`Memory`], reads. Of a variable shape `spans` is filled, one for each item; an item that was refused has no bytes.
+    /// [`Memory`], reads. `spans` is filled, one for each item, unless outputs of one length lie at a stride; an item that was
+    /// refused has no bytes.
     ///
     /// # Panics
     /// If a slot starts at 4 GiB or behind it, or [`Job::check_outcomes`] has something to say.
@@ -436,6 +437,7 @@ impl Job {
     /// # Panics
     /// If there is no such item, the job was not carried out, or [`Job::check_outcomes`] has something to say.
     pub fn output(&self, shape: OutputShape, i: usize) -> Result<&[u8], JobError> {
+        assert!(i < self.items.count(), "item {i} of {}", self.items.count());
         let len = self.len(shape, i)?;
         let slot = self.slots.place(i, &self.dst).bytes(&self.dst);
         Ok(&slot[..len])

@@ -12,8 +12,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, Evidence, Job, Limits, OpSpec, Operator, OutputShape, Queue,
-    SetupError, Unsupported, VirtualClock,
+    Backend, Buf, Clock, Completion, Evidence, Job, JobError, Limits, Memory, OpSpec, Operator,
+    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
 };
 
 /// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
@@ -307,7 +307,11 @@ impl Queue for ModelledQueue {
             self.taken += 1;
             self.flying[place].tag = job.tag;
             let limits = &self.operator.limits;
-            match job.batch().and_then(|batch| limits.check(batch)) {
+            let checked = match job.src {
+                Memory::Output if self.operator.in_place().is_none() => Err(JobError::NotInPlace),
+                _ => job.batch().and_then(|batch| limits.check(batch)),
+            };
+            match checked {
                 Ok(()) => {
                     job.tag = place as u64;
                     self.to_inner.push_back(job);

@@ -320,7 +320,11 @@ fn item(operator: &DocaOperator, input: &[u8], room: usize) -> Item {
             Some(bytes) if bytes > room => refused(JobError::DstTooShort),
             Some(bytes) => task(src, bytes, None),
         },
-        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 | Kind::Match => task(src, room, None),
+        // A slot may be longer than a digest, and longer than the engine takes.
+        Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => {
+            task(src, kind.digest_bytes().unwrap_or(room), None)
+        }
+        Kind::Match => task(src, room.min(buffer_bytes_max), None),
         Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => {
             let encrypts = matches!(kind, Kind::Encrypt128 | Kind::Encrypt256);
             let (needed, added) = if encrypts {

@@ -43,7 +43,7 @@ impl<K: Kernel> Pooled<K> {
     }
 
     /// Has each worker call `hook` with its number (from zero) before its first job: the place to pin it to a core. A
-    /// hook that panics ends there; its worker goes on.
+    /// hook that panics ends there; its worker goes on. `open` waits until all hooks have returned.
     pub fn on_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.on_start = Some(Arc::new(hook));
         self

@@ -1,8 +1,8 @@
 //! A queue over a queue pair: owns jobs while operations on their items are with the device.
 //!
 //! A job's items become operations, which travel in bursts; a job is over when all its operations are, in whatever
-//! order. The lane holds each job in a place of its own from `submit` to `poll`, takes the address of its output once,
-//! and makes no reference to it until the device is done with it. What an item becomes is a [`Recipe`]'s to say, in
+//! order. The lane holds each job in a place of its own from `submit` to `poll`, takes the addresses of its slots,
+//! and makes no reference to them until the device is done with it. What an item becomes is a [`Recipe`]'s to say, in
 //! words that the lane checks: a recipe is safe code, and can make a wrong answer but no wild pointer.
 
 use std::collections::VecDeque;

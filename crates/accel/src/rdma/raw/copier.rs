@@ -201,7 +201,7 @@ impl Copier {
                 continue;
             };
             // SAFETY: a whole chain; its parts lie inside buffers of this domain that `jobs` owns until the writes have
-            // completed or the queue pairs are gone; of an output no reference was made since its address was taken.
+            // completed or the queue pairs are gone; of an output no reference is made while they fly.
             if let Err(error) = unsafe { initiator.post_send(first) } {
                 return self.fail(JobError::Device(-error.errno()));
             }

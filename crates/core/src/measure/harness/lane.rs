@@ -428,6 +428,7 @@ impl<'a> Lane<'a> {
             let Load { view, items, .. } = &self.bench.loads[next];
             job.src = view.clone().into();
             job.items = items.clone();
+            job.slots = self.bench.shape.slots(job.dst[0].len(), items.count());
             self.loads[tag] = next;
         }
         self.idle.push_back(job);

@@ -280,6 +280,20 @@ fn counts_agree_with_each_other_on_every_kind_of_queue() {
 }
 
 #[test]
+fn inputs_may_differ_in_their_number_of_items() {
+    let inputs = [10, 7].map(|count: u8| {
+        let bytes = (0..16 * count).collect();
+        Input::fixed("numbers", bytes, 16, usize::from(count))
+    });
+    let never = AtomicBool::new(false);
+    let backend = Sums::new(Kind::Inline, u64::MAX);
+    let measured = measure(&backend, &inputs, &sums(), &plan(Mode::Latency), &never);
+    for run in measured.expect("all is right").runs {
+        assert_eq!(run.counts.bytes_in, run.counts.items * 16);
+    }
+}
+
+#[test]
 fn virtual_time_is_exact() {
     let measured = run(&Sums::new(Kind::Virtual, u64::MAX), &plan(Mode::Throughput));
     for run in measured.expect("all is right").runs {
