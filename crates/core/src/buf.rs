@@ -1,7 +1,6 @@
 //! Memory that moves with its job: a [`Buf`] is unique and writable, a [`View`] shared and read-only. Both know their region.
 //!
-//! While a device owns a range, no Rust reference to it exists: ownership moves with the job. This is the only file of the
-//! crate with `unsafe`.
+//! While a device owns a range, no Rust reference to it exists: ownership moves with the job.
 //!
 //! A device backend recognises its own memory by [`Buf::region`]: by the region's type, which nobody else can make, or by its
 //! address. The region keeps what the backend needs for its descriptors (a memory key, a pool).

@@ -1,9 +1,11 @@
 //! Jobs that write their outputs over their items: [`InPlace`], as a kernel sees one.
+#![allow(unsafe_code)]
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
 
-use crate::items::Layout;
-use crate::slots::Parts;
+use crate::layout::Layout;
 use crate::{Buf, Items, JobError, Place};
 
 /// The items of a job that works in place, and their outcomes if the shape is variable.
@@ -17,12 +19,11 @@ pub struct InPlace<'a> {
 
 /// Each item with its slot, in turn. None overlaps another.
 pub struct Overlays<'a> {
-    parts: Parts<'a>,
     items: Layout<'a>,
     slots: Layout<'a>,
-    next: usize,
-    count: usize,
     shortest_slot: usize,
+    /// The buffers are borrowed uniquely.
+    bytes: PhantomData<&'a mut [u8]>,
 }
 
 /// An item and its slot, which begins as far behind the item's start as [`Operator::in_place`](crate::Operator::in_place) says.
@@ -48,20 +49,19 @@ impl<'a> InPlace<'a> {
         offset: usize,
         outcomes: &'a mut Vec<Result<u32, JobError>>,
     ) -> Result<Self, JobError> {
-        let count = items.count();
-        let layout = |items: &'a Items| match &*bufs {
-            [buf] => Layout::of_one(items, buf.len()),
-            bufs => Layout::of_many(items, bufs),
+        let bufs = &*bufs;
+        let layout = |items: &'a Items| match bufs {
+            [buf] => Layout::of_one(buf.as_non_null(), buf.len(), items),
+            bufs => Layout::of_many(bufs.into(), items),
         };
-        let items = layout(items).ok_or(JobError::BadItems)?;
-        let counted = slots.count();
-        let slots = layout(slots).ok_or(JobError::DstTooShort)?;
-        if counted != count {
+        let of_items = layout(items).ok_or(JobError::BadItems)?;
+        let of_slots = layout(slots).ok_or(JobError::DstTooShort)?;
+        if of_items.count() != of_slots.count() {
             return Err(JobError::BadItems);
         }
         let (mut last, mut shortest_slot) = ((0, 0), usize::MAX);
-        for i in 0..count {
-            let (item, slot) = (items.place(i), slots.place(i));
+        for i in 0..of_items.count() {
+            let [item, slot] = [items, slots].map(|items| items.place(i, bufs));
             let is_overlay = (slot.buf, slot.start) == (item.buf, item.start + offset);
             if !is_overlay || last > (item.buf, item.start) {
                 return Err(JobError::BadItems);
@@ -69,17 +69,11 @@ impl<'a> InPlace<'a> {
             last = (item.buf, end(&item).max(end(&slot)));
             shortest_slot = shortest_slot.min(slot.len);
         }
-        let parts = match bufs {
-            [buf] => Parts::new(buf, &mut []),
-            bufs => Parts::new(&mut [], bufs),
-        };
         let items = Overlays {
-            parts,
-            items,
-            slots,
-            next: 0,
-            count,
+            items: of_items,
+            slots: of_slots,
             shortest_slot,
+            bytes: PhantomData,
         };
         Ok(Self { items, outcomes })
     }
@@ -97,22 +91,23 @@ impl<'a> Iterator for Overlays<'a> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Overlay<'a>> {
-        let i = self.next;
-        if i == self.count {
-            return None;
-        }
-        self.next = i + 1;
-        let (item, slot) = (self.items.place(i), self.slots.place(i));
-        let range = item.start..end(&item).max(end(&slot));
+        let (item, slot) = (self.items.take_first()?, self.slots.take_first()?);
+        let start = item.cast::<u8>();
+        // SAFETY: both lie in one buffer.
+        let offset = unsafe { slot.cast::<u8>().offset_from_unsigned(start) };
+        let len = item.len().max(offset + slot.len());
+        let mut bytes = NonNull::slice_from_raw_parts(start, len);
         Some(Overlay {
-            bytes: self.parts.next(item.buf, range),
-            item_len: item.len,
-            slot_len: slot.len,
+            // SAFETY: initialised bytes of a buffer that is borrowed uniquely for `'a`. No other item or slot overlaps them, and nobody
+            // gets them again.
+            bytes: unsafe { bytes.as_mut() },
+            item_len: item.len(),
+            slot_len: slot.len(),
         })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.count - self.next, Some(self.count - self.next))
+        (self.items.count(), Some(self.items.count()))
     }
 }
 
@@ -120,7 +115,7 @@ impl ExactSizeIterator for Overlays<'_> {}
 
 impl fmt::Debug for Overlays<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Overlays({} of {})", self.next, self.count)
+        write!(f, "Overlays({} left)", self.items.count())
     }
 }
 

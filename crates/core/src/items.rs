@@ -21,10 +21,14 @@
 //! # Ok::<(), dpb_core::JobError>(())
 //! ```
 
+#![allow(unsafe_code)]
+
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::layout::{Layout, Lens};
 use crate::{Buf, JobError, Place};
 
 /// Where the items of a job lie in its buffers. A finished job gives its list back, to be filled for the next job.
@@ -75,27 +79,14 @@ pub enum Offsets {
 
 /// A job's input as a kernel sees it: every item lies inside its buffer.
 #[derive(Clone, Copy)]
-pub struct Batch<'a> {
-    /// The only buffer.
-    src: &'a [u8],
-    /// The buffers, where they are several.
-    bufs: &'a [Buf],
-    layout: Layout<'a>,
-    count: usize,
-}
+pub struct Batch<'a>(
+    /// Of buffers that are shared for `'a`.
+    Layout<'a>,
+);
 
-/// Items of which it was checked that each lies inside its buffer.
-#[derive(Clone, Copy)]
-pub(crate) enum Layout<'a> {
-    Strided {
-        start: usize,
-        len: usize,
-        step: usize,
-    },
-    Offsets(&'a [u32]),
-    /// Of one buffer if they are of buffer 0 alone.
-    Spans(&'a [Span]),
-}
+/// Each item in turn.
+#[derive(Clone)]
+pub struct BatchIter<'a>(Layout<'a>);
 
 impl Items {
     /// `count` items of `len` bytes, one right behind another from the start of one buffer.
@@ -138,28 +129,30 @@ impl Items {
     /// Perhaps, if there is no such item; or another place is named.
     #[inline]
     pub fn place(&self, i: usize, bufs: &[Buf]) -> Place {
-        let layout = match self {
-            Self::One => {
-                let (start, len) = (0, bufs[0].len());
-                let step = len;
-                Layout::Strided { start, len, step }
+        let [buf, start, len] = match self {
+            Self::One => [0, 0, bufs[0].len()],
+            Self::Strided(stride) => {
+                let [start, len, step] =
+                    [stride.start, stride.len, stride.step].map(|n| n as usize);
+                [0, start + i * step, len]
             }
-            Self::Strided(stride) => stride.layout(),
-            Self::Offsets(offsets) => Layout::Offsets(offsets),
-            Self::Spans(spans) => Layout::Spans(spans),
+            Self::Offsets(offsets) => {
+                let [start, end] = [offsets[i], offsets[i + 1]].map(|n| n as usize);
+                [0, start, end - start]
+            }
+            Self::Spans(spans) => {
+                let span = spans[i];
+                [span.buf, span.start, span.len].map(|n| n as usize)
+            }
         };
-        layout.place(i)
+        Place { buf, start, len }
     }
 }
 
 impl Stride {
-    fn layout(&self) -> Layout<'static> {
-        let [start, len, step] = [self.start, self.len, self.step].map(|n| n as usize);
-        Layout::Strided { start, len, step }
-    }
-
     /// Whether the last item ends within `bytes`. Items that do not exist lie nowhere.
-    fn fits(&self, bytes: usize) -> bool {
+    #[inline]
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
         let Some(before) = self.count.checked_sub(1) else {
             return true;
         };
@@ -209,87 +202,7 @@ impl From<Vec<u32>> for Offsets {
     }
 }
 
-impl<'a> Layout<'a> {
-    /// Items of one buffer of `bytes` bytes, if they lie inside it.
-    pub(crate) fn of_one(items: &'a Items, bytes: usize) -> Option<Self> {
-        let (fits, layout) = match items {
-            Items::One => {
-                let (start, len, step) = (0, bytes, bytes);
-                (true, Self::Strided { start, len, step })
-            }
-            Items::Strided(stride) => (stride.fits(bytes), stride.layout()),
-            Items::Offsets(offsets) => {
-                let offsets: &[u32] = offsets;
-                // Without an early exit, so that the compiler vectorises it: this runs for every job.
-                let falls = offsets
-                    .windows(2)
-                    .fold(false, |falls, pair| falls | (pair[0] > pair[1]));
-                let last = offsets.last();
-                let fits = !falls && last.is_some_and(|&end| end as usize <= bytes);
-                (fits, Self::Offsets(offsets))
-            }
-            Items::Spans(spans) => {
-                let outside = |span: &Span| (span.buf != 0) | (span.end() > bytes as u64);
-                let any = spans.iter().fold(false, |any, span| any | outside(span));
-                (!any, Self::Spans(spans))
-            }
-        };
-        fits.then_some(layout)
-    }
-
-    /// Items of several buffers, or of none, if they lie inside them.
-    pub(crate) fn of_many(items: &'a Items, bufs: &[Buf]) -> Option<Self> {
-        let Items::Spans(spans) = items else {
-            return None;
-        };
-        let lies_inside = |span: &Span| {
-            let buf = bufs.get(span.buf as usize);
-            buf.is_some_and(|buf| span.end() <= buf.len() as u64)
-        };
-        let fits = spans.iter().all(lies_inside);
-        fits.then_some(Self::Spans(spans))
-    }
-
-    /// Where item `i` lies.
-    #[inline(always)]
-    pub(crate) fn place(&self, i: usize) -> Place {
-        match *self {
-            Self::Strided { start, len, step } => Place {
-                buf: 0,
-                start: start + i * step,
-                len,
-            },
-            Self::Offsets(offsets) => {
-                let start = offsets[i] as usize;
-                Place {
-                    buf: 0,
-                    start,
-                    len: offsets[i + 1] as usize - start,
-                }
-            }
-            Self::Spans(spans) => spans[i].place(),
-        }
-    }
-
-    /// The items `range`.
-    fn part(self, range: &Range<usize>) -> Self {
-        match self {
-            Self::Strided { start, len, step } => {
-                let start = start + range.start * step;
-                Self::Strided { start, len, step }
-            }
-            Self::Offsets(offsets) => Self::Offsets(&offsets[range.start..=range.end]),
-            Self::Spans(spans) => Self::Spans(&spans[range.clone()]),
-        }
-    }
-}
-
 impl Span {
-    fn place(&self) -> Place {
-        let [buf, start, len] = [self.buf, self.start, self.len].map(|n| n as usize);
-        Place { buf, start, len }
-    }
-
     /// Where it ends in its buffer.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.start) + u64::from(self.len)
@@ -301,108 +214,82 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     /// [`JobError::BadItems`] if one does not lie inside its buffer, or if items of one buffer come in several.
+    #[inline]
     pub fn of(bufs: &'a [Buf], items: &'a Items) -> Result<Self, JobError> {
         if let [buf] = bufs {
             return Self::new(buf, items);
         }
-        let layout = Layout::of_many(items, bufs).ok_or(JobError::BadItems)?;
-        Ok(Self {
-            src: &[],
-            bufs,
-            layout,
-            count: items.count(),
-        })
+        let layout = Layout::of_many(bufs.into(), items);
+        layout.map(Self).ok_or(JobError::BadItems)
     }
 
     /// Items of one buffer.
     ///
     /// # Errors
     /// [`JobError::BadItems`] if one does not lie inside `src`.
+    #[inline]
     pub fn new(src: &'a [u8], items: &'a Items) -> Result<Self, JobError> {
-        let layout = Layout::of_one(items, src.len()).ok_or(JobError::BadItems)?;
-        Ok(Self {
-            src,
-            bufs: &[],
-            layout,
-            count: items.count(),
-        })
+        let layout = Layout::of_one(NonNull::from(src).cast(), src.len(), items);
+        layout.map(Self).ok_or(JobError::BadItems)
     }
 
     /// The items `range` of these.
     ///
     /// # Panics
     /// If there are fewer.
+    #[inline]
     pub fn part(&self, range: Range<usize>) -> Self {
-        assert!(range.start <= range.end && range.end <= self.count, "items");
-        Self {
-            layout: self.layout.part(&range),
-            count: range.len(),
-            ..*self
-        }
+        Self(self.0.part(range))
     }
 
     /// How many items.
     #[inline]
     pub fn len(&self) -> usize {
-        self.count
+        self.0.count()
     }
 
     /// Whether there is no item.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
     }
 
     /// Bytes of the longest item; zero without items.
+    #[inline]
     pub fn longest(&self) -> usize {
-        match self.layout {
-            _ if self.count == 0 => 0,
-            Layout::Strided { len, .. } => len,
-            Layout::Offsets(offsets) => offsets
-                .windows(2)
-                .fold(0, |longest, pair| longest.max(pair[1] - pair[0]))
-                as usize,
-            Layout::Spans(spans) => {
-                spans.iter().fold(0, |longest, span| longest.max(span.len)) as usize
-            }
-        }
+        self.0.lens().reduce(self.len(), u32::max).unwrap_or(0)
     }
 
     /// Bytes of all items together; what several share counts for each.
+    #[inline]
     pub fn bytes(&self) -> usize {
-        match self.layout {
-            Layout::Strided { len, .. } => len * self.count,
-            Layout::Offsets(offsets) => match offsets {
+        match self.0.lens() {
+            Lens::Equal(len) => len * self.len(),
+            Lens::Between(offsets) => match offsets {
                 [first, .., last] => (last - first) as usize,
                 _ => 0,
             },
-            Layout::Spans(spans) => spans.iter().map(|span| span.len as usize).sum(),
+            Lens::Each(spans) => spans.iter().map(|span| span.len as usize).sum(),
         }
     }
 
     /// All items as one slice and the length of each, if they have one length and lie one right behind another: the layout
     /// that most kernels have a fast path for.
-    #[inline]
+    #[inline(always)]
     pub fn contiguous(&self) -> Option<(&'a [u8], usize)> {
-        match self.layout {
-            Layout::Strided { start, len, step } if len == step || self.count <= 1 => {
-                // Without items, `start` may lie anywhere.
-                let items = self
-                    .src
-                    .get(start..)
-                    .and_then(|rest| rest.get(..len * self.count));
-                Some((items.unwrap_or_default(), len))
-            }
-            _ => None,
-        }
+        let (all, len) = self.0.contiguous()?;
+        // SAFETY: see `shared`.
+        Some((unsafe { shared(all) }, len))
     }
 
     /// The memory and the offsets of the items, if they are described by offsets.
     #[inline]
     pub fn offsets(&self) -> Option<(&'a [u8], &'a [u32])> {
-        match self.layout {
-            Layout::Offsets(offsets) => Some((self.src, offsets)),
-            _ => None,
-        }
+        let (base, offsets) = self.0.offsets()?;
+        let end = offsets.last().map_or(0, |&end| end as usize);
+        let all = NonNull::slice_from_raw_parts(base, end);
+        // SAFETY: see `shared`; the last item ends in the buffer, whose start is `base`.
+        Some((unsafe { shared(all) }, offsets))
     }
 
     /// Item `i`.
@@ -412,32 +299,61 @@ impl<'a> Batch<'a> {
     // Short items are over in ten nanoseconds; around a call, kernels would also save their vectors.
     #[inline(always)]
     pub fn item(&self, i: usize) -> &'a [u8] {
-        match self.layout {
-            Layout::Strided { start, len, step } => {
-                assert!(i < self.count, "item {i} of {}", self.count);
-                &self.src[start + i * step..][..len]
-            }
-            Layout::Offsets(offsets) => &self.src[offsets[i] as usize..offsets[i + 1] as usize],
-            Layout::Spans(spans) => {
-                let span = spans[i];
-                let buf: &[u8] = match self.bufs {
-                    [] => self.src,
-                    bufs => &bufs[span.buf as usize],
-                };
-                &buf[span.start as usize..][..span.len as usize]
-            }
-        }
+        // SAFETY: see `shared`.
+        unsafe { shared(self.0.at(i)) }
     }
 
     /// The items, in turn.
-    pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> {
-        (0..self.count).map(move |i| self.item(i))
+    #[inline]
+    pub fn iter(self) -> BatchIter<'a> {
+        BatchIter(self.0)
+    }
+}
+
+impl<'a> Iterator for BatchIter<'a> {
+    type Item = &'a [u8];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        // SAFETY: see `shared`.
+        self.0.take_first().map(|item| unsafe { shared(item) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.count(), Some(self.0.count()))
+    }
+}
+
+impl ExactSizeIterator for BatchIter<'_> {}
+
+impl<'a> IntoIterator for Batch<'a> {
+    type Item = &'a [u8];
+    type IntoIter = BatchIter<'a>;
+
+    fn into_iter(self) -> BatchIter<'a> {
+        self.iter()
+    }
+}
+
+/// Bytes of a batch.
+///
+/// # Safety
+/// They lie in buffers that are shared for `'a`, as those of a layout do that a [`Batch`] was made of.
+#[inline(always)]
+unsafe fn shared<'a>(bytes: NonNull<[u8]>) -> &'a [u8] {
+    // SAFETY: as the caller says; buffers are initialised.
+    unsafe { bytes.as_ref() }
+}
+
+impl fmt::Debug for BatchIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchIter({} items)", self.0.count())
     }
 }
 
 impl fmt::Debug for Batch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Batch({} items, {} bytes)", self.count, self.bytes())
+        write!(f, "Batch({} items, {} bytes)", self.len(), self.bytes())
     }
 }
 

@@ -20,6 +20,7 @@ pub mod evidence;
 pub mod file;
 pub mod in_place;
 pub mod items;
+mod layout;
 pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
@@ -40,7 +41,7 @@ pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
 pub use in_place::{InPlace, Overlay, Overlays};
-pub use items::{Batch, Items, Offsets, Span, Stride};
+pub use items::{Batch, BatchIter, Items, Offsets, Span, Stride};
 pub use lift::{Inline, Pooled};
 pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;

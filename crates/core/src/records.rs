@@ -11,31 +11,40 @@ const GATHERED_BYTES: usize = 1024;
 ///
 /// # Panics
 /// If `record_bytes` is 0, or an outcome would be longer than a `u32`.
-// Within its caller, so that nothing stays in memory from one short item to the next.
+// Within its caller, so that the usual case costs a call no more than its arguments.
 #[inline(always)]
 pub fn records(
     batch: Batch<'_>,
-    out: BatchOut<'_>,
+    mut out: BatchOut<'_>,
     record_bytes: usize,
     mut compute: impl FnMut(&[u8], &mut [[u8; 4]]),
 ) {
-    let BatchOut {
-        mut slots,
-        outcomes,
-    } = out;
-    let made = |item_len: usize| item_len / record_bytes * 4;
-    let fills = |item_len: usize, slot: usize| {
-        item_len.is_multiple_of(record_bytes) && made(item_len) == slot
-    };
     if let Some((items, len)) = batch.contiguous()
-        && let Some((dst, slot)) = slots.contiguous()
-        && fills(len, slot)
+        && let Some((dst, slot)) = out.slots.contiguous()
+        && fills(record_bytes, len, slot)
     {
         compute(items, dst.as_chunks_mut().0);
         let outcome = Ok(slot as u32);
-        outcomes.extend((0..batch.len()).map(|_| outcome));
+        out.outcomes.resize(batch.len(), outcome);
         return;
     }
+    one_by_one(batch, out, record_bytes, compute);
+}
+
+/// Whether an item is whole records whose outputs fill the slot.
+#[inline(always)]
+fn fills(record_bytes: usize, item_len: usize, slot: usize) -> bool {
+    item_len.is_multiple_of(record_bytes) && item_len / record_bytes * 4 == slot
+}
+
+/// [`records`] for items or slots that lie apart, or are not all alike.
+#[inline(never)]
+fn one_by_one(
+    batch: Batch<'_>,
+    mut out: BatchOut<'_>,
+    record_bytes: usize,
+    mut compute: impl FnMut(&[u8], &mut [[u8; 4]]),
+) {
     let mut next = 0;
     while next < batch.len() {
         let i = next;
@@ -46,8 +55,8 @@ pub fn records(
             items.take_while(|&i| batch.item(i).len() == len).count()
         };
         if let Some((src, offsets)) = batch.offsets()
-            && let Some((dst, slot)) = slots.contiguous()
-            && fills(len, slot)
+            && let Some((dst, slot)) = out.slots.contiguous()
+            && fills(record_bytes, len, slot)
         {
             let run = run_of(batch.len());
             if run > 1 {
@@ -55,16 +64,16 @@ pub fn records(
                 let items = &src[offsets[i] as usize..offsets[next] as usize];
                 compute(items, dst[i * slot..next * slot].as_chunks_mut().0);
                 let outcome = Ok(slot as u32);
-                outcomes.extend((0..run).map(|_| outcome));
+                out.outcomes.extend((0..run).map(|_| outcome));
                 continue;
             }
         }
-        let bytes = made(len);
+        let bytes = len / record_bytes * 4;
         let room = GATHERED_BYTES / len.max(bytes).max(1);
         if room > 1 && bytes > 0 && len.is_multiple_of(record_bytes) {
             // A lookup alone is several times as slow as one among many.
             let run = run_of(room);
-            let fits = |&i: &usize| slots[i].len() >= bytes;
+            let fits = |&i: &usize| out.slots[i].len() >= bytes;
             let run = (i..i + run).take_while(fits).count();
             if run > 1 {
                 next = i + run;
@@ -75,14 +84,14 @@ pub fn records(
                 let outputs = &mut outputs[..run * bytes];
                 compute(&items[..run * len], outputs.as_chunks_mut().0);
                 for (i, output) in (i..next).zip(outputs.chunks_exact(bytes)) {
-                    slots[i][..bytes].copy_from_slice(output);
+                    out.slots[i][..bytes].copy_from_slice(output);
                 }
                 let outcome = Ok(bytes as u32);
-                outcomes.extend((0..run).map(|_| outcome));
+                out.outcomes.extend((0..run).map(|_| outcome));
                 continue;
             }
         }
-        let outcome = match slots[i].get_mut(..bytes) {
+        let outcome = match out.slots[i].get_mut(..bytes) {
             _ if !len.is_multiple_of(record_bytes) => Err(JobError::Malformed),
             None => Err(JobError::DstTooShort),
             Some(slot) => {
@@ -90,7 +99,7 @@ pub fn records(
                 Ok(u32::try_from(bytes).expect("made bytes fit the outcome"))
             }
         };
-        outcomes.push(outcome);
+        out.outcomes.push(outcome);
         next = i + 1;
     }
 }

@@ -1,10 +1,13 @@
 //! Where the outputs of a job go, as a kernel sees it: [`Slots`] over the job's buffers, and with the outcomes [`BatchOut`].
+#![allow(unsafe_code)]
 
 use std::fmt;
-use std::ops::{Index, IndexMut, Range};
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+use std::ptr::NonNull;
 
-use crate::items::Layout;
-use crate::{Batch, Buf, Items, JobError, Place, Span};
+use crate::layout::Layout;
+use crate::{Batch, Buf, Items, JobError};
 
 /// The destination of a kernel: a slot for each item, and one outcome for each item if the shape is variable.
 #[derive(Debug)]
@@ -18,32 +21,17 @@ pub struct BatchOut<'a> {
 
 /// Slots, one for each item. Each lies inside its buffer, and none overlaps another.
 pub struct Slots<'a> {
-    /// The only buffer.
-    dst: &'a mut [u8],
-    /// The buffers, where they are several.
-    bufs: &'a mut [Buf],
+    /// Of items that lie apart.
     layout: Layout<'a>,
-    count: usize,
+    /// The buffers are borrowed uniquely.
+    bytes: PhantomData<&'a mut [u8]>,
 }
 
 /// Each slot in turn.
-pub struct SlotIter<'a> {
-    /// Of a stride, from the next slot on.
-    parts: Parts<'a>,
-    layout: Layout<'a>,
-    next: usize,
-    count: usize,
-}
-
-/// Parts of buffers, in the order of their addresses: what lies before one is done with.
-pub(crate) struct Parts<'a> {
-    /// What is left of the buffer that the last part was in, which starts at `at`.
-    rest: &'a mut [u8],
-    at: usize,
-    /// The buffers behind it; the first has the number `number`.
-    bufs: std::slice::IterMut<'a, Buf>,
-    number: usize,
-}
+pub struct SlotIter<'a>(
+    /// Those that are left.
+    Slots<'a>,
+);
 
 /// Room for the outputs of some items, to be written one right behind another and moved to their slots.
 const GATHERED_BYTES: usize = 2048;
@@ -54,6 +42,7 @@ impl<'a> BatchOut<'a> {
     /// # Errors
     /// [`JobError::DstTooShort`] if one does not lie inside its buffer, or if slots of one buffer come in several.
     /// [`JobError::BadItems`] if they are not in the order of their addresses, or overlap.
+    #[inline]
     pub fn of(
         bufs: &'a mut [Buf],
         slots: &'a Items,
@@ -62,8 +51,8 @@ impl<'a> BatchOut<'a> {
         if let [buf] = bufs {
             return Self::new(buf, slots, outcomes);
         }
-        let layout = Layout::of_many(slots, bufs).ok_or(JobError::DstTooShort)?;
-        let slots = Slots::new(&mut [], bufs, layout, slots.count())?;
+        let layout = Layout::of_many(bufs.into(), slots).ok_or(JobError::DstTooShort)?;
+        let slots = Slots::new(layout)?;
         Ok(Self { slots, outcomes })
     }
 
@@ -71,13 +60,15 @@ impl<'a> BatchOut<'a> {
     ///
     /// # Errors
     /// As [`BatchOut::of`].
+    #[inline]
     pub fn new(
         dst: &'a mut [u8],
         slots: &'a Items,
         outcomes: &'a mut Vec<Result<u32, JobError>>,
     ) -> Result<Self, JobError> {
-        let layout = Layout::of_one(slots, dst.len()).ok_or(JobError::DstTooShort)?;
-        let slots = Slots::new(dst, &mut [], layout, slots.count())?;
+        let bytes = dst.len();
+        let layout = Layout::of_one(NonNull::from(dst).cast(), bytes, slots);
+        let slots = Slots::new(layout.ok_or(JobError::DstTooShort)?)?;
         Ok(Self { slots, outcomes })
     }
 
@@ -118,77 +109,41 @@ impl<'a> BatchOut<'a> {
 }
 
 impl<'a> Slots<'a> {
-    fn new(
-        dst: &'a mut [u8],
-        bufs: &'a mut [Buf],
-        layout: Layout<'a>,
-        count: usize,
-    ) -> Result<Self, JobError> {
-        let lie_apart = match layout {
-            Layout::Strided { len, step, .. } => count <= 1 || len <= step,
-            Layout::Offsets(_) => true,
-            Layout::Spans(spans) => {
-                let is_before = |a: &Span, b: &Span| {
-                    (a.buf < b.buf) | ((a.buf == b.buf) & (a.end() <= u64::from(b.start)))
-                };
-                let pairs = spans.windows(2);
-                pairs.fold(true, |all, pair| all & is_before(&pair[0], &pair[1]))
-            }
-        };
-        let slots = Self {
-            dst,
-            bufs,
-            layout,
-            count,
-        };
+    /// Of a layout whose buffers are borrowed uniquely for `'a`.
+    #[inline]
+    fn new(layout: Layout<'a>) -> Result<Self, JobError> {
+        let bytes = PhantomData;
+        let slots = Self { layout, bytes };
+        let lie_apart = slots.layout.lie_apart();
         lie_apart.then_some(slots).ok_or(JobError::BadItems)
     }
 
     /// How many slots.
     #[inline]
     pub fn len(&self) -> usize {
-        self.count
+        self.layout.count()
     }
 
     /// Whether there is no slot.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
     }
 
     /// Bytes of the shortest slot; without slots no bound.
+    #[inline]
     pub fn shortest(&self) -> usize {
-        let shortest = |lens: &mut dyn Iterator<Item = u32>| lens.min().map(|len| len as usize);
-        let shortest = match self.layout {
-            Layout::Strided { len, .. } => (self.count > 0).then_some(len),
-            Layout::Offsets(offsets) => {
-                shortest(&mut offsets.windows(2).map(|pair| pair[1] - pair[0]))
-            }
-            Layout::Spans(spans) => shortest(&mut spans.iter().map(|span| span.len)),
-        };
+        let shortest = self.layout.lens().reduce(self.len(), u32::min);
         shortest.unwrap_or(usize::MAX)
     }
 
     /// All slots as one slice and the length of each, if they have one length and lie one right behind another: the layout
     /// that most kernels have a fast path for.
-    #[inline]
-    pub fn contiguous(&mut self) -> Option<(&mut [u8], usize)> {
-        match self.layout {
-            Layout::Strided { start, len, step } if len == step || self.count <= 1 => {
-                // Without slots, `start` may lie anywhere.
-                let slots = self
-                    .dst
-                    .get_mut(start..)
-                    .and_then(|rest| rest.get_mut(..len * self.count));
-                Some((slots.unwrap_or_default(), len))
-            }
-            _ => None,
-        }
-    }
-
     #[inline(always)]
-    fn place(&self, i: usize) -> Place {
-        assert!(i < self.count, "slot {i} of {}", self.count);
-        self.layout.place(i)
+    pub fn contiguous(&mut self) -> Option<(&mut [u8], usize)> {
+        let (mut all, len) = self.layout.contiguous()?;
+        // SAFETY: initialised bytes of a buffer that is borrowed uniquely; `self` is, so that nobody has another slot.
+        Some((unsafe { all.as_mut() }, len))
     }
 }
 
@@ -197,22 +152,16 @@ impl Index<usize> for Slots<'_> {
 
     #[inline(always)]
     fn index(&self, i: usize) -> &[u8] {
-        let Place { buf, start, len } = self.place(i);
-        match &*self.bufs {
-            [] => &self.dst[start..][..len],
-            bufs => &bufs[buf][start..][..len],
-        }
+        // SAFETY: as for `contiguous`; `self` is shared.
+        unsafe { self.layout.at(i).as_ref() }
     }
 }
 
 impl IndexMut<usize> for Slots<'_> {
     #[inline(always)]
     fn index_mut(&mut self, i: usize) -> &mut [u8] {
-        let Place { buf, start, len } = self.place(i);
-        match &mut *self.bufs {
-            [] => &mut self.dst[start..][..len],
-            bufs => &mut bufs[buf][start..][..len],
-        }
+        // SAFETY: as for `contiguous`.
+        unsafe { self.layout.at(i).as_mut() }
     }
 }
 
@@ -220,43 +169,9 @@ impl<'a> IntoIterator for Slots<'a> {
     type Item = &'a mut [u8];
     type IntoIter = SlotIter<'a>;
 
+    #[inline]
     fn into_iter(self) -> SlotIter<'a> {
-        let dst = match self.layout {
-            Layout::Strided { start, .. } => self.dst.get_mut(start..).unwrap_or_default(),
-            _ => self.dst,
-        };
-        SlotIter {
-            parts: Parts::new(dst, self.bufs),
-            layout: self.layout,
-            next: 0,
-            count: self.count,
-        }
-    }
-}
-
-impl<'a> Parts<'a> {
-    /// Parts of `dst`, or, where there are several buffers, of `bufs`.
-    pub(crate) fn new(dst: &'a mut [u8], bufs: &'a mut [Buf]) -> Self {
-        Self {
-            rest: dst,
-            at: 0,
-            bufs: bufs.iter_mut(),
-            number: 0,
-        }
-    }
-
-    /// The bytes of `range` of buffer `buf`, which lie behind those of the last call.
-    #[inline(always)]
-    pub(crate) fn next(&mut self, buf: usize, range: Range<usize>) -> &'a mut [u8] {
-        // Of one buffer there is no other behind it.
-        if self.bufs.len() > 0 && buf >= self.number {
-            self.rest = self.bufs.nth(buf - self.number).expect("checked");
-            (self.number, self.at) = (buf + 1, 0);
-        }
-        let rest = std::mem::take(&mut self.rest);
-        let (part, rest) = rest[range.start - self.at..].split_at_mut(range.len());
-        (self.rest, self.at) = (rest, range.end);
-        part
+        SlotIter(self)
     }
 }
 
@@ -265,27 +180,14 @@ impl<'a> Iterator for SlotIter<'a> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<&'a mut [u8]> {
-        let i = self.next;
-        if i == self.count {
-            return None;
-        }
-        self.next = i + 1;
-        if let Layout::Strided { len, step, .. } = self.layout {
-            let rest = std::mem::take(&mut self.parts.rest);
-            let (slot, rest) = rest.split_at_mut(len);
-            // Behind the last slot there may be less.
-            self.parts.rest = match step == len {
-                true => rest,
-                false => rest.get_mut(step.saturating_sub(len)..).unwrap_or_default(),
-            };
-            return Some(slot);
-        }
-        let Place { buf, start, len } = self.layout.place(i);
-        Some(self.parts.next(buf, start..start + len))
+        let mut slot = self.0.layout.take_first()?;
+        // SAFETY: initialised bytes of a buffer that is borrowed uniquely for `'a`. No other slot overlaps this one, and nobody gets it
+        // again.
+        Some(unsafe { slot.as_mut() })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.count - self.next, Some(self.count - self.next))
+        (self.0.len(), Some(self.0.len()))
     }
 }
 
@@ -293,20 +195,20 @@ impl ExactSizeIterator for SlotIter<'_> {}
 
 impl fmt::Debug for Slots<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slots({})", self.count)
+        write!(f, "Slots({})", self.len())
     }
 }
 
 impl fmt::Debug for SlotIter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SlotIter({} of {})", self.next, self.count)
+        write!(f, "SlotIter({} left)", self.0.len())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Stride;
+    use crate::{Span, Stride};
 
     fn span(buf: u32, start: u32, len: u32) -> Span {
         Span { buf, start, len }

@@ -2,7 +2,8 @@
 
 use aes::cipher::inout::InOutBuf;
 use dpb_core::{
-    Batch, BatchOut, Direction, InPlace, JobError, OpSpec, Overlay, Overlays, SetupError, SlotIter,
+    Batch, BatchIter, BatchOut, Direction, InPlace, JobError, OpSpec, Overlay, Overlays,
+    SetupError, SlotIter,
 };
 
 /// Bytes of a block.
@@ -63,9 +64,8 @@ pub(super) trait Places<'a> {
 
 /// Items, and slots that are somewhere else.
 pub(super) struct Apart<'a> {
-    batch: Batch<'a>,
+    items: BatchIter<'a>,
     slots: SlotIter<'a>,
-    next: usize,
 }
 
 impl Parts<'_> {
@@ -84,9 +84,8 @@ impl<'a> Work<'a, Apart<'a>> {
     /// Outputs go somewhere else.
     pub(super) fn apart(batch: Batch<'a>, out: BatchOut<'a>) -> Self {
         let places = Apart {
-            batch,
+            items: batch.iter(),
             slots: out.slots.into_iter(),
-            next: 0,
         };
         let outcomes = out.outcomes;
         Self { places, outcomes }
@@ -105,14 +104,13 @@ impl<'a> Work<'a, Overlays<'a>> {
 
 impl<'a> Places<'a> for Apart<'a> {
     fn count(&self) -> usize {
-        self.batch.len() - self.next
+        self.items.len()
     }
 
     #[inline(always)]
     fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError> {
-        let item = self.batch.item(self.next);
-        self.next += 1;
-        let slot = self.slots.next().expect("a slot for each item");
+        let pair = self.items.next().zip(self.slots.next());
+        let (item, slot) = pair.expect("one for each item");
         form.apart(item, slot)
     }
 }

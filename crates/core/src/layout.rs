@@ -1,0 +1,304 @@
+//! Where items lie, as addresses: what [`Batch`](crate::Batch), [`Slots`](crate::Slots) and
+//! [`Overlays`](crate::Overlays) are made of.
+//!
+//! Some items are done in two nanoseconds, so finding the next one may cost a few instructions at most. All checks are done once, when a
+//! layout is made; it is small, because it is handed from call to call.
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use crate::{Buf, Items, Span};
+
+/// Items of which it was checked that each lies inside its buffer. Whoever makes one has borrowed the buffers for `'a`: shared or
+/// uniquely, which says what may be done at the addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout<'a> {
+    rule: Rule,
+    /// The list that the rule points to, if it does, has as many entries; of offsets one more.
+    count: usize,
+    buffers: PhantomData<&'a [u8]>,
+}
+
+/// Where the next item lies, and how the one behind it is found.
+#[derive(Clone, Copy)]
+enum Rule {
+    Strided {
+        first: NonNull<u8>,
+        len: usize,
+        step: usize,
+    },
+    Offsets {
+        base: NonNull<u8>,
+        offsets: NonNull<u32>,
+    },
+    /// In one buffer.
+    Spans {
+        base: NonNull<u8>,
+        spans: NonNull<Span>,
+    },
+    /// In several.
+    Scattered {
+        bufs: NonNull<Buf>,
+        spans: NonNull<Span>,
+    },
+}
+
+// SAFETY: a layout reads lists and buffers that are `Sync`, and only to say addresses.
+unsafe impl Send for Layout<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Layout<'_> {}
+
+impl<'a> Layout<'a> {
+    /// Items of one buffer of `bytes` bytes that starts at `base`, if they lie inside it.
+    #[inline]
+    pub(crate) fn of_one(base: NonNull<u8>, bytes: usize, items: &'a Items) -> Option<Self> {
+        let (fits, rule) = match items {
+            Items::One => {
+                let (len, step) = (bytes, bytes);
+                let first = base;
+                (true, Rule::Strided { first, len, step })
+            }
+            Items::Strided(stride) => {
+                let [start, len, step] =
+                    [stride.start, stride.len, stride.step].map(|n| n as usize);
+                let first = wrapping_add(base, if stride.count == 0 { 0 } else { start });
+                (stride.fits(bytes), Rule::Strided { first, len, step })
+            }
+            Items::Offsets(offsets) => {
+                let offsets: &[u32] = offsets;
+                let fits =
+                    rises(offsets) && offsets.last().is_some_and(|&end| end as usize <= bytes);
+                let offsets = NonNull::from(offsets).cast();
+                (fits, Rule::Offsets { base, offsets })
+            }
+            Items::Spans(spans) => {
+                let outside = |span: &Span| (span.buf != 0) | (span.end() > bytes as u64);
+                let any = spans.iter().fold(false, |any, span| any | outside(span));
+                let spans = NonNull::from(&**spans).cast();
+                (!any, Rule::Spans { base, spans })
+            }
+        };
+        let layout = Self {
+            rule,
+            count: items.count(),
+            buffers: PhantomData,
+        };
+        fits.then_some(layout)
+    }
+
+    /// Items of `bufs`, of which there are several or none, if they lie inside them.
+    pub(crate) fn of_many(bufs: NonNull<[Buf]>, items: &'a Items) -> Option<Self> {
+        let Items::Spans(spans) = items else {
+            return None;
+        };
+        // SAFETY: whoever makes a layout has borrowed the buffers; only their lengths are read.
+        let known = unsafe { bufs.as_ref() };
+        let lies_inside = |span: &Span| {
+            let buf = known.get(span.buf as usize);
+            buf.is_some_and(|buf| span.end() <= buf.len() as u64)
+        };
+        let fits = spans.iter().all(lies_inside);
+        let layout = Self {
+            count: spans.len(),
+            rule: Rule::Scattered {
+                bufs: bufs.cast(),
+                spans: NonNull::from(&**spans).cast(),
+            },
+            buffers: PhantomData,
+        };
+        fits.then_some(layout)
+    }
+
+    /// How many items.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Where item `i` lies.
+    ///
+    /// # Panics
+    /// If there is no such item.
+    #[inline(always)]
+    pub(crate) fn at(&self, i: usize) -> NonNull<[u8]> {
+        assert!(i < self.count, "item {i} of {}", self.count);
+        // SAFETY: there is such an item.
+        unsafe { self.at_unchecked(i) }
+    }
+
+    /// Where the first item lies, which is taken off.
+    #[inline(always)]
+    pub(crate) fn take_first(&mut self) -> Option<NonNull<[u8]>> {
+        if self.count == 0 {
+            return None;
+        }
+        // SAFETY: there is a first item.
+        let first = unsafe { self.at_unchecked(0) };
+        self.skip(1);
+        Some(first)
+    }
+
+    /// The items `range` of these.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline]
+    pub(crate) fn part(mut self, range: Range<usize>) -> Self {
+        assert!(
+            range.start <= range.end && range.end <= self.count,
+            "items {range:?} of {}",
+            self.count
+        );
+        self.count = range.end;
+        self.skip(range.start);
+        self
+    }
+
+    /// All bytes and the length of an item, if all have one length and lie one right behind another.
+    #[inline(always)]
+    pub(crate) fn contiguous(&self) -> Option<(NonNull<[u8]>, usize)> {
+        match self.rule {
+            Rule::Strided { first, len, step } if len == step || self.count <= 1 => {
+                let all = NonNull::slice_from_raw_parts(first, len * self.count);
+                Some((all, len))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where offsets count from, and the offsets, if these describe the items.
+    #[inline]
+    pub(crate) fn offsets(&self) -> Option<(NonNull<u8>, &'a [u32])> {
+        match self.rule {
+            Rule::Offsets { base, offsets } => {
+                // SAFETY: a list of one more than items, borrowed for `'a`.
+                Some((base, unsafe { list(offsets, self.count + 1) }))
+            }
+            _ => None,
+        }
+    }
+
+    /// The lengths of all items: one that all have, or each.
+    #[inline]
+    pub(crate) fn lens(&self) -> Lens<'a> {
+        match self.rule {
+            Rule::Strided { len, .. } => Lens::Equal(len),
+            Rule::Offsets { offsets, .. } => {
+                // SAFETY: a list of one more than items, borrowed for `'a`.
+                Lens::Between(unsafe { list(offsets, self.count + 1) })
+            }
+            Rule::Spans { spans, .. } | Rule::Scattered { spans, .. } => {
+                // SAFETY: a list of as many as items, borrowed for `'a`.
+                Lens::Each(unsafe { list(spans, self.count) })
+            }
+        }
+    }
+
+    /// Whether each item ends before the next one begins, in this buffer or an earlier one: none overlaps another.
+    #[inline]
+    pub(crate) fn lie_apart(&self) -> bool {
+        match self.rule {
+            Rule::Strided { len, step, .. } => self.count <= 1 || len <= step,
+            Rule::Offsets { .. } => true,
+            Rule::Spans { spans, .. } | Rule::Scattered { spans, .. } => {
+                // SAFETY: a list of as many as items, borrowed for `'a`.
+                let spans = unsafe { list(spans, self.count) };
+                let is_before = |a: &Span, b: &Span| {
+                    (a.buf < b.buf) | ((a.buf == b.buf) & (a.end() <= u64::from(b.start)))
+                };
+                let pairs = spans.windows(2);
+                pairs.fold(true, |all, pair| all & is_before(&pair[0], &pair[1]))
+            }
+        }
+    }
+
+    /// # Safety
+    /// There is an item `i`.
+    #[inline(always)]
+    unsafe fn at_unchecked(&self, i: usize) -> NonNull<[u8]> {
+        // SAFETY: the lists have an entry for each item, and each item lies inside its buffer, as was checked.
+        let (start, len) = unsafe {
+            match self.rule {
+                Rule::Strided { first, len, step } => (first.add(i * step), len),
+                Rule::Offsets { base, offsets } => {
+                    let [start, end] = offsets.add(i).cast::<[u32; 2]>().read();
+                    (base.add(start as usize), (end - start) as usize)
+                }
+                Rule::Spans { base, spans } => {
+                    let span = spans.add(i).read();
+                    (base.add(span.start as usize), span.len as usize)
+                }
+                Rule::Scattered { bufs, spans } => {
+                    let span = spans.add(i).read();
+                    let buf = bufs.add(span.buf as usize).as_ref();
+                    let base = buf.as_non_null();
+                    (base.add(span.start as usize), span.len as usize)
+                }
+            }
+        };
+        NonNull::slice_from_raw_parts(start, len)
+    }
+
+    /// Leaves out the first `count` items, which there are.
+    #[inline(always)]
+    fn skip(&mut self, count: usize) {
+        self.count -= count;
+        match &mut self.rule {
+            // Behind the last item there may be no memory.
+            Rule::Strided { first, step, .. } => *first = wrapping_add(*first, count * *step),
+            // SAFETY: the list has one more than there are items.
+            Rule::Offsets { offsets, .. } => *offsets = unsafe { offsets.add(count) },
+            Rule::Spans { spans, .. } | Rule::Scattered { spans, .. } => {
+                // SAFETY: the list has as many as there are items.
+                *spans = unsafe { spans.add(count) };
+            }
+        }
+    }
+}
+
+/// How long items are.
+pub(crate) enum Lens<'a> {
+    /// All of them.
+    Equal(usize),
+    /// Each from an offset to the next.
+    Between(&'a [u32]),
+    /// Each as its span says.
+    Each(&'a [Span]),
+}
+
+impl Lens<'_> {
+    /// The length of each, one combined with the next by `combine`; `None` without items. `count` is how many there are.
+    pub(crate) fn reduce(&self, count: usize, combine: fn(u32, u32) -> u32) -> Option<usize> {
+        let len = match self {
+            Self::Equal(len) => return (count > 0).then_some(*len),
+            Self::Between(offsets) => offsets
+                .windows(2)
+                .map(|pair| pair[1] - pair[0])
+                .reduce(combine),
+            Self::Each(spans) => spans.iter().map(|span| span.len).reduce(combine),
+        };
+        len.map(|len| len as usize)
+    }
+}
+
+/// Without an early exit, so that the compiler vectorises it: this runs for every job.
+fn rises(offsets: &[u32]) -> bool {
+    let pairs = offsets.windows(2);
+    !pairs.fold(false, |falls, pair| falls | (pair[0] > pair[1]))
+}
+
+#[inline(always)]
+fn wrapping_add(base: NonNull<u8>, bytes: usize) -> NonNull<u8> {
+    // Beyond the buffer only where there is no item, and then nobody asks.
+    NonNull::new(base.as_ptr().wrapping_add(bytes)).unwrap_or(base)
+}
+
+/// # Safety
+/// `count` values lie at `first` and are borrowed for `'a`.
+#[inline(always)]
+unsafe fn list<'a, T>(first: NonNull<T>, count: usize) -> &'a [T] {
+    // SAFETY: as the caller says.
+    unsafe { std::slice::from_raw_parts(first.as_ptr(), count) }
+}
