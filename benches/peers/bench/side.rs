@@ -60,7 +60,8 @@ pub(crate) struct Called<'a> {
     kernel: Box<dyn Direct>,
     work: Work<'a>,
     dst: Placed,
-    outcomes: Vec<Result<u32, JobError>>,
+    /// Of each call.
+    outcomes: Vec<Vec<Result<u32, JobError>>>,
 }
 
 impl Side {
@@ -174,7 +175,9 @@ impl Side {
             Code::Kernel(make) => Ok(Some(Placement::Kernel(Called {
                 kernel: make()?,
                 dst: work.slots(),
-                outcomes: Vec::with_capacity(work.batch.len()),
+                outcomes: (work.calls.iter())
+                    .map(|call| Vec::with_capacity(call.len()))
+                    .collect(),
                 work: *work,
             }))),
         }
@@ -257,13 +260,13 @@ impl Placement<'_> {
 
 impl Called<'_> {
     fn run(&mut self) {
-        self.outcomes.clear();
         let slot = self.work.slot;
         let mut dst = &mut *self.dst;
-        for call in self.work.calls {
+        for (call, outcomes) in self.work.calls.iter().zip(&mut self.outcomes) {
+            outcomes.clear();
             let (now, later) = dst.split_at_mut(slot * call.len());
             let slots = Items::fixed(slot as u32, call.len() as u32);
-            let out = BatchOut::new(now, &slots, &mut self.outcomes).expect("its slots");
+            let out = BatchOut::new(now, &slots, outcomes).expect("its slots");
             self.kernel.run(*call, out).expect("runs");
             dst = later;
         }
@@ -271,12 +274,16 @@ impl Called<'_> {
     }
 
     fn outputs(&self) -> Vec<Result<&[u8], JobError>> {
-        let slots = self.dst.chunks_exact(self.work.slot.max(1)).enumerate();
-        let len = |i: usize| match self.work.shape {
+        let slots = self.dst.chunks_exact(self.work.slot.max(1));
+        let mut outcomes = self.outcomes.iter().flatten();
+        let mut len = || match self.work.shape {
             OutputShape::Fixed(bytes) => Ok(bytes),
-            OutputShape::Variable => self.outcomes[i].map(|len| len as usize),
+            OutputShape::Variable => {
+                let outcome = outcomes.next().copied();
+                Ok(outcome.unwrap_or(Err(JobError::BadOutcomes))? as usize)
+            }
         };
-        slots.map(|(i, slot)| Ok(&slot[..len(i)?])).collect()
+        slots.map(|slot| Ok(&slot[..len()?])).collect()
     }
 }
 
