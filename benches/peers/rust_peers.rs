@@ -212,18 +212,15 @@ where
         item_len
     }
 
-    fn run(
-        &self,
-        batch: Batch<'_>,
-        mut out: BatchOut<'_>,
-        _scratch: &mut (),
-    ) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let len = (self.1)(batch.item(i), &mut out.slots[i]);
-            if self.0 == OutputShape::Variable {
-                out.outcomes
-                    .push(u32::try_from(len).map_err(|_| JobError::TooLong));
-            }
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _scratch: &mut ()) -> Result<(), JobError> {
+        match self.0 {
+            OutputShape::Fixed(_) => out.each(batch, |item, slot| {
+                (self.1)(item, slot);
+            }),
+            OutputShape::Variable => out.each_outcome(batch, |item, slot| {
+                let len = (self.1)(item, slot);
+                u32::try_from(len).map_err(|_| JobError::TooLong)
+            }),
         }
         Ok(())
     }

@@ -113,7 +113,20 @@ impl Items {
         Self::Offsets(std::iter::once(0).chain(ends).collect())
     }
 
+    /// The list of spans, emptied, for the next job; a new one if this is none.
+    #[must_use]
+    pub fn into_spans(self) -> Vec<Span> {
+        match self {
+            Self::Spans(mut spans) => {
+                spans.clear();
+                spans
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// How many items.
+    #[inline]
     pub fn count(&self) -> usize {
         match self {
             Self::One => 1,
@@ -146,6 +159,13 @@ impl Items {
             }
         };
         Place { buf, start, len }
+    }
+}
+
+impl Default for Items {
+    /// None.
+    fn default() -> Self {
+        Self::Spans(Vec::new())
     }
 }
 
@@ -301,6 +321,12 @@ impl<'a> Batch<'a> {
     pub fn item(&self, i: usize) -> &'a [u8] {
         // SAFETY: see `shared`.
         unsafe { shared(self.0.at(i)) }
+    }
+
+    /// See [`Layout::strided`].
+    #[inline(always)]
+    pub(crate) fn strided(self) -> Option<Self> {
+        self.0.strided().map(Self)
     }
 
     /// The items, in turn.

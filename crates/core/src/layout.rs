@@ -140,6 +140,18 @@ impl<'a> Layout<'a> {
         Some(first)
     }
 
+    /// Itself if items lie at a stride, said so that the compiler knows it and makes a loop of its own, in which a step is an addition.
+    #[inline(always)]
+    pub(crate) fn strided(self) -> Option<Self> {
+        match self.rule {
+            Rule::Strided { first, len, step } => Some(Self {
+                rule: Rule::Strided { first, len, step },
+                ..self
+            }),
+            _ => None,
+        }
+    }
+
     /// The items `range` of these.
     ///
     /// # Panics

@@ -46,7 +46,7 @@ pub use lift::{Inline, Pooled};
 pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;
 pub use records::records;
-pub use seam::{Backend, Completion, Job, Kernel, Limits, Operator, OutputShape, Queue};
+pub use seam::{Backend, Completion, Job, JobParts, Kernel, Limits, Operator, OutputShape, Queue};
 pub use slots::{BatchOut, SlotIter, Slots};
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, CollationLocale,

@@ -77,6 +77,13 @@ impl DerefMut for Buffers {
     }
 }
 
+impl Default for Buffers {
+    /// None.
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
 impl From<View> for Memory {
     fn from(view: View) -> Self {
         Self::Shared(view)

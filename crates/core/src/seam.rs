@@ -11,13 +11,14 @@
 //! **In place.** A job of [`Memory::Output`] has no input but its output: outputs are written over items, if the operator does that
 //! ([`Operator::in_place`]).
 //!
-//! **A job that cannot be carried out still comes home.** Each backend checks a job once ([`Job::admit`]):
+//! **A job that cannot be carried out still comes home.** Each backend checks a job once ([`JobParts::admit`]):
 //! [`JobError::BadItems`], [`JobError::TooManyItems`], [`JobError::TooLong`], [`JobError::DstTooShort`] where a slot does not
 //! lie inside its buffer or is shorter than a fixed output. In a job of variable shape each item has its own outcome, and a
 //! slot that is too short refuses that item alone.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::{
@@ -47,19 +48,26 @@ pub struct Limits {
 pub enum OutputShape {
     /// Exactly this many bytes per item. No item can be refused.
     Fixed(usize),
-    /// Up to a slot per item; [`Job::outcomes`] says how long each output is, or why its item was refused.
+    /// Up to a slot per item; [`JobParts::outcomes`] says how long each output is, or why its item was refused.
     Variable,
 }
 
-/// One unit of work. The queue owns its buffers until the [`Completion`].
+/// One unit of work. The queue owns it and its buffers until the [`Completion`].
+///
+/// Moving a job moves an address. A job that came home is the next job: write what changes into its [`JobParts`], and nothing is
+/// allocated.
+#[derive(Debug)]
+pub struct Job(Box<JobParts>);
+
+/// What a job is made of.
 #[non_exhaustive]
 #[derive(Debug)]
-pub struct Job {
+pub struct JobParts {
     /// The caller's own name for this job, returned untouched.
     pub tag: u64,
     /// The memory that the device reads, if it is not what it writes.
     pub src: Memory,
-    /// Where the items lie in [`Job::input`].
+    /// Where the items lie in [`JobParts::input`].
     pub items: Items,
     /// Written by the device; of this job alone, so that nobody can see them half written. Bytes outside of slots stay as
     /// they were.
@@ -291,12 +299,12 @@ impl Job {
             OutputShape::Variable => items.count(),
         };
         let slots = shape.slots(dst.len(), items.count());
-        Self::recycled(tag, src, items, dst, slots, Vec::with_capacity(outcomes))
+        Self::of(tag, src, items, dst, slots, Vec::with_capacity(outcomes))
     }
 
-    /// A job of parts that other jobs have used before: nothing is allocated. Where outputs are variable, `outcomes` needs a
-    /// capacity of one for each item; what it holds is forgotten.
-    pub fn recycled(
+    /// A job of parts that may have been another job's. Where outputs are variable, `outcomes` needs a capacity of one for each item;
+    /// what it holds is forgotten.
+    pub fn of(
         tag: u64,
         src: impl Into<Memory>,
         items: Items,
@@ -304,16 +312,39 @@ impl Job {
         slots: Items,
         outcomes: Vec<Result<u32, JobError>>,
     ) -> Self {
-        Self {
+        Self(Box::new(JobParts {
             tag,
             src: src.into(),
             items,
             dst: dst.into(),
             slots,
             outcomes,
-        }
+        }))
     }
 
+    /// Takes the job apart.
+    pub fn into_parts(self) -> JobParts {
+        *self.0
+    }
+}
+
+impl Deref for Job {
+    type Target = JobParts;
+
+    #[inline]
+    fn deref(&self) -> &JobParts {
+        &self.0
+    }
+}
+
+impl DerefMut for Job {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut JobParts {
+        &mut self.0
+    }
+}
+
+impl JobParts {
     /// The buffers that items lie in.
     pub fn input(&self) -> &[Buf] {
         match &self.src {
@@ -330,7 +361,7 @@ impl Job {
         Batch::of(self.input(), &self.items)
     }
 
-    /// What it reads and where it writes, for an operator of `shape` on a backend of `limits`. With [`Job::open_in_place`] the
+    /// What it reads and where it writes, for an operator of `shape` on a backend of `limits`. With [`JobParts::open_in_place`] the
     /// only place where jobs are checked. Outcomes of a variable shape are cleared.
     ///
     /// # Errors
@@ -353,11 +384,11 @@ impl Job {
         Ok((batch, out))
     }
 
-    /// [`Job::open`] for a job whose input is its output, of an operator whose outputs begin `offset` bytes behind the start of
+    /// [`JobParts::open`] for a job whose input is its output, of an operator whose outputs begin `offset` bytes behind the start of
     /// their items.
     ///
     /// # Errors
-    /// As [`Job::open`]; [`JobError::BadItems`] also where a slot does not begin there, or where an item or its slot overlaps
+    /// As [`JobParts::open`]; [`JobError::BadItems`] also where a slot does not begin there, or where an item or its slot overlaps
     /// another's or comes before it.
     pub fn open_in_place(
         &mut self,
@@ -374,10 +405,10 @@ impl Job {
         Ok(work)
     }
 
-    /// [`Job::open`] for a device, which computes with addresses: how many items there are.
+    /// [`JobParts::open`] for a device, which computes with addresses: how many items there are.
     ///
     /// # Errors
-    /// As [`Job::open`].
+    /// As [`JobParts::open`].
     pub fn admit(&mut self, shape: OutputShape, limits: &Limits) -> Result<usize, JobError> {
         self.open(shape, limits).map(|(batch, _)| batch.len())
     }
@@ -393,7 +424,7 @@ impl Job {
     /// refused has no bytes.
     ///
     /// # Panics
-    /// If a slot starts at 4 GiB or behind it, or [`Job::check_outcomes`] has something to say.
+    /// If a slot starts at 4 GiB or behind it, or [`JobParts::check_outcomes`] has something to say.
     pub fn outputs(&self, shape: OutputShape, mut spans: Vec<Span>) -> Items {
         let small = |n: usize| u32::try_from(n).expect("below 4 GiB");
         if let (OutputShape::Fixed(bytes), Items::Strided(slots)) = (shape, &self.slots) {
@@ -435,7 +466,7 @@ impl Job {
     /// Why the item was refused.
     ///
     /// # Panics
-    /// If there is no such item, the job was not carried out, or [`Job::check_outcomes`] has something to say.
+    /// If there is no such item, the job was not carried out, or [`JobParts::check_outcomes`] has something to say.
     pub fn output(&self, shape: OutputShape, i: usize) -> Result<&[u8], JobError> {
         assert!(i < self.items.count(), "item {i} of {}", self.items.count());
         let len = self.len(shape, i)?;

@@ -72,6 +72,24 @@ impl<'a> BatchOut<'a> {
         Ok(Self { slots, outcomes })
     }
 
+    /// Calls `write` with each item and its slot.
+    #[inline(always)]
+    pub fn each(self, batch: Batch<'_>, write: impl FnMut(&[u8], &mut [u8])) {
+        self.slots.each(batch, write);
+    }
+
+    /// For outputs of variable length: calls `write` with each item and its slot, and notes the outcome that it says.
+    #[inline(always)]
+    pub fn each_outcome(
+        self,
+        batch: Batch<'_>,
+        mut write: impl FnMut(&[u8], &mut [u8]) -> Result<u32, JobError>,
+    ) {
+        let outcomes = self.outcomes;
+        let note = |item: &[u8], slot: &mut [u8]| outcomes.push(write(item, slot));
+        self.slots.each(batch, note);
+    }
+
     /// For kernels whose outputs all have `bytes` bytes: calls `compute` with some of the items and with room for as many outputs, one
     /// right behind another; with all items at once where slots lie so.
     ///
@@ -118,6 +136,15 @@ impl<'a> Slots<'a> {
         lie_apart.then_some(slots).ok_or(JobError::BadItems)
     }
 
+    #[inline(always)]
+    fn each(self, batch: Batch<'_>, write: impl FnMut(&[u8], &mut [u8])) {
+        let Self { layout, bytes } = self;
+        match (batch.strided(), layout.strided()) {
+            (Some(batch), Some(layout)) => each_of(batch, Slots { layout, bytes }, write),
+            _ => each_of(batch, Slots { layout, bytes }, write),
+        }
+    }
+
     /// How many slots.
     #[inline]
     pub fn len(&self) -> usize {
@@ -144,6 +171,14 @@ impl<'a> Slots<'a> {
         let (mut all, len) = self.layout.contiguous()?;
         // SAFETY: initialised bytes of a buffer that is borrowed uniquely; `self` is, so that nobody has another slot.
         Some((unsafe { all.as_mut() }, len))
+    }
+}
+
+/// The loop, inlined once for strides and once for other layouts.
+#[inline(always)]
+fn each_of(batch: Batch<'_>, slots: Slots<'_>, mut write: impl FnMut(&[u8], &mut [u8])) {
+    for (item, slot) in batch.iter().zip(slots) {
+        write(item, slot);
     }
 }
 

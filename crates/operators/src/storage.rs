@@ -16,12 +16,10 @@ fn each(
     out: BatchOut<'_>,
     mut code: impl FnMut(&[u8], &mut [u8]) -> Result<usize, JobError>,
 ) {
-    for (item, slot) in batch.iter().zip(out.slots) {
+    out.each_outcome(batch, |item, slot| {
         // A slot longer than 4 GiB can hold more than an outcome can say; nothing here makes one.
-        let outcome =
-            code(item, slot).and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong));
-        out.outcomes.push(outcome);
-    }
+        code(item, slot).and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong))
+    });
 }
 
 /// A slot that fills from the front; each format adds its own ways to write.

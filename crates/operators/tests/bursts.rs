@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Buffers, Completion, Items, Job, JobError, Memory, Operator, Queue, Span,
-    Workload,
+    Backend, Buf, Buffers, Completion, Items, Job, Memory, Operator, Queue, Span, Workload,
 };
 use dpb_operators::cpu;
 use dpb_operators::registry::find;
@@ -44,15 +43,13 @@ const BURST: usize = 64;
 const HEADROOM: usize = 128;
 const IPV4: usize = HEADROOM + 14;
 
-/// One operator, and the parts of its jobs, which are used again and again.
+/// One operator and its only job, which is used again and again.
 struct Stage {
     operator: Arc<dyn Operator>,
     queue: Box<dyn Queue>,
     workload: Box<dyn Workload>,
-    dst: Option<Buf>,
-    spans: Vec<Span>,
-    slots: Vec<Span>,
-    outcomes: Vec<Result<u32, JobError>>,
+    /// At home between two bursts.
+    job: Option<Job>,
     ready: VecDeque<Job>,
     done: Vec<Completion>,
 }
@@ -64,29 +61,34 @@ impl Stage {
         let operator = backend.prepare(&spec).expect("a CPU has it");
         let queue = operator.clone().open(NonZeroU32::MIN).expect("opens");
         let dst_len = operator.dst_len(item_len) * BURST;
+        let dst = backend.alloc(dst_len).expect("memory");
+        let [items, slots] = [0; 2].map(|_| Items::Spans(Vec::with_capacity(BURST)));
+        let outcomes = Vec::with_capacity(BURST);
+        let job = Job::of(0, Memory::Output, items, dst, slots, outcomes);
         Self {
             queue,
             workload: entry.workload(&spec).expect("its own"),
-            dst: Some(backend.alloc(dst_len).expect("memory")),
             operator,
-            spans: Vec::with_capacity(BURST),
-            slots: Vec::with_capacity(BURST),
-            outcomes: Vec::with_capacity(BURST),
+            job: Some(job),
             ready: VecDeque::with_capacity(1),
             done: Vec::with_capacity(1),
         }
     }
 
-    /// One job over `src`, from the queue and back.
-    fn run(&mut self, src: Memory, items: Items) -> Job {
-        let dst = self.dst.take().expect("at home");
-        let slots = self.operator.shape().slots(dst.len(), items.count());
-        self.send(src, items, dst.into(), slots)
+    fn job(&mut self) -> Job {
+        self.job.take().expect("at home")
     }
 
-    fn send(&mut self, src: Memory, items: Items, dst: Buffers, slots: Items) -> Job {
-        let outcomes = std::mem::take(&mut self.outcomes);
-        let job = Job::recycled(0, src, items, dst, slots, outcomes);
+    /// The job over `src`, from the queue and back. Its outputs go to memory of its own.
+    fn run(&mut self, src: impl Into<Memory>, items: Items) -> Job {
+        let mut job = self.job();
+        job.src = src.into();
+        job.slots = self.operator.shape().slots(job.dst[0].len(), items.count());
+        job.items = items;
+        self.send(job)
+    }
+
+    fn send(&mut self, job: Job) -> Job {
         self.ready.push_back(job);
         assert_eq!(self.queue.submit(&mut self.ready), 1);
         while self.queue.poll(&mut self.done) == 0 {
@@ -97,35 +99,31 @@ impl Stage {
         job
     }
 
-    /// The part of each packet from `start` on, of `len` bytes.
-    fn part(&mut self, packets: &[Buf], start: usize, len: impl Fn(&Buf) -> usize) -> Items {
-        let mut spans = std::mem::take(&mut self.spans);
-        spans.clear();
-        spans.extend(packets.iter().zip(0..).map(|(packet, buf)| Span {
-            buf,
-            start: start as u32,
-            len: len(packet) as u32,
-        }));
-        Items::Spans(spans)
+    /// The list that the job's items were in.
+    fn spans(&mut self) -> Vec<Span> {
+        let job = self.job.as_mut().expect("at home");
+        std::mem::take(&mut job.items).into_spans()
     }
 
     /// Replaces the part of each packet from `start` on, but for its last `room` bytes: what is written there begins as far behind
     /// `start` as the operator says, and has the room as well.
     fn over(&mut self, packets: Vec<Buf>, start: usize, room: usize, is_checked: bool) -> Vec<Buf> {
         let offset = self.operator.in_place().expect("it works in place");
-        let mut slots = std::mem::take(&mut self.slots);
-        slots.clear();
-        slots.extend(packets.iter().zip(0..).map(|(packet, buf)| Span {
-            buf,
-            start: (start + offset) as u32,
-            len: (packet.len() - start - offset) as u32,
-        }));
-        let items = self.part(&packets, start, |packet| packet.len() - start - room);
         let before: Vec<Vec<u8>> = match is_checked {
             true => packets.iter().map(|packet| packet.to_vec()).collect(),
             false => Vec::new(),
         };
-        let mut job = self.send(Memory::Output, items, packets.into(), Items::Spans(slots));
+        let items = part(self.spans(), &packets, start, |packet| {
+            packet.len() - start - room
+        });
+        let mut job = self.job();
+        let slots = std::mem::take(&mut job.slots).into_spans();
+        job.slots = part(slots, &packets, start + offset, |packet| {
+            packet.len() - start - offset
+        });
+        job.items = items;
+        job.dst = packets.into();
+        let job = self.send(job);
         for (i, before) in before.iter().enumerate() {
             let item = &before[start..before.len() - room];
             let output = job.output(self.operator.shape(), i);
@@ -133,20 +131,11 @@ impl Stage {
             judged.unwrap_or_else(|why| panic!("{}: {why}", self.operator.spec()));
             assert_eq!(before[..start + offset], job.dst[i][..start + offset]);
         }
-        if let Items::Spans(slots) = std::mem::replace(&mut job.slots, Items::One) {
-            self.slots = slots;
-        }
-        if let Items::Spans(items) = job.items {
-            self.spans = items;
-        }
-        self.outcomes = job.outcomes;
-        match job.dst {
-            Buffers::Many(packets) => packets,
-            other => panic!("{other:?} came home instead of packets"),
-        }
+        let job = self.job.insert(job);
+        many(std::mem::take(&mut job.dst))
     }
 
-    /// Judges what a job gave.
+    /// Judges what the job gave.
     fn judge(&self, job: &Job) {
         let shape = self.operator.shape();
         let batch = job.batch().expect("as it went in");
@@ -157,23 +146,7 @@ impl Stage {
         }
     }
 
-    /// Takes a job apart: its memory, and its output. The lists are kept for the next job.
-    fn recycle(&mut self, job: Job) -> (Memory, Buf) {
-        let Job {
-            src,
-            items,
-            dst,
-            outcomes,
-            ..
-        } = job;
-        if let Items::Spans(spans) = items {
-            self.spans = spans;
-        }
-        self.outcomes = outcomes;
-        (src, one(dst))
-    }
-
-    /// One job over a part of each packet.
+    /// The job over a part of each packet.
     fn on(
         &mut self,
         packets: Vec<Buf>,
@@ -181,28 +154,39 @@ impl Stage {
         len: impl Fn(&Buf) -> usize,
         is_checked: bool,
     ) -> Vec<Buf> {
-        let items = self.part(&packets, start, len);
-        let job = self.run(packets.into(), items);
+        let items = part(self.spans(), &packets, start, len);
+        let mut job = self.run(packets, items);
         if is_checked {
             self.judge(&job);
         }
-        let (src, dst) = self.recycle(job);
-        self.dst = Some(dst);
-        scattered(src)
+        let packets = many(own(&mut job));
+        self.job = Some(job);
+        packets
     }
 }
 
-fn scattered(memory: Memory) -> Vec<Buf> {
-    match memory {
-        Memory::Own(Buffers::Many(packets)) => packets,
-        other => panic!("{other:?} came home instead of packets"),
+/// The part of each packet from `start` on, of `len` bytes.
+fn part(mut spans: Vec<Span>, packets: &[Buf], start: usize, len: impl Fn(&Buf) -> usize) -> Items {
+    spans.extend(packets.iter().zip(0..).map(|(packet, buf)| Span {
+        buf,
+        start: start as u32,
+        len: len(packet) as u32,
+    }));
+    Items::Spans(spans)
+}
+
+/// Takes the memory that a job has read.
+fn own(job: &mut Job) -> Buffers {
+    match std::mem::replace(&mut job.src, Memory::Output) {
+        Memory::Own(buffers) => buffers,
+        other => panic!("{other:?} came home instead of buffers"),
     }
 }
 
-fn one(buffers: Buffers) -> Buf {
+fn many(buffers: Buffers) -> Vec<Buf> {
     match buffers {
-        Buffers::One(buf) => buf,
-        other => panic!("{other:?} came home instead of one buffer"),
+        Buffers::Many(packets) => packets,
+        other => panic!("{other:?} came home instead of packets"),
     }
 }
 
@@ -231,8 +215,7 @@ fn a_burst_goes_through_stages_without_a_copy_or_an_allocation() {
         let mut gcm = Stage::new(&backend, "aes-gcm", "", 0);
         let mut packets = packets(&backend);
         let places: Vec<_> = packets.iter().map(|packet| packet.as_ptr()).collect();
-        let dst_of = |stage: &Stage| stage.dst.as_ref().map(|dst| dst.as_ptr());
-        let hops = dst_of(&lpm);
+        let hops = lpm.job.as_ref().map(|job| job.dst[0].as_ptr());
         for burst in 0..20 {
             // The oracles allocate; so does the first burst.
             let is_checked = burst == 0 || burst == 19;
@@ -242,26 +225,22 @@ fn a_burst_goes_through_stages_without_a_copy_or_an_allocation() {
             packets = sha256.on(packets, IPV4, |packet| packet.len() - IPV4, is_checked);
             // The nonce, twelve bytes from the destination address on, stays; the tag takes the last bytes.
             packets = gcm.over(packets, IPV4 + 16, 16, is_checked);
-            let items = lpm.part(&packets, IPV4 + 16, |_| 4);
-            let found = lpm.run(packets.into(), items);
-            // What one stage has written is what the next one reads, where it lies.
-            let items = found.outputs(lpm.operator.shape(), std::mem::take(&mut crc.spans));
+            let items = part(lpm.spans(), &packets, IPV4 + 16, |_| 4);
+            let mut found = lpm.run(packets, items);
             if is_checked {
                 lpm.judge(&found);
             }
-            let (src, written) = lpm.recycle(found);
-            packets = scattered(src);
-            assert_eq!(Some(written.as_ptr()), hops);
-            let summed = crc.run(written.into(), items);
+            packets = many(own(&mut found));
+            // What one stage has written is what the next one reads, where it lies.
+            let items = found.outputs(lpm.operator.shape(), crc.spans());
+            let written = std::mem::take(&mut found.dst);
+            assert_eq!(Some(written[0].as_ptr()), hops);
+            let mut summed = crc.run(written, items);
             if is_checked {
                 crc.judge(&summed);
             }
-            let (written, sums) = crc.recycle(summed);
-            crc.dst = Some(sums);
-            lpm.dst = match written {
-                Memory::Own(written) => Some(one(written)),
-                other => panic!("{other:?} came home instead of hops"),
-            };
+            found.dst = own(&mut summed);
+            (lpm.job, crc.job) = (Some(found), Some(summed));
             let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
             assert!(
                 is_checked || allocated == 0,

@@ -320,7 +320,8 @@ fn flip(job: &mut Job, shape: OutputShape) -> bool {
         return false;
     };
     let slot = job.slots.place(item, &job.dst);
-    job.dst[slot.buf][slot.start + written(item) / 2] ^= 1;
+    let middle = slot.start + written(item) / 2;
+    job.dst[slot.buf][middle] ^= 1;
     true
 }
 

@@ -69,7 +69,7 @@ fn outcomes(
         let judged = workload.check(item, output, slot_bytes);
         judged.unwrap_or_else(|wrong| panic!("{}, item {i}: {wrong}", workload.spec()));
     }
-    done.job.outcomes
+    done.job.into_parts().outcomes
 }
 
 fn cases(format: &str, whole: &[u8]) -> Vec<Case> {

@@ -105,14 +105,7 @@ impl Bench<'_> {
         let mut outcomes = Vec::with_capacity(items.count());
         outcomes.push(STALE);
         let (items, slots) = (items.clone(), slots.clone());
-        Ok(Job::recycled(
-            tag,
-            Memory::Output,
-            items,
-            bufs?,
-            slots,
-            outcomes,
-        ))
+        Ok(Job::of(tag, Memory::Output, items, bufs?, slots, outcomes))
     }
 }
 

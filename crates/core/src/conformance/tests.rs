@@ -12,8 +12,8 @@ use super::*;
 use crate::Evidence;
 use crate::buf::Island;
 use crate::{
-    Batch, BatchOut, Clock, Exact, InPlace, Inline, Items, JobError, Kernel, Overlay, Place,
-    Pooled, Queue, Region, Right, Unsupported,
+    Batch, BatchOut, Clock, Exact, InPlace, Inline, Items, JobError, JobParts, Kernel, Overlay,
+    Place, Pooled, Queue, Region, Right, Unsupported,
 };
 use sample::{Sample, stored, workloads, xored};
 
@@ -380,6 +380,7 @@ impl Queue for BuggyQueue {
 
 /// Each refusal damages the last byte of the slot before, if slots have room for a word.
 fn spill(Completion { job, .. }: &mut Completion) {
+    let job: &mut JobParts = job;
     for (i, outcome) in job.outcomes.iter().enumerate().skip(1) {
         let Place { buf, start, len } = job.slots.place(i - 1, &job.dst);
         if outcome.is_err() && len >= 8 {

@@ -323,14 +323,11 @@ impl Kernel for Fragmentation {
         len + len.div_ceil(room) * headers
     }
 
-    fn run(&self, batch: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let slot = &mut out.slots[i];
-            let item = batch.item(i);
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        out.each_outcome(batch, |item, slot| {
             let len = self.fragment(item, identification(item), slot);
-            out.outcomes
-                .push(len.map(|len| len as u32).map_err(PacketError::refusal));
-        }
+            len.map(|len| len as u32).map_err(PacketError::refusal)
+        });
         Ok(())
     }
 }

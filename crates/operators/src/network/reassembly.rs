@@ -203,14 +203,13 @@ impl Kernel for Reassembly {
     fn run(
         &self,
         batch: Batch<'_>,
-        mut out: BatchOut<'_>,
+        out: BatchOut<'_>,
         scratch: &mut Reassembler,
     ) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let slot = &mut out.slots[i];
+        out.each_outcome(batch, |item, slot| {
             scratch.clear();
-            out.outcomes.push(burst::run(scratch, batch.item(i), slot));
-        }
+            burst::run(scratch, item, slot)
+        });
         Ok(())
     }
 }

@@ -251,13 +251,11 @@ impl Kernel for Segmentation {
         }
     }
 
-    fn run(&self, batch: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let slot = &mut out.slots[i];
-            let len = self.segment(batch.item(i), slot);
-            out.outcomes
-                .push(len.map(|len| len as u32).map_err(PacketError::refusal));
-        }
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        out.each_outcome(batch, |item, slot| {
+            let len = self.segment(item, slot);
+            len.map(|len| len as u32).map_err(PacketError::refusal)
+        });
         Ok(())
     }
 }

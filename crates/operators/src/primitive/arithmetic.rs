@@ -160,13 +160,13 @@ impl Kernel for Arithmetic {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for (item, slot) in batch.iter().zip(out.slots) {
+        out.each(batch, |item, slot| {
             let slot = &mut slot[..self.task.output_bytes()];
             match self.run {
                 Some(run) => run(item, self.task, slot),
                 None => slot.copy_from_slice(&portable::results(self.task, item)),
             }
-        }
+        });
         Ok(())
     }
 }

@@ -85,16 +85,14 @@ impl Kernel for Strcmp {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        out.fixed(batch, 1, |batch, orders| {
-            for (item, order) in batch.iter().zip(orders) {
-                *order = match self.0 {
-                    Path::Libc => {
-                        let [first, second] = halves(item);
-                        libc::order(first, second).signum() as u8
-                    }
-                    _ => compare(item),
-                };
-            }
+        out.each(batch, |item, order| {
+            order[0] = match self.0 {
+                Path::Libc => {
+                    let [first, second] = halves(item);
+                    libc::order(first, second).signum() as u8
+                }
+                _ => compare(item),
+            };
         });
         Ok(())
     }
@@ -150,12 +148,11 @@ impl Kernel for Strcat {
         item_len + 1
     }
 
-    fn run(&self, batch: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let slot = &mut out.slots[i];
-            let written = self.join(batch.item(i), slot).map(|len| len as u32);
-            out.outcomes.push(written.ok_or(JobError::DstTooShort));
-        }
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        out.each_outcome(batch, |item, slot| {
+            let written = self.join(item, slot).map(|len| len as u32);
+            written.ok_or(JobError::DstTooShort)
+        });
         Ok(())
     }
 }

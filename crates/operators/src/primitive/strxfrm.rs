@@ -110,14 +110,12 @@ impl Kernel for Strxfrm {
         4 * item_len + 16
     }
 
-    fn run(&self, batch: Batch<'_>, mut out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let slot = &mut out.slots[i];
-            let written = self.0.write_sort_key_utf8_to(batch.item(i), slot);
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        out.each_outcome(batch, |item, slot| {
+            let written = self.0.write_sort_key_utf8_to(item, slot);
             let written = written.map(|len| len as u32);
-            out.outcomes
-                .push(written.map_err(|_| JobError::DstTooShort));
-        }
+            written.map_err(|_| JobError::DstTooShort)
+        });
         Ok(())
     }
 }

@@ -138,9 +138,7 @@ impl Kernel for Verify {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        for (item, slot) in batch.iter().zip(out.slots) {
-            slot[0] = u8::from(self.is_signed(item));
-        }
+        out.each(batch, |item, slot| slot[0] = u8::from(self.is_signed(item)));
         Ok(())
     }
 }

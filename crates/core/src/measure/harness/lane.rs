@@ -14,7 +14,7 @@ use super::{Bench, Broken, Counts, Known, Load, Mode, Order, Report, Run};
 use crate::measure::latency::Latencies;
 use crate::patience::{self, Silence};
 use crate::random::SplitMix64;
-use crate::{Completion, Job, JobError, OutputShape, Queue, Right, SetupError};
+use crate::{Completion, Job, JobError, JobParts, OutputShape, Queue, Right, SetupError};
 
 /// A segment has at least this many jobs for each that the queue holds, if memory and time allow.
 const SEGMENT_DEPTHS: usize = 64;
@@ -139,7 +139,7 @@ impl<'a> Lane<'a> {
             };
             let slots = self.bench.shape.slots(dst.len(), split.count());
             let (tag, split) = (self.loads.len() as u64, split.clone());
-            let job = Job::recycled(tag, view.clone(), split, dst, slots, outcomes);
+            let job = Job::of(tag, view.clone(), split, dst, slots, outcomes);
             self.idle.push_back(job);
             self.loads.push(load);
         }
@@ -189,7 +189,7 @@ impl<'a> Lane<'a> {
         };
         let bytes = |load: &Load| load.dst_bytes + load.items.count() * outcome_bytes;
         let longest = self.bench.loads.iter().map(bytes).max().unwrap_or(0);
-        let job_bytes = longest + size_of::<Job>() + size_of::<Completion>();
+        let job_bytes = longest + size_of::<JobParts>() + size_of::<Completion>();
         let threads = self.bench.plan.threads.get() as usize;
         let jobs = self.bench.dst_bytes_max / (job_bytes * threads);
         jobs.max(self.bench.depth.get() as usize)

@@ -160,13 +160,10 @@ impl<A: Address> Kernel for Updates<A> {
     fn run(
         &self,
         batch: Batch<'_>,
-        mut out: BatchOut<'_>,
+        out: BatchOut<'_>,
         scratch: &mut Scratch<A>,
     ) -> Result<(), JobError> {
-        for i in 0..batch.len() {
-            let slot = &mut out.slots[i];
-            out.outcomes.push(scratch.run(batch.item(i), slot));
-        }
+        out.each_outcome(batch, |item, slot| scratch.run(item, slot));
         Ok(())
     }
 }

@@ -179,7 +179,7 @@ impl Kernel for Encrypt {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        each(batch, out, |item, slot| self.encrypt(item, slot));
+        out.each_outcome(batch, |item, slot| self.encrypt(item, slot));
         Ok(())
     }
 }
@@ -198,19 +198,8 @@ impl Kernel for Decrypt {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        each(batch, out, |item, slot| self.decrypt(item, slot));
+        out.each_outcome(batch, |item, slot| self.decrypt(item, slot));
         Ok(())
-    }
-}
-
-fn each(
-    batch: Batch<'_>,
-    mut out: BatchOut<'_>,
-    mut step: impl FnMut(&[u8], &mut [u8]) -> Result<u32, JobError>,
-) {
-    for i in 0..batch.len() {
-        let slot = &mut out.slots[i];
-        out.outcomes.push(step(batch.item(i), slot));
     }
 }
 
