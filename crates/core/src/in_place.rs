@@ -51,8 +51,9 @@ impl<'a> InPlace<'a> {
     ) -> Result<Self, JobError> {
         let bufs = &*bufs;
         let layout = |items: &'a Items| match bufs {
-            [buf] => Layout::of_one(buf.as_non_null(), buf.len(), items),
-            bufs => Layout::of_many(bufs.into(), items),
+            // SAFETY: the buffer has so many bytes, and is borrowed for `'a`.
+            [buf] => unsafe { Layout::of_one(buf.as_non_null(), buf.len(), items) },
+            bufs => Layout::of_many(bufs, items),
         };
         let of_items = layout(items).ok_or(JobError::BadItems)?;
         let of_slots = layout(slots).ok_or(JobError::DstTooShort)?;
@@ -62,7 +63,8 @@ impl<'a> InPlace<'a> {
         let (mut last, mut shortest_slot) = ((0, 0), usize::MAX);
         for i in 0..of_items.count() {
             let [item, slot] = [items, slots].map(|items| items.place(i, bufs));
-            let is_overlay = (slot.buf, slot.start) == (item.buf, item.start + offset);
+            let start = item.start.checked_add(offset);
+            let is_overlay = slot.buf == item.buf && start == Some(slot.start);
             if !is_overlay || last > (item.buf, item.start) {
                 return Err(JobError::BadItems);
             }
@@ -213,5 +215,10 @@ mod tests {
             let refused = InPlace::of(&mut bufs, [&items, &slots], 1, &mut outcomes).map(|_| ());
             assert_eq!(refused, Err(error), "{items:?} {slots:?}");
         }
+        // An operator that says nonsense: the sum would wrap to the slot in front of the item.
+        let (mut bufs, mut outcomes) = (bufs(&[8]), Vec::new());
+        let [items, slots] = [[span(0, 1, 1)], [span(0, 0, 0)]].map(|list| spans(&list));
+        let refused = InPlace::of(&mut bufs, [&items, &slots], usize::MAX, &mut outcomes);
+        assert_eq!(refused.map(|_| ()).err(), Some(bad));
     }
 }

@@ -239,7 +239,7 @@ impl<'a> Batch<'a> {
         if let [buf] = bufs {
             return Self::new(buf, items);
         }
-        let layout = Layout::of_many(bufs.into(), items);
+        let layout = Layout::of_many(bufs, items);
         layout.map(Self).ok_or(JobError::BadItems)
     }
 
@@ -249,7 +249,8 @@ impl<'a> Batch<'a> {
     /// [`JobError::BadItems`] if one does not lie inside `src`.
     #[inline]
     pub fn new(src: &'a [u8], items: &'a Items) -> Result<Self, JobError> {
-        let layout = Layout::of_one(NonNull::from(src).cast(), src.len(), items);
+        // SAFETY: the slice has so many bytes, and is shared for `'a`.
+        let layout = unsafe { Layout::of_one(NonNull::from(src).cast(), src.len(), items) };
         layout.map(Self).ok_or(JobError::BadItems)
     }
 
@@ -302,7 +303,7 @@ impl<'a> Batch<'a> {
         Some((unsafe { shared(all) }, len))
     }
 
-    /// The memory and the offsets of the items, if they are described by offsets.
+    /// The memory up to the end of the last item, and the offsets of the items in it, if they are described by offsets.
     #[inline]
     pub fn offsets(&self) -> Option<(&'a [u8], &'a [u32])> {
         let (base, offsets) = self.0.offsets()?;

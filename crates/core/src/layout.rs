@@ -52,8 +52,11 @@ unsafe impl Sync for Layout<'_> {}
 
 impl<'a> Layout<'a> {
     /// Items of one buffer of `bytes` bytes that starts at `base`, if they lie inside it.
+    ///
+    /// # Safety
+    /// There are so many bytes, borrowed for `'a`.
     #[inline]
-    pub(crate) fn of_one(base: NonNull<u8>, bytes: usize, items: &'a Items) -> Option<Self> {
+    pub(crate) unsafe fn of_one(base: NonNull<u8>, bytes: usize, items: &'a Items) -> Option<Self> {
         let (fits, rule) = match items {
             Items::One => {
                 let (len, step) = (bytes, bytes);
@@ -88,22 +91,21 @@ impl<'a> Layout<'a> {
         fits.then_some(layout)
     }
 
-    /// Items of `bufs`, of which there are several or none, if they lie inside them.
-    pub(crate) fn of_many(bufs: NonNull<[Buf]>, items: &'a Items) -> Option<Self> {
+    /// Items of `bufs`, of which there are several or none, if they lie inside them. What the buffers hold may be borrowed uniquely: only
+    /// their addresses are read.
+    pub(crate) fn of_many(bufs: &'a [Buf], items: &'a Items) -> Option<Self> {
         let Items::Spans(spans) = items else {
             return None;
         };
-        // SAFETY: whoever makes a layout has borrowed the buffers; only their lengths are read.
-        let known = unsafe { bufs.as_ref() };
         let lies_inside = |span: &Span| {
-            let buf = known.get(span.buf as usize);
+            let buf = bufs.get(span.buf as usize);
             buf.is_some_and(|buf| span.end() <= buf.len() as u64)
         };
         let fits = spans.iter().all(lies_inside);
         let layout = Self {
             count: spans.len(),
             rule: Rule::Scattered {
-                bufs: bufs.cast(),
+                bufs: NonNull::from(bufs).cast(),
                 spans: NonNull::from(&**spans).cast(),
             },
             buffers: PhantomData,
@@ -226,6 +228,8 @@ impl<'a> Layout<'a> {
         }
     }
 
+    /// Where item `i` lies, as [`Items::place`] says it too: what is checked by one is used by the other.
+    ///
     /// # Safety
     /// There is an item `i`.
     #[inline(always)]

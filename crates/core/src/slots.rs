@@ -51,7 +51,7 @@ impl<'a> BatchOut<'a> {
         if let [buf] = bufs {
             return Self::new(buf, slots, outcomes);
         }
-        let layout = Layout::of_many(bufs.into(), slots).ok_or(JobError::DstTooShort)?;
+        let layout = Layout::of_many(bufs, slots).ok_or(JobError::DstTooShort)?;
         let slots = Slots::new(layout)?;
         Ok(Self { slots, outcomes })
     }
@@ -67,7 +67,8 @@ impl<'a> BatchOut<'a> {
         outcomes: &'a mut Vec<Result<u32, JobError>>,
     ) -> Result<Self, JobError> {
         let bytes = dst.len();
-        let layout = Layout::of_one(NonNull::from(dst).cast(), bytes, slots);
+        // SAFETY: the slice has so many bytes, and is borrowed uniquely for `'a`.
+        let layout = unsafe { Layout::of_one(NonNull::from(dst).cast(), bytes, slots) };
         let slots = Slots::new(layout.ok_or(JobError::DstTooShort)?)?;
         Ok(Self { slots, outcomes })
     }
