@@ -160,6 +160,7 @@ impl Buf {
     }
 
     /// How many bytes. No reference to them is made.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -171,6 +172,7 @@ impl Buf {
 
     /// Where it starts. No reference to the memory is made, so that the address stays good while a device writes there; nobody but
     /// the buffer's owner may write through it.
+    #[inline]
     pub fn as_non_null(&self) -> NonNull<u8> {
         self.ptr
     }
@@ -197,6 +199,7 @@ impl View {
     }
 
     /// The buffer that it is a view of.
+    #[inline]
     pub fn buf(&self) -> &Buf {
         &self.0
     }
@@ -210,6 +213,7 @@ impl View {
 impl Deref for View {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.0
     }
@@ -218,6 +222,7 @@ impl Deref for View {
 impl Deref for Buf {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: whoever called `from_raw_parts` promised `len` initialised bytes.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
@@ -225,6 +230,7 @@ impl Deref for Buf {
 }
 
 impl DerefMut for Buf {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `self` is borrowed uniquely.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }

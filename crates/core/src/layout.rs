@@ -71,16 +71,14 @@ impl<'a> Layout<'a> {
             }
             Items::Offsets(offsets) => {
                 let offsets: &[u32] = offsets;
-                let fits =
-                    rises(offsets) && offsets.last().is_some_and(|&end| end as usize <= bytes);
+                let fits = are_offsets(offsets, bytes);
                 let offsets = NonNull::from(offsets).cast();
                 (fits, Rule::Offsets { base, offsets })
             }
             Items::Spans(spans) => {
-                let outside = |span: &Span| (span.buf != 0) | (span.end() > bytes as u64);
-                let any = spans.iter().fold(false, |any, span| any | outside(span));
+                let fits = are_inside(spans, bytes);
                 let spans = NonNull::from(&**spans).cast();
-                (!any, Rule::Spans { base, spans })
+                (fits, Rule::Spans { base, spans })
             }
         };
         let layout = Self {
@@ -218,12 +216,7 @@ impl<'a> Layout<'a> {
             Rule::Offsets { .. } => true,
             Rule::Spans { spans, .. } | Rule::Scattered { spans, .. } => {
                 // SAFETY: a list of as many as items, borrowed for `'a`.
-                let spans = unsafe { list(spans, self.count) };
-                let is_before = |a: &Span, b: &Span| {
-                    (a.buf < b.buf) | ((a.buf == b.buf) & (a.end() <= u64::from(b.start)))
-                };
-                let pairs = spans.windows(2);
-                pairs.fold(true, |all, pair| all & is_before(&pair[0], &pair[1]))
+                lie_apart(unsafe { list(spans, self.count) })
             }
         }
     }
@@ -286,23 +279,52 @@ pub(crate) enum Lens<'a> {
 
 impl Lens<'_> {
     /// The length of each, one combined with the next by `combine`; `None` without items. `count` is how many there are.
+    #[inline]
     pub(crate) fn reduce(&self, count: usize, combine: fn(u32, u32) -> u32) -> Option<usize> {
+        match self {
+            Self::Equal(len) => (count > 0).then_some(*len),
+            _ => self.reduce_list(combine),
+        }
+    }
+
+    #[inline(never)]
+    fn reduce_list(&self, combine: fn(u32, u32) -> u32) -> Option<usize> {
         let len = match self {
-            Self::Equal(len) => return (count > 0).then_some(*len),
-            Self::Between(offsets) => offsets
-                .windows(2)
-                .map(|pair| pair[1] - pair[0])
-                .reduce(combine),
+            Self::Equal(_) => None,
+            Self::Between(offsets) => {
+                let lens = offsets.windows(2).map(|pair| pair[1] - pair[0]);
+                lens.reduce(combine)
+            }
             Self::Each(spans) => spans.iter().map(|span| span.len).reduce(combine),
         };
         len.map(|len| len as usize)
     }
 }
 
-/// Without an early exit, so that the compiler vectorises it: this runs for every job.
-fn rises(offsets: &[u32]) -> bool {
+// Lists are walked out of line, and without an early exit, so that the compiler vectorises that: it happens for every job that has one.
+
+/// Whether offsets never fall, and the last one lies within `bytes`.
+#[inline(never)]
+fn are_offsets(offsets: &[u32], bytes: usize) -> bool {
     let pairs = offsets.windows(2);
-    !pairs.fold(false, |falls, pair| falls | (pair[0] > pair[1]))
+    let falls = pairs.fold(false, |falls, pair| falls | (pair[0] > pair[1]));
+    !falls && offsets.last().is_some_and(|&end| end as usize <= bytes)
+}
+
+/// Whether spans lie in one buffer of `bytes` bytes.
+#[inline(never)]
+fn are_inside(spans: &[Span], bytes: usize) -> bool {
+    let outside = |span: &Span| (span.buf != 0) | (span.end() > bytes as u64);
+    !spans.iter().fold(false, |any, span| any | outside(span))
+}
+
+/// Whether each span ends before the next one begins.
+#[inline(never)]
+fn lie_apart(spans: &[Span]) -> bool {
+    let is_before =
+        |a: &Span, b: &Span| (a.buf < b.buf) | ((a.buf == b.buf) & (a.end() <= u64::from(b.start)));
+    let pairs = spans.windows(2);
+    pairs.fold(true, |all, pair| all & is_before(&pair[0], &pair[1]))
 }
 
 #[inline(always)]

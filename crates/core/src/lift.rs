@@ -12,8 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::{
-    Batch, BatchOut, Completion, InPlace, Job, JobError, Kernel, Limits, Memory, OpSpec, Operator,
-    OutputShape, Queue, SetupError,
+    Completion, Job, JobError, Kernel, Limits, Memory, OpSpec, Operator, OutputShape, Queue,
+    SetupError,
 };
 
 /// A kernel on the caller's own core: `submit` computes, `poll` hands back.
@@ -120,12 +120,6 @@ impl<K: Kernel> Prepared<K> {
     }
 }
 
-/// What a kernel is given.
-enum Work<'a> {
-    Apart((Batch<'a>, BatchOut<'a>)),
-    InPlace(InPlace<'a>),
-}
-
 /// Checks one job, runs the kernel on it, and checks what it claims.
 fn carry_out<K: Kernel>(
     prepared: &Prepared<K>,
@@ -134,25 +128,35 @@ fn carry_out<K: Kernel>(
 ) -> Result<(), JobError> {
     let (shape, limits) = (prepared.shape, &prepared.limits);
     let kernel = &prepared.kernel;
-    let in_place = match job.src {
-        Memory::Output => Some(kernel.in_place().ok_or(JobError::NotInPlace)?),
-        _ => None,
+    // Each kind of work is made where it is used: it is too large to be handed on for nothing.
+    let result = if let Memory::Output = job.src {
+        let offset = kernel.in_place().ok_or(JobError::NotInPlace)?;
+        let items = job.open_in_place(shape, limits, offset)?;
+        caught(kernel, scratch, |kernel, scratch| {
+            kernel.run_in_place(items, scratch)
+        })
+    } else {
+        let (batch, out) = job.open(shape, limits)?;
+        caught(kernel, scratch, |kernel, scratch| {
+            kernel.run(batch, out, scratch)
+        })
     };
-    let work = match in_place {
-        Some(offset) => Work::InPlace(job.open_in_place(shape, limits, offset)?),
-        None => Work::Apart(job.open(shape, limits)?),
-    };
-    catch_unwind(AssertUnwindSafe(|| {
-        let scratch = scratch.get_or_insert_with(|| kernel.scratch());
-        match work {
-            Work::InPlace(items) => kernel.run_in_place(items, scratch),
-            Work::Apart((batch, out)) => kernel.run(batch, out, scratch),
-        }
-    }))
-    .unwrap_or_else(|_| {
+    result.and_then(|()| job.check_outcomes(shape))
+}
+
+/// Calls `run`, and makes a panic an error.
+#[inline(always)]
+fn caught<K: Kernel>(
+    kernel: &K,
+    scratch: &mut Option<K::Scratch>,
+    run: impl FnOnce(&K, &mut K::Scratch) -> Result<(), JobError>,
+) -> Result<(), JobError> {
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        run(kernel, scratch.get_or_insert_with(|| kernel.scratch()))
+    }));
+    result.unwrap_or_else(|_| {
         // Half-changed by the panic; the next job builds its own.
         *scratch = None;
         Err(JobError::Panicked)
     })
-    .and_then(|()| job.check_outcomes(prepared.shape))
 }

@@ -48,6 +48,7 @@ impl Place {
 impl Deref for Memory {
     type Target = [Buf];
 
+    #[inline]
     fn deref(&self) -> &[Buf] {
         match self {
             Self::Shared(view) => std::slice::from_ref(view.buf()),
@@ -60,6 +61,7 @@ impl Deref for Memory {
 impl Deref for Buffers {
     type Target = [Buf];
 
+    #[inline]
     fn deref(&self) -> &[Buf] {
         match self {
             Self::One(buf) => std::slice::from_ref(buf),
@@ -69,6 +71,7 @@ impl Deref for Buffers {
 }
 
 impl DerefMut for Buffers {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [Buf] {
         match self {
             Self::One(buf) => std::slice::from_mut(buf),

@@ -243,6 +243,7 @@ impl Limits {
     ///
     /// # Errors
     /// [`JobError::TooManyItems`]; [`JobError::TooLong`] for the whole input or an item.
+    #[inline]
     pub fn check(&self, batch: Batch<'_>) -> Result<(), JobError> {
         if batch.len() > self.items_max {
             return Err(JobError::TooManyItems);
@@ -269,6 +270,7 @@ impl OutputShape {
     }
 
     /// Whether the shortest of `items` slots, and the list of outcomes, which is cleared, have room for what is put there.
+    #[inline]
     fn admit(
         self,
         items: usize,
@@ -366,6 +368,8 @@ impl JobParts {
     ///
     /// # Errors
     /// See the module's documentation. [`JobError::NotInPlace`] for a job whose input is its output.
+    // Within its caller: what it makes is then where it is wanted, and not copied just after it was written.
+    #[inline]
     pub fn open(
         &mut self,
         shape: OutputShape,
@@ -448,15 +452,14 @@ impl JobParts {
     ///
     /// # Errors
     /// [`JobError::BadOutcomes`].
+    #[inline]
     pub fn check_outcomes(&self, shape: OutputShape) -> Result<(), JobError> {
+        if let OutputShape::Fixed(_) = shape {
+            return Ok(());
+        }
         let fits = |(i, outcome): (usize, &Result<u32, JobError>)| !matches!(outcome, Ok(len) if *len as usize > self.slots.place(i, &self.dst).len);
         let mut outcomes = self.outcomes.iter().enumerate();
-        let is_right = match shape {
-            OutputShape::Fixed(_) => true,
-            OutputShape::Variable => {
-                self.outcomes.len() == self.items.count() && outcomes.all(fits)
-            }
-        };
+        let is_right = self.outcomes.len() == self.items.count() && outcomes.all(fits);
         is_right.then_some(()).ok_or(JobError::BadOutcomes)
     }
 
