@@ -249,10 +249,6 @@ impl Lane {
     ///
     /// # Errors
     /// The job, if its memory is not the device's.
-    #[expect(
-        clippy::result_large_err,
-        reason = "the job comes home, and in a box it would be an allocation"
-    )]
     pub(in crate::doca) fn hold(&mut self, place: u32, job: Job) -> Result<(), Job> {
         let held = &mut self.places[place as usize];
         assert!(held.is_none(), "a free place");
