@@ -60,7 +60,7 @@ pub(crate) struct Called<'a> {
     kernel: Box<dyn Direct>,
     work: Work<'a>,
     dst: Placed,
-    /// Of each call.
+    /// The outcomes of each call.
     outcomes: Vec<Vec<Result<u32, JobError>>>,
 }
 
@@ -275,15 +275,17 @@ impl Called<'_> {
 
     fn outputs(&self) -> Vec<Result<&[u8], JobError>> {
         let slots = self.dst.chunks_exact(self.work.slot.max(1));
-        let mut outcomes = self.outcomes.iter().flatten();
-        let mut len = || match self.work.shape {
+        let calls = self.work.calls.iter().zip(&self.outcomes);
+        let outcomes =
+            calls.flat_map(|(call, outcomes)| (0..call.len()).map(|i| outcomes.get(i).copied()));
+        let len = |outcome: Option<Result<u32, JobError>>| match self.work.shape {
             OutputShape::Fixed(bytes) => Ok(bytes),
-            OutputShape::Variable => {
-                let outcome = outcomes.next().copied();
-                Ok(outcome.unwrap_or(Err(JobError::BadOutcomes))? as usize)
-            }
+            OutputShape::Variable => Ok(outcome.unwrap_or(Err(JobError::BadOutcomes))? as usize),
         };
-        slots.map(|slot| Ok(&slot[..len()?])).collect()
+        let outputs = slots.zip(outcomes);
+        outputs
+            .map(|(slot, outcome)| Ok(&slot[..len(outcome)?]))
+            .collect()
     }
 }
 

@@ -165,7 +165,7 @@ impl Buf {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// True if the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -80,7 +80,7 @@ pub enum Offsets {
 /// A job's input as a kernel sees it: every item lies inside its buffer.
 #[derive(Clone, Copy)]
 pub struct Batch<'a>(
-    /// Of buffers that are shared for `'a`.
+    /// The buffers are shared for `'a`.
     Layout<'a>,
 );
 
@@ -139,7 +139,7 @@ impl Items {
     /// Where item `i` lies in `bufs`. For items that are checked already.
     ///
     /// # Panics
-    /// Perhaps, if there is no such item; or another place is named.
+    /// It may, if there is no such item; otherwise the place is of no item.
     #[inline]
     pub fn place(&self, i: usize, bufs: &[Buf]) -> Place {
         let [buf, start, len] = match self {
@@ -352,15 +352,6 @@ impl<'a> Iterator for BatchIter<'a> {
 }
 
 impl ExactSizeIterator for BatchIter<'_> {}
-
-impl<'a> IntoIterator for Batch<'a> {
-    type Item = &'a [u8];
-    type IntoIter = BatchIter<'a>;
-
-    fn into_iter(self) -> BatchIter<'a> {
-        self.iter()
-    }
-}
 
 /// Bytes of a batch.
 ///

@@ -33,12 +33,12 @@ enum Rule {
         base: NonNull<u8>,
         offsets: NonNull<u32>,
     },
-    /// In one buffer.
+    /// Items at spans of one buffer.
     Spans {
         base: NonNull<u8>,
         spans: NonNull<Span>,
     },
-    /// In several.
+    /// Items at spans of several buffers.
     Scattered {
         bufs: NonNull<Buf>,
         spans: NonNull<Span>,
@@ -140,7 +140,7 @@ impl<'a> Layout<'a> {
         Some(first)
     }
 
-    /// Itself if items lie at a stride, said so that the compiler knows it and makes a loop of its own, in which a step is an addition.
+    /// The same layout if its items lie at a stride. The compiler then knows the rule, and a loop over the items steps by one addition.
     #[inline(always)]
     pub(crate) fn strided(self) -> Option<Self> {
         match self.rule {
@@ -208,7 +208,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Whether each item ends before the next one begins, in this buffer or an earlier one: none overlaps another.
+    /// True if each item ends before the next one begins, in this buffer or an earlier one: no item overlaps another.
     #[inline]
     pub(crate) fn lie_apart(&self) -> bool {
         match self.rule {
@@ -280,7 +280,7 @@ pub(crate) enum Lens<'a> {
 impl Lens<'_> {
     /// The length of each, one combined with the next by `combine`; `None` without items. `count` is how many there are.
     #[inline]
-    pub(crate) fn reduce(&self, count: usize, combine: fn(u32, u32) -> u32) -> Option<usize> {
+    pub(crate) fn reduce(&self, count: usize, combine: impl Fn(u32, u32) -> u32) -> Option<usize> {
         match self {
             Self::Equal(len) => (count > 0).then_some(*len),
             _ => self.reduce_list(combine),
@@ -288,7 +288,7 @@ impl Lens<'_> {
     }
 
     #[inline(never)]
-    fn reduce_list(&self, combine: fn(u32, u32) -> u32) -> Option<usize> {
+    fn reduce_list(&self, combine: impl Fn(u32, u32) -> u32) -> Option<usize> {
         let len = match self {
             Self::Equal(_) => None,
             Self::Between(offsets) => {
@@ -303,7 +303,7 @@ impl Lens<'_> {
 
 // Lists are walked out of line, and without an early exit, so that the compiler vectorises that: it happens for every job that has one.
 
-/// Whether offsets never fall, and the last one lies within `bytes`.
+/// True if offsets never fall, and the last one lies within `bytes`.
 #[inline(never)]
 fn are_offsets(offsets: &[u32], bytes: usize) -> bool {
     let pairs = offsets.windows(2);
@@ -311,14 +311,14 @@ fn are_offsets(offsets: &[u32], bytes: usize) -> bool {
     !falls && offsets.last().is_some_and(|&end| end as usize <= bytes)
 }
 
-/// Whether spans lie in one buffer of `bytes` bytes.
+/// True if all spans lie in one buffer of `bytes` bytes.
 #[inline(never)]
 fn are_inside(spans: &[Span], bytes: usize) -> bool {
     let outside = |span: &Span| (span.buf != 0) | (span.end() > bytes as u64);
     !spans.iter().fold(false, |any, span| any | outside(span))
 }
 
-/// Whether each span ends before the next one begins.
+/// True if each span ends before the next one begins.
 #[inline(never)]
 fn lie_apart(spans: &[Span]) -> bool {
     let is_before =

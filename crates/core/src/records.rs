@@ -28,10 +28,10 @@ pub fn records(
         out.outcomes.resize(batch.len(), outcome);
         return;
     }
-    one_by_one(batch, out, record_bytes, compute);
+    in_runs(batch, out, record_bytes, compute);
 }
 
-/// Whether an item is whole records whose outputs fill the slot.
+/// True if an item is whole records whose outputs fill the slot.
 #[inline(always)]
 fn fills(record_bytes: usize, item_len: usize, slot: usize) -> bool {
     item_len.is_multiple_of(record_bytes) && item_len / record_bytes * 4 == slot
@@ -39,7 +39,7 @@ fn fills(record_bytes: usize, item_len: usize, slot: usize) -> bool {
 
 /// [`records`] for items or slots that lie apart, or are not all alike.
 #[inline(never)]
-fn one_by_one(
+fn in_runs(
     batch: Batch<'_>,
     mut out: BatchOut<'_>,
     record_bytes: usize,

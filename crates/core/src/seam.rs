@@ -301,12 +301,12 @@ impl Job {
             OutputShape::Variable => items.count(),
         };
         let slots = shape.slots(dst.len(), items.count());
-        Self::of(tag, src, items, dst, slots, Vec::with_capacity(outcomes))
+        Self::with_slots(tag, src, items, dst, slots, Vec::with_capacity(outcomes))
     }
 
-    /// A job of parts that may have been another job's. Where outputs are variable, `outcomes` needs a capacity of one for each item;
-    /// what it holds is forgotten.
-    pub fn of(
+    /// A job whose outputs go to `slots` in `dst`. Where outputs are variable, `outcomes` needs a capacity of one for each item; what it
+    /// holds is forgotten.
+    pub fn with_slots(
         tag: u64,
         src: impl Into<Memory>,
         items: Items,

@@ -21,7 +21,7 @@ pub struct BatchOut<'a> {
 
 /// Slots, one for each item. Each lies inside its buffer, and none overlaps another.
 pub struct Slots<'a> {
-    /// Of items that lie apart.
+    /// The slots lie apart.
     layout: Layout<'a>,
     /// The buffers are borrowed uniquely.
     bytes: PhantomData<&'a mut [u8]>,
@@ -29,7 +29,7 @@ pub struct Slots<'a> {
 
 /// Each slot in turn.
 pub struct SlotIter<'a>(
-    /// Those that are left.
+    /// The slots that are left.
     Slots<'a>,
 );
 
@@ -74,12 +74,18 @@ impl<'a> BatchOut<'a> {
     }
 
     /// Calls `write` with each item and its slot.
+    ///
+    /// # Panics
+    /// If there are not as many slots as items.
     #[inline(always)]
     pub fn each(self, batch: Batch<'_>, write: impl FnMut(&[u8], &mut [u8])) {
         self.slots.each(batch, write);
     }
 
-    /// For outputs of variable length: calls `write` with each item and its slot, and notes the outcome that it says.
+    /// For outputs of variable length: calls `write` with each item and its slot, and notes the outcome that it returns.
+    ///
+    /// # Panics
+    /// If there are not as many slots as items.
     #[inline(always)]
     pub fn each_outcome(
         self,
@@ -128,7 +134,7 @@ impl<'a> BatchOut<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// Of a layout whose buffers are borrowed uniquely for `'a`.
+    /// Slots over `layout`, whose buffers are borrowed uniquely for `'a`.
     #[inline]
     fn new(layout: Layout<'a>) -> Result<Self, JobError> {
         let bytes = PhantomData;
@@ -139,6 +145,7 @@ impl<'a> Slots<'a> {
 
     #[inline(always)]
     fn each(self, batch: Batch<'_>, write: impl FnMut(&[u8], &mut [u8])) {
+        assert_eq!(batch.len(), self.len(), "a slot for each item");
         let Self { layout, bytes } = self;
         match (batch.strided(), layout.strided()) {
             (Some(batch), Some(layout)) => each_of(batch, Slots { layout, bytes }, write),

@@ -64,7 +64,7 @@ impl Stage {
         let dst = backend.alloc(dst_len).expect("memory");
         let [items, slots] = [0; 2].map(|_| Items::Spans(Vec::with_capacity(BURST)));
         let outcomes = Vec::with_capacity(BURST);
-        let job = Job::of(0, Memory::Output, items, dst, slots, outcomes);
+        let job = Job::with_slots(0, Memory::Output, items, dst, slots, outcomes);
         Self {
             queue,
             workload: entry.workload(&spec).expect("its own"),

@@ -105,7 +105,14 @@ impl Bench<'_> {
         let mut outcomes = Vec::with_capacity(items.count());
         outcomes.push(STALE);
         let (items, slots) = (items.clone(), slots.clone());
-        Ok(Job::of(tag, Memory::Output, items, bufs?, slots, outcomes))
+        Ok(Job::with_slots(
+            tag,
+            Memory::Output,
+            items,
+            bufs?,
+            slots,
+            outcomes,
+        ))
     }
 }
 

@@ -299,7 +299,7 @@ impl Input {
     pub(super) fn job(&self, tag: u64, src: Memory, (dst, slots): (Buffers, Items)) -> Job {
         let mut outcomes = Vec::with_capacity(self.places.len());
         outcomes.push(STALE);
-        Job::of(tag, src, self.items.clone(), dst, slots, outcomes)
+        Job::with_slots(tag, src, self.items.clone(), dst, slots, outcomes)
     }
 
     /// Bytes per slot of a variable output: enough for every item that is not refused.

@@ -191,7 +191,7 @@ impl Bench<'_> {
                 1 => bufs.remove(0).into(),
                 _ => bufs.into(),
             };
-            let job = Job::of(1, src, Items::fixed(8, 2), dst, slots, outcomes);
+            let job = Job::with_slots(1, src, Items::fixed(8, 2), dst, slots, outcomes);
             self.refused(job, expected).map_err(at)?;
         }
         Ok(())
@@ -215,7 +215,7 @@ impl Bench<'_> {
         let dst = self.alloc(slots * slot)?;
         let usual = self.operator.shape().slots(dst.len(), items.count());
         let outcomes = Vec::with_capacity(slots);
-        let job = Job::of(u64::MAX, src, items, dst, usual, outcomes);
+        let job = Job::with_slots(u64::MAX, src, items, dst, usual, outcomes);
         self.refused(job, expected)
     }
 
@@ -243,7 +243,7 @@ impl Bench<'_> {
         let mut checked = self.checked_queue(1)?;
         let (src, dst) = (self.alloc(64)?, self.alloc(0)?);
         let slots = self.operator.shape().slots(0, 0);
-        checked.add(Job::of(7, src, items, dst, slots, Vec::new()));
+        checked.add(Job::with_slots(7, src, items, dst, slots, Vec::new()));
         let done = checked.finish()?;
         self.coverage.jobs += 1;
         match &done[0] {

@@ -139,7 +139,7 @@ impl<'a> Lane<'a> {
             };
             let slots = self.bench.shape.slots(dst.len(), split.count());
             let (tag, split) = (self.loads.len() as u64, split.clone());
-            let job = Job::of(tag, view.clone(), split, dst, slots, outcomes);
+            let job = Job::with_slots(tag, view.clone(), split, dst, slots, outcomes);
             self.idle.push_back(job);
             self.loads.push(load);
         }
