@@ -1,8 +1,11 @@
 //! `cargo xtask miri`: core's buffers and lifts under Miri, which sees undefined behaviour and weak memory orders.
 
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell;
 
@@ -11,10 +14,57 @@ pub(crate) fn run() -> Result<()> {
     if let Some(why) = missing() {
         bail!("{why}");
     }
+    shell::run(&mut tests())
+}
+
+/// The same beside other work: it keeps one core busy for minutes.
+pub(crate) struct Aside {
+    child: Child,
+    said: PathBuf,
+}
+
+impl Aside {
+    /// Starts it; what it says is kept in a file.
+    pub(crate) fn start() -> Result<Self> {
+        let folder = folder();
+        let said = folder.join("said.txt");
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let file =
+            File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
+        let mut command = tests();
+        command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
+        let child = shell::start(&mut command)?;
+        Ok(Self { child, said })
+    }
+
+    /// Waits for its end, and shows what it said.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        io::copy(&mut File::open(&self.said)?, &mut io::stdout())?;
+        ensure!(status.success(), "Miri: {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // In vain if it has ended.
+        drop(self.child.kill());
+    }
+}
+
+/// Its own, in this checkout: from a target directory that checkouts share, Miri has run another checkout's tests.
+fn folder() -> PathBuf {
+    shell::root().join("target/miri")
+}
+
+fn tests() -> Command {
     let mut cargo = shell::cargo_nightly();
-    // Its own, in this checkout: from a target directory that checkouts share, Miri has run another checkout's tests.
-    cargo.env("CARGO_TARGET_DIR", shell::root().join("target/miri"));
-    shell::run(cargo.args([
+    cargo.env("CARGO_TARGET_DIR", folder()).args([
         "miri",
         "test",
         "--package",
@@ -22,7 +72,8 @@ pub(crate) fn run() -> Result<()> {
         "--features",
         "conformance",
         "--lib",
-    ]))
+    ]);
+    cargo
 }
 
 /// Why Miri cannot run here, and what to do.

@@ -80,6 +80,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "warnings",
         ]),
     );
+    let miri = match miri::missing() {
+        None => Ok(miri::Aside::start()),
+        Some(why) => Err(why),
+    };
     let chosen: Vec<&str> = match args.cargo.as_slice() {
         [] => vec!["--workspace"],
         some => some.iter().map(String::as_str).collect(),
@@ -102,9 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "documentation",
         shell::run(rustdoc.env("RUSTDOCFLAGS", "-D warnings")),
     );
-    match miri::missing() {
-        None => part("Miri on core", miri::run()),
-        Some(why) => parts.push(Part::skipped("Miri on core", why)),
+    match miri {
+        Ok(started) => part("Miri on core", started.and_then(miri::Aside::finish)),
+        Err(why) => parts.push(Part::skipped("Miri on core", why)),
     }
     const ENDS: &str = "devices that end or break, under AddressSanitizer";
     parts.push(match asan::missing() {
