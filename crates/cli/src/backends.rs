@@ -192,7 +192,7 @@ pub fn all() -> Vec<Listed> {
     let others = [
         listed(
             "pool/N",
-            "the best path on N worker threads a queue",
+            "the best path on N worker threads that all queues share",
             format!("{cores} cores here"),
         ),
         listed(

@@ -42,7 +42,7 @@ pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
 pub use in_place::{InPlace, Overlay, Overlays};
 pub use items::{Batch, BatchIter, Items, Offsets, Span, Stride};
-pub use lift::{Inline, Pooled};
+pub use lift::{Inline, Pool, Pooled};
 pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;
 pub use records::records;

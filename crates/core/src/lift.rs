@@ -4,12 +4,13 @@
 
 mod pool;
 
-pub use pool::Pooled;
+pub use pool::{Pool, Pooled};
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{
     Completion, Job, JobError, Kernel, Limits, Memory, OpSpec, Operator, OutputShape, Queue,
@@ -45,7 +46,7 @@ impl<K: Kernel> Operator for Inline<K> {
     }
 
     fn in_place(&self) -> Option<usize> {
-        self.prepared.kernel.in_place()
+        self.prepared.in_place
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
@@ -86,6 +87,9 @@ impl<K: Kernel> Queue for InlineQueue<K> {
         done.extend(self.finished.drain(..));
         finished
     }
+
+    /// All that is in flight has finished.
+    fn wait(&mut self, _: Duration) {}
 }
 
 /// What both lifts share: the kernel and what is known about it.
@@ -95,16 +99,17 @@ struct Prepared<K> {
     spec: OpSpec,
     limits: Limits,
     shape: OutputShape,
+    in_place: Option<usize>,
 }
 
 impl<K: Kernel> Prepared<K> {
     fn new(kernel: K, spec: OpSpec, limits: Limits) -> Self {
-        let shape = kernel.shape();
         Self {
-            kernel,
             spec,
             limits,
-            shape,
+            shape: kernel.shape(),
+            in_place: kernel.in_place(),
+            kernel,
         }
     }
 
@@ -120,7 +125,7 @@ impl<K: Kernel> Prepared<K> {
     }
 }
 
-/// Checks one job, runs the kernel on it, and checks what it claims.
+/// Checks one job, runs the kernel on it, and checks what it claims. Does not panic, whatever the kernel does.
 fn carry_out<K: Kernel>(
     prepared: &Prepared<K>,
     job: &mut Job,
@@ -130,7 +135,7 @@ fn carry_out<K: Kernel>(
     let kernel = &prepared.kernel;
     // Each kind of work is made where it is used: it is too large to be handed on for nothing.
     let result = if let Memory::Output = job.src {
-        let offset = kernel.in_place().ok_or(JobError::NotInPlace)?;
+        let offset = prepared.in_place.ok_or(JobError::NotInPlace)?;
         let items = job.open_in_place(shape, limits, offset)?;
         caught(kernel, scratch, |kernel, scratch| {
             kernel.run_in_place(items, scratch)
@@ -154,9 +159,14 @@ fn caught<K: Kernel>(
     let result = catch_unwind(AssertUnwindSafe(|| {
         run(kernel, scratch.get_or_insert_with(|| kernel.scratch()))
     }));
-    result.unwrap_or_else(|_| {
-        // Half-changed by the panic; the next job builds its own.
-        *scratch = None;
+    result.unwrap_or_else(|panic| {
+        // Half-changed by the panic; the next job builds its own. Dropping it, or what was thrown, may panic once more.
+        for dropped in [
+            Err(panic),
+            catch_unwind(AssertUnwindSafe(|| *scratch = None)),
+        ] {
+            dropped.unwrap_or_else(std::mem::forget);
+        }
         Err(JobError::Panicked)
     })
 }

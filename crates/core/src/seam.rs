@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{
     Batch, BatchOut, Buf, Buffers, Clock, Evidence, InPlace, Items, JobError, Memory, OpSpec,
@@ -111,7 +112,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// [`SetupError::Unsupported`] with the reason that [`Backend::limits`] gives; [`SetupError::Parameter`] if the
-    /// spec's own numbers are out of range.
+    /// spec's own numbers are out of range; [`SetupError::NoThread`] if a pool's worker cannot be started.
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError>;
 }
 
@@ -146,11 +147,20 @@ pub trait Queue {
     fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize;
     /// Appends finished jobs to `done`; says how many. Neither waits nor, if `done` has room, allocates.
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize;
+    /// Sleeps until a job has finished, at most for `timeout`; returns at once if nothing is in flight. It may return before a job has
+    /// finished: `poll` says. As it stands here it is a short sleep, for devices that wake nobody; a queue on virtual time, which
+    /// polling moves, must replace it.
+    fn wait(&mut self, timeout: Duration) {
+        const NAP: Duration = Duration::from_micros(50);
+        if self.in_flight() > 0 {
+            std::thread::sleep(timeout.min(NAP));
+        }
+    }
 }
 
 /// A synchronous CPU kernel; `Inline<K>` and `Pooled<K>` lift it to an [`Operator`].
 pub trait Kernel: Send + Sync + 'static {
-    /// Working memory that is reused between calls, one per queue.
+    /// Working memory that is reused between calls: one for each queue, and there for each thread that works for it.
     type Scratch: Send;
     /// Allocates the scratch.
     fn scratch(&self) -> Self::Scratch;

@@ -1,10 +1,10 @@
-//! CPU backends: one for each code path, `cpu/best`, and `pool/N`, which runs the best path on N threads.
+//! CPU backends: one for each code path, `cpu/best`, and `pool/N`, which runs the best path on N threads that all queues share.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use dpb_core::lift::{Inline, Pooled};
+use dpb_core::lift::{Inline, Pool, Pooled};
 use dpb_core::{
     Backend, Buf, Clock, Evidence, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported,
     WallClock,
@@ -118,7 +118,7 @@ pub struct Cpu {
 pub enum Lift {
     /// The caller's.
     Inline,
-    /// Workers of its own, so many for each queue.
+    /// The workers of the process, so many.
     Pooled(NonZeroU32),
 }
 
@@ -208,13 +208,22 @@ impl Path {
 
 impl Lift {
     /// Lifts `kernel` to an operator.
-    pub(crate) fn lift<K: Kernel>(self, kernel: K, spec: &OpSpec) -> Arc<dyn Operator> {
-        match self {
-            Self::Inline => Arc::new(Inline::new(kernel, spec.clone(), self.limits())),
-            Self::Pooled(threads) => {
-                Arc::new(Pooled::new(kernel, spec.clone(), self.limits(), threads))
+    ///
+    /// # Errors
+    /// If a worker cannot be started.
+    pub(crate) fn lift<K: Kernel>(
+        self,
+        kernel: K,
+        spec: &OpSpec,
+    ) -> Result<Arc<dyn Operator>, SetupError> {
+        let spec = spec.clone();
+        Ok(match self {
+            Self::Inline => Arc::new(Inline::new(kernel, spec, self.limits())),
+            Self::Pooled(workers) => {
+                let pool = Pool::shared(workers)?;
+                Arc::new(Pooled::new(kernel, spec, self.limits(), pool))
             }
-        }
+        })
     }
 
     fn limits(self) -> Limits {
@@ -237,7 +246,7 @@ impl Cpu {
         Self::new(format!("cpu/{path}"), Some(path), Lift::Inline)
     }
 
-    /// The best path for each operator, on `threads` workers for each queue.
+    /// The best path for each operator, on the `threads` workers that this process has for all such queues ([`Pool::shared`]).
     pub fn pool(threads: NonZeroU32) -> Self {
         Self::new(format!("pool/{threads}"), None, Lift::Pooled(threads))
     }
@@ -290,7 +299,7 @@ impl Backend for Cpu {
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
         let path = self.path(entry).map_err(SetupError::Unsupported)?;
-        Ok((entry.kernel)(spec, path)?.lift(self.lift, spec))
+        (entry.kernel)(spec, path)?.lift(self.lift, spec)
     }
 }
 

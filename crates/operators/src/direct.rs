@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, Operator, OutputShape};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, Operator, OutputShape, SetupError};
 
 use crate::cpu::Lift;
 
@@ -29,7 +29,10 @@ pub fn direct<K: Kernel>(kernel: K) -> Box<dyn Direct> {
 /// A kernel whose type the registry need not know.
 pub(crate) trait AnyKernel {
     /// Behind the seam.
-    fn lift(self: Box<Self>, lift: Lift, spec: &OpSpec) -> Arc<dyn Operator>;
+    ///
+    /// # Errors
+    /// If a worker cannot be started.
+    fn lift(self: Box<Self>, lift: Lift, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError>;
     /// Without it.
     fn direct(self: Box<Self>) -> Box<dyn Direct>;
 }
@@ -54,7 +57,7 @@ impl<K: Kernel> Direct for WithScratch<K> {
 }
 
 impl<K: Kernel> AnyKernel for K {
-    fn lift(self: Box<Self>, lift: Lift, spec: &OpSpec) -> Arc<dyn Operator> {
+    fn lift(self: Box<Self>, lift: Lift, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         lift.lift(*self, spec)
     }
 

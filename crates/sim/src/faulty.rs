@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
@@ -303,6 +304,13 @@ impl Queue for FaultyQueue {
         }
         self.in_flight -= done.len() - before;
         done.len() - before
+    }
+
+    /// What is kept back is kept for polls, not for time.
+    fn wait(&mut self, timeout: Duration) {
+        if self.held.is_empty() && self.from_inner.is_empty() {
+            self.inner.wait(timeout);
+        }
     }
 }
 

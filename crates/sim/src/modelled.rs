@@ -10,6 +10,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use dpb_core::{
     Backend, Buf, Clock, Completion, Evidence, Job, JobError, Limits, Memory, OpSpec, Operator,
@@ -352,6 +353,15 @@ impl Queue for ModelledQueue {
             self.free.push(place);
         }
         self.free.len() - before
+    }
+
+    /// Polling moves virtual time; what the backend inside still computes is waited for.
+    fn wait(&mut self, timeout: Duration) {
+        if let Some(&Reverse((_, _, place))) = self.due.peek()
+            && self.flying[place].home.is_none()
+        {
+            self.inner.wait(timeout);
+        }
     }
 }
 

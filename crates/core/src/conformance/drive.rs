@@ -3,13 +3,16 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::patience::{self, Silence};
 use crate::{Buf, Completion, Items, Job, Limits, Operator, Queue, SetupError};
 
 /// How long a queue may do nothing at all with jobs in flight.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long to wait for a job at a time.
+const NAP: Duration = Duration::from_millis(2);
 
 /// A queue, and the jobs that go through it.
 pub(super) struct CheckedQueue {
@@ -95,13 +98,28 @@ impl CheckedQueue {
                 "{flying} jobs in flight and {ready} ready, but nothing happens; the queue is leaked with its buffers"
             ));
         } else {
-            std::thread::yield_now();
+            self.wait()?;
         }
         Ok(false)
     }
 
+    /// Waits a moment for a job.
+    fn wait(&mut self) -> Result<(), String> {
+        let flying = self.queue.in_flight();
+        let start = Instant::now();
+        self.queue.wait(NAP);
+        if start.elapsed() > SILENCE {
+            return Err(format!("a wait of {NAP:?} took {:?}", start.elapsed()));
+        }
+        match self.queue.in_flight() == flying {
+            true => Ok(()),
+            false => Err("waiting changed how many jobs are in flight".into()),
+        }
+    }
+
     /// Judges what came home.
     fn close(mut self) -> Result<Vec<Completion>, String> {
+        self.wait()?;
         if self.queue.poll(&mut self.done) != 0 || self.queue.in_flight() != 0 {
             return Err("all jobs are home, and more is said to be in flight".into());
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use crate::{
     Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Evidence, Exact, InPlace, Inline,
     JobError, Kernel, Limits, Material, OpSpec, Operator, OutputShape, Overlay, ParameterValue,
-    Pooled, Right, SetupError, Unsupported, WallClock, Workload,
+    Pool, Pooled, Right, SetupError, Unsupported, WallClock, Workload,
 };
 
 /// Who says what is right.
@@ -94,7 +94,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// `None` for the caller's core; else this many workers per queue.
+    /// `None` for the caller's core; else a pool of so many workers.
     pub fn new(workers: Option<NonZeroU32>) -> Self {
         Self {
             name: match workers {
@@ -116,7 +116,10 @@ impl Sample {
     pub(super) fn lift<K: Kernel>(&self, kernel: K, spec: &OpSpec) -> Arc<dyn Operator> {
         match self.workers {
             None => Arc::new(Inline::new(kernel, spec.clone(), self.limits)),
-            Some(n) => Arc::new(Pooled::new(kernel, spec.clone(), self.limits, n)),
+            Some(n) => {
+                let pool = Pool::shared(n).expect("threads");
+                Arc::new(Pooled::new(kernel, spec.clone(), self.limits, pool))
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::Evidence;
 use crate::buf::Island;
 use crate::{
     Batch, BatchOut, Clock, Exact, InPlace, Inline, Items, JobError, JobParts, Kernel, Overlay,
-    Place, Pooled, Queue, Region, Right, Unsupported,
+    Place, Pool, Pooled, Queue, Region, Right, Unsupported,
 };
 use sample::{Sample, stored, workloads, xored};
 

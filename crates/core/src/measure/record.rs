@@ -259,7 +259,7 @@ pub struct Provenance {
     pub cpu_level: String,
     /// Instruction-set extensions that were found, are not masked, and matter to dpb.
     pub cpu_features: Vec<String>,
-    /// Cores that the workers were pinned to; empty if they were not.
+    /// Cores that the measuring threads were pinned to; empty if they were not. Workers of a pool are not pinned.
     pub pinned: Vec<u32>,
     /// Frequency governor, if the kernel says.
     pub governor: Option<String>,

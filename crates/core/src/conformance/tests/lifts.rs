@@ -1,5 +1,9 @@
 //! What the lifts promise, and queues that do not answer.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::thread::ThreadId;
+
 use super::*;
 
 /// Panics on items that begin with `!`; counts its scratches.
@@ -42,9 +46,9 @@ fn a_panic_fails_its_own_job_only() {
     let limits = Sample::new(workers(1)).limits(&OpSpec::Crc32c).unwrap();
     let spec = OpSpec::custom("nervous", []);
     let inline: Arc<dyn Operator> = Arc::new(Inline::new(Nervous, spec.clone(), limits));
-    let pool = Pooled::new(Nervous, spec, limits, NonZeroU32::MIN)
-        .on_start(|_| resume_unwind(Box::new("on purpose, and quietly")));
-    let pooled: Arc<dyn Operator> = Arc::new(pool);
+    let quietly = |_| resume_unwind(Box::new("on purpose"));
+    let pool = Pool::with_start(NonZeroU32::MIN, quietly).unwrap();
+    let pooled: Arc<dyn Operator> = Arc::new(Pooled::new(Nervous, spec, limits, pool));
     for operator in [inline, pooled] {
         let mut checked = CheckedQueue::open(&operator, &limits, 4).unwrap();
         for tag in 0..20 {
@@ -104,8 +108,9 @@ fn outcomes_that_cannot_be_fail_their_job() {
         let spec = OpSpec::custom("boast", []);
         let inline: Arc<dyn Operator> =
             Arc::new(Inline::new(Boaster(claimed), spec.clone(), limits));
-        let pool = Pooled::new(Boaster(claimed), spec, limits, NonZeroU32::MIN);
-        for operator in [inline, Arc::new(pool)] {
+        let pool = Pool::shared(NonZeroU32::MIN).unwrap();
+        let pooled = Pooled::new(Boaster(claimed), spec, limits, pool);
+        for operator in [inline, Arc::new(pooled)] {
             let mut checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
             let [src, dst] = [16, 16].map(|len| Buf::zeroed(len).unwrap());
             let items = Items::fixed(8, 2);
@@ -175,12 +180,73 @@ fn a_wedged_queue_is_a_failure_and_is_left_alone() {
     assert!(said.starts_with("1 jobs in flight and 0 ready"), "{said}");
 }
 
+/// Notes the threads that it runs on.
+struct Noting(Arc<Mutex<HashSet<ThreadId>>>);
+
+impl Kernel for Noting {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> OutputShape {
+        OutputShape::Fixed(0)
+    }
+
+    fn dst_len(&self, _: usize) -> usize {
+        0
+    }
+
+    fn run(&self, _: Batch<'_>, _: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        let mut threads = self.0.lock().unwrap();
+        threads.insert(std::thread::current().id());
+        Ok(())
+    }
+}
+
+#[test]
+fn queues_share_the_workers_of_a_pool() {
+    let limits = Sample::new(workers(2)).limits(&OpSpec::Crc32c).unwrap();
+    let two = NonZeroU32::new(2).unwrap();
+    let threads = Arc::new(Mutex::new(HashSet::new()));
+    let pool = Pool::new(two).unwrap();
+    let operator = |pool: &Arc<Pool>| -> Arc<dyn Operator> {
+        let spec = OpSpec::custom("noting", []);
+        Arc::new(Pooled::new(
+            Noting(threads.clone()),
+            spec,
+            limits,
+            pool.clone(),
+        ))
+    };
+    let job = |tag| {
+        let [src, dst] = [1, 0].map(|len| Buf::zeroed(len).unwrap());
+        Job::new(tag, src, Items::One, dst, OutputShape::Fixed(0))
+    };
+    let open = || CheckedQueue::open(&operator(&pool), &limits, 3).unwrap();
+    for _ in 0..if cfg!(miri) { 2 } else { 20 } {
+        let (mut first, mut second) = (open(), open());
+        // A third one goes with its jobs, wherever these are.
+        let mut third = operator(&pool).open(two).unwrap();
+        third.submit(&mut [job(0), job(1)].into());
+        drop(third);
+        for tag in 0..8 {
+            first.add(job(tag));
+            second.add(job(tag));
+        }
+        first.finish_both(second).unwrap();
+    }
+    assert!(threads.lock().unwrap().len() <= 2);
+    let shared = Pool::shared(two).unwrap();
+    assert!(Arc::ptr_eq(&shared, &Pool::shared(two).unwrap()));
+}
+
 #[test]
 fn workers_that_sleep_wake_up() {
     let limits = Sample::new(None).limits(&OpSpec::Crc32c).unwrap();
     let two = NonZeroU32::new(2).unwrap();
-    let pool = Pooled::new(Nervous, OpSpec::custom("nervous", []), limits, two);
-    let mut queue = Arc::new(pool).open(two).unwrap();
+    let pool = Pool::new(two).unwrap();
+    let pooled = Pooled::new(Nervous, OpSpec::custom("nervous", []), limits, pool);
+    let mut queue = Arc::new(pooled).open(two).unwrap();
     let (mut ready, mut done) = (VecDeque::new(), Vec::new());
     for tag in 0..if cfg!(miri) { 3 } else { 30 } {
         // Longer than a worker's patience.
@@ -190,8 +256,9 @@ fn workers_that_sleep_wake_up() {
         let dst = Buf::zeroed(1).unwrap();
         ready.push_back(Job::new(tag, src, Items::One, dst, OutputShape::Fixed(1)));
         assert_eq!(queue.submit(&mut ready), 1);
+        // So long that a worker that wakes nobody is found.
         while queue.poll(&mut done) == 0 {
-            std::thread::yield_now();
+            queue.wait(Duration::from_secs(3600));
         }
         assert_eq!(
             done.last().map(|c| (c.job.tag, c.result)),

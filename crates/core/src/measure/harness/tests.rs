@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::*;
-use crate::lift::{Inline, Pooled};
+use crate::lift::{Inline, Pool, Pooled};
 use crate::measure::{Evidence, Record};
 use crate::{
     Batch, BatchOut, Buf, Clock, Completion, Exact, Job, Kernel, Limits, OpSpec, Queue, Right,
@@ -145,7 +145,8 @@ impl Backend for Sums {
                     calls: AtomicU64::new(0),
                     wrong_at: self.wrong_at,
                 };
-                Arc::new(Pooled::new(kernel, spec.clone(), limits, NonZeroU32::MIN))
+                let pool = Pool::shared(NonZeroU32::MIN)?;
+                Arc::new(Pooled::new(kernel, spec.clone(), limits, pool))
             }
             Kind::Virtual | Kind::Stalling => Arc::new(Timed {
                 inner: Arc::new(inline()),
