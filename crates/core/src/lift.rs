@@ -161,11 +161,12 @@ fn caught<K: Kernel>(
     }));
     result.unwrap_or_else(|panic| {
         // Half-changed by the panic; the next job builds its own. Dropping it, or what was thrown, may panic once more.
-        for dropped in [
-            Err(panic),
+        let dropped = [
+            catch_unwind(AssertUnwindSafe(|| drop(panic))),
             catch_unwind(AssertUnwindSafe(|| *scratch = None)),
-        ] {
-            dropped.unwrap_or_else(std::mem::forget);
+        ];
+        for thrown in dropped {
+            thrown.unwrap_or_else(std::mem::forget);
         }
         Err(JobError::Panicked)
     })
