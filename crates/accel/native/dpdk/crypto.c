@@ -15,6 +15,7 @@
 struct tail {
 	uint8_t iv[IV_MAX];
 	uint64_t user;
+	struct rte_mbuf *dst; /* where it writes, unless that is where it reads */
 };
 
 #define TAIL_OFFSET (sizeof(struct rte_crypto_op) + sizeof(struct rte_crypto_sym_op))
@@ -265,7 +266,7 @@ void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *ci
 		rte_crypto_op_attach_sym_session(queue->free[i], session);
 		sym->m_src = queue->mbufs[2 * i];
 		/* A hash writes nothing but its digest. */
-		sym->m_dst = queue->kind == HASH ? NULL : queue->mbufs[2 * i + 1];
+		tail(queue->free[i])->dst = queue->kind == HASH ? NULL : queue->mbufs[2 * i + 1];
 	}
 }
 
@@ -281,9 +282,12 @@ static inline __attribute__((always_inline)) void fill(enum kind kind, size_t iv
 	tail(op)->user = run->user;
 	memcpy(tail(op)->iv, run->iv, iv_len);
 	dpb_point(sym->m_src, run->src, run->src_len);
+	/* In place: drivers then spare themselves a copy of the text. */
+	sym->m_dst = run->src == run->dst ? NULL : tail(op)->dst;
+	if (kind != HASH && sym->m_dst != NULL)
+		dpb_point(sym->m_dst, run->dst, run->dst_len);
 	switch (kind) {
 	case AEAD:
-		dpb_point(sym->m_dst, run->dst, run->dst_len);
 		sym->aead.data.length = run->src_len;
 		sym->aead.digest.data = run->digest;
 		sym->aead.digest.phys_addr = (rte_iova_t)(uintptr_t)run->digest;
@@ -291,7 +295,6 @@ static inline __attribute__((always_inline)) void fill(enum kind kind, size_t iv
 		sym->aead.aad.phys_addr = (rte_iova_t)(uintptr_t)run->aad;
 		break;
 	case CIPHER:
-		dpb_point(sym->m_dst, run->dst, run->dst_len);
 		sym->cipher.data.length = run->src_len;
 		break;
 	case HASH:

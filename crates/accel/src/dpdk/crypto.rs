@@ -140,6 +140,10 @@ impl Operator for CryptoOperator {
         self.plan.dst_len(item_len)
     }
 
+    fn in_place(&self) -> Option<usize> {
+        self.plan.in_place()
+    }
+
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
         let depth_max = self.plan.limits.depth_max;
         if depth > depth_max {
@@ -369,6 +373,12 @@ impl Recipe for Plan {
             Form::Hashed => OutputShape::Fixed(self.cipher.digest_len.into()),
             _ => OutputShape::Variable,
         }
+    }
+
+    /// What stands in front of the text stays as it was.
+    fn in_place(&self) -> Option<usize> {
+        let before = usize::from(self.cipher.iv_len) + usize::from(self.cipher.aad_len);
+        (self.form != Form::Hashed).then_some(before)
     }
 
     fn step(&self, item: &[u8], slot_len: usize, piece: u32) -> Step<'_> {

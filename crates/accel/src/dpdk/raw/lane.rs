@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroU32;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,10 @@ pub(in crate::dpdk) trait Recipe {
     fn limits(&self) -> &Limits;
     /// Where outputs go.
     fn shape(&self) -> OutputShape;
+    /// See [`Operator::in_place`](dpb_core::Operator::in_place).
+    fn in_place(&self) -> Option<usize> {
+        None
+    }
     /// The next step for an item: `piece` counts the operations that the item got already.
     fn step(&self, item: &[u8], slot_len: usize, piece: u32) -> Step<'_>;
     /// The meaning of the device's answer for an item.
@@ -174,12 +179,25 @@ impl Flight {
 
     /// Where item `i` lies, which was checked when the job came.
     fn place(&self, i: usize) -> Place {
-        self.job.items.place(i, &self.job.src)
+        self.job.items.place(i, self.job.input())
+    }
+
+    /// The first byte of item `i`, and its length. In place its buffer is written to while operations on its neighbours run.
+    fn item_at(&self, i: usize) -> (NonNull<u8>, usize) {
+        let Place { buf, start, len } = self.place(i);
+        let src = self.job.input()[buf].as_non_null();
+        // SAFETY: `admit` found that each item lies inside its buffer, which is the flight's own or shared.
+        (unsafe { src.add(start) }, len)
     }
 
     /// Item `i`.
-    fn item(&self, i: usize) -> &[u8] {
-        self.place(i).bytes(&self.job.src)
+    ///
+    /// # Safety
+    /// No operation that may write to it is with the device.
+    unsafe fn item(&self, i: usize) -> &[u8] {
+        let (first, len) = self.item_at(i);
+        // SAFETY: initialised bytes of a buffer that the flight holds; as the caller says, nobody writes to them.
+        unsafe { std::slice::from_raw_parts(first.as_ptr(), len) }
     }
 
     /// How many items from `i` on, up to `most`, are as long as it is and lie at equal distances in its buffer, and whose slots
@@ -310,7 +328,14 @@ impl<D: Device, R: Recipe> Lane<D, R> {
 
     /// How many items a job has that may be carried out. Its outcomes are cleared.
     fn admit(&self, job: &mut Job) -> Result<usize, JobError> {
-        let items = job.admit(self.recipe.shape(), self.recipe.limits())?;
+        let (shape, limits) = (self.recipe.shape(), self.recipe.limits());
+        let items = match job.src {
+            dpb_core::Memory::Output => {
+                let offset = self.recipe.in_place().ok_or(JobError::NotInPlace)?;
+                job.open_in_place(shape, limits, offset)?.items.len()
+            }
+            _ => job.admit(shape, limits)?,
+        };
         let is_mine = |region: &dyn Region| self.memory.is_home_of(region);
         let is_reached = job.all_regions(is_mine);
         is_reached.then_some(items).ok_or(JobError::ForeignBuffer)
@@ -499,7 +524,8 @@ impl Burst<'_> {
                 return false;
             }
             let (i, piece) = flight.next;
-            let item = flight.item(i);
+            // SAFETY: the item has no operation yet, or one that is staged in this burst and not submitted.
+            let item = unsafe { flight.item(i) };
             let room = flight.slot(i).len();
             let operation = match recipe.step(item, room, piece) {
                 Step::Run(operation) => operation,
@@ -519,6 +545,10 @@ impl Burst<'_> {
                 device.admits(&operation, item.len(), room),
                 "an operation within its item and its slot"
             );
+            // All operations of an item are in one burst: in place the first changes what the next one is made of.
+            if operation.has_more && self.room == 1 {
+                return false;
+            }
             // Of a vector of its own, or of several operations, there is one.
             let is_whole = piece == 0 && !operation.has_more && matches!(operation.iv, Iv::Item(_));
             let (alike, steps) = match operation.is_alike && is_whole {
@@ -555,9 +585,8 @@ fn run(
     place: u32,
 ) -> Run {
     let Operation { src, dst, head, .. } = operation;
-    let (item, slot) = (flight.place(items.start), flight.slot(items.start).ptr);
-    // SAFETY: checked when the job came.
-    let item = unsafe { flight.job.src[item.buf].as_ptr().add(item.start) };
+    let (item, _) = flight.item_at(items.start);
+    let (item, slot) = (item.as_ptr().cast_const(), flight.slot(items.start).ptr);
     if !head.is_empty() {
         for i in items.clone() {
             flight.slot(i).write(0, head);
