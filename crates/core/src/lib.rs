@@ -11,6 +11,7 @@
 //! every backend runs behind `conformance`.
 
 pub mod buf;
+pub mod chain;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -37,6 +38,7 @@ pub mod spec;
 pub mod workload;
 
 pub use buf::{Buf, Region, View};
+pub use chain::Chain;
 pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
@@ -49,9 +51,9 @@ pub use records::records;
 pub use seam::{Backend, Completion, Job, JobParts, Kernel, Limits, Operator, OutputShape, Queue};
 pub use slots::{BatchOut, SlotIter, Slots};
 pub use spec::{
-    ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, CollationLocale,
-    CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction, ErasureCode, HashTuple,
-    HmacHash, IpFamily, LookupKeys, Material, OpSpec, ParameterValue, RsaPadding, RuleSet,
-    SegmentationMode, SignatureScheme, UnsupportedRules,
+    ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, ChecksumLayers,
+    CollationLocale, CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction,
+    ErasureCode, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec, ParameterValue,
+    RsaPadding, RuleSet, SegmentationMode, SignatureScheme, UnsupportedRules,
 };
 pub use workload::{Exact, Input, Right, Workload};

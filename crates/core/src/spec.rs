@@ -15,9 +15,9 @@ pub use material::Material;
 pub(crate) use material::{FNV_START, fnv1a64};
 use parameters::rsa_private_ns;
 pub use parameters::{
-    ArithmeticForm, ArithmeticOperation, ArithmeticType, ChecksumForm, CollationLocale, CopyMode,
-    CrcName, Curve, DeflateFormat, Direction, HashTuple, HmacHash, IpFamily, LookupKeys,
-    RsaPadding, RuleSet, SegmentationMode, SignatureScheme, UnsupportedRules,
+    ArithmeticForm, ArithmeticOperation, ArithmeticType, ChecksumForm, ChecksumLayers,
+    CollationLocale, CopyMode, CrcName, Curve, DeflateFormat, Direction, HashTuple, HmacHash,
+    IpFamily, LookupKeys, RsaPadding, RuleSet, SegmentationMode, SignatureScheme, UnsupportedRules,
 };
 
 /// An operator and its parameters, as data: comparable, printable.
@@ -260,6 +260,19 @@ pub enum OpSpec {
         /// Which bytes of an item the checksum covers.
         form: ChecksumForm,
     },
+    /// Whether the checksums of an IP packet are right: IPv4's, and that of TCP or UDP. Bytes behind the packet, which pad it, count for
+    /// nothing. Output: one byte, in which 1 says that the IPv4 header's is right and 2 that it is wrong, 4 and 8 say the same of the
+    /// transport's, and 16 says that the item is no packet. A checksum that the packet does not have sets no bit.
+    ChecksumVerify {
+        /// Which checksums are looked at.
+        layers: ChecksumLayers,
+    },
+    /// Fills in the checksums of an IP packet: IPv4's, and that of TCP or UDP. Output: variable, the packet without bytes that pad it;
+    /// refuses what is no packet.
+    ChecksumFill {
+        /// Which checksums are filled in.
+        layers: ChecksumLayers,
+    },
     /// TCP segmentation of one large send. Output: variable.
     Segmentation {
         /// Bytes of payload of a segment.
@@ -274,6 +287,9 @@ pub enum OpSpec {
     },
     /// IP reassembly of a burst of fragments (RFC 791, RFC 8200, RFC 5722). Output: variable.
     Reassembly,
+    /// Operators one behind another: the output of each is the item of the next. Output: that of the last; variable if one of them is,
+    /// and an item that one refuses is refused. See [`Chain`](crate::Chain).
+    Chain(Vec<OpSpec>),
     /// An operator that this crate does not know.
     Custom {
         /// A name that no other variant has.
@@ -372,9 +388,12 @@ impl OpSpec {
             Self::ErasureEncode { .. } => "erasure-encode",
             Self::ErasureRecover { .. } => "erasure-recover",
             Self::Checksum { .. } => "checksum",
+            Self::ChecksumVerify { .. } => "checksum-verify",
+            Self::ChecksumFill { .. } => "checksum-fill",
             Self::Segmentation { .. } => "segmentation",
             Self::Fragmentation { .. } => "fragmentation",
             Self::Reassembly => "reassembly",
+            Self::Chain(_) => "chain",
             Self::Custom { name, .. } => name,
         }
     }
@@ -382,12 +401,13 @@ impl OpSpec {
     /// What an item costs besides its bytes, whatever its length, expressed in bytes. One such byte stands for about a nanosecond
     /// on a slow path, for making an item, running it and checking it. Most operators cost 0 here, a signature millions. Only the
     /// order of magnitude matters. Code that bounds time by bytes adds this cost.
-    pub const fn cost_bytes(&self) -> usize {
+    pub fn cost_bytes(&self) -> usize {
         match self {
             Self::Sign { scheme, .. } => scheme.sign_ns(),
             Self::Verify { scheme, .. } => scheme.verify_ns(),
             Self::RsaEncrypt { bits, .. } | Self::RsaDecrypt { bits, .. } => rsa_private_ns(*bits),
             Self::Arithmetic { rounds, .. } => *rounds as usize * 8,
+            Self::Chain(stages) => stages.iter().map(Self::cost_bytes).sum(),
             _ => 0,
         }
     }
@@ -459,6 +479,9 @@ impl OpSpec {
                 parameters
             }
             Self::Checksum { form } => vec![("form", form.name().into())],
+            Self::ChecksumVerify { layers } | Self::ChecksumFill { layers } => {
+                vec![("layers", layers.name().into())]
+            }
             Self::Segmentation { mss, mode } => vec![
                 ("mss", i64::from(*mss).into()),
                 ("mode", mode.name().into()),
@@ -483,10 +506,28 @@ impl OpSpec {
                 ("set", set.name().into()),
                 ("unsupported", unsupported.name().into()),
             ],
+            Self::Chain(stages) => {
+                let stages: Vec<String> = stages.iter().map(Self::with_parameters).collect();
+                vec![("stages", stages.join(" ").as_str().into())]
+            }
             Self::Custom { parameters, .. } => parameters
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.clone()))
                 .collect(),
+        }
+    }
+}
+
+impl OpSpec {
+    /// The name, and in brackets the parameters: `deflate(level=6,format=raw)`.
+    fn with_parameters(&self) -> String {
+        let parameters = self.parameters();
+        let pairs = parameters
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        match pairs.collect::<Vec<_>>().join(",") {
+            none if none.is_empty() => self.name().to_owned(),
+            pairs => format!("{}({pairs})", self.name()),
         }
     }
 }

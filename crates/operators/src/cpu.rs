@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use dpb_core::lift::{Inline, Pool, Pooled};
 use dpb_core::{
-    Backend, Buf, Clock, Evidence, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported,
-    WallClock,
+    Backend, Buf, Chain, Clock, Evidence, Kernel, Limits, OpSpec, Operator, SetupError,
+    Unsupported, WallClock,
 };
 
 use crate::isa;
@@ -292,11 +292,18 @@ impl Backend for Cpu {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        if let OpSpec::Chain(stages) = spec {
+            return Chain::limits_on(self, stages);
+        }
         let entry = registry::of(spec)?;
         self.path(entry).map(|_| self.lift.limits())
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        if let OpSpec::Chain(stages) = spec {
+            let alloc = |len| Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len });
+            return Ok(Arc::new(Chain::on(self, stages, alloc)?));
+        }
         let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
         let path = self.path(entry).map_err(SetupError::Unsupported)?;
         (entry.kernel)(spec, path)?.lift(self.lift, spec)

@@ -22,6 +22,8 @@ pub const OPERATORS: &[Entry] = &[
     network::lpm::LPM6_UPDATE,
     network::toeplitz::ENTRY,
     network::checksum::ENTRY,
+    network::checksum::packets::VERIFY,
+    network::checksum::packets::FILL,
     network::segmentation::ENTRY,
     network::fragmentation::ENTRY,
     network::reassembly::ENTRY,

@@ -210,6 +210,17 @@ pub enum ChecksumForm {
     Udp,
 }
 
+/// Which checksums of a packet are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChecksumLayers {
+    /// The IPv4 header's and the transport's.
+    All,
+    /// The IPv4 header's.
+    Ip,
+    /// That of TCP or UDP.
+    Transport,
+}
+
 /// Whether segmentation writes whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SegmentationMode {
@@ -410,6 +421,20 @@ impl ChecksumForm {
             Self::Ipv4 => "ipv4",
             Self::Tcp => "tcp",
             Self::Udp => "udp",
+        }
+    }
+}
+
+impl ChecksumLayers {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::All, Self::Ip, Self::Transport];
+
+    /// `all`, `ip`, `transport`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Ip => "ip",
+            Self::Transport => "transport",
         }
     }
 }

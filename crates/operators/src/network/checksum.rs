@@ -5,6 +5,7 @@
 pub(crate) mod avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
+pub(crate) mod packets;
 pub(crate) mod portable;
 #[cfg(test)]
 mod tests;
@@ -12,10 +13,13 @@ mod tests;
 use dpb_core::{Batch, BatchOut, ChecksumForm, JobError, Kernel, OpSpec, OutputShape, SetupError};
 
 use super::packet::workload::Packets;
-use super::packet::{Packet, PacketError, TCP, Transport, UDP, Version, u16_at};
+use super::packet::{
+    IPV4_BYTES, IPV6_BYTES, Packet, PacketError, TCP, Transport, UDP, Version, u16_at,
+};
 use crate::cpu::Path;
 use crate::isa;
 use crate::registry::{Domain, Entry, Parameter, foreign};
+pub use packets::{ChecksumFill, ChecksumVerify, Verdict};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -92,6 +96,16 @@ pub(crate) struct Piece<'a> {
     pub(crate) plus: u32,
 }
 
+/// How many items are summed together: on AVX-512 across lanes.
+const GROUP: usize = 16;
+
+/// Items to be summed together. What is not there is empty.
+struct Group<'a> {
+    bytes: [&'a [u8]; GROUP],
+    /// Added to the sum of each.
+    plus: [u32; GROUP],
+}
+
 /// `checksum` of bytes in which the 16-bit word `old` has become `new` (RFC 1624, equation 3).
 ///
 /// ```
@@ -136,21 +150,16 @@ impl Checksum {
     /// Of [`ChecksumForm::Plain`] none; else [`PacketError::Malformed`], [`PacketError::Protocol`], [`PacketError::Fragment`],
     /// [`PacketError::Routed`].
     pub fn of(&self, item: &[u8]) -> Result<u16, PacketError> {
-        match self.code {
-            Code::Portable => oracle(self.form, item),
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => self.fast(item, |bytes| avx512::sum(proof, bytes)),
-            #[cfg(target_arch = "aarch64")]
-            Code::Neon(proof) => self.fast(item, |bytes| neon::sum(proof, bytes)),
-        }
+        let piece = piece(self.form, item)?;
+        Ok(self.written(self.code.checksum(piece)).swap_bytes())
     }
 
-    /// The checksum of `item`, whose words `sum` adds up.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    fn fast(&self, item: &[u8], sum: impl FnOnce(&[u8]) -> u64) -> Result<u16, PacketError> {
-        let piece = piece(self.form, item)?;
-        let sum = sum(piece.bytes) + u64::from(piece.plus);
-        Ok(finished(sum, self.form == ChecksumForm::Udp).swap_bytes())
+    /// `checksum` as it is written: UDP's is never zero, which would say that there is none (RFC 768).
+    fn written(&self, checksum: u16) -> u16 {
+        match checksum {
+            0 if self.form == ChecksumForm::Udp => 0xffff,
+            checksum => checksum,
+        }
     }
 
     /// Says whether the field of `item` holds its checksum. A UDP field of zero over IPv4 says that there is none: right.
@@ -162,8 +171,8 @@ impl Checksum {
         let field = match self.form {
             ChecksumForm::Plain => return Ok(right == 0),
             ChecksumForm::Ipv4 => u16_at(item, 10),
-            ChecksumForm::Tcp => u16_at(Packet::parse(item)?.payload(), 16),
-            ChecksumForm::Udp => u16_at(Packet::parse(item)?.payload(), 6),
+            ChecksumForm::Tcp => u16_at(Packet::parse_padded(item)?.payload(), 16),
+            ChecksumForm::Udp => u16_at(Packet::parse_padded(item)?.payload(), 6),
         };
         let is_absent = self.form == ChecksumForm::Udp && field == 0 && item[0] >> 4 == 4;
         // In one's complement both are zero.
@@ -185,6 +194,45 @@ impl Code {
             Path::Neon => isa::Neon::detect().map(Self::Neon),
             _ => None,
         }
+    }
+
+    /// The checksum of one piece, little endian.
+    fn checksum(self, piece: Piece<'_>) -> u16 {
+        let sum = match self {
+            Self::Portable => portable::sum_le(piece.bytes),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(proof) => avx512::sum(proof, piece.bytes),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(proof) => neon::sum(proof, piece.bytes),
+        };
+        !fold(sum + u64::from(piece.plus))
+    }
+
+    /// The checksums of the first `count` items of a group, little endian; what stands behind them means nothing.
+    fn checksums(self, group: &Group<'_>, count: usize) -> [u16; GROUP] {
+        #[cfg(target_arch = "x86_64")]
+        if let Self::Avx512(proof) = self {
+            return avx512::group(proof, group);
+        }
+        let mut checksums = [0; GROUP];
+        let pieces = group.bytes.iter().zip(group.plus);
+        for (checksum, (bytes, plus)) in checksums[..count].iter_mut().zip(pieces) {
+            *checksum = self.checksum(Piece { bytes, plus });
+        }
+        checksums
+    }
+}
+
+impl<'a> Group<'a> {
+    const fn empty() -> Self {
+        Self {
+            bytes: [&[]; GROUP],
+            plus: [0; GROUP],
+        }
+    }
+
+    fn set(&mut self, i: usize, piece: Piece<'a>) {
+        (self.bytes[i], self.plus[i]) = (piece.bytes, piece.plus);
     }
 }
 
@@ -212,46 +260,28 @@ impl Kernel for Checksum {
                     avx512::plain(proof, batch, sums.as_chunks_mut().0);
                 });
             }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => self.groups(proof, batch, out),
-            _ => self.each(batch, out),
+            _ => self.groups(batch, out),
         }
         Ok(())
     }
 }
 
 impl Checksum {
-    fn each(&self, batch: Batch<'_>, mut out: BatchOut<'_>) {
-        for i in 0..batch.len() {
-            let checksum = self.of(batch.item(i)).map(u16::to_be_bytes);
-            self.put(&mut out, i, checksum);
-        }
-    }
-
-    /// Sixteen items at a time.
-    #[cfg(target_arch = "x86_64")]
-    fn groups(&self, proof: isa::Avx512Vnni, batch: Batch<'_>, mut out: BatchOut<'_>) {
-        let is_udp = self.form == ChecksumForm::Udp;
-        for first in (0..batch.len()).step_by(avx512::GROUP) {
-            let last = batch.len().min(first + avx512::GROUP);
-            let mut group = avx512::Group {
-                bytes: [&[]; avx512::GROUP],
-                plus: [0; avx512::GROUP],
-            };
-            let mut refused = [None; avx512::GROUP];
-            for i in first..last {
-                let place = i - first;
-                match piece(self.form, batch.item(i)) {
-                    Ok(piece) => {
-                        (group.bytes[place], group.plus[place]) = (piece.bytes, piece.plus);
-                    }
-                    Err(error) => refused[place] = Some(error),
+    fn groups(&self, batch: Batch<'_>, mut out: BatchOut<'_>) {
+        for first in (0..batch.len()).step_by(GROUP) {
+            let count = GROUP.min(batch.len() - first);
+            let mut group = Group::empty();
+            let mut refused = [None; GROUP];
+            for (i, refused) in refused[..count].iter_mut().enumerate() {
+                match piece(self.form, batch.item(first + i)) {
+                    Ok(piece) => group.set(i, piece),
+                    Err(error) => *refused = Some(error),
                 }
             }
-            let checksums = avx512::group(proof, &group, is_udp);
-            for ((i, checksum), refused) in (first..last).zip(checksums).zip(refused) {
-                let outcome = refused.map_or(Ok(checksum.to_le_bytes()), Err);
-                self.put(&mut out, i, outcome);
+            let checksums = self.code.checksums(&group, count);
+            for ((i, checksum), refused) in (first..first + count).zip(checksums).zip(refused) {
+                let checksum = self.written(checksum).to_le_bytes();
+                self.put(&mut out, i, refused.map_or(Ok(checksum), Err));
             }
         }
     }
@@ -273,15 +303,6 @@ impl Checksum {
     }
 }
 
-/// The checksum of a sum, both little endian.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn finished(sum: u64, is_udp: bool) -> u16 {
-    match !fold(sum) {
-        0 if is_udp => 0xffff,
-        checksum => checksum,
-    }
-}
-
 /// What is right for `item`: the definition, read from the RFCs.
 pub(crate) fn oracle(form: ChecksumForm, item: &[u8]) -> Result<u16, PacketError> {
     match form {
@@ -292,7 +313,7 @@ pub(crate) fn oracle(form: ChecksumForm, item: &[u8]) -> Result<u16, PacketError
             Ok(portable::checksum(&header))
         }
         ChecksumForm::Tcp | ChecksumForm::Udp => {
-            let packet = Packet::parse(item)?;
+            let packet = Packet::parse_padded(item)?;
             let (protocol, field) = match form {
                 ChecksumForm::Tcp => (TCP, 16),
                 _ => (UDP, 6),
@@ -348,23 +369,32 @@ pub(crate) fn piece(form: ChecksumForm, item: &[u8]) -> Result<Piece<'_>, Packet
                 ChecksumForm::Tcp => (TCP, 16),
                 _ => (UDP, 6),
             };
-            let packet = Packet::parse(item)?;
+            let packet = Packet::parse_padded(item)?;
             let segment = transport(packet, protocol)?;
-            let plus = pseudo(protocol, segment.len()) + complement(segment, field);
-            let addresses = packet.addresses();
-            let fixed_bytes = match packet.version() {
-                Version::V4 => 20,
-                Version::V6 => 40,
-            };
-            // The addresses end the fixed header: without options one run of bytes covers them and the segment.
-            let at = packet.headers().len();
-            if at == fixed_bytes {
-                let run = &item[at - addresses.len()..at + segment.len()];
-                Ok(of(run, plus))
-            } else {
-                Ok(of(segment, plus + words(addresses)))
-            }
+            let mut piece = transport_piece(packet, segment);
+            piece.plus += complement(segment, field);
+            Ok(piece)
         }
+    }
+}
+
+/// A transport's segment with its pseudo header, its field counted.
+fn transport_piece<'a>(packet: Packet<'a>, segment: &'a [u8]) -> Piece<'a> {
+    let plus = pseudo(packet.protocol(), segment.len());
+    let addresses = packet.addresses();
+    let fixed_bytes = match packet.version() {
+        Version::V4 => IPV4_BYTES,
+        Version::V6 => IPV6_BYTES,
+    };
+    // The addresses end the fixed header: without options one run of bytes covers them and the segment.
+    let at = packet.headers().len();
+    if at == fixed_bytes {
+        let bytes = &packet.bytes()[at - addresses.len()..at + segment.len()];
+        return Piece { bytes, plus };
+    }
+    Piece {
+        bytes: segment,
+        plus: plus + words(addresses),
     }
 }
 

@@ -94,6 +94,8 @@ enum Length {
     Said,
     /// Zero stands for a length that the field cannot say.
     SaidOrTooLong,
+    /// More bytes may follow, which are not the packet's.
+    Padded,
 }
 
 impl<'a> Packet<'a> {
@@ -117,6 +119,14 @@ impl<'a> Packet<'a> {
         Self::parse_with(bytes, Length::SaidOrTooLong)
     }
 
+    /// The same, of a packet behind which bytes may follow that are not its own: Ethernet pads short frames to 60 bytes (IEEE 802.3, 4.2.3.3).
+    ///
+    /// # Errors
+    /// [`PacketError::Malformed`].
+    pub fn parse_padded(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        Self::parse_with(bytes, Length::Padded)
+    }
+
     /// The same of IPv4, for who asks for the version first: where the versions meet again, a packet goes through memory, and is
     /// read back in wider pieces than it was written in, which waits for the stores.
     #[inline(always)]
@@ -134,12 +144,11 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     fn parse_v4(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
         let header_bytes = usize::from(bytes[0] & 15) * 4;
-        let is_right = header_bytes >= IPV4_BYTES
-            && header_bytes <= bytes.len()
-            && says(u16_at(bytes, 2), bytes.len(), length);
-        if !is_right {
+        let len = said_bytes(u16_at(bytes, 2), bytes.len(), length)?;
+        if !(IPV4_BYTES..=len).contains(&header_bytes) {
             return Err(PacketError::Malformed);
         }
+        let bytes = &bytes[..len];
         Ok(Self {
             bytes,
             version: Version::V4,
@@ -152,9 +161,8 @@ impl<'a> Packet<'a> {
     }
 
     fn parse_v6(bytes: &'a [u8], length: Length) -> Result<Self, PacketError> {
-        if !says(u16_at(bytes, 4), bytes.len() - IPV6_BYTES, length) {
-            return Err(PacketError::Malformed);
-        }
+        let behind = said_bytes(u16_at(bytes, 4), bytes.len() - IPV6_BYTES, length)?;
+        let bytes = &bytes[..IPV6_BYTES + behind];
         let mut packet = Self {
             bytes,
             version: Version::V6,
@@ -312,9 +320,15 @@ pub(super) fn version(bytes: &[u8]) -> Result<Version, PacketError> {
     }
 }
 
-/// Whether a length field stands for `len` bytes.
-fn says(field: u16, len: usize, length: Length) -> bool {
-    usize::from(field) == len || length == Length::SaidOrTooLong && field == 0 && len > 0xffff
+/// How many of `len` bytes a length field stands for.
+fn said_bytes(field: u16, len: usize, length: Length) -> Result<usize, PacketError> {
+    let said = usize::from(field);
+    match length {
+        _ if said == len => Ok(len),
+        Length::SaidOrTooLong if said == 0 && len > 0xffff => Ok(len),
+        Length::Padded if said < len => Ok(said),
+        _ => Err(PacketError::Malformed),
+    }
 }
 
 /// Bytes of the transport's header at the start of `payload`, as far as it can be known.

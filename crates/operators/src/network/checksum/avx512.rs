@@ -15,7 +15,7 @@ use std::arch::x86_64::*;
 
 use dpb_core::Batch;
 
-use super::{finished, fold};
+use super::{GROUP, Group, fold};
 use crate::isa::Avx512Vnni;
 
 /// So much is summed in 32 bits: 1,024 vectors of at most 32 * 65,535.
@@ -24,16 +24,6 @@ const BLOCK_BYTES: usize = 1 << 16;
 const LINED_BYTES_MIN: usize = 512;
 /// What flipping the top bits takes from the sum of one vector of 32 words.
 const BIAS: u32 = 32 * 0x8000;
-/// How many items are reduced together.
-pub(super) const GROUP: usize = 16;
-
-/// Sixteen items to be summed together.
-pub(super) struct Group<'a> {
-    pub(super) bytes: [&'a [u8]; GROUP],
-    /// Added to the sum of each.
-    pub(super) plus: [u32; GROUP],
-}
-
 /// The sum of the little-endian words of `data`.
 pub(crate) fn sum(_proof: Avx512Vnni, data: &[u8]) -> u64 {
     // SAFETY: `Avx512Vnni` exists only where these instructions do.
@@ -41,9 +31,9 @@ pub(crate) fn sum(_proof: Avx512Vnni, data: &[u8]) -> u64 {
 }
 
 /// The checksums of sixteen items, little endian.
-pub(super) fn group(_proof: Avx512Vnni, group: &Group<'_>, is_udp: bool) -> [u16; GROUP] {
+pub(super) fn group(_proof: Avx512Vnni, group: &Group<'_>) -> [u16; GROUP] {
     // SAFETY: `Avx512Vnni` exists only where these instructions do.
-    unsafe { group_of(group, is_udp) }
+    unsafe { group_of(group) }
 }
 
 /// The checksum of each item, into its slot.
@@ -65,9 +55,9 @@ pub(super) fn plain(_proof: Avx512Vnni, batch: Batch<'_>, slots: &mut [[u8; 2]])
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
-fn group_of(group: &Group<'_>, is_udp: bool) -> [u16; GROUP] {
+fn group_of(group: &Group<'_>) -> [u16; GROUP] {
     let sums = sums(&group.bytes);
-    checksums(_mm512_add_epi32(sums, load(&group.plus)), is_udp)
+    checksums(_mm512_add_epi32(sums, load(&group.plus)))
 }
 
 /// Items of `len` bytes each, which is not zero.
@@ -119,13 +109,13 @@ fn mixed<'a>(item: impl Fn(usize) -> &'a [u8], slots: &mut [[u8; 2]]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
 fn one(item: &[u8], slot: &mut [u8; 2]) {
-    *slot = finished(sum_of(item), false).to_le_bytes();
+    *slot = (!fold(sum_of(item))).to_le_bytes();
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn put(sums: __m512i, slots: &mut [[u8; 2]; GROUP]) {
-    for (slot, checksum) in slots.iter_mut().zip(checksums(sums, false)) {
+    for (slot, checksum) in slots.iter_mut().zip(checksums(sums)) {
         *slot = checksum.to_le_bytes();
     }
 }
@@ -504,13 +494,9 @@ fn load(lanes: &[u32; GROUP]) -> __m512i {
 /// Each sum's carries added back in, and complemented: checksums, little endian.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn checksums(sums: __m512i, is_udp: bool) -> [u16; GROUP] {
-    let word = _mm512_set1_epi32(0xffff);
+fn checksums(sums: __m512i) -> [u16; GROUP] {
     let folded = once_folded(once_folded(sums));
-    // All ones has the complement zero, which UDP writes as all ones.
-    let is_zero = _mm512_cmpeq_epi32_mask(folded, word) & if is_udp { 0xffff } else { 0 };
-    let complement = _mm512_xor_si512(folded, word);
-    let complement = _mm512_mask_mov_epi32(complement, is_zero, word);
+    let complement = _mm512_xor_si512(folded, _mm512_set1_epi32(0xffff));
     let mut checksums = [0; GROUP];
     let narrow = _mm512_cvtepi32_epi16(complement);
     // SAFETY: `checksums` has 32 bytes; the store needs no alignment.

@@ -20,6 +20,15 @@ fn sum(data: &[u8]) -> u64 {
         .sum()
 }
 
+/// The same in the byte order of memory: little-endian words, which sum to the same checksum with its bytes swapped (RFC 1071, 2 B).
+pub(crate) fn sum_le(data: &[u8]) -> u64 {
+    let (words, rest) = data.as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain([&last]);
+    words.map(|word| u64::from(u32::from_le_bytes(*word))).sum()
+}
+
 /// Carries added back in until none is left.
 fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {

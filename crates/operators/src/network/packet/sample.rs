@@ -122,14 +122,14 @@ impl Transport {
         }
     }
 
-    fn header_bytes(self) -> usize {
+    pub(super) fn header_bytes(self) -> usize {
         match self {
             Self::Tcp { .. } => 32,
             Self::Udp => 8,
         }
     }
 
-    fn checksum_at(self) -> usize {
+    pub(super) fn checksum_at(self) -> usize {
         match self {
             Self::Tcp { .. } => 16,
             Self::Udp => 6,

@@ -38,7 +38,21 @@ enum Carrier {
     Send(Transport),
     /// Fragments of UDP datagrams.
     Fragments,
+    /// One packet with TCP or UDP, padded as in an Ethernet frame.
+    Framed(Checksums),
 }
+
+/// What stands in the checksum fields of packets.
+#[derive(Clone, Copy)]
+enum Checksums {
+    /// The right ones, but in some packets.
+    Received,
+    /// Anything.
+    Unfilled,
+}
+
+/// Bytes that an Ethernet frame carries at least (IEEE 802.3, 4A.4.2).
+const FRAMED_BYTES_MIN: usize = 46;
 
 impl<F> Packets<F>
 where
@@ -69,6 +83,16 @@ where
         Self::new(spec, Carrier::Fragments, right)
     }
 
+    /// Items of one packet as a card receives it: with TCP or UDP, padded if it is short. In one of four a bit has flipped.
+    pub(crate) fn received(spec: &OpSpec, right: F) -> Self {
+        Self::new(spec, Carrier::Framed(Checksums::Received), right)
+    }
+
+    /// Items of one packet as a card is to send it, anything in the fields of its checksums.
+    pub(crate) fn unfilled(spec: &OpSpec, right: F) -> Self {
+        Self::new(spec, Carrier::Framed(Checksums::Unfilled), right)
+    }
+
     fn new(spec: &OpSpec, carrier: Carrier, right: F) -> Self {
         Self {
             spec: spec.clone(),
@@ -97,6 +121,7 @@ where
             Carrier::Packet(transport) => one(&sample(transport, plain.len()), plain),
             Carrier::Ipv4 => one(&sample(Transport::Udp, plain.len() & !1), plain),
             Carrier::Fragments => Ok(fragments(plain)),
+            Carrier::Framed(checksums) => framed(checksums, plain),
         }
     }
 
@@ -106,6 +131,12 @@ where
             Carrier::Packet(_) | Carrier::Ipv4 => format!("IP packets that carry {plain}"),
             Carrier::Send(_) => format!("TCP sends of {plain}"),
             Carrier::Fragments => format!("fragments of UDP datagrams that carry {plain}"),
+            Carrier::Framed(Checksums::Received) => {
+                format!("IP packets that carry {plain}, a bit of some flipped")
+            }
+            Carrier::Framed(Checksums::Unfilled) => {
+                format!("IP packets that carry {plain}, their checksums to be filled in")
+            }
         }
     }
 
@@ -134,6 +165,36 @@ fn one(sample: &Sample<'_>, payload: &[u8]) -> Result<Vec<u8>, String> {
         true => Ok(sample.packet(payload)),
         false => Err(format!("such a packet carries at most {room} bytes")),
     }
+}
+
+/// The packet that carries `payload`, with what pads it.
+fn framed(checksums: Checksums, payload: &[u8]) -> Result<Vec<u8>, String> {
+    // Two of the payload's bits, so that items of one length differ.
+    let drawn = payload.last().copied().unwrap_or(0);
+    let transport = match drawn & 1 {
+        0 => Transport::ACK,
+        _ => Transport::Udp,
+    };
+    let sample = sample(transport, payload.len());
+    let mut packet = one(&sample, payload)?;
+    let transport_at = sample.headers_bytes() - transport.header_bytes();
+    match checksums {
+        Checksums::Received if drawn & 6 == 0 => {
+            // In the identification or the source port: the lengths are as they were.
+            let is_id = drawn & 8 == 0 && sample.version == Version::V4;
+            packet[if is_id { 4 } else { transport_at }] ^= 1;
+        }
+        Checksums::Received => {}
+        Checksums::Unfilled => {
+            put_u16(&mut packet, transport_at + transport.checksum_at(), 0xdead);
+            if sample.version == Version::V4 {
+                put_u16(&mut packet, 10, 0xbeef);
+            }
+        }
+    }
+    let padded = packet.len().max(FRAMED_BYTES_MIN);
+    packet.resize(padded, 0x5a);
+    Ok(packet)
 }
 
 /// What carries so many bytes.
