@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, Operator, OutputShape, SetupError};
+use dpb_core::{
+    Batch, BatchOut, InPlace, JobError, Kernel, OpSpec, Operator, OutputShape, SetupError,
+};
 
 use crate::cpu::Lift;
 
@@ -18,6 +20,11 @@ pub trait Direct: Send {
     /// # Errors
     /// What ends the whole batch.
     fn run(&mut self, batch: Batch<'_>, out: BatchOut<'_>) -> Result<(), JobError>;
+    /// See [`Kernel::run_in_place`].
+    ///
+    /// # Errors
+    /// [`JobError::NotInPlace`] if it cannot; what ends the whole batch.
+    fn run_in_place(&mut self, items: InPlace<'_>) -> Result<(), JobError>;
 }
 
 /// `kernel` with a scratch of its own.
@@ -53,6 +60,10 @@ impl<K: Kernel> Direct for WithScratch<K> {
 
     fn run(&mut self, batch: Batch<'_>, out: BatchOut<'_>) -> Result<(), JobError> {
         self.kernel.run(batch, out, &mut self.scratch)
+    }
+
+    fn run_in_place(&mut self, items: InPlace<'_>) -> Result<(), JobError> {
+        self.kernel.run_in_place(items, &mut self.scratch)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, net} ← cli ← benches;
-//! core ← {operators, accel} ← peers ← benches; xtask alone.
+//! core ← {operators, accel} ← peers ← benches; {operators, accel, sim} ← examples; xtask alone.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +28,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("dpb-peers", &["dpb-core", "dpb-operators", "dpb-accel"]),
+    (
+        "stages",
+        &["dpb-core", "dpb-operators", "dpb-accel", "dpb-sim"],
+    ),
     (
         "dpb-benches",
         &[

@@ -1,0 +1,85 @@
+//! The stages on every kind of backend: what they give is right, no packet moves, and after the first burst nothing is allocated.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stages::{BURST, Packets, Program, backend};
+
+/// The system's memory, counted.
+struct Counted;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+// SAFETY: every call is the system allocator's own.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+/// Runs 20 bursts on these backends, in the order of the stages. The first and the last are judged.
+fn run(names: [&str; 4]) {
+    let backends = names.map(|name| backend(name).expect("a backend"));
+    let mut program = Program::new(&backends).expect("they have the operators");
+    let mut packets = Packets::new(7);
+    let mut buffers = packets.buffers(&*backends[3]).expect("memory");
+    let places: Vec<_> = buffers.iter().map(|buf| buf.as_ptr()).collect();
+    for burst in 0..20 {
+        packets.receive(&mut buffers);
+        let is_checked = burst == 0 || burst == 19;
+        program.check(is_checked);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let given = program
+            .run(&mut buffers)
+            .expect("every stage does its work");
+        let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        // The oracles allocate, and so does a stage's first burst.
+        assert!(
+            is_checked || allocated == 0,
+            "{names:?}: {allocated} allocations"
+        );
+        let accepted = packets.undamaged();
+        assert_eq!(given.accepted.len(), accepted);
+        assert_eq!([given.hashes.len(), given.hops.len()], [4 * accepted; 2]);
+        let moved = buffers.iter().map(|buf| buf.as_ptr());
+        assert!(moved.eq(places.iter().copied()), "{names:?}: packets moved");
+    }
+    assert_eq!(buffers.len(), BURST);
+}
+
+/// One test: whatever else ran beside it would be counted.
+#[test]
+fn stages_move_between_backends() {
+    for one in [
+        "cpu",
+        "cpu/portable",
+        "pool/1",
+        "pool/2",
+        "sim/default",
+        "faulty/",
+    ] {
+        run([one; 4]);
+    }
+    run(["cpu", "pool/2", "sim/default", "faulty/"]);
+    run(["sim/default", "faulty/", "cpu", "pool/1"]);
+    for (names, device) in [
+        (["cpu", "dpdk/libraries", "dpdk/libraries", "cpu"], 1),
+        (["cpu", "cpu", "cpu", "dpdk/crypto_aesni_mb"], 3),
+    ] {
+        match backend(names[device]) {
+            Ok(_) => run(names),
+            Err(why) => println!("skipped: {}: {why}", names[device]),
+        }
+    }
+}
