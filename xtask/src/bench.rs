@@ -78,10 +78,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let programs = if is_for_arm {
         let toolchain = Toolchain::find()?;
-        programs::build(&mut toolchain.cargo(shell::cargo(), &args.cargo()), "bench")?
+        programs::build(
+            &mut toolchain.cargo(shell::cargo(), &args.cargo()),
+            &["bench"],
+        )?
     } else {
         let mut cargo = shell::cargo();
-        programs::build(cargo.args(args.cargo()), "bench")?
+        programs::build(cargo.args(args.cargo()), &["bench"])?
     };
     let Some(machine) = machine else {
         return emulated::run(

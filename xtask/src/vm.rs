@@ -31,7 +31,7 @@ enum What {
 /// Runs them.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.what {
-        What::Rdma => rdma::run(kernel::Kernel::find_or_fetch()?),
+        What::Rdma => rdma::run(kernel::Kernel::find_or_fetch()?, false),
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn missing() -> Option<String> {
     missing.map(|why| format!("{why:#}"))
 }
 
-/// Runs RDMA in a guest with the kernel that is here.
-pub(crate) fn test() -> Result<()> {
-    rdma::run(kernel::Kernel::find()?)
+/// Runs RDMA in a guest with the kernel that is here, after all tests of the workspace or some of them.
+pub(crate) fn test(all_is_built: bool) -> Result<()> {
+    rdma::run(kernel::Kernel::find()?, all_is_built)
 }

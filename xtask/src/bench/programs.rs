@@ -18,6 +18,8 @@ pub(crate) struct Program {
     pub(crate) name: String,
     /// The file.
     pub(crate) path: PathBuf,
+    /// The file that it begins in.
+    pub(crate) source: PathBuf,
 }
 
 /// How one is run.
@@ -64,16 +66,17 @@ impl Program {
     }
 }
 
-/// Runs cargo as `command` says; what it built of this kind (`bench`, `bin`, `test`), by name.
-pub(crate) fn build(command: &mut Command, kind: &str) -> Result<Vec<Program>> {
-    if kind != "bin" {
+/// Runs cargo as `command` says; what it built of these kinds (`bench`, `bin`, `test`), by name.
+pub(crate) fn build(command: &mut Command, kinds: &[&str]) -> Result<Vec<Program>> {
+    if kinds != ["bin"] {
         command.arg("--no-run");
     }
     command.args(["--message-format", "json-render-diagnostics"]);
     let child = shell::start(command.stdout(Stdio::piped()))?;
     let output = child.wait_with_output()?;
+    let kind = kinds.join(", ");
     ensure!(output.status.success(), "this does not build: {kind}");
-    let mut programs = programs(&String::from_utf8(output.stdout)?, kind)?;
+    let mut programs = programs(&String::from_utf8(output.stdout)?, kinds)?;
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     ensure!(
         !programs.is_empty(),
@@ -83,21 +86,27 @@ pub(crate) fn build(command: &mut Command, kind: &str) -> Result<Vec<Program>> {
 }
 
 /// From cargo's messages, a line each.
-fn programs(messages: &str, kind: &str) -> Result<Vec<Program>> {
+fn programs(messages: &str, kinds: &[&str]) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {
         let message: Value = serde_json::from_str(line).context("a message of cargo's")?;
-        let is_of_kind = message["target"]["kind"]
-            .as_array()
-            .is_some_and(|kinds| kinds.iter().any(|its| its == kind));
-        if let (true, Some(path), Some(name)) = (
-            is_of_kind,
+        let target = &message["target"];
+        let is_of_kind = target["kind"].as_array().is_some_and(|its| {
+            let mut its = its.iter().filter_map(Value::as_str);
+            its.any(|kind| kinds.contains(&kind))
+        });
+        // The unit tests of a program have its name and kind.
+        let is_its_tests = target["kind"][0] == "bin" && message["profile"]["test"] == true;
+        if let (true, Some(path), Some(name), Some(source)) = (
+            is_of_kind && !is_its_tests,
             message["executable"].as_str(),
-            message["target"]["name"].as_str(),
+            target["name"].as_str(),
+            target["src_path"].as_str(),
         ) {
             programs.push(Program {
                 name: name.to_owned(),
                 path: path.into(),
+                source: source.into(),
             });
         }
     }
@@ -109,15 +118,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn benches_are_found_in_what_cargo_says_of_a_build() {
+    fn programs_are_found_in_what_cargo_says_of_a_build() {
         let messages = r#"
-{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"dpb_core"},"executable":null}
-{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"seam"},"executable":"/t/seam-1"}
+{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"dpb_core","src_path":"/core"},"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"seam","src_path":"/seam"},"executable":"/t/seam-1"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"dpb","src_path":"/main"},"profile":{"test":true},"executable":"/t/dpb-1"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"dpb","src_path":"/main"},"profile":{"test":false},"executable":"/t/dpb"}
 {"reason":"build-finished","success":true}"#;
         let expected = Program {
             name: "seam".to_owned(),
             path: "/t/seam-1".into(),
+            source: "/seam".into(),
         };
-        assert_eq!(programs(messages, "bench").expect("readable"), [expected]);
+        let found = |kinds: &[&str]| programs(messages, kinds).expect("readable");
+        assert_eq!(found(&["bench"]), [expected]);
+        // Not its unit tests.
+        let [dpb] = &found(&["bin", "test"])[..] else {
+            panic!("one program");
+        };
+        assert_eq!(dpb.path, Path::new("/t/dpb"));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::guest;
 use super::image::Image;
 use super::kernel::Kernel;
-use crate::bench::programs;
+use crate::bench::programs::{self, Program};
 use crate::shell;
 
 /// Programs of this machine's that the guest has, and their packages.
@@ -114,13 +114,13 @@ pub(super) fn missing() -> Option<anyhow::Error> {
     ))
 }
 
-/// Builds, boots, judges.
-pub(super) fn run(kernel: Kernel) -> Result<()> {
+/// Builds, unless the whole workspace's tests have just been built; boots, judges.
+pub(super) fn run(kernel: Kernel, all_is_built: bool) -> Result<()> {
     if let Some(missing) = missing() {
         return Err(missing);
     }
     let folder = shell::target_dir().join("vm/rdma");
-    let image = image(&kernel, &folder)?;
+    let image = image(&kernel, &folder, all_is_built)?;
     let results = guest::run(&kernel, &image, &folder, LIMIT)?;
     let results = Results::read(&results)?;
     let records = folder.join("records.jsonl");
@@ -134,7 +134,7 @@ pub(super) fn run(kernel: Kernel) -> Result<()> {
     results.judge()
 }
 
-fn image(kernel: &Kernel, folder: &Path) -> Result<Image> {
+fn image(kernel: &Kernel, folder: &Path, all_is_built: bool) -> Result<Image> {
     let mut image = Image::default();
     for folder in ["proc", "sys", "dev", "run", "tmp", "bin"] {
         image.folder(folder);
@@ -163,7 +163,7 @@ fn image(kernel: &Kernel, folder: &Path) -> Result<Image> {
         }
     }
     image.file("modules/order", order);
-    for (name, path) in built()? {
+    for (name, path) in built(all_is_built)? {
         if name == "dpb" {
             // Here, where it takes no time.
             let data = folder.join("data");
@@ -184,18 +184,30 @@ fn image(kernel: &Kernel, folder: &Path) -> Result<Image> {
     Ok(image)
 }
 
-/// `dpb` and the tests, built now, by name.
-fn built() -> Result<Vec<(String, PathBuf)>> {
-    let mut dpb = shell::cargo();
-    let dpb = programs::build(dpb.args(["build", "-p", "dpb-cli"]), "bin")?;
-    let mut tests = shell::cargo();
-    tests.args(["test", "-p", "dpb-accel"]);
-    for name in TESTS {
-        tests.args(["--test", name]);
+/// `dpb` and the tests, by name. With `all_is_built` they are what `cargo test --workspace` has built: chosen apart, they would have
+/// other features, and be built once more.
+fn built(all_is_built: bool) -> Result<Vec<(String, PathBuf)>> {
+    let mut cargo = shell::cargo();
+    cargo.arg("test");
+    match all_is_built {
+        true => cargo.arg("--workspace"),
+        false => cargo.args(["-p", "dpb-cli", "-p", "dpb-accel", "--bin", "dpb"]),
+    };
+    for name in TESTS.iter().filter(|_| !all_is_built) {
+        cargo.args(["--test", name]);
     }
-    let tests = programs::build(&mut tests, "test")?;
-    let programs = dpb.into_iter().chain(tests);
+    let programs = programs::build(&mut cargo, &["bin", "test"])?;
+    let is_one = |program: &Program| {
+        let is_test = TESTS.contains(&&*program.name);
+        program.name == "dpb"
+            || is_test
+                && program
+                    .source
+                    .starts_with(shell::root().join("crates/accel"))
+    };
     Ok(programs
+        .into_iter()
+        .filter(is_one)
         .map(|program| (program.name, program.path))
         .collect())
 }

@@ -105,6 +105,7 @@ impl Server {
         Program {
             name: name.to_owned(),
             path,
+            source: "/src".into(),
         }
     }
 }
