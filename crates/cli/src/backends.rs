@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dpb_accel::{FAMILIES, Family};
 use dpb_core::measure::provenance::allowed_cpus;
 use dpb_core::{
-    Backend, Buf, Clock, Evidence, Limits, OpSpec, Operator, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Limits, OpSpec, Operator, Properties, SetupError, Unsupported, WallClock,
 };
 use dpb_operators::cpu;
 use dpb_operators::registry::{self, Entry};
@@ -124,8 +124,8 @@ impl Backend for Absent {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        Properties::of_device(None)
     }
 
     fn alloc(&self, _: usize) -> Result<Buf, SetupError> {
@@ -259,21 +259,6 @@ fn devices_for(family: &dyn Family, spec: &OpSpec) -> Vec<String> {
     }
     let able = here.iter().filter(|instance| has_engine(instance));
     able.map(|instance| device_name(family, instance)).collect()
-}
-
-/// The code that computes `entry` behind the name here, with its version: `libdeflate, libdeflater 1.26.1`. It is
-/// what `cpu/best` and `pool/N` mean on this machine, and what a model takes its results from; of a device the library that
-/// it is reached by.
-pub fn code(name: &str, entry: &Entry) -> Option<String> {
-    if let Some((family, _)) = device(name) {
-        return family.reached_by();
-    }
-    let cpu = match is_made_up(name) {
-        true => cpu::Cpu::best(),
-        false => cpu::by_name(name).ok()?,
-    };
-    let path = cpu.path(entry).ok()?;
-    Some(format!("{path}, {}", entry.code(path)))
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ pub mod memory;
 #[cfg(any(feature = "conformance", feature = "measure"))]
 mod patience;
 mod printable;
+pub mod properties;
 pub mod random;
 mod records;
 pub mod rules;
@@ -45,6 +46,7 @@ pub use items::{Batch, BatchIter, Items, Offsets, Span, Stride};
 pub use lift::{Inline, Pool, Pooled};
 pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;
+pub use properties::{Executor, Inner, MadeOf, Properties};
 pub use records::records;
 pub use seam::{Backend, Completion, Job, JobParts, Kernel, Limits, Operator, OutputShape, Queue};
 pub use slots::{BatchOut, SlotIter, Slots};

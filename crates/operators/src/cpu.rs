@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dpb_core::lift::{Inline, Pool, Pooled};
 use dpb_core::{
-    Backend, Buf, Clock, Evidence, Kernel, Limits, OpSpec, Operator, SetupError, Unsupported,
+    Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, Properties, SetupError, Unsupported,
     WallClock,
 };
 
@@ -272,6 +272,12 @@ impl Cpu {
             Err(path.reason(entry.name, entry.paths))
         }
     }
+
+    /// The code that computes `entry` here, with its version: `libdeflate, libdeflater 1.26.1`.
+    pub fn code_of(&self, entry: &Entry) -> Option<String> {
+        let path = self.path(entry).ok()?;
+        Some(format!("{path}, {}", entry.code(path)))
+    }
 }
 
 impl Backend for Cpu {
@@ -283,8 +289,15 @@ impl Backend for Cpu {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        match self.lift {
+            Lift::Inline => Properties::of_this_cpu(),
+            Lift::Pooled(threads) => Properties::of_workers(threads),
+        }
+    }
+
+    fn code(&self, spec: &OpSpec) -> Option<String> {
+        self.code_of(registry::of(spec).ok()?)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

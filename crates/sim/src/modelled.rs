@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, Evidence, Job, JobError, Limits, Memory, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
+    Backend, Buf, Clock, Completion, Job, JobError, Limits, Memory, OpSpec, Operator,
+    OutputShape, Properties, Queue, SetupError, Unsupported, VirtualClock,
 };
 
 /// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
@@ -197,10 +197,13 @@ impl<B: Backend> Backend for Modelled<B> {
         &self.engine.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::Simulated {
-            model: self.model.to_string(),
-        }
+    fn properties(&self) -> Properties {
+        let inner = self.inner.properties();
+        Properties::of_model(self.model.to_string(), self.inner.name(), inner)
+    }
+
+    fn code(&self, spec: &OpSpec) -> Option<String> {
+        self.inner.code(spec)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

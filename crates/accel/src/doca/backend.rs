@@ -5,8 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Evidence, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Limits, OpSpec, Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::kind::{Given, Kind};
@@ -77,8 +76,11 @@ impl Backend for DocaBackend {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_device(self.doca.stand_in().map(str::to_owned))
+    fn properties(&self) -> Properties {
+        let names: Vec<&str> = self.devices.iter().map(|device| device.name()).collect();
+        Properties::of_device(self.doca.stand_in().map(str::to_owned))
+            .with_library(super::about(self.doca))
+            .with_device(names.join(", "))
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

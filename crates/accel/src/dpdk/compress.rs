@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, DeflateFormat, Evidence, Items, Job, JobError, Limits, OpSpec,
-    Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Completion, DeflateFormat, Items, Job, JobError, Limits, OpSpec, Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{
@@ -54,8 +53,12 @@ impl Backend for CompressBackend {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        let device = format!("{}, driver {}", self.device.name(), self.device.driver());
+        let library = self.device.eal().version();
+        Properties::of_device(None)
+            .with_library(library)
+            .with_device(device)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpb_core::{
-    Backend, Buf, Clock, Direction, Evidence, HmacHash, Items, Job, JobError, Limits, Material,
-    OpSpec, Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Direction, HmacHash, Items, Job, JobError, Limits, Material, OpSpec, Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{Cipher, CryptoDevice, Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
@@ -93,8 +92,12 @@ impl Backend for CryptoBackend {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        let device = format!("{}, driver {}", self.device.name(), self.device.driver());
+        let library = self.device.eal().version();
+        Properties::of_device(None)
+            .with_library(library)
+            .with_device(device)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

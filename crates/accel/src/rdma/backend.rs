@@ -5,13 +5,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, CopyMode, Evidence, Job, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Completion, CopyMode, Job, Limits, OpSpec, Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::port::{Address, Device, Problem};
 use super::raw::copier::Copier;
-use super::raw::{Peer, ProtectionDomain, Registered, Retry, Route};
+use super::raw::{self, Peer, ProtectionDomain, Registered, Retry, Route};
 
 /// The operator `copy` on one device.
 pub(super) struct Copies {
@@ -90,8 +89,14 @@ impl Backend for Copies {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_device(self.lanes.device.software().map(str::to_owned))
+    fn properties(&self) -> Properties {
+        let device = &self.lanes.device;
+        let properties = Properties::of_device(device.software().map(str::to_owned))
+            .with_device(device.context.name());
+        match raw::verbs() {
+            Ok(verbs) => properties.with_library(verbs.version()),
+            Err(_) => properties,
+        }
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

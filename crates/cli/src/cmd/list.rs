@@ -1,5 +1,6 @@
 //! `dpb list`: operators, backends and tasks.
 
+use dpb_operators::cpu::Cpu;
 use dpb_operators::registry::{self, Entry};
 use serde::Serialize;
 
@@ -93,7 +94,8 @@ fn operator(entry: &Entry) -> Row {
     Row {
         kind: "operator",
         name: entry.name.to_owned(),
-        here: backends::code("cpu/best", entry)
+        here: Cpu::best()
+            .code_of(entry)
             .map_or_else(|| "no".to_owned(), |code| format!("on {code}")),
         summary: format!("{} ({})", entry.summary, entry.scenario),
         details,

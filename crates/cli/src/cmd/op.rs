@@ -354,14 +354,12 @@ impl Args {
     }
 
     fn record(&self, test: &Test) -> Record {
-        let backend = test.backend.name();
-        let record = Record::new("op", test.backend.evidence(), self.seed);
+        let record = Record::on("op", &*test.backend, &test.spec, self.seed);
         let mut record = spec::kept(record, &test.spec)
             .with("size", test.size)
             .with("batch", test.batch)
             .with("threads", test.threads)
             .with("depth", test.depth)
-            .with("backend", backend)
             .with(
                 "mode",
                 if test.rate.is_some() {
@@ -375,10 +373,6 @@ impl Args {
             .with("working_set", self.working_set);
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
-        }
-        if let Some(code) = backends::code(backend, test.entry) {
-            let libraries = &mut record.provenance.libraries;
-            libraries.insert(backend.to_owned(), code);
         }
         let pins = self.pin.iter().flat_map(List::iter);
         record.provenance.pinned = pins.map(|&core| core as u32).collect();

@@ -6,8 +6,7 @@ use std::sync::Mutex;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Clock, CopyMode, Evidence, OpSpec, Operator, SetupError, Unsupported, View,
-    WallClock, conformance,
+    Backend, Buf, Clock, CopyMode, OpSpec, Operator, Properties, SetupError, Unsupported, View, WallClock, conformance,
 };
 use dpb_operators::registry;
 
@@ -185,8 +184,8 @@ impl Backend for MadeUp {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        Properties::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
