@@ -14,8 +14,8 @@ use std::num::NonZeroU32;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use dpb_accel::{Family, dpdk::Dpdk};
-use dpb_core::{Backend, DeflateFormat, Direction, Input, Job, Material, OpSpec};
+use dpb_accel::dpdk::Dpdk;
+use dpb_core::{Backend, DeflateFormat, Direction, Family, Input, Job, Material, OpSpec};
 use dpb_operators::{input, registry};
 
 /// How often each has its turn.

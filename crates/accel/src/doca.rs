@@ -34,13 +34,11 @@ mod sys;
 
 use std::sync::Arc;
 
-use dpb_core::{Backend, Unsupported};
+use dpb_core::{Backend, Family, Finding, Listed, OpenError, Unsupported};
 
 pub use backend::DocaBackend;
 use kind::Kind;
 use raw::{Absent, Device, Doca as Library, Family as Api};
-
-use crate::family::{Family, Finding, Listed};
 
 /// The remedy where no library is.
 const INSTALL: &str = "install NVIDIA's doca-runtime packages, of 2.2 or later, or name the folder with libdoca_common in \
@@ -94,7 +92,7 @@ impl Family for Doca {
     }
 
     /// A device's name or PCI address; of nothing, all devices.
-    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported> {
+    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, OpenError> {
         let (library, mut devices) = devices()?;
         if instance.is_empty() {
             return Ok(Box::new(DocaBackend::new(
@@ -113,14 +111,10 @@ impl Family for Doca {
                 "DOCA finds no device `{instance}` with an engine; there are: {}",
                 names.join(", ")
             );
-            return Err(Unsupported { reason });
+            return Err(OpenError::Absent(Unsupported { reason }));
         }
         let name = format!("doca/{instance}");
         Ok(Box::new(DocaBackend::new(name, library, devices)))
-    }
-
-    fn reached_by(&self) -> Option<String> {
-        raw::library().ok().map(about)
     }
 
     fn findings(&self) -> Vec<Finding> {

@@ -2,6 +2,7 @@
 //!
 //! * [`OpSpec`]: *what* is computed, as data.
 //! * [`Backend`] → [`Operator`] → [`Queue`]: *where and how*, prepared once, run many times.
+//! * [`Family`]: a kind of backends, opened by name and listed for people.
 //! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
 //! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
@@ -17,6 +18,7 @@ pub mod conformance;
 pub mod cpu_level;
 pub mod error;
 pub mod evidence;
+pub mod family;
 pub mod file;
 pub mod in_place;
 pub mod items;
@@ -41,6 +43,7 @@ pub use buf::{Buf, Region, View};
 pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
+pub use family::{Families, Family, Finding, Listed, OpenError};
 pub use in_place::{InPlace, Overlay, Overlays};
 pub use items::{Batch, BatchIter, Items, Offsets, Span, Stride};
 pub use lift::{Inline, Pool, Pooled};

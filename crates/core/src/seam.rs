@@ -205,35 +205,41 @@ pub trait Kernel: Send + Sync + 'static {
 }
 
 /// A backend that is chosen at run time can be wrapped like one that is chosen at compile time.
-impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
+macro_rules! behind_pointer {
+    ($($pointer:ident),+) => {$(
+        impl<B: Backend + ?Sized> Backend for $pointer<B> {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
 
-    fn clock(&self) -> &dyn Clock {
-        (**self).clock()
-    }
+            fn clock(&self) -> &dyn Clock {
+                (**self).clock()
+            }
 
-    fn properties(&self) -> Properties {
-        (**self).properties()
-    }
+            fn properties(&self) -> Properties {
+                (**self).properties()
+            }
 
-    fn code(&self, spec: &OpSpec) -> Option<String> {
-        (**self).code(spec)
-    }
+            fn code(&self, spec: &OpSpec) -> Option<String> {
+                (**self).code(spec)
+            }
 
-    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
-        (**self).alloc(len)
-    }
+            fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+                (**self).alloc(len)
+            }
 
-    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        (**self).limits(spec)
-    }
+            fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+                (**self).limits(spec)
+            }
 
-    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        (**self).prepare(spec)
-    }
+            fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+                (**self).prepare(spec)
+            }
+        }
+    )+};
 }
+
+behind_pointer!(Arc, Box);
 
 impl Limits {
     /// Limits of `depth_max` jobs a queue, without limits on lengths and counts, not synchronous.

@@ -8,8 +8,10 @@
 //! Results are always real; only time and faults are made up. Both are deterministic: the same calls in the same order
 //! give the same times and faults (over a synchronous backend; a pool inside adds its own order).
 
+pub mod families;
 pub mod faulty;
 pub mod modelled;
 
+pub use families::{Faultiness, Models};
 pub use faulty::{Faults, Faulty, Injected};
 pub use modelled::{Model, Modelled};
