@@ -1,17 +1,20 @@
 //! The families `sim` and `faulty`. What stands behind the slash says which model or which faults, as `NAME=VALUE` pairs; the backend
 //! inside is the program's to choose.
 
+use std::sync::OnceLock;
+
 use dpb_core::{Backend, Family, Listed, OpSpec, OpenError, SetupError};
 
-use crate::{Faults, Faulty, Model, Modelled};
+use crate::{Faults, Faulty, Model, Modelled, Simulation};
 
 /// Opens the backend inside.
 pub type OpenInner = fn() -> Box<dyn Backend>;
 
-/// The family `sim`: modelled engines. `sim/default`, or `sim` alone, is [`Model::default`].
+/// The family `sim`: modelled engines, all in one simulation. `sim/default`, or `sim` alone, is [`Model::default`].
 #[derive(Debug)]
 pub struct Models {
     inner: OpenInner,
+    simulation: OnceLock<Simulation>,
 }
 
 /// The family `faulty`: the backend inside with faults on purpose.
@@ -23,7 +26,15 @@ pub struct Faultiness {
 impl Models {
     /// Models whose results `inner` computes.
     pub const fn new(inner: OpenInner) -> Self {
-        Self { inner }
+        Self {
+            inner,
+            simulation: OnceLock::new(),
+        }
+    }
+
+    /// The simulation that its engines live in.
+    pub fn simulation(&self) -> &Simulation {
+        self.simulation.get_or_init(Simulation::new)
     }
 }
 
@@ -70,7 +81,8 @@ impl Family for Models {
             text => (text, text),
         };
         let model: Model = text.parse().map_err(no_such)?;
-        Ok(Box::new(Modelled::new(name, model, (self.inner)())))
+        let engine = Modelled::new(name, model, (self.inner)(), self.simulation());
+        Ok(Box::new(engine))
     }
 
     /// The default, where the backend inside computes `spec`.
