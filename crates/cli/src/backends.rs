@@ -11,15 +11,8 @@ static MODELS: Models = Models::new(best);
 static FAULTINESS: Faultiness = Faultiness::new(best);
 
 /// All families, in the order of lists.
-pub static FAMILIES: Families = Families::new(&[
-    &CpuPaths,
-    &Pools,
-    &MODELS,
-    &FAULTINESS,
-    &Doca,
-    &Dpdk,
-    &Rdma,
-]);
+pub static FAMILIES: Families =
+    Families::new(&[&CpuPaths, &Pools, &MODELS, &FAULTINESS, &Doca, &Dpdk, &Rdma]);
 
 /// What models and faults take their results from.
 fn best() -> Box<dyn Backend> {

@@ -27,8 +27,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::{
-    Backend, Buf, Buffers, ClockKind, Completion, Evidence, Items, Job, Limits, Memory, OpSpec, Operator, OutputShape,
-    SetupError, View, Workload,
+    Backend, Buf, Buffers, ClockKind, Completion, Evidence, Items, Job, Limits, Memory, OpSpec,
+    Operator, OutputShape, SetupError, View, Workload,
 };
 use drive::CheckedQueue;
 use input::{Input, Layout};

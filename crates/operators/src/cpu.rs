@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use dpb_core::lift::{Inline, Pool, Pooled};
 use dpb_core::{
-    Backend, Buf, Clock, Families, Kernel, Limits, OpSpec, Operator, Properties, SetupError, Unsupported,
-    WallClock,
+    Backend, Buf, Clock, Families, Kernel, Limits, OpSpec, Operator, Properties, SetupError,
+    Unsupported, WallClock,
 };
 
 use crate::isa;

@@ -427,9 +427,8 @@ impl ModelledQueue {
 
 /// Items of `job`, and their bytes; none of a job whose items do not lie inside its input.
 fn extent(job: &Job) -> (u64, u64) {
-    job.batch().map_or((0, 0), |batch| {
-        (batch.len() as u64, batch.bytes() as u64)
-    })
+    job.batch()
+        .map_or((0, 0), |batch| (batch.len() as u64, batch.bytes() as u64))
 }
 
 /// Bytes that a job wrote.
@@ -438,7 +437,9 @@ fn output_bytes(completion: &Completion, shape: OutputShape) -> u64 {
     match (completion.result, shape) {
         (Err(_), _) => 0,
         (Ok(()), OutputShape::Fixed(bytes)) => bytes as u64 * job.items.count() as u64,
-        (Ok(()), OutputShape::Variable) => job.outcomes.iter().flatten().copied().map(u64::from).sum(),
+        (Ok(()), OutputShape::Variable) => {
+            job.outcomes.iter().flatten().copied().map(u64::from).sum()
+        }
     }
 }
 

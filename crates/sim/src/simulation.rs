@@ -121,7 +121,12 @@ impl Simulation {
             None => state.seats.push(Some(seated)),
         }
         // A job has one event to come at most.
-        let jobs: usize = state.seats.iter().flatten().map(|it| it.flights.len()).sum();
+        let jobs: usize = state
+            .seats
+            .iter()
+            .flatten()
+            .map(|it| it.flights.len())
+            .sum();
         let events = state.events.len();
         state.events.reserve(jobs - events);
         Ok(Seat {

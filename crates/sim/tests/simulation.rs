@@ -168,7 +168,12 @@ fn the_harness_gives_the_same_record_twice() {
         let simulation = Simulation::new();
         let link = Link::new(WIRE, &simulation);
         let other = engine("other", "", Sample::new(None), &simulation).behind(&link);
-        let backend = engine("engine", "lanes=2,poll_ns=40", Sample::new(None), &simulation);
+        let backend = engine(
+            "engine",
+            "lanes=2,poll_ns=40",
+            Sample::new(None),
+            &simulation,
+        );
         let backend = backend.behind(&link);
         let plan = Plan {
             mode: Mode::Latency,
@@ -201,12 +206,26 @@ fn the_harness_gives_the_same_record_twice() {
 #[test]
 fn models_share_time_and_only_the_simulation_moves_it() {
     let simulation = Simulation::new();
-    let slow = engine("slow", "job_ns=500,byte_ps=0,doorbell_ns=0", Sample::new(None), &simulation);
-    let fast = engine("fast", "job_ns=200,byte_ps=0,doorbell_ns=0", Sample::new(None), &simulation);
+    let slow = engine(
+        "slow",
+        "job_ns=500,byte_ps=0,doorbell_ns=0",
+        Sample::new(None),
+        &simulation,
+    );
+    let fast = engine(
+        "fast",
+        "job_ns=200,byte_ps=0,doorbell_ns=0",
+        Sample::new(None),
+        &simulation,
+    );
     let (mut slow_queue, mut fast_queue) = (open(&slow, 1), open(&fast, 1));
     let mut done = Vec::new();
     submit(&mut *slow_queue, [job(0, 8)]);
-    assert_eq!((fast_queue.poll(&mut done), simulation.now_ns()), (0, 0), "nothing in flight");
+    assert_eq!(
+        (fast_queue.poll(&mut done), simulation.now_ns()),
+        (0, 0),
+        "nothing in flight"
+    );
     submit(&mut *fast_queue, [job(1, 8)]);
     // The poll of one stops where a job of the other comes home.
     assert_eq!((slow_queue.poll(&mut done), simulation.now_ns()), (0, 200));
@@ -219,22 +238,35 @@ fn models_share_time_and_only_the_simulation_moves_it() {
 #[test]
 fn a_poll_that_costs_time_ends_where_a_job_of_another_queue_comes_home() {
     let simulation = Simulation::new();
-    let models = ["job_ns=70,byte_ps=0,doorbell_ns=0", "job_ns=500,byte_ps=0,doorbell_ns=0,poll_ns=100"];
+    let models = [
+        "job_ns=70,byte_ps=0,doorbell_ns=0",
+        "job_ns=500,byte_ps=0,doorbell_ns=0,poll_ns=100",
+    ];
     let [brief, polled] = models.map(|text| engine("e", text, Sample::new(None), &simulation));
     let mut queues = [open(&brief, 1), open(&polled, 1)];
     submit(&mut *queues[0], [job(0, 8)]);
     submit(&mut *queues[1], [job(1, 8)]);
     let mut done = Vec::new();
     for now_ns in [70, 170, 270, 370, 470] {
-        assert_eq!((queues[1].poll(&mut done), simulation.now_ns()), (0, now_ns));
+        assert_eq!(
+            (queues[1].poll(&mut done), simulation.now_ns()),
+            (0, now_ns)
+        );
     }
     assert_eq!((queues[1].poll(&mut done), simulation.now_ns()), (1, 500));
-    assert_eq!((queues[0].poll(&mut done), simulation.now_ns()), (1, 500), "late, for it was not polled");
+    assert_eq!(
+        (queues[0].poll(&mut done), simulation.now_ns()),
+        (1, 500),
+        "late, for it was not polled"
+    );
 }
 
 #[test]
 fn outputs_cross_a_link_only_where_it_goes_both_ways() {
-    for (ways, home_ns) in [(Ways::Forth, 50 + 100 + 500), (Ways::Both, 50 + 100 + 500 + 4 + 100)] {
+    for (ways, home_ns) in [
+        (Ways::Forth, 50 + 100 + 500),
+        (Ways::Both, 50 + 100 + 500 + 4 + 100),
+    ] {
         let simulation = Simulation::new();
         let link = Link::new(LinkModel { ways, ..WIRE }, &simulation);
         let text = "job_ns=500,byte_ps=0,doorbell_ns=0";
@@ -245,7 +277,10 @@ fn outputs_cross_a_link_only_where_it_goes_both_ways() {
         let Evidence::Simulated { model } = backend.properties().evidence else {
             panic!("a model");
         };
-        assert!(model.contains("behind a link of byte_ps=1000,latency_ns=100"), "{model}");
+        assert!(
+            model.contains("behind a link of byte_ps=1000,latency_ns=100"),
+            "{model}"
+        );
     }
 }
 
@@ -261,7 +296,10 @@ fn one_thread_drives_and_another_may_take_over() {
     };
     let queue = operator.clone().open(NonZeroU32::MIN).expect("opens");
     let refused = elsewhere().expect_err("two threads").to_string();
-    assert!(refused.contains("one thread drives a simulation"), "{refused}");
+    assert!(
+        refused.contains("one thread drives a simulation"),
+        "{refused}"
+    );
     drop(queue);
     elsewhere().expect("nobody else has a queue");
 }
@@ -289,9 +327,14 @@ fn engines_behind_a_link_conform() {
             let link = Link::new(LinkModel { ways, ..WIRE }, &simulation);
             let backend = engine("engine", "", Sample::new(workers), &simulation).behind(&link);
             let coverage = conformance::check(&backend, workloads());
-            let skipped = coverage.unwrap_or_else(|failure| panic!("{failure}")).skipped;
+            let skipped = coverage
+                .unwrap_or_else(|failure| panic!("{failure}"))
+                .skipped;
             let is_thread = |why: &String| why.contains("one thread drives a simulation");
-            assert!(!skipped.is_empty() && skipped.iter().all(is_thread), "{skipped:?}");
+            assert!(
+                !skipped.is_empty() && skipped.iter().all(is_thread),
+                "{skipped:?}"
+            );
         }
     }
 }
@@ -321,8 +364,18 @@ fn time_waits_for_a_result_that_is_not_computed() {
         sample: Sample::new(None),
         is_ready: is_ready.clone(),
     };
-    let late = engine("late", "job_ns=100,byte_ps=0,doorbell_ns=0", late, &simulation);
-    let prompt = engine("prompt", "job_ns=300,byte_ps=0,doorbell_ns=0", Sample::new(None), &simulation);
+    let late = engine(
+        "late",
+        "job_ns=100,byte_ps=0,doorbell_ns=0",
+        late,
+        &simulation,
+    );
+    let prompt = engine(
+        "prompt",
+        "job_ns=300,byte_ps=0,doorbell_ns=0",
+        Sample::new(None),
+        &simulation,
+    );
     let mut queues = [open(&prompt, 1), open(&late, 1)];
     for (tag, queue) in queues.iter_mut().enumerate() {
         submit(&mut **queue, [job(tag as u64, 8)]);

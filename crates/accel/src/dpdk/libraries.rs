@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use dpb_core::cpu_level::Level;
 use dpb_core::{
-    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, JobError, Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape, Properties, SegmentationMode, SetupError, Unsupported, WallClock,
+    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, JobError,
+    Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape, Properties,
+    SegmentationMode, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{self, Eal, Pieces, Sum, Work};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
-    Backend, Completion, Family, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue, RuleSet,
-    UnsupportedRules, Workload, conformance,
+    Backend, Completion, Family, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue,
+    RuleSet, UnsupportedRules, Workload, conformance,
 };
 use dpb_operators::registry;
 
@@ -228,7 +228,11 @@ fn opens(instance: &str) {
     match Doca.open(instance) {
         Err(why) => println!("not opened: {why}"),
         Ok(backend) => {
-            println!("opened {}: {:?}", backend.name(), backend.properties().evidence);
+            println!(
+                "opened {}: {:?}",
+                backend.name(),
+                backend.properties().evidence
+            );
             let others = [OpSpec::Md5].into_iter();
             let operators = OPERATORS.iter().chain(&STREAMS).chain(&ERASURE);
             let specs =

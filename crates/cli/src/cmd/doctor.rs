@@ -45,7 +45,9 @@ fn for_people(findings: &[Finding]) -> String {
         table.row([shown, &found.what, found.state.word(), &found.detail]);
     }
     let mut text = table.to_text();
-    let remedies = findings.iter().filter(|finding| !finding.found.remedy.is_empty());
+    let remedies = findings
+        .iter()
+        .filter(|finding| !finding.found.remedy.is_empty());
     let remedies: Vec<String> = remedies
         .map(|Finding { section, found }| {
             format!("  {section}, {}: {}\n", found.what, found.remedy)

@@ -5,9 +5,9 @@ use dpb_operators::cpu::Cpu;
 use dpb_operators::registry::{self, Entry};
 use serde::Serialize;
 
+use crate::Globals;
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
-use crate::Globals;
 
 /// Of what.
 #[derive(Debug, clap::Args)]

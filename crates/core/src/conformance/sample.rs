@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use crate::{
-    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Exact, InPlace, Inline, JobError, Kernel, Limits, Material, OpSpec, Operator, OutputShape, Overlay, ParameterValue, Pool, Pooled, Properties, Right, SetupError, Unsupported, WallClock, Workload,
+    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Exact, InPlace, Inline, JobError, Kernel,
+    Limits, Material, OpSpec, Operator, OutputShape, Overlay, ParameterValue, Pool, Pooled,
+    Properties, Right, SetupError, Unsupported, WallClock, Workload,
 };
 
 /// Who says what is right.

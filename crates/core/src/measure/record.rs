@@ -67,8 +67,7 @@ impl Record {
     /// words, and its name is the parameter `backend`.
     pub fn on(task: &str, backend: &dyn Backend, spec: &OpSpec, seed: u64) -> Self {
         let properties = backend.properties();
-        let mut record =
-            Self::new(task, properties.evidence, seed).with("backend", backend.name());
+        let mut record = Self::new(task, properties.evidence, seed).with("backend", backend.name());
         record.provenance.made_of = Some(properties.made_of);
         if let Some(code) = backend.code(spec) {
             let libraries = &mut record.provenance.libraries;

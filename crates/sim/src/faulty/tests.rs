@@ -35,7 +35,12 @@ fn faults_and_models_compose() {
     let inner = Faulty::new("test", faults(0, 3, true), Sample::new(None));
     let backend = Modelled::new("late", Model::default(), inner, &Simulation::new());
     check(&backend, workloads()).unwrap_or_else(|f| panic!("{f}"));
-    let inner = Modelled::new("engine", Model::default(), Sample::new(None), &Simulation::new());
+    let inner = Modelled::new(
+        "engine",
+        Model::default(),
+        Sample::new(None),
+        &Simulation::new(),
+    );
     let backend = Faulty::new("test", faults(0, 3, true), inner);
     assert_eq!(backend.name(), "faulty/test");
     check(&backend, workloads()).unwrap_or_else(|f| panic!("{f}"));

@@ -41,7 +41,12 @@ fn conforms_over_one_core_and_over_a_pool() {
         ("item_bytes_max=1000,items_max=200", None),
         ("job_ns=0,byte_ps=0,doorbell_ns=0", pool),
     ] {
-        let backend = Modelled::new("test", model(text), Sample::new(workers), &Simulation::new());
+        let backend = Modelled::new(
+            "test",
+            model(text),
+            Sample::new(workers),
+            &Simulation::new(),
+        );
         check(&backend, workloads()).unwrap_or_else(|f| panic!("{text}: {f}"));
     }
 }

@@ -12,10 +12,7 @@ use crate::spec;
 
 /// What a device is held against, and what it is called.
 const SOFTWARE: [(IsOf, &str); 2] = [
-    (
-        |executor| executor == Executor::Caller,
-        "one core a thread",
-    ),
+    (|executor| executor == Executor::Caller, "one core a thread"),
     (
         |executor| matches!(executor, Executor::Workers { .. }),
         "all cores",

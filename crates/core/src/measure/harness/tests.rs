@@ -9,8 +9,8 @@ use super::*;
 use crate::lift::{Inline, Pool, Pooled};
 use crate::measure::{Evidence, Record};
 use crate::{
-    Batch, BatchOut, Buf, Clock, Completion, Exact, Job, Kernel, Limits, OpSpec, Properties, Queue, Right,
-    VirtualClock, WallClock,
+    Batch, BatchOut, Buf, Clock, Completion, Exact, Job, Kernel, Limits, OpSpec, Properties, Queue,
+    Right, VirtualClock, WallClock,
 };
 
 /// The sum of an item's bytes, four bytes, little endian; wrong at the calls listed.
