@@ -124,7 +124,7 @@ impl Family for Doca {
         };
         let mut findings = vec![Finding::found("library", about(library))];
         findings.extend(lacks(library));
-        match Device::all(library) {
+        match Device::all(library, &Arc::default()) {
             Err(refused) => findings.push(Finding::missing("devices", refused.to_string(), ENABLE)),
             Ok(devices) if devices.is_empty() => {
                 findings.push(Finding::missing("devices", "DOCA finds none", ENABLE));
@@ -150,8 +150,8 @@ impl Family for Doca {
 fn devices() -> Result<(&'static Library, Vec<Arc<Device>>), Unsupported> {
     let unsupported = |reason| Unsupported { reason };
     let library = raw::library().map_err(|absent| unsupported(format!("{absent}; {INSTALL}")))?;
-    let all =
-        Device::all(library).map_err(|refused| unsupported(format!("{refused}; {ENABLE}")))?;
+    let all = Device::all(library, &Arc::default())
+        .map_err(|refused| unsupported(format!("{refused}; {ENABLE}")))?;
     let mut refusals = Vec::new();
     let mut devices = Vec::new();
     for (name, device) in all {

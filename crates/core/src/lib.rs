@@ -27,8 +27,7 @@ pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
 pub mod memory;
-#[cfg(any(feature = "conformance", feature = "measure"))]
-mod patience;
+pub mod patience;
 mod printable;
 pub mod properties;
 pub mod random;
@@ -40,7 +39,7 @@ pub mod spec;
 pub mod workload;
 
 pub use buf::{Buf, Region, View};
-pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
+pub use clock::{Clock, ClockKind, Timer, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
 pub use family::{Families, Family, Finding, Listed, OpenError};

@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Limits, OpSpec, Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Limits, OpSpec, Operator, OutputShape,
+    Properties, Queue, SetupError, Unsupported,
 };
 
 use super::kind::{Given, Kind};
@@ -28,8 +29,8 @@ pub(super) const LEVEL: u8 = 1;
 pub struct DocaBackend {
     name: String,
     doca: &'static Doca,
+    /// Not none.
     devices: Vec<Arc<Device>>,
-    clock: WallClock,
 }
 
 impl DocaBackend {
@@ -39,7 +40,6 @@ impl DocaBackend {
             name,
             doca,
             devices,
-            clock: WallClock::default(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Backend for DocaBackend {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &self.clock
+        self.devices[0].clock()
     }
 
     fn properties(&self) -> Properties {
