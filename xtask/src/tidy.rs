@@ -2,6 +2,8 @@
 //!
 //! * Every Rust file opens with `//!`: what it is for.
 //! * `unsafe` stands only in files that `xtask/unsafe-files.txt` lists, each with its reason.
+//! * The host's clock, sleep and random numbers are used directly only in files that `xtask/time-files.txt` lists, each with its
+//!   reason: elsewhere in the crates time and seeds are arguments.
 //! * Dependencies between our crates point one way; core has none that a feature does not ask for.
 //! * Nothing is left to do in the code.
 //! * No file is larger than a mebibyte.
@@ -23,6 +25,20 @@ use crate::shell;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Which files may hold `unsafe`, and why.
 const UNSAFE_FILES: &str = "xtask/unsafe-files.txt";
+/// Which files of the crates may use the host's time and random numbers directly, and why.
+const TIME_FILES: &str = "xtask/time-files.txt";
+/// What they may use and others may not.
+const HOST_TIME: [&str; 9] = [
+    "Instant::now",
+    "SystemTime::now",
+    "thread::sleep",
+    "getrandom",
+    "RandomState",
+    "SysRng",
+    "SystemRandom",
+    "OsRng",
+    "thread_rng",
+];
 /// Words that say something is not done. In pieces, or this file would hold them.
 const UNFINISHED: [&str; 4] = [
     concat!("TO", "DO"),
@@ -65,7 +81,8 @@ fn large_files(files: &[String]) -> Result<Vec<String>> {
 
 fn sources(files: &[String]) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
-    let mut allowed = allowed()?;
+    let mut unsafe_files = Listed::read(UNSAFE_FILES, "`unsafe`")?;
+    let mut time_files = Listed::read(TIME_FILES, "the host's time or random numbers")?;
     for path in files {
         let is = |extension| path.ends_with(extension);
         if !(is(".rs") || is(".toml") || is(".md") || is(".sh")) {
@@ -85,37 +102,74 @@ fn sources(files: &[String]) -> Result<Vec<String>> {
                 "{path}: does not say what it is for: begin with `//!`"
             ));
         }
-        let is_allowed = allowed.remove(path.as_str()).is_some();
-        match source::line_of_unsafe(&text) {
-            Some(line) if !is_allowed => wrong.push(format!(
-                "{path}:{line}: `unsafe` in a file that {UNSAFE_FILES} does not list with its reason"
-            )),
-            None if is_allowed => {
-                wrong.push(format!("{path}: listed in {UNSAFE_FILES}, but holds no `unsafe`"));
-            }
-            _ => {}
+        let found = source::line_of_unsafe(&text).map(|line| (line, "unsafe"));
+        wrong.extend(unsafe_files.judge(path, found));
+        if is_of_a_crate(path) {
+            let found = source::line_of(&text, &HOST_TIME);
+            wrong.extend(time_files.judge(path, found));
         }
     }
-    for path in allowed.keys() {
-        wrong.push(format!("{path}: listed in {UNSAFE_FILES}, but not there"));
-    }
+    wrong.extend(unsafe_files.rest());
+    wrong.extend(time_files.rest());
     Ok(wrong)
 }
 
-/// Lines `path: reason`.
-fn allowed() -> Result<BTreeMap<String, String>> {
-    let text = std::fs::read_to_string(absolute(UNSAFE_FILES)).context(UNSAFE_FILES)?;
-    let lines = text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines
-        .map(|line| match line.split_once(": ") {
+/// Whether it is code of one of our crates, and not of its tests.
+fn is_of_a_crate(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    let is_source = parts.first() == Some(&"crates") && parts.get(2) == Some(&"src");
+    is_source && !parts.contains(&"tests") && parts.last() != Some(&"tests.rs")
+}
+
+/// Files that may do what others must not. Lines `path: reason`.
+struct Listed {
+    /// The list itself.
+    list: &'static str,
+    /// What its files hold.
+    what: &'static str,
+    reasons: BTreeMap<String, String>,
+}
+
+impl Listed {
+    fn read(list: &'static str, what: &'static str) -> Result<Self> {
+        let text = std::fs::read_to_string(absolute(list)).context(list)?;
+        let lines = text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let reasons = lines.map(|line| match line.split_once(": ") {
             Some((path, reason)) if !reason.trim().is_empty() => {
                 Ok((path.to_string(), reason.to_string()))
             }
-            _ => bail!("{UNSAFE_FILES}: `{line}` is not `path: reason`"),
+            _ => bail!("{list}: `{line}` is not `path: reason`"),
+        });
+        Ok(Self {
+            list,
+            what,
+            reasons: reasons.collect::<Result<_>>()?,
         })
-        .collect()
+    }
+
+    /// What is wrong with `path`, in which the word that was found stands in that line.
+    fn judge(&mut self, path: &str, found: Option<(usize, &str)>) -> Option<String> {
+        let is_listed = self.reasons.remove(path).is_some();
+        let list = self.list;
+        match found {
+            Some((line, word)) if !is_listed => Some(format!(
+                "{path}:{line}: `{word}` in a file that {list} does not list with its reason"
+            )),
+            None if is_listed => Some(format!(
+                "{path}: listed in {list}, but holds no {}",
+                self.what
+            )),
+            _ => None,
+        }
+    }
+
+    /// Files that were not judged.
+    fn rest(&self) -> impl Iterator<Item = String> {
+        let paths = self.reasons.keys();
+        paths.map(|path| format!("{path}: listed in {}, but not there", self.list))
+    }
 }
 
 fn absolute(path: &str) -> PathBuf {

@@ -14,10 +14,10 @@ use std::num::NonZeroU32;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use dpb_accel::{Family, dpdk::Dpdk};
+use dpb_accel::dpdk::Dpdk;
 use dpb_core::{
-    Backend, DeflateFormat, Direction, Input, Items, Job, Material, Memory, OpSpec, Operator,
-    Stride,
+    Backend, DeflateFormat, Direction, Family, Input, Items, Job, Material, Memory, OpSpec,
+    Operator, Stride,
 };
 use dpb_operators::{input, registry};
 

@@ -34,13 +34,11 @@ mod sys;
 
 use std::sync::Arc;
 
-use dpb_core::{Backend, Unsupported};
+use dpb_core::{Backend, Family, Finding, Listed, OpenError, Unsupported};
 
 pub use backend::DocaBackend;
 use kind::Kind;
 use raw::{Absent, Device, Doca as Library, Family as Api};
-
-use crate::family::{Family, Finding, Listed};
 
 /// The remedy where no library is.
 const INSTALL: &str = "install NVIDIA's doca-runtime packages, of 2.2 or later, or name the folder with libdoca_common in \
@@ -94,7 +92,7 @@ impl Family for Doca {
     }
 
     /// A device's name or PCI address; of nothing, all devices.
-    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported> {
+    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, OpenError> {
         let (library, mut devices) = devices()?;
         if instance.is_empty() {
             return Ok(Box::new(DocaBackend::new(
@@ -113,14 +111,10 @@ impl Family for Doca {
                 "DOCA finds no device `{instance}` with an engine; there are: {}",
                 names.join(", ")
             );
-            return Err(Unsupported { reason });
+            return Err(OpenError::Absent(Unsupported { reason }));
         }
         let name = format!("doca/{instance}");
         Ok(Box::new(DocaBackend::new(name, library, devices)))
-    }
-
-    fn reached_by(&self) -> Option<String> {
-        raw::library().ok().map(about)
     }
 
     fn findings(&self) -> Vec<Finding> {
@@ -130,7 +124,7 @@ impl Family for Doca {
         };
         let mut findings = vec![Finding::found("library", about(library))];
         findings.extend(lacks(library));
-        match Device::all(library) {
+        match Device::all(library, &Arc::default()) {
             Err(refused) => findings.push(Finding::missing("devices", refused.to_string(), ENABLE)),
             Ok(devices) if devices.is_empty() => {
                 findings.push(Finding::missing("devices", "DOCA finds none", ENABLE));
@@ -156,8 +150,8 @@ impl Family for Doca {
 fn devices() -> Result<(&'static Library, Vec<Arc<Device>>), Unsupported> {
     let unsupported = |reason| Unsupported { reason };
     let library = raw::library().map_err(|absent| unsupported(format!("{absent}; {INSTALL}")))?;
-    let all =
-        Device::all(library).map_err(|refused| unsupported(format!("{refused}; {ENABLE}")))?;
+    let all = Device::all(library, &Arc::default())
+        .map_err(|refused| unsupported(format!("{refused}; {ENABLE}")))?;
     let mut refusals = Vec::new();
     let mut devices = Vec::new();
     for (name, device) in all {

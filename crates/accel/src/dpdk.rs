@@ -26,9 +26,8 @@ mod sys;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dpb_core::{Backend, OpSpec, Unsupported};
+use dpb_core::{Backend, Family, Finding, Listed, OpSpec, OpenError, Unsupported};
 
-use crate::family::{Family, Finding, Listed};
 use crate::port::PacketPort;
 use compress::CompressBackend;
 use crypto::CryptoBackend;
@@ -211,9 +210,9 @@ impl Family for Dpdk {
         "dpdk"
     }
 
-    /// EAL takes half a second and half a gibibyte.
-    fn is_in_all(&self) -> bool {
-        false
+    /// None: EAL takes half a second and half a gibibyte.
+    fn all_for(&self, _: &OpSpec) -> Vec<String> {
+        Vec::new()
     }
 
     fn backends(&self) -> Vec<Listed> {
@@ -231,18 +230,14 @@ impl Family for Dpdk {
             .collect()
     }
 
-    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported> {
+    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, OpenError> {
         if let Some(library) = libraries::INSTANCES
             .iter()
             .find(|library| library.name == instance)
         {
             return Ok(Box::new(LibrariesBackend::new(*library)?));
         }
-        Device::find(Eal::start()?, instance)?.backend()
-    }
-
-    fn reached_by(&self) -> Option<String> {
-        Eal::start().ok().map(Eal::version)
+        Ok(Device::find(Eal::start()?, instance)?.backend()?)
     }
 
     fn findings(&self) -> Vec<Finding> {

@@ -1,6 +1,6 @@
 //! Devices behind the seam: DOCA engines, DPDK devices, RDMA peers.
 //!
-//! What all answer is [`Family`]: backends, and findings for people.
+//! What all answer is [`Family`](dpb_core::Family): backends, and findings for people.
 //!
 //! Each is a [`Backend`](dpb_core::Backend) in three parts: `doca.rs` implements the seam and is safe, `doca/raw` holds
 //! handles and all `unsafe`, `doca/sys.rs` the declarations, written by hand. No SDK is needed to build, to document or to test;
@@ -19,13 +19,8 @@
 
 pub mod doca;
 pub mod dpdk;
-pub mod family;
 mod library;
 pub mod port;
 pub mod rdma;
 
-pub use family::{Family, Finding, Listed, State};
 pub use port::PacketPort;
-
-/// All families.
-pub static FAMILIES: [&dyn Family; 3] = [&doca::Doca, &dpdk::Dpdk, &rdma::Rdma];

@@ -21,9 +21,8 @@ mod port;
 mod raw;
 mod sys;
 
-use dpb_core::{Backend, Unsupported};
+use dpb_core::{Backend, Family, Finding, Listed, OpenError, Unsupported};
 
-use crate::family::{Family, Finding, Listed};
 use backend::Copies;
 use port::{Device, Problem};
 
@@ -52,17 +51,13 @@ impl Family for Rdma {
         names.iter().map(here).collect()
     }
 
-    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, Unsupported> {
+    fn open(&self, instance: &str) -> Result<Box<dyn Backend>, OpenError> {
         let unsupported = |problem: Problem| Unsupported {
             reason: problem.to_string(),
         };
         let device = Device::open(instance).map_err(unsupported)?;
         let backend = Copies::new(device).map_err(unsupported)?;
         Ok(Box::new(backend))
-    }
-
-    fn reached_by(&self) -> Option<String> {
-        raw::verbs().ok().map(|verbs| verbs.version())
     }
 
     fn findings(&self) -> Vec<Finding> {
@@ -114,7 +109,7 @@ pub fn status_text(status: i32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::State;
+    use dpb_core::family::State;
 
     /// Holds wherever the tests run: with nothing, with the library alone, with a device.
     #[test]
@@ -126,7 +121,7 @@ mod tests {
         }
         assert_eq!(findings[0].what, "library");
         let refused = Rdma.open("no-such-device").err().expect("there is none");
-        assert!(!refused.reason.is_empty());
+        assert!(!refused.to_string().is_empty());
         for backend in Rdma.backends() {
             assert_eq!(backend.is_here, Rdma.open(&backend.instance).is_ok());
         }

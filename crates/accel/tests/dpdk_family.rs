@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use dpb_accel::dpdk::{Dpdk, status_text};
-use dpb_accel::{Family, State};
+use dpb_core::Family;
+use dpb_core::family::State;
 
 /// What the loader finds instead of the shim: nothing, or a library that is none.
 const WRONG: [(&str, &str); 2] = [
@@ -40,7 +41,7 @@ fn without_a_shim_everything_says_what_is_missing() {
     assert!(listed.len() >= 5 && listed.iter().all(|listed| !listed.is_here));
     for listed in listed {
         let why = Dpdk.open(&listed.instance).err().expect("not here");
-        assert_eq!(why.reason, listed.details);
+        assert_eq!(why.to_string(), listed.details);
     }
     assert!(Dpdk.port("net_null0").is_err());
     assert_eq!(status_text("crypto_openssl", 1), None);
@@ -80,5 +81,5 @@ fn what_is_listed_opens_and_what_is_not_is_named() {
         }
     }
     let why = Dpdk.open("crypto_abacus").err().expect("no such device");
-    assert!(why.reason.contains("crypto_aesni_mb"), "{why}");
+    assert!(why.to_string().contains("crypto_aesni_mb"), "{why}");
 }

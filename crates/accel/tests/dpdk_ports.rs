@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use dpb_accel::PacketPort;
 use dpb_accel::dpdk::Dpdk;
 use dpb_accel::port::{AfPacket, Capture};
-use dpb_accel::{Family, PacketPort, State};
-use dpb_core::Buf;
+use dpb_core::family::State;
+use dpb_core::{Buf, Family};
 
 fn open(device: &str) -> Option<Box<dyn PacketPort>> {
     match Dpdk.port(device) {

@@ -2,9 +2,8 @@
 
 mod rdma_support;
 
-use dpb_accel::Family;
 use dpb_accel::rdma::Rdma;
-use dpb_core::{Backend, CopyMode, Items, Job, JobError, OpSpec, OutputShape, conformance};
+use dpb_core::{Backend, CopyMode, Family, Items, Job, JobError, OpSpec, OutputShape, conformance};
 use dpb_operators::registry;
 
 /// All devices, or a line that says why there is none.

@@ -6,9 +6,8 @@ use std::collections::VecDeque;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dpb_accel::Family;
 use dpb_accel::rdma::{Rdma, status_text};
-use dpb_core::{Backend, Completion, CopyMode, Items, Job, JobError, OpSpec, OutputShape};
+use dpb_core::{Backend, Completion, CopyMode, Family, Items, Job, JobError, OpSpec, OutputShape};
 
 const DEPTH: u32 = 16;
 const LIMIT: Duration = Duration::from_secs(60);

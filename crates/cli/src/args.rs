@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use dpb_core::lift::threads_max;
+
 /// One or more values of a swept parameter, in the order they were given.
 ///
 /// A type of its own, because clap reads a bare `Vec` as a repeated flag.
@@ -105,14 +107,12 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Threads: a count of at most 16 a CPU, or 1,024 if that is more. Beyond it a machine has no use for threads, and may have
-/// no room for them.
+/// Threads: a count of at most [`threads_max`].
 ///
 /// # Errors
 /// A sentence that says what is wrong with `text`.
 pub fn threads(text: &str) -> Result<u64, String> {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
-    let most = (16 * cpus).max(1024);
+    let most = u64::from(threads_max().get());
     let threads = count(text)?;
     (threads <= most)
         .then_some(threads)

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use dpb_core::Families;
 use dpb_core::cpu_level;
 use dpb_core::measure::Build;
 use dpb_core::measure::provenance::describe_build;
@@ -55,6 +56,9 @@ pub struct Globals {
     /// No progress on stderr
     #[arg(long, short, global = true)]
     pub quiet: bool,
+    /// The backends that there are
+    #[arg(skip = backends::FAMILIES)]
+    pub families: Families,
 }
 
 impl Globals {

@@ -1,7 +1,9 @@
 //! Time as an argument: wall time for what runs here, virtual time for what is modelled.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Nanoseconds since some start; never goes back.
 pub trait Clock: Send + Sync {
@@ -9,6 +11,12 @@ pub trait Clock: Send + Sync {
     fn now_ns(&self) -> u64;
     /// What moves this clock.
     fn kind(&self) -> ClockKind;
+}
+
+/// A clock that a thread can sleep by.
+pub trait Timer: Clock + fmt::Debug {
+    /// Returns when so much time has passed, or somewhat later.
+    fn sleep(&self, duration: Duration);
 }
 
 /// What moves a clock.
@@ -43,6 +51,12 @@ impl Clock for WallClock {
     }
 }
 
+impl Timer for WallClock {
+    fn sleep(&self, duration: Duration) {
+        thread::sleep(duration);
+    }
+}
+
 /// A clock that moves only when told to.
 #[derive(Debug)]
 pub struct VirtualClock {
@@ -62,6 +76,14 @@ impl VirtualClock {
     /// Moves the clock to `ns`, or leaves it where it is if that is in the past.
     pub fn advance_to(&self, ns: u64) {
         self.now_ns.fetch_max(ns, Ordering::Relaxed);
+    }
+}
+
+/// Sleeping moves the clock, and takes no time.
+impl Timer for VirtualClock {
+    fn sleep(&self, duration: Duration) {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.advance_to(self.now_ns().saturating_add(ns));
     }
 }
 

@@ -14,7 +14,7 @@
 //! Checked: results against what the [`Workload`] calls right at many lengths, batches, layouts and depths; one completion
 //! for each job taken, never more in flight than the depth, none left after a poll where that is promised; tags and buffers
 //! that come home untouched; limits that are kept; bad jobs, bad items and memory that the device cannot reach refused, not
-//! crashed on; queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
+//! crashed on; properties that agree with the clock; queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
 
 mod drive;
 mod in_place;
@@ -27,8 +27,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::{
-    Backend, Buf, Buffers, Completion, Items, Job, Limits, Memory, OpSpec, Operator, OutputShape,
-    SetupError, View, Workload,
+    Backend, Buf, Buffers, ClockKind, Completion, Evidence, Items, Job, Limits, Memory, OpSpec,
+    Operator, OutputShape, SetupError, View, Workload,
 };
 use drive::CheckedQueue;
 use input::{Input, Layout};
@@ -142,6 +142,7 @@ pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Cover
             case,
             what,
         };
+        properties(backend).map_err(|what| failure(("properties".into(), what)))?;
         memory(backend).map_err(|what| failure(("memory".into(), what)))?;
         let Some((limits, operator)) = admission(backend, spec, &mut coverage)
             .map_err(|what| failure(("limits".into(), what)))?
@@ -166,6 +167,22 @@ pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Cover
         bench.busy_drop().map_err(failure)?;
     }
     Ok(coverage)
+}
+
+/// A model's times are simulated, on a virtual clock, and nothing else's are.
+fn properties(backend: &dyn Backend) -> Result<(), String> {
+    let properties = backend.properties();
+    let evidence = &properties.evidence;
+    let is_simulated = matches!(evidence, Evidence::Simulated { .. });
+    let clock = backend.clock().kind();
+    let is_virtual = clock != ClockKind::Wall;
+    match properties.is_modelled() == is_virtual && is_simulated == is_virtual {
+        true => Ok(()),
+        false => Err(format!(
+            "the clock is {clock:?}, jobs are carried out by {:?}, and the evidence is {evidence:?}",
+            properties.made_of.executor
+        )),
+    }
 }
 
 /// Memory is as long as asked, zeroed, aligned; no length is not a special case.

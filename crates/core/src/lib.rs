@@ -2,6 +2,7 @@
 //!
 //! * [`OpSpec`]: *what* is computed, as data.
 //! * [`Backend`] → [`Operator`] → [`Queue`]: *where and how*, prepared once, run many times.
+//! * [`Family`]: a kind of backends, opened by name and listed for people.
 //! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
 //! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
@@ -18,6 +19,7 @@ pub mod conformance;
 pub mod cpu_level;
 pub mod error;
 pub mod evidence;
+pub mod family;
 pub mod file;
 pub mod in_place;
 pub mod items;
@@ -26,9 +28,9 @@ pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
 pub mod memory;
-#[cfg(any(feature = "conformance", feature = "measure"))]
-mod patience;
+pub mod patience;
 mod printable;
+pub mod properties;
 pub mod random;
 mod records;
 pub mod rules;
@@ -39,14 +41,16 @@ pub mod workload;
 
 pub use buf::{Buf, Region, View};
 pub use chain::Chain;
-pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
+pub use clock::{Clock, ClockKind, Timer, VirtualClock, WallClock};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
+pub use family::{Families, Family, Finding, Listed, OpenError};
 pub use in_place::{InPlace, Overlay, Overlays};
 pub use items::{Batch, BatchIter, Items, Offsets, Span, Stride};
 pub use lift::{Inline, Pool, Pooled};
 pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;
+pub use properties::{Executor, Inner, MadeOf, Properties};
 pub use records::records;
 pub use seam::{Backend, Completion, Job, JobParts, Kernel, Limits, Operator, OutputShape, Queue};
 pub use slots::{BatchOut, SlotIter, Slots};

@@ -4,7 +4,7 @@
 
 mod pool;
 
-pub use pool::{Pool, Pooled};
+pub use pool::{Pool, Pooled, threads_max};
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Batch, BatchOut, Buf, Buffers, Clock, Evidence, InPlace, Items, JobError, Memory, OpSpec,
+    Batch, BatchOut, Buf, Buffers, Clock, InPlace, Items, JobError, Memory, OpSpec, Properties,
     Region, SetupError, Span, Stride, Unsupported,
 };
 
@@ -96,8 +96,14 @@ pub trait Backend: Send + Sync {
     fn name(&self) -> &str;
     /// The clock that its work is timed by; virtual for modelled devices.
     fn clock(&self) -> &dyn Clock;
-    /// What its numbers rest on: [`Evidence::of_this_cpu`] for software, [`Evidence::of_device`] for devices.
-    fn evidence(&self) -> Evidence;
+    /// What it is: what its numbers rest on, who carries out its jobs, what it is made of. [`Properties::of_this_cpu`] is all that a
+    /// backend of plain software has to say.
+    fn properties(&self) -> Properties;
+    /// The code that computes `spec` here, with its version: `libdeflate, libdeflater 1.26.1`. As it stands here: the library of its
+    /// [`properties`](Backend::properties). A backend that chooses among several says which it chooses.
+    fn code(&self, _spec: &OpSpec) -> Option<String> {
+        self.properties().made_of.library
+    }
     /// Allocates zeroed memory that this backend can reach without a copy, 64-byte aligned.
     ///
     /// # Errors
@@ -199,31 +205,41 @@ pub trait Kernel: Send + Sync + 'static {
 }
 
 /// A backend that is chosen at run time can be wrapped like one that is chosen at compile time.
-impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
+macro_rules! behind_pointer {
+    ($($pointer:ident),+) => {$(
+        impl<B: Backend + ?Sized> Backend for $pointer<B> {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
 
-    fn clock(&self) -> &dyn Clock {
-        (**self).clock()
-    }
+            fn clock(&self) -> &dyn Clock {
+                (**self).clock()
+            }
 
-    fn evidence(&self) -> Evidence {
-        (**self).evidence()
-    }
+            fn properties(&self) -> Properties {
+                (**self).properties()
+            }
 
-    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
-        (**self).alloc(len)
-    }
+            fn code(&self, spec: &OpSpec) -> Option<String> {
+                (**self).code(spec)
+            }
 
-    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        (**self).limits(spec)
-    }
+            fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+                (**self).alloc(len)
+            }
 
-    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        (**self).prepare(spec)
-    }
+            fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+                (**self).limits(spec)
+            }
+
+            fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+                (**self).prepare(spec)
+            }
+        }
+    )+};
 }
+
+behind_pointer!(Arc, Box);
 
 impl Limits {
     /// Limits of `depth_max` jobs a queue, without limits on lengths and counts, not synchronous.

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use dpb_core::WallClock;
 use dpb_dbmods::pushdown::bulk::{INLINE_BYTES_MAX, Offer, Offers, Ring, Way};
 use dpb_dbmods::pushdown::client::{Client, ClientError};
 use dpb_dbmods::pushdown::digest::Digest;
@@ -38,7 +39,10 @@ fn pair() -> (Link, Link) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
-    (Link::new(near, 0).unwrap(), Link::new(far, 0).unwrap())
+    (
+        Link::new(near, 0, Arc::new(WallClock::default())).unwrap(),
+        Link::new(far, 0, Arc::new(WallClock::default())).unwrap(),
+    )
 }
 
 /// The same with a way between them.
@@ -224,6 +228,7 @@ impl Serving {
             connections_max: 32,
             cold: false,
             say: |_| (),
+            clock: Arc::new(WallClock::default()),
             handshake_patience: Duration::from_secs(5),
             idle_patience: None,
             bulk: match device {
@@ -401,7 +406,12 @@ fn an_agent_that_knows_no_way_is_not_asked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let agent = thread::spawn(move || {
-        let mut link = Link::new(listener.accept().unwrap().0, 0).unwrap();
+        let mut link = Link::new(
+            listener.accept().unwrap().0,
+            0,
+            Arc::new(WallClock::default()),
+        )
+        .unwrap();
         assert_eq!(receive(&mut link).unwrap().0, Tag::Hello);
         let welcome = Welcome {
             capabilities: wire::CAPABILITY_FETCH | wire::CAPABILITY_DUCKDB,

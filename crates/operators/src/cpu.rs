@@ -1,12 +1,16 @@
 //! CPU backends: one for each code path, `cpu/best`, and `pool/N`, which runs the best path on N threads that all queues share.
 
+mod families;
+
+pub use families::{CpuPaths, Pools};
+
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::lift::{Inline, Pool, Pooled};
 use dpb_core::{
-    Backend, Buf, Chain, Clock, Evidence, Kernel, Limits, OpSpec, Operator, SetupError,
+    Backend, Buf, Chain, Clock, Families, Kernel, Limits, OpSpec, Operator, Properties, SetupError,
     Unsupported, WallClock,
 };
 
@@ -104,6 +108,9 @@ paths! {
     Hyperscan = "hyperscan" needs (Hyperscan),
 }
 
+/// The families of this module.
+pub const FAMILIES: Families = Families::new(&[&CpuPaths, &Pools]);
+
 /// A backend on this machine's CPU.
 pub struct Cpu {
     name: String,
@@ -134,36 +141,6 @@ pub fn backends() -> Vec<Cpu> {
 fn cores() -> NonZeroU32 {
     std::thread::available_parallelism()
         .map_or(NonZeroU32::MIN, |n| n.try_into().unwrap_or(NonZeroU32::MAX))
-}
-
-/// The backend of this name: `cpu/best`, `cpu/portable`, `cpu/avx512`, …, `pool/4`; `cpu` is short for `cpu/best`,
-/// `cpu-threads` for a pool of as many workers as this process may use cores.
-///
-/// # Errors
-/// If there is none; the message lists them.
-pub fn by_name(name: &str) -> Result<Cpu, Unsupported> {
-    match name {
-        "cpu" | "cpu/best" => return Ok(Cpu::best()),
-        "cpu-threads" => return Ok(Cpu::pool(cores())),
-        _ => {}
-    }
-    let pool = name.strip_prefix("pool/").and_then(|n| n.parse().ok());
-    if let Some(threads) = pool {
-        return Ok(Cpu::pool(threads));
-    }
-    let path = Path::ALL
-        .iter()
-        .copied()
-        .find(|path| name.strip_prefix("cpu/") == Some(path.name()));
-    path.map(Cpu::on).ok_or_else(|| {
-        let names: Vec<_> = Path::ALL.iter().map(|path| format!("cpu/{path}")).collect();
-        Unsupported {
-            reason: format!(
-                "no CPU backend `{name}`; there are: cpu/best, {}, pool/N",
-                names.join(", ")
-            ),
-        }
-    })
 }
 
 impl Path {
@@ -272,6 +249,12 @@ impl Cpu {
             Err(path.reason(entry.name, entry.paths))
         }
     }
+
+    /// The code that computes `entry` here, with its version: `libdeflate, libdeflater 1.26.1`.
+    pub fn code_of(&self, entry: &Entry) -> Option<String> {
+        let path = self.path(entry).ok()?;
+        Some(format!("{path}, {}", entry.code(path)))
+    }
 }
 
 impl Backend for Cpu {
@@ -283,8 +266,15 @@ impl Backend for Cpu {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        match self.lift {
+            Lift::Inline => Properties::of_this_cpu(),
+            Lift::Pooled(threads) => Properties::of_workers(threads),
+        }
+    }
+
+    fn code(&self, spec: &OpSpec) -> Option<String> {
+        self.code_of(registry::of(spec).ok()?)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -15,7 +15,7 @@
 //! use std::num::NonZeroU32;
 //!
 //! use dpb_core::{Backend, ChecksumForm, Items, Job, OpSpec};
-//! use dpb_operators::cpu::{self, Cpu};
+//! use dpb_operators::cpu::{Cpu, Path};
 //!
 //! fn checksums(device: &dyn Backend, packets: &[u8], len: u32) -> Result<Vec<u8>, Box<dyn Error>> {
 //!     let spec = OpSpec::Checksum { form: ChecksumForm::Plain };
@@ -42,7 +42,7 @@
 //! }
 //!
 //! // What has no checksum here stands for a device that is missing. The bytes are RFC 1071's, twice.
-//! let device = cpu::by_name("cpu/sha-ni")?;
+//! let device = Cpu::on(Path::ShaNi);
 //! let packets = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7].repeat(2);
 //! assert_eq!(checksums(&device, &packets, 8)?, [0x22, 0x0d, 0x22, 0x0d]);
 //! # Ok::<(), Box<dyn Error>>(())

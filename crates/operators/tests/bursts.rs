@@ -13,7 +13,7 @@ use dpb_core::random::SplitMix64;
 use dpb_core::{
     Backend, Buf, Buffers, Completion, Items, Job, Memory, Operator, Queue, Span, Workload,
 };
-use dpb_operators::cpu;
+use dpb_operators::cpu::FAMILIES;
 use dpb_operators::registry::find;
 
 /// The system's memory, counted.
@@ -206,7 +206,7 @@ fn packets(backend: &dyn Backend) -> Vec<Buf> {
 #[test]
 fn a_burst_goes_through_stages_without_a_copy_or_an_allocation() {
     for name in ["cpu/portable", "cpu/best", "pool/1", "pool/2"] {
-        let backend = cpu::by_name(name).expect("a CPU");
+        let backend = FAMILIES.open(name).expect("a CPU");
         let mut checksum = Stage::new(&backend, "checksum", "form=plain", 20);
         let mut toeplitz = Stage::new(&backend, "toeplitz", "", 12);
         let mut lpm = Stage::new(&backend, "lpm4", "routes=generated:1000", 4);

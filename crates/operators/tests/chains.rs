@@ -13,7 +13,7 @@ use dpb_core::{
     Backend, Batch, BatchOut, Buf, Chain, Inline, Items, Job, JobError, Kernel, Limits, Memory,
     OpSpec, Operator, OutputShape, SetupError, Workload, conformance,
 };
-use dpb_operators::cpu;
+use dpb_operators::cpu::FAMILIES;
 
 const CHAINS: &[&[&str]] = &[
     &["crc32c"],
@@ -38,7 +38,7 @@ fn chains_conform() {
                     _ => &["cpu/best", "pool/2"],
                 };
                 for backend in backends {
-                    let backend = cpu::by_name(backend).expect("a CPU");
+                    let backend = FAMILIES.open(backend).expect("a CPU");
                     let coverage = conformance::check(&backend, &[&workload]);
                     let coverage = coverage.unwrap_or_else(|failure| panic!("{failure}"));
                     assert!(coverage.items > 0, "{names:?}: nothing compared");
@@ -51,7 +51,7 @@ fn chains_conform() {
 #[test]
 fn a_chain_of_chains_is_a_chain() {
     let inner = ["inflate", "sha256"].map(|name| Chained::of(&[name]).spec().clone());
-    let backend = cpu::by_name("cpu/best").expect("a CPU");
+    let backend = FAMILIES.open("cpu/best").expect("a CPU");
     let [inflate, sha256] = &inner;
     let outer = OpSpec::Chain(vec![inflate.clone(), OpSpec::Chain(vec![sha256.clone()])]);
     let operator = backend.prepare(&outer).expect("nested");
@@ -61,7 +61,7 @@ fn a_chain_of_chains_is_a_chain() {
 
 #[test]
 fn what_one_stage_cannot_do_the_chain_cannot() {
-    let library = cpu::by_name("cpu/libdeflate").expect("a CPU");
+    let library = FAMILIES.open("cpu/libdeflate").expect("a CPU");
     let spec = Chained::of(&["inflate", "sha256"]).spec().clone();
     let refused = library.limits(&spec).expect_err("no such path");
     assert!(refused.reason.starts_with("sha256 has no"), "{refused}");
@@ -75,7 +75,7 @@ fn what_one_stage_cannot_do_the_chain_cannot() {
 
 #[test]
 fn what_lies_between_needs_a_bound() {
-    let backend = cpu::by_name("cpu/best").expect("a CPU");
+    let backend = FAMILIES.open("cpu/best").expect("a CPU");
     let stage = backend.prepare(&OpSpec::Sha256).expect("a CPU has it");
     let limits = Limits::new(NonZeroU32::MIN);
     let chain = Chain::new(vec![stage], limits, zeroed);

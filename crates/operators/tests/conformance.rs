@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use dpb_core::{Backend, DeflateFormat, JobError, OpSpec, ParameterValue, Right, conformance};
-use dpb_operators::cpu::{self, Cpu};
+use dpb_operators::cpu::{self, Cpu, FAMILIES};
 use dpb_operators::input;
 use dpb_operators::registry::{self, Domain, Entry};
 
@@ -42,7 +42,7 @@ fn pool_of_three() {
 #[test]
 fn every_backend_is_found_by_its_name_and_says_why_it_cannot() {
     for backend in cpu::backends() {
-        let found = cpu::by_name(backend.name()).expect("listed");
+        let found = FAMILIES.open(backend.name()).expect("listed");
         assert_eq!(found.name(), backend.name());
         for entry in registry::OPERATORS {
             let spec = entry.default_spec();
@@ -57,8 +57,13 @@ fn every_backend_is_found_by_its_name_and_says_why_it_cannot() {
             }
         }
     }
-    assert!(cpu::by_name("cpu/abacus").is_err());
-    assert!(cpu::by_name("pool/0").is_err());
+    for (short, long) in [("cpu", "cpu/best"), ("cpu-threads", "pool/")] {
+        let backend = FAMILIES.open(short).expect("on any machine");
+        assert!(backend.name().starts_with(long), "{}", backend.name());
+    }
+    for wrong in ["cpu/abacus", "pool/0", "pool/99999999", "pool/two"] {
+        assert!(FAMILIES.open(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]

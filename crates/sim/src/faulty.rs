@@ -11,7 +11,7 @@ use std::time::Duration;
 use dpb_core::random::SplitMix64;
 use dpb_core::{
     Backend, Buf, Clock, Completion, Evidence, Job, JobError, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported,
+    OutputShape, Properties, Queue, SetupError, Unsupported,
 };
 
 /// Which faults, and how often.
@@ -157,14 +157,20 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.clock()
     }
 
-    fn evidence(&self) -> Evidence {
+    fn properties(&self) -> Properties {
         let by = |inner: &str| format!("{inner} with faults on purpose: {}", self.faults);
-        match self.inner.evidence() {
-            Evidence::Simulated { model } => Evidence::Simulated { model: by(&model) },
+        let inner = self.inner.properties();
+        let evidence = match &inner.evidence {
+            Evidence::Simulated { model } => Evidence::Simulated { model: by(model) },
             _ => Evidence::Emulated {
                 by: by(self.inner.name()),
             },
-        }
+        };
+        Properties::of_wrapper(self.inner.name(), inner).with_evidence(evidence)
+    }
+
+    fn code(&self, spec: &OpSpec) -> Option<String> {
+        self.inner.code(spec)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -2,14 +2,21 @@
 //!
 //! Both wrap any other backend and speak the seam themselves, so whatever runs on a device runs on them:
 //!
-//! * [`Modelled`]: results from the backend inside, time from a [`Model`]. Its figures are `simulated`.
+//! * [`Modelled`]: results from the backend inside, time from a [`Model`]. Its figures are `simulated`. Engines live in a
+//!   [`Simulation`], several in one, alone or behind a [`Link`].
 //! * [`Faulty`]: the backend inside, but some jobs end in an error, have a wrong bit, come late or out of order, as [`Faults`] says.
 //!
 //! Results are always real; only time and faults are made up. Both are deterministic: the same calls in the same order
 //! give the same times and faults (over a synchronous backend; a pool inside adds its own order).
 
+pub mod families;
 pub mod faulty;
+pub mod link;
 pub mod modelled;
+pub mod simulation;
 
+pub use families::{Faultiness, Models};
 pub use faulty::{Faults, Faulty, Injected};
+pub use link::{Link, LinkModel, Ways};
 pub use modelled::{Model, Modelled};
+pub use simulation::Simulation;

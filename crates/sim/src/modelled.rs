@@ -1,21 +1,23 @@
 //! An engine on virtual time: real results, modelled durations.
 //!
-//! The engine has lanes that serve jobs first come, first served. A job taken at `now` is due at
-//! `max(now, first free lane) + cost`; `poll` moves the virtual clock to the next job that is due. All queues of one backend
-//! share lanes and clock, as they would share a device.
+//! The engine lives in a [`Simulation`], which has the clock. It has lanes that serve jobs first come, first served: a job that
+//! comes at `now` is done at `max(now, first free lane) + cost`. All queues of one backend share its lanes, as they would share
+//! a device. An engine may lie behind a [`Link`]: then a job's inputs cross it first, and its outputs afterwards.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, Evidence, Job, JobError, Limits, Memory, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
+    Backend, Buf, Clock, ClockKind, Completion, Job, JobError, Limits, Memory, OpSpec, Operator,
+    OutputShape, Properties, Queue, SetupError, Unsupported,
 };
+
+use crate::link::Link;
+use crate::simulation::{Route, Seat, Simulation};
 
 /// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +32,9 @@ pub struct Model {
     pub byte_ps: u64,
     /// Host time for each `submit` that takes a job: descriptors, fence, doorbell.
     pub doorbell_ns: u64,
-    /// Host time for a `poll` that finds nothing; the clock moves by this much, but not beyond the next job due. Zero
-    /// skips to the next job due, which is quick and right for a closed loop. An open loop, whose jobs arrive while others
-    /// are in flight, needs more than zero.
+    /// Host time for a `poll` that finds nothing; the clock moves by this much, but not beyond the next job that comes home to any
+    /// queue of the simulation. Zero skips to that job, which is quick and right for a closed loop; a poll with nothing in flight then
+    /// moves nothing. An open loop, whose jobs arrive while others are in flight, needs more than zero.
     pub poll_ns: u64,
     /// Most jobs that one queue may hold.
     pub depth_max: NonZeroU32,
@@ -50,15 +52,28 @@ pub struct Modelled<B> {
     inner: B,
     name: String,
     model: Model,
-    engine: Arc<Engine>,
+    clock: EngineClock,
+    route: Route,
+    link: Option<Link>,
 }
 
-/// What all queues of one backend share.
+/// The simulation's time.
 #[derive(Debug)]
-struct Engine {
-    clock: VirtualClock,
-    /// When each lane is free, in nanoseconds; the earliest on top.
-    lanes: Mutex<BinaryHeap<Reverse<u64>>>,
+struct EngineClock {
+    simulation: Simulation,
+    moves_when_polled: bool,
+}
+
+impl Clock for EngineClock {
+    fn now_ns(&self) -> u64 {
+        self.simulation.now_ns()
+    }
+
+    fn kind(&self) -> ClockKind {
+        ClockKind::Virtual {
+            moves_when_polled: self.moves_when_polled,
+        }
+    }
 }
 
 impl Default for Model {
@@ -91,10 +106,7 @@ impl Model {
     /// How long a lane is busy with `job`, in nanoseconds. Items that do not lie inside their input cost nothing: the
     /// job is refused before they are looked at.
     pub fn cost_ns(&self, job: &Job) -> u64 {
-        let (items, bytes) = match job.batch() {
-            Ok(batch) => (batch.len() as u64, batch.bytes() as u64),
-            Err(_) => (0, 0),
-        };
+        let (items, bytes) = extent(job);
         self.job_ns
             .saturating_add(items.saturating_mul(self.item_ns))
             .saturating_add(bytes.saturating_mul(self.byte_ps).div_ceil(1000))
@@ -168,18 +180,48 @@ impl FromStr for Model {
 }
 
 impl<B: Backend> Modelled<B> {
-    /// Named `sim/NAME`, after the model; computes with `inner`.
-    pub fn new(name: &str, model: Model, inner: B) -> Self {
-        let lanes = (0..model.lanes.get()).map(|_| Reverse(0)).collect();
+    /// Named `sim/NAME`, after the model; lives in `simulation` and computes with `inner`.
+    ///
+    /// # Panics
+    /// If `inner` is a model itself: its time would be another, which nobody would see.
+    pub fn new(name: &str, model: Model, inner: B, simulation: &Simulation) -> Self {
+        assert!(
+            !inner.properties().is_modelled(),
+            "{} is a model, and would compute for a model",
+            inner.name()
+        );
         Self {
             inner,
             name: format!("sim/{name}"),
-            engine: Arc::new(Engine {
-                clock: VirtualClock::new(model.poll_ns > 0),
-                lanes: Mutex::new(lanes),
-            }),
+            clock: EngineClock {
+                simulation: simulation.clone(),
+                moves_when_polled: model.poll_ns > 0,
+            },
+            route: Route {
+                forth: None,
+                engine: simulation.add_station(model.lanes.get() as usize),
+                back: None,
+            },
+            link: None,
             model,
         }
+    }
+
+    /// The same engine, reached over `link`.
+    ///
+    /// # Panics
+    /// If they do not live in the same simulation.
+    #[must_use]
+    pub fn behind(mut self, link: &Link) -> Self {
+        assert!(
+            link.simulation().is(&self.clock.simulation),
+            "{} and its link live in different simulations",
+            self.name
+        );
+        let (forth, back) = link.wires();
+        (self.route.forth, self.route.back) = (Some(forth), back);
+        self.link = Some(link.clone());
+        self
     }
 
     /// The model.
@@ -194,13 +236,20 @@ impl<B: Backend> Backend for Modelled<B> {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &self.engine.clock
+        &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::Simulated {
-            model: self.model.to_string(),
+    fn properties(&self) -> Properties {
+        let inner = self.inner.properties();
+        let mut model = self.model.to_string();
+        if let Some(link) = &self.link {
+            model.push_str(&format!("; behind a link of {}", link.model()));
         }
+        Properties::of_model(model, self.inner.name(), inner)
+    }
+
+    fn code(&self, spec: &OpSpec) -> Option<String> {
+        self.inner.code(spec)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -216,7 +265,8 @@ impl<B: Backend> Backend for Modelled<B> {
             limits: self.limits(spec)?,
             inner: self.inner.prepare(spec)?,
             model: self.model.clone(),
-            engine: self.engine.clone(),
+            simulation: self.clock.simulation.clone(),
+            route: self.route,
         }))
     }
 }
@@ -225,7 +275,8 @@ struct ModelledOperator {
     inner: Arc<dyn Operator>,
     limits: Limits,
     model: Model,
-    engine: Arc<Engine>,
+    simulation: Simulation,
+    route: Route,
 }
 
 impl Operator for ModelledOperator {
@@ -254,13 +305,12 @@ impl Operator for ModelledOperator {
         }
         let deep = depth.get() as usize;
         Ok(Box::new(ModelledQueue {
+            seat: self.simulation.sit_down(self.route, deep)?,
             inner: self.inner.clone().open(depth)?,
             to_inner: VecDeque::with_capacity(deep),
             from_inner: Vec::with_capacity(deep),
             flying: (0..deep).map(|_| Flying::default()).collect(),
             free: (0..deep).rev().collect(),
-            due: BinaryHeap::with_capacity(deep),
-            taken: 0,
             operator: self,
         }))
     }
@@ -268,15 +318,13 @@ impl Operator for ModelledOperator {
 
 struct ModelledQueue {
     operator: Arc<ModelledOperator>,
+    seat: Seat,
     inner: Box<dyn Queue>,
     to_inner: VecDeque<Job>,
     from_inner: Vec<Completion>,
     flying: Vec<Flying>,
     /// Places in `flying` without a job.
     free: Vec<usize>,
-    /// Due time, sequence number, place in `flying`. Ties complete in the order of submission.
-    due: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    taken: u64,
 }
 
 /// A job in flight. Inside, its tag is its place.
@@ -285,7 +333,7 @@ struct Flying {
     /// The caller's tag.
     tag: u64,
     /// Once the backend inside is done with it.
-    home: Option<Completion>,
+    computed: Option<Completion>,
 }
 
 impl Queue for ModelledQueue {
@@ -298,56 +346,42 @@ impl Queue for ModelledQueue {
         if taken == 0 {
             return 0;
         }
-        let ModelledOperator { model, engine, .. } = &*self.operator;
-        let now_ns = engine.clock.now_ns() + model.doorbell_ns;
-        engine.clock.advance_to(now_ns);
+        let ModelledOperator { model, .. } = &*self.operator;
+        let mut turn = self.seat.turn();
+        turn.pass(model.doorbell_ns);
         for mut job in ready.drain(..taken) {
-            let due_ns = engine.serve(now_ns, model.cost_ns(&job));
             let place = self.free.pop().expect("counted above");
-            self.due.push(Reverse((due_ns, self.taken, place)));
-            self.taken += 1;
+            let (_, input_bytes) = extent(&job);
+            turn.start(place, input_bytes, model.cost_ns(&job));
             self.flying[place].tag = job.tag;
-            let limits = &self.operator.limits;
-            let checked = match job.src {
-                Memory::Output if self.operator.in_place().is_none() => Err(JobError::NotInPlace),
-                _ => job.batch().and_then(|batch| limits.check(batch)),
-            };
-            match checked {
+            match self.operator.admit(&job) {
                 Ok(()) => {
                     job.tag = place as u64;
                     self.to_inner.push_back(job);
                 }
                 Err(error) => {
+                    turn.computed(place, 0);
                     let result = Err(error);
-                    self.flying[place].home = Some(Completion { job, result });
+                    self.flying[place].computed = Some(Completion { job, result });
                 }
             }
         }
-        self.inner.submit(&mut self.to_inner);
+        drop(turn);
+        // What is computed at once holds up nobody's time.
+        self.collect();
         taken
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
         self.collect();
-        let ModelledOperator { model, engine, .. } = &*self.operator;
-        let now_ns = engine.clock.now_ns();
-        match self.due.peek() {
-            // Not computed yet: virtual time waits for it.
-            Some(&Reverse((_, _, place))) if self.flying[place].home.is_none() => return 0,
-            Some(&Reverse((due_ns, ..))) if model.poll_ns == 0 => engine.clock.advance_to(due_ns),
-            Some(&Reverse((due_ns, ..))) => {
-                engine.clock.advance_to(due_ns.min(now_ns + model.poll_ns));
-            }
-            None => engine.clock.advance_to(now_ns + model.poll_ns),
-        }
-        let now_ns = engine.clock.now_ns();
+        let has_jobs = self.in_flight() > 0;
         let before = self.free.len();
-        while let Some(&Reverse((due_ns, _, place))) = self.due.peek() {
+        let mut turn = self.seat.turn();
+        turn.run(has_jobs, self.operator.model.poll_ns);
+        while let Some(place) = turn.next_home() {
             let flying = &mut self.flying[place];
-            let Some(mut completion) = flying.home.take_if(|_| due_ns <= now_ns) else {
-                break;
-            };
-            self.due.pop();
+            let computed = flying.computed.take();
+            let mut completion = computed.expect("nothing comes home before it is computed");
             completion.job.tag = flying.tag;
             done.push(completion);
             self.free.push(place);
@@ -357,10 +391,18 @@ impl Queue for ModelledQueue {
 
     /// Polling moves virtual time; what the backend inside still computes is waited for.
     fn wait(&mut self, timeout: Duration) {
-        if let Some(&Reverse((_, _, place))) = self.due.peek()
-            && self.flying[place].home.is_none()
-        {
+        if self.seat.turn().is_held() {
             self.inner.wait(timeout);
+        }
+    }
+}
+
+impl ModelledOperator {
+    /// Whether the engine takes `job`.
+    fn admit(&self, job: &Job) -> Result<(), JobError> {
+        match job.src {
+            Memory::Output if self.in_place().is_none() => Err(JobError::NotInPlace),
+            _ => job.batch().and_then(|batch| self.limits.check(batch)),
         }
     }
 }
@@ -370,21 +412,34 @@ impl ModelledQueue {
     fn collect(&mut self) {
         self.inner.submit(&mut self.to_inner);
         self.inner.poll(&mut self.from_inner);
+        if self.from_inner.is_empty() {
+            return;
+        }
+        let shape = self.operator.shape();
+        let mut turn = self.seat.turn();
         for completion in self.from_inner.drain(..) {
             let place = completion.job.tag as usize;
-            self.flying[place].home = Some(completion);
+            turn.computed(place, output_bytes(&completion, shape));
+            self.flying[place].computed = Some(completion);
         }
     }
 }
 
-impl Engine {
-    /// Gives a job that arrives at `now_ns` to the lane that is free first; says when it is due.
-    fn serve(&self, now_ns: u64, cost_ns: u64) -> u64 {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lane = lanes.peek_mut().expect("at least one lane");
-        let due_ns = lane.0.max(now_ns).saturating_add(cost_ns);
-        lane.0 = due_ns;
-        due_ns
+/// Items of `job`, and their bytes; none of a job whose items do not lie inside its input.
+fn extent(job: &Job) -> (u64, u64) {
+    job.batch()
+        .map_or((0, 0), |batch| (batch.len() as u64, batch.bytes() as u64))
+}
+
+/// Bytes that a job wrote.
+fn output_bytes(completion: &Completion, shape: OutputShape) -> u64 {
+    let job = &completion.job;
+    match (completion.result, shape) {
+        (Err(_), _) => 0,
+        (Ok(()), OutputShape::Fixed(bytes)) => bytes as u64 * job.items.count() as u64,
+        (Ok(()), OutputShape::Variable) => {
+            job.outcomes.iter().flatten().copied().map(u64::from).sum()
+        }
     }
 }
 

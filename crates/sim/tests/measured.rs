@@ -7,7 +7,7 @@ use std::time::Duration;
 use dpb_core::Input;
 use dpb_core::conformance::sample::{Sample, workloads};
 use dpb_core::measure::harness::{Broken, Measured, Mode, Plan, SILENCE, measure};
-use dpb_sim::{Model, Modelled};
+use dpb_sim::{Model, Modelled, Simulation};
 
 fn plan(mode: Mode) -> Plan {
     Plan {
@@ -29,7 +29,7 @@ fn run(plan: &Plan) -> Result<Measured, Broken> {
     let model: Model = "lanes=3,job_ns=700,byte_ps=900,doorbell_ns=40,poll_ns=30"
         .parse()
         .expect("a model");
-    let backend = Modelled::new("test", model, Sample::new(None));
+    let backend = Modelled::new("test", model, Sample::new(None), &Simulation::new());
     let input = |bytes: usize| Input::fixed("sevens", vec![7; bytes], bytes, 1);
     let inputs = [64, 5000, 300, 1, 1200, 90, 4000].map(input);
     let never = AtomicBool::new(false);

@@ -16,11 +16,11 @@ mod stage;
 use std::ops::Range;
 
 use anyhow::{Context, Result};
-use dpb_accel::FAMILIES;
-use dpb_core::{Backend, Buf, Span};
-use dpb_operators::cpu;
+use dpb_accel::{doca::Doca, dpdk::Dpdk};
+use dpb_core::{Backend, Buf, Families, Span};
+use dpb_operators::cpu::{Cpu, CpuPaths, Pools};
 use dpb_operators::network::checksum::Verdict;
-use dpb_sim::{Faults, Faulty, Model, Modelled};
+use dpb_sim::{Faultiness, Models};
 
 pub use hand::ByHand;
 pub use packets::{NONCE_BYTES, PACKET_AT, Packets, ROOM_BEHIND};
@@ -150,25 +150,16 @@ impl Program {
     }
 }
 
-/// The backend of this name: `cpu`, `cpu/portable`, `pool/2`, `sim/default`, `faulty/`, `dpdk/crypto_aesni_mb`.
-///
-/// # Errors
-/// If there is none, or it is not here.
-pub fn backend(name: &str) -> Result<Box<dyn Backend>> {
-    if let Some(model) = name.strip_prefix("sim/") {
-        let model: Model = model.trim_start_matches("default").parse()?;
-        return Ok(Box::new(Modelled::new(name, model, cpu::Cpu::best())));
-    }
-    if let Some(faults) = name.strip_prefix("faulty/") {
-        let faults: Faults = faults.parse()?;
-        return Ok(Box::new(Faulty::new(name, faults, cpu::Cpu::best())));
-    }
-    for family in FAMILIES {
-        if let Some(instance) = name.strip_prefix(family.name()) {
-            return Ok(family.open(instance.trim_start_matches(['/', ':']))?);
-        }
-    }
-    Ok(Box::new(cpu::by_name(name)?))
+static MODELS: Models = Models::new(best);
+static FAULTINESS: Faultiness = Faultiness::new(best);
+
+/// The backends that the program knows: `cpu`, `cpu/portable`, `pool/2`, `sim/default`, `faulty/`, `dpdk/crypto_aesni_mb`.
+pub static FAMILIES: Families =
+    Families::new(&[&CpuPaths, &Pools, &MODELS, &FAULTINESS, &Doca, &Dpdk]);
+
+/// What models and faults take their results from.
+fn best() -> Box<dyn Backend> {
+    Box::new(Cpu::best())
 }
 
 /// A part of the buffer with this number.

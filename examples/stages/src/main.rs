@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use dpb_core::Buf;
-use stages::{ByHand, Packets, Program, backend};
+use stages::{ByHand, FAMILIES, Packets, Program};
 
 /// Bursts of 64 packets through four operators, each on a backend of its own
 ///
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
     let names = [&args.verify, &args.hash, &args.route, &args.encrypt];
     let mut backends = Vec::new();
     for name in names {
-        backends.push(backend(name)?);
+        backends.push(FAMILIES.open(name)?);
     }
     let backends = <[_; 4]>::try_from(backends).ok().context("four of them")?;
     let mut program = Program::new(&backends)?;

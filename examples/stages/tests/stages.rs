@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stages::{BURST, Packets, Program, backend};
+use stages::{BURST, FAMILIES, Packets, Program};
 
 /// The system's memory, counted.
 struct Counted;
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counted {
 
 /// Runs 20 bursts on these backends, in the order of the stages. The first and the last are judged.
 fn run(names: [&str; 4]) {
-    let backends = names.map(|name| backend(name).expect("a backend"));
+    let backends = names.map(|name| FAMILIES.open(name).expect("a backend"));
     let mut program = Program::new(&backends).expect("they have the operators");
     let mut packets = Packets::new(7);
     let mut buffers = packets.buffers(&*backends[3]).expect("memory");
@@ -77,7 +77,7 @@ fn stages_move_between_backends() {
         (["cpu", "dpdk/libraries", "dpdk/libraries", "cpu"], 1),
         (["cpu", "cpu", "cpu", "dpdk/crypto_aesni_mb"], 3),
     ] {
-        match backend(names[device]) {
+        match FAMILIES.open(names[device]) {
             Ok(_) => run(names),
             Err(why) => println!("skipped: {}: {why}", names[device]),
         }

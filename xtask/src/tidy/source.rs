@@ -15,6 +15,18 @@ pub(super) fn line_of_unsafe(text: &str) -> Option<usize> {
     found.map(|line| line + 1)
 }
 
+/// The first line of code, but for tests at the file's end, in which one of `words` stands; the line's number and the word.
+pub(super) fn line_of<'a>(text: &str, words: &[&'a str]) -> Option<(usize, &'a str)> {
+    let code = code_of(text);
+    let lines: Vec<&str> = code.lines().collect();
+    let is_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ");
+    let end = lines.windows(2).position(is_tests).unwrap_or(lines.len());
+    lines[..end].iter().enumerate().find_map(|(at, line)| {
+        let word = words.iter().find(|word| has_word(line, word))?;
+        Some((at + 1, *word))
+    })
+}
+
 /// Whether `word` stands in `line` by itself, not inside a longer name.
 pub(super) fn has_word(line: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -144,6 +156,18 @@ mod tests {
             assert_eq!(line_of_unsafe(code), None, "{code}");
         }
         assert_eq!(line_of_unsafe("// unsafe\n\"\n\"\nunsafe"), Some(4));
+    }
+
+    #[test]
+    fn a_word_is_seen_in_code_and_not_in_the_tests_behind_it() {
+        let words = ["Instant::now", "sleep"];
+        let code = "// sleep\nlet s = \"sleep\";\nlet t = Instant::now();\n";
+        assert_eq!(line_of(code, &words), Some((3, "Instant::now")));
+        assert_eq!(line_of("use sleeper;\nasleep();\n", &words), None);
+        let tests = "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    sleep();\n}\n";
+        assert_eq!(line_of(tests, &words), None);
+        let one = "#[cfg(test)]\nfn f() {\n    sleep();\n}\n";
+        assert_eq!(line_of(one, &words), Some((3, "sleep")));
     }
 
     #[test]

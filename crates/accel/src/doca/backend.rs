@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Evidence, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Limits, OpSpec, Operator, OutputShape,
+    Properties, Queue, SetupError, Unsupported,
 };
 
 use super::kind::{Given, Kind};
@@ -29,8 +29,8 @@ pub(super) const LEVEL: u8 = 1;
 pub struct DocaBackend {
     name: String,
     doca: &'static Doca,
+    /// Not none.
     devices: Vec<Arc<Device>>,
-    clock: WallClock,
 }
 
 impl DocaBackend {
@@ -40,7 +40,6 @@ impl DocaBackend {
             name,
             doca,
             devices,
-            clock: WallClock::default(),
         }
     }
 
@@ -74,11 +73,14 @@ impl Backend for DocaBackend {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &self.clock
+        self.devices[0].clock()
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_device(self.doca.stand_in().map(str::to_owned))
+    fn properties(&self) -> Properties {
+        let names: Vec<&str> = self.devices.iter().map(|device| device.name()).collect();
+        Properties::of_device(self.doca.stand_in().map(str::to_owned))
+            .with_library(super::about(self.doca))
+            .with_device(names.join(", "))
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

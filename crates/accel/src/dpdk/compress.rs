@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use dpb_core::patience::Silence;
 use dpb_core::{
-    Backend, Buf, Clock, Completion, DeflateFormat, Evidence, Items, Job, JobError, Limits, OpSpec,
-    Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Completion, DeflateFormat, Items, Job, JobError, Limits, OpSpec, Operator,
+    OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{
@@ -26,7 +27,7 @@ pub(super) struct CompressBackend {
     device: Arc<CompressDevice>,
     /// The bytes that must follow an item to be inflated, or why inflating is not offered.
     guard: Result<Guard, Unsupported>,
-    clock: WallClock,
+    clock: Arc<WallClock>,
 }
 
 impl CompressBackend {
@@ -36,11 +37,12 @@ impl CompressBackend {
     /// The device does not start.
     pub(super) fn new(device: Arc<CompressDevice>) -> Result<Self, Unsupported> {
         device.start()?;
+        let clock = Arc::default();
         Ok(Self {
             name: format!("dpdk/{}", device.name()),
-            guard: find_guard(&device),
+            guard: find_guard(&device, &clock),
             device,
-            clock: WallClock::default(),
+            clock,
         })
     }
 }
@@ -51,11 +53,15 @@ impl Backend for CompressBackend {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &self.clock
+        &*self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        let device = format!("{}, driver {}", self.device.name(), self.device.driver());
+        let library = self.device.eal().version();
+        Properties::of_device(None)
+            .with_library(library)
+            .with_device(device)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -72,6 +78,7 @@ impl Backend for CompressBackend {
             spec: spec.clone(),
             plan: plan.map_err(SetupError::Unsupported)?,
             device: self.device.clone(),
+            clock: self.clock.clone(),
         }))
     }
 }
@@ -80,6 +87,7 @@ struct CompressOperator {
     spec: OpSpec,
     plan: Plan,
     device: Arc<CompressDevice>,
+    clock: Arc<WallClock>,
 }
 
 impl Operator for CompressOperator {
@@ -103,7 +111,7 @@ impl Operator for CompressOperator {
                 depth_max: depth_max.get(),
             });
         }
-        Ok(Box::new(lane(&self.device, self.plan, depth)?))
+        Ok(Box::new(lane(&self.device, self.plan, depth, &self.clock)?))
     }
 }
 
@@ -111,6 +119,7 @@ fn lane(
     device: &Arc<CompressDevice>,
     plan: Plan,
     depth: NonZeroU32,
+    clock: &Arc<WallClock>,
 ) -> Result<impl Queue + use<>, SetupError> {
     let queue = device.open(plan.coding)?;
     Ok(Lane::new(
@@ -119,6 +128,7 @@ fn lane(
         plan,
         queue,
         depth,
+        clock.clone(),
     ))
 }
 
@@ -312,7 +322,7 @@ fn is_short(guard: Guard, done: &Done, item_len: usize) -> bool {
 const STREAM: [u8; 3] = [0x4B, 0x04, 0x00];
 
 /// What makes the device tell a whole stream from one that ends too early: with what follows an item, or by itself.
-fn find_guard(device: &Arc<CompressDevice>) -> Result<Guard, Unsupported> {
+fn find_guard(device: &Arc<CompressDevice>, clock: &Arc<WallClock>) -> Result<Guard, Unsupported> {
     let name = device.name();
     let guards = match (device.is_chained(), device.is_hardware()) {
         // Software may never return from what is short of a guard of its own kind.
@@ -324,7 +334,7 @@ fn find_guard(device: &Arc<CompressDevice>) -> Result<Guard, Unsupported> {
         let plan = Plan::bare(Coding::Decompress { guard }, device);
         let mut answers = Vec::new();
         for stream in [&STREAM[..], &STREAM[..2], &[0x4B]] {
-            answers.push(inflated(device, plan, stream)?);
+            answers.push(inflated(device, plan, stream, clock)?);
         }
         if answers[0].as_deref() == Ok(b"a") && answers[1..].iter().all(Result::is_err) {
             return Ok(guard);
@@ -340,6 +350,7 @@ fn inflated(
     device: &Arc<CompressDevice>,
     plan: Plan,
     stream: &[u8],
+    clock: &Arc<WallClock>,
 ) -> Result<Result<Vec<u8>, JobError>, Unsupported> {
     let failed = |error: SetupError| Unsupported {
         reason: format!("{} cannot be tried: {error}", device.name()),
@@ -348,12 +359,12 @@ fn inflated(
     src.copy_from_slice(stream);
     let dst = device.eal().memory().alloc(64).map_err(failed)?;
     let job = Job::new(0, src.freeze(), Items::One, dst, OutputShape::Variable);
-    let mut queue = lane(device, plan, NonZeroU32::MIN).map_err(failed)?;
+    let mut queue = lane(device, plan, NonZeroU32::MIN, clock).map_err(failed)?;
     queue.submit(&mut VecDeque::from([job]));
     let mut done: Vec<Completion> = Vec::with_capacity(1);
-    let start = Instant::now();
+    let mut silence = Silence::default();
     while queue.poll(&mut done) == 0 {
-        if start.elapsed() > PATIENCE {
+        if silence.lasts(&**clock) > PATIENCE {
             let reason = format!("{} does not answer", device.name());
             return Err(Unsupported { reason });
         }

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use dpb_core::patience::Silence;
 use dpb_core::{
-    Backend, Buf, Clock, Direction, Evidence, HmacHash, Items, Job, JobError, Limits, Material,
-    OpSpec, Operator, OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Direction, HmacHash, Items, Job, JobError, Limits, Material, OpSpec,
+    Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::raw::{Cipher, CryptoDevice, Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
@@ -28,7 +29,7 @@ const TEXT_MAX: usize = SEGMENT / BLOCK * BLOCK - TAG;
 pub(super) struct CryptoBackend {
     name: String,
     device: Arc<CryptoDevice>,
-    clock: WallClock,
+    clock: Arc<WallClock>,
 }
 
 impl CryptoBackend {
@@ -56,8 +57,8 @@ impl CryptoBackend {
         let mut queue = operator.open(NonZeroU32::MIN)?;
         queue.submit(&mut VecDeque::from([job]));
         let mut done = Vec::with_capacity(1);
-        let start = Instant::now();
-        while queue.poll(&mut done) == 0 && start.elapsed() < PATIENCE {}
+        let mut silence = Silence::default();
+        while queue.poll(&mut done) == 0 && silence.lasts(&*self.clock) < PATIENCE {}
         let answer = done.pop().map(|done| done.result.map(|()| done.job));
         match answer {
             Some(Ok(job)) => Ok(job.dst[0].to_vec()),
@@ -79,7 +80,7 @@ impl CryptoBackend {
         Ok(Self {
             name: format!("dpdk/{}", device.name()),
             device,
-            clock: WallClock::default(),
+            clock: Arc::default(),
         })
     }
 }
@@ -90,11 +91,15 @@ impl Backend for CryptoBackend {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &self.clock
+        &*self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        let device = format!("{}, driver {}", self.device.name(), self.device.driver());
+        let library = self.device.eal().version();
+        Properties::of_device(None)
+            .with_library(library)
+            .with_device(device)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -117,6 +122,7 @@ impl Backend for CryptoBackend {
             spec: spec.clone(),
             plan,
             device: self.device.clone(),
+            clock: self.clock.clone(),
         }))
     }
 }
@@ -125,6 +131,7 @@ struct CryptoOperator {
     spec: OpSpec,
     plan: Plan,
     device: Arc<CryptoDevice>,
+    clock: Arc<WallClock>,
 }
 
 impl Operator for CryptoOperator {
@@ -161,6 +168,7 @@ impl Operator for CryptoOperator {
             self.plan.clone(),
             queue,
             depth,
+            self.clock.clone(),
         )))
     }
 }

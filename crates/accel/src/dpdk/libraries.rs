@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use dpb_core::cpu_level::Level;
 use dpb_core::{
-    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, Evidence, HashTuple, Inline, IpFamily,
-    JobError, Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape,
+    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, JobError,
+    Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape, Properties,
     SegmentationMode, SetupError, Unsupported, WallClock,
 };
 
@@ -254,8 +254,8 @@ impl Backend for LibrariesBackend {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        Properties::of_this_cpu().with_library(format!("DPDK {}", self.libraries.version()))
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

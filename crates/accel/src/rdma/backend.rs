@@ -5,18 +5,18 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, CopyMode, Evidence, Job, Limits, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Completion, CopyMode, Job, Limits, OpSpec, Operator, OutputShape,
+    Properties, Queue, SetupError, Unsupported, WallClock,
 };
 
 use super::port::{Address, Device, Problem};
 use super::raw::copier::Copier;
-use super::raw::{Peer, ProtectionDomain, Registered, Retry, Route};
+use super::raw::{self, Peer, ProtectionDomain, Registered, Retry, Route};
 
 /// The operator `copy` on one device.
 pub(super) struct Copies {
     name: String,
-    clock: WallClock,
+    clock: Arc<WallClock>,
     lanes: Arc<Lanes>,
 }
 
@@ -34,7 +34,7 @@ impl Copies {
     pub(super) fn new(device: Device) -> Result<Self, Problem> {
         Ok(Self {
             name: format!("rdma/{}", device.context.name()),
-            clock: WallClock::default(),
+            clock: Arc::default(),
             lanes: Arc::new(Lanes {
                 address: device.address(None)?,
                 domain: ProtectionDomain::new(&device.context)?,
@@ -87,11 +87,17 @@ impl Backend for Copies {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &self.clock
+        &*self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_device(self.lanes.device.software().map(str::to_owned))
+    fn properties(&self) -> Properties {
+        let device = &self.lanes.device;
+        let properties = Properties::of_device(device.software().map(str::to_owned))
+            .with_device(device.context.name());
+        match raw::verbs() {
+            Ok(verbs) => properties.with_library(verbs.version()),
+            Err(_) => properties,
+        }
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -122,6 +128,7 @@ impl Backend for Copies {
         Ok(Arc::new(Copy {
             spec: spec.clone(),
             lanes: self.lanes.clone(),
+            clock: self.clock.clone(),
         }))
     }
 }
@@ -129,6 +136,7 @@ impl Backend for Copies {
 struct Copy {
     spec: OpSpec,
     lanes: Arc<Lanes>,
+    clock: Arc<WallClock>,
 }
 
 impl Operator for Copy {
@@ -158,6 +166,7 @@ impl Operator for Copy {
             limits,
             depth.get() as usize,
             room.get(),
+            self.clock.clone(),
         );
         let copier = copier.map_err(|error| {
             let reason = format!("{}: {error}", self.lanes.device.context.name());

@@ -6,11 +6,10 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dpb_accel::Family;
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
-    Backend, Completion, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue, RuleSet,
-    UnsupportedRules, Workload, conformance,
+    Backend, Completion, Family, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue,
+    RuleSet, UnsupportedRules, Workload, conformance,
 };
 use dpb_operators::registry;
 
@@ -229,7 +228,11 @@ fn opens(instance: &str) {
     match Doca.open(instance) {
         Err(why) => println!("not opened: {why}"),
         Ok(backend) => {
-            println!("opened {}: {:?}", backend.name(), backend.evidence());
+            println!(
+                "opened {}: {:?}",
+                backend.name(),
+                backend.properties().evidence
+            );
             let others = [OpSpec::Md5].into_iter();
             let operators = OPERATORS.iter().chain(&STREAMS).chain(&ERASURE);
             let specs =

@@ -2,8 +2,8 @@
 //! is initialised once in a process.
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use dpb_accel::{Family, dpdk::Dpdk};
-use dpb_core::{Backend, OpSpec, conformance};
+use dpb_accel::dpdk::Dpdk;
+use dpb_core::{Backend, Family, OpSpec, conformance};
 use dpb_operators::registry;
 
 /// The device's backend, unless this machine lacks it: then that is said.

@@ -1,7 +1,8 @@
 //! What the tests on RDMA devices share.
 
 use dpb_accel::rdma::Rdma;
-use dpb_accel::{Family, State};
+use dpb_core::Family;
+use dpb_core::family::State;
 
 /// The names of all devices, or lines that say why there is none.
 pub(crate) fn devices() -> Vec<String> {

@@ -15,36 +15,19 @@ use crate::output::{self, Column, Format, Table};
 #[command(after_help = "Examples:\n  dpb doctor\n  dpb doctor --format json")]
 pub struct Args {}
 
-/// One thing that was looked for.
+/// One thing that was looked for, and where it belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
-    /// `platform`, `kernel`, `library`, `device`, or a family of devices: `dpdk`.
+    /// `platform`, `kernel`, `library`, `device`, or a family of backends: `dpdk`.
     section: &'static str,
-    /// What.
-    what: String,
-    state: State,
-    /// What it is, or why it is not there.
-    detail: String,
-    /// What a person can do; empty if nothing need be done.
-    remedy: String,
-}
-
-/// What became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    /// There.
-    Found,
-    /// There, but timings will suffer or rights are missing.
-    Limited,
-    /// Not there.
-    Missing,
+    #[serde(flatten)]
+    found: dpb_core::Finding,
 }
 
 /// Looks, and prints.
 pub fn run(_args: Args, globals: &Globals) -> Result<(), Failure> {
     let mut findings = platform::findings();
-    findings.extend(devices::findings());
+    findings.extend(devices::findings(globals.families));
     match globals.format() {
         Format::Json => findings.iter().try_for_each(output::print_json),
         Format::Csv => output::print(&whole(&findings).to_csv()),
@@ -56,31 +39,19 @@ pub fn run(_args: Args, globals: &Globals) -> Result<(), Failure> {
 fn for_people(findings: &[Finding]) -> String {
     let mut table = Table::new(["", "what", "state", "detail"].map(Column::left));
     let mut last = "";
-    for finding in findings {
-        let section = if finding.section == last {
-            ""
-        } else {
-            finding.section
-        };
-        last = finding.section;
-        table.row([
-            section,
-            &finding.what,
-            finding.state.word(),
-            &finding.detail,
-        ]);
+    for Finding { section, found } in findings {
+        let shown = if *section == last { "" } else { section };
+        last = section;
+        table.row([shown, &found.what, found.state.word(), &found.detail]);
     }
     let mut text = table.to_text();
-    let remedies = findings.iter().filter(|finding| !finding.remedy.is_empty());
+    let remedies = findings
+        .iter()
+        .filter(|finding| !finding.found.remedy.is_empty());
     let remedies: Vec<String> = remedies
-        .map(
-            |Finding {
-                 section,
-                 what,
-                 remedy,
-                 ..
-             }| format!("  {section}, {what}: {remedy}\n"),
-        )
+        .map(|Finding { section, found }| {
+            format!("  {section}, {}: {}\n", found.what, found.remedy)
+        })
         .collect();
     if !remedies.is_empty() {
         text.push_str("\nWhat would add rows or steadier numbers:\n");
@@ -91,60 +62,32 @@ fn for_people(findings: &[Finding]) -> String {
 
 fn whole(findings: &[Finding]) -> Table {
     let mut table = Table::new(["section", "what", "state", "detail", "remedy"].map(Column::left));
-    for Finding {
-        section,
-        what,
-        state,
-        detail,
-        remedy,
-    } in findings
-    {
+    for Finding { section, found } in findings {
         table.row([
             section,
-            what.as_str(),
-            state.word(),
-            detail.as_str(),
-            remedy.as_str(),
+            found.what.as_str(),
+            found.state.word(),
+            found.detail.as_str(),
+            found.remedy.as_str(),
         ]);
     }
     table
 }
 
-impl State {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::Limited => "limited",
-            Self::Missing => "missing",
-        }
-    }
-}
-
 impl Finding {
     fn found(section: &'static str, what: &str, detail: impl Into<String>) -> Self {
-        Self {
-            section,
-            what: what.to_owned(),
-            state: State::Found,
-            detail: detail.into(),
-            remedy: String::new(),
-        }
+        let found = dpb_core::Finding::found(what, detail);
+        Self { section, found }
     }
 
     fn limited(section: &'static str, what: &str, detail: impl Into<String>, remedy: &str) -> Self {
-        Self {
-            state: State::Limited,
-            remedy: remedy.to_owned(),
-            ..Self::found(section, what, detail)
-        }
+        let found = dpb_core::Finding::limited(what, detail, remedy);
+        Self { section, found }
     }
 
     fn missing(section: &'static str, what: &str, detail: impl Into<String>, remedy: &str) -> Self {
-        Self {
-            state: State::Missing,
-            remedy: remedy.to_owned(),
-            ..Self::found(section, what, detail)
-        }
+        let found = dpb_core::Finding::missing(what, detail, remedy);
+        Self { section, found }
     }
 }
 

@@ -1,11 +1,13 @@
 //! `dpb list`: operators, backends and tasks.
 
+use dpb_core::Listed;
+use dpb_operators::cpu::Cpu;
 use dpb_operators::registry::{self, Entry};
 use serde::Serialize;
 
+use crate::Globals;
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
-use crate::{Globals, backends};
 
 /// Of what.
 #[derive(Debug, clap::Args)]
@@ -45,7 +47,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         lists.push(registry::OPERATORS.iter().map(operator).collect());
     }
     if wanted(What::Backends) {
-        lists.push(backends::all().into_iter().map(backend).collect());
+        lists.push(globals.families.backends().map(backend).collect());
     }
     if wanted(What::Tasks) {
         lists.push(tasks());
@@ -93,17 +95,18 @@ fn operator(entry: &Entry) -> Row {
     Row {
         kind: "operator",
         name: entry.name.to_owned(),
-        here: backends::code("cpu/best", entry)
+        here: Cpu::best()
+            .code_of(entry)
             .map_or_else(|| "no".to_owned(), |code| format!("on {code}")),
         summary: format!("{} ({})", entry.summary, entry.scenario),
         details,
     }
 }
 
-fn backend(listed: backends::Listed) -> Row {
+fn backend((name, listed): (String, Listed)) -> Row {
     Row {
         kind: "backend",
-        name: listed.name,
+        name,
         here: if listed.is_here { "yes" } else { "no" }.to_owned(),
         summary: listed.summary,
         details: listed.details,

@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use dpb_core::measure::harness::{self, Broken, Mode, Plan};
 use dpb_core::measure::provenance::{allowed_cpus, memory_available_bytes};
 use dpb_core::measure::{Durability, Outcome, Record, Store};
-use dpb_core::{Backend, ClockKind, OpSpec, SetupError};
+use dpb_core::{Backend, ClockKind, Families, OpSpec, OpenError, SetupError};
 use dpb_operators::registry::{self, Entry};
 
 use crate::args::{self, List};
@@ -119,7 +119,7 @@ struct Test {
 
 /// Runs every combination, prints a line for each. Whatever can be known to be wrong is said before the first.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
-    let tests = args.tests()?;
+    let tests = args.tests(globals.families)?;
     let loads = inputs::Inputs::new(&args, &tests)?;
     warn_of_shared_cores(&tests);
     let store = match &args.out {
@@ -204,7 +204,7 @@ fn next<T>(measured: &Receiver<T>, stop: &AtomicBool, grace: Duration) -> Option
 
 impl Args {
     /// The cartesian product, backends innermost so that what is compared is measured close together.
-    fn tests(&self) -> Result<Vec<Test>, Failure> {
+    fn tests(&self, families: Families) -> Result<Vec<Test>, Failure> {
         if self.mode == Loop::Closed && self.rate.is_some() {
             return Err(Failure::usage(
                 "--rate needs --mode open: a closed loop has no rate",
@@ -232,14 +232,15 @@ impl Args {
         };
         let mut tests = Vec::new();
         for (entry, spec) in self.specs()? {
+            let names = self.backend_names(&spec, families);
             for &size in &self.size {
                 let usual = List(vec![usual_batch(size, &spec)]);
                 for &batch in self.batch.as_ref().unwrap_or(&usual) {
                     check_job(size, batch)?;
                     for (&threads, &depth) in product(&self.threads, &self.depth) {
                         for &rate in &rates {
-                            for name in self.backend_names(entry) {
-                                let backend = backends::by_name(&name);
+                            for name in &names {
+                                let backend = families.open(name);
                                 tests.push(Test {
                                     entry,
                                     spec: spec.clone(),
@@ -248,7 +249,7 @@ impl Args {
                                     threads,
                                     depth,
                                     rate,
-                                    backend: backend.map_err(|why| Failure::usage(why.reason))?,
+                                    backend: backend.map_err(unknown)?,
                                 });
                             }
                         }
@@ -289,8 +290,8 @@ impl Args {
         Ok(vec![entry])
     }
 
-    fn backend_names(&self, entry: &Entry) -> Vec<String> {
-        let all = || backends::all_for(entry);
+    fn backend_names(&self, spec: &OpSpec, families: Families) -> Vec<String> {
+        let all = || families.all_for(spec);
         let chosen = self.backend.iter().flat_map(|name| match name.as_str() {
             "all" => all(),
             name => vec![name.to_owned()],
@@ -354,14 +355,12 @@ impl Args {
     }
 
     fn record(&self, test: &Test) -> Record {
-        let backend = test.backend.name();
-        let record = Record::new("op", test.backend.evidence(), self.seed);
+        let record = Record::on("op", &*test.backend, &test.spec, self.seed);
         let mut record = spec::kept(record, &test.spec)
             .with("size", test.size)
             .with("batch", test.batch)
             .with("threads", test.threads)
             .with("depth", test.depth)
-            .with("backend", backend)
             .with(
                 "mode",
                 if test.rate.is_some() {
@@ -375,10 +374,6 @@ impl Args {
             .with("working_set", self.working_set);
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
-        }
-        if let Some(code) = backends::code(backend, test.entry) {
-            let libraries = &mut record.provenance.libraries;
-            libraries.insert(backend.to_owned(), code);
         }
         let pins = self.pin.iter().flat_map(List::iter);
         record.provenance.pinned = pins.map(|&core| core as u32).collect();
@@ -403,6 +398,11 @@ impl std::fmt::Display for Test {
             backend.name()
         )
     }
+}
+
+/// A backend that nobody has heard of.
+fn unknown(why: OpenError) -> Failure {
+    Failure::usage(format!("{why} (see `dpb list backends`)"))
 }
 
 /// What this machine cannot give is a finding, whatever else ended a test is a failure.

@@ -4,9 +4,11 @@ use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dpb_core::WallClock;
 use dpb_dbmods::pushdown::segment::open_regular;
 use dpb_dbmods::pushdown::serve::{Agent, AgentOptions, BindError};
 use dpb_dbmods::pushdown::wire::{self, AgentInfo};
@@ -96,6 +98,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         connections_max: args.max_connections.try_into().unwrap_or(u32::MAX),
         cold: args.allow_cold || args.until_stdin_closes,
         say: |line| output::note(&format!("dpb serve: {line}")),
+        clock: Arc::new(WallClock::default()),
         handshake_patience: Duration::from_secs(5),
         // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
         idle_patience: (!args.until_stdin_closes).then_some(IDLE_PATIENCE),

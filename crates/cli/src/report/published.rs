@@ -92,6 +92,7 @@ fn elsewhere(platform: &str) -> Provenance {
         memory_bytes: 0,
         host: String::new(),
         libraries: BTreeMap::new(),
+        made_of: None,
         seed: 0,
     }
 }

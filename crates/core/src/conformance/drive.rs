@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::patience::{self, Silence};
-use crate::{Buf, Completion, Items, Job, Limits, Operator, Queue, SetupError};
+use crate::{Buf, Clock, Completion, Items, Job, Limits, Operator, Queue, SetupError, WallClock};
 
 /// How long a queue may do nothing at all with jobs in flight.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -23,6 +23,8 @@ pub(super) struct CheckedQueue {
     ready: VecDeque<Job>,
     done: Vec<Completion>,
     sent: Vec<Sent>,
+    /// The host's, whatever the backend's is.
+    clock: WallClock,
     silence: Silence,
     silence_max: Duration,
 }
@@ -52,6 +54,7 @@ impl CheckedQueue {
             ready: VecDeque::new(),
             done: Vec::new(),
             sent: Vec::new(),
+            clock: WallClock::default(),
             silence: Silence::default(),
             silence_max: SILENCE,
         })
@@ -90,8 +93,8 @@ impl CheckedQueue {
             return Ok(true);
         }
         if self.step()? > 0 {
-            self.silence = Silence::default();
-        } else if self.silence.lasts() > self.silence_max {
+            self.silence.end();
+        } else if self.silence.lasts(&self.clock) > self.silence_max {
             let (flying, ready) = (self.queue.in_flight(), self.ready.len());
             patience::leak(&mut self.queue);
             return Err(format!(
@@ -106,10 +109,11 @@ impl CheckedQueue {
     /// Waits a moment for a job.
     fn wait(&mut self) -> Result<(), String> {
         let flying = self.queue.in_flight();
-        let start = Instant::now();
+        let start_ns = self.clock.now_ns();
         self.queue.wait(NAP);
-        if start.elapsed() > SILENCE {
-            return Err(format!("a wait of {NAP:?} took {:?}", start.elapsed()));
+        let took = Duration::from_nanos(self.clock.now_ns() - start_ns);
+        if took > SILENCE {
+            return Err(format!("a wait of {NAP:?} took {took:?}"));
         }
         match self.queue.in_flight() == flying {
             true => Ok(()),

@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use crate::{
-    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Evidence, Exact, InPlace, Inline,
-    JobError, Kernel, Limits, Material, OpSpec, Operator, OutputShape, Overlay, ParameterValue,
-    Pool, Pooled, Right, SetupError, Unsupported, WallClock, Workload,
+    Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Exact, InPlace, Inline, JobError, Kernel,
+    Limits, Material, OpSpec, Operator, OutputShape, Overlay, ParameterValue, Pool, Pooled,
+    Properties, Right, SetupError, Unsupported, WallClock, Workload,
 };
 
 /// Who says what is right.
@@ -133,8 +133,11 @@ impl Backend for Sample {
         &self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        match self.workers {
+            None => Properties::of_this_cpu(),
+            Some(threads) => Properties::of_workers(threads),
+        }
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

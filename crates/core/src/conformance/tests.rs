@@ -9,11 +9,10 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use super::*;
-use crate::Evidence;
 use crate::buf::Island;
 use crate::{
     Batch, BatchOut, Clock, Exact, InPlace, Inline, Items, JobError, JobParts, Kernel, Overlay,
-    Place, Pool, Pooled, Queue, Region, Right, Unsupported,
+    Place, Pool, Pooled, Properties, Queue, Region, Right, Unsupported,
 };
 use sample::{Sample, stored, workloads, xored};
 
@@ -95,6 +94,7 @@ enum Bug {
     ItemLengthUnlimited,
     LimitsDisagree,
     LimitsNone,
+    SaysItIsAModel,
 }
 
 /// A device: it reaches its own memory and no other.
@@ -123,8 +123,14 @@ impl Backend for Buggy {
         self.sample.clock()
     }
 
-    fn evidence(&self) -> Evidence {
-        self.sample.evidence()
+    fn properties(&self) -> Properties {
+        let properties = self.sample.properties();
+        match self.bug {
+            Bug::SaysItIsAModel => {
+                Properties::of_model("none".to_owned(), self.sample.name(), properties)
+            }
+            _ => properties,
+        }
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -440,6 +446,10 @@ fn every_bug_is_caught() {
         (Bug::ItemsUnlimited, "many items: expected TooManyItems"),
         (Bug::ItemLengthUnlimited, "a long item: expected TooLong"),
         (Bug::LimitsDisagree, "`limits` refuses"),
+        (
+            Bug::SaysItIsAModel,
+            "properties: the clock is Wall, jobs are carried out by Model",
+        ),
     ];
     for (bug, expected) in bugs {
         let failure =

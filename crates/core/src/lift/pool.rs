@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -28,6 +28,14 @@ use crate::{
 pub struct Pool {
     board: Arc<Board>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// The most threads that it makes sense to ask for: 16 a CPU, or 1,024 if that is more. Beyond it a machine has no use for
+/// threads, and may have no room for them.
+pub fn threads_max() -> NonZeroU32 {
+    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let most = u32::try_from(16 * cpus).unwrap_or(u32::MAX).max(1024);
+    NonZeroU32::new(most).expect("at least 1,024")
 }
 
 /// A kernel on the workers of a pool. Completes out of order.

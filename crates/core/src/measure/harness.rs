@@ -40,8 +40,8 @@ use super::interference::{Interference, Watch};
 use super::latency::Latencies;
 use crate::spec::{FNV_START, fnv1a64};
 use crate::{
-    Backend, Batch, ClockKind, Input, Items, JobError, Limits, Operator, OutputShape, SetupError,
-    Unsupported, View, Workload,
+    Backend, Batch, Clock, ClockKind, Input, Items, JobError, Limits, Operator, OutputShape,
+    SetupError, Unsupported, View, WallClock, Workload,
 };
 pub use host_cpu::CpuTime;
 use lane::Lane;
@@ -222,6 +222,8 @@ struct Bench<'a> {
     depth: NonZeroU32,
     stop: &'a AtomicBool,
     loads: Vec<Load>,
+    /// The host's clock, whatever the backend's is: for how long to run, and when a device counts as wedged.
+    wall: WallClock,
     /// Whether only a model moves the clock.
     is_virtual: bool,
     /// Destinations of all threads together may take this much memory, and at least hold the jobs in flight.
@@ -336,10 +338,16 @@ impl<'a> Bench<'a> {
             depth,
             stop,
             loads,
+            wall: WallClock::default(),
             is_virtual,
             dst_bytes_max,
             silence_max: plan.silence.saturating_add(slowest),
         })
+    }
+
+    /// How long ago `then_ns` was on the host's clock.
+    fn since(&self, then_ns: u64) -> Duration {
+        Duration::from_nanos(self.wall.now_ns() - then_ns)
     }
 
     /// Warm-up, then run after run, all threads together.

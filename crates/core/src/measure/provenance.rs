@@ -54,6 +54,7 @@ impl Provenance {
             memory_bytes: machine.memory_bytes,
             host: machine.host.clone(),
             libraries: BTreeMap::new(),
+            made_of: None,
             seed,
         }
     }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::statistics;
-use crate::{Evidence, ParameterValue};
+use crate::{Backend, Evidence, MadeOf, OpSpec, ParameterValue};
 
 /// Version of the record's shape. Raised when a field changes meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -61,6 +61,19 @@ impl Record {
             stability: None,
             provenance,
         }
+    }
+
+    /// An empty record of `spec` on `backend`: its evidence, what it is made of and whose code computes are the backend's own
+    /// words, and its name is the parameter `backend`.
+    pub fn on(task: &str, backend: &dyn Backend, spec: &OpSpec, seed: u64) -> Self {
+        let properties = backend.properties();
+        let mut record = Self::new(task, properties.evidence, seed).with("backend", backend.name());
+        record.provenance.made_of = Some(properties.made_of);
+        if let Some(code) = backend.code(spec) {
+            let libraries = &mut record.provenance.libraries;
+            libraries.insert(backend.name().to_owned(), code);
+        }
+        record
     }
 
     /// With this parameter.
@@ -271,6 +284,9 @@ pub struct Provenance {
     pub host: String,
     /// Backends and libraries that took part, with versions.
     pub libraries: BTreeMap<String, String>,
+    /// What the backend is made of, where there is one; `None` in records of before.
+    #[serde(default)]
+    pub made_of: Option<MadeOf>,
     /// Seed of everything random.
     pub seed: u64,
 }

@@ -14,11 +14,11 @@ use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use dpb_core::printable;
+use dpb_core::{WallClock, printable};
 
 use self::claims::Arriving;
 use super::bulk::{Offers, Opened, Way};
@@ -336,11 +336,11 @@ impl Client {
         request: ScanRequest,
         sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
     ) -> Result<Scanned, ClientError> {
-        let started = Instant::now();
+        let started_ns = self.link.clock().now_ns();
         let table_rows = self.table_rows(request.sf, &request.query.table);
         let arriving = Arriving::of(&request, table_rows);
         self.request(&Request::Scan(request))?;
-        self.scan_frames(started, arriving, sink)
+        self.scan_frames(started_ns, arriving, sink)
             .map_err(|source| self.broke(source))
     }
 
@@ -421,7 +421,7 @@ impl Client {
 
     fn scan_frames(
         &mut self,
-        started: Instant,
+        started_ns: u64,
         mut arriving: Arriving,
         sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
     ) -> Result<Scanned, WireError> {
@@ -451,7 +451,7 @@ impl Client {
                     if batch.num_rows() == 0 {
                         self.link.charge(EMPTY_BATCH)?;
                     } else {
-                        first_batch.get_or_insert_with(|| started.elapsed());
+                        first_batch.get_or_insert_with(|| self.link.since(started_ns));
                         stopped = sink(&batch).is_break();
                         if stopped {
                             self.link.send(Tag::Stop, &[])?;
@@ -463,7 +463,7 @@ impl Client {
                 Tag::End => {
                     let end = wire::decode(&self.link.receive_body(header)?)?;
                     arriving.end(&end, stopped)?;
-                    let first_batch = first_batch.unwrap_or_else(|| started.elapsed());
+                    let first_batch = first_batch.unwrap_or_else(|| self.link.since(started_ns));
                     return Ok(Scanned {
                         schema,
                         end,
@@ -496,7 +496,7 @@ impl Client {
             Ok(made) => made,
             Err(reason) => return Ok(Err(reason)),
         };
-        self.link.set_deadline(Some(Instant::now() + WAY_PATIENCE));
+        self.link.set_deadline(Some(WAY_PATIENCE));
         let request = wire::encode(&Request::Bulk { offer: words });
         let sent = self.link.send(Tag::Request, &request);
         let told = sent.and_then(|()| answer(&mut self.link));
@@ -639,7 +639,9 @@ fn open(
 ) -> Result<(Link, Welcome), ClientError> {
     let wrong = |source| wrong(address, source);
     let stream = dial(address)?;
-    let mut link = Link::new(stream, link_bits_per_s).map_err(|e| wrong(WireError::Io(e)))?;
+    let clock = Arc::new(WallClock::default());
+    let mut link =
+        Link::new(stream, link_bits_per_s, clock).map_err(|e| wrong(WireError::Io(e)))?;
     let hello = Hello {
         version: wire::VERSION,
         capabilities,
@@ -647,7 +649,7 @@ fn open(
         token: token.to_vec(),
     };
     link.send(Tag::Hello, &hello.to_bytes()).map_err(wrong)?;
-    link.set_deadline(Some(Instant::now() + WELCOME_PATIENCE));
+    link.set_deadline(Some(WELCOME_PATIENCE));
     let header = expect(&mut link, Tag::Welcome).map_err(wrong)?;
     let body = link.receive_body(header).map_err(wrong)?;
     let mut welcome = Welcome::parse(&body).map_err(wrong)?;

@@ -12,9 +12,10 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_buffer::{Buffer, MutableBuffer};
+use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::bulk::{Incoming, Outgoing};
@@ -53,13 +54,15 @@ pub enum Interrupted {
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
+    clock: Arc<dyn Timer>,
     pacer: Pacer,
     sent_bytes: u64,
     received_bytes: u64,
     patience: Duration,
     /// Those who wait for what connections may hold.
     pressure: Arc<AtomicUsize>,
-    deadline: Option<Instant>,
+    /// On the link's clock.
+    deadline_ns: Option<u64>,
     grant: Option<Grant>,
     stop: fn() -> bool,
     spare: MutableBuffer,
@@ -71,11 +74,12 @@ pub struct Link {
 }
 
 impl Link {
-    /// Takes a connection over. `bits_per_s` is the pace of what this side sends, 0 for none.
+    /// Takes a connection over. `bits_per_s` is the pace of what this side sends, 0 for none; it is kept, and patience counted, by
+    /// `clock`.
     ///
     /// # Errors
     /// If the socket refuses its options.
-    pub fn new(stream: TcpStream, bits_per_s: u64) -> io::Result<Self> {
+    pub fn new(stream: TcpStream, bits_per_s: u64, clock: Arc<dyn Timer>) -> io::Result<Self> {
         use rustix::net::sockopt;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(LOOK))?;
@@ -88,12 +92,13 @@ impl Link {
         sockopt::set_tcp_user_timeout(&stream, SILENT_MAX.as_millis() as u32)?;
         Ok(Self {
             stream,
-            pacer: Pacer::new(bits_per_s),
+            pacer: Pacer::new(bits_per_s, clock.now_ns()),
+            clock,
             sent_bytes: 0,
             received_bytes: 0,
             patience: SILENT_MAX,
             pressure: Arc::default(),
-            deadline: None,
+            deadline_ns: None,
             grant: None,
             stop: || false,
             spare: MutableBuffer::new(0),
@@ -105,7 +110,7 @@ impl Link {
 
     /// Sets the pace of what this side sends, 0 for none.
     pub fn set_pace(&mut self, bits_per_s: u64) {
-        self.pacer = Pacer::new(bits_per_s);
+        self.pacer = Pacer::new(bits_per_s, self.clock.now_ns());
     }
 
     /// Whether what this side sends has a pace.
@@ -131,10 +136,21 @@ impl Link {
         }
     }
 
-    /// Sets when whatever is being received must be there; `None` for no bound. It bounds the whole, so a peer that
+    /// Sets how long from now on whatever is being received may take; `None` for no bound. It bounds the whole, so a peer that
     /// sends a byte now and then gains nothing.
-    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+    pub fn set_deadline(&mut self, within: Option<Duration>) {
+        self.deadline_ns = within.map(|within| self.ns_in(within));
+    }
+
+    /// The time on the link's clock in `duration`.
+    fn ns_in(&self, duration: Duration) -> u64 {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.clock.now_ns().saturating_add(ns)
+    }
+
+    /// How long ago `then_ns` was on the link's clock.
+    pub(super) fn since(&self, then_ns: u64) -> Duration {
+        between(then_ns, self.clock.now_ns())
     }
 
     /// Bounds how long the peer may keep this side waiting from now on: `silence` at a time, and `in_all` plus what it earns
@@ -173,6 +189,11 @@ impl Link {
         (self.sent_bytes, self.received_bytes)
     }
 
+    /// What its pace is kept and its patience counted by.
+    pub fn clock(&self) -> &dyn Timer {
+        &*self.clock
+    }
+
     /// The socket.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
@@ -182,13 +203,13 @@ impl Link {
     pub fn settle(&mut self, stop: &dyn Fn() -> bool) -> Option<Interrupted> {
         let ended = self.wait_for_pace(Duration::ZERO, stop);
         // The next message does not begin with this one's lateness.
-        self.pacer.late = Duration::ZERO;
+        self.pacer.forget_lateness();
         ended
     }
 
     /// Waits until the link is ahead of its pace by no more than `slack`.
     fn wait_for_pace(&mut self, slack: Duration, stop: &dyn Fn() -> bool) -> Option<Interrupted> {
-        let mut ahead = self.pacer.ahead(Instant::now());
+        let mut ahead = self.pacer.ahead(self.clock.now_ns());
         if ahead <= slack {
             return None;
         }
@@ -196,11 +217,11 @@ impl Link {
             if stop() || self.peer_gone() {
                 return Some(Interrupted::Peer);
             }
-            std::thread::sleep(PACE_LOOK);
-            ahead = self.pacer.ahead(Instant::now());
+            self.clock.sleep(PACE_LOOK);
+            ahead = self.pacer.ahead(self.clock.now_ns());
         }
-        std::thread::sleep(ahead);
-        self.pacer.woke(Instant::now());
+        self.clock.sleep(ahead);
+        self.pacer.woke(self.clock.now_ns());
         None
     }
 
@@ -278,7 +299,7 @@ impl Link {
         }
         let mut at = offset;
         let end = offset + len as u64;
-        let mut idle_since = Instant::now();
+        let mut idle_since_ns = self.clock.now_ns();
         while at < end {
             let piece = self.pacer.piece(((end - at) as usize).min(SENDFILE_BYTES));
             match rustix::fs::sendfile(&self.stream, file, Some(&mut at), piece) {
@@ -292,10 +313,10 @@ impl Link {
                     if let Some(ended) = self.sent(n, stop) {
                         return Ok(Some(ended));
                     }
-                    idle_since = Instant::now();
+                    idle_since_ns = self.clock.now_ns();
                 }
                 Err(e) => {
-                    if let Some(ended) = self.blocked(e.into(), idle_since, stop)? {
+                    if let Some(ended) = self.blocked(e.into(), idle_since_ns, stop)? {
                         return Ok(Some(ended));
                     }
                 }
@@ -384,8 +405,9 @@ impl Link {
 
     /// Reads and drops what the peer still sends, until it closes or `patience` ends.
     pub fn drain(&mut self, patience: Duration) {
+        let deadline_ns = self.ns_in(patience);
         let mut timed = self.timed();
-        timed.deadline = Some(Instant::now() + patience);
+        timed.deadline_ns = Some(deadline_ns);
         let mut dropped = [0; 4096];
         while matches!(timed.read(&mut dropped), Ok(1..)) {}
     }
@@ -400,7 +422,8 @@ impl Link {
     fn timed(&mut self) -> Timed<'_> {
         Timed {
             stream: &self.stream,
-            deadline: self.deadline,
+            clock: &*self.clock,
+            deadline_ns: self.deadline_ns,
             grant: self.grant.as_mut(),
             stop: self.stop,
         }
@@ -417,7 +440,7 @@ impl Link {
             .map(IoSlice::new)
             .collect();
         let mut rest = &mut storage[..];
-        let mut idle_since = Instant::now();
+        let mut idle_since_ns = self.clock.now_ns();
         while !rest.is_empty() {
             let count = self.slices_at_once(rest);
             match (&self.stream).write_vectored(&rest[..count]) {
@@ -426,11 +449,11 @@ impl Link {
                     if let Some(ended) = self.sent(n, stop) {
                         return Ok(Some(ended));
                     }
-                    idle_since = Instant::now();
+                    idle_since_ns = self.clock.now_ns();
                     IoSlice::advance_slices(&mut rest, n);
                 }
                 Err(e) => {
-                    if let Some(ended) = self.blocked(e, idle_since, stop)? {
+                    if let Some(ended) = self.blocked(e, idle_since_ns, stop)? {
                         return Ok(Some(ended));
                     }
                 }
@@ -460,7 +483,7 @@ impl Link {
     /// Counts what was sent and keeps the pace.
     fn sent(&mut self, bytes: usize, stop: &dyn Fn() -> bool) -> Option<Interrupted> {
         self.sent_bytes += bytes as u64;
-        self.pacer.sent(bytes, Instant::now());
+        self.pacer.sent(bytes, self.clock.now_ns());
         self.wait_for_pace(BURST, stop)
     }
 
@@ -468,7 +491,7 @@ impl Link {
     fn blocked(
         &self,
         error: io::Error,
-        idle_since: Instant,
+        idle_since_ns: u64,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, WireError> {
         match error.kind() {
@@ -476,7 +499,7 @@ impl Link {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 if stop() || self.peer_gone() {
                     Ok(Some(Interrupted::Peer))
-                } else if idle_since.elapsed() > self.patience() {
+                } else if self.since(idle_since_ns) > self.patience() {
                     Ok(Some(Interrupted::Stalled))
                 } else {
                     Ok(None)
@@ -520,19 +543,20 @@ impl Grant {
 /// Reading with a deadline for the whole, as long as the peer is granted, until told to stop.
 struct Timed<'a> {
     stream: &'a TcpStream,
-    deadline: Option<Instant>,
+    clock: &'a dyn Timer,
+    deadline_ns: Option<u64>,
     grant: Option<&'a mut Grant>,
     stop: fn() -> bool,
 }
 
 impl Timed<'_> {
     /// Waits until there is something to read.
-    fn wait(&self, since: Instant) -> io::Result<()> {
+    fn wait(&self, since_ns: u64) -> io::Result<()> {
         loop {
-            let now = Instant::now();
-            let deadline = self.deadline.map(|at| at.saturating_duration_since(now));
+            let now_ns = self.clock.now_ns();
+            let deadline = self.deadline_ns.map(|at_ns| between(now_ns, at_ns));
             let granted = self.grant.as_ref().map(|grant| grant.limit());
-            let granted = granted.map(|limit| limit.saturating_sub(now - since));
+            let granted = granted.map(|limit| limit.saturating_sub(between(since_ns, now_ns)));
             let left = deadline.into_iter().chain(granted).min();
             let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
             let timeout = left.map_or(LOOK, |left| left.min(LOOK));
@@ -558,20 +582,25 @@ impl Timed<'_> {
 
 impl Read for Timed<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let since = Instant::now();
+        let since_ns = self.clock.now_ns();
         loop {
-            self.wait(since)?;
+            self.wait(since_ns)?;
             match self.stream.read(bytes) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 read => {
                     if let (Some(grant), Ok(count)) = (&mut self.grant, &read) {
-                        grant.account(since.elapsed(), *count);
+                        grant.account(between(since_ns, self.clock.now_ns()), *count);
                     }
                     return read;
                 }
             }
         }
     }
+}
+
+/// From one time of a clock to a later one.
+pub(super) fn between(from_ns: u64, to_ns: u64) -> Duration {
+    Duration::from_nanos(to_ns.saturating_sub(from_ns))
 }
 
 /// The error of who was told to stop.

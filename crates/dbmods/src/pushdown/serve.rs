@@ -30,8 +30,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::budget::{Budget, Reserved};
@@ -39,7 +40,7 @@ use self::door::{Admission, Door, KNOCKING_MAX, Refusals};
 use self::scanning::scan_and_send;
 use self::shelf::{Shelf, damaged, refuse};
 use super::bulk::Accepts;
-use super::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, stalled};
+use super::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, between, stalled};
 use super::selectivity::{self, SelectivityError};
 use super::usage;
 use super::wire::{
@@ -145,6 +146,8 @@ pub struct AgentOptions {
     /// Hears, on a thread of its own, of peers that were refused: a line each for up to ten in ten seconds, and the number of
     /// the others once a later one is refused.
     pub say: fn(&str),
+    /// What every wait and every pace goes by.
+    pub clock: Arc<dyn Timer>,
     /// How long a client may take for its hello.
     pub handshake_patience: Duration,
     /// How long a connection may be idle between requests; `None` for as long as it likes.
@@ -242,20 +245,25 @@ impl Agent {
         listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let info = AgentInfo::of_this_process(options.cache_bytes);
-        let waiting = Arc::default();
+        let (waiting, clock) = (Arc::default(), Arc::clone(&options.clock));
         let shared = Arc::new(Shared {
-            shelf: Shelf::new(options.data_dir.clone(), options.cache_bytes, &waiting),
+            shelf: Shelf::new(
+                options.data_dir.clone(),
+                options.cache_bytes,
+                &waiting,
+                &clock,
+            ),
             info,
             duckdb: OnceLock::new(),
             stop: AtomicBool::new(false),
-            budget: Budget::new(SCANS_BYTES_MAX, &waiting),
-            plans: Budget::new(PLANS_BYTES_MAX, &waiting),
-            tables: Budget::new(TABLES_BYTES_MAX, &waiting),
+            budget: Budget::new(SCANS_BYTES_MAX, &waiting, &clock),
+            plans: Budget::new(PLANS_BYTES_MAX, &waiting, &clock),
+            tables: Budget::new(TABLES_BYTES_MAX, &waiting, &clock),
             planning: Mutex::default(),
-            threads: Budget::new(options.threads_max.into(), &waiting),
+            threads: Budget::new(options.threads_max.into(), &waiting, &clock),
             waiting,
             door: Door::default(),
-            refusals: Refusals::new(options.say),
+            refusals: Refusals::new(options.say, clock),
             ways: Mutex::default(),
             options,
         });
@@ -294,7 +302,7 @@ impl Agent {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 // Out of file descriptors, or a client gone already: let others finish.
-                Err(_) => thread::sleep(Duration::from_millis(10)),
+                Err(_) => self.shared.options.clock.sleep(Duration::from_millis(10)),
             }
         }
         self.shared.stop.store(true, Ordering::Relaxed);
@@ -315,7 +323,7 @@ impl Agent {
         let shared = Arc::clone(&self.shared);
         stream.set_nonblocking(false).ok()?;
         let kept = stream.try_clone().ok()?;
-        let mut link = Link::new(stream, 0).ok()?;
+        let mut link = Link::new(stream, 0, Arc::clone(&shared.options.clock)).ok()?;
         link.set_pressure(Arc::clone(&shared.waiting));
         if let Some(oldest) = shared.door.knock(id, kept) {
             let why = format!("{KNOCKING_MAX} newer connections came before it had said hello");
@@ -412,7 +420,7 @@ fn say_goodbye(link: &mut Link, error: &WireError) {
 fn converse(shared: &Shared, link: &mut Link, hello: &Hello) -> Conversed {
     loop {
         let idle_patience = shared.options.idle_patience;
-        link.set_deadline(idle_patience.map(|patience| Instant::now() + patience));
+        link.set_deadline(idle_patience);
         let Some(header) = link.receive_header()? else {
             return Ok(());
         };
@@ -425,7 +433,7 @@ fn converse(shared: &Shared, link: &mut Link, hello: &Hello) -> Conversed {
         let bytes = header.len as u64 * REQUEST_GROWTH;
         let gone = || shared.is_ending() || link.peer_gone();
         let mut held = shared.plans.reserve(bytes, &gone, |_| bytes)?;
-        link.set_deadline(Some(Instant::now() + shared.options.handshake_patience));
+        link.set_deadline(Some(shared.options.handshake_patience));
         let request = wire::decode(&link.receive_body(header)?)?;
         match answer(shared, link, hello, &mut held, request) {
             // A request that could not be carried out leaves the connection usable.
@@ -439,7 +447,7 @@ fn converse(shared: &Shared, link: &mut Link, hello: &Hello) -> Conversed {
 
 /// Lets a client in that has the token, if there is a place.
 fn handshake(shared: &Shared, link: &mut Link, id: u64) -> Result<Hello, WireError> {
-    link.set_deadline(Some(Instant::now() + shared.options.handshake_patience));
+    link.set_deadline(Some(shared.options.handshake_patience));
     let Some(header) = link.receive_header()? else {
         return Err(WireError::Closed);
     };
@@ -450,9 +458,11 @@ fn handshake(shared: &Shared, link: &mut Link, id: u64) -> Result<Hello, WireErr
     if let Some(token) = &shared.options.token
         && !same_secret(token, &hello.token)
     {
-        let until = Instant::now() + WRONG_TOKEN_DELAY;
-        while Instant::now() < until && !shared.is_ending() && !link.peer_gone() {
-            thread::sleep(GONE_LOOK);
+        let clock = &*shared.options.clock;
+        let began_ns = clock.now_ns();
+        let is_early = || between(began_ns, clock.now_ns()) < WRONG_TOKEN_DELAY;
+        while is_early() && !shared.is_ending() && !link.peer_gone() {
+            clock.sleep(GONE_LOOK);
         }
         return Err(refuse(
             Refusal::Token,

@@ -1,7 +1,7 @@
 //! Faults are injected, counted and nothing else goes wrong.
 
 use super::*;
-use crate::{Model, Modelled};
+use crate::{Model, Modelled, Simulation};
 use dpb_core::conformance::check;
 use dpb_core::conformance::sample::{Sample, workloads};
 use dpb_core::{Items, Right};
@@ -33,9 +33,14 @@ fn conforms_when_late_and_out_of_order() {
 #[test]
 fn faults_and_models_compose() {
     let inner = Faulty::new("test", faults(0, 3, true), Sample::new(None));
-    let backend = Modelled::new("late", Model::default(), inner);
+    let backend = Modelled::new("late", Model::default(), inner, &Simulation::new());
     check(&backend, workloads()).unwrap_or_else(|f| panic!("{f}"));
-    let inner = Modelled::new("engine", Model::default(), Sample::new(None));
+    let inner = Modelled::new(
+        "engine",
+        Model::default(),
+        Sample::new(None),
+        &Simulation::new(),
+    );
     let backend = Faulty::new("test", faults(0, 3, true), inner);
     assert_eq!(backend.name(), "faulty/test");
     check(&backend, workloads()).unwrap_or_else(|f| panic!("{f}"));

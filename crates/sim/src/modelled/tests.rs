@@ -20,7 +20,7 @@ fn jobs(count: u64, items: &Items, src_bytes: usize) -> VecDeque<Job> {
 
 /// Virtual time for `count` jobs in a closed loop, and the most that one poll brought home.
 fn closed_loop(model: Model, depth: u32, mut ready: VecDeque<Job>) -> (u64, usize) {
-    let backend = Modelled::new("test", model, Sample::new(None));
+    let backend = Modelled::new("test", model, Sample::new(None), &Simulation::new());
     let operator = backend.prepare(&OpSpec::Crc32c).unwrap();
     let mut queue = operator.open(NonZeroU32::new(depth).unwrap()).unwrap();
     let (mut done, count, mut burst) = (Vec::new(), ready.len(), 0);
@@ -41,7 +41,12 @@ fn conforms_over_one_core_and_over_a_pool() {
         ("item_bytes_max=1000,items_max=200", None),
         ("job_ns=0,byte_ps=0,doorbell_ns=0", pool),
     ] {
-        let backend = Modelled::new("test", model(text), Sample::new(workers));
+        let backend = Modelled::new(
+            "test",
+            model(text),
+            Sample::new(workers),
+            &Simulation::new(),
+        );
         check(&backend, workloads()).unwrap_or_else(|f| panic!("{text}: {f}"));
     }
 }
@@ -93,7 +98,7 @@ fn a_doorbell_is_paid_for_each_submission_not_for_each_job() {
 #[test]
 fn queues_share_the_lanes() {
     let model = model("lanes=1,job_ns=500,byte_ps=0,doorbell_ns=0");
-    let backend = Modelled::new("test", model, Sample::new(None));
+    let backend = Modelled::new("test", model, Sample::new(None), &Simulation::new());
     let operator = backend.prepare(&OpSpec::Crc32c).unwrap();
     let mut queues = [(); 2].map(|()| operator.clone().open(NonZeroU32::MIN).unwrap());
     let mut done = Vec::new();
@@ -113,7 +118,7 @@ fn queues_share_the_lanes() {
 #[test]
 fn a_poll_that_costs_time_lets_an_open_loop_arrive() {
     let model = model("lanes=1,job_ns=250,byte_ps=0,doorbell_ns=0,poll_ns=100");
-    let backend = Modelled::new("test", model, Sample::new(None));
+    let backend = Modelled::new("test", model, Sample::new(None), &Simulation::new());
     let operator = backend.prepare(&OpSpec::Crc32c).unwrap();
     let mut queue = operator.open(NonZeroU32::new(2).unwrap()).unwrap();
     let mut done = Vec::new();

@@ -4,6 +4,9 @@
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use dpb_core::WallClock;
 
 use super::super::kind::Kind;
 use super::super::sys::{Code, Dev, DevInfo, Engine, IBDEV_NAME_BYTES, PCI_ADDRESS_BYTES};
@@ -23,6 +26,8 @@ pub(in crate::doca) struct Device {
     pci: String,
     /// In the order of [`Kind::ALL`]; why not, if not.
     bounds: [Result<Bounds, String>; Kind::COUNT],
+    /// The backend's, by which its patience with the device is counted.
+    clock: Arc<WallClock>,
 }
 
 // SAFETY: a handle that DOCA lets any thread use for what `setup` keeps apart; the rest is immutable.
@@ -43,15 +48,18 @@ pub(in crate::doca) struct Bounds {
 pub(in crate::doca) type Opened = (String, Result<Device, Refused>);
 
 impl Device {
-    /// Every device of this machine, opened.
+    /// Every device of this machine, opened. Their backends have this clock.
     ///
     /// # Errors
     /// If they cannot be listed.
-    pub(in crate::doca) fn all(doca: &'static Doca) -> Result<Vec<Opened>, Refused> {
-        setup(|| Self::list(doca))
+    pub(in crate::doca) fn all(
+        doca: &'static Doca,
+        clock: &Arc<WallClock>,
+    ) -> Result<Vec<Opened>, Refused> {
+        setup(|| Self::list(doca, clock))
     }
 
-    fn list(doca: &'static Doca) -> Result<Vec<Opened>, Refused> {
+    fn list(doca: &'static Doca, clock: &Arc<WallClock>) -> Result<Vec<Opened>, Refused> {
         let (mut list, mut count) = (ptr::null_mut(), 0);
         // SAFETY: both are written on success.
         let code = unsafe { (doca.core.devinfo_create_list)(&mut list, &mut count) };
@@ -60,14 +68,14 @@ impl Device {
         }
         // SAFETY: a list of so many, which lives until it is destroyed below.
         let infos = (0..count as usize).map(|i| unsafe { *list.add(i) });
-        let opened = infos.map(|info| Self::open(doca, info)).collect();
+        let opened = infos.map(|info| Self::open(doca, info, clock)).collect();
         // SAFETY: of `doca_devinfo_create_list`, and used no more: an open device has its own.
         unsafe { (doca.core.devinfo_destroy_list)(list) };
         Ok(opened)
     }
 
     /// `info` is of a list that is not destroyed yet.
-    fn open(doca: &'static Doca, info: *mut DevInfo) -> Opened {
+    fn open(doca: &'static Doca, info: *mut DevInfo, clock: &Arc<WallClock>) -> Opened {
         let mut name = [0; IBDEV_NAME_BYTES];
         let mut pci = [0; PCI_ADDRESS_BYTES];
         let mut dev = ptr::null_mut();
@@ -94,6 +102,7 @@ impl Device {
             name: name.clone(),
             pci,
             bounds,
+            clock: clock.clone(),
         };
         (name, Ok(device))
     }
@@ -101,6 +110,11 @@ impl Device {
     /// The name of the card's InfiniBand device: `mlx5_0`.
     pub(in crate::doca) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The clock of its backend.
+    pub(in crate::doca) fn clock(&self) -> &WallClock {
+        &self.clock
     }
 
     /// The device's PCI address: `0000:03:00.0`.

@@ -4,9 +4,9 @@
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::Instant;
 
 use dpb_core::DeflateFormat;
+use dpb_core::patience::Silence;
 
 use super::super::kind::Given;
 use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Search, Sha, Workq};
@@ -359,19 +359,21 @@ impl JobEngine {
 
     /// Stops the context; says whether it is. Jobs in flight get their time to end by themselves.
     pub(super) fn stop(&mut self) -> bool {
-        let mut last = Instant::now();
+        let mut silence = Silence::default();
         while self.in_flight > 0 && self.stage == Stage::HasWorkq {
             match self.next() {
-                Retrieved::Ended(..) => last = Instant::now(),
-                Retrieved::Nothing if last.elapsed() <= SILENCE => std::thread::yield_now(),
+                Retrieved::Ended(..) => silence.end(),
+                Retrieved::Nothing if silence.lasts(self.device.clock()) <= SILENCE => {
+                    std::thread::yield_now();
+                }
                 _ => break,
             }
         }
         // Another thread may be at it for long, compiling rules: that is no silence of the device's.
         setup(|| self.undo());
-        let started = Instant::now();
+        let mut stopping = Silence::default();
         while !self.is_stopped() {
-            if started.elapsed() > SILENCE {
+            if stopping.lasts(self.device.clock()) > SILENCE {
                 return false;
             }
             std::thread::yield_now();

@@ -6,8 +6,8 @@
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::Instant;
 
+use dpb_core::patience::Silence;
 use dpb_core::{DeflateFormat, ErasureCode};
 
 use super::super::kind::Given;
@@ -214,11 +214,14 @@ impl TaskEngine {
 
     /// Starts the context and waits, not for ever, until it runs.
     fn run(&mut self) -> Result<(), Refused> {
-        let started = Instant::now();
         // SAFETY: a context that is configured.
         let code = setup(|| unsafe { (self.device.doca.core.ctx_start)(self.ctx.as_ptr()) });
         let is_starting = code == Code::IN_PROGRESS;
-        while is_starting && self.state() != Some(RUNNING) && started.elapsed() < SILENCE {
+        let mut starting = Silence::default();
+        while is_starting
+            && self.state() != Some(RUNNING)
+            && starting.lasts(self.device.clock()) < SILENCE
+        {
             self.advance();
         }
         match self.state() {
@@ -428,13 +431,13 @@ impl TaskEngine {
 
     /// Waits until `is_there`, or until nothing has ended for long.
     fn wait(&mut self, mut is_there: impl FnMut(&mut Self) -> bool) -> bool {
-        let mut last = Instant::now();
+        let mut silence = Silence::default();
         while !is_there(self) {
             self.advance();
             if self.next().is_some() {
                 while self.next().is_some() {}
-                last = Instant::now();
-            } else if last.elapsed() > SILENCE {
+                silence.end();
+            } else if silence.lasts(self.device.clock()) > SILENCE {
                 return false;
             } else {
                 std::thread::yield_now();

@@ -12,15 +12,18 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dpb_core::{Completion, Items, Job, JobError, Limits, OutputShape, Place, Queue, Region, Span};
+use dpb_core::patience::Silence;
+use dpb_core::{
+    Clock, Completion, Items, Job, JobError, Limits, OutputShape, Place, Queue, Region, Span,
+};
 
 use super::Memory;
 use crate::dpdk::sys::{BURST, Done, Run};
 
 /// How long a device that is being left may do nothing before its buffers are leaked.
-const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A queue pair, with its operations.
 pub(in crate::dpdk) trait Device {
@@ -297,6 +300,8 @@ pub(in crate::dpdk) struct Lane<D: Device, R: Recipe> {
     flying: usize,
     /// Room for what comes back.
     done: [Done; BURST],
+    /// By which its patience with the device is counted.
+    clock: Arc<dyn Clock>,
 }
 
 impl<D: Device, R: Recipe> Lane<D, R> {
@@ -307,6 +312,7 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         recipe: R,
         device: D,
         depth: NonZeroU32,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let depth = depth.get();
         Self {
@@ -323,6 +329,7 @@ impl<D: Device, R: Recipe> Lane<D, R> {
             untaken: 0,
             flying: 0,
             done: [Done::default(); BURST],
+            clock,
         }
     }
 
@@ -479,11 +486,11 @@ impl<D: Device, R: Recipe> Queue for Lane<D, R> {
 
 impl<D: Device, R: Recipe> Drop for Lane<D, R> {
     fn drop(&mut self) {
-        let mut heard = Instant::now();
+        let mut silence = Silence::default();
         while self.flying > 0 {
             if self.pull() > 0 {
-                heard = Instant::now();
-            } else if heard.elapsed() > PATIENCE {
+                silence.end();
+            } else if silence.lasts(&*self.clock) > PATIENCE {
                 eprintln!(
                     "dpb: {} does not answer: {} operations are left with it, and the buffers of their jobs leaked",
                     self.name, self.flying

@@ -8,9 +8,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dpb_core::{Buf, Completion, Job, JobError, Limits, OutputShape, Place, Region};
+use dpb_core::patience::Silence;
+use dpb_core::{Buf, Clock, Completion, Job, JobError, Limits, OutputShape, Place, Region};
 
 use super::super::sys;
 use super::chain::Chain;
@@ -41,6 +42,8 @@ pub(in crate::rdma) struct Copier {
     left: usize,
     /// Why every job fails from now on.
     failure: Option<JobError>,
+    /// By which its patience with the device is counted.
+    clock: Arc<dyn Clock>,
 }
 
 /// A job and how far it is.
@@ -74,6 +77,7 @@ impl Copier {
         limits: Limits,
         depth: usize,
         room: u32,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, VerbsError> {
         let completions = CompletionQueue::new(&domain.context, room)?;
         let capacity = Capacity {
@@ -106,6 +110,7 @@ impl Copier {
             chain: Chain::new(CHAIN_MAX),
             left: 0,
             failure: None,
+            clock,
         })
     }
 
@@ -251,8 +256,11 @@ impl Copier {
 
 impl Drop for Copier {
     fn drop(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.pairs.is_some() && self.completed < self.posted && Instant::now() < deadline {
+        let mut waiting = Silence::default();
+        while self.pairs.is_some()
+            && self.completed < self.posted
+            && waiting.lasts(&*self.clock) < PATIENCE
+        {
             self.collect();
             std::thread::yield_now();
         }

@@ -1,11 +1,11 @@
-//! Libraries and devices: DuckDB, the cards, and what each family of devices says of itself.
+//! Libraries and devices: DuckDB, the cards, and what each family of backends says of itself.
 
 use std::fs;
 
-use dpb_accel::{FAMILIES, Family};
+use dpb_core::{Families, Family};
 use dpb_dbmods::duckdb;
 
-use super::{Finding, State, kernel_says};
+use super::{Finding, kernel_says};
 
 const LIBRARY: &str = "library";
 const DEVICE: &str = "device";
@@ -26,10 +26,10 @@ const CARDS: [(u16, Option<u16>, &str); 11] = [
 ];
 
 /// Libraries, then devices.
-pub(super) fn findings() -> Vec<Finding> {
+pub(super) fn findings(families: Families) -> Vec<Finding> {
     let mut findings = vec![duck()];
     findings.extend(cards());
-    findings.extend(FAMILIES.iter().flat_map(|family| of_family(*family)));
+    findings.extend(families.iter().flat_map(of_family));
     findings
 }
 
@@ -45,18 +45,9 @@ fn duck() -> Finding {
 }
 
 fn of_family(family: &dyn Family) -> Vec<Finding> {
-    let finding = |found: dpb_accel::Finding| Finding {
-        section: family.name(),
-        what: found.what,
-        state: match found.state {
-            dpb_accel::State::Found => State::Found,
-            dpb_accel::State::Limited => State::Limited,
-            dpb_accel::State::Missing => State::Missing,
-        },
-        detail: found.detail,
-        remedy: found.remedy,
-    };
-    family.findings().into_iter().map(finding).collect()
+    let section = family.name();
+    let findings = family.findings().into_iter();
+    findings.map(|found| Finding { section, found }).collect()
 }
 
 /// DPUs and network cards of the makers that dpb knows.

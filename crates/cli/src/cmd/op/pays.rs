@@ -3,15 +3,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dpb_accel::FAMILIES;
+use dpb_core::Executor;
 use dpb_core::measure::{Crossing, Crossover, Ratio, Record, Value};
 
 use super::table::parameter;
 use crate::output::{Column, Table, short_ns};
 use crate::spec;
 
-/// What a device is held against.
-const SOFTWARE: [(&str, &str); 2] = [("cpu/", "one core a thread"), ("pool/", "all cores")];
+/// What a device is held against, and what it is called.
+const SOFTWARE: [(IsOf, &str); 2] = [
+    (|executor| executor == Executor::Caller, "one core a thread"),
+    (
+        |executor| matches!(executor, Executor::Workers { .. }),
+        "all cores",
+    ),
+];
+
+/// Whether a record of this executor is one of a kind.
+type IsOf = fn(Executor) -> bool;
 
 /// A device at one size, and the best software beside it.
 struct Pair<'a> {
@@ -37,10 +46,10 @@ pub(super) fn for_people(records: &[Record]) -> String {
     ]);
     let mut has_rows = false;
     for sweep in sweeps(records) {
-        for (prefix, name) in SOFTWARE {
+        for (is_such, name) in SOFTWARE {
             let pairs: Vec<Pair<'_>> = sweep
                 .iter()
-                .filter_map(|device| pair(device, prefix, records))
+                .filter_map(|device| pair(device, is_such, records))
                 .collect();
             if let Some(row) = row(&pairs, name) {
                 table.row(row);
@@ -91,15 +100,16 @@ fn grouped<'a>(records: &[&'a Record], but: &[&str]) -> Vec<Vec<&'a Record>> {
 }
 
 fn is_device(record: &Record) -> bool {
-    let backend = parameter(record, "backend");
-    FAMILIES.iter().any(|family| {
-        let rest = backend.strip_prefix(family.name());
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
+    executor(record) == Some(Executor::Device)
 }
 
-/// The device beside the fastest software whose name begins with `prefix`, at the same parameters and of the same evidence.
-fn pair<'a>(device: &'a Record, prefix: &str, records: &'a [Record]) -> Option<Pair<'a>> {
+fn executor(record: &Record) -> Option<Executor> {
+    let made_of = record.provenance.made_of.as_ref();
+    made_of.map(|made_of| made_of.executor)
+}
+
+/// The device beside the fastest software of a kind, at the same parameters and of the same evidence.
+fn pair<'a>(device: &'a Record, is_such: IsOf, records: &'a [Record]) -> Option<Pair<'a>> {
     let parameters = |record: &Record| {
         let mut parameters = record.parameters.clone();
         parameters.remove("backend");
@@ -109,7 +119,7 @@ fn pair<'a>(device: &'a Record, prefix: &str, records: &'a [Record]) -> Option<P
     let rate = |record: &Record| Some(record.summary.get("items_per_s")?.median);
     let software = records
         .iter()
-        .filter(|record| parameter(record, "backend").starts_with(prefix))
+        .filter(|record| executor(record).is_some_and(is_such))
         .filter(|record| record.evidence == device.evidence && parameters(record) == wanted)
         .filter(|record| rate(record).is_some())
         .max_by(|a, b| rate(a).partial_cmp(&rate(b)).expect("rates are numbers"))?;
@@ -213,12 +223,19 @@ fn bytes(size: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dpb_core::Properties;
     use dpb_core::measure::Evidence;
 
     use super::*;
 
-    /// Six runs that hardly vary.
+    const CPU: [&str; 2] = ["cpu/portable", "cpu/best"];
+
+    /// Six runs that hardly vary, of software or, by any other name, of a device.
     fn record(backend: &str, size: u64, items_per_s: f64, evidence: Evidence) -> Record {
+        let properties = match CPU.contains(&backend) {
+            true => Properties::of_this_cpu(),
+            false => Properties::of_device(None),
+        };
         let mut record = Record::new("op", evidence, 1)
             .with("operator", "deflate")
             .with("op.level", 1u64)
@@ -227,6 +244,7 @@ mod tests {
             .with("batch", 16384 / size)
             .with("threads", 1u64)
             .with("depth", 8u64);
+        record.provenance.made_of = Some(properties.made_of);
         let run = |at: u32| items_per_s * (1.0 + f64::from(at) / 1e4);
         record.sample("items_per_s", (0..6).map(run).collect());
         record.sample("host_cpu_ns_per_item", vec![1e9 / items_per_s; 6]);

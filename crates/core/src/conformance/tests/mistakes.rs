@@ -27,8 +27,8 @@ impl Backend for Replaced {
         self.sample.clock()
     }
 
-    fn evidence(&self) -> Evidence {
-        self.sample.evidence()
+    fn properties(&self) -> Properties {
+        self.sample.properties()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -14,7 +14,7 @@ use super::{Bench, Broken, Counts, Known, Load, Mode, Order, Report, Run};
 use crate::measure::latency::Latencies;
 use crate::patience::{self, Silence};
 use crate::random::SplitMix64;
-use crate::{Completion, Job, JobError, JobParts, OutputShape, Queue, Right, SetupError};
+use crate::{Clock, Completion, Job, JobError, JobParts, OutputShape, Queue, Right, SetupError};
 
 /// A segment has at least this many jobs for each that the queue holds, if memory and time allow.
 const SEGMENT_DEPTHS: usize = 64;
@@ -158,13 +158,13 @@ impl<'a> Lane<'a> {
 
     /// Works for the time asked for, has every input verified at least once, and finds how long a segment can be.
     fn warm_up(&mut self) -> Result<Report, Broken> {
-        let started = Instant::now();
+        let bench = self.bench;
+        let started_ns = bench.wall.now_ns();
         let mut job_s = self.segment_s()?;
         let jobs = self.segment_jobs(job_s);
         self.grow(jobs)?;
         let mut seen = self.bench.depth.get() as usize;
-        let bench = self.bench;
-        let is_early = || !bench.is_virtual && started.elapsed() < bench.plan.warm_up;
+        let is_early = || !bench.is_virtual && bench.since(started_ns) < bench.plan.warm_up;
         while is_early() || seen < bench.loads.len() {
             if self.is_stopped() {
                 return Ok(Report::Stopped);
@@ -223,10 +223,11 @@ impl<'a> Lane<'a> {
     /// One segment off the record; seconds of wall clock a job.
     fn segment_s(&mut self) -> Result<f64, Broken> {
         let jobs = self.idle.len();
-        let started = Instant::now();
+        let started_ns = self.bench.wall.now_ns();
         // Alone: nobody else ends it.
         self.segment(Finish::new(1, &AtomicUsize::new(0)))?;
-        Ok(started.elapsed().max(Duration::from_nanos(1)).as_secs_f64() / jobs as f64)
+        let took = self.bench.since(started_ns).max(Duration::from_nanos(1));
+        Ok(took.as_secs_f64() / jobs as f64)
     }
 
     /// Segments, each together with the other threads, until the time is up for one of them.
@@ -234,10 +235,11 @@ impl<'a> Lane<'a> {
         self.counts = Counts::default();
         self.latencies.clear();
         let mut spans = Vec::new();
-        let started = Instant::now();
+        let started_ns = self.bench.wall.now_ns();
         loop {
             *round += 1;
-            let is_over = self.bench.is_virtual || started.elapsed() >= self.bench.plan.seconds;
+            let is_over =
+                self.bench.is_virtual || self.bench.since(started_ns) >= self.bench.plan.seconds;
             let is_done = !spans.is_empty() && is_over;
             if is_done || self.is_stopped() {
                 team.call_off(*round);
@@ -384,7 +386,7 @@ impl<'a> Lane<'a> {
             return Ok(());
         }
         thread::yield_now();
-        let silence = waiting.silence.lasts();
+        let silence = waiting.silence.lasts(&self.bench.wall);
         self.is_given_up = silence > GRACE && self.is_stopped();
         let is_wedged = silence > self.bench.silence_max;
         let flying = self.queue.in_flight();

@@ -9,8 +9,8 @@ use super::*;
 use crate::lift::{Inline, Pool, Pooled};
 use crate::measure::{Evidence, Record};
 use crate::{
-    Batch, BatchOut, Buf, Clock, Completion, Exact, Job, Kernel, Limits, OpSpec, Queue, Right,
-    VirtualClock, WallClock,
+    Batch, BatchOut, Buf, Clock, Completion, Exact, Job, Kernel, Limits, OpSpec, Properties, Queue,
+    Right, VirtualClock, WallClock,
 };
 
 /// The sum of an item's bytes, four bytes, little endian; wrong at the calls listed.
@@ -115,8 +115,8 @@ impl Backend for Sums {
         }
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        Properties::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -656,8 +656,8 @@ impl Backend for Only {
         &*self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        Properties::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Instant;
 
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 
@@ -29,7 +30,7 @@ fn stranger(answer: Vec<u8>) -> String {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        let mut link = Link::new(stream, 0).unwrap();
+        let mut link = Link::new(stream, 0, Arc::new(WallClock::default())).unwrap();
         let welcome = Welcome {
             capabilities: wire::CAPABILITY_FETCH,
             agent: AgentInfo::of_this_process(0),
@@ -107,6 +108,7 @@ fn agent(listen: SocketAddr, cache_bytes: u64, stop: &Arc<AtomicBool>) -> Socket
         connections_max: 4,
         cold: false,
         say: |_| (),
+        clock: Arc::new(WallClock::default()),
         handshake_patience: Duration::from_secs(5),
         idle_patience: Some(Duration::from_millis(50)),
         bulk: Err("not tried here".into()),
@@ -169,7 +171,7 @@ fn answering(act: impl Fn(Request, &mut Link) -> Result<(), WireError> + Send + 
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        let mut link = Link::new(stream, 0).unwrap();
+        let mut link = Link::new(stream, 0, Arc::new(WallClock::default())).unwrap();
         let welcome = Welcome {
             capabilities: wire::CAPABILITY_FETCH,
             agent: AgentInfo::of_this_process(0),

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::bulk::{Broken, INLINE_BYTES_MAX, PATIENCE, Reader, Writer};
 use super::super::wire::{self, Header, Placed, Tag, WireError};
-use super::{Interrupted, Link, stopped};
+use super::{Interrupted, Link, between, stopped};
 
 /// How often a side that waits looks around.
 const LOOK: Duration = Duration::from_millis(10);
@@ -108,7 +109,7 @@ impl Link {
         &mut self,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, WireError> {
-        let mut waiting = Waiting::new(self.patience());
+        let mut waiting = Waiting::new(self.patience(), Arc::clone(&self.clock));
         while let Some(end) = &mut self.outgoing
             && end.writer.under_way()? > 0
         {
@@ -214,7 +215,7 @@ impl Link {
     }
 
     fn wait_for_room(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<Interrupted>, WireError> {
-        let since = Instant::now();
+        let since_ns = self.clock.now_ns();
         loop {
             match &mut self.outgoing {
                 Some(end) if end.free == 0 => drop(end.writer.under_way()?),
@@ -224,7 +225,7 @@ impl Link {
             if stop() || self.peer_gone() {
                 return Ok(Some(Interrupted::Peer));
             }
-            if since.elapsed() > self.patience() {
+            if self.since(since_ns) > self.patience() {
                 return Ok(Some(Interrupted::Stalled));
             }
             if self.outgoing.as_ref().is_some_and(|end| end.free == 0) {
@@ -298,9 +299,9 @@ impl Link {
         }
         let mut filled = 0;
         while filled < bytes.len() {
-            let since = Instant::now();
+            let since_ns = self.clock.now_ns();
             self.await_piece()?;
-            let waited = since.elapsed();
+            let waited = self.since(since_ns);
             let Some(end) = &mut self.incoming else {
                 return Err(WireError::Torn);
             };
@@ -324,7 +325,7 @@ impl Link {
     fn await_piece(&mut self) -> Result<(), WireError> {
         let granted = self.grant.as_ref().map(|grant| grant.limit());
         let patience = granted.map_or(PATIENCE, |limit| limit.min(PATIENCE));
-        let mut waiting = Waiting::new(patience);
+        let mut waiting = Waiting::new(patience, Arc::clone(&self.clock));
         loop {
             let is_last_look = self.peer_gone_after(&waiting);
             let Some(end) = &mut self.incoming else {
@@ -356,7 +357,7 @@ impl Link {
 
     /// Why an agent that is gone went, if it said so behind what it had announced.
     fn last_words(&mut self) -> WireError {
-        self.deadline = Some(Instant::now() + Duration::from_secs(1));
+        self.set_deadline(Some(Duration::from_secs(1)));
         let mut dropped = vec![0; Tag::Error.body_bytes_max()];
         loop {
             match self.receive_any_header() {
@@ -442,9 +443,10 @@ impl<'a> Cut<'a> {
 
 /// Waiting for what comes without a word: at first as if it came at once, then ever more patiently.
 struct Waiting {
+    clock: Arc<dyn Timer>,
     spins: u32,
-    since: Option<Instant>,
-    looked: Option<Instant>,
+    since_ns: Option<u64>,
+    looked_ns: Option<u64>,
     patience: Duration,
 }
 
@@ -460,18 +462,21 @@ enum Look {
 }
 
 impl Waiting {
-    fn new(patience: Duration) -> Self {
+    fn new(patience: Duration, clock: Arc<dyn Timer>) -> Self {
         Self {
+            clock,
             spins: 0,
-            since: None,
-            looked: None,
+            since_ns: None,
+            looked_ns: None,
             patience,
         }
     }
 
     /// Whether the last look is so long ago that the next is one around.
     fn is_due(&self) -> bool {
-        self.looked.is_some_and(|looked| looked.elapsed() >= LOOK)
+        let now_ns = || self.clock.now_ns();
+        self.looked_ns
+            .is_some_and(|looked_ns| between(looked_ns, now_ns()) >= LOOK)
     }
 
     fn look(&mut self) -> Look {
@@ -480,18 +485,18 @@ impl Waiting {
             std::hint::spin_loop();
             return Look::On;
         }
-        let now = Instant::now();
-        let waited = now - *self.since.get_or_insert(now);
+        let now_ns = self.clock.now_ns();
+        let waited = between(*self.since_ns.get_or_insert(now_ns), now_ns);
         if waited > self.patience {
             return Look::Over;
         }
-        if now - *self.looked.get_or_insert(now) >= LOOK {
-            self.looked = Some(now);
+        if between(*self.looked_ns.get_or_insert(now_ns), now_ns) >= LOOK {
+            self.looked_ns = Some(now_ns);
             return Look::Around;
         }
         match waited < YIELDS {
             true => thread::yield_now(),
-            false => thread::sleep(NAP),
+            false => self.clock.sleep(NAP),
         }
         Look::On
     }

@@ -1,6 +1,6 @@
-//! A token bucket, which owes nobody more than a burst.
+//! A token bucket, which owes nobody more than a burst. Times are nanoseconds of the caller's clock.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How far a sender may run ahead of its pace.
 pub const BURST: Duration = Duration::from_micros(200);
@@ -14,17 +14,18 @@ pub(super) const PACED_BYTES: usize = 128 << 10;
 pub(super) struct Pacer {
     pub(super) bits_per_s: u64,
     /// When the link will have carried everything sent so far.
-    pub(super) free_at: Instant,
+    free_at_ns: u64,
     /// How late sleeps ended, as far as it is not made up for yet.
-    pub(super) late: Duration,
+    late_ns: u64,
 }
 
 impl Pacer {
-    pub(super) fn new(bits_per_s: u64) -> Self {
+    /// A link that is free from `now_ns` on.
+    pub(super) fn new(bits_per_s: u64, now_ns: u64) -> Self {
         Self {
             bits_per_s,
-            free_at: Instant::now(),
-            late: Duration::ZERO,
+            free_at_ns: now_ns,
+            late_ns: 0,
         }
     }
 
@@ -36,26 +37,35 @@ impl Pacer {
         }
     }
 
-    /// Counts what was sent until `now`.
-    pub(super) fn sent(&mut self, bytes: usize, now: Instant) {
+    /// Counts what was sent until `now_ns`.
+    pub(super) fn sent(&mut self, bytes: usize, now_ns: u64) {
         if self.bits_per_s != 0 {
-            let earliest = now.checked_sub(BURST + self.late).unwrap_or(now);
+            let earliest_ns = now_ns.saturating_sub(ns(BURST) + self.late_ns);
             let takes = Duration::from_secs_f64(bytes as f64 * 8.0 / self.bits_per_s as f64);
-            self.free_at = self.free_at.max(earliest) + takes;
-            self.late = self.late.min(now.saturating_duration_since(self.free_at));
+            self.free_at_ns = self.free_at_ns.max(earliest_ns) + ns(takes);
+            self.late_ns = self.late_ns.min(now_ns.saturating_sub(self.free_at_ns));
         }
     }
 
     /// How long until the link will have carried everything sent so far.
-    pub(super) fn ahead(&self, now: Instant) -> Duration {
+    pub(super) fn ahead(&self, now_ns: u64) -> Duration {
         match self.bits_per_s {
             0 => Duration::ZERO,
-            _ => self.free_at.saturating_duration_since(now),
+            _ => Duration::from_nanos(self.free_at_ns.saturating_sub(now_ns)),
         }
     }
 
     /// Notes how late a sleep for the pace has ended.
-    pub(super) fn woke(&mut self, now: Instant) {
-        self.late = now.saturating_duration_since(self.free_at).min(LATE_MAX);
+    pub(super) fn woke(&mut self, now_ns: u64) {
+        self.late_ns = now_ns.saturating_sub(self.free_at_ns).min(ns(LATE_MAX));
     }
+
+    /// What is sent next makes up for no lateness.
+    pub(super) fn forget_lateness(&mut self) {
+        self.late_ns = 0;
+    }
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

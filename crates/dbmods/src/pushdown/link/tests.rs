@@ -1,16 +1,23 @@
 //! A link carries what it should, no faster than its pace, and gives up whom it must.
 
 use std::net::TcpListener;
+use std::time::Instant;
+
+use dpb_core::{Clock, VirtualClock, WallClock};
 
 use super::*;
+
+fn wall() -> Arc<WallClock> {
+    Arc::default()
+}
 
 fn pair(bits_per_s: u64) -> (Link, Link) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
     (
-        Link::new(near, bits_per_s).unwrap(),
-        Link::new(far, 0).unwrap(),
+        Link::new(near, bits_per_s, wall()).unwrap(),
+        Link::new(far, 0, wall()).unwrap(),
     )
 }
 
@@ -42,26 +49,23 @@ fn a_paced_link_never_beats_its_pace_and_counts_both_sides() {
 
 /// What a link carried when: a sender that is paced in a time of its own, whose sleeps are late by `late_us` in turn.
 fn carried(bits_per_s: u64, late_us: &[u64], sends: usize) -> Vec<(Duration, f64)> {
-    let mut pacer = Pacer::new(bits_per_s);
-    let started = pacer.free_at;
-    let mut now = started;
+    let clock = VirtualClock::new(false);
+    let mut pacer = Pacer::new(bits_per_s, clock.now_ns());
     let mut late_us = late_us.iter().cycle();
     let mut bits = 0.0;
     (0..sends)
         .map(|_| {
             // The write itself.
-            now += Duration::from_micros(20);
-            pacer.sent(PACED_BYTES, now);
-            let ahead = pacer.ahead(now);
+            clock.sleep(Duration::from_micros(20));
+            pacer.sent(PACED_BYTES, clock.now_ns());
+            let ahead = pacer.ahead(clock.now_ns());
             if ahead > BURST {
-                now += ahead
-                    + late_us
-                        .next()
-                        .map_or(Duration::ZERO, |&us| Duration::from_micros(us));
-                pacer.woke(now);
+                let late = late_us.next().copied().map(Duration::from_micros);
+                clock.sleep(ahead + late.unwrap_or_default());
+                pacer.woke(clock.now_ns());
             }
             bits += PACED_BYTES as f64 * 8.0;
-            (now - started, bits)
+            (Duration::from_nanos(clock.now_ns()), bits)
         })
         .collect()
 }
@@ -111,6 +115,27 @@ fn no_span_of_a_late_sender_carries_more_than_the_link_may() {
     for late_us in [&[0][..], &[150, 40_000, 10], &[3000, 700], &[1_000_000, 1]] {
         assert_paced(&carried(1_000_000_000, late_us, 2000), 1e9);
     }
+}
+
+/// On a virtual clock a pace costs no time, and is kept to the nanosecond.
+#[test]
+fn a_pace_is_kept_by_the_clock_that_is_given() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut far = listener.accept().unwrap().0;
+    let clock = Arc::new(VirtualClock::new(false));
+    // A megabyte with its header takes eight seconds and some microseconds.
+    let mut near = Link::new(near, 1_000_000, clock.clone()).unwrap();
+    let receiver = std::thread::spawn(move || {
+        let mut received = vec![0; 1_000_008];
+        far.read_exact(&mut received).unwrap();
+    });
+    let body = vec![1u8; 1_000_000];
+    let ended = near.send_frame(Tag::Batch, &[&body], body.len(), &|| false);
+    assert_eq!(ended.unwrap(), None);
+    assert_eq!(near.settle(&|| false), None);
+    assert_eq!(clock.now_ns(), 8_000_064_000);
+    receiver.join().unwrap();
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
+
+use dpb_core::Timer;
 
 use super::lock;
 use super::shelf::refuse;
 use super::{GONE_LOOK, RESERVE_PATIENCE, SCAN_BYTES_MAX, SCAN_BYTES_MIN};
+use crate::pushdown::link::between;
 use crate::pushdown::wire::{Refusal, WireError};
 
 /// So much for all.
@@ -14,6 +16,7 @@ pub(super) struct Budget {
     left: Mutex<u64>,
     freed: Condvar,
     waiting: Arc<AtomicUsize>,
+    clock: Arc<dyn Timer>,
 }
 
 /// A share of a budget; given back when dropped.
@@ -39,12 +42,13 @@ impl Drop for Waiting<'_> {
 }
 
 impl Budget {
-    /// Who waits for some of it is counted in `waiting`.
-    pub(super) fn new(bytes: u64, waiting: &Arc<AtomicUsize>) -> Self {
+    /// Who waits for some of it is counted in `waiting`, and has patience by `clock`.
+    pub(super) fn new(bytes: u64, waiting: &Arc<AtomicUsize>, clock: &Arc<dyn Timer>) -> Self {
         Self {
             left: Mutex::new(bytes),
             freed: Condvar::new(),
             waiting: Arc::clone(waiting),
+            clock: Arc::clone(clock),
         }
     }
 
@@ -78,12 +82,12 @@ impl Budget {
         let mut left = lock(&self.left);
         if *left < least {
             let _waiting = Waiting::new(&self.waiting);
-            let until = Instant::now() + RESERVE_PATIENCE;
+            let began_ns = self.clock.now_ns();
             while *left < least {
                 if gone() {
                     return Err(WireError::Closed);
                 }
-                if Instant::now() > until {
+                if between(began_ns, self.clock.now_ns()) > RESERVE_PATIENCE {
                     return Err(refuse(
                         Refusal::Busy,
                         "other scans hold all memory that the agent has for them; try again later",
@@ -147,12 +151,15 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::thread;
 
+    use dpb_core::WallClock;
+
     use super::*;
 
     #[test]
     fn who_waits_is_counted_and_goes_with_its_client() {
         let waiting = Arc::new(AtomicUsize::new(0));
-        let budget = Budget::new(100, &waiting);
+        let clock: Arc<dyn Timer> = Arc::new(WallClock::default());
+        let budget = Budget::new(100, &waiting, &clock);
         let mut most = budget.reserve_up_to(1000);
         assert_eq!(most.bytes, 100);
         let left = AtomicBool::new(false);

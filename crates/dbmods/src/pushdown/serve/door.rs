@@ -6,14 +6,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dpb_core::printable;
+use dpb_core::{Timer, printable};
 
 use super::lock;
+use crate::pushdown::link::between;
 
 /// Connections that shake hands at once, at most.
 pub const KNOCKING_MAX: usize = 128;
@@ -94,37 +95,40 @@ fn end(stream: &TcpStream) {
 pub(super) struct Refusals {
     lines: SyncSender<String>,
     span: Mutex<Span>,
+    clock: Arc<dyn Timer>,
 }
 
 struct Span {
-    began: Instant,
+    began_ns: u64,
     lines: u32,
     unsaid: u64,
 }
 
 impl Refusals {
     /// `say` has a thread of its own, for which nobody waits: it may hang where nobody reads what it writes.
-    pub(super) fn new(say: fn(&str)) -> Self {
+    pub(super) fn new(say: fn(&str), clock: Arc<dyn Timer>) -> Self {
         let (lines, queue) = sync_channel::<String>(LINES_MAX as usize);
         let saying = move || queue.iter().for_each(|line| say(&line));
         // Without a thread nothing is said.
         let _ = thread::Builder::new().name("refusals".into()).spawn(saying);
         let span = Span {
-            began: Instant::now(),
+            began_ns: clock.now_ns(),
             lines: 0,
             unsaid: 0,
         };
         Self {
             lines,
             span: Mutex::new(span),
+            clock,
         }
     }
 
     pub(super) fn add(&self, peer: SocketAddr, why: &str) {
         let say = |line| self.lines.try_send(line).is_ok();
         let mut span = lock(&self.span);
-        if span.began.elapsed() >= LINES_SPAN {
-            (span.began, span.lines) = (Instant::now(), 0);
+        let now_ns = self.clock.now_ns();
+        if between(span.began_ns, now_ns) >= LINES_SPAN {
+            (span.began_ns, span.lines) = (now_ns, 0);
             if span.unsaid > 0 && say(format!("refused {} more connections", span.unsaid)) {
                 span.unsaid = 0;
             }
@@ -141,6 +145,8 @@ impl Refusals {
 mod tests {
     use std::io::Read;
     use std::net::TcpListener;
+
+    use dpb_core::WallClock;
 
     use super::*;
 
@@ -172,7 +178,10 @@ mod tests {
     #[test]
     fn a_crowd_of_refused_peers_gets_few_lines_and_no_escape_sequences() {
         static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
-        let refusals = Refusals::new(|line| lock(&SAID).push(line.to_owned()));
+        let refusals = Refusals::new(
+            |line| lock(&SAID).push(line.to_owned()),
+            Arc::new(WallClock::default()),
+        );
         let peer = "10.0.0.7:99".parse().unwrap();
         // Whoever listens does not come to it, and nobody waits.
         let mut said = lock(&SAID);

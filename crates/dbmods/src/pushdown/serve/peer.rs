@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
+use dpb_core::Timer;
 
 use super::budget::{Budget, Waiting};
 use super::scanning::Halt;
@@ -87,12 +88,16 @@ pub(super) struct Scan<'a> {
 }
 
 impl Peer {
-    pub(super) fn new(cache_bytes: u64, waiting: &Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(
+        cache_bytes: u64,
+        waiting: &Arc<AtomicUsize>,
+        clock: &Arc<dyn Timer>,
+    ) -> Self {
         let bytes_max = cache_bytes.max(DUCKDB_BYTES_MIN);
         Self {
             bytes_max,
             waiting: Arc::clone(waiting),
-            results: Budget::new(bytes_max / 2, waiting),
+            results: Budget::new(bytes_max / 2, waiting, clock),
             seats: Mutex::default(),
             left: Condvar::new(),
         }
@@ -269,10 +274,14 @@ mod tests {
     use crate::pushdown::serve::{QUEUE_BATCHES, SCAN_BYTES_MAX, SCANS_BYTES_MAX};
     use crate::tpch;
 
+    fn wall() -> Arc<dyn Timer> {
+        Arc::new(dpb_core::WallClock::default())
+    }
+
     #[test]
     fn who_finds_a_seat_free_is_not_counted_as_waiting() {
         let waiting = Arc::default();
-        let peer = Peer::new(0, &waiting);
+        let peer = Peer::new(0, &waiting, &wall());
         let counted = Mutex::new(Vec::new());
         for looks in [1, 3] {
             let seats = peer.wait_while(|_| {
@@ -303,7 +312,7 @@ mod tests {
         }
         let (least, wanted) = memory_bytes(&output, usize::MAX, kept);
         assert_eq!(batch_rows(&output, wanted, kept), BATCH_ROWS);
-        let budget = Budget::new(SCANS_BYTES_MAX, &Arc::default());
+        let budget = Budget::new(SCANS_BYTES_MAX, &Arc::default(), &wall());
         let mut given = Vec::new();
         while given.len() < 12 {
             given.push(budget.reserve_for_scan(least, wanted, &|| false).unwrap());

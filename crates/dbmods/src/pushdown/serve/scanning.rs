@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_schema::SchemaRef;
 
-use super::super::link::Link;
+use super::super::link::{Link, between};
 use super::super::scan::{self, Plan, ScanError, ScanOptions};
 use super::super::schema::Schema;
 use super::super::wire::batch::Encoder;
@@ -141,7 +141,7 @@ pub(super) fn scan_and_send(
         outbox.close();
         while ended.is_err() && !scanner.is_finished() {
             halt.now();
-            thread::sleep(PEER_LOOK);
+            shared.options.clock.sleep(PEER_LOOK);
         }
         // A scan's panic was told by the missing outcome.
         let _ = scanner.join();
@@ -243,17 +243,18 @@ fn send_batches(
     let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
     let stop = || shared.is_ending();
     let mut sent = Sent::default();
-    let mut looked = Instant::now();
+    let clock = &*shared.options.clock;
+    let mut looked_ns = clock.now_ns();
     send_parts(link, Tag::Schema, &[&schema], schema.len(), &stop)?;
-    let mut spoke = Instant::now();
+    let mut spoke_ns = clock.now_ns();
     loop {
         let mut taken = outbox.take(PEER_LOOK);
-        if taken == Taken::Nothing && spoke.elapsed() >= SIGN_OF_LIFE {
+        if taken == Taken::Nothing && between(spoke_ns, clock.now_ns()) >= SIGN_OF_LIFE {
             taken = Taken::Item(empty.clone());
         }
-        if looked.elapsed() >= CORE_WAIT_LOOK {
+        if between(looked_ns, clock.now_ns()) >= CORE_WAIT_LOOK {
             usage::core_wait_s();
-            looked = Instant::now();
+            looked_ns = clock.now_ns();
         }
         if let Some(header) = link.interjection()? {
             if header.tag != Tag::Stop {
@@ -272,7 +273,7 @@ fn send_batches(
                 send_parts(link, Tag::Batch, &parts, encoded.len, &stop)?;
                 sent.rows += batch.num_rows() as u64;
                 sent.batches += 1;
-                spoke = Instant::now();
+                spoke_ns = clock.now_ns();
             }
             Taken::Item(_) | Taken::Nothing => {
                 if shared.is_ending() {
@@ -357,6 +358,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use arrow_schema::{DataType, Field, Schema};
+    use dpb_core::WallClock;
 
     use super::super::{Agent, AgentOptions};
     use super::*;
@@ -372,6 +374,7 @@ mod tests {
             connections_max: 1,
             cold: false,
             say: |_| (),
+            clock: Arc::new(WallClock::default()),
             handshake_patience: Duration::from_secs(5),
             idle_patience: None,
             bulk: Err("not tried here".into()),
@@ -379,8 +382,13 @@ mod tests {
         .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut near = Link::new(near, 0).unwrap();
-        let mut far = Link::new(listener.accept().unwrap().0, 0).unwrap();
+        let mut near = Link::new(near, 0, Arc::new(WallClock::default())).unwrap();
+        let mut far = Link::new(
+            listener.accept().unwrap().0,
+            0,
+            Arc::new(WallClock::default()),
+        )
+        .unwrap();
         let schema: SchemaRef =
             Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false)]));
         let (outbox, halt) = (Outbox::new(1), Halt::default());

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
+use dpb_core::Timer;
+
 use super::lock;
 use super::peer::{Opening, Peer, Seated};
 use super::residency::Pages;
@@ -44,12 +46,17 @@ pub(super) fn refuse(refusal: Refusal, text: impl Into<String>) -> WireError {
 }
 
 impl Shelf {
-    pub(super) fn new(data_dir: PathBuf, cache_bytes: u64, waiting: &Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(
+        data_dir: PathBuf,
+        cache_bytes: u64,
+        waiting: &Arc<AtomicUsize>,
+        clock: &Arc<dyn Timer>,
+    ) -> Self {
         Self {
             data_dir,
             cache: Cache::new(cache_bytes),
             segments: Mutex::default(),
-            peer: Peer::new(cache_bytes, waiting),
+            peer: Peer::new(cache_bytes, waiting, clock),
         }
     }
 
@@ -229,7 +236,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let going = |_: tpch::Step<'_>| ControlFlow::Continue(());
         tpch::ensure(dir.path(), 0.001, &["region"], 1, &going).unwrap();
-        let shelf = Shelf::new(dir.path().to_owned(), 0, &Arc::default());
+        let clock: Arc<dyn Timer> = Arc::new(dpb_core::WallClock::default());
+        let shelf = Shelf::new(dir.path().to_owned(), 0, &Arc::default(), &clock);
         let slow = (0.001f64.to_bits(), "nation".to_owned());
         let slot = Arc::clone(lock(&shelf.segments).entry(slow).or_default());
         let opening = lock(&slot);

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Clock, CopyMode, Evidence, OpSpec, Operator, SetupError, Unsupported, View,
-    WallClock, conformance,
+    Backend, Buf, ClockKind, CopyMode, OpSpec, Operator, Properties, SetupError, Timer,
+    Unsupported, View, VirtualClock, conformance,
 };
 use dpb_operators::registry;
 
@@ -126,9 +126,29 @@ impl Recipe for Copying {
     }
 }
 
+/// A millisecond passes at each reading, so that patience ends soon.
+struct Ticking(VirtualClock);
+
+impl Default for Ticking {
+    fn default() -> Self {
+        Self(VirtualClock::new(false))
+    }
+}
+
+impl Clock for Ticking {
+    fn now_ns(&self) -> u64 {
+        self.0.sleep(Duration::from_millis(1));
+        self.0.now_ns()
+    }
+
+    fn kind(&self) -> ClockKind {
+        ClockKind::Wall
+    }
+}
+
 struct MadeUp {
     memory: Arc<Memory>,
-    clock: WallClock,
+    clock: Arc<Ticking>,
     limits: Limits,
     seed: Arc<Mutex<SplitMix64>>,
     fails_each: usize,
@@ -141,7 +161,7 @@ impl MadeUp {
         limits.item_bytes_max = 1 << 20;
         Self {
             memory: Arc::new(Memory { eal: None }),
-            clock: WallClock::default(),
+            clock: Arc::default(),
             limits,
             seed: Arc::new(Mutex::new(SplitMix64::new(1))),
             fails_each,
@@ -165,6 +185,7 @@ impl MadeUp {
             Copying(self.limits),
             device,
             depth,
+            self.clock.clone(),
         )
     }
 
@@ -182,11 +203,11 @@ impl Backend for MadeUp {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &self.clock
+        &*self.clock
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        Properties::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -202,7 +223,7 @@ impl Backend for MadeUp {
         Ok(Arc::new(MadeUp {
             memory: self.memory.clone(),
             seed: self.seed.clone(),
-            clock: WallClock::default(),
+            clock: self.clock.clone(),
             ..*self
         }))
     }
