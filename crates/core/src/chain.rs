@@ -21,7 +21,8 @@ use crate::{
 ///
 /// What goes from stage to stage lies in memory of the queue, which is allocated when it is opened, for jobs at the limits. Each
 /// output has the room there that its stage's [`Operator::dst_len`] says; what a decoder makes of an item beyond that is refused with
-/// [`JobError::DstTooShort`]. If every stage works in place, so does the chain, and a job in place needs none of that memory.
+/// [`JobError::DstTooShort`]. A chain works in place if its first stage does, and the others do with outputs
+/// that begin where their items do: what lies before an item's slot then stays as it was.
 pub struct Chain {
     spec: OpSpec,
     stages: Vec<Arc<dyn Operator>>,
@@ -65,13 +66,14 @@ impl Chain {
         } else {
             OutputShape::Variable
         };
-        let offsets = stages.iter().map(|stage| stage.in_place());
+        let in_place = stages[0].in_place();
+        let others = stages[1..].iter().all(|stage| stage.in_place() == Some(0));
         Ok(Self {
             spec: OpSpec::Chain(stages.iter().map(|stage| stage.spec().clone()).collect()),
             limits,
             alloc: Box::new(alloc),
             shape,
-            in_place: offsets.sum(),
+            in_place: in_place.filter(|_| others),
             stages,
         })
     }

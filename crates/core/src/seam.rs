@@ -70,8 +70,8 @@ pub struct JobParts {
     pub src: Memory,
     /// Where the items lie in [`JobParts::input`].
     pub items: Items,
-    /// Written by the device; of this job alone, so that nobody can see them half written. Bytes outside of slots, and in
-    /// place outside of items, stay as they were.
+    /// Written by the device; of this job alone, so that nobody can see them half written. Bytes outside of slots stay as
+    /// they were.
     pub dst: Buffers,
     /// Where the outputs lie in `dst`: a slot for each item, in the order of their addresses, none overlapping another.
     pub slots: Items,

@@ -21,9 +21,11 @@ const CHAINS: &[&[&str]] = &[
     &["inflate", "sha256"],
     &["aes-gcm-decrypt", "inflate"],
     &["aes-gcm-decrypt", "inflate", "sha256", "crc32c"],
-    // In place from end to end.
-    &["aes-ctr", "aes-ctr", "aes-ctr"],
+    // The second would write before its item in place.
     &["checksum-fill", "aes-ctr"],
+    // In place from end to end: packets out of a tunnel, their checksums left to the far end.
+    &["aes-gcm-decrypt", "checksum-fill"],
+    &["aes-gcm-decrypt", "checksum-fill", "checksum-fill"],
 ];
 
 #[test]
@@ -46,6 +48,22 @@ fn chains_conform() {
             });
         }
     });
+}
+
+/// What stands before an item's slot stays as it was, so that only the first stage may have anything there.
+#[test]
+fn a_chain_works_in_place_if_no_later_stage_writes_before_its_slot() {
+    let backend = FAMILIES.open("cpu/best").expect("a CPU");
+    for (names, right) in [
+        (&["aes-gcm-decrypt", "checksum-fill"][..], Some(12)),
+        (&["checksum-fill", "checksum-fill"], Some(0)),
+        (&["checksum-fill", "aes-ctr"], None),
+        (&["inflate", "checksum-fill"], None),
+        (&["aes-ctr", "sha256"], None),
+    ] {
+        let operator = backend.prepare(Chained::of(names).spec());
+        assert_eq!(operator.expect("prepared").in_place(), right, "{names:?}");
+    }
 }
 
 #[test]
