@@ -5,6 +5,7 @@
 //! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
 //! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
+//! * [`Control`] changes the table of a prepared operator while queues run; [`Versions`] is such a table.
 //! * [`Memory`] and [`Buffers`]: what a job reads and what it writes; [`Items`]: where in them its items and outputs lie.
 //!
 //! The crate is the standard library alone. Measurement lives behind the feature `measure`, the suite that
@@ -14,6 +15,7 @@ pub mod buf;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod control;
 pub mod cpu_level;
 pub mod error;
 pub mod evidence;
@@ -34,10 +36,13 @@ pub mod rules;
 pub mod seam;
 pub mod slots;
 pub mod spec;
+mod sync;
+pub mod versions;
 pub mod workload;
 
 pub use buf::{Buf, Region, View};
 pub use clock::{Clock, ClockKind, VirtualClock, WallClock};
+pub use control::{ChangeError, Control};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
 pub use in_place::{InPlace, Overlay, Overlays};
@@ -54,4 +59,5 @@ pub use spec::{
     HmacHash, IpFamily, LookupKeys, Material, OpSpec, ParameterValue, RsaPadding, RuleSet,
     SegmentationMode, SignatureScheme, UnsupportedRules,
 };
+pub use versions::{Versioned, Versions};
 pub use workload::{Exact, Input, Right, Workload};

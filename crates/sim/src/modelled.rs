@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, Evidence, Job, JobError, Limits, Memory, OpSpec, Operator,
-    OutputShape, Queue, SetupError, Unsupported, VirtualClock,
+    Backend, Buf, Clock, Completion, Control, Evidence, Job, JobError, Limits, Memory, OpSpec,
+    Operator, OutputShape, Queue, SetupError, Unsupported, VirtualClock,
 };
 
 /// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
@@ -243,6 +243,10 @@ impl Operator for ModelledOperator {
 
     fn in_place(&self) -> Option<usize> {
         self.inner.in_place()
+    }
+
+    fn control(&self) -> Option<Arc<dyn Control>> {
+        self.inner.control()
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
