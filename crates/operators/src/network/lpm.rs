@@ -17,6 +17,7 @@ mod script;
 mod tests;
 mod trie;
 mod update;
+mod values;
 
 use std::fmt;
 use std::marker::PhantomData;
