@@ -129,6 +129,16 @@ struct Progress {
     jobs: [AtomicUsize; QUEUES],
 }
 
+impl Progress {
+    /// Nothing was committed, and nothing will be.
+    fn done() -> Self {
+        Self {
+            is_done: AtomicBool::new(true),
+            ..Self::default()
+        }
+    }
+}
+
 /// Looks addresses up until a job was submitted after the last commit.
 fn look_up<A: Generated>(
     story: &Story<A>,
@@ -224,10 +234,9 @@ fn tell<A: Generated>(backend: &str, seed: u64, commits: usize) {
             .iter()
             .all(|jobs| jobs.load(Ordering::Acquire) > 0)
     );
-    let mut untouched = Progress::default();
-    untouched.is_done = AtomicBool::new(true);
+    let untouched = Progress::done();
     look_up(story, &other, &untouched, 0);
-    assert_eq!(*untouched.jobs[0].get_mut(), DEPTH as usize);
+    assert_eq!(untouched.jobs[0].load(Ordering::Acquire), DEPTH as usize);
 }
 
 #[test]
@@ -271,10 +280,7 @@ fn malformed_scripts_are_refused_as_a_whole() {
     let again = operator.control().expect("as before");
     assert_eq!(control.change(good), Ok(()));
     assert_eq!(again.change(&story.scripts[1]), Ok(()));
-    let progress = Progress {
-        is_done: AtomicBool::new(true),
-        ..Progress::default()
-    };
+    let progress = Progress::done();
     look_up(&story, &operator, &progress, 0);
     assert_eq!(again.commit(), Ok(1), "of both");
     progress.begun.store(2, Ordering::Release);
