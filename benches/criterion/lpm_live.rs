@@ -2,7 +2,7 @@
 //! changes there are then.
 //!
 //! One queue looks bursts of 256 addresses up, each in a route drawn at random, among 900,000 IPv4 routes. On another core a writer
-//! commits scripts of changes: half give a route another hop, a quarter take one out, a quarter announce one. The phases of a round
+//! commits scripts of changes to routes drawn at random: a quarter are taken out, the others announced with a random hop. The phases of a round
 //! follow one another, and what counts is the median of the rounds' ratios: lookups beside the writer to lookups alone. What the table
 //! says in the end is checked against a model. No criterion: its figures are of one thread.
 
@@ -30,9 +30,10 @@ struct Size {
     routes: usize,
     /// Bursts with addresses of their own.
     bursts: usize,
-    /// Scripts with changes of their own, and the changes of each.
-    scripts: usize,
+    /// Changes, which are made again and again.
     changes: usize,
+    /// Of a commit, in turn.
+    per_commit: [usize; 2],
     rounds: usize,
     phase: Duration,
 }
@@ -40,22 +41,24 @@ struct Size {
 const MEASURE: Size = Size {
     routes: 900_000,
     bursts: 4096,
-    scripts: 256,
-    changes: 4096,
+    changes: 1 << 20,
+    per_commit: [4096, 65_536],
     rounds: 11,
     phase: Duration::from_millis(500),
 };
 const TEST: Size = Size {
     routes: 2000,
     bursts: 64,
-    scripts: 8,
-    changes: 64,
+    changes: 512,
+    per_commit: [16, 64],
     rounds: 1,
     phase: Duration::from_millis(5),
 };
 
 /// How many changes a second the writer makes; `None`: as many as it can.
 const RATES: [Option<f64>; 3] = [Some(100e3), Some(1e6), None];
+/// Bytes of a change in a script.
+const CHANGE_BYTES: usize = 10;
 
 type Change = (Prefix<Ipv4Addr>, Option<u32>);
 
@@ -75,22 +78,21 @@ fn main() {
     let mut lookups = Lookups::new(queue, &routes, &size);
     let mut writer = Writer::new(&*control, &routes, &size);
     // The first changes copy the table.
-    (0..3).for_each(|_| writer.commit());
+    (0..3).for_each(|_| writer.commit(size.per_commit[0]));
 
-    let mut rounds: Vec<Round> = Vec::new();
-    for _ in 0..size.rounds {
-        let alone = lookups.per_s(size.phase);
-        let again = lookups.per_s(size.phase);
-        let beside = RATES.map(|rate| beside(&mut lookups, &mut writer, rate, size.phase));
-        let updates_alone = writer.per_s(None, &stop_after(size.phase));
-        rounds.push(Round {
-            alone,
-            again,
-            beside,
-            updates_alone,
-        });
+    for per_commit in size.per_commit {
+        writer.per_commit = per_commit;
+        let mut rounds: Vec<Round> = Vec::new();
+        for _ in 0..size.rounds {
+            rounds.push(Round {
+                alone: lookups.per_s(size.phase),
+                again: lookups.per_s(size.phase),
+                beside: RATES.map(|rate| beside(&mut lookups, &mut writer, rate, size.phase)),
+                updates_alone: writer.per_s(None, &stop_after(size.phase)),
+            });
+        }
+        print(&rounds, &size, per_commit);
     }
-    print(&rounds, &size);
     assert_eq!(lookups.hops(), right(&routes, &writer, &lookups.addresses));
 }
 
@@ -103,10 +105,10 @@ struct Round {
     updates_alone: f64,
 }
 
-fn print(rounds: &[Round], size: &Size) {
+fn print(rounds: &[Round], size: &Size, per_commit: usize) {
     println!(
-        "lpm_live: {} routes, bursts of {BURST}, {} changes a commit; medians of {} rounds of {:?} a phase",
-        size.routes, size.changes, size.rounds, size.phase
+        "lpm_live: {} routes, bursts of {BURST}, {per_commit} changes a commit; medians of {} rounds of {:?} a phase",
+        size.routes, size.rounds, size.phase
     );
     let alone = median(rounds, |round| round.alone);
     println!("lookups alone: {:.1} M/s", alone / 1e6);
@@ -216,13 +218,15 @@ impl Lookups {
     }
 }
 
-/// Scripts that are committed again and again.
+/// Changes that are committed again and again.
 struct Writer<'a> {
     control: &'a dyn Control,
-    changes: Vec<Vec<Change>>,
-    scripts: Vec<Vec<u8>>,
-    /// How many were committed.
-    commits: usize,
+    changes: Vec<Change>,
+    /// All of them as bytes.
+    script: Vec<u8>,
+    per_commit: usize,
+    /// How many were made so far.
+    made: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -234,60 +238,56 @@ impl<'a> Writer<'a> {
             let hop = random.below(HOPS as usize) as u32;
             (prefix, (!is_taken_out).then_some(hop))
         };
-        let changes: Vec<Vec<Change>> = (0..size.scripts)
-            .map(|_| (0..size.changes).map(|_| change()).collect())
-            .collect();
-        let script = |changes: &Vec<Change>| {
-            let mut script = Vec::new();
-            for (prefix, hop) in changes {
-                write_change(*prefix, *hop, &mut script);
-            }
-            script
-        };
+        let changes: Vec<Change> = (0..size.changes).map(|_| change()).collect();
+        let mut script = Vec::new();
+        for (prefix, hop) in &changes {
+            write_change(*prefix, *hop, &mut script);
+        }
+        assert_eq!(script.len(), changes.len() * CHANGE_BYTES);
         Self {
             control,
-            scripts: changes.iter().map(script).collect(),
             changes,
-            commits: 0,
+            script,
+            per_commit: size.per_commit[0],
+            made: 0,
         }
     }
 
-    fn commit(&mut self) {
-        let script = &self.scripts[self.commits % self.scripts.len()];
+    /// Makes and commits `count` changes, or as many as are left before they begin again.
+    fn commit(&mut self, count: usize) {
+        let first = self.made % self.changes.len();
+        let end = self.changes.len().min(first + count);
+        let script = &self.script[first * CHANGE_BYTES..end * CHANGE_BYTES];
         self.control.change(script).expect("fits");
         self.control.commit().expect("commits");
-        self.commits += 1;
+        self.made += end - first;
     }
 
     /// Commits until `is_over`, each script when it is due; changes a second.
     fn per_s(&mut self, rate: Option<f64>, is_over: &dyn Fn() -> bool) -> f64 {
-        let (start, before) = (Instant::now(), self.commits);
-        let changes = self.changes[0].len();
-        let made = |writer: &Self| ((writer.commits - before) * changes) as f64;
+        let (start, before) = (Instant::now(), self.made);
         while !is_over() {
             if let Some(rate) = rate {
-                let due = start + Duration::from_secs_f64(made(self) / rate);
-                thread::sleep(due.saturating_duration_since(Instant::now()));
+                let due = Duration::from_secs_f64((self.made - before) as f64 / rate);
+                thread::sleep((start + due).saturating_duration_since(Instant::now()));
             }
-            self.commit();
+            self.commit(self.per_commit);
         }
-        made(self) / start.elapsed().as_secs_f64()
+        (self.made - before) as f64 / start.elapsed().as_secs_f64()
     }
 }
 
 /// What the model says after the same changes.
 fn right(routes: &[Route<Ipv4Addr>], writer: &Writer<'_>, addresses: &[Ipv4Addr]) -> Vec<u32> {
     let mut model = Model::new(routes);
-    let scripts = writer.changes.len();
-    // Earlier rounds through the scripts changed the same routes.
-    let first = writer.commits.saturating_sub(scripts);
-    for commit in first..writer.commits {
-        for (prefix, hop) in &writer.changes[commit % scripts] {
-            match hop {
-                Some(hop) => model.insert(*prefix, *hop),
-                None => model.remove(*prefix),
-            };
-        }
+    let count = writer.changes.len();
+    // What was made before the last round through all changes was made again in it.
+    for number in writer.made.saturating_sub(count)..writer.made {
+        let (prefix, hop) = writer.changes[number % count];
+        match hop {
+            Some(hop) => model.insert(prefix, hop),
+            None => model.remove(prefix),
+        };
     }
     let hops = addresses.iter().map(|address| model.lookup(*address));
     hops.collect()
