@@ -1,4 +1,4 @@
-//! `cargo xtask miri`: core's buffers and lifts under Miri, which sees undefined behaviour and weak memory orders.
+//! `cargo xtask miri`: core's buffers, lifts and versions under Miri, which sees undefined behaviour and weak memory orders.
 
 use std::fs::File;
 use std::io;
@@ -72,6 +72,8 @@ fn tests() -> Command {
         "--features",
         "conformance",
         "--lib",
+        "--test",
+        "versions",
     ]);
     cargo
 }

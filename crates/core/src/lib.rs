@@ -6,6 +6,7 @@
 //! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
 //! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
+//! * [`Control`] changes the table of a prepared operator while queues run; [`Versions`] is such a table.
 //! * [`Memory`] and [`Buffers`]: what a job reads and what it writes; [`Items`]: where in them its items and outputs lie.
 //!
 //! The crate is the standard library alone. Measurement lives behind the feature `measure`, the suite that
@@ -16,6 +17,7 @@ pub mod chain;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod control;
 pub mod cpu_level;
 pub mod error;
 pub mod evidence;
@@ -37,11 +39,14 @@ pub mod rules;
 pub mod seam;
 pub mod slots;
 pub mod spec;
+mod sync;
+pub mod versions;
 pub mod workload;
 
 pub use buf::{Buf, Region, View};
 pub use chain::Chain;
 pub use clock::{Clock, ClockKind, Timer, VirtualClock, WallClock};
+pub use control::{ChangeError, Control};
 pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
 pub use family::{Families, Family, Finding, Listed, OpenError};
@@ -60,4 +65,5 @@ pub use spec::{
     ErasureCode, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec, ParameterValue,
     RsaPadding, RuleSet, SegmentationMode, SignatureScheme, UnsupportedRules,
 };
+pub use versions::{Versioned, Versions};
 pub use workload::{Exact, Input, Right, Workload};

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Completion, Job, JobError, Kernel, Limits, Memory, OpSpec, Operator, OutputShape, Queue,
-    SetupError,
+    Completion, Control, Job, JobError, Kernel, Limits, Memory, OpSpec, Operator, OutputShape,
+    Queue, SetupError,
 };
 
 /// A kernel on the caller's own core: `submit` computes, `poll` hands back.
@@ -47,6 +47,10 @@ impl<K: Kernel> Operator for Inline<K> {
 
     fn in_place(&self) -> Option<usize> {
         self.prepared.in_place
+    }
+
+    fn control(&self) -> Option<Arc<dyn Control>> {
+        self.prepared.kernel.control()
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {

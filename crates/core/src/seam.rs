@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Batch, BatchOut, Buf, Buffers, Clock, InPlace, Items, JobError, Memory, OpSpec, Properties,
-    Region, SetupError, Span, Stride, Unsupported,
+    Batch, BatchOut, Buf, Buffers, Clock, Control, InPlace, Items, JobError, Memory, OpSpec,
+    Properties, Region, SetupError, Span, Stride, Unsupported,
 };
 
 /// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
@@ -122,7 +122,7 @@ pub trait Backend: Send + Sync {
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError>;
 }
 
-/// A prepared operator: immutable, shared by all threads.
+/// A prepared operator, shared by all threads: immutable but for the table that its [`Control`] changes, if it has one.
 pub trait Operator: Send + Sync {
     /// What it computes.
     fn spec(&self) -> &OpSpec;
@@ -135,6 +135,10 @@ pub trait Operator: Send + Sync {
     /// begins. Each slot of such a job begins there, in the buffer of its item; where it ends is the caller's choice. Items come in
     /// the order of their addresses, and an item and its slot overlap no others. What an item held is lost, even if it is refused.
     fn in_place(&self) -> Option<usize> {
+        None
+    }
+    /// The handle that changes its table while queues run, if it has such a table. A wrapper hands on what is inside.
+    fn control(&self) -> Option<Arc<dyn Control>> {
         None
     }
     /// Opens this thread's own lane, with its scratch, at most `depth` jobs deep. Everything is allocated here.
@@ -176,6 +180,10 @@ pub trait Kernel: Send + Sync + 'static {
     fn dst_len(&self, item_len: usize) -> usize;
     /// See [`Operator::in_place`]. A kernel that says so has [`Kernel::run_in_place`].
     fn in_place(&self) -> Option<usize> {
+        None
+    }
+    /// See [`Operator::control`]. What a job reads of the table comes from a [`crate::versions::Reader`] in its scratch, which enters once a job.
+    fn control(&self) -> Option<Arc<dyn Control>> {
         None
     }
     /// Computes the whole batch; allocates nothing. The lift has checked that every item lies inside its input and has

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Clock, Completion, Evidence, Job, JobError, Limits, OpSpec, Operator,
+    Backend, Buf, Clock, Completion, Control, Evidence, Job, JobError, Limits, OpSpec, Operator,
     OutputShape, Properties, Queue, SetupError, Unsupported,
 };
 
@@ -215,6 +215,10 @@ impl Operator for FaultyOperator {
 
     fn in_place(&self) -> Option<usize> {
         self.inner.in_place()
+    }
+
+    fn control(&self) -> Option<Arc<dyn Control>> {
+        self.inner.control()
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dpb_core::{
-    Backend, Buf, Clock, ClockKind, Completion, Job, JobError, Limits, Memory, OpSpec, Operator,
-    OutputShape, Properties, Queue, SetupError, Unsupported,
+    Backend, Buf, Clock, ClockKind, Completion, Control, Job, JobError, Limits, Memory, OpSpec,
+    Operator, OutputShape, Properties, Queue, SetupError, Unsupported,
 };
 
 use crate::link::Link;
@@ -294,6 +294,10 @@ impl Operator for ModelledOperator {
 
     fn in_place(&self) -> Option<usize> {
         self.inner.in_place()
+    }
+
+    fn control(&self) -> Option<Arc<dyn Control>> {
+        self.inner.control()
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {

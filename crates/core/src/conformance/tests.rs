@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::*;
 use crate::buf::Island;
 use crate::{
-    Batch, BatchOut, Clock, Exact, InPlace, Inline, Items, JobError, JobParts, Kernel, Overlay,
-    Place, Pool, Pooled, Properties, Queue, Region, Right, Unsupported,
+    Batch, BatchOut, Clock, Control, Exact, InPlace, Inline, Items, JobError, JobParts, Kernel,
+    Overlay, Place, Pool, Pooled, Properties, Queue, Region, Right, Unsupported,
 };
 use sample::{Sample, stored, workloads, xored};
 
@@ -233,6 +233,10 @@ impl Operator for BuggyOperator {
 
     fn in_place(&self) -> Option<usize> {
         self.inner.in_place()
+    }
+
+    fn control(&self) -> Option<Arc<dyn Control>> {
+        self.inner.control()
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use super::{Prepared, carry_out};
 use crate::{
-    Completion, Job, JobError, Kernel, Limits, OpSpec, Operator, OutputShape, Queue, SetupError,
+    Completion, Control, Job, JobError, Kernel, Limits, OpSpec, Operator, OutputShape, Queue,
+    SetupError,
 };
 
 /// Worker threads, shared by any number of operators and queues. They end when the last of these has gone.
@@ -168,6 +169,10 @@ impl<K: Kernel> Operator for Pooled<K> {
 
     fn in_place(&self) -> Option<usize> {
         self.prepared.in_place
+    }
+
+    fn control(&self) -> Option<Arc<dyn Control>> {
+        self.prepared.kernel.control()
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {

@@ -6,15 +6,18 @@ mod block;
 mod direct;
 mod generator;
 mod hops;
+mod live;
 mod loaded;
 mod lookup;
 pub mod model;
 mod pool;
 mod route;
+mod script;
 #[cfg(test)]
 mod tests;
 mod trie;
 mod update;
+mod values;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,6 +28,7 @@ use dpb_core::SetupError;
 pub use generator::{Generated, draw};
 pub(crate) use lookup::{LPM4, LPM6};
 pub use route::{Address, Prefix, Route, RouteError, parse, write};
+pub use script::write_change;
 pub use update::Updates;
 pub(crate) use update::{LPM4_UPDATE, LPM6_UPDATE};
 
@@ -68,6 +72,8 @@ pub struct Lpm<A> {
     trie: Trie,
     hops: Hops,
     len: usize,
+    /// See [`BLOCK_BYTES_MAX`].
+    block_bytes_max: usize,
     code: Code,
     family: PhantomData<A>,
 }
@@ -111,10 +117,12 @@ impl<A: Address> Lpm<A> {
             trie: Trie::new(),
             hops: Hops::new(routes.iter().map(|route| route.hop)),
             len: 0,
+            block_bytes_max: BLOCK_BYTES_MAX,
             family: PhantomData,
         };
         for route in routes {
-            table.put(route.prefix, route.hop, true)?;
+            table.check_room(route.hop)?;
+            table.put(route.prefix, route.hop, true);
         }
         table.trie.compile();
         match table.trie.is_full() {
@@ -152,6 +160,12 @@ impl<A: Address> Lpm<A> {
     /// # Errors
     /// See [`InsertError`]; the table is as it was then.
     pub fn insert(&mut self, prefix: Prefix<A>, hop: u32) -> Result<Option<u32>, InsertError> {
+        self.check_room(hop)?;
+        Ok(self.set(prefix, hop))
+    }
+
+    /// [`Lpm::insert`] of what the table had before: there is room for it.
+    fn set(&mut self, prefix: Prefix<A>, hop: u32) -> Option<u32> {
         self.put(prefix, hop, false)
     }
 
@@ -240,18 +254,18 @@ impl<A: Address> Lpm<A> {
         }
     }
 
-    fn put(
-        &mut self,
-        prefix: Prefix<A>,
-        hop: u32,
-        later: bool,
-    ) -> Result<Option<u32>, InsertError> {
+    /// Whether a route to `hop` can be taken.
+    fn check_room(&self, hop: u32) -> Result<(), InsertError> {
         if hop == NO_ROUTE {
             return Err(InsertError::NoRoute);
         }
-        if self.trie.block_bytes() > BLOCK_BYTES_MAX {
-            return Err(InsertError::Full);
+        match self.trie.block_bytes() > self.block_bytes_max {
+            true => Err(InsertError::Full),
+            false => Ok(()),
         }
+    }
+
+    fn put(&mut self, prefix: Prefix<A>, hop: u32, later: bool) -> Option<u32> {
         let code = self.hops.take(hop);
         let before = self
             .trie
@@ -263,7 +277,7 @@ impl<A: Address> Lpm<A> {
         });
         assert!(!self.trie.is_full(), "blocks grew to four times their size");
         self.len += usize::from(before.is_none());
-        Ok(before)
+        before
     }
 }
 

@@ -16,6 +16,7 @@
 //! the address is looked up. The entries of the children stand before the parts, the first one last.
 
 use super::pool::{GRAIN_BYTES, Pool};
+use super::values::Values;
 
 /// What leads to a block: its kind in the low bits, and where its first part starts, in grains of the pool.
 pub(super) type Entry = u32;
@@ -154,11 +155,82 @@ struct Runs {
 }
 
 impl Runs {
-    fn of(leaves: &[Leaf; 256]) -> Self {
-        let mut runs = Self {
+    fn new() -> Self {
+        Self {
             runs: [(0, 0); 256],
             len: 0,
-        };
+        }
+    }
+
+    /// Those of a block.
+    fn read(pool: &[u8], entry: Entry) -> Self {
+        let kind = Kind::of(entry);
+        let ends = usize::from(kind.ends);
+        let mut runs = Self::new();
+        for part in 0..256 >> kind.shift {
+            let at = start(entry) + (part << kind.stride_log2);
+            let last = ((part + 1) << kind.shift) - 1;
+            for run in 0.. {
+                // The last run of a part may end behind it, and a plain table has no ends.
+                let end = match ends {
+                    0 => last,
+                    _ => usize::from(pool[at + run]).min(last),
+                };
+                let code = code(pool, at + ends + (run << kind.width_log2), kind);
+                let leaf = match code < kind.child_min() {
+                    true => code,
+                    false => child((kind.highest() - code) as usize),
+                };
+                runs.push(end as u8, leaf);
+                if end == last {
+                    break;
+                }
+            }
+        }
+        runs
+    }
+
+    /// Appends a run, which may go on the one before it.
+    fn push(&mut self, end: u8, leaf: Leaf) {
+        match self.runs[..self.len].last_mut() {
+            Some((last, same)) if *same == leaf => *last = end,
+            _ => {
+                self.runs[self.len] = (end, leaf);
+                self.len += 1;
+            }
+        }
+    }
+
+    /// With `leaf` for these values.
+    fn repainted(&self, values: Values, leaf: Leaf) -> Self {
+        let mut runs = Self::new();
+        let mut values = values.runs().peekable();
+        let mut at = 0;
+        for &(end, old) in &**self {
+            let end = usize::from(end);
+            while at <= end {
+                let Some((first, last)) = values.peek() else {
+                    runs.push(end as u8, old);
+                    break;
+                };
+                let (first, last) = (usize::from(*first), usize::from(*last));
+                let (stop, shown) = match at < first {
+                    true => (end.min(first - 1), old),
+                    false => (end.min(last), leaf),
+                };
+                runs.push(stop as u8, shown);
+                if stop == last {
+                    values.next();
+                }
+                at = stop + 1;
+            }
+            at = end + 1;
+        }
+        runs
+    }
+
+    fn of(leaves: &[Leaf; 256]) -> Self {
+        let mut runs = Self::new();
         for (value, leaf) in leaves.iter().enumerate() {
             // The last one of a run stays.
             runs.runs[runs.len] = (value as u8, *leaf);
@@ -178,8 +250,43 @@ impl std::ops::Deref for Runs {
 
 /// Writes a block of these leaves, with its children's entries, into the pool.
 pub(super) fn write(pool: &mut Pool, leaves: &[Leaf; 256], children: &[Entry]) -> Entry {
-    let runs = Runs::of(leaves);
-    let number = Kind::smallest(&runs, children.len());
+    write_runs(pool, &Runs::of(leaves), children)
+}
+
+/// Sends these values of a block with so many children to `leaf`; none of them leads to a child. A plain table stays one if
+/// it `may_stay`.
+pub(super) fn repaint(
+    pool: &mut Pool,
+    entry: Entry,
+    children: usize,
+    values: Values,
+    leaf: Leaf,
+    may_stay: bool,
+) -> Entry {
+    let kind = Kind::of(entry);
+    if kind.shift == 0 && may_stay && leaf < kind.child_min() {
+        let width = 1 << kind.width_log2;
+        for (first, last) in values.runs() {
+            let (first, last) = (usize::from(first), usize::from(last));
+            let at = start(entry) + first * width;
+            let codes = pool.bytes_mut(at, (last - first + 1) * width);
+            for code in codes.chunks_exact_mut(width) {
+                code.copy_from_slice(&leaf.to_le_bytes()[..width]);
+            }
+        }
+        return entry;
+    }
+    let runs = Runs::read(pool.bytes(), entry).repainted(values, leaf);
+    let mut entries = [0; 256];
+    for (number, child) in entries[..children].iter_mut().enumerate() {
+        *child = word(pool.bytes(), start(entry) - 4 * (number + 1));
+    }
+    release(pool, entry, children);
+    write_runs(pool, &runs, &entries[..children])
+}
+
+fn write_runs(pool: &mut Pool, runs: &Runs, children: &[Entry]) -> Entry {
+    let number = Kind::smallest(runs, children.len());
     let kind = KINDS[number];
     let (bytes, head) = (kind.bytes(), children.len() * 4);
     let (start, room) = pool.take(bytes + head);
@@ -191,7 +298,7 @@ pub(super) fn write(pool: &mut Pool, leaves: &[Leaf; 256], children: &[Entry]) -
         slot.copy_from_slice(&entry.to_le_bytes());
     }
     if kind.shift == 8 {
-        write_part(kind, parts, &runs);
+        write_part(kind, parts, runs);
     } else {
         for (number, part) in parts.chunks_mut(1 << kind.stride_log2).enumerate() {
             let (first, last) = (number << kind.shift, ((number + 1) << kind.shift) - 1);

@@ -8,6 +8,7 @@
 use rustix::mm::{Advice, madvise};
 
 use super::block::Leaf;
+use super::values::Values;
 
 /// In place of a code: the trie knows. Codes are below; above, counted down from 255, are the children of the node for the first
 /// 16 bits, by number.
@@ -69,8 +70,21 @@ impl Direct {
         let (fine, coarse) = self.row(slot);
         fine.copy_from_slice(&bytes);
         for (coarse, fine) in coarse.iter_mut().zip(bytes.chunks(ROW / COARSE_ROW)) {
-            let is_same = fine.iter().all(|byte| *byte == fine[0]);
-            *coarse = if is_same { fine[0].min(ASK) } else { ASK };
+            *coarse = coarse_of(fine);
+        }
+    }
+
+    /// Sends those addresses whose next 8 bits are among `values` to one leaf, the others where they went.
+    pub(super) fn repaint(&mut self, slot: usize, values: Values, leaf: Leaf) {
+        let byte = byte_of(leaf);
+        let (fine, coarse) = self.row(slot);
+        for (first, last) in values.runs() {
+            let (first, last) = (usize::from(first), usize::from(last));
+            fine[first..=last].fill(byte);
+            let per = ROW / COARSE_ROW;
+            for (cell, coarse) in (first / per..).zip(&mut coarse[first / per..=last / per]) {
+                *coarse = coarse_of(&fine[cell * per..][..per]);
+            }
         }
     }
 
@@ -108,6 +122,12 @@ impl Clone for Direct {
         }
         twin
     }
+}
+
+/// What the coarse table has where the fine one has these bytes.
+fn coarse_of(fine: &[u8]) -> u8 {
+    let is_same = fine.iter().all(|byte| *byte == fine[0]);
+    if is_same { fine[0].min(ASK) } else { ASK }
 }
 
 fn byte_of(leaf: Leaf) -> u8 {

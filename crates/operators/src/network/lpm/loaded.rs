@@ -12,7 +12,7 @@ use super::route::{self, Address, Route};
 /// A route list, and what is made of it when it is first asked for.
 pub(super) struct Loaded<A> {
     routes: Vec<Route<A>>,
-    table: OnceLock<Result<Lpm<A>, SetupError>>,
+    table: OnceLock<Result<Arc<Lpm<A>>, SetupError>>,
     model: OnceLock<Model<A>>,
 }
 
@@ -49,14 +49,15 @@ impl<A: Address> Loaded<A> {
         &self.routes
     }
 
-    /// A table of them.
+    /// A table of them, which all share that are prepared with them.
     ///
     /// # Errors
     /// If they are too many.
-    pub(super) fn table(&self) -> Result<&Lpm<A>, SetupError> {
+    pub(super) fn table(&self) -> Result<&Arc<Lpm<A>>, SetupError> {
+        let made = || Lpm::new(&self.routes).map(Arc::new);
         let table = self
             .table
-            .get_or_init(|| Lpm::new(&self.routes).map_err(|error| wrong::<A>(&error)));
+            .get_or_init(|| made().map_err(|error| wrong::<A>(&error)));
         table.as_ref().map_err(Clone::clone)
     }
 

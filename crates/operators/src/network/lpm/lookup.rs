@@ -3,12 +3,14 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
 
+use dpb_core::versions::Reader;
 use dpb_core::{
-    Batch, BatchOut, Input, IpFamily, JobError, Kernel, LookupKeys, Material, OpSpec, OutputShape,
-    Right, SetupError, Workload,
+    Batch, BatchOut, Control, Input, IpFamily, JobError, Kernel, LookupKeys, Material, OpSpec,
+    OutputShape, Right, SetupError, Versions, Workload,
 };
 
 use super::generator::{Generated, draw};
+use super::live::Routes;
 use super::loaded::Loaded;
 use super::route::{self, Address};
 use super::{Code, LookupScratch, Lpm};
@@ -135,25 +137,34 @@ fn parts<A: Address>(spec: &OpSpec) -> (&Material, LookupKeys) {
 }
 
 /// Looks addresses up, on one code path.
-struct Lookups<A> {
-    routes: Arc<Loaded<A>>,
+struct Lookups<A: Address> {
+    table: Arc<Versions<Lpm<A>>>,
     code: Code,
+}
+
+/// What a thread that looks addresses up has to itself.
+struct Scratch<A> {
+    table: Reader<Lpm<A>>,
+    lookups: LookupScratch,
 }
 
 impl<A: Address> Lookups<A> {
     fn new(routes: &Material, path: Path) -> Result<Self, SetupError> {
-        let routes = Loaded::<A>::of(routes)?;
-        routes.table()?;
+        let table = Loaded::<A>::of(routes)?.table()?.clone();
         let code = Code::on(path).ok_or_else(|| path.missing(A::OPERATOR, Lpm::<A>::PATHS))?;
-        Ok(Self { routes, code })
+        let table = Arc::new(Versions::new(table));
+        Ok(Self { table, code })
     }
 }
 
 impl<A: Address> Kernel for Lookups<A> {
-    type Scratch = LookupScratch;
+    type Scratch = Scratch<A>;
 
-    fn scratch(&self) -> LookupScratch {
-        LookupScratch::default()
+    fn scratch(&self) -> Scratch<A> {
+        Scratch {
+            table: self.table.reader(),
+            lookups: LookupScratch::default(),
+        }
     }
 
     fn shape(&self) -> OutputShape {
@@ -164,15 +175,19 @@ impl<A: Address> Kernel for Lookups<A> {
         item_len / A::BYTES * 4
     }
 
+    fn control(&self) -> Option<Arc<dyn Control>> {
+        Some(Arc::new(Routes(self.table.clone())))
+    }
+
     fn run(
         &self,
         batch: Batch<'_>,
         out: BatchOut<'_>,
-        scratch: &mut LookupScratch,
+        Scratch { table, lookups }: &mut Scratch<A>,
     ) -> Result<(), JobError> {
-        let table = self.routes.table().expect("made once already");
+        let table = table.enter();
         dpb_core::records(batch, out, A::BYTES, |addresses, hops| {
-            table.lookup_batch_on(self.code, addresses, hops, scratch);
+            table.lookup_batch_on(self.code, addresses, hops, lookups);
         });
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! Lookups and changes against a model that has a map for each length, lists there and back, vectors.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use dpb_core::LookupKeys;
+use dpb_core::random::SplitMix64;
+use dpb_core::{ChangeError, JobError, Kernel, LookupKeys, Versioned, Versions};
 use proptest::prelude::*;
 
 use super::model::Model;
@@ -93,6 +95,15 @@ fn changes<A: Address>() -> impl Strategy<Value = Vec<Change<A>>> {
     )
 }
 
+/// Routes for the prefixes of these changes.
+fn prefixes_of<A: Address>(changes: &[Change<A>]) -> Vec<Route<A>> {
+    let route = |(prefix, _): &Change<A>| Route {
+        prefix: *prefix,
+        hop: 0,
+    };
+    changes.iter().map(route).collect()
+}
+
 /// After each change the table is what the model says, and after all of them what a fresh table is; with all routes taken
 /// out it is empty.
 fn assert_changes<A: Address>(
@@ -101,14 +112,7 @@ fn assert_changes<A: Address>(
 ) -> Result<(), TestCaseError> {
     let mut table = Lpm::new(base).expect("fits");
     let mut model = Model::new(base);
-    let routes: Vec<_> = changes
-        .iter()
-        .map(|(prefix, _)| Route {
-            prefix: *prefix,
-            hop: 0,
-        })
-        .collect();
-    let addresses = edges(&routes);
+    let addresses = edges(&prefixes_of(changes));
     for (prefix, hop) in changes {
         prop_assert_eq!(table.exact(*prefix), model.exact(*prefix));
         match hop {
@@ -216,6 +220,92 @@ fn a_hop_that_stands_for_no_route_is_refused() {
     let all = Prefix::of(Ipv4Addr::UNSPECIFIED, 0);
     assert_eq!(table.insert(all, NO_ROUTE), Err(InsertError::NoRoute));
     assert!(table.is_empty());
+}
+
+/// Withdrawals, other hops, and more new routes than there is room for.
+fn too_much(random: &mut SplitMix64, routes: &[Route<Ipv4Addr>]) -> Box<[Change<Ipv4Addr>]> {
+    let known = |random: &mut SplitMix64| routes[random.below(routes.len())].prefix;
+    let mut changes = Vec::new();
+    for hop in 0..100 {
+        changes.push((known(random), None));
+        changes.push((known(random), Some(hop)));
+    }
+    for hop in 0..5000 {
+        let inside = known(random).fill(random.next_u64().into());
+        changes.push((Prefix::of(inside, 32), Some(hop)));
+    }
+    changes.into()
+}
+
+#[test]
+fn a_full_table_says_so() {
+    let routes = Ipv4Addr::routes(4, 3000, 300);
+    let mut table = Lpm::new(&routes).expect("fits");
+    table.block_bytes_max = table.trie.block_bytes() + 5000;
+    let changes = too_much(&mut SplitMix64::new(4), &routes);
+    assert_eq!(table.apply(&changes), Err(ChangeError::Full));
+    // What is there stays, and can be taken out.
+    for route in table.routes() {
+        assert_eq!(table.remove(route.prefix), Some(route.hop));
+    }
+    assert_agrees(&table, &Model::new(&[]), &edges(&prefixes_of(&changes)));
+}
+
+/// A script that the table has no room for leaves it as it was.
+#[test]
+fn a_script_that_is_too_long_is_undone() {
+    let routes = Ipv4Addr::routes(6, 3000, 300);
+    let mut table = Lpm::new(&routes).expect("fits");
+    table.block_bytes_max = table.trie.block_bytes() + 5000;
+    let updates = Updates::new(table);
+    let mut scratch = updates.scratch();
+    let mut script = Vec::new();
+    let changes = too_much(&mut SplitMix64::new(6), &routes);
+    for (prefix, hop) in &changes {
+        write_change(*prefix, *hop, &mut script);
+    }
+    let mut slot = vec![0; changes.len() * 4];
+    assert_eq!(scratch.run(&script, &mut slot), Err(JobError::TooLong));
+    assert_agrees(
+        scratch.table(),
+        &Model::new(&routes),
+        &edges(&prefixes_of(&changes)),
+    );
+}
+
+/// Both tables of a live one have what was taken and nothing of what was refused.
+#[test]
+fn a_full_live_table_keeps_what_it_took() {
+    let routes = Ipv4Addr::routes(5, 3000, 300);
+    let mut table = Lpm::new(&routes).expect("fits");
+    table.block_bytes_max = table.trie.block_bytes() + 5000;
+    let mut model = Model::new(&routes);
+    let versions = Versions::new(Arc::new(table));
+    let mut reader = versions.reader();
+    let mut random = SplitMix64::new(5);
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..40 {
+        let mut changes = too_much(&mut random, &routes).into_vec();
+        changes.truncate([20, 250, 5200][random.below(3)]);
+        match versions.change(changes.clone().into()) {
+            Ok(()) => {
+                taken += 1;
+                for (prefix, hop) in &changes {
+                    match hop {
+                        Some(hop) => model.insert(*prefix, *hop),
+                        None => model.remove(*prefix),
+                    };
+                }
+            }
+            Err(error) => {
+                refused += 1;
+                assert_eq!(error, ChangeError::Full);
+            }
+        }
+        versions.commit();
+        assert_agrees(&reader.enter(), &model, &edges(&prefixes_of(&changes)));
+    }
+    assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
 }
 
 /// The lengths of the source's histogram, in proportion, and no prefix twice.

@@ -2,18 +2,23 @@
 //!
 //! The first 16 bits of an address are looked up directly, each byte behind them in a block. A node holds the routes that
 //! end within its byte and the nodes below it; its block is what these come to for each value of the byte, shorter routes
-//! included. So a lookup stops at the first hop that it meets. A change rebuilds the block of one node, those above it only
-//! where a node comes or goes, and those below it only where a shorter route shows through that they inherit. What the root's
+//! included. So a lookup stops at the first hop that it meets. A change rewrites the block of one node, by the values for which
+//! the route shows alone, those above it only where a node comes or goes, and those below it only where a shorter route shows
+//! through that they inherit. What the root's
 //! slot and the node below it come to for 24 bits stands beside that in [`Direct`], which lookups ask first.
 
 use super::block::{self, Entry};
 use super::direct::{self, Direct};
 use super::hops::NONE;
 use super::pool::Pool;
+use super::values::Values;
 
 /// Bits that the root looks up at once.
 pub(super) const ROOT_BITS: u8 = 16;
 const SLOTS: usize = 1 << ROOT_BITS;
+
+/// Routes of a node from which on its block, if it is a plain table, is changed in place. With fewer, it may fit a smaller one.
+const DENSE: usize = 32;
 
 /// No node, no block, no route.
 const ABSENT: u32 = u32::MAX;
@@ -148,8 +153,8 @@ impl Trie {
                 None
             }
         };
-        if !later {
-            self.compile_path(address, &path);
+        if !later && before != Some(code) {
+            self.show(address, &path, place.spot, code);
         }
         before
     }
@@ -166,6 +171,12 @@ impl Trie {
         let node = &mut self.nodes[path[place.bytes] as usize];
         let at = node.find_route(place.spot).expect("looked up above");
         node.routes.remove(at);
+        let is_in_use = !node.routes.is_empty() || !node.children.is_empty();
+        if is_in_use {
+            let code = node.above(place.spot);
+            self.show(address, &path, place.spot, code);
+            return Some(before);
+        }
         while let Some(&last) = path.last() {
             let node = &self.nodes[last as usize];
             if !node.routes.is_empty() || !node.children.is_empty() {
@@ -348,6 +359,41 @@ impl Trie {
         self.set_direct(slot);
     }
 
+    /// The last node of a path where its route at `spot` came or went, and `code` is for what it covers and no longer route does.
+    fn show(&mut self, address: u128, path: &[u32], spot: usize, code: u32) {
+        let depth = path.len() - 1;
+        let node = path[depth];
+        let Some(block) = self.nodes[node as usize].block else {
+            // New, or the parent of a new one.
+            return self.compile_path(address, path);
+        };
+        let mut values = self.nodes[node as usize].shown(spot);
+        let count = self.nodes[node as usize].children.len();
+        for number in 0..count {
+            let (byte, child) = self.nodes[node as usize].children[number];
+            if values.has(byte) {
+                values = values.without(Values::block(usize::from(byte), 1));
+                let entry = self.compile_node(child, code);
+                block::set_child(&mut self.pool, block, number, entry);
+            }
+        }
+        let is_dense = self.nodes[node as usize].routes.len() >= DENSE;
+        let entry = block::repaint(&mut self.pool, block, count, values, code, is_dense);
+        self.nodes[node as usize].block = Some(entry);
+        let Some(above) = depth.checked_sub(1) else {
+            let slot = slot(address);
+            self.root[slot] = entry;
+            return self.direct.repaint(slot, values, code);
+        };
+        if entry != block {
+            let parent = &self.nodes[path[above] as usize];
+            let byte = byte(address, above);
+            let number = parent.children.partition_point(|(other, _)| *other < byte);
+            let block = parent.block.expect("its child is not new");
+            block::set_child(&mut self.pool, block, number, entry);
+        }
+    }
+
     /// The block of a node below which `inherited` shows through: as it is if that is what it was written with.
     fn compile_node(&mut self, node: u32, inherited: u32) -> Entry {
         match self.nodes[node as usize].block {
@@ -406,6 +452,33 @@ impl Trie {
 }
 
 impl Node {
+    /// The values that the route at `spot` covers and no longer route of this node does.
+    fn shown(&self, spot: usize) -> Values {
+        let (len, values) = spread(spot as u16);
+        let mut shown = Values::block(values.start, values.len());
+        for longer in len + 1..=8 {
+            let first = spot << (longer - len);
+            let end = first + (1 << (longer - len));
+            let from = self
+                .routes
+                .partition_point(|route| usize::from(route.0) < first);
+            let inside = self.routes[from..].iter();
+            for (spot, _) in inside.take_while(|route| usize::from(route.0) < end) {
+                let (_, values) = spread(*spot);
+                shown = shown.without(Values::block(values.start, values.len()));
+            }
+        }
+        shown
+    }
+
+    /// The code of the longest route above the one at `spot`.
+    fn above(&self, spot: usize) -> u32 {
+        let shorter = std::iter::successors(Some(spot >> 1), |spot| Some(spot >> 1));
+        let mut inside = shorter.take_while(|spot| *spot > 1);
+        let route = inside.find_map(|spot| self.find_route(spot).ok());
+        route.map_or(self.inherited, |at| self.routes[at].1)
+    }
+
     fn find_route(&self, spot: usize) -> Result<usize, usize> {
         let spot_of = |route: &(u16, u32)| usize::from(route.0);
         self.routes.binary_search_by_key(&spot, spot_of)

@@ -1,8 +1,6 @@
 //! The operators `lpm4-update` and `lpm6-update`: what routes cost that come and go.
 //!
-//! An item is a script of changes, each of the same length: a byte that is 1 to send a prefix to a hop and 0 to take it out; a
-//! byte with the prefix's length; its address in network order; the hop, four bytes little endian, which means nothing
-//! where a prefix is taken out. The table is a queue's own, and each item leaves it as it was.
+//! An item is a script of changes ([`super::script`]). The table is a queue's own, and each item leaves it as it was.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,6 +17,7 @@ use super::generator::Generated;
 use super::loaded::Loaded;
 use super::lookup::{ROUTES, routes_given};
 use super::route::{Address, Prefix, Route};
+use super::script::{Change, change_bytes, changes, parse, write_change};
 use super::trie::ROOT_BITS;
 use super::{Lpm, NO_ROUTE};
 use crate::cpu::Path;
@@ -60,7 +59,7 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
 
 fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
     let routes = Loaded::<A>::of(list::<A>(spec))?;
-    Ok(Box::new(Updates(routes.table()?.clone().on(path)?)))
+    Ok(Box::new(Updates(Lpm::clone(routes.table()?).on(path)?)))
 }
 
 /// The route list of a spec of this operator.
@@ -79,7 +78,7 @@ pub struct Updates<A>(Lpm<A>);
 pub struct Scratch<A> {
     table: Lpm<A>,
     /// What is to be done to undo a script, last first: a prefix and the hop it had.
-    undo: Vec<(Prefix<A>, Option<u32>)>,
+    undo: Vec<Change<A>>,
 }
 
 impl<A: Address> Updates<A> {
@@ -89,30 +88,9 @@ impl<A: Address> Updates<A> {
     }
 }
 
-/// One change of a script: a prefix, and the hop it gets, if it is not taken out.
-type Change<A> = (Prefix<A>, Option<u32>);
-
 /// Slots of the table's root that a change to one of the routes may rewrite on average. Each is a search of its own, and a
 /// script has thousands of changes.
 const SLOTS_MAX: usize = 1024;
-
-/// Bytes of a change.
-const fn change_bytes<A: Address>() -> usize {
-    A::BYTES + 6
-}
-
-/// Reads a change. `None` if it is malformed.
-fn parse<A: Address>(change: &[u8]) -> Option<Change<A>> {
-    let (head, rest) = change.split_at_checked(2)?;
-    let (address, hop) = rest.split_at_checked(A::BYTES)?;
-    let prefix = Prefix::new(A::from_wire(address), head[1])?;
-    let hop = u32::from_le_bytes(hop.try_into().ok()?);
-    match head[0] {
-        0 => Some((prefix, None)),
-        1 if hop != NO_ROUTE => Some((prefix, Some(hop))),
-        _ => None,
-    }
-}
 
 /// A change made of any bytes. One in 64 of random ones is of a short prefix: they are few, and cost most.
 fn mended<A: Address>(bytes: &[u8]) -> Change<A> {
@@ -123,20 +101,6 @@ fn mended<A: Address>(bytes: &[u8]) -> Change<A> {
     let prefix = Prefix::of(A::from_wire(&bytes[2..][..A::BYTES]), len);
     let hop = u32::from_le_bytes(*bytes.last_chunk().expect("six bytes and more"));
     (prefix, (bytes[0] % 2 == 1).then_some(hop.min(NO_ROUTE - 1)))
-}
-
-/// Appends a change to a script.
-fn write<A: Address>((prefix, hop): Change<A>, script: &mut Vec<u8>) {
-    script.extend([u8::from(hop.is_some()), prefix.bits()]);
-    prefix.address().to_wire(script);
-    script.extend(hop.unwrap_or(0).to_le_bytes());
-}
-
-/// The changes of a script. `None` if it is malformed.
-fn changes<A: Address>(script: &[u8]) -> Option<impl Iterator<Item = Change<A>>> {
-    let changes = || script.chunks(change_bytes::<A>()).map(parse);
-    let is_right = changes().all(|change| change.is_some());
-    is_right.then(|| changes().flatten())
 }
 
 impl<A: Address> Kernel for Updates<A> {
@@ -169,8 +133,14 @@ impl<A: Address> Kernel for Updates<A> {
 }
 
 impl<A: Address> Scratch<A> {
-    fn run(&mut self, script: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
-        let changes = changes(script).ok_or(JobError::Malformed)?;
+    /// The table, between two scripts.
+    #[cfg(test)]
+    pub(super) fn table(&self) -> &Lpm<A> {
+        &self.table
+    }
+
+    pub(super) fn run(&mut self, script: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
+        let changes = changes(script).map_err(|_| JobError::Malformed)?;
         let len = script.len() / change_bytes::<A>() * 4;
         let slot = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;
         let mut outcome = Ok(len as u32);
@@ -185,9 +155,10 @@ impl<A: Address> Scratch<A> {
         }
         while let Some((prefix, hop)) = self.undo.pop() {
             match hop {
-                Some(hop) => drop(self.table.insert(prefix, hop)),
-                None => drop(self.table.remove(prefix)),
-            }
+                // Without a look at the room there is: a table that has become full would keep what it cannot take back.
+                Some(hop) => self.table.set(prefix, hop),
+                None => self.table.remove(prefix),
+            };
         }
         outcome
     }
@@ -260,7 +231,8 @@ impl<A: Generated> Workload for Scripts<A> {
         let mut bytes = Vec::with_capacity((len + change_bytes::<A>()) * count);
         for i in 1..=count {
             while bytes.len() < len * i {
-                write(self.change(&mut random), &mut bytes);
+                let (prefix, hop) = self.change(&mut random);
+                write_change(prefix, hop, &mut bytes);
             }
             bytes.truncate(len * i);
         }
@@ -272,13 +244,14 @@ impl<A: Generated> Workload for Scripts<A> {
     fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let mut script = Vec::with_capacity(plain.len());
         for bytes in plain.chunks_exact(change_bytes::<A>()) {
-            write::<A>(parse(bytes).unwrap_or_else(|| mended(bytes)), &mut script);
+            let (prefix, hop) = parse::<A>(bytes).unwrap_or_else(|| mended(bytes));
+            write_change(prefix, hop, &mut script);
         }
         Ok(script)
     }
 
     fn right(&self, item: &[u8], _slot_bytes: usize) -> Right {
-        let Some(changes) = changes::<A>(item) else {
+        let Ok(changes) = changes::<A>(item) else {
             return Right::Refused(JobError::Malformed);
         };
         let model = self.routes.model();

@@ -1,0 +1,216 @@
+//! Scenarios of readers and a writer, and mistakes that they must find. Here threads interleave as they happen to; `tests/interleavings.rs`
+//! compiles this file with loom's primitives and tries every order.
+
+use super::*;
+use crate::sync::{COMMITS, READERS, explore, spawn};
+
+/// A sum whose copies are counted.
+struct Sum {
+    total: usize,
+    copies: Arc<AtomicUsize>,
+}
+
+/// What is added. Nothing is no change.
+#[derive(Debug, PartialEq)]
+struct Nothing;
+
+impl Clone for Sum {
+    fn clone(&self) -> Self {
+        self.copies.fetch_add(1, Ordering::Relaxed);
+        Self {
+            total: self.total,
+            copies: self.copies.clone(),
+        }
+    }
+}
+
+impl Versioned for Sum {
+    type Change = usize;
+    type Error = Nothing;
+
+    fn apply(&mut self, change: &usize) -> Result<(), Nothing> {
+        if *change == 0 {
+            return Err(Nothing);
+        }
+        self.total += change;
+        Ok(())
+    }
+}
+
+/// A way to do it wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(dead_code, reason = "planted where they must be found")]
+pub(crate) enum Mistake {
+    None,
+    /// A reader does not look again which table is live.
+    NoSecondLook,
+    /// The writer does not wait for readers.
+    NoWait,
+    /// The writer leaves its last changes out of the table that it takes back.
+    NotTwice,
+    /// A commit makes a table live in the middle of a change.
+    TooEarly,
+    /// A reader gives up its seat, and later what it holds.
+    SeatFirst,
+}
+
+/// Sums that were committed so far, as the test knows it.
+struct Known {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+fn new() -> (Arc<Versions<Sum>>, Arc<AtomicUsize>) {
+    let copies = Arc::new(AtomicUsize::new(0));
+    let sum = Sum {
+        total: 0,
+        copies: copies.clone(),
+    };
+    (Arc::new(Versions::new(Arc::new(sum))), copies)
+}
+
+/// Each commit adds 2, in two changes. Readers see even sums alone, the newest at least that was committed when they entered, and
+/// none that is older than what was seen before; and the table is copied once.
+pub(crate) fn commits_are_seen_in_order(mistake: Mistake, readers: usize, commits: usize) {
+    let (versions, copies) = new();
+    let known = Arc::new(Known {
+        begun: AtomicUsize::new(0),
+        ended: AtomicUsize::new(0),
+    });
+    let threads: Vec<_> = (0..readers)
+        .map(|_| {
+            let (mut reader, known) = (versions.reader(), known.clone());
+            spawn(move || {
+                let mut last = 0;
+                for _ in 0..2 {
+                    let least = known.ended.load(Ordering::Acquire).max(last);
+                    last = total(&mut reader, mistake);
+                    let most = known.begun.load(Ordering::Acquire);
+                    assert!(
+                        (least..=most).contains(&last),
+                        "saw {last}, not {least} to {most}"
+                    );
+                    assert!(last.is_multiple_of(2), "{last} is half a commit");
+                }
+                leave(reader, mistake);
+            })
+        })
+        .collect();
+    for number in 1..=commits {
+        change(&versions, 1, mistake);
+        if mistake == Mistake::TooEarly {
+            known.begun.store(2 * number, Ordering::Release);
+            versions.commit();
+        }
+        change(&versions, 1, mistake);
+        known.begun.store(2 * number, Ordering::Release);
+        versions.commit();
+        known.ended.store(2 * number, Ordering::Release);
+    }
+    for thread in threads {
+        thread.join().expect("sees what it may");
+    }
+    let mut reader = versions.reader();
+    assert_eq!(
+        total(&mut reader, Mistake::None),
+        2 * commits,
+        "after all commits"
+    );
+    assert_eq!(copies.load(Ordering::Relaxed), 1, "one copy");
+}
+
+/// A reader comes and goes while the table is changed. No version outlives its readers: the table is copied once.
+pub(crate) fn readers_leave_nothing_behind(mistake: Mistake) {
+    let (versions, copies) = new();
+    let reader = versions.reader();
+    let thread = spawn(move || leave(reader, mistake));
+    for _ in 0..2 {
+        change(&versions, 2, mistake);
+        versions.commit();
+    }
+    change(&versions, 2, mistake);
+    thread.join().expect("leaves");
+    assert_eq!(copies.load(Ordering::Relaxed), 1, "one copy");
+}
+
+/// Two writers: each change is there once, and each commit has all that came before.
+pub(crate) fn writers_take_turns() {
+    let (versions, copies) = new();
+    let other = versions.clone();
+    let thread = spawn(move || {
+        other.change(1).expect("something");
+        other.commit()
+    });
+    versions.change(1).expect("something");
+    let here = versions.commit();
+    let there = thread.join().expect("commits");
+    assert!(
+        here.max(there) <= 2 && here.min(there) >= 1,
+        "{here} {there}"
+    );
+    assert_eq!(versions.reader().enter().total, 2);
+    assert_eq!(copies.load(Ordering::Relaxed), 1, "one copy");
+}
+
+fn total(reader: &mut Reader<Sum>, mistake: Mistake) -> usize {
+    if mistake != Mistake::NoSecondLook {
+        return reader.enter().total;
+    }
+    loop {
+        let side = reader.shared.side.load(Ordering::Acquire);
+        if let Some(table) = try_lock(&reader.seat.0[side])
+            && let Some(sum) = &*table
+        {
+            return sum.total;
+        }
+        spin_loop();
+    }
+}
+
+fn leave(reader: Reader<Sum>, mistake: Mistake) {
+    if mistake == Mistake::SeatFirst {
+        let mut readers = lock(&reader.shared.readers);
+        readers
+            .seats
+            .retain(|seat| !Arc::ptr_eq(seat, &reader.seat));
+    }
+    drop(reader);
+}
+
+fn change(versions: &Versions<Sum>, by: usize, mistake: Mistake) {
+    let mut draft = lock(&versions.draft);
+    if mistake == Mistake::NotTwice && !draft.missed.is_empty() {
+        versions.reclaim();
+        draft.missed.clear();
+    }
+    if mistake == Mistake::NoWait && !draft.missed.is_empty() {
+        // As `reclaim`, if it tried.
+        let side = 1 - versions.shared.side.load(Ordering::Relaxed);
+        for seat in &lock(&versions.shared.readers).seats {
+            if let Some(mut table) = try_lock(&seat.0[side]) {
+                *table = None;
+            }
+        }
+        let table = draft.table.as_mut().expect("of the last commit");
+        if Arc::get_mut(table).is_none() {
+            *table = Arc::new(Sum::clone(table));
+        }
+    }
+    drop(draft);
+    versions.change(by).expect("something");
+}
+
+#[test]
+fn readers_see_commits_in_order() {
+    explore(|| commits_are_seen_in_order(Mistake::None, READERS, COMMITS));
+}
+
+#[test]
+fn two_tables_are_enough() {
+    explore(|| readers_leave_nothing_behind(Mistake::None));
+}
+
+#[test]
+fn two_writers_lose_no_change() {
+    explore(writers_take_turns);
+}
