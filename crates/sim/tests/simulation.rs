@@ -9,12 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use dpb_core::conformance::sample::{Sample, workloads};
-use dpb_core::conformance::{self};
 use dpb_core::measure::harness::{Mode, Plan, SILENCE, measure};
 use dpb_core::measure::{Evidence, Record};
 use dpb_core::{
     Backend, Buf, Clock, Completion, Input, Items, Job, Limits, OpSpec, Operator, OutputShape,
-    Properties, Queue, SetupError, Unsupported,
+    Properties, Queue, SetupError, Unsupported, conformance,
 };
 use dpb_sim::{Link, LinkModel, Model, Modelled, Simulation, Ways};
 use serde_json::Value;
@@ -135,7 +134,7 @@ fn the_record_is_the_same_whatever_the_scheduler_does() {
             });
         }
         let simulate = || {
-            for _ in 0..if cfg!(miri) { 1 } else { 50 } {
+            for _ in 0..50 {
                 let records = two_engines(|| Sample::new(None));
                 let said: String = records.iter().map(told).collect();
                 assert_eq!(said, expected);
@@ -152,7 +151,7 @@ fn the_record_is_the_same_whatever_the_scheduler_does() {
 #[test]
 fn results_that_come_late_change_no_time() {
     let inline = two_engines(|| Sample::new(None));
-    for _ in 0..if cfg!(miri) { 1 } else { 100 } {
+    for _ in 0..100 {
         let pooled = two_engines(|| Sample::new(NonZeroU32::new(2)));
         for (inline, pooled) in inline.iter().zip(&pooled) {
             assert_eq!(inline.samples, pooled.samples);
