@@ -85,7 +85,7 @@ impl<A: Generated> Story<A> {
     }
 
     fn prepare(&self, backend: &str) -> Arc<dyn Operator> {
-        let backend = cpu::by_name(backend).expect("a backend");
+        let backend = cpu::FAMILIES.open(backend).expect("a backend");
         backend.prepare(&self.spec).expect("prepares")
     }
 
