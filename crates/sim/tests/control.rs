@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use dpb_core::versions::Reader;
 use dpb_core::{
-    Backend, Batch, BatchOut, Buf, ChangeError, Clock, Control, Evidence, Inline, Items, Job,
-    JobError, Kernel, Limits, OpSpec, Operator, OutputShape, Pool, Pooled, SetupError, Unsupported,
-    Versioned, Versions, WallClock,
+    Backend, Batch, BatchOut, Buf, ChangeError, Clock, Control, Inline, Items, Job, JobError,
+    Kernel, Limits, OpSpec, Operator, OutputShape, Pool, Pooled, Properties, SetupError,
+    Unsupported, Versioned, Versions, WallClock,
 };
-use dpb_sim::{Faults, Faulty, Model, Modelled};
+use dpb_sim::{Faults, Faulty, Model, Modelled, Simulation};
 
 /// A table of one byte, which is each item's output.
 #[derive(Clone)]
@@ -87,8 +87,8 @@ impl Backend for Lifted {
         &self.0
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::of_this_cpu()
+    fn properties(&self) -> Properties {
+        Properties::of_this_cpu()
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -145,6 +145,6 @@ fn controls_reach_through_lifts_and_wrappers() {
         assert_controlled(&lifted());
         assert_controlled(&Faulty::new("test", Faults::default(), lifted()));
         let model: Model = "lanes=1,job_ns=700".parse().expect("a model");
-        assert_controlled(&Modelled::new("test", model, lifted()));
+        assert_controlled(&Modelled::new("test", model, lifted(), &Simulation::new()));
     }
 }
