@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Backend, Buf, Buffers, Completion, Items, Job, JobError, Limits, Memory, OpSpec, Operator,
-    OutputShape, Place, Queue, SetupError, Span, Unsupported,
+    Backend, Buf, Buffers, Completion, Control, Items, Job, JobError, Limits, Memory, OpSpec,
+    Operator, OutputShape, Place, Queue, SetupError, Span, Unsupported,
 };
 
 /// Operators one behind another, as one operator: output *i* of a stage is item *i* of the next. The stages may be of different
@@ -17,7 +17,7 @@ use crate::{
 /// stage, by this.
 ///
 /// An item that a stage refuses is refused by the chain, with that stage's error; the stages behind it see an empty item. A job that a
-/// stage cannot carry out fails with that stage's error.
+/// stage cannot carry out fails with that stage's error, also where an output is longer than the next stage takes.
 ///
 /// What goes from stage to stage lies in memory of the queue, which is allocated when it is opened, for jobs at the limits. Each
 /// output has the room there that its stage's [`Operator::dst_len`] says; what a decoder makes of an item beyond that is refused with
@@ -43,7 +43,8 @@ const ITEMS_MAX: usize = 1024;
 const DEPTH_MAX: NonZeroU32 = NonZeroU32::new(64).unwrap();
 
 impl Chain {
-    /// A chain of `stages`, for jobs within `limits`. `alloc` gives memory that both neighbours of each pair of stages reach.
+    /// A chain of `stages`, for jobs within `limits`. `alloc` gives memory that every stage reaches. Of the caller's memory the first
+    /// stage must reach what a job reads and the last one what it writes; in place every stage.
     ///
     /// # Errors
     /// [`SetupError::Parameter`] if there is no stage, or if `limits` have no bound on the input or the items of a job.
@@ -88,8 +89,13 @@ impl Chain {
         alloc: impl Fn(usize) -> Result<Buf, SetupError> + Send + Sync + 'static,
     ) -> Result<Self, SetupError> {
         let limits = Self::limits_on(backend, specs)?;
-        let stages: Result<Vec<_>, _> = specs.iter().map(|spec| backend.prepare(spec)).collect();
-        Self::new(stages?, limits, alloc)
+        let mut stages = Vec::new();
+        for spec in flat(specs) {
+            stages.push(backend.prepare(spec)?);
+        }
+        let chain = Self::new(stages, limits, alloc)?;
+        let spec = OpSpec::Chain(specs.to_vec());
+        Ok(Self { spec, ..chain })
     }
 
     /// What [`Chain::on`] promises: the lowest limits of any stage, and at most 64 jobs of 1 MiB and 1,024 items each.
@@ -97,7 +103,7 @@ impl Chain {
     /// # Errors
     /// Those of [`Backend::limits`] for any of them, or that there is none.
     pub fn limits_on(backend: &dyn Backend, specs: &[OpSpec]) -> Result<Limits, Unsupported> {
-        if specs.is_empty() {
+        if flat(specs).is_empty() {
             let reason = NO_STAGE.to_owned();
             return Err(Unsupported { reason });
         }
@@ -105,7 +111,7 @@ impl Chain {
         limits.input_bytes_max = INPUT_BYTES_MAX;
         limits.items_max = ITEMS_MAX;
         limits.synchronous = true;
-        for spec in specs {
+        for spec in flat(specs) {
             limits = limits.and(backend.limits(spec)?);
         }
         Ok(limits)
@@ -113,17 +119,34 @@ impl Chain {
 
     /// Bytes that go from each stage to the next at most, in a job at the limits.
     fn bytes_between(&self) -> impl Iterator<Item = usize> {
-        let items = self.limits.items_max;
+        let items_max = self.limits.items_max;
         let before_last = self.stages.iter().take(self.stages.len() - 1);
         before_last.scan(self.limits.input_bytes_max, move |bytes, stage| {
-            // As one long item, and what many short ones need beyond that.
-            let each = stage.dst_len(0).max(stage.dst_len(1));
-            *bytes = stage
-                .dst_len(*bytes)
-                .saturating_add(each.saturating_mul(items));
+            let of = |len: usize, items: usize| stage.dst_len(len).saturating_mul(items);
+            let input = *bytes;
+            // As few long items, as many short ones, and what lies between.
+            let counts = std::iter::successors(Some(1_usize), |count| count.checked_mul(2));
+            let counts = counts
+                .take_while(|&count| count < items_max)
+                .chain([items_max]);
+            let most = counts.map(|count| of(input.div_ceil(count.max(1)), count));
+            let short = of(0, items_max).max(of(1, items_max));
+            *bytes = most.max().unwrap_or(0).saturating_add(short);
             Some(*bytes)
         })
     }
+}
+
+/// The stages of a chain, and in the place of a chain among them its own.
+fn flat(specs: &[OpSpec]) -> Vec<&OpSpec> {
+    let mut stages = Vec::new();
+    for spec in specs {
+        match spec {
+            OpSpec::Chain(inner) => stages.extend(flat(inner)),
+            spec => stages.push(spec),
+        }
+    }
+    stages
 }
 
 impl Operator for Chain {
@@ -142,6 +165,13 @@ impl Operator for Chain {
 
     fn in_place(&self) -> Option<usize> {
         self.in_place
+    }
+
+    /// That of the only stage that has one. Of several none is meant.
+    fn control(&self) -> Option<Arc<dyn Control>> {
+        let mut controls = self.stages.iter().filter_map(|stage| stage.control());
+        let only = controls.next();
+        only.filter(|_| controls.next().is_none())
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
@@ -223,7 +253,7 @@ struct Flight {
     refused: Vec<Option<JobError>>,
     /// Lists of items or slots that are free.
     lists: Vec<Vec<Span>>,
-    /// In place: where the memory of each item ends.
+    /// In place: the end of each of the caller's slots, behind which no stage writes.
     ends: Vec<usize>,
 }
 
@@ -379,11 +409,8 @@ impl Flight {
         self.is_in_place = matches!(job.src, Memory::Output);
         self.ends.clear();
         if self.is_in_place {
-            let end = |place: Place| place.start + place.len;
-            self.ends.extend((0..count).map(|i| {
-                let [item, slot] = [&job.items, &job.slots].map(|items| items.place(i, &job.dst));
-                end(item).max(end(slot))
-            }));
+            let slots = (0..count).map(|i| job.slots.place(i, &job.dst));
+            self.ends.extend(slots.map(|slot| slot.start + slot.len));
         }
         self.outer = Some(job);
     }
@@ -438,36 +465,40 @@ impl Flight {
         }
         let mut list = self.lists.pop().unwrap_or_default();
         list.clear();
-        let places = (0..job.items.count()).map(|i| job.items.place(i, job.input()));
+        let mut places = (0..job.items.count()).map(|i| job.items.place(i, job.input()));
+        let mut push = |place: Place| span(place).map(|span| list.push(span));
+        let mut end = 0_usize;
+        let pushed = if self.is_in_place {
+            let offset = stage.in_place().unwrap_or(0);
+            let mut places = places.zip(&self.ends);
+            places.try_for_each(|(Place { buf, start, .. }, slot_end)| {
+                let start = start + offset;
+                let len = slot_end.saturating_sub(start);
+                push(Place { buf, start, len })
+            })
+        } else if let OutputShape::Fixed(bytes) = stage.shape() {
+            end = bytes.saturating_mul(places.len());
+            Ok(())
+        } else {
+            places.try_for_each(|place| {
+                let (buf, start, len) = (0, end, stage.dst_len(place.len));
+                end = end.saturating_add(len);
+                push(Place { buf, start, len })
+            })
+        };
+        job.slots = Items::Spans(list);
+        pushed?;
         if self.is_in_place {
-            let offset = stage.in_place().ok_or(JobError::NotInPlace)?;
-            for (place, end) in places.zip(&self.ends) {
-                let start = place.start + offset;
-                let (buf, len) = (place.buf, end.saturating_sub(start));
-                list.push(span(Place { buf, start, len })?);
-            }
-            job.slots = Items::Spans(list);
             return Ok(());
         }
         let room = self.between[k % 2].first().map_or(0, |buf| buf.len());
-        let mut end = 0_usize;
-        job.slots = match stage.shape() {
-            OutputShape::Fixed(bytes) => {
-                self.lists.push(list);
-                end = bytes.saturating_mul(places.len());
-                OutputShape::Fixed(bytes).slots(room, places.len())
-            }
-            OutputShape::Variable => {
-                for place in places {
-                    let (buf, start, len) = (0, end, stage.dst_len(place.len));
-                    list.push(span(Place { buf, start, len })?);
-                    end = end.saturating_add(len);
-                }
-                Items::Spans(list)
-            }
-        };
         if end > room {
             return Err(JobError::TooLong);
+        }
+        if let OutputShape::Fixed(_) = stage.shape() {
+            let slots = stage.shape().slots(room, job.items.count());
+            let list = replace(&mut job.slots, slots);
+            self.keep(list);
         }
         job.dst = take(&mut self.between[k % 2]);
         Ok(())
@@ -496,19 +527,25 @@ impl Flight {
         let [mut items, mut slots] = [0; 2].map(|_| self.lists.pop().unwrap_or_default());
         items.clear();
         slots.clear();
+        let mut filled = Ok(());
         for (i, refused) in self.refused.iter_mut().enumerate() {
-            match slot(i) {
-                slot if slot.len < bytes => *refused = refused.or(Some(JobError::DstTooShort)),
-                slot => {
-                    items.push(span(job.items.place(i, job.input()))?);
-                    slots.push(span(slot)?);
+            let slot = slot(i);
+            if slot.len < bytes {
+                *refused = refused.or(Some(JobError::DstTooShort));
+                continue;
+            }
+            match (span(job.items.place(i, job.input())), span(slot)) {
+                (Ok(item), Ok(slot)) => {
+                    items.push(item);
+                    slots.push(slot);
                 }
+                (Err(error), _) | (_, Err(error)) => filled = Err(error),
             }
         }
         job.slots = Items::Spans(slots);
         let items = replace(&mut job.items, Items::Spans(items));
         self.keep(items);
-        Ok(())
+        filled
     }
 
     /// Takes the stages' job back from stage `k`, and what it read and, of the last stage, wrote from the job.

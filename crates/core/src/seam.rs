@@ -491,9 +491,23 @@ impl JobParts {
         if let OutputShape::Fixed(_) = shape {
             return Ok(());
         }
-        let fits = |(i, outcome): (usize, &Result<u32, JobError>)| !matches!(outcome, Ok(len) if *len as usize > self.slots.place(i, &self.dst).len);
-        let mut outcomes = self.outcomes.iter().enumerate();
-        let is_right = self.outcomes.len() == self.items.count() && outcomes.all(fits);
+        let outcomes = &self.outcomes[..];
+        let fits = |outcome: &Result<u32, JobError>, slot_len: u32| !matches!(outcome, Ok(len) if *len > slot_len);
+        // One question for each layout, not for each item.
+        let all_fit = match &self.slots {
+            Items::Strided(stride) => outcomes.iter().all(|outcome| fits(outcome, stride.len)),
+            Items::Spans(spans) => {
+                let mut pairs = outcomes.iter().zip(spans);
+                pairs.all(|(outcome, span)| fits(outcome, span.len))
+            }
+            Items::One | Items::Offsets(_) => {
+                let mut outcomes = outcomes.iter().enumerate();
+                let len = |i: usize| self.slots.place(i, &self.dst).len;
+                outcomes
+                    .all(|(i, outcome)| !matches!(outcome, Ok(bytes) if *bytes as usize > len(i)))
+            }
+        };
+        let is_right = outcomes.len() == self.items.count() && all_fit;
         is_right.then_some(()).ok_or(JobError::BadOutcomes)
     }
 

@@ -113,7 +113,7 @@ impl Kernel {
         let out = BatchOut::new(&mut self.outputs, &slots, &mut self.outcomes)?;
         self.kernel.run(batch, out)?;
         self.items = items.into_spans();
-        self.accepted()
+        self.check()
     }
 
     fn changes(
@@ -136,10 +136,11 @@ impl Kernel {
         let work = InPlace::of(packets, [&items, &slots], NONCE_BYTES, &mut self.outcomes)?;
         self.kernel.run_in_place(work)?;
         (self.items, self.slots) = (items.into_spans(), slots.into_spans());
-        self.accepted()
+        self.check()
     }
 
-    fn accepted(&self) -> Result<()> {
+    /// That no item was refused.
+    fn check(&self) -> Result<()> {
         for outcome in &self.outcomes {
             outcome.context("refused")?;
         }

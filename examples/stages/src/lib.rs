@@ -53,7 +53,7 @@ pub const OPERATORS: [Use; 4] = [
     },
 ];
 
-/// Where a packet's addresses lie, and behind them its ports.
+/// Where the addresses of a packet of IPv4 without options lie, and behind them its ports.
 const TUPLE: Range<usize> = PACKET_AT + 12..PACKET_AT + 24;
 /// Where its destination lies.
 const DESTINATION: Range<usize> = PACKET_AT + 16..PACKET_AT + 20;

@@ -67,6 +67,11 @@ impl Packets {
         }
     }
 
+    /// Has the next burst the nonces of the last one.
+    pub fn again(&mut self) {
+        self.received -= self.packets.len() as u64;
+    }
+
     /// How many of a burst are as they were sent.
     pub fn undamaged(&self) -> usize {
         self.packets.len() - self.packets.len() / DAMAGED_ONE_IN

@@ -7,8 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use dpb_core::{Backend, Buf, Buffers, Completion, Items, Job, Memory, Operator, Queue, Workload};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use dpb_core::{
+    Backend, Buf, Buffers, Completion, Items, Job, JobError, Memory, Operator, Queue, Workload,
+};
 use dpb_operators::registry;
 
 use crate::{BURST, span};
@@ -98,12 +100,12 @@ impl Stage {
         items.extend(which.map(|i| span(i, part(&packets[i as usize]))));
         job.items = Items::Spans(items);
         job.src = Memory::from(take(packets));
-        let sent = self.send(job);
-        let job = self.job.as_mut().expect("home again");
+        let (mut job, result) = self.send(job)?;
         if let Memory::Own(Buffers::Many(read)) = replace(&mut job.src, Memory::Output) {
             *packets = read;
         }
-        sent?;
+        self.job = Some(job);
+        result.context(self.of.name)?;
         let job = self.job.as_ref().expect("home again");
         for (i, outcome) in job.outcomes.iter().enumerate() {
             outcome.with_context(|| format!("{}: item {i}", self.of.name))?;
@@ -148,12 +150,12 @@ impl Stage {
         }));
         (job.items, job.slots) = (Items::Spans(items), Items::Spans(slots));
         let own = replace(&mut job.dst, Buffers::Many(take(packets)));
-        let sent = self.send(job);
-        let job = self.job.as_mut().expect("home again");
+        let (mut job, result) = self.send(job)?;
         if let Buffers::Many(changed) = replace(&mut job.dst, own) {
             *packets = changed;
         }
-        sent?;
+        self.job = Some(job);
+        result.context(name)?;
         let job = self.job.as_ref().expect("home again");
         for (i, outcome) in job.outcomes.iter().enumerate() {
             let len = outcome.with_context(|| format!("{name}: item {i}"))? as usize;
@@ -167,30 +169,28 @@ impl Stage {
         Ok(())
     }
 
-    /// Sends the job, and waits until it is home.
-    fn send(&mut self, job: Job) -> Result<()> {
+    /// Sends the job, and waits until it is home. If it never is, its packets stay with the device.
+    fn send(&mut self, job: Job) -> Result<(Job, Result<(), JobError>)> {
         self.ready.push_back(job);
-        let began = Instant::now();
-        while self.queue.submit(&mut self.ready) == 0 {
-            self.queue.wait(PATIENCE);
-        }
+        // The queue is empty, and takes the job at once.
+        ensure!(
+            self.queue.submit(&mut self.ready) == 1,
+            "{}: not taken",
+            self.of.name
+        );
+        let mut waits_since = None;
         while self.queue.poll(&mut self.done) == 0 {
-            if began.elapsed() > PATIENCE {
+            let since = *waits_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > PATIENCE {
                 bail!("{}: no answer within {PATIENCE:?}", self.of.name);
             }
             self.queue.wait(PATIENCE);
         }
         let Completion { job, result } = self.done.pop().expect("polled");
-        self.job = Some(job);
-        result.with_context(|| self.of.name)
+        Ok((job, result))
     }
 
-    fn judge(
-        &self,
-        item: &[u8],
-        output: Result<&[u8], dpb_core::JobError>,
-        slot_bytes: usize,
-    ) -> Result<()> {
+    fn judge(&self, item: &[u8], output: Result<&[u8], JobError>, slot_bytes: usize) -> Result<()> {
         let judged = self.oracle.check(item, output, slot_bytes);
         judged.map_err(|why| anyhow!("{}: {why}", self.of.name))
     }

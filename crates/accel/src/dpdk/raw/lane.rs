@@ -552,7 +552,12 @@ impl Burst<'_> {
                 device.admits(&operation, item.len(), room),
                 "an operation within its item and its slot"
             );
-            // All operations of an item are in one burst: in place the first changes what the next one is made of.
+            // Both operations of an item are in one burst: while the device has the first one, which in place writes to the item,
+            // no reference to the item may be made.
+            assert!(
+                piece == 0 || !operation.has_more,
+                "at most two operations for an item"
+            );
             if operation.has_more && self.room == 1 {
                 return false;
             }

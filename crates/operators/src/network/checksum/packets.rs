@@ -223,7 +223,7 @@ impl ChecksumVerify {
                 if verdicts.iter().any(|verdict| verdict & wrong != 0) {
                     let checksums = self.code.checksums(group, verdicts.len());
                     for (verdict, checksum) in verdicts.iter_mut().zip(checksums) {
-                        // The sum of a packet with its checksum; that of nothing is another.
+                        // What holds its right checksum gives zero. What is not there gives 0xffff.
                         if checksum == 0 {
                             *verdict ^= wrong | right;
                         }
@@ -447,24 +447,25 @@ fn verdict(layers: ChecksumLayers, item: &[u8]) -> Verdict {
         return Verdict(Verdict::NO_PACKET);
     };
     let mut bits = 0;
-    let mut judge = |right: u16, at: usize, [yes, no]: [u8; 2]| {
+    let judged = |right: u16, at: usize, [yes, no]: [u8; 2]| {
         // In one's complement both of these are zero.
         let [right, field] =
             [right, u16_at(item, at)].map(|sum| if sum == 0xffff { 0 } else { sum });
-        bits |= if right == field { yes } else { no };
+        if right == field { yes } else { no }
     };
     if let Some(right) = header_checksum(layers, packet) {
-        judge(right, HEADER_FIELD, [Verdict::IP_RIGHT, Verdict::IP_WRONG]);
+        bits |= judged(right, HEADER_FIELD, [Verdict::IP_RIGHT, Verdict::IP_WRONG]);
     }
     let words = [Verdict::TRANSPORT_RIGHT, Verdict::TRANSPORT_WRONG];
     match transport_checksum(layers, packet) {
         Err(_) => return Verdict(Verdict::NO_PACKET),
-        Ok(Some((right, at))) if packet.protocol() == UDP && u16_at(item, at) == 0 => {
+        Ok(Some((_, at))) if packet.protocol() == UDP && u16_at(item, at) == 0 => {
             if packet.version() == Version::V6 {
-                judge(!right, at, words);
+                // Such a packet must be dropped (RFC 8200, 8.1).
+                bits |= Verdict::TRANSPORT_WRONG;
             }
         }
-        Ok(Some((right, at))) => judge(right, at, words),
+        Ok(Some((right, at))) => bits |= judged(right, at, words),
         Ok(None) => {}
     }
     Verdict(bits)

@@ -169,13 +169,15 @@ fn one(sample: &Sample<'_>, payload: &[u8]) -> Result<Vec<u8>, String> {
 
 /// The packet that carries `payload`, with what pads it.
 fn framed(checksums: Checksums, payload: &[u8]) -> Result<Vec<u8>, String> {
-    // Two of the payload's bits, so that items of one length differ.
-    let drawn = payload.last().copied().unwrap_or(0);
+    // Bits of the payload, so that items of one length differ.
+    let mix = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    let drawn = payload.iter().fold(payload.len() as u32, mix) >> 8;
     let transport = match drawn & 1 {
         0 => Transport::ACK,
         _ => Transport::Udp,
     };
-    let sample = sample(transport, payload.len());
+    let version_bit = (drawn >> 4 & 1) as usize;
+    let sample = sample(transport, payload.len() & 2 | version_bit);
     let mut packet = one(&sample, payload)?;
     let transport_at = sample.headers_bytes() - transport.header_bytes();
     match checksums {
@@ -183,6 +185,10 @@ fn framed(checksums: Checksums, payload: &[u8]) -> Result<Vec<u8>, String> {
             // In the identification or the source port: the lengths are as they were.
             let is_id = drawn & 8 == 0 && sample.version == Version::V4;
             packet[if is_id { 4 } else { transport_at }] ^= 1;
+        }
+        // No checksum (RFC 768), which IPv6 forbids.
+        Checksums::Received if drawn & 0x60 == 0 && transport == Transport::Udp => {
+            put_u16(&mut packet, transport_at + transport.checksum_at(), 0);
         }
         Checksums::Received => {}
         Checksums::Unfilled => {
