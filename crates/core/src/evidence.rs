@@ -47,6 +47,10 @@ impl Evidence {
 /// Who emulates this CPU. qemu-user hands the host's `/proc/cpuinfo` through, so an Arm program reads of an Intel
 /// or AMD processor; newer ones are told apart by `DPB_QEMU`, which the test command sets.
 pub(crate) fn emulator() -> Option<String> {
+    // Which reads no files of this machine.
+    if cfg!(miri) {
+        return Some("Miri".to_owned());
+    }
     if std::env::var_os("DPB_QEMU").is_some() {
         return Some("qemu-user".into());
     }
