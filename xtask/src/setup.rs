@@ -85,10 +85,23 @@ pub(crate) fn run(options: &Options) {
         compile: !options.bundled.no_bundled,
     };
     // First what DuckDB may be fetched and unpacked with.
-    for finding in system::find_or_install(options.install && !options.offline) {
+    let may_install = options.install && !options.offline;
+    for finding in system::find_or_install(may_install) {
         finding.print();
     }
+    if may_install {
+        fetch_sources().print();
+    }
     duckdb::find_or_make(effort).print();
+}
+
+/// Fetches the sources of every crate, those of features that are off too: a test compares DuckDB's declarations with its header.
+fn fetch_sources() -> Finding {
+    let what = "sources of crates";
+    match crate::shell::run(crate::shell::cargo().args(["fetch", "--locked", "--quiet"])) {
+        Ok(()) => Finding::there(what, "fetched"),
+        Err(error) => Finding::missing(what, format!("cargo fetch: {error}")),
+    }
 }
 
 /// Finds, fetches or compiles DuckDB alone; what failed within a day is not tried again.

@@ -23,7 +23,22 @@ pub fn data_dir() -> PathBuf {
 
 /// `dpb` over the tests' data, started from a folder that is nobody's.
 pub fn dpb(args: &[&str]) -> Command {
-    let mut command = Command::new(DPB);
+    as_usual(Command::new(DPB), args)
+}
+
+/// The same, and permissions of files bind it, also if root runs it.
+pub fn bound_by_permissions(args: &[&str]) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return dpb(args);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .arg("--bounding-set=-dac_override,-dac_read_search")
+        .arg(DPB);
+    as_usual(command, args)
+}
+
+fn as_usual(mut command: Command, args: &[&str]) -> Command {
     command
         .args(args)
         .env("DPB_DATA_DIR", data_dir())
