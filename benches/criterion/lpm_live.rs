@@ -15,11 +15,13 @@ use std::time::{Duration, Instant};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Completion, Control, IpFamily, Items, Job, LookupKeys, Material, OpSpec, Queue,
+    Backend, Buf, Completion, Control, IpFamily, Items, Job, Material, OpSpec, Queue, spec,
 };
 use dpb_operators::cpu::Cpu;
 use dpb_operators::network::lpm::model::Model;
-use dpb_operators::network::lpm::{Generated, Prefix, Route, draw, write, write_change};
+use dpb_operators::network::lpm::{
+    Generated, LookupKeys, Prefix, Route, draw, write, write_change,
+};
 
 const BURST: usize = 256;
 const HOPS: u32 = 100;
@@ -67,11 +69,10 @@ fn main() {
     let measuring = std::env::args().any(|arg| arg == "--bench");
     let size = if measuring { MEASURE } else { TEST };
     let routes = Ipv4Addr::routes(1, size.routes, HOPS);
-    let spec = OpSpec::Lpm {
+    let spec = OpSpec::from(spec::Lpm {
         family: IpFamily::V4,
         routes: Material::public(write(&routes)),
-        keys: LookupKeys::RouteWeighted,
-    };
+    });
     let operator = Cpu::best().prepare(&spec).expect("prepares");
     let control = operator.control().expect("routes can be changed");
     let queue = operator.clone().open(DEPTH).expect("opens");

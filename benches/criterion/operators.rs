@@ -15,7 +15,7 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
 use dpb_core::{Batch, BatchOut, Buf, Input, Items, JobError, OpSpec, OutputShape, Workload};
 use dpb_operators::cpu::Path;
 use dpb_operators::direct::Direct;
-use dpb_operators::registry::{Entry, OPERATORS};
+use dpb_operators::registry::{Case, Entry, OPERATORS};
 use dpb_peers::{native, rust_peers};
 
 const SEED: u64 = 1;
@@ -30,11 +30,11 @@ fn main() {
         .sample_size(30)
         .configure_from_args();
     for entry in OPERATORS {
-        for spec in entry.specs() {
+        for case in entry.cases() {
             for (item_bytes, count) in SHAPES {
                 // Costly items come in as many as cost as much.
-                let count = (item_bytes * count / (item_bytes + spec.cost_bytes())).max(1);
-                contest(&mut criterion, entry, &spec, item_bytes, count);
+                let count = (item_bytes * count / (item_bytes + case.spec.cost_bytes())).max(1);
+                contest(&mut criterion, entry, &case, item_bytes, count);
             }
         }
     }
@@ -45,11 +45,12 @@ fn main() {
 fn contest(
     criterion: &mut Criterion,
     entry: &'static Entry,
-    spec: &OpSpec,
+    case: &Case,
     item_bytes: usize,
     count: usize,
 ) {
-    let workload = entry.workload(spec).expect("its own spec");
+    let spec = &case.spec;
+    let workload = entry.workload(case).expect("its own spec");
     let input = match Input::of(&*workload, SEED, item_bytes, count) {
         Ok(input) => input,
         Err(why) => {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use dpb_core::{
     Batch, BatchOut, Buf, Completion, Inline, Items, Job, Kernel, Limits, OpSpec, Operator,
-    OutputShape, Queue, View,
+    OutputShape, Queue, View, spec,
 };
 use dpb_operators::network::crc::Crc32c;
 
@@ -153,7 +153,7 @@ impl Queued {
         let mut limits = Limits::new(depth);
         limits.input_bytes_max = (ITEM_BYTES * batch) as usize;
         limits.synchronous = true;
-        let operator = Inline::new(Crc32c::best(), OpSpec::Crc32c, limits);
+        let operator = Inline::new(Crc32c::best(), OpSpec::from(spec::Crc32c), limits);
         let job = |(tag, src)| {
             let dst = Buf::zeroed((SUM_BYTES * batch) as usize).expect("memory");
             let items = Items::fixed(ITEM_BYTES, batch);

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use dpb_accel::dpdk::libraries::{Hashes, Libraries, Packets, PrefixMatch, Routes, Sums, Tuples};
-use dpb_core::{BatchOut, HashTuple, IpFamily, Items, JobError, Kernel, OpSpec};
+use dpb_core::{BatchOut, HashTuple, IpFamily, Items, JobError, Kernel, OpSpec, spec};
 
 use crate::native::Bound;
 use crate::work::{Placed, Shifted, Work};
@@ -17,28 +17,28 @@ pub(crate) fn version() -> Option<String> {
 /// The library called `name` on `work`; `None` if it does not do this.
 pub(crate) fn peer<'a>(name: &str, spec: &OpSpec, work: &Work<'a>) -> Option<Box<dyn Bound + 'a>> {
     let libraries = Libraries::load().ok()?;
-    Some(match (name, spec) {
-        ("rte_cksum" | "rte_net_crc" | "rte_hash_crc", _) => Box::new(Checksums {
+    Some(match name {
+        "rte_cksum" | "rte_net_crc" | "rte_hash_crc" => Box::new(Checksums {
             sums: libraries.sums(spec).ok()?,
             dst: work.slots(),
             work: *work,
         }),
         // Without GFNI it hashes bit by bit, which no program would have it do.
-        ("rte_thash", OpSpec::Toeplitz { form, .. }) if libraries.level() == "avx512" => {
+        "rte_thash" if libraries.level() == "avx512" => {
+            let form = spec.get::<spec::Toeplitz>()?.form;
             let hashes = libraries.hashes(spec).ok()?;
-            Box::new(Tupled::new(hashes, *form, work))
+            Box::new(Tupled::new(hashes, form, work))
         }
-        ("rte_lpm" | "rte_fib" | "rte_fib6", OpSpec::Lpm { family, .. }) => {
+        "rte_lpm" | "rte_fib" | "rte_fib6" => {
+            let family = spec.get::<spec::Lpm>()?.family;
             let way = match name {
                 "rte_lpm" => PrefixMatch::Lpm,
                 _ => PrefixMatch::Fib,
             };
             let routes = libraries.routes(spec, way).ok()?;
-            Box::new(Lookups::new(routes, way, *family, work))
+            Box::new(Lookups::new(routes, way, family, work))
         }
-        ("rte_gso" | "rte_ip_frag", _) => {
-            Box::new(libraries.packets(spec, work.batch, work.slot).ok()?)
-        }
+        "rte_gso" | "rte_ip_frag" => Box::new(libraries.packets(spec, work.batch, work.slot).ok()?),
         _ => return None,
     })
 }

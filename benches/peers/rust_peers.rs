@@ -4,47 +4,49 @@ use std::sync::Mutex;
 
 use dpb_core::{
     Batch, BatchOut, BlockLoss, DeflateFormat, ErasureCode, HmacHash, JobError, Kernel, Material,
-    OpSpec, OutputShape,
+    OpSpec, OutputShape, spec,
 };
 use dpb_operators::direct::{Direct, direct};
 
 /// The peer called `name` in the registry for `spec`, if there is a call for it here.
 pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
-    Some(match (name, spec) {
-        ("null-crate", OpSpec::Custom { .. }) => {
-            item_by_item(OutputShape::Fixed(4), |item, slot| {
-                slot.copy_from_slice(&(item.len() as u32).to_le_bytes());
-                4
-            })
-        }
-        ("crc-fast", OpSpec::Crc32c) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+    Some(match (name, spec.name()) {
+        ("null-crate", _) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+            slot.copy_from_slice(&(item.len() as u32).to_le_bytes());
+            4
+        }),
+        ("crc-fast", "crc32c") => item_by_item(OutputShape::Fixed(4), |item, slot| {
             slot.copy_from_slice(&crc_fast::crc32_iscsi(item).to_le_bytes());
             4
         }),
-        ("crc32c", OpSpec::Crc32c) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+        ("crc32c", "crc32c") => item_by_item(OutputShape::Fixed(4), |item, slot| {
             slot.copy_from_slice(&crc32c::crc32c(item).to_le_bytes());
             4
         }),
-        ("crc-fast", OpSpec::Crc32) => item_by_item(OutputShape::Fixed(4), |item, slot| {
+        ("crc-fast", "crc32") => item_by_item(OutputShape::Fixed(4), |item, slot| {
             slot.copy_from_slice(&crc_fast::crc32_iso_hdlc(item).to_le_bytes());
             4
         }),
-        ("crc-fast", OpSpec::Crc16T10Dif) => item_by_item(OutputShape::Fixed(2), |item, slot| {
+        ("crc-fast", "crc16-t10dif") => item_by_item(OutputShape::Fixed(2), |item, slot| {
             let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc16T10Dif, item);
             slot.copy_from_slice(&(crc as u16).to_be_bytes());
             2
         }),
-        ("md-5", OpSpec::Md5) => digest::<md5::Md5>(),
-        ("sha1", OpSpec::Sha1) => digest::<sha1::Sha1>(),
-        ("sha2", OpSpec::Sha256) => digest::<sha2::Sha256>(),
-        ("sha2", OpSpec::Sha512) => digest::<sha2::Sha512>(),
-        ("hmac", OpSpec::Hmac { hash, key }) => match hash {
-            HmacHash::Md5 => code::<hmac::Hmac<md5::Md5>>(key),
-            HmacHash::Sha1 => code::<hmac::Hmac<sha1::Sha1>>(key),
-            HmacHash::Sha256 => code::<hmac::Hmac<sha2::Sha256>>(key),
-            HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key),
-        },
-        ("zlib-rs", &OpSpec::Deflate { level, format }) => {
+        ("md-5", "md5") => digest::<md5::Md5>(),
+        ("sha1", "sha1") => digest::<sha1::Sha1>(),
+        ("sha2", "sha256") => digest::<sha2::Sha256>(),
+        ("sha2", "sha512") => digest::<sha2::Sha512>(),
+        ("hmac", _) => {
+            let spec::Hmac { hash, key } = spec.get()?;
+            match hash {
+                HmacHash::Md5 => code::<hmac::Hmac<md5::Md5>>(key),
+                HmacHash::Sha1 => code::<hmac::Hmac<sha1::Sha1>>(key),
+                HmacHash::Sha256 => code::<hmac::Hmac<sha2::Sha256>>(key),
+                HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key),
+            }
+        }
+        ("zlib-rs", "deflate") => {
+            let &spec::Deflate { level, format } = spec.get()?;
             let mut config = zlib_rs::DeflateConfig::new(i32::from(level));
             config.window_bits = window_bits(format);
             let stream = Mutex::new(zlib_rs::Deflate::new_with_config(config));
@@ -56,43 +58,46 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
                 stream.total_out() as usize
             })
         }
-        // Its reset keeps no gzip wrapper: there a stream is made for each item.
-        (
-            "zlib-rs",
-            &OpSpec::Inflate {
-                format: DeflateFormat::Gzip,
-            },
-        ) => item_by_item(OutputShape::Variable, move |item, slot| {
-            let window_bits = window_bits(DeflateFormat::Gzip);
-            let config = zlib_rs::InflateConfig { window_bits };
-            zlib_rs::decompress_slice(slot, item, config).0.len()
-        }),
-        ("zlib-rs", OpSpec::Inflate { format }) => {
-            let has_header = *format == DeflateFormat::Zlib;
-            let stream = Mutex::new(zlib_rs::Inflate::new(has_header, 15));
-            item_by_item(OutputShape::Variable, move |item, slot| {
-                let mut stream = stream.lock().expect("no call panics");
-                stream.reset(has_header);
-                let status = stream.decompress(item, slot, zlib_rs::InflateFlush::Finish);
-                assert_eq!(status, Ok(zlib_rs::Status::StreamEnd), "a whole stream");
-                stream.total_out() as usize
-            })
-        }
-        ("lz4", OpSpec::Lz4) => item_by_item(OutputShape::Variable, |item, slot| {
+        ("zlib-rs", "inflate") => match spec.get::<spec::Inflate>()?.format {
+            // Its reset keeps no gzip wrapper: there a stream is made for each item.
+            DeflateFormat::Gzip => item_by_item(OutputShape::Variable, move |item, slot| {
+                let window_bits = window_bits(DeflateFormat::Gzip);
+                let config = zlib_rs::InflateConfig { window_bits };
+                zlib_rs::decompress_slice(slot, item, config).0.len()
+            }),
+            format => {
+                let has_header = format == DeflateFormat::Zlib;
+                let stream = Mutex::new(zlib_rs::Inflate::new(has_header, 15));
+                item_by_item(OutputShape::Variable, move |item, slot| {
+                    let mut stream = stream.lock().expect("no call panics");
+                    stream.reset(has_header);
+                    let status = stream.decompress(item, slot, zlib_rs::InflateFlush::Finish);
+                    assert_eq!(status, Ok(zlib_rs::Status::StreamEnd), "a whole stream");
+                    stream.total_out() as usize
+                })
+            }
+        },
+        ("lz4", "lz4") => item_by_item(OutputShape::Variable, |item, slot| {
             lz4::block::compress_to_buffer(item, None, false, slot).expect("a slot that fits")
         }),
-        ("lz4", OpSpec::Unlz4) => item_by_item(OutputShape::Variable, |item, slot| {
+        ("lz4", "unlz4") => item_by_item(OutputShape::Variable, |item, slot| {
             let room = i32::try_from(slot.len()).expect("below 2 GiB");
             lz4::block::decompress_to_buffer(item, Some(room), slot).expect("a block")
         }),
-        ("rusty_erasure", &OpSpec::ErasureEncode { code }) => match code.blocks() {
-            ..=BLOCKS_USUAL => parity::<BLOCKS_USUAL>(code),
-            _ => parity::<{ ErasureCode::BLOCKS_MAX }>(code),
-        },
-        ("rusty_erasure", OpSpec::ErasureRecover { loss }) => match loss.code().blocks() {
-            ..=BLOCKS_USUAL => recovery::<BLOCKS_USUAL>(loss),
-            _ => recovery::<{ ErasureCode::BLOCKS_MAX }>(loss),
-        },
+        ("rusty_erasure", "erasure-encode") => {
+            let &spec::ErasureEncode { code } = spec.get()?;
+            match code.blocks() {
+                ..=BLOCKS_USUAL => parity::<BLOCKS_USUAL>(code),
+                _ => parity::<{ ErasureCode::BLOCKS_MAX }>(code),
+            }
+        }
+        ("rusty_erasure", "erasure-recover") => {
+            let spec::ErasureRecover { loss } = spec.get()?;
+            match loss.code().blocks() {
+                ..=BLOCKS_USUAL => recovery::<BLOCKS_USUAL>(loss),
+                _ => recovery::<{ ErasureCode::BLOCKS_MAX }>(loss),
+            }
+        }
         _ => return None,
     })
 }

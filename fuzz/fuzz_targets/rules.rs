@@ -1,7 +1,7 @@
 //! Rule files from arbitrary bytes: what can be read is matched in what follows it, on every path as the oracle says.
 #![no_main]
 
-use dpb_core::{Batch, BatchOut, Items, Material, OpSpec, RuleSet, UnsupportedRules};
+use dpb_core::{Batch, BatchOut, Items, Material, OpSpec, RuleSet, UnsupportedRules, spec};
 use dpb_operators::cpu::Path;
 use dpb_operators::registry;
 use libfuzzer_sys::fuzz_target;
@@ -19,11 +19,10 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |input: &[u8]| {
 });
 
 fn check(rules: &[u8], payloads: &[u8]) {
-    let spec = OpSpec::RxpMatch {
+    let spec = OpSpec::from(spec::RxpMatch {
         rules: Material::public(rules),
-        set: RuleSet::Ips,
         unsupported: UnsupportedRules::Skip,
-    };
+    });
     let entry = registry::find("rxpmatch").expect("registered");
     let Ok(workload) = entry.workload(&spec) else {
         return;

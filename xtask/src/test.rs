@@ -70,6 +70,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         cargo(&["check", "-p", "dpb-core"]),
     );
     part(
+        "operators without features",
+        cargo(&[
+            "clippy",
+            "-p",
+            "dpb-operators",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    );
+    part(
         "lints",
         cargo(&[
             "clippy",

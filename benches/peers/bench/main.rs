@@ -25,6 +25,7 @@ use dpb_core::measure::{Build, Check, Durability, Evidence, Outcome, Record, Sto
 use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, Exact, Input, Items, OpSpec, OutputShape, Workload};
 use dpb_operators::cpu;
+use dpb_operators::registry::Case;
 use dpb_peers::native::LIBRARIES;
 use dpb_peers::work::{Placed, Work};
 
@@ -281,7 +282,7 @@ struct Bench {
 
 /// What all rounds of a row share.
 struct Subject {
-    spec: OpSpec,
+    case: Case,
     workload: Box<dyn Workload>,
     input: Input,
     /// The items of one call.
@@ -312,7 +313,7 @@ impl Subject {
             let right = |item: &[u8], _: usize| Ok((item.len() as u32).to_le_bytes().to_vec());
             return Ok(Self {
                 workload: Box::new(Exact::new(&spec, "by hand", right)),
-                spec,
+                case: spec.into(),
                 input: Input::random(SEED, bytes, items),
                 call: Items::fixed(bytes as u32, row.shape.items as u32),
                 calls,
@@ -321,15 +322,15 @@ impl Subject {
                 warm_up_s: row.warm_up_s,
             });
         };
-        let spec = entry.spec(&parameters)?;
-        let workload = entry.workload(&spec)?;
+        let case = entry.case(&parameters)?;
+        let workload = entry.workload(&case)?;
         let input = Input::of(&*workload, SEED, bytes, items).map_err(anyhow::Error::msg)?;
         let call = match (calls, &input.items) {
             (1, items) => items.clone(),
             (_, Items::Strided(stride)) => Items::fixed(stride.len, row.shape.items as u32),
             _ => bail!("{}: items of several lengths go in one call", row.operator),
         };
-        let portable = entry.direct(&spec, cpu::Path::Portable)?;
+        let portable = entry.direct(&case.spec, cpu::Path::Portable)?;
         let shape = portable.shape();
         let slot = match shape {
             OutputShape::Fixed(bytes) => bytes,
@@ -341,7 +342,7 @@ impl Subject {
             }
         };
         Ok(Self {
-            spec,
+            case,
             workload,
             input,
             call,
@@ -356,9 +357,9 @@ impl Subject {
     fn sides(&self, row: &Row) -> Result<Option<Vec<Side>>> {
         let entry = side::entry(&row.operator)?;
         let subject = |name: &str| match (row.subject.as_str(), entry) {
-            ("dpb", Some(entry)) => Side::best(name, entry, &self.spec),
+            ("dpb", Some(entry)) => Side::best(name, entry, &self.case.spec),
             ("dpb", None) => Ok(Some(Side::null(name))),
-            (peer, _) => Side::peer(peer, entry, &self.spec).map(Result::ok),
+            (peer, _) => Side::peer(peer, entry, &self.case.spec).map(Result::ok),
         };
         let Some(first) = subject(&row.subject)? else {
             return Ok(None);
@@ -367,7 +368,7 @@ impl Subject {
         for name in &row.peers {
             let side = match name.as_str() {
                 ITSELF => Ok(subject(ITSELF)?.expect("as before")),
-                name => Side::peer(name, entry, &self.spec)?,
+                name => Side::peer(name, entry, &self.case.spec)?,
             };
             match side {
                 Ok(side) => sides.push(side),
@@ -445,7 +446,7 @@ impl Bench {
             .with("subject", row.subject.as_str())
             .with("control", row.control.is_some())
             .with("goal", row.shape.goal);
-        for (name, value) in subject.spec.parameters() {
+        for (name, value) in subject.case.parameters() {
             record = record.with(&format!("op.{name}"), value);
         }
         let items = row.shape.items * subject.calls;

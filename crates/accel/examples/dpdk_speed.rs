@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use dpb_accel::dpdk::Dpdk;
 use dpb_core::{
     Backend, DeflateFormat, Direction, Family, Input, Items, Job, Material, Memory, OpSpec,
-    Operator, Stride,
+    Operator, Stride, spec,
 };
 use dpb_operators::{input, registry};
 
@@ -64,11 +64,11 @@ fn main() -> Result<(), Failure> {
 }
 
 fn aes_gcm(name: &str, is_in_place: bool, options: &[&str]) -> Result<(), Failure> {
-    let spec = OpSpec::AesGcm {
+    let spec = OpSpec::from(spec::AesGcm {
         direction: Direction::Encrypt,
         aad_bytes: 0,
         key: Material::secret(*b"0123456789abcdef"),
-    };
+    });
     let mut course = Course::new("crypto_aesni_mb", &spec, 1024, is_in_place)?;
     let mut peer = perf("dpdk-test-crypto-perf", "crypto_aesni_mb");
     peer.args([
@@ -111,10 +111,10 @@ fn aes_gcm(name: &str, is_in_place: bool, options: &[&str]) -> Result<(), Failur
 }
 
 fn deflate() -> Result<(), Failure> {
-    let spec = OpSpec::Deflate {
+    let spec = OpSpec::from(spec::Deflate {
         level: 1,
         format: DeflateFormat::Raw,
-    };
+    });
     let mut course = Course::new("compress_isal", &spec, 32 << 10, !IN_PLACE)?;
     // The same bytes for both: what the peer reads is what the seam's items are.
     let file = std::env::temp_dir().join(format!("dpb-speed-{}", std::process::id()));

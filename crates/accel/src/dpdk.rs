@@ -26,7 +26,9 @@ mod sys;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dpb_core::{Backend, Family, Finding, Listed, OpSpec, OpenError, Unsupported};
+use dpb_core::{
+    Backend, Family, Finding, Listed, OpSpec, OpenError, Unsupported, match_spec, spec,
+};
 
 use crate::port::PacketPort;
 use compress::CompressBackend;
@@ -381,12 +383,12 @@ fn backend_found(
 
 /// `deflate format=zlib`, `aes-gcm`.
 fn shown(spec: &OpSpec) -> String {
-    match spec {
-        OpSpec::Deflate { format, .. } | OpSpec::Inflate { format } => {
-            format!("{spec} format={}", format.name())
-        }
-        _ => spec.name().to_owned(),
-    }
+    match_spec!(spec, {
+        spec::Deflate { format, .. } => format!("{spec} format={}", format.name()),
+        spec::Inflate { format } => format!("{spec} format={}", format.name()),
+    } else {
+        spec.name().to_owned()
+    })
 }
 
 /// `one, two up to 7 bytes; three up to 9 bytes`: neighbours of which the same is said, together.

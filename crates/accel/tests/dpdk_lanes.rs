@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use dpb_core::{
     Backend, DeflateFormat, Input, Items, Job, JobError, Material, OpSpec, Operator, OutputShape,
-    Queue, SetupError, Workload,
+    Queue, SetupError, Workload, spec,
 };
 use dpb_operators::{input, registry};
 
@@ -96,9 +96,9 @@ fn longest_items(backend: &dyn Backend) {
 
 /// Counter mode counts all of its block, whatever part of it the device counts.
 fn counters_that_run_over(backend: &dyn Backend) {
-    let spec = OpSpec::AesCtr {
+    let spec = OpSpec::from(spec::AesCtr {
         key: Material::secret(*b"0123456789abcdef"),
-    };
+    });
     let workload = workload(&spec);
     for high in [0, 0xFFFF_FFFF, u128::MAX >> 32] {
         for low in [0_u32, 0xFFFF_FFF0, 0xFFFF_FFFE, 0xFFFF_FFFF] {
@@ -236,7 +236,7 @@ fn a_process_may_end_at_any_time() {
 
 /// All queue pairs can be taken; one more is refused with a reason, and comes back when one is dropped.
 fn as_many_queues_as_there_are(backend: &dyn Backend) {
-    let operator = backend.prepare(&OpSpec::Sha1).expect("offered");
+    let operator = backend.prepare(&OpSpec::from(spec::Sha1)).expect("offered");
     let mut queues: Vec<Box<dyn Queue>> = Vec::new();
     let refused = loop {
         match operator.clone().open(NonZeroU32::MIN) {
@@ -254,7 +254,7 @@ const RAW: DeflateFormat = DeflateFormat::Raw;
 
 /// What follows a stream is not looked at; what is short of its end is refused, wherever it stops.
 fn streams_that_go_on_or_stop(backend: &dyn Backend) {
-    let spec = OpSpec::Inflate { format: RAW };
+    let spec = OpSpec::from(spec::Inflate { format: RAW });
     let workload = workload(&spec);
     let name = backend.name();
     for len in [0, 1, 10, 300] {
@@ -290,7 +290,7 @@ fn streams_that_go_on_or_stop(backend: &dyn Backend) {
 fn longest_streams(backend: &dyn Backend) {
     let name = backend.name();
     for format in [RAW, DeflateFormat::Zlib, DeflateFormat::Gzip] {
-        let spec = OpSpec::Deflate { level: 1, format };
+        let spec = OpSpec::from(spec::Deflate { level: 1, format });
         let Ok(limits) = backend.limits(&spec) else {
             continue;
         };
@@ -304,7 +304,7 @@ fn longest_streams(backend: &dyn Backend) {
             }
         }
     }
-    let spec = OpSpec::Inflate { format: RAW };
+    let spec = OpSpec::from(spec::Inflate { format: RAW });
     let item_bytes_max = backend.limits(&spec).expect("offered").item_bytes_max;
     let workload = workload(&spec);
     for len in [60_000, 1_000_000] {

@@ -3,7 +3,7 @@
 mod dpdk;
 
 use dpb_accel::dpdk::libraries::{Libraries, PrefixMatch};
-use dpb_core::{Backend, Batch, Input, Items, Limits, OpSpec, SegmentationMode};
+use dpb_core::{Backend, Batch, Input, Items, Limits, OpSpec, SegmentationMode, spec};
 use dpb_operators::registry;
 
 /// Of one operator.
@@ -103,8 +103,10 @@ fn bare_calls_give_the_same() {
     let bulk = bulk.map(u32::to_le_bytes).concat();
     assert_eq!(workload.check(batch.item(0), Ok(&bulk), bulk.len()), Ok(()));
 
-    let lpm4 = spec("lpm4", "keys=route-weighted");
-    let workload = registry::of(&lpm4).expect("registered").workload(&lpm4);
+    let entry = registry::find("lpm4").expect("registered");
+    let routed = entry.case("keys=route-weighted").expect("right");
+    let lpm4 = routed.spec.clone();
+    let workload = entry.workload(routed);
     let workload = workload.expect("its own spec");
     let input = Input::of(&*workload, 1, 4 * 64, 1).expect("addresses");
     let addresses: Vec<u32> = input
@@ -154,10 +156,10 @@ fn packets_of_another_kind_are_refused_before_c_sees_them() {
         bad
     };
     let segmentation = spec("segmentation", "mss=1000");
-    let short = OpSpec::Segmentation {
+    let short = OpSpec::from(spec::Segmentation {
         mss: 8,
         mode: SegmentationMode::Copy,
-    };
+    });
     let fragmentation = spec("fragmentation", "mtu=1500");
     let reassembly = spec("reassembly", "");
     let cases = [

@@ -3,7 +3,9 @@
 mod rdma_support;
 
 use dpb_accel::rdma::Rdma;
-use dpb_core::{Backend, CopyMode, Family, Items, Job, JobError, OpSpec, OutputShape, conformance};
+use dpb_core::{
+    Backend, CopyMode, Family, Items, Job, JobError, OpSpec, OutputShape, conformance, spec,
+};
 use dpb_operators::registry;
 
 /// All devices, or a line that says why there is none.
@@ -16,7 +18,8 @@ fn devices() -> Vec<Box<dyn Backend>> {
 #[test]
 fn devices_pass_the_suite() {
     let entry = registry::find("copy").expect("registered");
-    let modes = [CopyMode::Cached, CopyMode::Streaming].map(|mode| OpSpec::Copy { mode });
+    let modes =
+        [CopyMode::Cached, CopyMode::Streaming].map(|mode| OpSpec::from(spec::Copy { mode }));
     let workloads = modes.map(|spec| entry.workload(&spec).expect("its own spec"));
     for device in devices() {
         let coverage = conformance::check(&*device, &[&*workloads[0], &*workloads[1]])
@@ -32,7 +35,7 @@ fn devices_pass_the_suite() {
 fn other_operators_are_refused_with_a_reason() {
     for device in devices() {
         let why = device
-            .limits(&OpSpec::Sha256)
+            .limits(&OpSpec::from(spec::Sha256))
             .expect_err("computes nothing");
         assert!(why.reason.contains("sha256"), "{}", why.reason);
     }
@@ -41,9 +44,9 @@ fn other_operators_are_refused_with_a_reason() {
 /// Two backends of one device are two protection domains: neither reaches the other's memory.
 #[test]
 fn buffers_of_another_domain_are_foreign() {
-    let spec = OpSpec::Copy {
+    let spec = OpSpec::from(spec::Copy {
         mode: CopyMode::Cached,
-    };
+    });
     for (mine, other) in devices().into_iter().zip(devices()) {
         let operator = mine.prepare(&spec).expect("supported");
         let mut queue = operator.open(1.try_into().expect("one")).expect("opens");

@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dpb_accel::rdma::{Rdma, status_text};
-use dpb_core::{Backend, Completion, CopyMode, Family, Items, Job, JobError, OpSpec, OutputShape};
+use dpb_core::{
+    Backend, Completion, CopyMode, Family, Items, Job, JobError, OpSpec, OutputShape, spec,
+};
 
 const DEPTH: u32 = 16;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -41,7 +43,9 @@ fn jobs_come_home_when_the_link_goes_down() {
         .expect("a device on that link");
     let backend = Rdma.open(&device.instance).expect("listed as here");
     let mode = CopyMode::Cached;
-    let operator = backend.prepare(&OpSpec::Copy { mode }).expect("supported");
+    let operator = backend
+        .prepare(&OpSpec::from(spec::Copy { mode }))
+        .expect("supported");
     let mut queue = operator
         .open(DEPTH.try_into().expect("not zero"))
         .expect("opens");

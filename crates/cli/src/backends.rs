@@ -1,22 +1,33 @@
 //! The backends that `dpb` has, as families, and how their names are written in lists.
 
 use dpb_accel::{doca::Doca, dpdk::Dpdk, rdma::Rdma};
-use dpb_core::{Backend, Families};
+use dpb_core::{Backend, Families, Family};
 use dpb_operators::cpu::{Cpu, CpuPaths, Pools};
-use dpb_sim::{Faultiness, Models};
+use dpb_operators::registry::Operators;
+use dpb_sim::{Faultiness, Models, OpenInner};
 
 use crate::args::{self, List};
 
-static MODELS: Models = Models::new(best);
-static FAULTINESS: Faultiness = Faultiness::new(best);
+/// All families, in the order of lists: `first`, then dpb's, whose kernels are those of `operators`. They are kept as long as the
+/// process.
+pub fn families(first: &[&'static dyn Family], operators: Operators) -> Families {
+    let best = move || -> Box<dyn Backend> { Box::new(Cpu::best().with_operators(operators)) };
+    let best: OpenInner = Box::leak(Box::new(best));
+    let mut families = first.to_vec();
+    families.extend([
+        kept(CpuPaths::new(operators)),
+        kept(Pools::new(operators)),
+        kept(Models::new(best)),
+        kept(Faultiness::new(best)),
+        &Doca,
+        &Dpdk,
+        &Rdma,
+    ]);
+    Families::new(families.leak())
+}
 
-/// All families, in the order of lists.
-pub static FAMILIES: Families =
-    Families::new(&[&CpuPaths, &Pools, &MODELS, &FAULTINESS, &Doca, &Dpdk, &Rdma]);
-
-/// What models and faults take their results from.
-fn best() -> Box<dyn Backend> {
-    Box::new(Cpu::best())
+fn kept(family: impl Family + 'static) -> &'static dyn Family {
+    Box::leak(Box::new(family))
 }
 
 /// Names with commas between them. A backend's own commas are told by what follows them, for no name is a bare `NAME=VALUE`:
@@ -40,7 +51,13 @@ pub fn names(text: &str) -> Result<List<String>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use dpb_core::spec;
+
     use super::*;
+
+    static FAMILIES: LazyLock<Families> = LazyLock::new(|| families(&[], Operators::DPB));
 
     #[test]
     fn a_models_commas_are_its_own() {
@@ -70,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_here_is_a_backend_that_says_why() {
-        let spec = dpb_core::OpSpec::Crc32c;
+        let spec = dpb_core::OpSpec::from(spec::Crc32c);
         let absent = FAMILIES.open("rdma/no-such-device");
         let absent = absent.expect("a backend that says why");
         assert_eq!(absent.name(), "rdma/no-such-device");

@@ -1,16 +1,16 @@
 //! An operator's own parameters in a record: all of them, typed, behind a prefix, so that none is taken for one of the
 //! harness (`mode`, `size` …) and each can be swept and compared.
 
-use dpb_core::OpSpec;
 use dpb_core::measure::{Record, Value};
+use dpb_operators::registry::Case;
 
 /// Before the name of an operator's own parameter: `op.level`.
 const PREFIX: &str = "op.";
 
-/// The record with what `spec` computes: `operator`, and its parameters.
-pub fn kept(record: Record, spec: &OpSpec) -> Record {
-    let record = record.with("operator", spec.name());
-    let parameters = spec.parameters().into_iter();
+/// The record with what `case` computes, and on what: `operator`, and its parameters.
+pub fn kept(record: Record, case: &Case) -> Record {
+    let record = record.with("operator", case.spec.name());
+    let parameters = case.parameters().into_iter();
     parameters.fold(record, |record, (name, value)| {
         record.with(&format!("{PREFIX}{name}"), value)
     })

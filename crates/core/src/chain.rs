@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::{
     Backend, Buf, Buffers, Completion, Control, Items, Job, JobError, Limits, Memory, OpSpec,
-    Operator, OutputShape, Place, Queue, SetupError, Span, Unsupported,
+    Operator, OutputShape, Place, Queue, SetupError, Span, Unsupported, spec,
 };
 
 /// Operators one behind another, as one operator: output *i* of a stage is item *i* of the next. The stages may be of different
-/// backends. A device that runs such a sequence by itself takes it whole, as [`OpSpec::Chain`]; everything else runs it stage by
+/// backends. A device that runs such a sequence by itself takes it whole, as [`spec::Chain`]; everything else runs it stage by
 /// stage, by this.
 ///
 /// An item that a stage refuses is refused by the chain, with that stage's error; the stages behind it see an empty item. A job that a
@@ -70,7 +70,9 @@ impl Chain {
         let in_place = stages[0].in_place();
         let others = stages[1..].iter().all(|stage| stage.in_place() == Some(0));
         Ok(Self {
-            spec: OpSpec::Chain(stages.iter().map(|stage| stage.spec().clone()).collect()),
+            spec: OpSpec::from(spec::Chain(
+                stages.iter().map(|stage| stage.spec().clone()).collect(),
+            )),
             limits,
             alloc: Box::new(alloc),
             shape,
@@ -94,7 +96,7 @@ impl Chain {
             stages.push(backend.prepare(spec)?);
         }
         let chain = Self::new(stages, limits, alloc)?;
-        let spec = OpSpec::Chain(specs.to_vec());
+        let spec = OpSpec::from(spec::Chain(specs.to_vec()));
         Ok(Self { spec, ..chain })
     }
 
@@ -141,9 +143,9 @@ impl Chain {
 fn flat(specs: &[OpSpec]) -> Vec<&OpSpec> {
     let mut stages = Vec::new();
     for spec in specs {
-        match spec {
-            OpSpec::Chain(inner) => stages.extend(flat(inner)),
-            spec => stages.push(spec),
+        match spec.get() {
+            Some(spec::Chain(inner)) => stages.extend(flat(inner)),
+            None => stages.push(spec),
         }
     }
     stages

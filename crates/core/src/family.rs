@@ -292,6 +292,7 @@ impl Backend for Absent {
 mod tests {
     use super::*;
     use crate::conformance::sample::Sample;
+    use crate::spec;
 
     /// One backend that is there, one that is not, and a family whose second backend chooses.
     struct Made {
@@ -366,7 +367,9 @@ mod tests {
         assert_eq!(open("made/here").expect("there").name(), "sample/inline");
         let absent = open("made/gone").expect("a backend that says why");
         assert_eq!(absent.name(), "made/gone");
-        let why = absent.limits(&OpSpec::Crc32c).expect_err("it is gone");
+        let why = absent
+            .limits(&OpSpec::from(spec::Crc32c))
+            .expect_err("it is gone");
         assert_eq!(why.reason, "pulled out");
         let unknown = open("made/x").err().expect("no such instance");
         assert_eq!(unknown, OpenError::NoSuch("x?".to_owned()));
@@ -377,7 +380,10 @@ mod tests {
 
     #[test]
     fn all_are_those_that_are_here_and_able_or_the_one_that_chooses() {
-        assert_eq!(FAMILIES.all_for(&OpSpec::Crc32c), ["made/here", "made-up"]);
-        assert_eq!(FAMILIES.all_for(&OpSpec::Sha256), [""; 0]);
+        assert_eq!(
+            FAMILIES.all_for(&OpSpec::from(spec::Crc32c)),
+            ["made/here", "made-up"]
+        );
+        assert_eq!(FAMILIES.all_for(&OpSpec::from(spec::Sha256)), [""; 0]);
     }
 }

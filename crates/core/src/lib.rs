@@ -62,8 +62,8 @@ pub use slots::{BatchOut, SlotIter, Slots};
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, ChecksumLayers,
     CollationLocale, CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction,
-    ErasureCode, HashTuple, HmacHash, IpFamily, LookupKeys, Material, OpSpec, ParameterValue,
-    RsaPadding, RuleSet, SegmentationMode, SignatureScheme, UnsupportedRules,
+    ErasureCode, HashTuple, HmacHash, IpFamily, Material, OpSpec, ParameterValue, RsaPadding,
+    SegmentationMode, SignatureScheme, Spec, UnsupportedRules,
 };
 pub use versions::{Versioned, Versions};
 pub use workload::{Exact, Input, Right, Workload};

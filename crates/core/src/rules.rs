@@ -1,6 +1,6 @@
 //! Rule files: regular expressions with ids, and what each of them means, byte by byte.
 //!
-//! Whatever matches rules ([`OpSpec::RxpMatch`](crate::OpSpec::RxpMatch)) reads them here, so that all mean the same by a file, and
+//! Whatever matches rules ([`spec::RxpMatch`](crate::spec::RxpMatch)) reads them here, so that all mean the same by a file, and
 //! writes them anew for its own automaton, library or device.
 
 mod expression;

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use dpb_core::lift::{Inline, Pool, Pooled};
 use dpb_core::{
     Backend, Buf, Chain, Clock, Families, Kernel, Limits, OpSpec, Operator, Properties, SetupError,
-    Unsupported, WallClock,
+    Unsupported, WallClock, spec,
 };
 
 use crate::isa;
-use crate::registry::{self, Entry};
+use crate::registry::{Entry, Operators};
+#[cfg(feature = "rxpmatch")]
 use crate::security::rxpmatch::Hyperscan;
 
 /// [`Path`] and its lists from one table.
@@ -99,17 +100,31 @@ paths! {
     /// The library AWS-LC, which chooses its instruction sets itself.
     AwsLc = "aws-lc" needs "aws-lc",
     /// The library libdeflate, which chooses its instruction sets itself.
-    Libdeflate = "libdeflate" needs _,
+    Libdeflate = "libdeflate" needs "deflate",
     /// The library lz4_flex.
-    Lz4Flex = "lz4_flex" needs _,
+    Lz4Flex = "lz4_flex" needs "lz4",
     /// The library snap.
-    Snap = "snap" needs _,
+    Snap = "snap" needs "snappy",
     /// The library Hyperscan, or Vectorscan, which chooses its instruction sets itself; found at run time.
     Hyperscan = "hyperscan" needs (Hyperscan),
 }
 
+/// What stands for the library where no operator uses it.
+#[cfg(not(feature = "rxpmatch"))]
+enum Hyperscan {}
+
+#[cfg(not(feature = "rxpmatch"))]
+impl Hyperscan {
+    const NEEDS: &'static str = "dpb-operators with its feature `rxpmatch`";
+
+    fn detect() -> Option<Self> {
+        None
+    }
+}
+
 /// The families of this module.
-pub const FAMILIES: Families = Families::new(&[&CpuPaths, &Pools]);
+pub const FAMILIES: Families =
+    Families::new(&[&CpuPaths::new(Operators::DPB), &Pools::new(Operators::DPB)]);
 
 /// A backend on this machine's CPU.
 pub struct Cpu {
@@ -117,6 +132,7 @@ pub struct Cpu {
     /// `None`: the best there is for each operator.
     path: Option<Path>,
     lift: Lift,
+    operators: Operators,
     clock: WallClock,
 }
 
@@ -157,7 +173,7 @@ impl Path {
     ///
     /// # Errors
     /// If it is not.
-    pub(crate) fn among(self, operator: &str, paths: &[Self]) -> Result<Self, SetupError> {
+    pub fn among(self, operator: &str, paths: &[Self]) -> Result<Self, SetupError> {
         let is_there = paths.contains(&self);
         is_there
             .then_some(self)
@@ -228,11 +244,18 @@ impl Cpu {
         Self::new(format!("pool/{threads}"), None, Lift::Pooled(threads))
     }
 
+    /// The same with these operators instead of dpb's.
+    pub fn with_operators(mut self, operators: Operators) -> Self {
+        self.operators = operators;
+        self
+    }
+
     fn new(name: String, path: Option<Path>, lift: Lift) -> Self {
         Self {
             name,
             path,
             lift,
+            operators: Operators::DPB,
             clock: WallClock::default(),
         }
     }
@@ -274,7 +297,7 @@ impl Backend for Cpu {
     }
 
     fn code(&self, spec: &OpSpec) -> Option<String> {
-        self.code_of(registry::of(spec).ok()?)
+        self.code_of(self.operators.of(spec).ok()?)
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
@@ -282,19 +305,19 @@ impl Backend for Cpu {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        if let OpSpec::Chain(stages) = spec {
+        if let Some(spec::Chain(stages)) = spec.get() {
             return Chain::limits_on(self, stages);
         }
-        let entry = registry::of(spec)?;
+        let entry = self.operators.of(spec)?;
         self.path(entry).map(|_| self.lift.limits())
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        if let OpSpec::Chain(stages) = spec {
+        if let Some(spec::Chain(stages)) = spec.get() {
             let alloc = |len| Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len });
             return Ok(Arc::new(Chain::on(self, stages, alloc)?));
         }
-        let entry = registry::of(spec).map_err(SetupError::Unsupported)?;
+        let entry = self.operators.of(spec).map_err(SetupError::Unsupported)?;
         let path = self.path(entry).map_err(SetupError::Unsupported)?;
         (entry.kernel)(spec, path)?.lift(self.lift, spec)
     }

@@ -34,7 +34,7 @@ pub fn direct<K: Kernel>(kernel: K) -> Box<dyn Direct> {
 }
 
 /// A kernel whose type the registry need not know.
-pub(crate) trait AnyKernel {
+pub trait AnyKernel {
     /// Behind the seam.
     ///
     /// # Errors

@@ -18,7 +18,7 @@
 //! use dpb_operators::cpu::{Cpu, Path};
 //!
 //! fn checksums(device: &dyn Backend, packets: &[u8], len: u32) -> Result<Vec<u8>, Box<dyn Error>> {
-//!     let spec = OpSpec::Checksum { form: ChecksumForm::Plain };
+//!     let spec = OpSpec::from(spec::Checksum { form: ChecksumForm::Plain });
 //!     let cpu = Cpu::best();
 //!     let backend = match device.limits(&spec) {
 //!         Ok(_) => device,

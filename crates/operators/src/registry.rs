@@ -1,69 +1,125 @@
 //! The one list of operators: command line, benches, conformance and page-end tests follow from it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use dpb_core::{OpSpec, SetupError, Workload, file};
+use dpb_core::spec::{Arguments, Declared, Domain, Parameter, ParameterType};
+use dpb_core::{Material, OpSpec, ParameterValue, SetupError, Spec, Unsupported, Workload};
 
 use crate::cpu::Path;
 use crate::direct::{AnyKernel, Direct};
-use crate::security::rxpmatch::Hyperscan;
+#[allow(unused_imports, reason = "which operators are built in, features say")]
 use crate::{network, primitive, security, storage};
 
-/// Every operator that has a CPU kernel.
+/// Every operator that has a CPU kernel in this build.
 pub const OPERATORS: &[Entry] = &[
+    #[cfg(feature = "crc")]
     network::crc::CRC32C,
+    #[cfg(feature = "crc")]
     network::crc::CRC32,
+    #[cfg(feature = "crc")]
     network::crc::CRC16_T10DIF,
+    #[cfg(feature = "crc")]
     network::crc::combine::ENTRY,
+    #[cfg(feature = "copy")]
     network::copy::ENTRY,
+    #[cfg(feature = "lpm")]
     network::lpm::LPM4,
+    #[cfg(feature = "lpm")]
     network::lpm::LPM6,
+    #[cfg(feature = "lpm")]
     network::lpm::LPM4_UPDATE,
+    #[cfg(feature = "lpm")]
     network::lpm::LPM6_UPDATE,
+    #[cfg(feature = "packets")]
     network::toeplitz::ENTRY,
+    #[cfg(feature = "packets")]
     network::checksum::ENTRY,
+    #[cfg(feature = "packets")]
     network::checksum::packets::VERIFY,
+    #[cfg(feature = "packets")]
     network::checksum::packets::FILL,
+    #[cfg(feature = "packets")]
     network::segmentation::ENTRY,
+    #[cfg(feature = "packets")]
     network::fragmentation::ENTRY,
+    #[cfg(feature = "packets")]
     network::reassembly::ENTRY,
+    #[cfg(feature = "hashes")]
     security::md5::ENTRY,
+    #[cfg(feature = "hashes")]
     security::sha1::ENTRY,
+    #[cfg(feature = "hashes")]
     security::sha256::ENTRY,
+    #[cfg(feature = "hashes")]
     security::sha512::ENTRY,
+    #[cfg(feature = "hashes")]
     security::hmac::HMAC_MD5,
+    #[cfg(feature = "hashes")]
     security::hmac::HMAC_SHA1,
+    #[cfg(feature = "hashes")]
     security::hmac::HMAC_SHA256,
+    #[cfg(feature = "hashes")]
     security::hmac::HMAC_SHA512,
+    #[cfg(feature = "rxpmatch")]
     security::rxpmatch::ENTRY,
+    #[cfg(feature = "aes")]
     security::aes::GCM,
+    #[cfg(feature = "aes")]
     security::aes::GCM_DECRYPT,
+    #[cfg(feature = "aes")]
     security::aes::CTR,
+    #[cfg(feature = "aes")]
     security::aes::CBC,
+    #[cfg(feature = "aes")]
     security::aes::CBC_DECRYPT,
+    #[cfg(feature = "aes")]
     security::aes::XTS,
+    #[cfg(feature = "aes")]
     security::aes::XTS_DECRYPT,
+    #[cfg(feature = "public-keys")]
     security::rsa::SIGN,
+    #[cfg(feature = "public-keys")]
     security::rsa::VERIFY,
+    #[cfg(feature = "public-keys")]
     security::rsa::oaep::ENCRYPT,
+    #[cfg(feature = "public-keys")]
     security::rsa::oaep::DECRYPT,
+    #[cfg(feature = "public-keys")]
     security::dsa::SIGN,
+    #[cfg(feature = "public-keys")]
     security::dsa::VERIFY,
+    #[cfg(feature = "public-keys")]
     security::ecdsa::SIGN,
+    #[cfg(feature = "public-keys")]
     security::ecdsa::VERIFY,
+    #[cfg(feature = "deflate")]
     storage::deflate::DEFLATE,
+    #[cfg(feature = "deflate")]
     storage::deflate::INFLATE,
+    #[cfg(feature = "lz4")]
     storage::lz4::LZ4,
+    #[cfg(feature = "lz4")]
     storage::lz4::UNLZ4,
+    #[cfg(feature = "snappy")]
     storage::snappy::SNAPPY,
+    #[cfg(feature = "snappy")]
     storage::snappy::UNSNAPPY,
+    #[cfg(feature = "huffman")]
     storage::huffman::HUFFMAN,
+    #[cfg(feature = "huffman")]
     storage::huffman::UNHUFFMAN,
+    #[cfg(feature = "erasure")]
     storage::erasure::ENCODE,
+    #[cfg(feature = "erasure")]
     storage::erasure::RECOVER,
+    #[cfg(feature = "primitive")]
     primitive::arithmetic::ENTRY,
+    #[cfg(feature = "primitive")]
     primitive::strings::STRCMP,
+    #[cfg(feature = "primitive")]
     primitive::strings::STRCAT,
+    #[cfg(feature = "primitive")]
     primitive::strxfrm::ENTRY,
 ];
 
@@ -84,58 +140,43 @@ pub struct Entry {
     pub source: &'static str,
     /// The implementations that an expert would use instead.
     pub peers: &'static [&'static str],
-    /// The parameters that a user may choose.
+    /// The parameters of the spec.
     pub parameters: &'static [Parameter],
+    /// The parameters of the workload: they choose what the operator is run on, and are not in the spec.
+    pub workload_parameters: &'static [Parameter],
     /// The code paths there are, best first, the portable one last.
     pub paths: &'static [Path],
     /// The library behind a path, where the code is not this crate's own.
     pub libraries: &'static [(Path, Library)],
     /// The operator's page, in Markdown.
     pub documentation: &'static str,
-    pub(crate) parse: Parse,
-    pub(crate) kernel: MakeKernel,
-    pub(crate) workload: MakeWorkload,
+    /// Whether a spec of this name is this operator's: it has the right type.
+    pub is_own: fn(&OpSpec) -> bool,
+    /// Makes a case of arguments.
+    pub parse: Parse,
+    /// Makes the kernel. The spec is its own.
+    pub kernel: MakeKernel,
+    /// Makes the workload. The spec is its own.
+    pub workload: MakeWorkload,
 }
 
-/// Makes the spec that the values choose. Keys and tables that are not given are generated.
-pub(crate) type Parse = fn(&ParsedParameters<'_>) -> Result<OpSpec, SetupError>;
+/// Makes the case that arguments choose. Keys and tables that are not given are generated.
+pub type Parse = fn(&Arguments<'_>) -> Result<Case, SetupError>;
 /// Makes the kernel of a spec on a path.
-type MakeKernel = fn(&OpSpec, Path) -> Result<Box<dyn AnyKernel>, SetupError>;
-/// Makes the workload of a spec, whose outputs the portable path judges.
-type MakeWorkload = fn(&OpSpec) -> Result<Box<dyn Workload>, SetupError>;
+pub type MakeKernel = fn(&OpSpec, Path) -> Result<Box<dyn AnyKernel>, SetupError>;
+/// Makes the workload of a case, whose outputs the portable path judges.
+pub type MakeWorkload = fn(&Case) -> Result<Box<dyn Workload>, SetupError>;
 
 /// The name under which records keep the oracle: the portable path.
 pub(crate) const PORTABLE: &str = "cpu/portable";
 
-/// A parameter of an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Left of the equals sign.
-    pub name: &'static str,
-    /// The values that may stand right of the equals sign.
-    pub values: Domain,
-    /// The value when none is given.
-    pub default: &'static str,
-    /// One line on what the value changes.
-    pub meaning: &'static str,
-}
-
-/// The values that a parameter takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Domain {
-    /// A whole number from the first to the last.
-    Number(u64, u64),
-    /// Whole numbers, joined by plus signs.
-    Numbers {
-        /// The bound that each number is below.
-        below: u64,
-        /// The values that tests and benches take besides the default.
-        examples: &'static [&'static str],
-    },
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// A file's path, whose content is the value; its own default, `-`, is none: what it would say is generated.
-    File,
+/// What is computed, and what it is computed on: a spec, and the parameters of its workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// What is computed.
+    pub spec: OpSpec,
+    /// Parameters of the workload. One that is absent has its default.
+    data: BTreeMap<&'static str, ParameterValue>,
 }
 
 /// Code that others wrote.
@@ -148,6 +189,7 @@ pub struct Library {
 }
 
 /// A [`Library`] that this crate depends on, by its name; the build script knows its version.
+#[allow(unused_macros, reason = "which operators are built in, features say")]
 macro_rules! library {
     ($name:literal) => {
         $crate::registry::Library {
@@ -159,37 +201,71 @@ macro_rules! library {
         }
     };
 }
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use library;
 
-/// A value for each parameter of an operator, inside its domain: what was given, else the default.
-#[derive(Debug)]
-pub(crate) struct ParsedParameters<'a> {
-    operator: &'static str,
-    values: Vec<(&'static str, &'a str)>,
+/// The operators that a program knows: dpb's, and those of whoever imports it.
+#[derive(Clone, Copy, Debug)]
+pub struct Operators(&'static [&'static [Entry]]);
+
+/// Those of dpb.
+impl Default for Operators {
+    fn default() -> Self {
+        Self::DPB
+    }
 }
 
-/// Instead of a path: there is no file.
-pub(crate) const NO_FILE: &str = "-";
+impl Operators {
+    /// dpb's own, [`OPERATORS`].
+    pub const DPB: Self = Self::new(&[OPERATORS]);
 
-/// Longest file that a parameter may be: several times the Internet's routes.
-const FILE_BYTES_MAX: u64 = 256 << 20;
+    /// These lists, one behind another. Of two operators that have the same name the first is meant.
+    pub const fn new(lists: &'static [&'static [Entry]]) -> Self {
+        Self(lists)
+    }
 
-/// The operator of this name.
+    /// Every operator.
+    pub fn iter(self) -> impl Iterator<Item = &'static Entry> {
+        self.0.iter().copied().flatten()
+    }
+
+    /// The operator of this name.
+    pub fn find(self, name: &str) -> Option<&'static Entry> {
+        self.iter().find(|entry| entry.name == name)
+    }
+
+    /// The operator that `spec` belongs to.
+    ///
+    /// # Errors
+    /// If there is no CPU kernel for it.
+    pub fn of(self, spec: &OpSpec) -> Result<&'static Entry, Unsupported> {
+        self.find(spec.name())
+            .filter(|entry| (entry.is_own)(spec))
+            .ok_or_else(|| Unsupported {
+                reason: format!("there is no CPU kernel for {spec}"),
+            })
+    }
+}
+
+/// dpb's operator of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
-    OPERATORS.iter().find(|entry| entry.name == name)
+    Operators::DPB.find(name)
 }
 
-/// The operator that `spec` belongs to.
+/// dpb's operator that `spec` belongs to.
 ///
 /// # Errors
-/// If there is no CPU kernel for it. A custom operator is nobody's, whatever its name.
-pub fn of(spec: &OpSpec) -> Result<&'static Entry, dpb_core::Unsupported> {
-    let is_ours = !matches!(spec, OpSpec::Custom { .. });
-    find(spec.name())
-        .filter(|_| is_ours)
-        .ok_or_else(|| dpb_core::Unsupported {
-            reason: format!("there is no CPU kernel for {spec}"),
-        })
+/// If there is no CPU kernel for it.
+pub fn of(spec: &OpSpec) -> Result<&'static Entry, Unsupported> {
+    Operators::DPB.of(spec)
+}
+
+/// The spec of an entry's own operator, in its type.
+///
+/// # Panics
+/// If it is of another type. An [`Entry`] gives its functions none of those.
+pub fn own<S: Spec>(spec: &OpSpec) -> &S {
+    spec.get().unwrap_or_else(|| foreign(spec))
 }
 
 /// Where an operator takes its spec apart: [`Entry`] gives it no spec of another operator.
@@ -197,15 +273,133 @@ pub(crate) fn foreign(spec: &OpSpec) -> ! {
     unreachable!("{spec} is another operator")
 }
 
+/// The content of the file that the parameter `name` is; without a file, `bytes` random bytes of the system's.
+///
+/// # Errors
+/// If the file cannot be read, or the system gives no random bytes.
+#[cfg(any(feature = "aes", feature = "hashes"))]
+pub(crate) fn secret(
+    given: &Arguments<'_>,
+    name: &str,
+    bytes: usize,
+) -> Result<Vec<u8>, SetupError> {
+    if let Some(content) = given.file(name)? {
+        return Ok(content);
+    }
+    let mut random = vec![0; bytes];
+    getrandom::fill(&mut random).map_err(|error| {
+        let reason = format!("{name}: the system gives no random bytes: {error}");
+        SetupError::Parameter(reason)
+    })?;
+    Ok(random)
+}
+
+impl Case {
+    /// The same with a parameter of the workload.
+    pub fn with(mut self, name: &'static str, value: impl Into<ParameterValue>) -> Self {
+        self.data.insert(name, value.into());
+        self
+    }
+
+    /// The word that the workload's parameter `name` has; `None` for its default.
+    pub fn word<T: ParameterType>(&self, name: &str) -> Option<T> {
+        match self.data.get(name)? {
+            ParameterValue::Text(word) => T::parse(word),
+            ParameterValue::Number(number) => T::parse(&number.to_string()),
+            ParameterValue::Material(_) => None,
+        }
+    }
+
+    /// The key or list that the workload has in addition to the spec's.
+    pub fn material(&self, name: &str) -> Option<&Material> {
+        match self.data.get(name)? {
+            ParameterValue::Material(material) => Some(material),
+            _ => None,
+        }
+    }
+
+    /// Every parameter that a person may choose, the spec's and then the workload's.
+    pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
+        let mut parameters = self.spec.parameters();
+        let is_word = |value: &ParameterValue| !matches!(value, ParameterValue::Material(_));
+        let of_workload = self.data.iter().filter(|(_, value)| is_word(value));
+        parameters.extend(of_workload.map(|(name, value)| (*name, value.clone())));
+        parameters
+    }
+}
+
+impl From<OpSpec> for Case {
+    fn from(spec: OpSpec) -> Self {
+        Self {
+            spec,
+            data: BTreeMap::new(),
+        }
+    }
+}
+
+impl From<&OpSpec> for Case {
+    fn from(spec: &OpSpec) -> Self {
+        spec.clone().into()
+    }
+}
+
+impl From<&Case> for Case {
+    fn from(case: &Case) -> Self {
+        case.clone()
+    }
+}
+
 impl Entry {
-    /// The spec that `parameters` choose: `level=9,format=zlib`, or nothing for the defaults. Secrets that are not given
-    /// are made anew at each call.
+    /// The entry of the operator whose declared spec is `S`. Name, parameters and how arguments make a case follow from it; the
+    /// texts are empty, the path is the portable one.
+    pub const fn of<S: Declared>(kernel: MakeKernel, workload: MakeWorkload) -> Self {
+        let parse: Parse = |given| Ok(OpSpec::from(S::from_arguments(given)).into());
+        Self {
+            name: S::NAME,
+            parameters: S::PARAMETERS,
+            ..Self::new::<S>(parse, kernel, workload)
+        }
+    }
+
+    /// The entry of an operator whose specs are of type `S`, without a name.
+    pub const fn new<S: Spec>(parse: Parse, kernel: MakeKernel, workload: MakeWorkload) -> Self {
+        Self {
+            name: "",
+            scenario: "",
+            summary: "",
+            unit: "input byte",
+            output: "",
+            source: "",
+            peers: &[],
+            parameters: &[],
+            workload_parameters: &[],
+            paths: &[Path::Portable],
+            libraries: &[],
+            documentation: "",
+            is_own: OpSpec::is::<S>,
+            parse,
+            kernel,
+            workload,
+        }
+    }
+
+    /// The spec and the workload's parameters that `parameters` choose: `level=9,format=zlib`, or nothing for the defaults.
+    /// Secrets that are not given are made anew at each call.
     ///
     /// # Errors
-    /// An unknown or repeated key, a value out of range, a file that cannot be read or does not say what it should, named
+    /// An unknown or repeated name, a value out of range, a file that cannot be read or does not say what it should, named
     /// in the message.
+    pub fn case(&self, parameters: &str) -> Result<Case, SetupError> {
+        let arguments = Arguments::parse(self.name, self.all_parameters(), parameters)?;
+        (self.parse)(&arguments)
+    }
+
+    /// The spec that `parameters` choose.
+    ///
+    /// # Errors
+    /// As for [`Self::case`].
     pub fn spec(&self, parameters: &str) -> Result<OpSpec, SetupError> {
-        (self.parse)(&ParsedParameters::parse(parameters, self)?)
+        Ok(self.case(parameters)?.spec)
     }
 
     /// The spec without any parameter given.
@@ -213,11 +407,16 @@ impl Entry {
         self.spec("").expect("the defaults make a spec")
     }
 
-    /// The specs that tests and benches run: the default, and each parameter at each end of its range or at each of its
-    /// words, the others at their defaults. Files are not given.
-    pub fn specs(&self) -> Vec<OpSpec> {
-        let mut specs = vec![self.default_spec()];
-        for Parameter { name, values, .. } in self.parameters {
+    /// The parameters of the spec, then those of the workload.
+    pub fn all_parameters(&self) -> impl Iterator<Item = &'static Parameter> + Clone + use<> {
+        self.parameters.iter().chain(self.workload_parameters)
+    }
+
+    /// What tests and benches run: the default, and each parameter at each end of its range or at each of its words, the
+    /// others at their defaults. Files are not given.
+    pub fn cases(&self) -> Vec<Case> {
+        let mut cases = vec![self.case("").expect("the defaults make a case")];
+        for Parameter { name, values, .. } in self.all_parameters() {
             let values = match values {
                 Domain::Number(first, last) => vec![first.to_string(), last.to_string()],
                 Domain::Numbers {
@@ -227,14 +426,14 @@ impl Entry {
                 Domain::File => Vec::new(),
             };
             for value in values {
-                let spec = self.spec(&format!("{name}={value}"));
-                let spec = spec.expect("inside its domain");
-                if !specs.contains(&spec) {
-                    specs.push(spec);
+                let case = self.case(&format!("{name}={value}"));
+                let case = case.expect("inside its domain");
+                if !cases.contains(&case) {
+                    cases.push(case);
                 }
             }
         }
-        specs
+        cases
     }
 
     /// The kernel of `spec` on `path`, to be called without a queue.
@@ -248,8 +447,9 @@ impl Entry {
 
     /// The library, or this crate, whose code computes on `path`.
     pub fn code(&self, path: Path) -> Library {
+        #[cfg(feature = "rxpmatch")]
         if path == Path::Hyperscan
-            && let Some(library) = Hyperscan::detect()
+            && let Some(library) = crate::security::rxpmatch::Hyperscan::detect()
         {
             return Library {
                 name: "libhs",
@@ -266,160 +466,23 @@ impl Entry {
         )
     }
 
-    /// The items that `spec` is run on and the check of its outputs by the portable path.
+    /// The items that `case` is run on and the check of its outputs by the portable path. Of a spec alone the workload's
+    /// parameters are the defaults.
     ///
     /// # Errors
-    /// If `spec` is another operator's, or what it is prepared with makes no sense.
-    pub fn workload(&self, spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
-        self.check(spec)?;
-        (self.workload)(spec)
+    /// If its spec is another operator's, or what it is prepared with makes no sense.
+    pub fn workload(&self, case: impl Into<Case>) -> Result<Box<dyn Workload>, SetupError> {
+        let case = case.into();
+        self.check(&case.spec)?;
+        (self.workload)(&case)
     }
 
-    /// Refuses the spec of another operator. A custom spec is nobody's, whatever its name.
+    /// Refuses the spec of another operator. A spec of another type is nobody's, whatever its name.
     fn check(&self, spec: &OpSpec) -> Result<(), SetupError> {
-        let is_own = spec.name() == self.name && !matches!(spec, OpSpec::Custom { .. });
+        let is_own = spec.name() == self.name && (self.is_own)(spec);
         is_own.then_some(()).ok_or_else(|| {
             SetupError::Parameter(format!("{}: {spec} is another operator", self.name))
         })
-    }
-}
-
-impl ParsedParameters<'_> {
-    /// The word that `name`, a parameter, is.
-    pub(crate) fn word(&self, name: &str) -> &str {
-        let given = self.values.iter().find(|(key, _)| *key == name);
-        given
-            .map(|(_, value)| *value)
-            .expect("every parameter has a value")
-    }
-
-    /// The one of `all` that the word of the parameter `name` names.
-    ///
-    /// # Panics
-    /// If none has that name: the parameter's [`Domain::Word`] has a word too many.
-    pub(crate) fn named<T: Copy>(
-        &self,
-        name: &str,
-        all: impl IntoIterator<Item = T>,
-        name_of: fn(T) -> &'static str,
-    ) -> T {
-        let word = self.word(name);
-        let named = all.into_iter().find(|value| name_of(*value) == word);
-        named.unwrap_or_else(|| panic!("{}: no {name} is called {word}", self.operator))
-    }
-
-    /// The number that `name`, a parameter, is.
-    pub(crate) fn number(&self, name: &str) -> u64 {
-        self.word(name).parse().expect("its domain is of numbers")
-    }
-
-    /// The numbers that `name`, a parameter, is.
-    pub(crate) fn numbers(&self, name: &str) -> impl Iterator<Item = u64> {
-        let numbers = self.word(name).split('+');
-        numbers.map(|number| number.parse().expect("its domain is of numbers"))
-    }
-
-    /// The content of the file that `name`, a parameter, is; without a file, so many of the system's random bytes.
-    ///
-    /// # Errors
-    /// If it cannot be read, or the system gives none.
-    pub(crate) fn secret(&self, name: &str, bytes: usize) -> Result<Vec<u8>, SetupError> {
-        if let Some(content) = self.file(name)? {
-            return Ok(content);
-        }
-        let mut random = vec![0; bytes];
-        getrandom::fill(&mut random).map_err(|error| {
-            let reason = format!("{name}: the system gives no random bytes: {error}");
-            SetupError::Parameter(reason)
-        })?;
-        Ok(random)
-    }
-
-    /// The content of the file that `name`, a parameter, is; `None` if no file is given.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub(crate) fn file(&self, name: &str) -> Result<Option<Vec<u8>>, SetupError> {
-        match self.word(name) {
-            NO_FILE => Ok(None),
-            path => file::read(std::path::Path::new(path), FILE_BYTES_MAX)
-                .map(Some)
-                .map_err(|error| {
-                    let operator = self.operator;
-                    SetupError::Parameter(format!(
-                        "{operator}: {name}={path}: cannot be read: {error}"
-                    ))
-                }),
-        }
-    }
-}
-
-impl<'a> ParsedParameters<'a> {
-    fn parse(text: &'a str, entry: &Entry) -> Result<Self, SetupError> {
-        let mut values: Vec<(&'static str, &'a str)> = Vec::new();
-        let parts = text
-            .split(',')
-            .map(str::trim)
-            .filter(|part| !part.is_empty());
-        for part in parts {
-            let wrong =
-                |what: &str| SetupError::Parameter(format!("{}: {part}: {what}", entry.name));
-            let (key, value) = part.split_once('=').ok_or_else(|| wrong("not key=value"))?;
-            let parameter = entry
-                .parameters
-                .iter()
-                .find(|parameter| parameter.name == key);
-            let parameter = parameter.ok_or_else(|| {
-                let known: Vec<_> = entry.parameters.iter().map(|p| p.name).collect();
-                wrong(&match known.as_slice() {
-                    [] => "takes no parameters".to_owned(),
-                    known => format!("no such parameter; there are: {}", known.join(", ")),
-                })
-            })?;
-            if !parameter.values.has(value) {
-                return Err(wrong(&format!("not {}", parameter.values)));
-            }
-            if values.iter().any(|(known, _)| *known == key) {
-                return Err(wrong("given twice"));
-            }
-            values.push((parameter.name, value));
-        }
-        for parameter in entry.parameters {
-            if !values.iter().any(|(key, _)| *key == parameter.name) {
-                values.push((parameter.name, parameter.default));
-            }
-        }
-        Ok(Self {
-            operator: entry.name,
-            values,
-        })
-    }
-}
-
-impl Domain {
-    fn has(self, value: &str) -> bool {
-        match self {
-            Self::Number(first, last) => value
-                .parse()
-                .is_ok_and(|number: u64| (first..=last).contains(&number)),
-            Self::Numbers { below, .. } => value
-                .split('+')
-                .all(|number| number.parse().is_ok_and(|number: u64| number < below)),
-            Self::Word(words) => words.contains(&value),
-            Self::File => !value.is_empty(),
-        }
-    }
-}
-
-/// `1..9`, `0..254 joined by +`, `raw|zlib|gzip`, `FILE`.
-impl fmt::Display for Domain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(first, last) => write!(f, "{first}..{last}"),
-            Self::Numbers { below, .. } => write!(f, "0..{} joined by +", below - 1),
-            Self::Word(words) => f.write_str(&words.join("|")),
-            Self::File => f.write_str("FILE"),
-        }
     }
 }
 

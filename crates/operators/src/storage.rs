@@ -1,16 +1,29 @@
 //! Operators that stored data needs.
 
+#[cfg(feature = "deflate")]
 pub mod deflate;
+#[cfg(feature = "erasure")]
 pub mod erasure;
+#[cfg(feature = "huffman")]
 pub mod huffman;
+#[cfg(feature = "lz4")]
 pub mod lz4;
+#[cfg(feature = "huffman")]
 mod prefix_code;
+#[cfg(feature = "snappy")]
 pub mod snappy;
+#[cfg(any(
+    feature = "deflate",
+    feature = "huffman",
+    feature = "lz4",
+    feature = "snappy"
+))]
 mod streams;
 
 use dpb_core::{Batch, BatchOut, JobError};
 
 /// Runs `code` on each item and its slot, and notes each outcome.
+#[allow(dead_code, reason = "the formats that use it are features")]
 fn each(
     batch: Batch<'_>,
     out: BatchOut<'_>,
@@ -23,11 +36,13 @@ fn each(
 }
 
 /// A slot that fills from the front; each format adds its own ways to write.
+#[allow(dead_code, reason = "the formats that use it are features")]
 struct Out<'a> {
     slot: &'a mut [u8],
     len: usize,
 }
 
+#[allow(dead_code, reason = "as above")]
 impl<'a> Out<'a> {
     fn new(slot: &'a mut [u8]) -> Self {
         Self { slot, len: 0 }

@@ -12,6 +12,7 @@ use chained::Chained;
 use dpb_core::{
     Backend, Batch, BatchOut, Buf, Chain, Inline, Items, Job, JobError, Kernel, Limits, Memory,
     OpSpec, Operator, OutputShape, SetupError, Workload, conformance,
+    spec::{self},
 };
 use dpb_operators::cpu::FAMILIES;
 
@@ -71,7 +72,10 @@ fn a_chain_of_chains_is_a_chain() {
     let inner = ["inflate", "sha256"].map(|name| Chained::of(&[name]).spec().clone());
     let backend = FAMILIES.open("cpu/best").expect("a CPU");
     let [inflate, sha256] = &inner;
-    let outer = OpSpec::Chain(vec![inflate.clone(), OpSpec::Chain(vec![sha256.clone()])]);
+    let outer = OpSpec::from(spec::Chain(vec![
+        inflate.clone(),
+        spec::Chain(vec![sha256.clone()]).into(),
+    ]));
     let operator = backend.prepare(&outer).expect("nested");
     assert_eq!(operator.spec(), &outer);
     assert_eq!(operator.shape(), OutputShape::Variable);
@@ -83,7 +87,7 @@ fn what_one_stage_cannot_do_the_chain_cannot() {
     let spec = Chained::of(&["inflate", "sha256"]).spec().clone();
     let refused = library.limits(&spec).expect_err("no such path");
     assert!(refused.reason.starts_with("sha256 has no"), "{refused}");
-    let none = OpSpec::Chain(Vec::new());
+    let none = OpSpec::from(spec::Chain(Vec::new()));
     let refused = library.prepare(&none).map(drop);
     assert!(
         matches!(refused, Err(SetupError::Unsupported(_))),
@@ -94,7 +98,9 @@ fn what_one_stage_cannot_do_the_chain_cannot() {
 #[test]
 fn what_lies_between_needs_a_bound() {
     let backend = FAMILIES.open("cpu/best").expect("a CPU");
-    let stage = backend.prepare(&OpSpec::Sha256).expect("a CPU has it");
+    let stage = backend
+        .prepare(&OpSpec::from(spec::Sha256))
+        .expect("a CPU has it");
     let limits = Limits::new(NonZeroU32::MIN);
     let chain = Chain::new(vec![stage], limits, zeroed);
     assert!(matches!(chain, Err(SetupError::Parameter(_))));

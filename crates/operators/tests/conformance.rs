@@ -2,10 +2,13 @@
 
 use std::num::NonZeroU32;
 
-use dpb_core::{Backend, DeflateFormat, JobError, OpSpec, ParameterValue, Right, conformance};
+use dpb_core::spec::Domain;
+use dpb_core::{
+    Backend, DeflateFormat, JobError, OpSpec, ParameterValue, Right, conformance, spec,
+};
 use dpb_operators::cpu::{self, Cpu, FAMILIES};
 use dpb_operators::input;
-use dpb_operators::registry::{self, Domain, Entry};
+use dpb_operators::registry::{self, Entry};
 
 fn assert_conforms(backend: &Cpu, entry: &Entry, spec: &OpSpec) {
     let workload = entry.workload(spec).expect("its own spec");
@@ -36,7 +39,7 @@ fn every_operator_on_every_backend() {
 fn pool_of_three() {
     let pool = Cpu::pool(NonZeroU32::new(3).expect("not zero"));
     let entry = registry::find("crc32c").expect("registered");
-    assert_conforms(&pool, entry, &OpSpec::Crc32c);
+    assert_conforms(&pool, entry, &OpSpec::from(spec::Crc32c));
 }
 
 #[test]
@@ -95,12 +98,12 @@ fn the_registry_agrees_with_itself() {
 #[test]
 fn parameters_make_the_spec_again() {
     for entry in registry::OPERATORS {
-        for spec in entry.specs() {
-            let given = spec.parameters();
+        for case in entry.cases() {
+            let given = case.parameters();
             let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
-            let known: Vec<&str> = entry.parameters.iter().map(|known| known.name).collect();
+            let known: Vec<&str> = entry.all_parameters().map(|known| known.name).collect();
             assert_eq!(names, known, "{}", entry.name);
-            for (parameter, (_, value)) in entry.parameters.iter().zip(&given) {
+            for (parameter, (_, value)) in entry.all_parameters().zip(&given) {
                 let is_file = parameter.values == Domain::File;
                 let is_material = matches!(value, ParameterValue::Material(_));
                 assert_eq!(is_file, is_material, "{} {}", entry.name, parameter.name);
@@ -109,7 +112,7 @@ fn parameters_make_the_spec_again() {
             if given.iter().all(|(_, value)| is_written(value)) {
                 let pairs = given.iter().map(|(name, value)| format!("{name}={value}"));
                 let written = pairs.collect::<Vec<_>>().join(",");
-                assert_eq!(entry.spec(&written), Ok(spec.clone()));
+                assert_eq!(entry.case(&written), Ok(case.clone()));
             }
         }
     }
@@ -120,8 +123,9 @@ fn parameters_make_the_spec_again() {
 fn decoders_are_fed_by_their_encoders() {
     let plain = input::text(1, 700, 3);
     let inflate = registry::find("inflate").expect("registered");
-    for spec in inflate.specs() {
-        let workload = inflate.workload(&spec).expect("its own spec");
+    for case in inflate.cases() {
+        let spec = &case.spec;
+        let workload = inflate.workload(&case).expect("its own spec");
         let fed = plain.fed(&*workload).expect("encodes");
         assert_eq!(fed.slot_bytes, Some(700));
         assert_eq!(fed.what, format!("deflate of {}", plain.what));
@@ -143,8 +147,9 @@ fn decoders_are_fed_by_their_encoders() {
 #[test]
 fn every_workload_feeds_its_operator() {
     for entry in registry::OPERATORS {
-        for spec in entry.specs() {
-            let workload = entry.workload(&spec).expect("its own spec");
+        for case in entry.cases() {
+            let spec = &case.spec;
+            let workload = entry.workload(&case).expect("its own spec");
             for len in [0, 1, 2, 3, 4, 7, 64, 1500] {
                 let fed = workload.feed(&input::text(3, len, 1).bytes);
                 let item = fed.unwrap_or_else(|why| panic!("{spec:?}, {len} bytes: {why}"));
@@ -176,18 +181,18 @@ fn an_operator_refuses_the_spec_of_any_other() {
 #[test]
 fn a_spec_has_each_word_that_chose_it() {
     for entry in registry::OPERATORS {
-        for parameter in entry.parameters {
+        for parameter in entry.all_parameters() {
             let Domain::Word(words) = parameter.values else {
                 continue;
             };
             for word in words {
-                let spec = entry
-                    .spec(&format!("{}={word}", parameter.name))
+                let case = entry
+                    .case(&format!("{}={word}", parameter.name))
                     .expect("a word");
                 let has = |(name, value): &(&str, ParameterValue)| {
                     *name == parameter.name && value.to_string() == **word
                 };
-                assert!(spec.parameters().iter().any(has), "{}: {word}", entry.name);
+                assert!(case.parameters().iter().any(has), "{}: {word}", entry.name);
             }
         }
     }
@@ -198,10 +203,10 @@ fn parameters_are_checked() {
     let deflate = registry::find("deflate").expect("registered");
     assert_eq!(
         deflate.spec("level=9, format=gzip"),
-        Ok(OpSpec::Deflate {
+        Ok(OpSpec::from(spec::Deflate {
             level: 9,
             format: DeflateFormat::Gzip
-        })
+        }))
     );
     assert_eq!(deflate.spec(""), Ok(deflate.default_spec()));
     for wrong in [

@@ -2,7 +2,7 @@
 //! CPU has.
 
 use dpb_core::random::SplitMix64;
-use dpb_core::{Batch, BatchOut, BlockLoss, ErasureCode, Input, Items, JobError, OpSpec};
+use dpb_core::{Batch, BatchOut, BlockLoss, ErasureCode, Input, Items, JobError, OpSpec, spec};
 use dpb_operators::registry;
 use proptest::prelude::*;
 use rusty_erasure_core::{Coder, Matrix};
@@ -38,7 +38,7 @@ fn assert_code(code: ErasureCode, block_bytes: usize, missing: &[u8]) {
     let blocks = encoded(code, block_bytes, u64::from(missing[0]));
     let (data, parity) = blocks.split_at(code.data_blocks());
     assert_gives(
-        &OpSpec::ErasureEncode { code },
+        &OpSpec::from(spec::ErasureEncode { code }),
         &data.concat(),
         &parity.concat(),
     );
@@ -51,7 +51,11 @@ fn assert_code(code: ErasureCode, block_bytes: usize, missing: &[u8]) {
     };
     let available = of(loss.available().collect());
     let lost = of(loss.missing().collect());
-    assert_gives(&OpSpec::ErasureRecover { loss }, &available, &lost);
+    assert_gives(
+        &OpSpec::from(spec::ErasureRecover { loss }),
+        &available,
+        &lost,
+    );
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Hash functions and HMAC: published vectors, and another implementation at every length near a border, on every path
 //! that this CPU has, alone and side by side.
 
-use dpb_core::{Batch, Items, OpSpec, SetupError};
+use dpb_core::{
+    Batch, Items, SetupError,
+    spec::{self},
+};
 use dpb_operators::cpu::Path;
 use dpb_operators::registry;
 use dpb_operators::security::hash::Hash;
@@ -131,9 +134,7 @@ fn a_key_is_read_from_its_file_else_made_and_shown_nowhere() {
     let spec = hmac.spec(&format!("key={}", path.display()));
     std::fs::remove_file(&path).expect("removes");
     let spec = spec.expect("a key");
-    let OpSpec::Hmac { key, .. } = &spec else {
-        panic!("{spec:?}")
-    };
+    let spec::Hmac { key, .. } = registry::own(&spec);
     assert_eq!((key.bytes(), key.is_secret()), (&b"Jefe"[..], true));
     let (one, other) = (hmac.default_spec(), hmac.default_spec());
     assert_ne!(one, other, "made anew");

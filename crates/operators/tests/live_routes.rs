@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, ChangeError, Control, Items, Job, LookupKeys, Material, OpSpec, Operator, View,
+    Backend, Buf, ChangeError, Control, Items, Job, Material, OpSpec, Operator, View, spec,
 };
 use dpb_operators::cpu;
 use dpb_operators::network::lpm::model::Model;
-use dpb_operators::network::lpm::{Generated, Prefix, Route, draw, write, write_change};
+use dpb_operators::network::lpm::{
+    Generated, LookupKeys, Prefix, Route, draw, write, write_change,
+};
 
 /// Addresses of a job, and of each of its items.
 const ADDRESSES: usize = 256;
@@ -45,11 +47,10 @@ impl<A: Generated> Story<A> {
         probes.iter().for_each(|probe| probe.to_wire(&mut bytes));
         let mut addresses = Buf::zeroed(bytes.len()).expect("memory");
         addresses.copy_from_slice(&bytes);
-        let spec = OpSpec::Lpm {
+        let spec = OpSpec::from(spec::Lpm {
             family: A::FAMILY,
             routes: Material::public(write(&routes)),
-            keys: LookupKeys::Random,
-        };
+        });
         let mut story = Self {
             spec,
             addresses: addresses.freeze(),

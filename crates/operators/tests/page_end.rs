@@ -97,9 +97,9 @@ fn every_operator_stays_inside() {
     // For what is not the default, one length in seven, and every count among them.
     let some: Vec<(usize, usize)> = all.iter().copied().step_by(7).collect();
     for entry in OPERATORS {
-        for (i, spec) in entry.specs().iter().enumerate() {
-            let workload = entry.workload(spec).expect("its own spec");
-            let mut kernels = kernels(entry, spec);
+        for (i, case) in entry.cases().iter().enumerate() {
+            let workload = entry.workload(case).expect("its own spec");
+            let mut kernels = kernels(entry, &case.spec);
             let shapes = if i == 0 { &all } else { &some };
             for (len, count) in affordable(&*workload, shapes.clone(), |(_, count)| 2 * count) {
                 let input = Input::of(&*workload, 5, len, count).expect("feeds");

@@ -4,10 +4,10 @@
 mod support;
 
 use dpb_core::random::SplitMix64;
-use dpb_core::{Batch, Input, Items, OpSpec, Span, Stride, Workload, workload};
+use dpb_core::{Batch, Input, Items, Span, Stride, Workload, workload};
 use dpb_operators::cpu::Path;
 use dpb_operators::direct::Direct;
-use dpb_operators::registry::{Entry, OPERATORS};
+use dpb_operators::registry::{Case, Entry, OPERATORS};
 use proptest::prelude::*;
 use support::{affordable, assert_right, items_max, kernels, say_what_is_skipped, slot_bytes};
 
@@ -21,10 +21,10 @@ struct Contest {
 }
 
 impl Contest {
-    fn new(entry: &Entry, spec: &OpSpec) -> Self {
+    fn new(entry: &Entry, case: &Case) -> Self {
         Self {
-            workload: entry.workload(spec).expect("its own spec"),
-            kernels: kernels(entry, spec),
+            workload: entry.workload(case).expect("its own spec"),
+            kernels: kernels(entry, &case.spec),
         }
     }
 
@@ -76,7 +76,7 @@ impl Contest {
 fn all_lengths() {
     let bytes = Input::random(1, 520, 1).bytes;
     for entry in OPERATORS {
-        let mut contest = Contest::new(entry, &entry.default_spec());
+        let mut contest = Contest::new(entry, &entry.default_spec().into());
         for len in contest.affordable((0..=520).collect(), |_| 4) {
             let mut one = contest.equal(&bytes, len, 1);
             one.items = Items::One;
@@ -96,7 +96,7 @@ fn equal_items() {
         .flat_map(|len| [0, 1, 2, 3, 4, 5, 7, 8, 9, 20].map(|count| (len, count)))
         .collect();
     for entry in OPERATORS {
-        let mut contest = Contest::new(entry, &entry.default_spec());
+        let mut contest = Contest::new(entry, &entry.default_spec().into());
         for (len, count) in contest.affordable(shapes.clone(), |(_, count)| *count) {
             let input = contest.equal(&bytes, len, count);
             contest.assert_right_from(1, &input);
@@ -110,7 +110,7 @@ fn equal_items() {
 #[test]
 fn long_items() {
     for entry in OPERATORS {
-        let mut contest = Contest::new(entry, &entry.default_spec());
+        let mut contest = Contest::new(entry, &entry.default_spec().into());
         let lengths = [
             1000, 1500, 4096, 4097, 9000, 20_011, 65_535, 65_536, 70_001, 300_000,
         ];
@@ -126,8 +126,8 @@ fn long_items() {
 fn every_parameter() {
     say_what_is_skipped();
     for entry in OPERATORS {
-        for spec in entry.specs() {
-            let mut contest = Contest::new(entry, &spec);
+        for case in entry.cases() {
+            let mut contest = Contest::new(entry, &case);
             let shapes = vec![(0, 3), (1, 1), (64, 20), (65, 3), (1500, 4), (70_001, 1)];
             for (len, count) in contest.affordable(shapes, |(_, count)| *count) {
                 if let Some(input) = contest.input(4, len, count) {
@@ -142,8 +142,8 @@ fn every_parameter() {
 #[test]
 fn spoilt_items() {
     for entry in OPERATORS {
-        for spec in entry.specs() {
-            let mut contest = Contest::new(entry, &spec);
+        for case in entry.cases() {
+            let mut contest = Contest::new(entry, &case);
             let count = items_max(contest.workload.cost_bytes()).clamp(4, 24);
             let shapes = vec![(0, 1), (1, 2), (64, 3), (600, 4), (1500, 5)];
             for (len, seed) in contest.affordable(shapes, |_| count) {
@@ -265,7 +265,7 @@ proptest! {
             if lot % (one_in as u64 + 1) != 0 {
                 continue;
             }
-            let mut contest = Contest::new(entry, &spec);
+            let mut contest = Contest::new(entry, &spec.into());
             let input = plain.fed(&*contest.workload).expect("feeds");
             contest.assert_right_from(0, &moved(input.clone(), gap));
             contest.assert_right_from(0, &reversed(input, gap));

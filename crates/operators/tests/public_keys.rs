@@ -3,9 +3,9 @@
 use std::path::Path as File;
 use std::process::Command;
 
-use dpb_core::{Curve, Input, JobError, OpSpec, Right, RsaPadding, SignatureScheme};
+use dpb_core::{Curve, Input, JobError, Right, RsaPadding, SignatureScheme, match_spec, spec};
 use dpb_operators::cpu::Path;
-use dpb_operators::registry::{self, Entry, OPERATORS};
+use dpb_operators::registry::{self, Case, Entry, OPERATORS};
 use dpb_operators::security::keys::{Kind, Pair};
 use dpb_operators::security::rsa::oaep::{Decrypt, Encrypt, encrypted_bytes, message_bytes_max};
 use dpb_operators::security::signature::{PATHS, Sign, Verify};
@@ -458,26 +458,26 @@ fn to_openssl(scheme: SignatureScheme, signature: &[u8]) -> Vec<u8> {
 }
 
 /// The operators of this file, each with all of its specs.
-fn operators() -> impl Iterator<Item = (&'static Entry, OpSpec)> {
+fn operators() -> impl Iterator<Item = (&'static Entry, Case)> {
     let ours = OPERATORS.iter().filter(|entry| entry.paths == PATHS);
-    ours.flat_map(|entry| entry.specs().into_iter().map(move |spec| (entry, spec)))
+    ours.flat_map(|entry| entry.cases().into_iter().map(move |case| (entry, case)))
 }
 
 /// Neither what the spec says of itself nor what it tells records holds a private key, whole or in part.
 #[test]
 fn private_keys_show_nowhere() {
     let mut secrets = 0;
-    for (entry, spec) in operators() {
-        let key = match &spec {
-            OpSpec::Sign { key, .. } | OpSpec::RsaDecrypt { key, .. } => key,
-            OpSpec::Verify { private, .. } | OpSpec::RsaEncrypt { private, .. } => {
-                private.as_ref().expect("made with both halves")
-            }
-            other => panic!("{other} has no key"),
-        };
+    for (entry, case) in operators() {
+        let spec = &case.spec;
+        let key = match_spec!(spec, {
+            spec::Sign { key, .. } => key,
+            spec::RsaDecrypt { key, .. } => key,
+        } else {
+            case.material("private").expect("made with both halves")
+        });
         assert!(key.is_secret(), "{}", entry.name);
-        let said = format!("{spec:?} {:?}", spec.parameters());
-        let workload = entry.workload(&spec).expect("its own spec");
+        let said = format!("{case:?} {:?}", case.parameters());
+        let workload = entry.workload(&case).expect("its own spec");
         let said = said + workload.name() + &workload.describe("bytes");
         for part in key.bytes().windows(16).step_by(8) {
             let digits: String = part.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -539,21 +539,23 @@ fn a_public_key_verifies_and_signs_nothing() {
 /// A wrong signature, or encryption of something else, is not approved.
 #[test]
 fn the_workload_knows_wrong_from_right() {
-    for (entry, spec) in operators() {
-        let workload = entry.workload(&spec).expect("its own spec");
-        let (item, wrong) = match &spec {
-            OpSpec::Sign { scheme, .. } => (b"a message".to_vec(), vec![1; scheme.bytes()]),
-            OpSpec::RsaEncrypt { bits, key, .. } => {
+    for (entry, case) in operators() {
+        let spec = &case.spec;
+        let workload = entry.workload(&case).expect("its own spec");
+        let (item, wrong) = match_spec!(spec, {
+            spec::Sign { scheme, .. } => (b"a message".to_vec(), vec![1; scheme.bytes()]),
+            spec::RsaEncrypt { bits, key } => {
                 let encrypt = Encrypt::new(Path::Portable, *bits, key.bytes()).expect("any CPU");
                 let other = encrypt.encrypted(b"another").expect("encrypts");
                 (b"a message".to_vec(), other)
-            }
-            OpSpec::Verify { .. } => (workload.feed(b"a message").expect("feeds"), vec![0]),
-            _ => (
+            },
+            spec::Verify { .. } => (workload.feed(b"a message").expect("feeds"), vec![0]),
+        } else {
+            (
                 workload.feed(b"a message").expect("feeds"),
                 b"another".to_vec(),
-            ),
-        };
+            )
+        });
         assert!(workload.check(&item, Ok(&wrong), 1000).is_err(), "{spec:?}");
         assert!(
             workload.check(&item, Ok(&wrong[1..]), 1000).is_err(),

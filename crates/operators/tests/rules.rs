@@ -1,6 +1,6 @@
 //! Real rules over real and generated payloads: the paths agree with PCRE2 on which rules match.
 
-use dpb_core::{Batch, BatchOut, Input, Items, UnsupportedRules};
+use dpb_core::{Batch, BatchOut, Input, Items, UnsupportedRules, spec};
 use dpb_operators::cpu::Path;
 use dpb_operators::registry;
 use dpb_operators::security::rxpmatch::{Match, Rule, Rules};
@@ -90,10 +90,10 @@ fn owasps_rules_match_where_pcre2_says() {
     let entry = registry::find("rxpmatch").expect("registered");
     let mut all = Vec::new();
     for set in SETS {
-        let spec = entry
-            .spec(&format!("{parameters},set={set}"))
+        let case = entry
+            .case(&format!("{parameters},set={set}"))
             .expect("rules");
-        let workload = entry.workload(&spec).expect("its own spec");
+        let workload = entry.workload(&case).expect("its own spec");
         all.extend(payloads(&workload.plain(1, 300, 40)));
     }
     // Attacks by the dozen: the rules themselves, and what they were written against.
@@ -109,12 +109,10 @@ fn our_own_rules_match_where_pcre2_says() {
     let entry = registry::find("rxpmatch").expect("registered");
     for set in SETS {
         let parameters = format!("set={set}");
-        let spec = entry.spec(&parameters).expect("built in");
-        let dpb_core::OpSpec::RxpMatch { rules, .. } = &spec else {
-            unreachable!("its own spec")
-        };
+        let case = entry.case(&parameters).expect("built in");
+        let spec::RxpMatch { rules, .. } = registry::own(&case.spec);
         let rules = Rules::parse(rules.bytes(), UnsupportedRules::Refuse).expect("all regular");
-        let workload = entry.workload(&spec).expect("its own spec");
+        let workload = entry.workload(&case).expect("its own spec");
         let mut all = payloads(&workload.plain(2, 1000, 200));
         all.extend(payloads(&workload.plain(3, 64, 400)));
         assert!(assert_agree(&parameters, &rules, &all) > 20, "{set}");

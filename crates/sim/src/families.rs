@@ -8,17 +8,17 @@ use dpb_core::{Backend, Family, Listed, OpSpec, OpenError, SetupError};
 use crate::{Faults, Faulty, Model, Modelled, Simulation};
 
 /// Opens the backend inside.
-pub type OpenInner = fn() -> Box<dyn Backend>;
+pub type OpenInner = &'static (dyn Fn() -> Box<dyn Backend> + Sync);
 
 /// The family `sim`: modelled engines, all in one simulation. `sim/default`, or `sim` alone, is [`Model::default`].
-#[derive(Debug)]
+#[allow(missing_debug_implementations)]
 pub struct Models {
     inner: OpenInner,
     simulation: OnceLock<Simulation>,
 }
 
 /// The family `faulty`: the backend inside with faults on purpose.
-#[derive(Debug)]
+#[allow(missing_debug_implementations)]
 pub struct Faultiness {
     inner: OpenInner,
 }
@@ -133,6 +133,7 @@ fn no_such(wrong: SetupError) -> OpenError {
 mod tests {
     use super::*;
     use dpb_core::conformance::sample::Sample;
+    use dpb_core::spec;
 
     fn sample() -> Box<dyn Backend> {
         Box::new(Sample::new(None))
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn names_say_the_model_and_the_faults() {
-        let models = Models::new(sample);
+        let models = Models::new(&sample);
         for (instance, name) in [
             ("", "sim/default"),
             ("default", "sim/default"),
@@ -148,7 +149,7 @@ mod tests {
         ] {
             assert_eq!(models.open(instance).expect("a model").name(), name);
         }
-        let faults = Faultiness::new(sample);
+        let faults = Faultiness::new(&sample);
         let backend = faults.open("flips_ppm=7").expect("faults");
         assert_eq!(backend.name(), "faulty/flips_ppm=7");
         for opened in [models.open("wings=2"), faults.open("wings=2")] {
@@ -159,9 +160,12 @@ mod tests {
 
     #[test]
     fn all_backends_are_the_default_model_where_it_can_and_no_faults() {
-        let models = Models::new(sample);
-        assert_eq!(models.all_for(&OpSpec::Crc32c), ["default"]);
-        assert_eq!(models.all_for(&OpSpec::Sha256), [""; 0]);
-        assert_eq!(Faultiness::new(sample).all_for(&OpSpec::Crc32c), [""; 0]);
+        let models = Models::new(&sample);
+        assert_eq!(models.all_for(&OpSpec::from(spec::Crc32c)), ["default"]);
+        assert_eq!(models.all_for(&OpSpec::from(spec::Sha256)), [""; 0]);
+        assert_eq!(
+            Faultiness::new(&sample).all_for(&OpSpec::from(spec::Crc32c)),
+            [""; 0]
+        );
     }
 }

@@ -15,7 +15,7 @@ pub mod link;
 pub mod modelled;
 pub mod simulation;
 
-pub use families::{Faultiness, Models};
+pub use families::{Faultiness, Models, OpenInner};
 pub use faulty::{Faults, Faulty, Injected};
 pub use link::{Link, LinkModel, Ways};
 pub use modelled::{Model, Modelled};

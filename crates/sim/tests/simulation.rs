@@ -13,7 +13,7 @@ use dpb_core::measure::harness::{Mode, Plan, SILENCE, measure};
 use dpb_core::measure::{Evidence, Record};
 use dpb_core::{
     Backend, Buf, Clock, Completion, Input, Items, Job, Limits, OpSpec, Operator, OutputShape,
-    Properties, Queue, SetupError, Unsupported, conformance,
+    Properties, Queue, SetupError, Unsupported, conformance, spec,
 };
 use dpb_sim::{Link, LinkModel, Model, Modelled, Simulation, Ways};
 use serde_json::Value;
@@ -33,7 +33,9 @@ fn engine<B: Backend>(name: &str, text: &str, inner: B, simulation: &Simulation)
 }
 
 fn open(backend: &dyn Backend, depth: u32) -> Box<dyn Queue> {
-    let operator = backend.prepare(&OpSpec::Crc32c).expect("supported");
+    let operator = backend
+        .prepare(&OpSpec::from(spec::Crc32c))
+        .expect("supported");
     let depth = NonZeroU32::new(depth).expect("not zero");
     operator.open(depth).expect("opens")
 }
@@ -93,7 +95,7 @@ fn two_engines(inner: impl Fn() -> Sample) -> [Record; 2] {
     }
     let homes = homes(&simulation, &mut queues);
     [0, 1].map(|at| {
-        let mut record = Record::on("simulation", &backends[at], &OpSpec::Crc32c, 1);
+        let mut record = Record::on("simulation", &backends[at], &OpSpec::from(spec::Crc32c), 1);
         let latencies = homes[at].iter().map(|(tag, home_ns)| {
             assert!(*tag < 2);
             (home_ns - submitted_ns[at]) as f64
@@ -190,7 +192,7 @@ fn the_harness_gives_the_same_record_twice() {
         let inputs = [64, 5000, 300].map(input);
         let never = AtomicBool::new(false);
         let measure = |backend: &dyn Backend| {
-            let mut record = Record::on("op", backend, &OpSpec::Crc32c, 1);
+            let mut record = Record::on("op", backend, &OpSpec::from(spec::Crc32c), 1);
             let measured = measure(backend, &inputs, workloads()[0], &plan, &never);
             measured.expect("all is right").fill(&mut record);
             told(&record)
@@ -287,7 +289,9 @@ fn outputs_cross_a_link_only_where_it_goes_both_ways() {
 fn one_thread_drives_and_another_may_take_over() {
     let simulation = Simulation::new();
     let backend = engine("engine", "", Sample::new(None), &simulation);
-    let operator = backend.prepare(&OpSpec::Crc32c).expect("supported");
+    let operator = backend
+        .prepare(&OpSpec::from(spec::Crc32c))
+        .expect("supported");
     let elsewhere = || {
         let operator = operator.clone();
         let open = move || operator.open(NonZeroU32::MIN).map(drop);

@@ -20,6 +20,7 @@ use dpb_accel::{doca::Doca, dpdk::Dpdk};
 use dpb_core::{Backend, Buf, Families, Span};
 use dpb_operators::cpu::{Cpu, CpuPaths, Pools};
 use dpb_operators::network::checksum::Verdict;
+use dpb_operators::registry::Operators;
 use dpb_sim::{Faultiness, Models};
 
 pub use hand::ByHand;
@@ -150,12 +151,13 @@ impl Program {
     }
 }
 
-static MODELS: Models = Models::new(best);
-static FAULTINESS: Faultiness = Faultiness::new(best);
+static CPU: CpuPaths = CpuPaths::new(Operators::DPB);
+static POOLS: Pools = Pools::new(Operators::DPB);
+static MODELS: Models = Models::new(&best);
+static FAULTINESS: Faultiness = Faultiness::new(&best);
 
 /// The backends that the program knows: `cpu`, `cpu/portable`, `pool/2`, `sim/default`, `faulty/`, `dpdk/crypto_aesni_mb`.
-pub static FAMILIES: Families =
-    Families::new(&[&CpuPaths, &Pools, &MODELS, &FAULTINESS, &Doca, &Dpdk]);
+pub static FAMILIES: Families = Families::new(&[&CPU, &POOLS, &MODELS, &FAULTINESS, &Doca, &Dpdk]);
 
 /// What models and faults take their results from.
 fn best() -> Box<dyn Backend> {

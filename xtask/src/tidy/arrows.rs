@@ -1,7 +1,8 @@
 //! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, net} ← cli ← benches;
-//! core ← {operators, accel} ← peers ← benches; {operators, accel, sim} ← examples; xtask alone.
+//! core ← {operators, accel} ← peers ← benches; {operators, accel, sim, cli} ← examples; xtask alone. And how many crates a
+//! prototype builds that wants an operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -28,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("dpb-peers", &["dpb-core", "dpb-operators", "dpb-accel"]),
+    ("prototype", &["dpb-core", "dpb-operators", "dpb-cli"]),
     (
         "stages",
         &["dpb-core", "dpb-operators", "dpb-accel", "dpb-sim"],
@@ -63,7 +65,35 @@ struct Dependency {
 pub(super) fn check() -> Result<Vec<String>> {
     let metadata = ["metadata", "--no-deps", "--format-version", "1"];
     let metadata = shell::output(shell::cargo().args(metadata))?;
-    Ok(judge(&read(&metadata)?))
+    let mut wrong = judge(&read(&metadata)?);
+    let tree = [
+        "tree",
+        "-p",
+        "dpb-operators",
+        "-e",
+        "normal",
+        "--prefix",
+        "none",
+    ];
+    wrong.extend(judge_weight(&shell::output(shell::cargo().args(tree))?));
+    Ok(wrong)
+}
+
+/// Most crates that `dpb-operators` builds without features, itself and core included.
+const LIGHT_CRATES_MAX: usize = 10;
+
+/// What is wrong with what `cargo tree` lists, a crate a line.
+fn judge_weight(tree: &str) -> Option<String> {
+    let crates: BTreeSet<&str> = tree
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    (crates.len() > LIGHT_CRATES_MAX).then(|| {
+        format!(
+            "dpb-operators: {} crates without features, {LIGHT_CRATES_MAX} are allowed: {crates:?}",
+            crates.len()
+        )
+    })
 }
 
 fn judge(crates: &BTreeMap<String, Vec<Dependency>>) -> Vec<String> {
@@ -140,6 +170,14 @@ mod tests {
     #[test]
     fn the_arrows_point_one_way() {
         assert_eq!(check().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_crate_too_many_is_seen() {
+        let tree =
+            |crates: usize| -> String { (0..crates).map(|i| format!("c{i} v1\n")).collect() };
+        assert_eq!(judge_weight(&(tree(10) + "c0 v1 (*)\n")), None);
+        assert!(judge_weight(&tree(11)).is_some());
     }
 
     #[test]

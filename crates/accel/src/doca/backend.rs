@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dpb_core::{
     Backend, Buf, Clock, CopyMode, DeflateFormat, Direction, Limits, OpSpec, Operator, OutputShape,
-    Properties, Queue, SetupError, Unsupported,
+    Properties, Queue, SetupError, Unsupported, match_spec, spec,
 };
 
 use super::kind::{Given, Kind};
@@ -120,25 +120,25 @@ impl Work {
     fn of(spec: &OpSpec) -> Result<Self, String> {
         let with = |kind, given| Ok(Self { kind, given });
         let keyless = |kind| with(kind, Given::Nothing);
-        match spec {
-            OpSpec::Sha1 => keyless(Kind::Sha1),
-            OpSpec::Sha256 => keyless(Kind::Sha256),
-            OpSpec::Sha512 => keyless(Kind::Sha512),
-            OpSpec::Unlz4 => keyless(Kind::Unlz4),
-            OpSpec::Copy {
+        match_spec!(spec, {
+            spec::Sha1 => keyless(Kind::Sha1),
+            spec::Sha256 => keyless(Kind::Sha256),
+            spec::Sha512 => keyless(Kind::Sha512),
+            spec::Unlz4 => keyless(Kind::Unlz4),
+            spec::Copy {
                 mode: CopyMode::Cached,
             } => keyless(Kind::Copy),
-            OpSpec::Copy { .. } => Err("the DMA engine has one way to write; it is there as mode=cached".to_owned()),
-            OpSpec::Deflate { level: LEVEL, format } => with(Kind::Deflate, Given::Format(*format)),
-            OpSpec::Deflate { .. } => Err(format!(
+            spec::Copy { .. } => Err("the DMA engine has one way to write; it is there as mode=cached".to_owned()),
+            spec::Deflate { level: LEVEL, format } => with(Kind::Deflate, Given::Format(*format)),
+            spec::Deflate { .. } => Err(format!(
                 "the engine has one level, its own; it is there as level={LEVEL}, which it comes nearest to"
             )),
-            OpSpec::Inflate { format } => with(Kind::Inflate, Given::Format(*format)),
-            OpSpec::AesGcm { aad_bytes: 1.., .. } => Err(
+            spec::Inflate { format } => with(Kind::Inflate, Given::Format(*format)),
+            spec::AesGcm { aad_bytes: 1.., .. } => Err(
                 "DOCA does not say whether its engine writes additional data in front of the text; it is there as aad=0"
                     .to_owned(),
             ),
-            OpSpec::AesGcm { direction, key, .. } => {
+            spec::AesGcm { direction, key, .. } => {
                 let kind = match (direction, key.bytes().len()) {
                     (Direction::Encrypt, 16) => Kind::Encrypt128,
                     (Direction::Encrypt, 32) => Kind::Encrypt256,
@@ -147,17 +147,16 @@ impl Work {
                     (_, bytes) => return Err(format!("the engine needs a key of 16 or 32 bytes, not of {bytes}")),
                 };
                 with(kind, Given::Key(key.clone()))
-            }
-            OpSpec::ErasureEncode { code } => with(Kind::ErasureEncode, Given::Code(*code)),
-            OpSpec::ErasureRecover { loss } => with(Kind::ErasureRecover, Given::Loss(*loss)),
-            OpSpec::RxpMatch {
-                rules, unsupported, ..
-            } => {
+            },
+            spec::ErasureEncode { code } => with(Kind::ErasureEncode, Given::Code(*code)),
+            spec::ErasureRecover { loss } => with(Kind::ErasureRecover, Given::Loss(*loss)),
+            spec::RxpMatch { rules, unsupported } => {
                 let rules = translated(rules.bytes(), *unsupported)?;
                 with(Kind::Match, Given::Rules(rules))
-            }
-            other => Err(format!("DOCA has no engine for {other}")),
-        }
+            },
+        } else {
+            Err(format!("DOCA has no engine for {spec}"))
+        })
     }
 
     fn limits(&self, bounds: Bounds) -> Limits {

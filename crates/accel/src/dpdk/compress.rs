@@ -8,7 +8,7 @@ use std::time::Duration;
 use dpb_core::patience::Silence;
 use dpb_core::{
     Backend, Buf, Clock, Completion, DeflateFormat, Items, Job, JobError, Limits, OpSpec, Operator,
-    OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
+    OutputShape, Properties, Queue, SetupError, Unsupported, WallClock, match_spec, spec,
 };
 
 use super::raw::{
@@ -154,8 +154,8 @@ impl Plan {
     ) -> Result<Self, Unsupported> {
         let unsupported = |reason| Err(Unsupported { reason });
         let name = device.name();
-        match *spec {
-            OpSpec::Deflate { level, format } => {
+        match_spec!(spec, {
+            &spec::Deflate { level, format } => {
                 let check = check_of(format);
                 if !device.has(check) {
                     let format = format.name();
@@ -169,8 +169,8 @@ impl Plan {
                     head,
                     ..Self::bare(Coding::Compress { level, check }, device)
                 })
-            }
-            OpSpec::Inflate {
+            },
+            spec::Inflate {
                 format: DeflateFormat::Raw,
             } => Ok(Self::bare(
                 Coding::Decompress {
@@ -179,14 +179,15 @@ impl Plan {
                 device,
             )),
             // Where a stream's check lies only its decoder knows, and some of DPDK's drivers do not say.
-            OpSpec::Inflate { format } => unsupported(format!(
+            spec::Inflate { format } => unsupported(format!(
                 "compress devices decode bare DEFLATE, and do not say where the check of format {} lies; use format=raw",
                 format.name()
             )),
-            _ => unsupported(format!(
+        } else {
+            unsupported(format!(
                 "compress devices do deflate and inflate; {spec} is neither"
-            )),
-        }
+            ))
+        })
     }
 
     /// Recipe for streams that nothing wraps.
@@ -221,8 +222,8 @@ impl Plan {
 /// A spec of each operator that a compress device may have.
 pub(super) fn samples() -> Vec<OpSpec> {
     let formats = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
-    let deflate = formats.map(|format| OpSpec::Deflate { level: 6, format });
-    let inflate = formats.map(|format| OpSpec::Inflate { format });
+    let deflate = formats.map(|format| OpSpec::from(spec::Deflate { level: 6, format }));
+    let inflate = formats.map(|format| OpSpec::from(spec::Inflate { format }));
     deflate.into_iter().chain(inflate).collect()
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dpb_core::patience::Silence;
 use dpb_core::{
     Backend, Buf, Clock, Direction, HmacHash, Items, Job, JobError, Limits, Material, OpSpec,
-    Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
+    Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock, match_spec, spec,
 };
 
 use super::raw::{Cipher, CryptoDevice, Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
@@ -35,7 +35,7 @@ pub(super) struct CryptoBackend {
 impl CryptoBackend {
     /// HMAC (RFC 2104) of an empty message, of plain hashes on the same device.
     fn hmac_of_nothing(&self, hash: OpSpec, key: &[u8]) -> Result<Vec<u8>, SetupError> {
-        let block_bytes = if hash == OpSpec::Sha512 { 128 } else { 64 };
+        let block_bytes = if hash.is::<spec::Sha512>() { 128 } else { 64 };
         let mut block = match key.len() > block_bytes {
             true => self.digest(&hash, key)?,
             false => key.to_vec(),
@@ -112,7 +112,7 @@ impl Backend for CryptoBackend {
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let mut plan = Plan::new(spec, &self.device).map_err(SetupError::Unsupported)?;
-        if let OpSpec::Hmac { hash, key } = spec {
+        if let Some(spec::Hmac { hash, key }) = spec.get() {
             plan.of_nothing = Some(self.hmac_of_nothing(plain(*hash), key.bytes())?);
         }
         // Each queue has its own; that there can be one is known here.
@@ -222,7 +222,7 @@ impl Plan {
                 return Err(Unsupported { reason });
             }
         }
-        if let OpSpec::Hmac { hash, .. } = spec {
+        if let Some(spec::Hmac { hash, .. }) = spec.get() {
             let hash = plain(*hash);
             Self::new(&hash, device).map_err(|_| Unsupported {
                 reason: format!(
@@ -415,28 +415,39 @@ pub(super) fn samples() -> Vec<OpSpec> {
     let key = |len| Material::secret(vec![0; len]);
     let both = [Direction::Encrypt, Direction::Decrypt];
     let mut samples = Vec::new();
-    samples.extend(both.map(|direction| OpSpec::AesGcm {
-        direction,
-        aad_bytes: 0,
-        key: key(16),
+    samples.extend(both.map(|direction| {
+        OpSpec::from(spec::AesGcm {
+            direction,
+            aad_bytes: 0,
+            key: key(16),
+        })
     }));
-    samples.push(OpSpec::AesCtr { key: key(16) });
-    samples.extend(both.map(|direction| OpSpec::AesCbc {
-        direction,
-        key: key(16),
+    samples.push(OpSpec::from(spec::AesCtr { key: key(16) }));
+    samples.extend(both.map(|direction| {
+        OpSpec::from(spec::AesCbc {
+            direction,
+            key: key(16),
+        })
     }));
-    samples.extend(both.map(|direction| OpSpec::AesXts {
-        direction,
-        key: key(32),
+    samples.extend(both.map(|direction| {
+        OpSpec::from(spec::AesXts {
+            direction,
+            key: key(32),
+        })
     }));
-    samples.extend([OpSpec::Md5, OpSpec::Sha1, OpSpec::Sha256, OpSpec::Sha512]);
+    samples.extend([
+        OpSpec::from(spec::Md5),
+        OpSpec::from(spec::Sha1),
+        OpSpec::from(spec::Sha256),
+        OpSpec::from(spec::Sha512),
+    ]);
     let hashes = [
         HmacHash::Md5,
         HmacHash::Sha1,
         HmacHash::Sha256,
         HmacHash::Sha512,
     ];
-    samples.extend(hashes.map(|hash| OpSpec::Hmac { hash, key: key(16) }));
+    samples.extend(hashes.map(|hash| OpSpec::from(spec::Hmac { hash, key: key(16) })));
     samples
 }
 
@@ -462,12 +473,8 @@ fn cipher_of(spec: &OpSpec) -> Option<(Cipher, Form)> {
         };
         Some((cipher, form))
     };
-    match spec {
-        OpSpec::AesGcm {
-            direction,
-            aad_bytes,
-            ..
-        } => {
+    match_spec!(spec, {
+        spec::AesGcm { direction, aad_bytes, .. } => {
             let cipher = Cipher {
                 algorithm: Algorithm::AesGcm,
                 decrypts: *direction == Direction::Decrypt,
@@ -476,44 +483,46 @@ fn cipher_of(spec: &OpSpec) -> Option<(Cipher, Form)> {
                 aad_len: *aad_bytes,
             };
             Some((cipher, Form::Sealed))
-        }
-        OpSpec::AesCtr { .. } => cipher(Algorithm::AesCtr, Direction::Encrypt, Form::Counted),
-        OpSpec::AesCbc { direction, .. } => cipher(Algorithm::AesCbc, *direction, Form::Chained),
-        OpSpec::AesXts { direction, .. } => cipher(Algorithm::AesXts, *direction, Form::Tweaked),
-        OpSpec::Md5 => hash(Algorithm::Md5, 16),
-        OpSpec::Sha1 => hash(Algorithm::Sha1, 20),
-        OpSpec::Sha256 => hash(Algorithm::Sha256, 32),
-        OpSpec::Sha512 => hash(Algorithm::Sha512, 64),
-        OpSpec::Hmac { hash: inner, .. } => match inner {
+        },
+        spec::AesCtr { .. } => cipher(Algorithm::AesCtr, Direction::Encrypt, Form::Counted),
+        spec::AesCbc { direction, .. } => cipher(Algorithm::AesCbc, *direction, Form::Chained),
+        spec::AesXts { direction, .. } => cipher(Algorithm::AesXts, *direction, Form::Tweaked),
+        spec::Md5 => hash(Algorithm::Md5, 16),
+        spec::Sha1 => hash(Algorithm::Sha1, 20),
+        spec::Sha256 => hash(Algorithm::Sha256, 32),
+        spec::Sha512 => hash(Algorithm::Sha512, 64),
+        spec::Hmac { hash: inner, .. } => match inner {
             HmacHash::Md5 => hash(Algorithm::HmacMd5, 16),
             HmacHash::Sha1 => hash(Algorithm::HmacSha1, 20),
             HmacHash::Sha256 => hash(Algorithm::HmacSha256, 32),
             HmacHash::Sha512 => hash(Algorithm::HmacSha512, 64),
         },
-        _ => None,
-    }
+    } else {
+        None
+    })
 }
 
 /// The hash function under HMAC.
 fn plain(hash: HmacHash) -> OpSpec {
     match hash {
-        HmacHash::Md5 => OpSpec::Md5,
-        HmacHash::Sha1 => OpSpec::Sha1,
-        HmacHash::Sha256 => OpSpec::Sha256,
-        HmacHash::Sha512 => OpSpec::Sha512,
+        HmacHash::Md5 => OpSpec::from(spec::Md5),
+        HmacHash::Sha1 => OpSpec::from(spec::Sha1),
+        HmacHash::Sha256 => OpSpec::from(spec::Sha256),
+        HmacHash::Sha512 => OpSpec::from(spec::Sha512),
     }
 }
 
 /// The key, or nothing.
 fn key_of(spec: &OpSpec) -> &[u8] {
-    match spec {
-        OpSpec::AesGcm { key, .. }
-        | OpSpec::AesCtr { key }
-        | OpSpec::AesCbc { key, .. }
-        | OpSpec::AesXts { key, .. }
-        | OpSpec::Hmac { key, .. } => key.bytes(),
-        _ => &[],
-    }
+    match_spec!(spec, {
+        spec::AesGcm { key, .. } => key.bytes(),
+        spec::AesCtr { key } => key.bytes(),
+        spec::AesCbc { key, .. } => key.bytes(),
+        spec::AesXts { key, .. } => key.bytes(),
+        spec::Hmac { key, .. } => key.bytes(),
+    } else {
+        &[]
+    })
 }
 
 /// The first block of an item that has one, as counters count.

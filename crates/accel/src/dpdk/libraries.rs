@@ -19,8 +19,8 @@ use std::sync::Arc;
 use dpb_core::cpu_level::Level;
 use dpb_core::{
     Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, JobError,
-    Kernel, Limits, LookupKeys, Material, OpSpec, Operator, OutputShape, Properties,
-    SegmentationMode, SetupError, Unsupported, WallClock,
+    Kernel, Limits, Material, OpSpec, Operator, OutputShape, Properties, SegmentationMode,
+    SetupError, Unsupported, WallClock, match_spec, spec,
 };
 
 use super::raw::{self, Eal, Pieces, Sum, Work};
@@ -107,20 +107,19 @@ impl Libraries {
     /// # Errors
     /// DPDK's libraries do not have the operator.
     pub fn sums(&self, spec: &OpSpec) -> Result<Sums, Unsupported> {
-        let sum = match spec {
-            OpSpec::Checksum {
-                form: ChecksumForm::Plain,
-            } => Sum::Checksum,
-            OpSpec::Checksum { form } => {
+        let sum = match_spec!(spec, {
+            spec::Checksum { form: ChecksumForm::Plain } => Sum::Checksum,
+            spec::Checksum { form } => {
                 return Err(because(format!(
                     "rte_raw_cksum sums bytes and finds no field in them: form=plain, not form={}",
                     form.name()
                 )));
-            }
-            OpSpec::Crc32 => Sum::Crc32,
-            OpSpec::Crc32c => Sum::Crc32c,
-            _ => return Err(none(spec)),
-        };
+            },
+            spec::Crc32 => Sum::Crc32,
+            spec::Crc32c => Sum::Crc32c,
+        } else {
+            return Err(none(spec));
+        });
         Ok(Sums {
             libraries: *self,
             sum,
@@ -149,19 +148,16 @@ impl Libraries {
         batch: Batch<'a>,
         slot: usize,
     ) -> Result<Packets<'a>, Unsupported> {
-        let work = match *spec {
-            OpSpec::Segmentation {
-                mss,
-                mode: SegmentationMode::Copy,
-            } => Work::Segments(mss),
-            OpSpec::Segmentation {
-                mss,
-                mode: SegmentationMode::Descriptor,
-            } => Work::Descriptors(mss),
-            OpSpec::Fragmentation { mtu } => Work::Fragments(mtu),
-            OpSpec::Reassembly => Work::Datagrams,
-            _ => return Err(none(spec)),
-        };
+        let work = match_spec!(spec, {
+            &spec::Segmentation { mss, mode } => match mode {
+                SegmentationMode::Copy => Work::Segments(mss),
+                SegmentationMode::Descriptor => Work::Descriptors(mss),
+            },
+            &spec::Fragmentation { mtu } => Work::Fragments(mtu),
+            spec::Reassembly => Work::Datagrams,
+        } else {
+            return Err(none(spec));
+        });
         Pieces::new(self.0, work, batch, slot).map(Packets)
     }
 }
@@ -177,20 +173,13 @@ fn is_allowed(level: &str) -> bool {
 
 /// The parameters of a spec of `toeplitz`.
 fn toeplitz(spec: &OpSpec) -> Result<(HashTuple, &[u8]), Unsupported> {
-    match spec {
-        OpSpec::Toeplitz {
-            form,
-            queues: 0,
-            key,
-        } if matches!(key.bytes().len(), 40 | 52) => Ok((*form, key.bytes())),
-        OpSpec::Toeplitz { queues: 0, key, .. } => Err(because(format!(
-            "a key of {} bytes, not 40 or 52",
-            key.bytes().len()
-        ))),
-        OpSpec::Toeplitz { queues, .. } => Err(because(format!(
+    let spec::Toeplitz { form, queues, key } = spec.get().ok_or_else(|| none(spec))?;
+    match (queues, key.bytes().len()) {
+        (0, 40 | 52) => Ok((*form, key.bytes())),
+        (0, bytes) => Err(because(format!("a key of {bytes} bytes, not 40 or 52"))),
+        _ => Err(because(format!(
             "rte_thash gives hashes, and leaves queues to a card: queues=0, not queues={queues}"
         ))),
-        _ => Err(none(spec)),
     }
 }
 
@@ -201,19 +190,20 @@ fn because(reason: String) -> Unsupported {
 /// Why there is none for another operator.
 fn none(spec: &OpSpec) -> Unsupported {
     let compared = "; `cargo xtask bench --peers` compares it on those";
-    let reason = match spec {
-        OpSpec::Segmentation { .. } => {
+    let reason = match_spec!(spec, {
+        spec::Segmentation { .. } => {
             format!("rte_gso segments TCP over IPv4 alone, items are of IPv6 too{compared}")
-        }
-        OpSpec::Fragmentation { .. } => format!(
+        },
+        spec::Fragmentation { .. } => format!(
             "rte_ip_frag fragments IPv6 without extension headers alone, items have them too{compared} without options"
         ),
-        OpSpec::Reassembly => format!(
+        spec::Reassembly => format!(
             "rte_ip_frag puts eight fragments together and no more, and knows no IPv6 extension headers; items may have \
              both{compared} that it takes"
         ),
-        _ => format!("DPDK's libraries have no {}", spec.name()),
-    };
+    } else {
+        format!("DPDK's libraries have no {}", spec.name())
+    });
     because(reason)
 }
 
@@ -267,19 +257,14 @@ impl Backend for LibrariesBackend {
         limits.synchronous = true;
         // Offsets and lengths of items are 32 bits.
         limits.input_bytes_max = u32::MAX as usize;
-        match spec {
-            OpSpec::Lpm { .. } => routes::check(spec, self.instance.prefix_match)?,
-            _ if self.instance.is_lookup_only => {
-                return Err(because(format!("rte_lpm has no {}", spec.name())));
-            }
-            OpSpec::Toeplitz { .. } => {
-                toeplitz(spec)?;
-            }
-            _ => {
-                if self.libraries.sums(spec)?.sum == Sum::Checksum {
-                    limits.item_bytes_max = SUMMED_MAX;
-                }
-            }
+        if spec.is::<spec::Lpm>() {
+            routes::check(spec, self.instance.prefix_match)?;
+        } else if self.instance.is_lookup_only {
+            return Err(because(format!("rte_lpm has no {}", spec.name())));
+        } else if spec.is::<spec::Toeplitz>() {
+            toeplitz(spec)?;
+        } else if self.libraries.sums(spec)?.sum == Sum::Checksum {
+            limits.item_bytes_max = SUMMED_MAX;
         }
         Ok(limits)
     }
@@ -287,16 +272,18 @@ impl Backend for LibrariesBackend {
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         let limits = self.limits(spec).map_err(SetupError::Unsupported)?;
         let (libraries, spec) = (&self.libraries, spec.clone());
-        let operator: Result<Arc<dyn Operator>, Unsupported> = match spec {
-            OpSpec::Lpm { .. } => libraries
+        let operator: Result<Arc<dyn Operator>, Unsupported> = if spec.is::<spec::Lpm>() {
+            libraries
                 .routes(&spec, self.instance.prefix_match)
-                .map(|kernel| Arc::new(Inline::new(kernel, spec, limits)) as _),
-            OpSpec::Toeplitz { .. } => libraries
+                .map(|kernel| Arc::new(Inline::new(kernel, spec, limits)) as _)
+        } else if spec.is::<spec::Toeplitz>() {
+            libraries
                 .hashes(&spec)
-                .map(|kernel| Arc::new(Inline::new(kernel, spec, limits)) as _),
-            _ => libraries
+                .map(|kernel| Arc::new(Inline::new(kernel, spec, limits)) as _)
+        } else {
+            libraries
                 .sums(&spec)
-                .map(|kernel| Arc::new(Inline::new(kernel, spec, limits)) as _),
+                .map(|kernel| Arc::new(Inline::new(kernel, spec, limits)) as _)
         };
         operator.map_err(SetupError::Unsupported)
     }
@@ -389,33 +376,34 @@ impl Packets<'_> {
 /// A spec of each operator that the libraries may be asked for, whose limits tell without a key or a route list.
 pub(super) fn samples() -> Vec<OpSpec> {
     let key = [0; 40];
-    let lookups = |family| OpSpec::Lpm {
-        family,
-        routes: Material::public(""),
-        keys: LookupKeys::Random,
+    let lookups = |family| {
+        OpSpec::from(spec::Lpm {
+            family,
+            routes: Material::public(""),
+        })
     };
     vec![
-        OpSpec::Checksum {
+        OpSpec::from(spec::Checksum {
             form: ChecksumForm::Plain,
-        },
-        OpSpec::Crc32,
-        OpSpec::Crc32c,
-        OpSpec::Toeplitz {
+        }),
+        OpSpec::from(spec::Crc32),
+        OpSpec::from(spec::Crc32c),
+        OpSpec::from(spec::Toeplitz {
             form: HashTuple::Ipv4Ports,
             queues: 0,
             key: Material::public(key),
-        },
+        }),
         lookups(IpFamily::V4),
         lookups(IpFamily::V6),
-        OpSpec::Checksum {
+        OpSpec::from(spec::Checksum {
             form: ChecksumForm::Ipv4,
-        },
-        OpSpec::Segmentation {
+        }),
+        OpSpec::from(spec::Segmentation {
             mss: 1460,
             mode: SegmentationMode::Copy,
-        },
-        OpSpec::Fragmentation { mtu: 1500 },
-        OpSpec::Reassembly,
+        }),
+        OpSpec::from(spec::Fragmentation { mtu: 1500 }),
+        OpSpec::from(spec::Reassembly),
     ]
 }
 
@@ -443,7 +431,7 @@ mod tests {
             };
             for operator in ["checksum", "crc32", "crc32c", "toeplitz", "lpm4", "lpm6"] {
                 let entry = registry::find(operator).expect("registered");
-                let workload = entry.workload(&entry.default_spec()).expect("its own");
+                let workload = entry.workload(entry.default_spec()).expect("its own");
                 let coverage = conformance::check(&backend, &[&*workload]);
                 assert!(coverage.expect("conforms").items > 0);
             }

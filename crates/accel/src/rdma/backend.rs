@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dpb_core::{
     Backend, Buf, Clock, Completion, CopyMode, Job, Limits, OpSpec, Operator, OutputShape,
-    Properties, Queue, SetupError, Unsupported, WallClock,
+    Properties, Queue, SetupError, Unsupported, WallClock, spec,
 };
 
 use super::port::{Address, Device, Problem};
@@ -107,15 +107,15 @@ impl Backend for Copies {
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
         let unsupported = |reason: String| Err(Unsupported { reason });
-        match spec {
-            OpSpec::Copy {
+        match spec.get() {
+            Some(spec::Copy {
                 mode: CopyMode::Cached,
-            } => Ok(self.lanes.limits()),
-            OpSpec::Copy { .. } => unsupported(format!(
+            }) => Ok(self.lanes.limits()),
+            Some(_) => unsupported(format!(
                 "{} has no copies past the caches: where its writes land is the platform's choice; use the mode cached",
                 self.name
             )),
-            _ => unsupported(format!(
+            None => unsupported(format!(
                 "{} has no {}: it moves bytes and computes nothing",
                 self.name,
                 spec.name()

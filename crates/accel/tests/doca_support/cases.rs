@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
     Backend, Completion, Family, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue,
-    RuleSet, UnsupportedRules, Workload, conformance,
+    UnsupportedRules, Workload, conformance, spec,
 };
 use dpb_operators::registry;
 
@@ -233,7 +233,7 @@ fn opens(instance: &str) {
                 backend.name(),
                 backend.properties().evidence
             );
-            let others = [OpSpec::Md5].into_iter();
+            let others = [OpSpec::from(spec::Md5)].into_iter();
             let operators = OPERATORS.iter().chain(&STREAMS).chain(&ERASURE);
             let specs =
                 operators.map(|(name, parameters)| workload(name, parameters).spec().clone());
@@ -253,11 +253,10 @@ fn refuses_rules() {
     let why = |spec: &OpSpec| backend.limits(spec).expect_err("refused");
     println!("ips: {}", why(workload("rxpmatch", "").spec()));
     for rules in ["3:/a*/", "4:/(?=a)b/"] {
-        let spec = OpSpec::RxpMatch {
+        let spec = OpSpec::from(spec::RxpMatch {
             rules: Material::public(rules.as_bytes()),
-            set: RuleSet::Ips,
             unsupported: UnsupportedRules::Refuse,
-        };
+        });
         println!("{rules}: {}", why(&spec));
     }
 }

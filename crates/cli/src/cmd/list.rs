@@ -2,7 +2,7 @@
 
 use dpb_core::Listed;
 use dpb_operators::cpu::Cpu;
-use dpb_operators::registry::{self, Entry};
+use dpb_operators::registry::Entry;
 use serde::Serialize;
 
 use crate::Globals;
@@ -44,7 +44,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let wanted = |what| args.what.is_none_or(|only| only == what);
     let mut lists = Vec::new();
     if wanted(What::Operators) {
-        lists.push(registry::OPERATORS.iter().map(operator).collect());
+        lists.push(globals.operators.iter().map(operator).collect());
     }
     if wanted(What::Backends) {
         lists.push(globals.families.backends().map(backend).collect());
@@ -79,8 +79,7 @@ fn table(rows: &[Row]) -> Table {
 
 fn operator(entry: &Entry) -> Row {
     let parameters: Vec<String> = entry
-        .parameters
-        .iter()
+        .all_parameters()
         .map(|parameter| {
             format!(
                 "{}={} (default {})",

@@ -17,7 +17,7 @@ use dpb_core::measure::harness::{self, Broken, Mode, Plan};
 use dpb_core::measure::provenance::{allowed_cpus, memory_available_bytes};
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_core::{Backend, ClockKind, Families, OpSpec, OpenError, SetupError};
-use dpb_operators::registry::{self, Entry};
+use dpb_operators::registry::{Case, Entry, Operators};
 
 use crate::args::{self, List};
 use crate::exit::Failure;
@@ -108,7 +108,7 @@ enum Loop {
 /// One test: a value for every parameter.
 struct Test {
     entry: &'static Entry,
-    spec: OpSpec,
+    case: Case,
     size: u64,
     batch: u64,
     threads: u64,
@@ -119,7 +119,7 @@ struct Test {
 
 /// Runs every combination, prints a line for each. Whatever can be known to be wrong is said before the first.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
-    let tests = args.tests(globals.families)?;
+    let tests = args.tests(globals)?;
     let loads = inputs::Inputs::new(&args, &tests)?;
     warn_of_shared_cores(&tests);
     let store = match &args.out {
@@ -204,7 +204,8 @@ fn next<T>(measured: &Receiver<T>, stop: &AtomicBool, grace: Duration) -> Option
 
 impl Args {
     /// The cartesian product, backends innermost so that what is compared is measured close together.
-    fn tests(&self, families: Families) -> Result<Vec<Test>, Failure> {
+    fn tests(&self, globals: &Globals) -> Result<Vec<Test>, Failure> {
+        let families = globals.families;
         if self.mode == Loop::Closed && self.rate.is_some() {
             return Err(Failure::usage(
                 "--rate needs --mode open: a closed loop has no rate",
@@ -231,10 +232,10 @@ impl Args {
             None => vec![None],
         };
         let mut tests = Vec::new();
-        for (entry, spec) in self.specs()? {
-            let names = self.backend_names(&spec, families);
+        for (entry, case) in self.cases(globals.operators)? {
+            let names = self.backend_names(&case.spec, families);
             for &size in &self.size {
-                let usual = List(vec![usual_batch(size, &spec)]);
+                let usual = List(vec![usual_batch(size, &case.spec)]);
                 for &batch in self.batch.as_ref().unwrap_or(&usual) {
                     check_job(size, batch)?;
                     for (&threads, &depth) in product(&self.threads, &self.depth) {
@@ -243,7 +244,7 @@ impl Args {
                                 let backend = families.open(name);
                                 tests.push(Test {
                                     entry,
-                                    spec: spec.clone(),
+                                    case: case.clone(),
                                     size,
                                     batch,
                                     threads,
@@ -260,27 +261,27 @@ impl Args {
         Ok(tests)
     }
 
-    /// What is measured; parameters that come to the same are one spec.
-    fn specs(&self) -> Result<Vec<(&'static Entry, OpSpec)>, Failure> {
-        let mut specs: Vec<(&Entry, OpSpec)> = Vec::new();
-        for entry in self.entries()? {
+    /// What is measured; parameters that come to the same are one case.
+    fn cases(&self, operators: Operators) -> Result<Vec<(&'static Entry, Case)>, Failure> {
+        let mut cases: Vec<(&Entry, Case)> = Vec::new();
+        for entry in self.entries(operators)? {
             for parameters in &self.parameters {
-                let spec = entry.spec(parameters);
-                let spec = spec.map_err(|error| Failure::usage(error.to_string()))?;
-                if !specs.iter().any(|(_, known)| *known == spec) {
-                    specs.push((entry, spec));
+                let case = entry.case(parameters);
+                let case = case.map_err(|error| Failure::usage(error.to_string()))?;
+                if !cases.iter().any(|(_, known)| *known == case) {
+                    cases.push((entry, case));
                 }
             }
         }
-        Ok(specs)
+        Ok(cases)
     }
 
-    fn entries(&self) -> Result<Vec<&'static Entry>, Failure> {
+    fn entries(&self, operators: Operators) -> Result<Vec<&'static Entry>, Failure> {
         if self.operator == "all" {
-            return Ok(registry::OPERATORS.iter().collect());
+            return Ok(operators.iter().collect());
         }
-        let entry = registry::find(&self.operator).ok_or_else(|| {
-            let known: Vec<&str> = registry::OPERATORS.iter().map(|entry| entry.name).collect();
+        let entry = operators.find(&self.operator).ok_or_else(|| {
+            let known: Vec<&str> = operators.iter().map(|entry| entry.name).collect();
             let known = known.join(", ");
             Failure::usage(format!(
                 "no operator `{}`; there are: {known}, all (see `dpb list`)",
@@ -355,8 +356,8 @@ impl Args {
     }
 
     fn record(&self, test: &Test) -> Record {
-        let record = Record::on("op", &*test.backend, &test.spec, self.seed);
-        let mut record = spec::kept(record, &test.spec)
+        let record = Record::on("op", &*test.backend, &test.case.spec, self.seed);
+        let mut record = spec::kept(record, &test.case)
             .with("size", test.size)
             .with("batch", test.batch)
             .with("threads", test.threads)

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use crate::{
     Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Exact, InPlace, Inline, JobError, Kernel,
     Limits, Material, OpSpec, Operator, OutputShape, Overlay, ParameterValue, Pool, Pooled,
-    Properties, Right, SetupError, Unsupported, WallClock, Workload,
+    Properties, Right, SetupError, Unsupported, WallClock, Workload, match_spec, spec,
 };
 
 /// Who says what is right.
@@ -24,30 +24,31 @@ pub fn workloads() -> &'static [&'static dyn Workload] {
         let spec = OpSpec::custom("xor", [("key", key.clone().into())]);
         let xor = move |item: &[u8], _| Ok(xored(item, key.bytes()).collect());
         [
-            Box::new(Exact::new(&OpSpec::Crc32c, NAME, crc)),
+            Box::new(Exact::new(&OpSpec::from(spec::Crc32c), NAME, crc)),
             Box::new(Exact::new(&spec, NAME, xor)),
         ]
     });
     static ALL: LazyLock<[&'static dyn Workload; 4]> =
-        LazyLock::new(|| [&*CRC_AND_XOR[0], &DEFLATE, &INFLATE, &*CRC_AND_XOR[1]]);
+        LazyLock::new(|| [&*CRC_AND_XOR[0], &*DEFLATE, &*INFLATE, &*CRC_AND_XOR[1]]);
     &*ALL
 }
 
 /// Stored blocks, in one direction.
 struct StoredBlocks(OpSpec);
 
-static DEFLATE: StoredBlocks = StoredBlocks(OpSpec::Deflate {
-    level: 6,
-    format: DeflateFormat::Raw,
+static DEFLATE: LazyLock<StoredBlocks> = LazyLock::new(|| {
+    let format = DeflateFormat::Raw;
+    StoredBlocks(spec::Deflate { level: 6, format }.into())
 });
 
-static INFLATE: StoredBlocks = StoredBlocks(OpSpec::Inflate {
-    format: DeflateFormat::Raw,
+static INFLATE: LazyLock<StoredBlocks> = LazyLock::new(|| {
+    let format = DeflateFormat::Raw;
+    StoredBlocks(spec::Inflate { format }.into())
 });
 
 impl StoredBlocks {
     fn decodes(&self) -> bool {
-        matches!(self.0, OpSpec::Inflate { .. })
+        self.0.is::<spec::Inflate>()
     }
 }
 
@@ -145,8 +146,9 @@ impl Backend for Sample {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        let is_known =
-            [&OpSpec::Crc32c, &DEFLATE.0, &INFLATE.0].contains(&spec) || key_of(spec).is_some();
+        let is_known = spec.is::<spec::Crc32c>()
+            || [&DEFLATE.0, &INFLATE.0].contains(&spec)
+            || key_of(spec).is_some();
         is_known.then_some(self.limits).ok_or_else(|| Unsupported {
             reason: format!("a sample has no {spec}"),
         })
@@ -154,27 +156,24 @@ impl Backend for Sample {
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
         self.limits(spec)?;
-        Ok(match spec {
-            OpSpec::Crc32c => self.lift(Crc, spec),
-            OpSpec::Deflate { .. } => self.lift(Each(stored), spec),
-            OpSpec::Inflate { .. } => {
+        Ok(match_spec!(spec, {
+            spec::Crc32c => self.lift(Crc, spec),
+            spec::Deflate { .. } => self.lift(Each(stored), spec),
+            spec::Inflate { .. } => {
                 self.lift(Each(|item: &[u8]| unstored(item).map(<[u8]>::to_vec)), spec)
-            }
-            _ => {
-                let key = key_of(spec).expect("supported").clone();
-                self.lift(
-                    Each(move |item: &[u8]| Ok(xored(item, key.bytes()).collect())),
-                    spec,
-                )
-            }
-        })
+            },
+        } else {
+            let key = key_of(spec).expect("supported").clone();
+            let xor = move |item: &[u8]| Ok(xored(item, key.bytes()).collect());
+            self.lift(Each(xor), spec)
+        }))
     }
 }
 
 /// The key in the spec of an exclusive or, if it is one.
 fn key_of(spec: &OpSpec) -> Option<&Material> {
-    match spec {
-        OpSpec::Custom { name, parameters } if name == "xor" && parameters.len() == 1 => {
+    match spec.get()? {
+        spec::Custom { name, parameters } if name == "xor" && parameters.len() == 1 => {
             match parameters.get("key")? {
                 ParameterValue::Material(key) if !key.bytes().is_empty() => Some(key),
                 _ => None,

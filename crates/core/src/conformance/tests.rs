@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::buf::Island;
+use crate::spec;
 use crate::{
     Batch, BatchOut, Clock, Control, Exact, InPlace, Inline, Items, JobError, JobParts, Kernel,
     Overlay, Place, Pool, Pooled, Properties, Queue, Region, Right, Unsupported,
@@ -42,7 +43,9 @@ fn three_workers_conform() {
 
 #[test]
 fn what_is_not_supported_is_said_and_not_run() {
-    let sha256 = Exact::new(&OpSpec::Sha256, "nobody", |_, _| unreachable!("not run"));
+    let sha256 = Exact::new(&OpSpec::from(spec::Sha256), "nobody", |_, _| {
+        unreachable!("not run")
+    });
     let coverage = check(&Sample::new(None), &[&sha256]).unwrap();
     assert_eq!(coverage.jobs, 0);
     assert_eq!(
@@ -160,9 +163,9 @@ impl Backend for Buggy {
         if let Bug::DepthUnlimited = self.bug {
             limits.depth_max = NonZeroU32::MAX;
         }
-        let inner = match spec {
-            OpSpec::Crc32c => Arc::new(Inline::new(BuggyKernel(self.bug), spec.clone(), limits)),
-            _ => self.sample.prepare(spec)?,
+        let inner: Arc<dyn Operator> = match spec.is::<spec::Crc32c>() {
+            true => Arc::new(Inline::new(BuggyKernel(self.bug), spec.clone(), limits)),
+            false => self.sample.prepare(spec)?,
         };
         Ok(Arc::new(BuggyOperator {
             inner,

@@ -4,16 +4,30 @@ use dpb_core::lift::threads_max;
 use dpb_core::{Backend, Family, Listed, OpSpec, OpenError};
 
 use super::{Cpu, Path, cores};
-use crate::registry;
+use crate::registry::Operators;
 
 /// The family `cpu`: the code paths on the caller's thread, and `best`, which `cpu` alone means.
 #[derive(Clone, Copy, Debug)]
-pub struct CpuPaths;
+pub struct CpuPaths(Operators);
 
 /// The family `pool`: the best path on so many workers as stand behind the slash; without a number, on one for each core that this
 /// process may use. `cpu-threads` is another name for it.
 #[derive(Clone, Copy, Debug)]
-pub struct Pools;
+pub struct Pools(Operators);
+
+impl CpuPaths {
+    /// The family whose backends have these operators.
+    pub const fn new(operators: Operators) -> Self {
+        Self(operators)
+    }
+}
+
+impl Pools {
+    /// The family whose backends have these operators.
+    pub const fn new(operators: Operators) -> Self {
+        Self(operators)
+    }
+}
 
 impl Family for CpuPaths {
     fn name(&self) -> &'static str {
@@ -28,8 +42,7 @@ impl Family for CpuPaths {
             details: "on the caller's thread".to_owned(),
         };
         let paths = Path::ALL.iter().copied().map(|path| {
-            let entries = registry::OPERATORS.iter();
-            let operators = entries.filter(|entry| entry.paths.contains(&path));
+            let operators = self.0.iter().filter(|entry| entry.paths.contains(&path));
             let operators: Vec<&str> = operators.map(|entry| entry.name).collect();
             Listed {
                 instance: path.to_string(),
@@ -43,11 +56,11 @@ impl Family for CpuPaths {
 
     fn open(&self, instance: &str) -> Result<Box<dyn Backend>, OpenError> {
         if matches!(instance, "" | "best") {
-            return Ok(Box::new(Cpu::best()));
+            return Ok(Box::new(Cpu::best().with_operators(self.0)));
         }
         let mut paths = Path::ALL.iter().copied();
         let path = paths.find(|path| path.name() == instance);
-        path.map(|path| Box::new(Cpu::on(path)) as _)
+        path.map(|path| Box::new(Cpu::on(path).with_operators(self.0)) as _)
             .ok_or_else(|| {
                 let names: Vec<_> = Path::ALL.iter().map(|path| format!("cpu/{path}")).collect();
                 OpenError::NoSuch(format!(
@@ -59,7 +72,7 @@ impl Family for CpuPaths {
 
     /// The operator's own paths, whether this CPU has them or not: a row says what is missing.
     fn all_for(&self, spec: &OpSpec) -> Vec<String> {
-        let paths = registry::of(spec).map_or(&[][..], |entry| entry.paths);
+        let paths = self.0.of(spec).map_or(&[][..], |entry| entry.paths);
         paths.iter().map(ToString::to_string).collect()
     }
 }
@@ -84,11 +97,13 @@ impl Family for Pools {
 
     fn open(&self, instance: &str) -> Result<Box<dyn Backend>, OpenError> {
         if instance.is_empty() {
-            return Ok(Box::new(Cpu::pool(cores())));
+            return Ok(Box::new(Cpu::pool(cores()).with_operators(self.0)));
         }
         let most = threads_max();
         match instance.parse() {
-            Ok(threads) if threads <= most => Ok(Box::new(Cpu::pool(threads))),
+            Ok(threads) if threads <= most => {
+                Ok(Box::new(Cpu::pool(threads).with_operators(self.0)))
+            }
             _ => Err(OpenError::NoSuch(format!(
                 "backend `pool/{instance}`: it needs a number of threads, at least 1 and at most {most} on this machine"
             ))),
@@ -96,7 +111,7 @@ impl Family for Pools {
     }
 
     fn all_for(&self, spec: &OpSpec) -> Vec<String> {
-        let is_known = registry::of(spec).is_ok();
+        let is_known = self.0.of(spec).is_ok();
         is_known.then(|| cores().to_string()).into_iter().collect()
     }
 }

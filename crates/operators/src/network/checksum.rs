@@ -10,7 +10,9 @@ pub(crate) mod portable;
 #[cfg(test)]
 mod tests;
 
-use dpb_core::{Batch, BatchOut, ChecksumForm, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{
+    Batch, BatchOut, ChecksumForm, JobError, Kernel, OpSpec, OutputShape, SetupError, spec,
+};
 
 use super::packet::workload::Packets;
 use super::packet::{
@@ -18,53 +20,35 @@ use super::packet::{
 };
 use crate::cpu::Path;
 use crate::isa;
-use crate::registry::{Domain, Entry, Parameter, foreign};
+use crate::registry::{Entry, own};
 pub use packets::{ChecksumFill, ChecksumVerify, Verdict};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "checksum",
     scenario: "network",
     summary: "Internet checksum of each item, or of the headers that it begins with",
-    unit: "input byte",
     output: "2 bytes per item, big endian; variable where the item must be a packet",
     source: "RFC 1071; RFC 791, RFC 9293, RFC 768, RFC 8200",
     peers: &["rte_cksum", "vpp-rewritten"],
-    parameters: &[Parameter {
-        name: "form",
-        values: Domain::Word(&["plain", "ipv4", "tcp", "udp"]),
-        default: "plain",
-        meaning: "what is summed: the item, or of the packet that it is the header or the transport",
-    }],
     paths: Checksum::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/checksum.md"),
-    parse: |given| {
-        let forms = {
-            use ChecksumForm::{Ipv4, Plain, Tcp, Udp};
-            [Plain, Ipv4, Tcp, Udp]
-        };
-        let form = given.named("form", forms, ChecksumForm::name);
-        Ok(OpSpec::Checksum { form })
-    },
-    kernel: |spec, path| Ok(Box::new(Checksum::new(form_of(spec), path)?)),
-    workload: |spec| {
-        let form = form_of(spec);
-        let right = move |item: &[u8]| oracle(form, item).map(|sum| sum.to_be_bytes().to_vec());
-        Ok(Box::new(match form {
-            ChecksumForm::Plain => Packets::bytes(spec, right),
-            ChecksumForm::Ipv4 => Packets::ipv4(spec, right),
-            ChecksumForm::Tcp => Packets::one(spec, Transport::ACK, right),
-            ChecksumForm::Udp => Packets::one(spec, Transport::Udp, right),
-        }))
-    },
+    ..Entry::of::<spec::Checksum>(
+        |spec, path| Ok(Box::new(Checksum::new(form_of(spec), path)?)),
+        |case| {
+            let form = form_of(&case.spec);
+            let right = move |item: &[u8]| oracle(form, item).map(|sum| sum.to_be_bytes().to_vec());
+            Ok(Box::new(match form {
+                ChecksumForm::Plain => Packets::bytes(&case.spec, right),
+                ChecksumForm::Ipv4 => Packets::ipv4(&case.spec, right),
+                ChecksumForm::Tcp => Packets::one(&case.spec, Transport::ACK, right),
+                ChecksumForm::Udp => Packets::one(&case.spec, Transport::Udp, right),
+            }))
+        },
+    )
 };
 
 fn form_of(spec: &OpSpec) -> ChecksumForm {
-    match *spec {
-        OpSpec::Checksum { form } => form,
-        _ => foreign(spec),
-    }
+    own::<spec::Checksum>(spec).form
 }
 
 /// The Internet checksum on one code path.

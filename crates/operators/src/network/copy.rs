@@ -5,50 +5,29 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
-use dpb_core::{
-    Batch, BatchOut, CopyMode, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError,
-};
+use dpb_core::{Batch, BatchOut, CopyMode, Exact, JobError, Kernel, OutputShape, SetupError, spec};
 
 use crate::cpu::Path;
 use crate::isa;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign};
+use crate::registry::{Entry, PORTABLE, own};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "copy",
     scenario: "network",
     summary: "copy of each item",
-    unit: "input byte",
     output: "variable: the item",
     source: "ISO C, memcpy",
     peers: &["glibc"],
-    parameters: &[Parameter {
-        name: "mode",
-        values: Domain::Word(&["cached", "streaming"]),
-        default: "cached",
-        meaning: "whether the copy goes through the caches or past them",
-    }],
     paths: Copy::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/copy.md"),
-    parse: |given| {
-        let modes = [CopyMode::Cached, CopyMode::Streaming];
-        let mode = given.named("mode", modes, CopyMode::name);
-        Ok(OpSpec::Copy { mode })
-    },
-    kernel: |spec, path| Ok(Box::new(Copy::new(mode_of(spec), path)?)),
-    workload: |spec| {
-        let right = |item: &[u8], _| Ok(item.to_vec());
-        Ok(Box::new(Exact::new(spec, PORTABLE, right)))
-    },
+    ..Entry::of::<spec::Copy>(
+        |spec, path| Ok(Box::new(Copy::new(own::<spec::Copy>(spec).mode, path)?)),
+        |case| {
+            let right = |item: &[u8], _| Ok(item.to_vec());
+            Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
+        },
+    )
 };
-
-fn mode_of(spec: &OpSpec) -> CopyMode {
-    match *spec {
-        OpSpec::Copy { mode } => mode,
-        _ => foreign(spec),
-    }
-}
 
 /// Memory copy on one code path.
 #[derive(Clone, Copy, Debug)]

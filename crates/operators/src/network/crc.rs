@@ -22,68 +22,61 @@ mod x86_64;
 
 use std::marker::PhantomData;
 
-use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{
+    Batch, BatchOut, Exact, JobError, Kernel, OutputShape, SetupError,
+    spec::{self, Declared},
+};
 
 pub use algorithm::{Algorithm, Castagnoli, Ieee, T10Dif};
 
 use crate::cpu::Path;
 use crate::isa;
-use crate::registry::{Entry, PORTABLE, Parse};
+use crate::registry::{Entry, PORTABLE};
 
 /// The registry's line of CRC-32.
 pub(crate) const CRC32: Entry = Entry {
-    name: "crc32",
     summary: "CRC-32 of each item",
     source: "ISO 3309, RFC 1952, 8",
     peers: &["crc-fast", "isa-l", "rte_net_crc"],
     documentation: include_str!("../../docs/crc32.md"),
-    ..entry::<Ieee>(|_| Ok(OpSpec::Crc32))
+    ..entry::<Ieee, spec::Crc32>()
 };
 
 /// The registry's line of CRC-32C.
 pub(crate) const CRC32C: Entry = Entry {
-    name: "crc32c",
     summary: "CRC-32C of each item",
     source: "RFC 3720, 12.1 and B.4",
     peers: &["crc-fast", "crc32c", "isa-l", "rte_hash_crc"],
     documentation: include_str!("../../docs/crc32c.md"),
-    ..entry::<Castagnoli>(|_| Ok(OpSpec::Crc32c))
+    ..entry::<Castagnoli, spec::Crc32c>()
 };
 
 /// The registry's line of CRC-16/T10-DIF.
 pub(crate) const CRC16_T10DIF: Entry = Entry {
-    name: "crc16-t10dif",
     summary: "CRC-16/T10-DIF of each item",
     output: "2 bytes per item, big endian",
     source: "T10 SBC-3, 4.22.4",
     peers: &["crc-fast", "isa-l"],
     documentation: include_str!("../../docs/crc16-t10dif.md"),
-    ..entry::<T10Dif>(|_| Ok(OpSpec::Crc16T10Dif))
+    ..entry::<T10Dif, spec::Crc16T10Dif>()
 };
 
 /// What the lines have in common.
-const fn entry<A: Algorithm>(parse: Parse) -> Entry {
+const fn entry<A: Algorithm, S: Declared>() -> Entry {
     Entry {
-        name: A::NAME,
         scenario: "network",
-        summary: "",
-        unit: "input byte",
         output: "4 bytes per item, little endian",
-        source: "",
-        peers: &[],
-        parameters: &[],
         paths: Crc::<A>::PATHS,
-        libraries: &[],
-        documentation: "",
-        parse,
-        kernel: |_, path| Ok(Box::new(Crc::<A>::new(path)?)),
-        workload: |spec| {
-            let right = |item: &[u8], _| {
-                let crc = A::crc(portable::advance::<A>(A::INITIAL, item));
-                Ok(A::slot(crc).as_ref().to_vec())
-            };
-            Ok(Box::new(Exact::new(spec, PORTABLE, right)))
-        },
+        ..Entry::of::<S>(
+            |_, path| Ok(Box::new(Crc::<A>::new(path)?)),
+            |case| {
+                let right = |item: &[u8], _| {
+                    let crc = A::crc(portable::advance::<A>(A::INITIAL, item));
+                    Ok(A::slot(crc).as_ref().to_vec())
+                };
+                Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
+            },
+        )
     }
 }
 
@@ -196,6 +189,7 @@ impl<A: Algorithm> Kernel for Crc<A> {
 }
 
 /// CRC-32 of `data`, for small messages: no instruction set, no dispatch.
+#[cfg(feature = "deflate")]
 pub(crate) fn crc32(data: &[u8]) -> u32 {
     Ieee::crc(portable::advance::<Ieee>(Ieee::INITIAL, data))
 }

@@ -4,7 +4,10 @@ pub(crate) mod oracle;
 #[cfg(test)]
 mod tests;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{
+    Batch, BatchOut, JobError, Kernel, OutputShape, SetupError,
+    spec::{self},
+};
 
 use super::checksum::{self, fold};
 use super::packet::workload::Packets;
@@ -13,43 +16,30 @@ use super::packet::{
     Transport, Version, put_u16, put_u32, u16_at,
 };
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Parameter, foreign};
+use crate::registry::{Entry, own};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "fragmentation",
     scenario: "network",
     summary: "cuts one IP packet per item into fragments",
-    unit: "input byte",
     output: "packets one after another, variable; what must not be cut is refused",
     source: "RFC 791, 3.2; RFC 8200, 4.5",
     peers: &["rte_ip_frag"],
-    parameters: &[Parameter {
-        name: "mtu",
-        values: Domain::Number(MTU_MIN as u64, u16::MAX as u64),
-        default: "1500",
-        meaning: "the longest fragment, in bytes",
-    }],
     paths: Fragmentation::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/fragmentation.md"),
-    parse: |given| {
-        let mtu = given.number("mtu") as u16;
-        Ok(OpSpec::Fragmentation { mtu })
-    },
-    kernel: |spec, path| {
-        let &OpSpec::Fragmentation { mtu } = spec else {
-            foreign(spec)
-        };
-        Ok(Box::new(Fragmentation::new(mtu, path)?))
-    },
-    workload: |spec| {
-        let &OpSpec::Fragmentation { mtu } = spec else {
-            foreign(spec)
-        };
-        let right = move |item: &[u8]| oracle::fragment(item, mtu.into(), identification(item));
-        Ok(Box::new(Packets::one(spec, Transport::Udp, right)))
-    },
+    ..Entry::of::<spec::Fragmentation>(
+        |spec, path| {
+            Ok(Box::new(Fragmentation::new(
+                own::<spec::Fragmentation>(spec).mtu,
+                path,
+            )?))
+        },
+        |case| {
+            let mtu = own::<spec::Fragmentation>(&case.spec).mtu;
+            let right = move |item: &[u8]| oracle::fragment(item, mtu.into(), identification(item));
+            Ok(Box::new(Packets::one(&case.spec, Transport::Udp, right)))
+        },
+    )
 };
 
 /// The smallest MTU that is taken: what every IPv4 link must carry (RFC 791, 3.2). Of IPv6 it is 1,280; smaller ones work.

@@ -25,7 +25,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dpb_core::SetupError;
 
-pub use generator::{Generated, draw};
+pub use generator::{Generated, LookupKeys, draw};
 pub(crate) use lookup::{LPM4, LPM6};
 pub use route::{Address, Prefix, Route, RouteError, parse, write};
 pub use script::write_change;

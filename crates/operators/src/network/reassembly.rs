@@ -13,7 +13,7 @@ mod units;
 
 use std::fmt;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec};
 
 use super::checksum::{fold, words};
 use super::packet::workload::Packets;
@@ -25,24 +25,21 @@ use table::Table;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "reassembly",
     scenario: "network",
     summary: "puts the fragments of a burst of IP packets together",
-    unit: "input byte",
     output: "the datagrams that became whole, one after another; variable",
     source: "RFC 791, 3.2; RFC 815; RFC 8200, 4.5; RFC 5722; RFC 3168, 5.3",
     peers: &["rte_ip_frag"],
-    parameters: &[],
     paths: Reassembly::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/reassembly.md"),
-    parse: |_| Ok(OpSpec::Reassembly),
-    kernel: |_, path| Ok(Box::new(Reassembly::new(path)?)),
-    workload: |spec| {
-        let limits = ReassemblyLimits::default();
-        let right = move |item: &[u8]| oracle::reassemble(item, limits);
-        Ok(Box::new(Packets::fragments(spec, right)))
-    },
+    ..Entry::of::<spec::Reassembly>(
+        |_, path| Ok(Box::new(Reassembly::new(path)?)),
+        |case| {
+            let limits = ReassemblyLimits::default();
+            let right = move |item: &[u8]| oracle::reassemble(item, limits);
+            Ok(Box::new(Packets::fragments(&case.spec, right)))
+        },
+    )
 };
 
 /// The bounds of what a [`Reassembler`] holds.

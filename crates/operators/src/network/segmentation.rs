@@ -14,66 +14,42 @@ mod template;
 mod tests;
 
 use dpb_core::{
-    Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SegmentationMode as Mode, SetupError,
+    Batch, BatchOut, JobError, Kernel, OutputShape, SegmentationMode as Mode, SetupError,
+    spec::{self},
 };
 
 use super::checksum::Code;
 use super::packet::workload::Packets;
 use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP, Transport};
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Parameter, foreign};
+use crate::registry::{Entry, own};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "segmentation",
     scenario: "network",
     summary: "cuts one large TCP send per item into segments",
-    unit: "input byte",
     output: "packets one after another, or descriptors with headers; variable",
     source: "RFC 9293, RFC 791, RFC 8200, RFC 3168; checksums RFC 1624",
     peers: &["rte_gso"],
-    parameters: &[
-        Parameter {
-            name: "mss",
-            values: Domain::Number(MSS_MIN as u64, MSS_MAX as u64),
-            default: "1460",
-            meaning: "bytes of payload of a segment",
-        },
-        Parameter {
-            name: "mode",
-            values: Domain::Word(&["copy", "descriptor"]),
-            default: "copy",
-            meaning: "whole segments, or headers and where the payload lies",
-        },
-    ],
     paths: Segmentation::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/segmentation.md"),
-    parse: |given| {
-        Ok(OpSpec::Segmentation {
-            mss: given.number("mss") as u16,
-            mode: given.named("mode", [Mode::Copy, Mode::Descriptor], Mode::name),
-        })
-    },
-    kernel: |spec, path| {
-        let &OpSpec::Segmentation { mss, mode } = spec else {
-            foreign(spec)
-        };
-        Ok(Box::new(Segmentation::new(mss, mode, path)?))
-    },
-    workload: |spec| {
-        let &OpSpec::Segmentation { mss, mode } = spec else {
-            foreign(spec)
-        };
-        let judge = Segmentation::new(mss, mode, Path::Portable)?;
-        let right = move |item: &[u8]| {
-            let mut segments = vec![0; judge.dst_len(item.len())];
-            let len = judge.segment(item, &mut segments)?;
-            segments.truncate(len);
-            Ok(segments)
-        };
-        Ok(Box::new(Packets::send(spec, Transport::LAST, right)))
-    },
+    ..Entry::of::<spec::Segmentation>(
+        |spec, path| {
+            let &spec::Segmentation { mss, mode } = own(spec);
+            Ok(Box::new(Segmentation::new(mss, mode, path)?))
+        },
+        |case| {
+            let &spec::Segmentation { mss, mode } = own(&case.spec);
+            let judge = Segmentation::new(mss, mode, Path::Portable)?;
+            let right = move |item: &[u8]| {
+                let mut segments = vec![0; judge.dst_len(item.len())];
+                let len = judge.segment(item, &mut segments)?;
+                segments.truncate(len);
+                Ok(segments)
+            };
+            Ok(Box::new(Packets::send(&case.spec, Transport::LAST, right)))
+        },
+    )
 };
 
 /// The smallest MSS that is taken.

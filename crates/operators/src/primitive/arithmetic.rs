@@ -6,68 +6,29 @@ mod registers;
 
 use dpb_core::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, Batch, BatchOut, Exact, JobError, Kernel,
-    OpSpec, OutputShape, SetupError,
+    OpSpec, OutputShape, SetupError, spec,
 };
 
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign};
+use crate::registry::{Entry, PORTABLE, own};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "arithmetic",
     scenario: "primitive",
     summary: "additions, subtractions, multiplications or divisions in registers",
     unit: "item of 8 operations a round",
     output: "fixed: the last value of each chain, little endian",
     source: "two's complement, wrapping; IEEE 754, to nearest",
-    peers: &[],
-    parameters: &[
-        Parameter {
-            name: "type",
-            values: Domain::Word(&["int8", "int16", "int32", "int64", "int128", "f32", "f64"]),
-            default: "int64",
-            meaning: "what is computed with",
-        },
-        Parameter {
-            name: "operation",
-            values: Domain::Word(&["add", "subtract", "multiply", "divide"]),
-            default: "add",
-            meaning: "what is computed",
-        },
-        Parameter {
-            name: "form",
-            values: Domain::Word(&["dependent", "independent"]),
-            default: "dependent",
-            meaning: "one chain, for latency, or several side by side, for throughput",
-        },
-        Parameter {
-            name: "rounds",
-            values: Domain::Number(1, 8192),
-            default: "128",
-            meaning: "eight operations each",
-        },
-    ],
     paths: Arithmetic::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/arithmetic.md"),
-    parse: |given| {
-        Ok(OpSpec::Arithmetic {
-            operand: given.named("type", ArithmeticType::ALL, ArithmeticType::name),
-            operation: given.named(
-                "operation",
-                ArithmeticOperation::ALL,
-                ArithmeticOperation::name,
-            ),
-            form: given.named("form", ArithmeticForm::ALL, ArithmeticForm::name),
-            rounds: given.number("rounds") as u32,
-        })
-    },
-    kernel: |spec, path| Ok(Box::new(Arithmetic::new(Task::of(spec), path)?)),
-    workload: |spec| {
-        let task = Task::of(spec);
-        let right = move |item: &[u8], _| Ok(portable::results(task, item));
-        Ok(Box::new(Exact::new(spec, PORTABLE, right)))
-    },
+    ..Entry::of::<spec::Arithmetic>(
+        |spec, path| Ok(Box::new(Arithmetic::new(Task::of(spec), path)?)),
+        |case| {
+            let task = Task::of(&case.spec);
+            let right = move |item: &[u8], _| Ok(portable::results(task, item));
+            Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
+        },
+    )
 };
 
 /// The operations of an item.
@@ -85,19 +46,17 @@ pub struct Task {
 
 impl Task {
     fn of(spec: &OpSpec) -> Self {
-        match *spec {
-            OpSpec::Arithmetic {
-                operand,
-                operation,
-                form,
-                rounds,
-            } => Self {
-                operand,
-                operation,
-                form,
-                rounds,
-            },
-            _ => foreign(spec),
+        let &spec::Arithmetic {
+            operand,
+            operation,
+            form,
+            rounds,
+        } = own(spec);
+        Self {
+            operand,
+            operation,
+            form,
+            rounds,
         }
     }
 

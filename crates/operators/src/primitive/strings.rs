@@ -6,6 +6,7 @@ mod tests;
 
 use dpb_core::{
     Batch, BatchOut, Input, JobError, Kernel, OpSpec, OutputShape, Right, SetupError, Workload,
+    spec,
 };
 
 use crate::cpu::Path;
@@ -14,41 +15,35 @@ use crate::registry::{Entry, PORTABLE};
 
 /// The registry's line of `strcmp`.
 pub(crate) const STRCMP: Entry = Entry {
-    name: "strcmp",
     scenario: "primitive",
     summary: "order of two strings that end with a zero byte",
-    unit: "input byte",
     output: "1 byte per item: 0, 1 or 255",
     source: "ISO C, strcmp",
     peers: &["glibc"],
-    parameters: &[],
     paths: PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/strcmp.md"),
-    parse: |_| Ok(OpSpec::Strcmp),
-    kernel: |_, path| Ok(Box::new(Strcmp::new(path)?)),
-    workload: |spec| {
-        let right = |item: &[u8]| vec![compare(item)];
-        Ok(Box::new(Pairs::new(spec, right)))
-    },
+    ..Entry::of::<spec::Strcmp>(
+        |_, path| Ok(Box::new(Strcmp::new(path)?)),
+        |case| {
+            let right = |item: &[u8]| vec![compare(item)];
+            Ok(Box::new(Pairs::new(&case.spec, right)))
+        },
+    )
 };
 
 /// The registry's line of `strcat`.
 pub(crate) const STRCAT: Entry = Entry {
-    name: "strcat",
     scenario: "primitive",
     summary: "two strings that end with a zero byte, joined",
-    unit: "input byte",
     output: "variable: both, and a zero byte",
     source: "ISO C, strcat",
     peers: &["glibc"],
-    parameters: &[],
     paths: PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/strcat.md"),
-    parse: |_| Ok(OpSpec::Strcat),
-    kernel: |_, path| Ok(Box::new(Strcat::new(path)?)),
-    workload: |spec| Ok(Box::new(Pairs::new(spec, join))),
+    ..Entry::of::<spec::Strcat>(
+        |_, path| Ok(Box::new(Strcat::new(path)?)),
+        |case| Ok(Box::new(Pairs::new(&case.spec, join))),
+    )
 };
 
 /// The paths there are, best first.

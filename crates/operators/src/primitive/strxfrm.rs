@@ -2,7 +2,7 @@
 
 use dpb_core::{
     Batch, BatchOut, CollationLocale, Input, JobError, Kernel, OpSpec, OutputShape, Right,
-    SetupError, Workload,
+    SetupError, Workload, spec,
 };
 use icu_collator::CollatorBorrowed;
 use icu_collator::options::CollatorOptions;
@@ -10,45 +10,33 @@ use icu_locale_core::{Locale, locale};
 
 use crate::cpu::Path;
 use crate::input;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign, library};
+use crate::registry::{Entry, PORTABLE, library, own};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "strxfrm",
     scenario: "primitive",
     summary: "sort key of each item, which is text",
-    unit: "input byte",
     output: "variable: bytes that compare as the text sorts",
     source: "Unicode Technical Standards 10 and 35 (CLDR)",
-    peers: &[],
-    parameters: &[Parameter {
-        name: "locale",
-        values: Domain::Word(&["und", "de-u-co-phonebk", "sv"]),
-        default: "und",
-        meaning: "whose order: CLDR's root, German telephone books, Swedish",
-    }],
     paths: Strxfrm::PATHS,
     libraries: &[(Path::Portable, library!("icu_collator"))],
     documentation: include_str!("../../docs/strxfrm.md"),
-    parse: |given| {
-        let locale = given.named("locale", CollationLocale::ALL, CollationLocale::name);
-        Ok(OpSpec::Strxfrm { locale })
-    },
-    kernel: |spec, path| Ok(Box::new(Strxfrm::new(locale_of(spec), path)?)),
-    workload: |spec| {
-        Ok(Box::new(Text {
-            strxfrm: Strxfrm::new(locale_of(spec), Path::Portable)?,
-            spec: spec.clone(),
-        }))
-    },
+    ..Entry::of::<spec::Strxfrm>(
+        |spec, path| {
+            Ok(Box::new(Strxfrm::new(
+                own::<spec::Strxfrm>(spec).locale,
+                path,
+            )?))
+        },
+        |case| {
+            let locale = own::<spec::Strxfrm>(&case.spec).locale;
+            Ok(Box::new(Text {
+                strxfrm: Strxfrm::new(locale, Path::Portable)?,
+                spec: case.spec.clone(),
+            }))
+        },
+    )
 };
-
-fn locale_of(spec: &OpSpec) -> CollationLocale {
-    match *spec {
-        OpSpec::Strxfrm { locale } => locale,
-        _ => foreign(spec),
-    }
-}
 
 /// Sort keys in one locale, by ICU4X.
 ///

@@ -1,6 +1,9 @@
 //! Parameters that are files.
 
-use dpb_core::Material;
+use dpb_core::{
+    Material,
+    spec::{Domain, NO_FILE, Parameter},
+};
 
 use super::*;
 use crate::network;
@@ -17,7 +20,7 @@ const WITH_FILE: Entry = Entry {
     parse: |given| {
         let routes = given.file("routes")?;
         let routes = Material::public(routes.unwrap_or_else(|| b"generated".to_vec()));
-        Ok(OpSpec::custom("lookup", [("routes", routes.into())]))
+        Ok(OpSpec::custom("lookup", [("routes", routes.into())]).into())
     },
     ..network::crc::CRC32C
 };
@@ -42,7 +45,7 @@ fn a_files_content_is_in_the_spec() {
 fn without_a_file_its_content_is_generated() {
     assert_eq!(WITH_FILE.default_spec(), routes(b"generated"));
     assert_eq!(WITH_FILE.spec("routes=-"), Ok(routes(b"generated")));
-    assert_eq!(WITH_FILE.specs(), [routes(b"generated")]);
+    assert_eq!(WITH_FILE.cases(), [Case::from(routes(b"generated"))]);
     let said = WITH_FILE.spec("routes=").expect_err("empty").to_string();
     assert_eq!(said, "lookup: routes=: not FILE");
 }

@@ -24,29 +24,28 @@ use std::fmt;
 
 use dpb_core::{
     Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, OpSpec, OutputShape, Overlays,
-    SetupError,
+    SetupError, Spec,
+    spec::{self, Arguments, Domain, NO_FILE, Parameter},
 };
 
 use self::form::{Apart, Form, Mode, Places, Work};
 use crate::cpu::Path;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
-use crate::registry::{Domain, Entry, Library, NO_FILE, Parameter, ParsedParameters, library};
+use crate::registry::{Case, Entry, Library, Parse, library, secret};
 
 /// The registry's lines.
 pub(crate) const GCM: Entry = Entry {
     name: "aes-gcm",
     summary: "encrypts and authenticates each item with AES in Galois/counter mode",
     output: "ciphertext and tag of 16 bytes per item, variable",
-    parse: |given| gcm(given, Direction::Encrypt),
-    ..GCM_EITHER
+    ..gcm_entry(|given| gcm(given, Direction::Encrypt))
 };
 pub(crate) const GCM_DECRYPT: Entry = Entry {
     name: "aes-gcm-decrypt",
     summary: "checks and decrypts each item, sealed with AES in Galois/counter mode",
     output: "plain text per item, variable; an item with a wrong tag is refused",
-    parse: |given| gcm(given, Direction::Decrypt),
-    ..GCM_EITHER
+    ..gcm_entry(|given| gcm(given, Direction::Decrypt))
 };
 pub(crate) const CTR: Entry = Entry {
     name: "aes-ctr",
@@ -54,84 +53,87 @@ pub(crate) const CTR: Entry = Entry {
     output: "as many bytes as the text has, variable",
     source: "FIPS 197; SP 800-38A, 6.5",
     documentation: include_str!("../../docs/aes-ctr.md"),
-    parse: |given| {
+    ..entry::<spec::AesCtr>(|given| {
         let key = key(given, 1)?;
-        Ok(OpSpec::AesCtr { key })
-    },
-    ..EITHER
+        Ok(OpSpec::from(spec::AesCtr { key }).into())
+    })
 };
 pub(crate) const CBC: Entry = Entry {
     name: "aes-cbc",
     summary: "encrypts each item with AES in cipher block chaining mode",
-    parse: |given| cbc(given, Direction::Encrypt),
-    ..CBC_EITHER
+    ..cbc_entry(|given| cbc(given, Direction::Encrypt))
 };
 pub(crate) const CBC_DECRYPT: Entry = Entry {
     name: "aes-cbc-decrypt",
     summary: "decrypts each item with AES in cipher block chaining mode",
-    parse: |given| cbc(given, Direction::Decrypt),
-    ..CBC_EITHER
+    ..cbc_entry(|given| cbc(given, Direction::Decrypt))
 };
 pub(crate) const XTS: Entry = Entry {
     name: "aes-xts",
     summary: "encrypts each item, a sector of a disk, with AES in XTS mode",
-    parse: |given| xts(given, Direction::Encrypt),
-    ..XTS_EITHER
+    ..xts_entry(|given| xts(given, Direction::Encrypt))
 };
 pub(crate) const XTS_DECRYPT: Entry = Entry {
     name: "aes-xts-decrypt",
     summary: "decrypts each item, a sector of a disk, with AES in XTS mode",
-    parse: |given| xts(given, Direction::Decrypt),
-    ..XTS_EITHER
+    ..xts_entry(|given| xts(given, Direction::Decrypt))
 };
 
 /// What the registry's lines have in common.
-const EITHER: Entry = Entry {
-    name: "",
-    scenario: "security",
-    summary: "",
-    unit: "input byte",
-    output: "",
-    source: "",
-    peers: &["ipsec-mb", "openssl"],
-    parameters: &[BITS, KEY],
-    paths: Aes::PATHS,
-    libraries: &[PORTABLE],
-    documentation: "",
-    parse: |_| unreachable!("each line has its own"),
-    kernel: |spec, path| Ok(Box::new(Aes::new(spec, path)?)),
-    workload: |spec| Ok(Box::new(workload::Texts::new(spec)?)),
-};
-const GCM_EITHER: Entry = Entry {
-    source: "FIPS 197; SP 800-38D",
-    parameters: &[
-        BITS,
-        Parameter {
-            name: "aad",
-            values: Domain::Number(0, 1024),
-            default: "0",
-            meaning: "bytes of additional data in each item, authenticated and not encrypted",
-        },
-        KEY,
-    ],
-    paths: Aes::GCM_PATHS,
-    libraries: &[(Path::AwsLc, library!("aws-lc-rs")), PORTABLE],
-    documentation: include_str!("../../docs/aes-gcm.md"),
-    ..EITHER
-};
-const CBC_EITHER: Entry = Entry {
-    output: "as many bytes as the text has, variable; an item that ends inside a block is refused",
-    source: "FIPS 197; SP 800-38A, 6.2",
-    documentation: include_str!("../../docs/aes-cbc.md"),
-    ..EITHER
-};
-const XTS_EITHER: Entry = Entry {
-    output: "as many bytes as the data unit has, variable; one of less than a block is refused",
-    source: "FIPS 197; IEEE 1619; SP 800-38E",
-    peers: &["openssl"],
-    documentation: include_str!("../../docs/aes-xts.md"),
-    ..EITHER
-};
+/// What all of them have in common.
+const fn entry<S: Spec>(parse: Parse) -> Entry {
+    Entry {
+        scenario: "security",
+        peers: &["ipsec-mb", "openssl"],
+        parameters: &[BITS, KEY],
+        paths: Aes::PATHS,
+        libraries: &[PORTABLE],
+        ..Entry::new::<S>(
+            parse,
+            |spec, path| Ok(Box::new(Aes::new(spec, path)?)),
+            |case| Ok(Box::new(workload::Texts::new(&case.spec)?)),
+        )
+    }
+}
+
+const GCM_LIBRARIES: &[(Path, Library)] = &[(Path::AwsLc, library!("aws-lc-rs")), PORTABLE];
+
+const fn gcm_entry(parse: Parse) -> Entry {
+    Entry {
+        source: "FIPS 197; SP 800-38D",
+        parameters: &[
+            BITS,
+            Parameter {
+                name: "aad",
+                values: Domain::Number(0, 1024),
+                default: "0",
+                meaning: "bytes of additional data in each item, authenticated and not encrypted",
+            },
+            KEY,
+        ],
+        paths: Aes::GCM_PATHS,
+        libraries: GCM_LIBRARIES,
+        documentation: include_str!("../../docs/aes-gcm.md"),
+        ..entry::<spec::AesGcm>(parse)
+    }
+}
+const fn cbc_entry(parse: Parse) -> Entry {
+    Entry {
+        output: "as many bytes as the text has, variable; an item that ends inside a block is refused",
+        source: "FIPS 197; SP 800-38A, 6.2",
+        documentation: include_str!("../../docs/aes-cbc.md"),
+        ..entry::<spec::AesCbc>(parse)
+    }
+}
+const fn xts_entry(parse: Parse) -> Entry {
+    Entry {
+        output: "as many bytes as the data unit has, variable; one of less than a block is refused",
+        source: "FIPS 197; IEEE 1619; SP 800-38E",
+        peers: &["openssl"],
+        documentation: include_str!("../../docs/aes-xts.md"),
+        ..entry::<spec::AesXts>(parse)
+    }
+}
 const BITS: Parameter = Parameter {
     name: "bits",
     values: Domain::Word(&["128", "256"]),
@@ -259,28 +261,29 @@ impl fmt::Debug for Aes {
     }
 }
 
-fn gcm(given: &ParsedParameters<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
-    Ok(OpSpec::AesGcm {
+fn gcm(given: &Arguments<'_>, direction: Direction) -> Result<Case, SetupError> {
+    let spec = spec::AesGcm {
         direction,
-        aad_bytes: given.number("aad") as u16,
+        aad_bytes: given.get("aad"),
         key: key(given, 1)?,
-    })
+    };
+    Ok(OpSpec::from(spec).into())
 }
 
-fn cbc(given: &ParsedParameters<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
+fn cbc(given: &Arguments<'_>, direction: Direction) -> Result<Case, SetupError> {
     let key = key(given, 1)?;
-    Ok(OpSpec::AesCbc { direction, key })
+    Ok(OpSpec::from(spec::AesCbc { direction, key }).into())
 }
 
-fn xts(given: &ParsedParameters<'_>, direction: Direction) -> Result<OpSpec, SetupError> {
+fn xts(given: &Arguments<'_>, direction: Direction) -> Result<Case, SetupError> {
     let key = key(given, 2)?;
-    Ok(OpSpec::AesXts { direction, key })
+    Ok(OpSpec::from(spec::AesXts { direction, key }).into())
 }
 
 /// So many keys, one behind another: those given, or made now.
-fn key(given: &ParsedParameters<'_>, keys: usize) -> Result<Material, SetupError> {
-    let bytes = given.number("bits") as usize / 8 * keys;
-    let key = given.secret("key", bytes)?;
+fn key(given: &Arguments<'_>, keys: usize) -> Result<Material, SetupError> {
+    let bytes = given.get::<u32>("bits") as usize / 8 * keys;
+    let key = secret(given, "key", bytes)?;
     if key.len() != bytes {
         let len = key.len();
         let bits = given.word("bits");

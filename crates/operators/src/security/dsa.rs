@@ -7,10 +7,9 @@ mod portable;
 
 use dpb_core::{SetupError, SignatureScheme};
 
-use super::keys::Kind;
 use super::signature::{
-    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_entry, sign_spec, verify_entry,
-    verify_spec,
+    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_case, sign_entry, verify_case,
+    verify_entry,
 };
 use crate::cpu::Path;
 use crate::registry::{Entry, Library, library};
@@ -26,8 +25,7 @@ pub(crate) const SIGN: Entry = Entry {
     parameters: &[PRIVATE_KEY],
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/dsa.md"),
-    parse: |given| sign_spec(given, SignatureScheme::Dsa, Kind::Dsa),
-    ..sign_entry()
+    ..sign_entry(|given| sign_case(given, SignatureScheme::Dsa))
 };
 pub(crate) const VERIFY: Entry = Entry {
     name: "dsa-verify",
@@ -36,8 +34,7 @@ pub(crate) const VERIFY: Entry = Entry {
     parameters: &[KEY_PAIR],
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/dsa.md"),
-    parse: |given| verify_spec(given, SignatureScheme::Dsa, Kind::Dsa),
-    ..verify_entry()
+    ..verify_entry(|given| verify_case(given, SignatureScheme::Dsa))
 };
 
 const SOURCE: &str = "FIPS 186-4, 4; IEEE P1363";

@@ -4,15 +4,17 @@
 mod aws_lc;
 mod portable;
 
-use dpb_core::{Curve, SetupError, SignatureScheme};
+use dpb_core::{
+    Curve, SetupError, SignatureScheme,
+    spec::{Arguments, Parameter, ParameterType},
+};
 
-use super::keys::Kind;
 use super::signature::{
-    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_entry, sign_spec, verify_entry,
-    verify_spec,
+    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_case, sign_entry, verify_case,
+    verify_entry,
 };
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Library, Parameter, ParsedParameters, library};
+use crate::registry::{Entry, Library, library};
 
 /// The registry's lines.
 pub(crate) const SIGN: Entry = Entry {
@@ -23,11 +25,7 @@ pub(crate) const SIGN: Entry = Entry {
     parameters: &[CURVE, PRIVATE_KEY],
     libraries: LIBRARIES,
     documentation: DOCUMENTATION,
-    parse: |given| {
-        let curve = curve(given);
-        sign_spec(given, SignatureScheme::Ecdsa { curve }, Kind::Ecdsa(curve))
-    },
-    ..sign_entry()
+    ..sign_entry(|given| sign_case(given, scheme(given)))
 };
 pub(crate) const VERIFY: Entry = Entry {
     name: "ecdsa-verify",
@@ -36,11 +34,7 @@ pub(crate) const VERIFY: Entry = Entry {
     parameters: &[CURVE, KEY_PAIR],
     libraries: LIBRARIES,
     documentation: DOCUMENTATION,
-    parse: |given| {
-        let curve = curve(given);
-        verify_spec(given, SignatureScheme::Ecdsa { curve }, Kind::Ecdsa(curve))
-    },
-    ..verify_entry()
+    ..verify_entry(|given| verify_case(given, scheme(given)))
 };
 
 const SOURCE: &str = "FIPS 186-5, 6; SP 800-186; IEEE P1363";
@@ -52,7 +46,7 @@ const LIBRARIES: &[(Path, Library)] = &[
 ];
 const CURVE: Parameter = Parameter {
     name: "curve",
-    values: Domain::Word(&[Curve::P256.name(), Curve::P384.name()]),
+    values: Curve::DOMAIN,
     default: Curve::P256.name(),
     meaning: "the curve, and with it the hash function",
 };
@@ -85,6 +79,7 @@ pub(super) fn verifier(
     }
 }
 
-fn curve(given: &ParsedParameters<'_>) -> Curve {
-    given.named("curve", [Curve::P256, Curve::P384], Curve::name)
+fn scheme(given: &Arguments<'_>) -> SignatureScheme {
+    let curve = given.get("curve");
+    SignatureScheme::Ecdsa { curve }
 }

@@ -17,7 +17,7 @@ use dpb_core::{
 
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::PORTABLE;
+use crate::registry::{Case, PORTABLE};
 
 /// A hash function on one code path.
 pub trait Hash: Copy + Debug + Send + Sync + 'static {
@@ -125,10 +125,10 @@ pub(crate) fn kernel<H: Hash>(_: &OpSpec, path: Path) -> Result<Box<dyn AnyKerne
 }
 
 /// For a registry entry.
-pub(crate) fn workload<H: Hash>(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+pub(crate) fn workload<H: Hash>(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
     let oracle = H::new(Path::Portable)?;
     let right = move |item: &[u8], _| Ok(oracle.digest(item));
-    Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+    Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
 }
 
 /// Makes `tail` what follows the last full block: `rest`, a one bit, zeros, the length in bits. Says whether that is one block or two.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use dpb_core::{
     Batch, BatchOut, Exact, Items, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
+    spec::{self, Domain, NO_FILE, Parameter},
 };
 
 use super::hash::{Hash, Start};
@@ -12,7 +13,7 @@ use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, NO_FILE, PORTABLE, Parameter, ParsedParameters, foreign};
+use crate::registry::{Entry, PORTABLE, own, secret};
 
 /// The registry's lines.
 pub(crate) const HMAC_MD5: Entry = Entry {
@@ -20,7 +21,6 @@ pub(crate) const HMAC_MD5: Entry = Entry {
     summary: "HMAC-MD5 of each item",
     output: "16 bytes per item",
     source: "RFC 2104; RFC 1321",
-    parse: spec::<Md5>,
     ..entry::<Md5>()
 };
 pub(crate) const HMAC_SHA1: Entry = Entry {
@@ -28,7 +28,6 @@ pub(crate) const HMAC_SHA1: Entry = Entry {
     summary: "HMAC-SHA-1 of each item",
     output: "20 bytes per item",
     source: "RFC 2104; FIPS 180-4, 6.1",
-    parse: spec::<Sha1>,
     ..entry::<Sha1>()
 };
 pub(crate) const HMAC_SHA256: Entry = Entry {
@@ -36,7 +35,6 @@ pub(crate) const HMAC_SHA256: Entry = Entry {
     summary: "HMAC-SHA-256 of each item",
     output: "32 bytes per item",
     source: "RFC 2104; FIPS 180-4, 6.2",
-    parse: spec::<Sha256>,
     ..entry::<Sha256>()
 };
 pub(crate) const HMAC_SHA512: Entry = Entry {
@@ -44,7 +42,6 @@ pub(crate) const HMAC_SHA512: Entry = Entry {
     summary: "HMAC-SHA-512 of each item",
     output: "64 bytes per item",
     source: "RFC 2104; FIPS 180-4, 6.4",
-    parse: spec::<Sha512>,
     ..entry::<Sha512>()
 };
 
@@ -137,44 +134,33 @@ impl<H: Hash> Kernel for Hmac<H> {
 /// What the registry's lines have in common.
 const fn entry<H: Hash>() -> Entry {
     Entry {
-        name: "",
         scenario: "security",
-        summary: "",
-        unit: "input byte",
-        output: "",
-        source: "",
         peers: &["hmac", "ipsec-mb", "openssl"],
         parameters: &[Parameter {
             name: "key",
             values: Domain::File,
             default: NO_FILE,
-            meaning: "the key, as it is in the file; secret. Without a file, random bytes, as many as a digest has",
+            meaning: "The key, as it is in the file; secret. Without a file, random bytes, as many as a digest has.",
         }],
         paths: H::PATHS,
-        libraries: &[],
         documentation: include_str!("../../docs/hmac.md"),
-        parse: |_| unreachable!("each line has its own"),
-        kernel: |spec, path| Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec).bytes())?)),
-        workload: |spec| {
-            let oracle = Hmac::<H>::new(Path::Portable, key::<H>(spec).bytes())?;
-            let right = move |item: &[u8], _| Ok(oracle.code(item));
-            Ok(Box::new(Exact::new(spec, PORTABLE, right)))
-        },
+        ..Entry::new::<spec::Hmac>(
+            |given| {
+                let key = Material::secret(secret(given, "key", H::DIGEST_BYTES)?);
+                Ok(OpSpec::from(spec::Hmac { hash: H::HMAC, key }).into())
+            },
+            |spec, path| Ok(Box::new(Hmac::<H>::new(path, key(spec).bytes())?)),
+            |case| {
+                let oracle = Hmac::<H>::new(Path::Portable, key(&case.spec).bytes())?;
+                let right = move |item: &[u8], _| Ok(oracle.code(item));
+                Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
+            },
+        )
     }
 }
 
-/// The spec with the key that is given, or one made now.
-fn spec<H: Hash>(given: &ParsedParameters<'_>) -> Result<OpSpec, SetupError> {
-    let key = Material::secret(given.secret("key", H::DIGEST_BYTES)?);
-    Ok(OpSpec::Hmac { hash: H::HMAC, key })
-}
-
-/// The key of `spec`.
-fn key<H: Hash>(spec: &OpSpec) -> &Material {
-    match spec {
-        OpSpec::Hmac { hash, key } if *hash == H::HMAC => key,
-        other => foreign(other),
-    }
+fn key(spec: &OpSpec) -> &Material {
+    &own::<spec::Hmac>(spec).key
 }
 
 /// Says nothing of the states, which are as good as the key.

@@ -7,12 +7,12 @@ use ::rsa::pkcs8::{
 };
 use ::rsa::rand_core::UnwrapErr;
 use ::rsa::traits::PublicKeyParts;
-use dpb_core::{Curve, Material, SetupError};
+use dpb_core::{Curve, Material, OpSpec, SetupError, spec::Arguments};
 use getrandom::SysRng;
 use p256::elliptic_curve::Generate;
 
 use super::dsa;
-use crate::registry::ParsedParameters;
+use crate::registry::Case;
 
 /// Whom a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,20 @@ pub struct Pair {
 
 /// Those that were made: one of a kind, because big ones take seconds.
 static MADE: Mutex<Vec<(Kind, Pair)>> = Mutex::new(Vec::new());
+
+/// The workload's parameter that is the private half of a spec's public key.
+const PRIVATE: &str = "private";
+
+impl Pair {
+    /// The case of `spec`, which has the public half. Its workload has the private one.
+    pub(crate) fn case(self, spec: impl Into<OpSpec>) -> Case {
+        let case = Case::from(spec.into());
+        match self.private {
+            Some(private) => case.with(PRIVATE, private),
+            None => case,
+        }
+    }
+}
 
 impl Kind {
     /// The pair that this process made of this kind, which is as old as the process and goes with it.
@@ -91,7 +105,7 @@ impl Kind {
     }
 
     /// The pair that the parameter `key` names, or the one that is made.
-    pub(crate) fn given(self, given: &ParsedParameters<'_>) -> Result<Pair, SetupError> {
+    pub(crate) fn given(self, given: &Arguments<'_>) -> Result<Pair, SetupError> {
         match given.file("key")? {
             None => Ok(self.made()),
             Some(file) => {
@@ -105,11 +119,19 @@ impl Kind {
         }
     }
 
+    /// The private half of `public`, if the case or this process knows it.
+    pub(crate) fn private_of(self, case: &Case, public: &Material) -> Option<Material> {
+        let made = || {
+            let made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pairs = made.iter().map(|(_, pair)| pair);
+            let pair = pairs.find(|pair| pair.public == *public)?;
+            pair.private.clone()
+        };
+        case.material(PRIVATE).cloned().or_else(made)
+    }
+
     /// The private half of the pair that the parameter `key` names, or of the one that is made.
-    pub(crate) fn private_given(
-        self,
-        given: &ParsedParameters<'_>,
-    ) -> Result<Material, SetupError> {
+    pub(crate) fn private_given(self, given: &Arguments<'_>) -> Result<Material, SetupError> {
         self.given(given)?.private.ok_or_else(|| {
             let file = given.word("key");
             SetupError::Parameter(format!(

@@ -5,7 +5,7 @@ mod avx512;
 mod chains;
 mod portable;
 
-use dpb_core::{Batch, HmacHash, OpSpec, SetupError};
+use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Start, lanes};
 use crate::cpu::Path;
@@ -15,20 +15,14 @@ use crate::registry::Entry;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: Md5::NAME,
     scenario: "security",
     summary: "MD5 digest of each item",
-    unit: "input byte",
     output: "16 bytes per item",
     source: "RFC 1321",
     peers: &["md-5", "openssl"],
-    parameters: &[],
     paths: Md5::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/md5.md"),
-    parse: |_| Ok(OpSpec::Md5),
-    kernel: hash::kernel::<Md5>,
-    workload: hash::workload::<Md5>,
+    ..Entry::of::<spec::Md5>(hash::kernel::<Md5>, hash::workload::<Md5>)
 };
 
 /// Four rounds of sixteen steps: what is added in each, the integer part of 2^32 times the absolute sine of 1 to 64 (3.4).

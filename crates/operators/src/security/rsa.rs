@@ -5,15 +5,17 @@ pub(super) mod aws_lc;
 pub mod oaep;
 mod portable;
 
-use dpb_core::{RsaPadding, SetupError, SignatureScheme};
+use dpb_core::{
+    RsaPadding, SetupError, SignatureScheme,
+    spec::{Arguments, Domain, Parameter, ParameterType},
+};
 
-use super::keys::Kind;
 use super::signature::{
-    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_entry, sign_spec, verify_entry,
-    verify_spec,
+    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_case, sign_entry, verify_case,
+    verify_entry,
 };
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Library, Parameter, ParsedParameters, library};
+use crate::registry::{Entry, Library, library};
 
 /// The registry's lines.
 pub(crate) const SIGN: Entry = Entry {
@@ -24,16 +26,7 @@ pub(crate) const SIGN: Entry = Entry {
     parameters: &[BITS, PADDING, PRIVATE_KEY],
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/rsa.md"),
-    parse: |given| {
-        let bits = bits(given);
-        let padding = padding(given);
-        sign_spec(
-            given,
-            SignatureScheme::Rsa { bits, padding },
-            Kind::Rsa(bits),
-        )
-    },
-    ..sign_entry()
+    ..sign_entry(|given| sign_case(given, scheme(given)))
 };
 pub(crate) const VERIFY: Entry = Entry {
     name: "rsa-verify",
@@ -42,16 +35,7 @@ pub(crate) const VERIFY: Entry = Entry {
     parameters: &[BITS, PADDING, KEY_PAIR],
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/rsa.md"),
-    parse: |given| {
-        let bits = bits(given);
-        let padding = padding(given);
-        verify_spec(
-            given,
-            SignatureScheme::Rsa { bits, padding },
-            Kind::Rsa(bits),
-        )
-    },
-    ..verify_entry()
+    ..verify_entry(|given| verify_case(given, scheme(given)))
 };
 
 const LIBRARIES: &[(Path, Library)] = &[
@@ -66,7 +50,7 @@ const BITS: Parameter = Parameter {
 };
 const PADDING: Parameter = Parameter {
     name: "padding",
-    values: Domain::Word(&[RsaPadding::Pkcs1.name(), RsaPadding::Pss.name()]),
+    values: RsaPadding::DOMAIN,
     default: RsaPadding::Pkcs1.name(),
     meaning: "RSASSA-PKCS1-v1_5 or RSASSA-PSS",
 };
@@ -111,11 +95,9 @@ fn sized(bits: u16, bytes: usize) -> Result<(), SetupError> {
     })
 }
 
-fn bits(given: &ParsedParameters<'_>) -> u16 {
-    u16::try_from(given.number("bits")).expect("its domain is shorter")
-}
-
-fn padding(given: &ParsedParameters<'_>) -> RsaPadding {
-    let paddings = [RsaPadding::Pkcs1, RsaPadding::Pss];
-    given.named("padding", paddings, RsaPadding::name)
+fn scheme(given: &Arguments<'_>) -> SignatureScheme {
+    SignatureScheme::Rsa {
+        bits: given.get("bits"),
+        padding: given.get("padding"),
+    }
 }

@@ -17,8 +17,9 @@ mod workload;
 use std::sync::Arc;
 
 use dpb_core::{
-    Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, RuleSet, SetupError,
-    UnsupportedRules,
+    Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, SetupError, UnsupportedRules,
+    spec::{self, Arguments, Domain, NO_FILE, Parameter, ParameterType},
+    words,
 };
 use regex_automata::hybrid::dfa::Cache;
 
@@ -28,7 +29,7 @@ pub use rules::{Rule, Rules};
 
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, ParsedParameters, foreign};
+use crate::registry::{Case, Entry, PORTABLE, own};
 use engine::{Engine, Lookout};
 use hyperscan::ByHyperscan;
 use loaded::Loaded;
@@ -39,7 +40,6 @@ pub(crate) const ENTRY: Entry = Entry {
     name: "rxpmatch",
     scenario: "security",
     summary: "which regular expressions of a rule set match, and where first",
-    unit: "input byte",
     output: "8 bytes per rule that matches, little endian, by id: id, smallest end of a match",
     source: "PCRE2's syntax, as far as it is regular; pcre2pattern(3)",
     peers: &["hyperscan"],
@@ -47,29 +47,43 @@ pub(crate) const ENTRY: Entry = Entry {
         Parameter {
             name: "rules",
             values: Domain::File,
-            default: "-",
-            meaning: "a rule file, `id:/expression/flags` on each line; without one, those of `set`",
-        },
-        Parameter {
-            name: "set",
-            values: Domain::Word(&["ips", "url", "q13"]),
-            default: "ips",
-            meaning: "what payloads look like, and the rules if there is no file: attacks, URLs, TPC-H's query 13",
+            default: NO_FILE,
+            meaning: "A rule file, `id:/expression/flags` on each line; without one, those of `set`.",
         },
         Parameter {
             name: "unsupported",
-            values: Domain::Word(&["refuse", "skip"]),
-            default: "refuse",
-            meaning: "what to do with a rule that is not regular, or too large",
+            values: UnsupportedRules::DOMAIN,
+            default: UnsupportedRules::Refuse.name(),
+            meaning: "What to do with a rule that is not regular, or too large.",
         },
     ],
+    workload_parameters: &[Parameter {
+        name: SET,
+        values: RuleSet::DOMAIN,
+        default: RuleSet::Ips.name(),
+        meaning: "What payloads look like, and the rules if there is no file: attacks, URLs, TPC-H's query 13.",
+    }],
     paths: PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/rxpmatch.md"),
-    parse,
-    kernel,
-    workload: |spec| Ok(Box::new(workload::Payloads::new(spec)?)),
+    ..Entry::new::<spec::RxpMatch>(parse, kernel, |case| {
+        Ok(Box::new(workload::Payloads::new(case)?))
+    })
 };
+
+/// The workload's parameter.
+const SET: &str = "set";
+
+words! {
+    /// What a rule set is for.
+    pub enum RuleSet {
+        /// Intrusion prevention: attacks in HTTP requests, mail and shell sessions.
+        Ips = "ips",
+        /// A filter of URLs.
+        Url = "url",
+        /// Comments on orders that tell of special requests: TPC-H's query 13.
+        Q13 = "q13",
+    }
+}
 
 const NAME: &str = "rxpmatch";
 const PATHS: &[Path] = &[Path::Tables, Path::Hyperscan, Path::Portable];
@@ -99,36 +113,26 @@ fn write(found: &[Match], slot: &mut [u8]) -> Result<u32, JobError> {
     Ok(len as u32)
 }
 
-fn parse(given: &ParsedParameters<'_>) -> Result<OpSpec, SetupError> {
-    let set = given.named("set", RuleSet::ALL, RuleSet::name);
-    let choices = [UnsupportedRules::Refuse, UnsupportedRules::Skip];
-    let unsupported = given.named("unsupported", choices, UnsupportedRules::name);
+fn parse(given: &Arguments<'_>) -> Result<Case, SetupError> {
+    let set: RuleSet = given.get(SET);
+    let unsupported = given.get("unsupported");
     let rules = match given.file("rules")? {
         Some(text) => Material::public(text),
         None => workload::built_in(set),
     };
     Loaded::of(&rules, unsupported)?;
-    Ok(OpSpec::RxpMatch {
-        rules,
-        set,
-        unsupported,
-    })
+    let spec = OpSpec::from(spec::RxpMatch { rules, unsupported });
+    Ok(Case::from(spec).with(SET, set.name()))
 }
 
-/// What a spec of this operator consists of.
-fn parts(spec: &OpSpec) -> Result<(Arc<Loaded>, RuleSet), SetupError> {
-    match spec {
-        OpSpec::RxpMatch {
-            rules,
-            set,
-            unsupported,
-        } => Ok((Loaded::of(rules, *unsupported)?, *set)),
-        _ => foreign(spec),
-    }
+/// The rules of a spec of this operator.
+fn rules(spec: &OpSpec) -> Result<Arc<Loaded>, SetupError> {
+    let spec::RxpMatch { rules, unsupported } = own(spec);
+    Loaded::of(rules, *unsupported)
 }
 
 fn kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    let (rules, _) = parts(spec)?;
+    let rules = rules(spec)?;
     match path.among(NAME, PATHS)? {
         Path::Hyperscan => Ok(Box::new(ByHyperscan::new(rules)?)),
         Path::Portable => Ok(Box::new(OneByOne(Oracle::new(&rules), rules))),

@@ -9,7 +9,7 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use dpb_core::{Batch, HmacHash, OpSpec, SetupError};
+use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Start, lanes};
 use crate::cpu::Path;
@@ -18,20 +18,14 @@ use crate::registry::Entry;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: Sha1::NAME,
     scenario: "security",
     summary: "SHA-1 digest of each item",
-    unit: "input byte",
     output: "20 bytes per item",
     source: "FIPS 180-4, 6.1; RFC 3174",
     peers: &["sha1", "ipsec-mb", "openssl"],
-    parameters: &[],
     paths: Sha1::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/sha1.md"),
-    parse: |_| Ok(OpSpec::Sha1),
-    kernel: hash::kernel::<Sha1>,
-    workload: hash::workload::<Sha1>,
+    ..Entry::of::<spec::Sha1>(hash::kernel::<Sha1>, hash::workload::<Sha1>)
 };
 
 /// What each twenty steps add (4.2.1).

@@ -8,7 +8,7 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use dpb_core::{Batch, HmacHash, OpSpec, SetupError};
+use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Start, lanes};
 use crate::cpu::Path;
@@ -17,20 +17,14 @@ use crate::registry::Entry;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: Sha256::NAME,
     scenario: "security",
     summary: "SHA-256 digest of each item",
-    unit: "input byte",
     output: "32 bytes per item",
     source: "FIPS 180-4, 6.2; RFC 6234",
     peers: &["sha2", "ipsec-mb", "openssl"],
-    parameters: &[],
     paths: Sha256::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/sha256.md"),
-    parse: |_| Ok(OpSpec::Sha256),
-    kernel: hash::kernel::<Sha256>,
-    workload: hash::workload::<Sha256>,
+    ..Entry::of::<spec::Sha256>(hash::kernel::<Sha256>, hash::workload::<Sha256>)
 };
 
 /// The first 32 bits of the fractional parts of the cube roots of the first 64 primes (4.2.2).

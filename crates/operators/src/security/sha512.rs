@@ -4,7 +4,7 @@
 mod avx512;
 mod portable;
 
-use dpb_core::{Batch, HmacHash, OpSpec, SetupError};
+use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Start, lanes};
 use crate::cpu::Path;
@@ -14,20 +14,14 @@ use crate::registry::Entry;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: Sha512::NAME,
     scenario: "security",
     summary: "SHA-512 digest of each item",
-    unit: "input byte",
     output: "64 bytes per item",
     source: "FIPS 180-4, 6.4; RFC 6234",
     peers: &["sha2", "ipsec-mb", "openssl"],
-    parameters: &[],
     paths: Sha512::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/sha512.md"),
-    parse: |_| Ok(OpSpec::Sha512),
-    kernel: hash::kernel::<Sha512>,
-    workload: hash::workload::<Sha512>,
+    ..Entry::of::<spec::Sha512>(hash::kernel::<Sha512>, hash::workload::<Sha512>)
 };
 
 /// The first 64 bits of the fractional parts of the cube roots of the first 80 primes (4.2.3).

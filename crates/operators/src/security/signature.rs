@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dpb_core::random::SplitMix64;
 use dpb_core::{
     Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError,
-    SignatureScheme, Workload, workload,
+    SignatureScheme, Spec, Workload,
+    spec::{self, Arguments, Domain, NO_FILE, Parameter},
+    workload,
 };
 
-use super::keys::{Kind, Pair};
+use super::keys::Kind;
 use super::{dsa, ecdsa, rsa};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Domain, Entry, NO_FILE, PORTABLE, Parameter, ParsedParameters, foreign};
+use crate::registry::{Case, Entry, MakeKernel, MakeWorkload, PORTABLE, Parse, own};
 
 /// AWS-LC, and RustCrypto's crates.
 pub const PATHS: &[Path] = &[Path::AwsLc, Path::Portable];
@@ -144,32 +146,33 @@ impl Kernel for Verify {
 }
 
 /// What all signing operators have in common.
-pub(super) const fn sign_entry() -> Entry {
+pub(super) const fn sign_entry(parse: Parse) -> Entry {
     Entry {
-        name: "",
-        scenario: "security",
-        summary: "",
         unit: "signature",
-        output: "",
-        source: "",
-        peers: &["openssl"],
-        parameters: &[],
-        paths: PATHS,
-        libraries: &[],
-        documentation: "",
-        parse: |_| unreachable!("each line has its own"),
-        kernel: sign_kernel,
-        workload: signing,
+        ..entry::<spec::Sign>(parse, sign_kernel, signing)
     }
 }
 
 /// What all verifying operators have in common.
-pub(super) const fn verify_entry() -> Entry {
+pub(super) const fn verify_entry(parse: Parse) -> Entry {
     Entry {
+        unit: "signature",
         output: "one byte per item: 1 if it is genuine, else 0",
-        kernel: verify_kernel,
-        workload: verifying,
-        ..sign_entry()
+        ..entry::<spec::Verify>(parse, verify_kernel, verifying)
+    }
+}
+
+/// What all operators with a key pair have in common.
+pub(super) const fn entry<S: Spec>(
+    parse: Parse,
+    kernel: MakeKernel,
+    workload: MakeWorkload,
+) -> Entry {
+    Entry {
+        scenario: "security",
+        peers: &["openssl"],
+        paths: PATHS,
+        ..Entry::new::<S>(parse, kernel, workload)
     }
 }
 
@@ -190,28 +193,23 @@ pub(super) const KEY_PAIR: Parameter = Parameter {
               or the public key alone, for which `dpb op` has no items. Without a file, a key pair made for the run",
 };
 
-/// The spec that signs.
-pub(super) fn sign_spec(
-    given: &ParsedParameters<'_>,
+/// The case that signs.
+pub(super) fn sign_case(
+    given: &Arguments<'_>,
     scheme: SignatureScheme,
-    kind: Kind,
-) -> Result<OpSpec, SetupError> {
-    let key = kind.private_given(given)?;
-    Ok(OpSpec::Sign { scheme, key })
+) -> Result<Case, SetupError> {
+    let key = kind(scheme).private_given(given)?;
+    Ok(OpSpec::from(spec::Sign { scheme, key }).into())
 }
 
-/// The spec that verifies.
-pub(super) fn verify_spec(
-    given: &ParsedParameters<'_>,
+/// The case that verifies.
+pub(super) fn verify_case(
+    given: &Arguments<'_>,
     scheme: SignatureScheme,
-    kind: Kind,
-) -> Result<OpSpec, SetupError> {
-    let Pair { public, private } = kind.given(given)?;
-    Ok(OpSpec::Verify {
-        scheme,
-        key: public,
-        private,
-    })
+) -> Result<Case, SetupError> {
+    let pair = kind(scheme).given(given)?;
+    let key = pair.public.clone();
+    Ok(pair.case(spec::Verify { scheme, key }))
 }
 
 fn kind(scheme: SignatureScheme) -> Kind {
@@ -223,19 +221,13 @@ fn kind(scheme: SignatureScheme) -> Kind {
 }
 
 fn sign_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    match spec {
-        OpSpec::Sign { scheme, key } => Ok(Box::new(Sign::new(path, *scheme, key.bytes())?)),
-        other => foreign(other),
-    }
+    let spec::Sign { scheme, key } = own(spec);
+    Ok(Box::new(Sign::new(path, *scheme, key.bytes())?))
 }
 
 fn verify_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    match spec {
-        OpSpec::Verify { scheme, key, .. } => {
-            Ok(Box::new(Verify::new(path, *scheme, key.bytes())?))
-        }
-        other => foreign(other),
-    }
+    let spec::Verify { scheme, key } = own(spec);
+    Ok(Box::new(Verify::new(path, *scheme, key.bytes())?))
 }
 
 /// What a signing spec is run on: any bytes. Several signatures may be right, and verifiers tell.
@@ -292,33 +284,27 @@ impl<T> Jury<T> {
     }
 }
 
-fn signing(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
-    let OpSpec::Sign { scheme, key } = spec else {
-        return Err(SetupError::Parameter(format!("{spec} signs nothing")));
-    };
+fn signing(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
+    let spec::Sign { scheme, key } = own(&case.spec);
     let public = kind(*scheme).read(key.bytes());
     let public = public.map_err(SetupError::Parameter)?.public;
     Ok(Box::new(Signing {
-        spec: spec.clone(),
+        spec: case.spec.clone(),
         verifiers: Jury::new(|path| Verify::new(path, *scheme, public.bytes()))?,
     }))
 }
 
-fn verifying(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
-    let OpSpec::Verify {
-        scheme,
-        key,
-        private,
-    } = spec
-    else {
-        return Err(SetupError::Parameter(format!("{spec} verifies nothing")));
-    };
-    let signer = |private: &Material| Sign::new(Path::best(PATHS), *scheme, private.bytes());
+fn verifying(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
+    let spec::Verify { scheme, key } = own(&case.spec);
+    let signer = |private: Material| Sign::new(Path::best(PATHS), *scheme, private.bytes());
     Ok(Box::new(Verifying {
-        spec: spec.clone(),
+        spec: case.spec.clone(),
         scheme: *scheme,
         oracle: Verify::new(Path::Portable, *scheme, key.bytes())?,
-        signer: private.as_ref().map(signer).transpose()?,
+        signer: kind(*scheme)
+            .private_of(case, key)
+            .map(signer)
+            .transpose()?,
     }))
 }
 

@@ -4,81 +4,61 @@ mod container;
 mod portable;
 mod workload;
 
-use dpb_core::{Batch, BatchOut, DeflateFormat, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{
+    Batch, BatchOut, DeflateFormat, JobError, Kernel, OutputShape, SetupError,
+    spec::{self},
+};
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use super::each;
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, Library, Parameter, ParsedParameters, foreign, library};
+use crate::registry::{Entry, Library, library, own};
 
 /// The registry's line for the encoder.
 pub(crate) const DEFLATE: Entry = Entry {
-    name: "deflate",
     scenario: "storage",
     summary: "DEFLATE-compresses each item",
-    unit: "input byte",
     output: "one stream per item, variable",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
     peers: &["zlib-rs", "isa-l"],
-    parameters: &[
-        Parameter {
-            name: "level",
-            values: Domain::Number(1, 9),
-            default: "6",
-            meaning: "1 is fast, 9 is small",
-        },
-        FORMAT,
-    ],
     paths: PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
-    parse: |given| {
-        Ok(OpSpec::Deflate {
-            level: given.number("level") as u8,
-            format: format(given),
-        })
-    },
-    kernel: |spec, path| {
-        let &OpSpec::Deflate { level, format } = spec else {
-            foreign(spec)
-        };
-        Ok(Box::new(Deflate::new(path, level, format)?))
-    },
-    workload: |spec| Ok(Box::new(workload::streams(spec))),
+    ..Entry::of::<spec::Deflate>(
+        |spec, path| {
+            let &spec::Deflate { level, format } = own(spec);
+            Ok(Box::new(Deflate::new(path, level, format)?))
+        },
+        |case| {
+            let format = own::<spec::Deflate>(&case.spec).format;
+            Ok(Box::new(workload::encoding(&case.spec, format)))
+        },
+    )
 };
 
 /// The registry's line for the decoder.
 pub(crate) const INFLATE: Entry = Entry {
-    name: "inflate",
     scenario: "storage",
     summary: "decompresses one DEFLATE stream per item",
     unit: "output byte",
     output: "the plain bytes of each item, variable; malformed or too long streams are refused",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
     peers: &["zlib-rs", "isa-l"],
-    parameters: &[FORMAT],
     paths: PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
-    parse: |given| {
-        Ok(OpSpec::Inflate {
-            format: format(given),
-        })
-    },
-    kernel: |spec, path| {
-        let &OpSpec::Inflate { format } = spec else {
-            foreign(spec)
-        };
-        Ok(Box::new(Inflate::new(path, format)?))
-    },
-    workload: |spec| Ok(Box::new(workload::streams(spec))),
-};
-
-const FORMAT: Parameter = Parameter {
-    name: "format",
-    values: Domain::Word(&["raw", "zlib", "gzip"]),
-    default: "raw",
-    meaning: "what wraps the stream",
+    ..Entry::of::<spec::Inflate>(
+        |spec, path| {
+            Ok(Box::new(Inflate::new(
+                path,
+                own::<spec::Inflate>(spec).format,
+            )?))
+        },
+        |case| {
+            let format = own::<spec::Inflate>(&case.spec).format;
+            Ok(Box::new(workload::decoding(&case.spec, format)))
+        },
+    )
 };
 
 /// The paths of encoder and decoder, best first.
@@ -242,9 +222,4 @@ pub fn compressed_bytes_max(item_len: usize) -> usize {
     let growing = item_len / 10;
     let stored_blocks = (item_len / (31 * 1024) + 1) * 5;
     item_len + growing.max(stored_blocks) + 128
-}
-
-fn format(given: &ParsedParameters<'_>) -> DeflateFormat {
-    let formats = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
-    given.named("format", formats, DeflateFormat::name)
 }

@@ -15,14 +15,15 @@ mod x86_64;
 
 use dpb_core::{
     Batch, BatchOut, BlockLoss, ErasureCode, JobError, Kernel, OpSpec, OutputShape, Right,
-    SetupError, Workload,
+    SetupError, Workload, match_spec,
+    spec::{self, Arguments, Domain, Parameter},
 };
 
 use super::each;
 use crate::cpu::Path;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, ParsedParameters, foreign};
+use crate::registry::{Entry, PORTABLE, foreign};
 use matrix::Matrix;
 
 /// The registry's line for encoding.
@@ -30,20 +31,20 @@ pub(crate) const ENCODE: Entry = Entry {
     name: "erasure-encode",
     scenario: "storage",
     summary: "computes the parity blocks of an erasure code",
-    unit: "input byte",
     output: "the parity blocks of each item, variable",
     source: "Reed and Solomon 1960; Cauchy matrices: Blömer and others 1995",
     peers: &["isa-l", "rusty_erasure"],
     parameters: &[DATA, PARITY],
     paths: Erasure::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/erasure.md"),
-    parse: |given| {
-        let code = code(given)?;
-        Ok(OpSpec::ErasureEncode { code })
-    },
-    kernel: |spec, path| Ok(Box::new(Erasure::new(&Parts::of(spec), path)?)),
-    workload: |spec| Ok(Box::new(Blocks::new(spec)?)),
+    ..Entry::new::<spec::ErasureEncode>(
+        |given| {
+            let code = code(given)?;
+            Ok(OpSpec::from(spec::ErasureEncode { code }).into())
+        },
+        |spec, path| Ok(Box::new(Erasure::new(&Parts::of(spec), path)?)),
+        |case| Ok(Box::new(Blocks::new(&case.spec)?)),
+    )
 };
 
 /// The registry's line for recovering.
@@ -51,7 +52,6 @@ pub(crate) const RECOVER: Entry = Entry {
     name: "erasure-recover",
     scenario: "storage",
     summary: "computes the lost blocks of an erasure code from those that remain",
-    unit: "input byte",
     output: "the missing blocks of each item, variable",
     source: "Reed and Solomon 1960; Cauchy matrices: Blömer and others 1995",
     peers: &["isa-l", "rusty_erasure"],
@@ -69,17 +69,18 @@ pub(crate) const RECOVER: Entry = Entry {
         },
     ],
     paths: Erasure::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/erasure.md"),
-    parse: |given| {
-        let code = code(given)?;
-        let missing = given.numbers("missing");
-        let missing = missing.map(|block| u8::try_from(block).unwrap_or(u8::MAX));
-        let loss = BlockLoss::new(code, missing)?;
-        Ok(OpSpec::ErasureRecover { loss })
-    },
-    kernel: |spec, path| Ok(Box::new(Erasure::new(&Parts::of(spec), path)?)),
-    workload: |spec| Ok(Box::new(Blocks::new(spec)?)),
+    ..Entry::new::<spec::ErasureRecover>(
+        |given| {
+            let code = code(given)?;
+            let missing = given.numbers("missing");
+            let missing = missing.map(|block| u8::try_from(block).unwrap_or(u8::MAX));
+            let loss = BlockLoss::new(code, missing)?;
+            Ok(OpSpec::from(spec::ErasureRecover { loss }).into())
+        },
+        |spec, path| Ok(Box::new(Erasure::new(&Parts::of(spec), path)?)),
+        |case| Ok(Box::new(Blocks::new(&case.spec)?)),
+    )
 };
 
 const DATA: Parameter = Parameter {
@@ -96,8 +97,8 @@ const PARITY: Parameter = Parameter {
     meaning: "parity blocks of the code",
 };
 
-fn code(given: &ParsedParameters<'_>) -> Result<ErasureCode, SetupError> {
-    ErasureCode::new(given.number("data") as u8, given.number("parity") as u8)
+fn code(given: &Arguments<'_>) -> Result<ErasureCode, SetupError> {
+    ErasureCode::new(given.get("data"), given.get("parity"))
 }
 
 /// What a spec consists of.
@@ -110,19 +111,20 @@ struct Parts {
 
 impl Parts {
     fn of(spec: &OpSpec) -> Self {
-        match spec {
-            OpSpec::ErasureEncode { code } => Self {
+        match_spec!(spec, {
+            spec::ErasureEncode { code } => Self {
                 code: *code,
                 matrix: Matrix::parity(*code),
                 loss: None,
             },
-            OpSpec::ErasureRecover { loss } => Self {
+            spec::ErasureRecover { loss } => Self {
                 code: loss.code(),
                 matrix: Matrix::recovery(loss),
                 loss: Some(*loss),
             },
-            other => foreign(other),
-        }
+        } else {
+            foreign(spec)
+        })
     }
 }
 

@@ -26,7 +26,7 @@ mod tables;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec};
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
@@ -37,52 +37,37 @@ use crate::registry::Entry;
 
 /// The registry's line for the encoder.
 pub(crate) const HUFFMAN: Entry = Entry {
-    name: "huffman",
     scenario: "storage",
     summary: "codes each item's bytes by their frequency",
-    unit: "input byte",
     output: "blocks with their code tables, variable",
     source: "Huffman 1952; Larmore and Hirschberg 1990; codes as in RFC 1951, 3.2.2",
-    peers: &[],
-    parameters: &[],
     paths: Huffman::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/huffman.md"),
-    parse: |_| Ok(OpSpec::Huffman),
-    kernel: |_, path| Ok(Box::new(Huffman::new(path)?)),
-    workload: |spec| {
-        Ok(Box::new(Streams::encoder(
-            spec,
-            "huffman",
-            encoder(),
-            decoder(),
-        )))
-    },
+    ..Entry::of::<spec::Huffman>(
+        |_, path| Ok(Box::new(Huffman::new(path)?)),
+        |case| {
+            let streams = Streams::encoder(&case.spec, "huffman", encoder(), decoder());
+            Ok(Box::new(streams))
+        },
+    )
 };
 
 /// The registry's line for the decoder.
 pub(crate) const UNHUFFMAN: Entry = Entry {
-    name: "unhuffman",
     scenario: "storage",
     summary: "decodes what huffman writes",
     unit: "output byte",
     output: "the plain bytes of each item, variable; malformed or too long items are refused",
     source: "Huffman 1952; Larmore and Hirschberg 1990; codes as in RFC 1951, 3.2.2",
-    peers: &[],
-    parameters: &[],
     paths: Unhuffman::PATHS,
-    libraries: &[],
     documentation: include_str!("../../docs/huffman.md"),
-    parse: |_| Ok(OpSpec::Unhuffman),
-    kernel: |_, path| Ok(Box::new(Unhuffman::new(path)?)),
-    workload: |spec| {
-        Ok(Box::new(Streams::decoder(
-            spec,
-            "huffman",
-            encoder(),
-            decoder(),
-        )))
-    },
+    ..Entry::of::<spec::Unhuffman>(
+        |_, path| Ok(Box::new(Unhuffman::new(path)?)),
+        |case| {
+            let streams = Streams::decoder(&case.spec, "huffman", encoder(), decoder());
+            Ok(Box::new(streams))
+        },
+    )
 };
 
 /// The portable encoder.

@@ -6,7 +6,7 @@
 
 mod portable;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec};
 use lz4_flex::block::{
     CompressTable, DecompressError, compress_into_with_table, decompress_into,
     get_maximum_output_size,
@@ -19,52 +19,41 @@ use crate::registry::{Entry, Library, library};
 
 /// The registry's line for the encoder.
 pub(crate) const LZ4: Entry = Entry {
-    name: "lz4",
     scenario: "storage",
     summary: "compresses each item to a block of LZ4",
-    unit: "input byte",
     output: "one block per item, variable",
     source: "lz4_Block_format.md of LZ4 1.10",
     peers: &["lz4"],
-    parameters: &[],
     paths: Lz4::PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/lz4.md"),
-    parse: |_| Ok(OpSpec::Lz4),
-    kernel: |_, path| Ok(Box::new(Lz4::new(path)?)),
-    workload: |spec| {
-        Ok(Box::new(Streams::encoder(
-            spec,
-            "lz4",
-            encoder(),
-            decoder(),
-        )))
-    },
+    ..Entry::of::<spec::Lz4>(
+        |_, path| Ok(Box::new(Lz4::new(path)?)),
+        |case| {
+            let streams = Streams::encoder(&case.spec, "lz4", encoder(), decoder());
+            Ok(Box::new(streams))
+        },
+    )
 };
 
 /// The registry's line for the decoder.
 pub(crate) const UNLZ4: Entry = Entry {
-    name: "unlz4",
     scenario: "storage",
     summary: "decodes one block of LZ4 per item",
     unit: "output byte",
     output: "the plain bytes of each item, variable; malformed or too long items are refused",
     source: "lz4_Block_format.md of LZ4 1.10",
     peers: &["lz4"],
-    parameters: &[],
     paths: Unlz4::PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/lz4.md"),
-    parse: |_| Ok(OpSpec::Unlz4),
-    kernel: |_, path| Ok(Box::new(Unlz4::new(path)?)),
-    workload: |spec| {
-        Ok(Box::new(Streams::decoder(
-            spec,
-            "lz4",
-            encoder(),
-            decoder(),
-        )))
-    },
+    ..Entry::of::<spec::Unlz4>(
+        |_, path| Ok(Box::new(Unlz4::new(path)?)),
+        |case| {
+            let streams = Streams::decoder(&case.spec, "lz4", encoder(), decoder());
+            Ok(Box::new(streams))
+        },
+    )
 };
 
 const LIBRARIES: &[(Path, Library)] = &[(Path::Lz4Flex, library!("lz4_flex"))];

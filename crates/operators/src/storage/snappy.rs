@@ -5,7 +5,7 @@
 
 mod portable;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, SetupError};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec};
 use snap::Error;
 use snap::raw::{Decoder, Encoder, max_compress_len};
 
@@ -16,52 +16,41 @@ use crate::registry::{Entry, Library, library};
 
 /// The registry's line for the encoder.
 pub(crate) const SNAPPY: Entry = Entry {
-    name: "snappy",
     scenario: "storage",
     summary: "compresses each item to Snappy's raw format",
-    unit: "input byte",
     output: "one raw stream per item, variable",
     source: "format_description.txt of Snappy, 2011-10-05",
     peers: &["snappy"],
-    parameters: &[],
     paths: Snappy::PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/snappy.md"),
-    parse: |_| Ok(OpSpec::Snappy),
-    kernel: |_, path| Ok(Box::new(Snappy::new(path)?)),
-    workload: |spec| {
-        Ok(Box::new(Streams::encoder(
-            spec,
-            "snappy",
-            encoder(),
-            decoder(),
-        )))
-    },
+    ..Entry::of::<spec::Snappy>(
+        |_, path| Ok(Box::new(Snappy::new(path)?)),
+        |case| {
+            let streams = Streams::encoder(&case.spec, "snappy", encoder(), decoder());
+            Ok(Box::new(streams))
+        },
+    )
 };
 
 /// The registry's line for the decoder.
 pub(crate) const UNSNAPPY: Entry = Entry {
-    name: "unsnappy",
     scenario: "storage",
     summary: "decodes one item of Snappy's raw format each",
     unit: "output byte",
     output: "the plain bytes of each item, variable; malformed or too long items are refused",
     source: "format_description.txt of Snappy, 2011-10-05",
     peers: &["snappy"],
-    parameters: &[],
     paths: Unsnappy::PATHS,
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/snappy.md"),
-    parse: |_| Ok(OpSpec::Unsnappy),
-    kernel: |_, path| Ok(Box::new(Unsnappy::new(path)?)),
-    workload: |spec| {
-        Ok(Box::new(Streams::decoder(
-            spec,
-            "snappy",
-            encoder(),
-            decoder(),
-        )))
-    },
+    ..Entry::of::<spec::Unsnappy>(
+        |_, path| Ok(Box::new(Unsnappy::new(path)?)),
+        |case| {
+            let streams = Streams::decoder(&case.spec, "snappy", encoder(), decoder());
+            Ok(Box::new(streams))
+        },
+    )
 };
 
 const LIBRARIES: &[(Path, Library)] = &[(Path::Snap, library!("snap"))];

@@ -54,6 +54,7 @@ impl Streams {
     }
 
     /// With a way of its own to make items worse.
+    #[cfg(feature = "deflate")]
     pub(super) fn spoilt_by(self, spoil: fn(&mut Vec<u8>, u64)) -> Self {
         Self { spoil, ..self }
     }

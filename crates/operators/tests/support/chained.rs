@@ -1,6 +1,6 @@
 //! What a chain is run on, and what is right for it.
 
-use dpb_core::{OpSpec, Right, Workload};
+use dpb_core::{OpSpec, Right, Workload, spec};
 use dpb_operators::registry::find;
 
 /// The workloads of the stages, one behind another.
@@ -21,7 +21,7 @@ impl Chained {
         let stages = stages.map(|(entry, spec)| entry.workload(spec).expect("its own"));
         Self {
             stages: stages.collect(),
-            spec: OpSpec::Chain(specs),
+            spec: OpSpec::from(spec::Chain(specs)),
         }
     }
 }

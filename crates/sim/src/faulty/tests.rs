@@ -4,7 +4,7 @@ use super::*;
 use crate::{Model, Modelled, Simulation};
 use dpb_core::conformance::check;
 use dpb_core::conformance::sample::{Sample, workloads};
-use dpb_core::{Items, Right};
+use dpb_core::{Items, Right, spec};
 
 fn faults(errors_ppm: u32, delay_polls_max: u32, reorder: bool) -> Faults {
     Faults {
@@ -48,7 +48,7 @@ fn faults_and_models_compose() {
 
 /// Runs `count` jobs; the tags in the order they came home, each with its result.
 fn run(backend: &dyn Backend, count: u64, depth: u32) -> Vec<(u64, Result<(), JobError>)> {
-    let operator = backend.prepare(&OpSpec::Crc32c).unwrap();
+    let operator = backend.prepare(&OpSpec::from(spec::Crc32c)).unwrap();
     let mut queue = operator.open(NonZeroU32::new(depth).unwrap()).unwrap();
     let src = Buf::zeroed(32).unwrap().freeze();
     let job = |tag| {

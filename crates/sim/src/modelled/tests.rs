@@ -1,9 +1,9 @@
 //! Exact to the nanosecond, whatever computes inside.
 
 use super::*;
-use dpb_core::Items;
 use dpb_core::conformance::check;
 use dpb_core::conformance::sample::{Sample, workloads};
+use dpb_core::{Items, spec};
 
 fn model(text: &str) -> Model {
     text.parse().unwrap()
@@ -21,7 +21,7 @@ fn jobs(count: u64, items: &Items, src_bytes: usize) -> VecDeque<Job> {
 /// Virtual time for `count` jobs in a closed loop, and the most that one poll brought home.
 fn closed_loop(model: Model, depth: u32, mut ready: VecDeque<Job>) -> (u64, usize) {
     let backend = Modelled::new("test", model, Sample::new(None), &Simulation::new());
-    let operator = backend.prepare(&OpSpec::Crc32c).unwrap();
+    let operator = backend.prepare(&OpSpec::from(spec::Crc32c)).unwrap();
     let mut queue = operator.open(NonZeroU32::new(depth).unwrap()).unwrap();
     let (mut done, count, mut burst) = (Vec::new(), ready.len(), 0);
     while done.len() < count {
@@ -99,7 +99,7 @@ fn a_doorbell_is_paid_for_each_submission_not_for_each_job() {
 fn queues_share_the_lanes() {
     let model = model("lanes=1,job_ns=500,byte_ps=0,doorbell_ns=0");
     let backend = Modelled::new("test", model, Sample::new(None), &Simulation::new());
-    let operator = backend.prepare(&OpSpec::Crc32c).unwrap();
+    let operator = backend.prepare(&OpSpec::from(spec::Crc32c)).unwrap();
     let mut queues = [(); 2].map(|()| operator.clone().open(NonZeroU32::MIN).unwrap());
     let mut done = Vec::new();
     for queue in &mut queues {
@@ -119,7 +119,7 @@ fn queues_share_the_lanes() {
 fn a_poll_that_costs_time_lets_an_open_loop_arrive() {
     let model = model("lanes=1,job_ns=250,byte_ps=0,doorbell_ns=0,poll_ns=100");
     let backend = Modelled::new("test", model, Sample::new(None), &Simulation::new());
-    let operator = backend.prepare(&OpSpec::Crc32c).unwrap();
+    let operator = backend.prepare(&OpSpec::from(spec::Crc32c)).unwrap();
     let mut queue = operator.open(NonZeroU32::new(2).unwrap()).unwrap();
     let mut done = Vec::new();
     let mut poll = |queue: &mut Box<dyn Queue>| (queue.poll(&mut done), backend.clock().now_ns());

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use dpb_core::{Material, OpSpec, RuleSet, Workload};
-use dpb_operators::registry;
-use dpb_operators::security::rxpmatch::Rules;
+use dpb_core::{Material, OpSpec, Workload, spec};
+use dpb_operators::registry::{self, Case};
+use dpb_operators::security::rxpmatch::{RuleSet, Rules};
 
 use super::*;
 
@@ -71,13 +71,13 @@ fn what_is_read_otherwise_is_refused() {
 
 /// The workload of `rules`, on payloads of `set`.
 fn workload(rules: &str, set: RuleSet) -> Box<dyn Workload> {
-    let spec = OpSpec::RxpMatch {
+    let spec = OpSpec::from(spec::RxpMatch {
         rules: Material::public(rules.as_bytes()),
-        set,
         unsupported: UnsupportedRules::Refuse,
-    };
+    });
     let entry = registry::find("rxpmatch").expect("registered");
-    entry.workload(&spec).expect("rules")
+    let case = Case::from(spec).with("set", set.name());
+    entry.workload(case).expect("rules")
 }
 
 /// Checked by the operator's own oracle, which reads what was written as a rule file.
@@ -86,9 +86,7 @@ fn rules_written_anew_match_the_same() {
     for set in RuleSet::ALL {
         let entry = registry::find("rxpmatch").expect("registered");
         let spec = entry.spec(&format!("set={}", set.name())).expect("a set");
-        let OpSpec::RxpMatch { rules, .. } = spec else {
-            panic!("{spec} of rxpmatch");
-        };
+        let spec::RxpMatch { rules, .. } = registry::own(&spec);
         let file = String::from_utf8(rules.bytes().to_vec()).expect("text");
         let is_rule = |line: &&str| !line.is_empty() && !line.starts_with('#');
         let all: Vec<&str> = file.lines().filter(is_rule).collect();

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::{
-    Batch, BatchOut, IpFamily, JobError, Kernel, Material, OpSpec, OutputShape, Unsupported,
+    Batch, BatchOut, IpFamily, JobError, Kernel, Material, OpSpec, OutputShape, Unsupported, spec,
 };
 
 use super::{Libraries, because, none};
@@ -122,7 +122,7 @@ pub(super) fn check(spec: &OpSpec, way: PrefixMatch) -> Result<(), Unsupported> 
 }
 
 fn asked(spec: &OpSpec, way: PrefixMatch) -> Result<(TableKind, &Material), Unsupported> {
-    let OpSpec::Lpm { family, routes, .. } = spec else {
+    let Some(spec::Lpm { family, routes }) = spec.get() else {
         return Err(none(spec));
     };
     let kind = match (way, family) {

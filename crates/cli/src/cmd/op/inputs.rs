@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use dpb_core::{Input, OpSpec, Workload, file};
+use dpb_core::{Input, Workload, file};
+use dpb_operators::registry::Case;
 
 use super::{Args, Test, item_cost};
 use crate::exit::Failure;
@@ -17,7 +18,7 @@ pub(super) struct Inputs {
     seed: u64,
     working_set: u64,
     file: Option<(String, Vec<u8>)>,
-    last: Option<((OpSpec, u64, u64), Load)>,
+    last: Option<((Case, u64, u64), Load)>,
 }
 
 /// What a test is run on, and what is right for it.
@@ -63,13 +64,13 @@ impl Inputs {
     /// # Errors
     /// If there is no workload for the spec, or it has no item that carries so much.
     pub(super) fn of(&mut self, test: &Test) -> Result<Load, String> {
-        let key = (test.spec.clone(), test.size, test.batch);
+        let key = (test.case.clone(), test.size, test.batch);
         if let Some((last, load)) = &self.last
             && *last == key
         {
             return Ok(load.clone());
         }
-        let workload = test.entry.workload(&test.spec);
+        let workload = test.entry.workload(&test.case);
         let workload: Arc<dyn Workload> = workload.map_err(|error| error.to_string())?.into();
         let inputs = match &self.file {
             None => self.generated(test, &*workload),
@@ -92,7 +93,7 @@ impl Inputs {
 
     /// How many different batches the working set holds.
     fn inputs_max(&self, test: &Test) -> u64 {
-        let batch_cost = item_cost(test.size, &test.spec).saturating_mul(test.batch);
+        let batch_cost = item_cost(test.size, &test.case.spec).saturating_mul(test.batch);
         (self.working_set / batch_cost).clamp(1, INPUTS_MAX)
     }
 

@@ -43,7 +43,9 @@ impl Kernel for Nervous {
 
 #[test]
 fn a_panic_fails_its_own_job_only() {
-    let limits = Sample::new(workers(1)).limits(&OpSpec::Crc32c).unwrap();
+    let limits = Sample::new(workers(1))
+        .limits(&OpSpec::from(spec::Crc32c))
+        .unwrap();
     let spec = OpSpec::custom("nervous", []);
     let inline: Arc<dyn Operator> = Arc::new(Inline::new(Nervous, spec.clone(), limits));
     let quietly = |_| resume_unwind(Box::new("on purpose"));
@@ -94,7 +96,9 @@ impl Kernel for Boaster {
 
 #[test]
 fn outcomes_that_cannot_be_fail_their_job() {
-    let limits = Sample::new(workers(1)).limits(&OpSpec::Crc32c).unwrap();
+    let limits = Sample::new(workers(1))
+        .limits(&OpSpec::from(spec::Crc32c))
+        .unwrap();
     // Two items, slots of eight bytes.
     let claims: [(&'static [Result<u32, JobError>], _); 6] = [
         (&[Ok(8), Err(JobError::Malformed)], Ok(())),
@@ -205,7 +209,9 @@ impl Kernel for Noting {
 
 #[test]
 fn queues_share_the_workers_of_a_pool() {
-    let limits = Sample::new(workers(2)).limits(&OpSpec::Crc32c).unwrap();
+    let limits = Sample::new(workers(2))
+        .limits(&OpSpec::from(spec::Crc32c))
+        .unwrap();
     let two = NonZeroU32::new(2).unwrap();
     let threads = Arc::new(Mutex::new(HashSet::new()));
     let pool = Pool::new(two).unwrap();
@@ -242,7 +248,9 @@ fn queues_share_the_workers_of_a_pool() {
 
 #[test]
 fn workers_that_sleep_wake_up() {
-    let limits = Sample::new(None).limits(&OpSpec::Crc32c).unwrap();
+    let limits = Sample::new(None)
+        .limits(&OpSpec::from(spec::Crc32c))
+        .unwrap();
     let two = NonZeroU32::new(2).unwrap();
     let pool = Pool::new(two).unwrap();
     let pooled = Pooled::new(Nervous, OpSpec::custom("nervous", []), limits, pool);

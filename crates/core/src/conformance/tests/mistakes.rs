@@ -1,5 +1,7 @@
 //! Kernels and workloads that are wrong about an item.
 
+use std::sync::LazyLock;
+
 use super::*;
 
 /// The sample, but for one operator.
@@ -183,7 +185,8 @@ struct Unfit {
 
 impl Workload for Unfit {
     fn spec(&self) -> &OpSpec {
-        &OpSpec::Crc32c
+        static SPEC: LazyLock<OpSpec> = LazyLock::new(|| spec::Crc32c.into());
+        &SPEC
     }
 
     fn name(&self) -> &str {

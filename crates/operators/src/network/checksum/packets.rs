@@ -4,82 +4,60 @@
 mod tests;
 
 use dpb_core::{
-    Batch, BatchOut, ChecksumForm, ChecksumLayers, InPlace, JobError, Kernel, OpSpec, OutputShape,
-    SetupError,
+    Batch, BatchOut, ChecksumForm, ChecksumLayers, InPlace, JobError, Kernel, OutputShape,
+    SetupError, spec,
 };
 
 use super::{Checksum, Code, GROUP, Group, Piece, complement, oracle, transport, transport_piece};
 use crate::cpu::Path;
 use crate::network::packet::workload::Packets;
 use crate::network::packet::{Packet, PacketError, TCP, UDP, Version, put_u16, u16_at};
-use crate::registry::{Domain, Entry, Parameter, foreign};
+use crate::registry::{Entry, own};
 
 /// The offset of the checksum in an IPv4 header.
 const HEADER_FIELD: usize = 10;
 
-const LAYERS: Parameter = Parameter {
-    name: "layers",
-    values: Domain::Word(&["all", "ip", "transport"]),
-    default: "all",
-    meaning: "which checksums: the IPv4 header's, that of TCP or UDP, or both",
-};
-
 /// The registry's line for checks.
 pub(crate) const VERIFY: Entry = Entry {
-    name: "checksum-verify",
     scenario: "network",
     summary: "whether the checksums of IP packets are right",
-    unit: "input byte",
     output: "1 byte per item: 1 IP right, 2 IP wrong, 4 transport right, 8 transport wrong, 16 no packet",
     source: "RFC 1071; RFC 791, RFC 9293, RFC 768, RFC 8200",
-    peers: &[],
-    parameters: &[LAYERS],
     paths: Checksum::PATHS,
-    libraries: &[],
     documentation: include_str!("../../../docs/checksum-verify.md"),
-    parse: |given| {
-        let layers = given.named("layers", ChecksumLayers::ALL, ChecksumLayers::name);
-        Ok(OpSpec::ChecksumVerify { layers })
-    },
-    kernel: |spec, path| Ok(Box::new(ChecksumVerify::new(layers_of(spec), path)?)),
-    workload: |spec| {
-        let layers = layers_of(spec);
-        let right = move |item: &[u8]| Ok(vec![verdict(layers, item).0]);
-        Ok(Box::new(Packets::received(spec, right)))
-    },
+    ..Entry::of::<spec::ChecksumVerify>(
+        |spec, path| {
+            let layers = own::<spec::ChecksumVerify>(spec).layers;
+            Ok(Box::new(ChecksumVerify::new(layers, path)?))
+        },
+        |case| {
+            let layers = own::<spec::ChecksumVerify>(&case.spec).layers;
+            let right = move |item: &[u8]| Ok(vec![verdict(layers, item).0]);
+            Ok(Box::new(Packets::received(&case.spec, right)))
+        },
+    )
 };
 
 /// The registry's line for filling in.
 pub(crate) const FILL: Entry = Entry {
-    name: "checksum-fill",
     scenario: "network",
     summary: "fills in the checksums of IP packets",
-    unit: "input byte",
     output: "the packet with its checksums; variable",
     source: "RFC 1071; RFC 791, RFC 9293, RFC 768, RFC 8200",
-    peers: &[],
-    parameters: &[LAYERS],
     paths: Checksum::PATHS,
-    libraries: &[],
     documentation: include_str!("../../../docs/checksum-fill.md"),
-    parse: |given| {
-        let layers = given.named("layers", ChecksumLayers::ALL, ChecksumLayers::name);
-        Ok(OpSpec::ChecksumFill { layers })
-    },
-    kernel: |spec, path| Ok(Box::new(ChecksumFill::new(layers_of(spec), path)?)),
-    workload: |spec| {
-        let layers = layers_of(spec);
-        let right = move |item: &[u8]| filled(layers, item);
-        Ok(Box::new(Packets::unfilled(spec, right)))
-    },
+    ..Entry::of::<spec::ChecksumFill>(
+        |spec, path| {
+            let layers = own::<spec::ChecksumFill>(spec).layers;
+            Ok(Box::new(ChecksumFill::new(layers, path)?))
+        },
+        |case| {
+            let layers = own::<spec::ChecksumFill>(&case.spec).layers;
+            let right = move |item: &[u8]| filled(layers, item);
+            Ok(Box::new(Packets::unfilled(&case.spec, right)))
+        },
+    )
 };
-
-fn layers_of(spec: &OpSpec) -> ChecksumLayers {
-    match *spec {
-        OpSpec::ChecksumVerify { layers } | OpSpec::ChecksumFill { layers } => layers,
-        _ => foreign(spec),
-    }
-}
 
 /// Says of each item, which is an IP packet, whether its checksums are right. Its outputs are [`Verdict`]s.
 #[derive(Clone, Copy, Debug)]

@@ -9,55 +9,43 @@ use std::marker::PhantomData;
 
 use dpb_core::{
     Batch, BatchOut, CrcName, Input, JobError, Kernel, OpSpec, OutputShape, Right, SetupError,
-    Workload,
+    Workload, spec,
 };
 
 use super::constants::product;
 use super::{Algorithm, Castagnoli, Ieee, T10Dif};
 use crate::cpu::Path;
 use crate::isa;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign};
+use crate::registry::{Entry, PORTABLE, own};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "crc-combine",
     scenario: "network",
     summary: "CRC of two parts in one, from theirs and the second's length",
     unit: "input byte, 16 a record",
     output: "4 bytes per record, little endian",
     source: "zlib, crc32_combine",
     // crc-fast combines without tables, one bit of the length at a time: thousands of times slower, it says nothing.
-    peers: &[],
-    parameters: &[Parameter {
-        name: "crc",
-        values: Domain::Word(&["crc32", "crc32c", "crc16-t10dif"]),
-        default: "crc32c",
-        meaning: "whose CRCs they are",
-    }],
     paths: PATHS,
-    libraries: &[],
     documentation: include_str!("../../../docs/crc-combine.md"),
-    parse: |given| {
-        let crcs = [CrcName::Crc32, CrcName::Crc32c, CrcName::Crc16T10Dif];
-        let crc = given.named("crc", crcs, CrcName::name);
-        Ok(OpSpec::CrcCombine { crc })
-    },
-    kernel: |spec, path| {
-        Ok(match name_of(spec) {
-            CrcName::Crc32 => Box::new(Combine::<Ieee>::new(path)?),
-            CrcName::Crc32c => Box::new(Combine::<Castagnoli>::new(path)?),
-            CrcName::Crc16T10Dif => Box::new(Combine::<T10Dif>::new(path)?),
-        })
-    },
-    workload: |spec| {
-        let combine = match name_of(spec) {
-            CrcName::Crc32 => oracle::<Ieee>,
-            CrcName::Crc32c => oracle::<Castagnoli>,
-            CrcName::Crc16T10Dif => oracle::<T10Dif>,
-        };
-        let spec = spec.clone();
-        Ok(Box::new(Records { spec, combine }))
-    },
+    ..Entry::of::<spec::CrcCombine>(
+        |spec, path| {
+            Ok(match own::<spec::CrcCombine>(spec).crc {
+                CrcName::Crc32 => Box::new(Combine::<Ieee>::new(path)?),
+                CrcName::Crc32c => Box::new(Combine::<Castagnoli>::new(path)?),
+                CrcName::Crc16T10Dif => Box::new(Combine::<T10Dif>::new(path)?),
+            })
+        },
+        |case| {
+            let spec = case.spec.clone();
+            let combine = match own::<spec::CrcCombine>(&spec).crc {
+                CrcName::Crc32 => oracle::<Ieee>,
+                CrcName::Crc32c => oracle::<Castagnoli>,
+                CrcName::Crc16T10Dif => oracle::<T10Dif>,
+            };
+            Ok(Box::new(Records { spec, combine }))
+        },
+    )
 };
 
 /// The paths there are, best first.
@@ -65,13 +53,6 @@ const PATHS: &[Path] = &[Path::Sse42, Path::ArmCrc, Path::Portable];
 
 /// Two CRCs of four bytes, a length of eight, little endian.
 const RECORD_BYTES: usize = 16;
-
-fn name_of(spec: &OpSpec) -> CrcName {
-    match *spec {
-        OpSpec::CrcCombine { crc } => crc,
-        _ => foreign(spec),
-    }
-}
 
 /// Combines CRCs on one code path.
 ///

@@ -3,10 +3,22 @@
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use dpb_core::LookupKeys;
 use dpb_core::random::SplitMix64;
+use dpb_core::words;
 
 use super::route::{Address, Prefix, Route};
+
+words! {
+    /// How the addresses to look up are drawn.
+    pub enum LookupKeys {
+        /// Every address is equally likely; for IPv6 every address of 2000::/3, the global ones.
+        Random = "random",
+        /// First a route, then an address in it. Of a random order of the routes, the *n*-th is about *n* times rarer than the first.
+        Zipf = "zipf",
+        /// First a route, each equally likely, then an address in it.
+        RouteWeighted = "route-weighted",
+    }
+}
 
 /// A family whose routing tables can be imitated.
 pub trait Generated: Address {

@@ -5,18 +5,18 @@ use std::sync::{Arc, LazyLock};
 
 use dpb_core::versions::Reader;
 use dpb_core::{
-    Batch, BatchOut, Control, Input, IpFamily, JobError, Kernel, LookupKeys, Material, OpSpec,
-    OutputShape, Right, SetupError, Versions, Workload,
+    Batch, BatchOut, Control, Input, IpFamily, JobError, Kernel, Material, OpSpec, OutputShape,
+    Right, SetupError, Versions, Workload,
+    spec::{self, Arguments, Domain, NO_FILE, Parameter, ParameterType},
 };
 
-use super::generator::{Generated, draw};
+use super::generator::{Generated, LookupKeys, draw};
 use super::live::Routes;
 use super::loaded::Loaded;
 use super::route::{self, Address};
 use super::{Code, LookupScratch, Lpm};
 use crate::cpu::Path;
-use crate::direct::AnyKernel;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, ParsedParameters, foreign};
+use crate::registry::{Case, Entry, PORTABLE, own};
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4: Entry = entry::<Ipv4Addr>(
@@ -33,8 +33,8 @@ pub(crate) const LPM6: Entry = entry::<Ipv6Addr>(
 pub(super) const ROUTES: Parameter = Parameter {
     name: "routes",
     values: Domain::File,
-    default: "-",
-    meaning: "a route list, `prefix/length hop` on each line; or `generated:N` routes, without either 10,000",
+    default: NO_FILE,
+    meaning: "A route list, `prefix/length hop` on each line; or `generated:N` routes, without either 10,000",
 };
 
 /// How many routes a spec has to which none are given, and to how many hops.
@@ -50,38 +50,37 @@ const fn entry<A: Generated>(summary: &'static str, peers: &'static [&'static st
         output: "4 bytes per address, little endian; all ones: no route",
         source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
         peers,
-        parameters: &[
-            ROUTES,
-            Parameter {
-                name: "keys",
-                values: Domain::Word(&["random", "zipf", "route-weighted"]),
-                default: "random",
-                meaning: "how addresses are drawn: of all; of routes, by Zipf's law or all alike",
-            },
-        ],
+        parameters: &[ROUTES],
+        workload_parameters: &[KEYS],
         paths: Lpm::<A>::PATHS,
-        libraries: &[],
         documentation: include_str!("../../../docs/lpm.md"),
-        parse: |given| {
-            Ok(OpSpec::Lpm {
-                family: A::FAMILY,
-                routes: routes_given::<A>(given)?,
-                keys: given.named("keys", LookupKeys::ALL, LookupKeys::name),
-            })
-        },
-        kernel: kernel::<A>,
-        workload: |spec| Ok(Box::new(Addresses::<A>::new(spec)?)),
+        ..Entry::new::<spec::Lpm>(
+            |given| {
+                let family = A::FAMILY;
+                let routes = routes_given::<A>(given)?;
+                let keys: LookupKeys = given.get(KEYS.name);
+                let spec = OpSpec::from(spec::Lpm { family, routes });
+                Ok(Case::from(spec).with(KEYS.name, keys.name()))
+            },
+            |spec, path| Ok(Box::new(Lookups::<A>::new(routes_of(spec), path)?)),
+            |case| Ok(Box::new(Addresses::<A>::new(case)?)),
+        )
     }
 }
+
+const KEYS: Parameter = Parameter {
+    name: "keys",
+    values: LookupKeys::DOMAIN,
+    default: LookupKeys::Random.name(),
+    meaning: "How addresses are drawn: of all; of routes, by Zipf's law or all alike.",
+};
 
 /// Instead of a path: so many generated routes.
 const GENERATED: &str = "generated:";
 const GENERATED_MAX: usize = 2_000_000;
 
 /// The route list of `routes=`, checked; or a generated one.
-pub(super) fn routes_given<A: Generated>(
-    given: &ParsedParameters<'_>,
-) -> Result<Material, SetupError> {
+pub(super) fn routes_given<A: Generated>(given: &Arguments<'_>) -> Result<Material, SetupError> {
     let word = given.word("routes");
     if let Some(count) = word.strip_prefix(GENERATED) {
         let count = count.parse().ok();
@@ -119,21 +118,9 @@ fn generated(family: IpFamily) -> Material {
     }
 }
 
-fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    let (routes, _) = parts::<A>(spec);
-    Ok(Box::new(Lookups::<A>::new(routes, path)?))
-}
-
-/// What a spec of this operator consists of.
-fn parts<A: Address>(spec: &OpSpec) -> (&Material, LookupKeys) {
-    match spec {
-        OpSpec::Lpm {
-            family,
-            routes,
-            keys,
-        } if *family == A::FAMILY => (routes, *keys),
-        _ => foreign(spec),
-    }
+/// The route list of a spec of this operator.
+fn routes_of(spec: &OpSpec) -> &Material {
+    &own::<spec::Lpm>(spec).routes
 }
 
 /// Looks addresses up, on one code path.
@@ -193,7 +180,7 @@ impl<A: Address> Kernel for Lookups<A> {
     }
 }
 
-/// Addresses drawn as the spec says; right is what the model says.
+/// Addresses drawn as the case says; right is what the model says.
 struct Addresses<A> {
     spec: OpSpec,
     routes: Arc<Loaded<A>>,
@@ -201,12 +188,11 @@ struct Addresses<A> {
 }
 
 impl<A: Address> Addresses<A> {
-    fn new(spec: &OpSpec) -> Result<Self, SetupError> {
-        let (list, keys) = parts::<A>(spec);
+    fn new(case: &Case) -> Result<Self, SetupError> {
         Ok(Self {
-            spec: spec.clone(),
-            routes: Loaded::of(list)?,
-            keys,
+            spec: case.spec.clone(),
+            routes: Loaded::of(routes_of(&case.spec))?,
+            keys: case.word(KEYS.name).unwrap_or(LookupKeys::Random),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use dpb_core::random::SplitMix64;
-use dpb_core::{ChangeError, JobError, Kernel, LookupKeys, Versioned, Versions};
+use dpb_core::{ChangeError, JobError, Kernel, Versioned, Versions};
 use proptest::prelude::*;
 
 use super::model::Model;

@@ -11,6 +11,7 @@ use dpb_core::random::SplitMix64;
 use dpb_core::{
     Batch, BatchOut, Input, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError,
     Workload,
+    spec::{self},
 };
 
 use super::generator::Generated;
@@ -20,9 +21,7 @@ use super::route::{Address, Prefix, Route};
 use super::script::{Change, change_bytes, changes, parse, write_change};
 use super::trie::ROOT_BITS;
 use super::{Lpm, NO_ROUTE};
-use crate::cpu::Path;
-use crate::direct::AnyKernel;
-use crate::registry::{Entry, PORTABLE, foreign};
+use crate::registry::{Case, Entry, PORTABLE, own};
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4_UPDATE: Entry =
@@ -39,35 +38,28 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
         unit: "input byte, 10 a change of IPv4 and 22 one of IPv6 routes",
         output: "4 bytes per change: the hop that its prefix had, little endian; all ones: none",
         source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
-        peers: &[],
         parameters: &[ROUTES],
-        paths: &[Path::Portable],
-        libraries: &[],
         documentation: include_str!("../../../docs/lpm.md"),
-        parse: |given| {
-            let spec = OpSpec::LpmUpdate {
-                family: A::FAMILY,
-                routes: routes_given::<A>(given)?,
-            };
-            Scripts::<A>::new(&spec)?;
-            Ok(spec)
-        },
-        kernel: kernel::<A>,
-        workload: |spec| Ok(Box::new(Scripts::<A>::new(spec)?)),
+        ..Entry::new::<spec::LpmUpdate>(
+            |given| {
+                let family = A::FAMILY;
+                let routes = routes_given::<A>(given)?;
+                let case = OpSpec::from(spec::LpmUpdate { family, routes }).into();
+                Scripts::<A>::new(&case)?;
+                Ok(case)
+            },
+            |spec, path| {
+                let routes = Loaded::<A>::of(list(spec))?;
+                Ok(Box::new(Updates(Lpm::clone(routes.table()?).on(path)?)))
+            },
+            |case| Ok(Box::new(Scripts::<A>::new(case)?)),
+        )
     }
-}
-
-fn kernel<A: Address>(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
-    let routes = Loaded::<A>::of(list::<A>(spec))?;
-    Ok(Box::new(Updates(Lpm::clone(routes.table()?).on(path)?)))
 }
 
 /// The route list of a spec of this operator.
-fn list<A: Address>(spec: &OpSpec) -> &Material {
-    match spec {
-        OpSpec::LpmUpdate { family, routes } if *family == A::FAMILY => routes,
-        _ => foreign(spec),
-    }
+fn list(spec: &OpSpec) -> &Material {
+    &own::<spec::LpmUpdate>(spec).routes
 }
 
 /// Runs scripts of changes on copies of a table.
@@ -184,8 +176,8 @@ struct Scripts<A> {
 }
 
 impl<A: Address> Scripts<A> {
-    fn new(spec: &OpSpec) -> Result<Self, SetupError> {
-        let routes = Loaded::<A>::of(list::<A>(spec))?;
+    fn new(case: &Case) -> Result<Self, SetupError> {
+        let routes = Loaded::<A>::of(list(&case.spec))?;
         let slots = |route: &Route<A>| 1 << ROOT_BITS.saturating_sub(route.prefix.bits());
         let slots: usize = routes.routes().iter().map(slots).sum();
         let most = SLOTS_MAX * routes.routes().len();
@@ -197,7 +189,7 @@ impl<A: Address> Scripts<A> {
                 routes.routes().len(),
             )));
         }
-        let spec = spec.clone();
+        let spec = case.spec.clone();
         Ok(Self { spec, routes })
     }
 

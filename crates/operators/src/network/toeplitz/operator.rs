@@ -3,11 +3,13 @@
 use dpb_core::{
     Batch, BatchOut, HashTuple, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError,
     Workload,
+    spec::{self, Arguments, Domain, Parameter, ParameterType},
 };
 
 use super::{Key, MICROSOFT_KEY, Redirection, Toeplitz, definition};
 use crate::cpu::Path;
-use crate::registry::{Domain, Entry, PORTABLE, Parameter, foreign};
+use crate::direct::AnyKernel;
+use crate::registry::{Case, Entry, PORTABLE, own};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -21,7 +23,7 @@ pub(crate) const ENTRY: Entry = Entry {
     parameters: &[
         Parameter {
             name: "form",
-            values: Domain::Word(&["ipv4", "ipv4-ports", "ipv6", "ipv6-ports"]),
+            values: HashTuple::DOMAIN,
             default: "ipv4-ports",
             meaning: "what a tuple has",
         },
@@ -39,25 +41,24 @@ pub(crate) const ENTRY: Entry = Entry {
         },
     ],
     paths: Toeplitz::PATHS,
-    libraries: &[],
     documentation: include_str!("../../../docs/toeplitz.md"),
-    parse: |given| {
-        let key = given.file("key")?.unwrap_or(MICROSOFT_KEY.to_vec());
-        let spec = OpSpec::Toeplitz {
-            form: given.named("form", HashTuple::ALL, HashTuple::name),
-            queues: given.number("queues") as u16,
-            key: Material::public(key),
-        };
-        Parts::of(&spec)?;
-        Ok(spec)
-    },
-    kernel: |spec, path| Ok(Box::new(kernel(spec, path)?)),
-    workload: |spec| {
-        let parts = Parts::of(spec)?;
-        let spec = spec.clone();
+    ..Entry::new::<spec::Toeplitz>(parse, kernel, |case| {
+        let parts = Parts::of(&case.spec)?;
+        let spec = case.spec.clone();
         Ok(Box::new(Tuples { spec, parts }))
-    },
+    })
 };
+
+fn parse(given: &Arguments<'_>) -> Result<Case, SetupError> {
+    let key = given.file("key")?.unwrap_or(MICROSOFT_KEY.to_vec());
+    let spec = OpSpec::from(spec::Toeplitz {
+        form: given.get("form"),
+        queues: given.get("queues"),
+        key: Material::public(key),
+    });
+    Parts::of(&spec)?;
+    Ok(spec.into())
+}
 
 /// What a spec consists of.
 struct Parts {
@@ -69,9 +70,7 @@ struct Parts {
 impl Parts {
     fn of(spec: &OpSpec) -> Result<Self, SetupError> {
         let wrong = |what: &str| SetupError::Parameter(format!("toeplitz: {what}"));
-        let OpSpec::Toeplitz { form, queues, key } = spec else {
-            foreign(spec)
-        };
+        let spec::Toeplitz { form, queues, key } = own(spec);
         let bytes = key.bytes();
         let not_a_key = || wrong(&format!("key: {} bytes, not 40 or 52", bytes.len()));
         let entries = if *queues <= 128 { 128 } else { 512 };
@@ -87,13 +86,13 @@ impl Parts {
     }
 }
 
-fn kernel(spec: &OpSpec, path: Path) -> Result<Toeplitz, SetupError> {
+fn kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
     let parts = Parts::of(spec)?;
     let toeplitz = Toeplitz::new(&parts.key, parts.form, path)?;
-    Ok(match parts.redirection {
+    Ok(Box::new(match parts.redirection {
         Some(redirection) => toeplitz.redirected(redirection),
         None => toeplitz,
-    })
+    }))
 }
 
 impl Kernel for Toeplitz {

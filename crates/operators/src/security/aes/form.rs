@@ -3,7 +3,8 @@
 use aes::cipher::inout::InOutBuf;
 use dpb_core::{
     Batch, BatchIter, BatchOut, Direction, InPlace, JobError, OpSpec, Overlay, Overlays,
-    SetupError, SlotIter,
+    SetupError, SlotIter, match_spec,
+    spec::{self},
 };
 
 /// Bytes of a block.
@@ -133,17 +134,14 @@ impl Form {
     /// # Errors
     /// If it is no spec of AES, the key is not as long as it should be, or the two keys of XTS are equal.
     pub(super) fn of(spec: &OpSpec) -> Result<(Self, &[u8]), SetupError> {
-        let (mode, direction, aad_bytes, key) = match spec {
-            OpSpec::AesGcm {
-                direction,
-                aad_bytes,
-                key,
-            } => (Mode::Gcm, *direction, *aad_bytes, key),
-            OpSpec::AesCtr { key } => (Mode::Ctr, Direction::Encrypt, 0, key),
-            OpSpec::AesCbc { direction, key } => (Mode::Cbc, *direction, 0, key),
-            OpSpec::AesXts { direction, key } => (Mode::Xts, *direction, 0, key),
-            other => return Err(SetupError::Parameter(format!("{other} is not AES"))),
-        };
+        let (mode, direction, aad_bytes, key) = match_spec!(spec, {
+            spec::AesGcm { direction, aad_bytes, key } => (Mode::Gcm, *direction, *aad_bytes, key),
+            spec::AesCtr { key } => (Mode::Ctr, Direction::Encrypt, 0, key),
+            spec::AesCbc { direction, key } => (Mode::Cbc, *direction, 0, key),
+            spec::AesXts { direction, key } => (Mode::Xts, *direction, 0, key),
+        } else {
+            return Err(SetupError::Parameter(format!("{spec} is not AES")));
+        });
         let form = Self {
             mode,
             direction,

@@ -1,7 +1,7 @@
 //! What AES is run on, and what is right for it.
 
 use dpb_core::random::SplitMix64;
-use dpb_core::{Direction, JobError, OpSpec, Right, SetupError, Workload};
+use dpb_core::{Direction, JobError, OpSpec, Right, SetupError, Workload, match_spec, spec};
 
 use super::Aes;
 use super::form::{Form, Mode};
@@ -23,7 +23,7 @@ impl Texts {
             spec: spec.clone(),
             form: Form::of(spec)?.0,
             oracle: Aes::new(spec, Path::Portable)?,
-            encrypt: Aes::new(&encrypting(spec.clone()), Path::Portable)?,
+            encrypt: Aes::new(&encrypting(spec), Path::Portable)?,
         })
     }
 }
@@ -79,12 +79,16 @@ impl Workload for Texts {
 }
 
 /// The same, from plain text to ciphertext.
-fn encrypting(mut spec: OpSpec) -> OpSpec {
-    if let OpSpec::AesGcm { direction, .. }
-    | OpSpec::AesCbc { direction, .. }
-    | OpSpec::AesXts { direction, .. } = &mut spec
-    {
-        *direction = Direction::Encrypt;
-    }
-    spec
+fn encrypting(spec: &OpSpec) -> OpSpec {
+    let direction = Direction::Encrypt;
+    match_spec!(spec, {
+        spec::AesGcm { aad_bytes, key, .. } => {
+            let (aad_bytes, key) = (*aad_bytes, key.clone());
+            spec::AesGcm { direction, aad_bytes, key }.into()
+        },
+        spec::AesCbc { key, .. } => spec::AesCbc { direction, key: key.clone() }.into(),
+        spec::AesXts { key, .. } => spec::AesXts { direction, key: key.clone() }.into(),
+    } else {
+        spec.clone()
+    })
 }

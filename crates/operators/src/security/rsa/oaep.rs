@@ -4,13 +4,14 @@ use std::fmt;
 
 use dpb_core::{
     Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError, Workload,
+    spec::{self},
 };
 
-use super::{BITS, LIBRARIES, bits, portable};
+use super::{BITS, LIBRARIES, portable};
 use crate::cpu::Path;
-use crate::registry::{Entry, PORTABLE, foreign};
-use crate::security::keys::{Kind, Pair};
-use crate::security::signature::{Jury, KEY_PAIR, PATHS, PRIVATE_KEY, sign_entry};
+use crate::registry::{Case, Entry, PORTABLE, own};
+use crate::security::keys::Kind;
+use crate::security::signature::{Jury, KEY_PAIR, PATHS, PRIVATE_KEY, entry};
 
 /// The registry's lines.
 pub(crate) const ENCRYPT: Entry = Entry {
@@ -22,23 +23,19 @@ pub(crate) const ENCRYPT: Entry = Entry {
     parameters: &[BITS, KEY_PAIR],
     libraries: LIBRARIES,
     documentation: include_str!("../../../docs/rsa-oaep.md"),
-    parse: |given| {
-        let bits = bits(given);
-        let Pair { public, private } = Kind::Rsa(bits).given(given)?;
-        Ok(OpSpec::RsaEncrypt {
-            bits,
-            key: public,
-            private,
-        })
-    },
-    kernel: |spec, path| match spec {
-        OpSpec::RsaEncrypt { bits, key, .. } => {
+    ..entry::<spec::RsaEncrypt>(
+        |given| {
+            let bits = given.get("bits");
+            let pair = Kind::Rsa(bits).given(given)?;
+            let key = pair.public.clone();
+            Ok(pair.case(spec::RsaEncrypt { bits, key }))
+        },
+        |spec, path| {
+            let spec::RsaEncrypt { bits, key } = own(spec);
             Ok(Box::new(Encrypt::new(path, *bits, key.bytes())?))
-        }
-        other => foreign(other),
-    },
-    workload: encrypting,
-    ..sign_entry()
+        },
+        encrypting,
+    )
 };
 pub(crate) const DECRYPT: Entry = Entry {
     name: "rsa-decrypt",
@@ -49,17 +46,18 @@ pub(crate) const DECRYPT: Entry = Entry {
     parameters: &[BITS, PRIVATE_KEY],
     libraries: LIBRARIES,
     documentation: include_str!("../../../docs/rsa-oaep.md"),
-    parse: |given| {
-        let bits = bits(given);
-        let key = Kind::Rsa(bits).private_given(given)?;
-        Ok(OpSpec::RsaDecrypt { bits, key })
-    },
-    kernel: |spec, path| match spec {
-        OpSpec::RsaDecrypt { bits, key } => Ok(Box::new(Decrypt::new(path, *bits, key.bytes())?)),
-        other => foreign(other),
-    },
-    workload: decrypting,
-    ..sign_entry()
+    ..entry::<spec::RsaDecrypt>(
+        |given| {
+            let bits = given.get("bits");
+            let key = Kind::Rsa(bits).private_given(given)?;
+            Ok(OpSpec::from(spec::RsaDecrypt { bits, key }).into())
+        },
+        |spec, path| {
+            let spec::RsaDecrypt { bits, key } = own(spec);
+            Ok(Box::new(Decrypt::new(path, *bits, key.bytes())?))
+        },
+        decrypting,
+    )
 };
 
 /// A library's public key, ready to encrypt. Many threads may do so at once.
@@ -219,26 +217,23 @@ struct Decrypting {
     oracle: Decrypt,
 }
 
-fn encrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
-    let OpSpec::RsaEncrypt { bits, private, .. } = spec else {
-        foreign(spec)
-    };
-    let judges = |private: &Material| Jury::new(|path| Decrypt::new(path, *bits, private.bytes()));
+fn encrypting(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
+    let spec::RsaEncrypt { bits, key } = own(&case.spec);
+    let judges = |private: Material| Jury::new(|path| Decrypt::new(path, *bits, private.bytes()));
+    let private = Kind::Rsa(*bits).private_of(case, key);
     Ok(Box::new(Encrypting {
-        spec: spec.clone(),
+        spec: case.spec.clone(),
         bits: *bits,
-        judges: private.as_ref().map(judges).transpose()?,
+        judges: private.map(judges).transpose()?,
     }))
 }
 
-fn decrypting(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
-    let OpSpec::RsaDecrypt { bits, key } = spec else {
-        foreign(spec)
-    };
+fn decrypting(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
+    let spec::RsaDecrypt { bits, key } = own(&case.spec);
     let pair = Kind::Rsa(*bits).read(key.bytes());
     let public = pair.map_err(SetupError::Parameter)?.public;
     Ok(Box::new(Decrypting {
-        spec: spec.clone(),
+        spec: case.spec.clone(),
         bits: *bits,
         encrypter: Encrypt::new(Path::best(PATHS), *bits, public.bytes())?,
         oracle: Decrypt::new(Path::Portable, *bits, key.bytes())?,

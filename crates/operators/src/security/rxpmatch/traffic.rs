@@ -1,9 +1,9 @@
 //! Payloads by seed: ordinary traffic, and here and there what a rule looks for.
 
-use dpb_core::RuleSet;
 use dpb_core::random::SplitMix64;
 use regex_syntax::hir::{ClassBytes, Hir, HirKind};
 
+use super::RuleSet;
 use super::plan::{bytes, is_anchored};
 use super::rules::Rules;
 

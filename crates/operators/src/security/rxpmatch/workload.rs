@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, LazyLock, Mutex};
 
-use dpb_core::{Input, Material, OpSpec, Right, RuleSet, SetupError, Workload};
+use dpb_core::{Input, Material, OpSpec, Right, SetupError, Workload};
 use regex_automata::hybrid::dfa::Cache;
 
 use super::loaded::Loaded;
 use super::portable::{Oracle, output};
-use super::{PORTABLE, parts, traffic};
+use super::{Case, PORTABLE, RuleSet, SET, rules, traffic};
 
 /// The rules that stand in where no file is given.
 pub(super) fn built_in(set: RuleSet) -> Material {
@@ -24,7 +24,7 @@ pub(super) fn built_in(set: RuleSet) -> Material {
     }
 }
 
-/// Payloads as the spec says; right is what each rule by itself says.
+/// Payloads as the case says; right is what each rule by itself says.
 pub(super) struct Payloads {
     spec: OpSpec,
     rules: Arc<Loaded>,
@@ -34,15 +34,15 @@ pub(super) struct Payloads {
 }
 
 impl Payloads {
-    pub(super) fn new(spec: &OpSpec) -> Result<Self, SetupError> {
-        let (rules, set) = parts(spec)?;
+    pub(super) fn new(case: &Case) -> Result<Self, SetupError> {
+        let rules = rules(&case.spec)?;
         let oracle = Oracle::new(&rules);
         Ok(Self {
-            spec: spec.clone(),
+            spec: case.spec.clone(),
             caches: Mutex::new(oracle.caches()),
             oracle,
             rules,
-            set,
+            set: case.word(SET).unwrap_or(RuleSet::Ips),
         })
     }
 }

@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 use dpb_core::{DeflateFormat, JobError, OpSpec, workload};
 
 use super::{compressed_bytes_max, portable};
-use crate::registry::foreign;
 use crate::storage::streams::{Decode, Encode, Streams};
 
 /// Of the level at which a decoder's streams are made.
@@ -14,20 +13,17 @@ const LEVEL: u8 = 6;
 /// BTYPE 11 (RFC 1951, 3.2.3) in a stream's first byte.
 const RESERVED_TYPE: u8 = 0b110;
 
-/// For either direction.
-pub(super) fn streams(spec: &OpSpec) -> Streams {
-    match *spec {
-        OpSpec::Deflate { format, .. } => {
-            Streams::encoder(spec, "deflate", encoder(format), decoder(format))
-        }
-        OpSpec::Inflate { format } => {
-            let streams = Streams::decoder(spec, "deflate", encoder(format), decoder(format));
-            match format {
-                DeflateFormat::Raw => streams.spoilt_by(spoil_bare),
-                DeflateFormat::Zlib | DeflateFormat::Gzip => streams,
-            }
-        }
-        _ => foreign(spec),
+/// Text to compress.
+pub(super) fn encoding(spec: &OpSpec, format: DeflateFormat) -> Streams {
+    Streams::encoder(spec, "deflate", encoder(format), decoder(format))
+}
+
+/// Streams to decompress.
+pub(super) fn decoding(spec: &OpSpec, format: DeflateFormat) -> Streams {
+    let streams = Streams::decoder(spec, "deflate", encoder(format), decoder(format));
+    match format {
+        DeflateFormat::Raw => streams.spoilt_by(spoil_bare),
+        DeflateFormat::Zlib | DeflateFormat::Gzip => streams,
     }
 }
 

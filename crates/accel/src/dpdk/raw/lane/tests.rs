@@ -2,12 +2,12 @@
 //! at all.
 #![allow(unsafe_code)]
 
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
     Backend, Buf, ClockKind, CopyMode, OpSpec, Operator, Properties, SetupError, Timer,
-    Unsupported, View, VirtualClock, conformance,
+    Unsupported, View, VirtualClock, conformance, spec,
 };
 use dpb_operators::registry;
 
@@ -15,9 +15,10 @@ use super::super::Memory;
 use super::*;
 use crate::dpdk::sys;
 
-const SPEC: OpSpec = OpSpec::Copy {
-    mode: CopyMode::Cached,
-};
+static SPEC: LazyLock<OpSpec> = LazyLock::new(|| {
+    let mode = CopyMode::Cached;
+    spec::Copy { mode }.into()
+});
 
 /// Copies, and answers in any order, sometimes not at once.
 struct Shuffled {
@@ -215,7 +216,7 @@ impl Backend for MadeUp {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        assert_eq!(*spec, SPEC);
+        assert_eq!(spec, &*SPEC);
         Ok(self.limits)
     }
 
@@ -255,7 +256,7 @@ impl Operator for MadeUp {
 
 #[test]
 fn answers_in_any_order_pass_the_suite() {
-    let workload = registry::of(&SPEC).expect("registered").workload(&SPEC);
+    let workload = registry::of(&SPEC).expect("registered").workload(&*SPEC);
     let workload = workload.expect("its own spec");
     let backend = MadeUp::new(usize::MAX, true);
     let coverage = conformance::check(&backend, &[&*workload]);

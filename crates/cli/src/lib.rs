@@ -1,0 +1,200 @@
+//! `dpb`: measures any Linux machine, host or DPU, with one method.
+//!
+//! [`Dpb`] is the whole program. A prototype calls it with operators and backends of its own, and `dpb op`, `dpb list`,
+//! records and reports show them beside dpb's:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! # use dpb_core::Family;
+//! # use dpb_operators::registry::Entry;
+//! # const POPCOUNT: Entry = dpb_operators::registry::OPERATORS[0];
+//! # static CARD: &dyn Family = &dpb_operators::cpu::Pools::new(dpb_operators::registry::Operators::DPB);
+//! fn main() -> ExitCode {
+//!     dpb_cli::Dpb::new()
+//!         .with_operators(&[POPCOUNT])
+//!         .with_families(&[CARD])
+//!         .main()
+//! }
+//! ```
+//!
+//! Each verb is one file of `cmd/`, with its `Args` and `run(args, &Globals) -> Result<(), Failure>`.
+#![forbid(unsafe_code)]
+#![allow(
+    unreachable_pub,
+    reason = "beside `Dpb`, `pub` says: for the other modules"
+)]
+
+mod args;
+mod backends;
+mod bulk;
+mod cmd;
+mod exit;
+mod interrupt;
+mod output;
+mod report;
+mod spec;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use dpb_core::cpu_level;
+use dpb_core::measure::Build;
+use dpb_core::measure::provenance::describe_build;
+use dpb_core::{Families, Family};
+use dpb_operators::registry::{self, Entry, Operators};
+use exit::Failure;
+use output::{Asked, Format};
+
+/// The version and, if it was built in a checkout, its revision.
+const VERSION: &str = env!("DPB_VERSION");
+
+/// Measures any Linux machine, host or DPU, with one binary and one method.
+///
+/// Every timed result was checked, and every number says where it came from.
+#[derive(Debug, Parser)]
+#[command(name = "dpb", version = VERSION, propagate_version = true, max_term_width = 110)]
+#[command(
+    after_help = "Exit: 0 done; 1 a check failed or a regression was found; 2 wrong usage; \
+                        3 not available here; 130 interrupted.\nExample: dpb doctor"
+)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Flags that every verb takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Globals {
+    /// How results are written to stdout [default: table on a terminal, json to a pipe]
+    #[arg(long, value_enum, global = true)]
+    pub format: Option<Asked>,
+    /// No progress on stderr
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// The backends that there are
+    #[arg(skip)]
+    pub families: Families,
+    /// The operators that there are
+    #[arg(skip)]
+    pub operators: Operators,
+}
+
+impl Globals {
+    /// The format asked for, or the one that fits stdout.
+    pub fn format(&self) -> Format {
+        Format::choose(self.format)
+    }
+
+    /// Whether perftest's columns were asked for.
+    pub fn as_perftest(&self) -> bool {
+        self.format == Some(Asked::Perftest)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one in a process")]
+enum Verb {
+    /// What this machine has: CPU, memory, libraries, devices; what is missing and what to do
+    Doctor(cmd::doctor::Args),
+    /// Operators, backends and tasks
+    List(cmd::list::Args),
+    /// Measure an operator over sizes, batches, threads and backends
+    Op(cmd::op::Args),
+    /// Make, list, check or remove TPC-H data
+    Data(cmd::data::Args),
+    /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here
+    Pushdown(cmd::pushdown::Args),
+    /// Serve this machine's tables to `dpb pushdown`
+    Serve(cmd::serve::Args),
+    /// Latency and bandwidth of RDMA between two machines, as perftest measures them
+    Rdma(cmd::rdma::Args),
+    /// One HTML file from records
+    Report(cmd::report::Args),
+    /// The JSON Schema of what dpb writes
+    Schema(cmd::schema::Args),
+    /// Completions for a shell
+    Completions(cmd::completions::Args),
+}
+
+/// The program `dpb`: its operators, its backends, its command line.
+#[allow(missing_debug_implementations)]
+#[derive(Clone, Copy, Default)]
+pub struct Dpb {
+    operators: &'static [Entry],
+    families: &'static [&'static dyn Family],
+}
+
+impl Dpb {
+    /// `dpb` as it is.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with these operators too. `cpu`, `pool` and the models compute them by their CPU kernels. An operator that has
+    /// the name of one of dpb's stands in its place.
+    pub fn with_operators(mut self, operators: &'static [Entry]) -> Self {
+        self.operators = operators;
+        self
+    }
+
+    /// The same with these families of backends too. A family that has the name of one of dpb's stands in its place.
+    pub fn with_families(mut self, families: &'static [&'static dyn Family]) -> Self {
+        self.families = families;
+        self
+    }
+
+    /// Does what the process's command line says. To be called once: what the program has is kept as long as the process.
+    pub fn main(self) -> ExitCode {
+        let lists = [self.operators, registry::OPERATORS];
+        let operators = Operators::new(Box::leak(Box::new(lists)));
+        let families = backends::families(self.families, operators);
+        run(families, operators)
+    }
+}
+
+fn run(families: Families, operators: Operators) -> ExitCode {
+    describe_build(Build {
+        version: VERSION.to_owned(),
+        toolchain: env!("DPB_TOOLCHAIN").to_owned(),
+    });
+    let mut cli = Cli::parse();
+    (cli.globals.families, cli.globals.operators) = (families, operators);
+    if let Err(why) = cpu_level::check() {
+        output::note(&format!("dpb: {why}"));
+        return ExitCode::from(exit::Exit::Usage as u8);
+    }
+    let globals = &cli.globals;
+    let ended = match cli.verb {
+        Verb::Rdma(args) => cmd::rdma::run(args, globals),
+        _ if globals.as_perftest() => Err(Failure::usage(
+            "--format perftest is for `dpb rdma`; others have table, json and csv",
+        )),
+        Verb::Doctor(args) => cmd::doctor::run(args, globals),
+        Verb::List(args) => cmd::list::run(args, globals),
+        Verb::Op(args) => cmd::op::run(args, globals),
+        Verb::Data(args) => cmd::data::run(args, globals),
+        Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
+        Verb::Serve(args) => cmd::serve::run(args, globals),
+        Verb::Report(args) => cmd::report::run(args, globals),
+        Verb::Schema(args) => cmd::schema::run(args, globals),
+        Verb::Completions(args) => cmd::completions::run(args, globals),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { exit, message }) => {
+            if !message.is_empty() {
+                output::note(&format!("dpb: {message}"));
+            }
+            ExitCode::from(exit as u8)
+        }
+    }
+}
+
+/// The whole command line, for completions.
+fn command() -> clap::Command {
+    Cli::command()
+}

@@ -1,0 +1,163 @@
+//! Specs of operators on packets and streams.
+
+use super::{
+    ChecksumForm, ChecksumLayers, CopyMode, CrcName, HashTuple, IpFamily, Material, ParameterValue,
+    SegmentationMode, Spec,
+};
+use crate::spec;
+
+spec! {
+    /// CRC-32C (Castagnoli, RFC 3720 appendix B.4). Output: four bytes, little endian, per item.
+    pub struct Crc32c = "crc32c";
+}
+
+spec! {
+    /// CRC-32 (IEEE 802.3, as gzip and zlib have it). Output: four bytes, little endian, per item.
+    pub struct Crc32 = "crc32";
+}
+
+spec! {
+    /// CRC-16/T10-DIF (T10 SBC-3). Output: two bytes, big endian, per item.
+    pub struct Crc16T10Dif = "crc16-t10dif";
+}
+
+spec! {
+    /// The CRC of two joined parts, from the CRC of each part and the length of the second. Item: records of sixteen bytes, each
+    /// two CRCs of four bytes and a length of eight, little endian. Output: variable, four bytes a record; an item that ends
+    /// inside a record is refused.
+    pub struct CrcCombine = "crc-combine" {
+        /// Which CRC is combined.
+        crc: CrcName = "crc32c",
+    }
+}
+
+spec! {
+    /// The item's bytes. Output: variable, as long as the item.
+    pub struct Copy = "copy" {
+        /// Whether the copy is written through the caches or past them.
+        mode: CopyMode = "cached",
+    }
+}
+
+spec! {
+    /// The Internet checksum (RFC 1071). Output: two bytes, big endian; of packets variable, refusing what is none.
+    pub struct Checksum = "checksum" {
+        /// What is summed: the item's bytes, or a header or the transport of the packet that the item is.
+        form: ChecksumForm = "plain",
+    }
+}
+
+spec! {
+    /// Whether the checksums of an IP packet are right: IPv4's, and that of TCP or UDP. Bytes behind the packet, which pad it, count
+    /// for nothing. Output: one byte, in which 1 says that the IPv4 header's is right and 2 that it is wrong, 4 and 8 say the same
+    /// of the transport's, and 16 says that the item is no packet. A checksum that the packet does not have sets no bit.
+    pub struct ChecksumVerify = "checksum-verify" {
+        /// Which checksums are looked at.
+        layers: ChecksumLayers = "all",
+    }
+}
+
+spec! {
+    /// Fills in the checksums of an IP packet: IPv4's, and that of TCP or UDP. Output: variable, the packet without bytes that pad
+    /// it; refuses what is no packet.
+    pub struct ChecksumFill = "checksum-fill" {
+        /// Which checksums are filled in.
+        layers: ChecksumLayers = "all",
+    }
+}
+
+spec! {
+    /// TCP segmentation of one large send. Output: variable.
+    pub struct Segmentation = "segmentation" {
+        /// Bytes of payload of a segment.
+        mss: u16 = "1460" in 48..=65279,
+        /// Whether segments are written whole, or as headers and the place of the payload.
+        mode: SegmentationMode = "copy",
+    }
+}
+
+spec! {
+    /// IP fragmentation (RFC 791, RFC 8200). Output: variable; refuses what must not be fragmented.
+    pub struct Fragmentation = "fragmentation" {
+        /// The longest fragment, in bytes.
+        mtu: u16 = "1500" in 68..=65535,
+    }
+}
+
+spec! {
+    /// IP reassembly of a burst of fragments (RFC 791, RFC 8200, RFC 5722). Output: variable.
+    pub struct Reassembly = "reassembly";
+}
+
+/// Longest prefix match of addresses, 4 or 16 bytes each in network order. Output: variable, the next hop of each, four
+/// bytes little endian, all ones if there is no route; an item that ends inside an address is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lpm {
+    /// Whether addresses are IPv4 or IPv6.
+    pub family: IpFamily,
+    /// The route list, as text: on each line a prefix and a hop.
+    pub routes: Material,
+}
+
+/// Changes to a table of routes. Each item is a script of route changes; the table is restored afterwards. Output: variable,
+/// for each change the hop that its prefix had before, four bytes little endian, all ones if it had none; malformed scripts
+/// are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LpmUpdate {
+    /// Whether addresses are IPv4 or IPv6.
+    pub family: IpFamily,
+    /// The route list that each item starts from, as text.
+    pub routes: Material,
+}
+
+/// Toeplitz hash of tuples that lie one behind another. Output: variable, the hash or queue of each, four bytes little
+/// endian; an item that ends inside a tuple is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Toeplitz {
+    /// What is hashed.
+    pub form: HashTuple,
+    /// How many queues a redirection table, filled in turn, spreads hashes over; the output is a queue. With 0 it is the hash.
+    pub queues: u16,
+    /// 40 or 52 bytes.
+    pub key: Material,
+}
+
+impl Spec for Lpm {
+    fn name(&self) -> &str {
+        match self.family {
+            IpFamily::V4 => "lpm4",
+            IpFamily::V6 => "lpm6",
+        }
+    }
+
+    fn parameters(&self) -> Vec<(&str, ParameterValue)> {
+        vec![("routes", self.routes.clone().into())]
+    }
+}
+
+impl Spec for LpmUpdate {
+    fn name(&self) -> &str {
+        match self.family {
+            IpFamily::V4 => "lpm4-update",
+            IpFamily::V6 => "lpm6-update",
+        }
+    }
+
+    fn parameters(&self) -> Vec<(&str, ParameterValue)> {
+        vec![("routes", self.routes.clone().into())]
+    }
+}
+
+impl Spec for Toeplitz {
+    fn name(&self) -> &str {
+        "toeplitz"
+    }
+
+    fn parameters(&self) -> Vec<(&str, ParameterValue)> {
+        vec![
+            ("form", self.form.name().into()),
+            ("queues", i64::from(self.queues).into()),
+            ("key", self.key.clone().into()),
+        ]
+    }
+}
