@@ -1,7 +1,7 @@
 //! Rule files from arbitrary bytes: what can be read is matched in what follows it, on every path as the oracle says.
 #![no_main]
 
-use dpb_core::{Batch, BatchOut, Items, Material, OpSpec, RuleSet, UnsupportedRules, spec};
+use dpb_core::{Batch, BatchOut, Items, Material, OpSpec, UnsupportedRules, spec};
 use dpb_operators::cpu::Path;
 use dpb_operators::registry;
 use libfuzzer_sys::fuzz_target;

@@ -3,20 +3,20 @@
 //! [`Dpb`] is the whole program. A prototype calls it with operators and backends of its own, and `dpb op`, `dpb list`,
 //! records and reports show them beside dpb's:
 //!
-//! ```no_run
+//! ```text
 //! use std::process::ExitCode;
 //!
-//! # use dpb_core::Family;
-//! # use dpb_operators::registry::Entry;
-//! # const POPCOUNT: Entry = dpb_operators::registry::OPERATORS[0];
-//! # static CARD: &dyn Family = &dpb_operators::cpu::Pools::new(dpb_operators::registry::Operators::DPB);
+//! use prototype::{ADLER32, Cards};
+//!
 //! fn main() -> ExitCode {
 //!     dpb_cli::Dpb::new()
-//!         .with_operators(&[POPCOUNT])
-//!         .with_families(&[CARD])
+//!         .with_operators(&[ADLER32])
+//!         .with_families(&[&Cards])
 //!         .main()
 //! }
 //! ```
+//!
+//! This is the whole `main` of `examples/prototype`.
 //!
 //! Each verb is one file of `cmd/`, with its `Args` and `run(args, &Globals) -> Result<(), Failure>`.
 #![forbid(unsafe_code)]

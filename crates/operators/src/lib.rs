@@ -14,7 +14,7 @@
 //! use std::error::Error;
 //! use std::num::NonZeroU32;
 //!
-//! use dpb_core::{Backend, ChecksumForm, Items, Job, OpSpec};
+//! use dpb_core::{Backend, ChecksumForm, Items, Job, OpSpec, spec};
 //! use dpb_operators::cpu::{Cpu, Path};
 //!
 //! fn checksums(device: &dyn Backend, packets: &[u8], len: u32) -> Result<Vec<u8>, Box<dyn Error>> {

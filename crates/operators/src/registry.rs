@@ -402,9 +402,14 @@ impl Entry {
         Ok(self.case(parameters)?.spec)
     }
 
+    /// The case without any parameter given.
+    pub fn default_case(&self) -> Case {
+        self.case("").expect("the defaults make a case")
+    }
+
     /// The spec without any parameter given.
     pub fn default_spec(&self) -> OpSpec {
-        self.spec("").expect("the defaults make a spec")
+        self.default_case().spec
     }
 
     /// The parameters of the spec, then those of the workload.
@@ -415,7 +420,7 @@ impl Entry {
     /// What tests and benches run: the default, and each parameter at each end of its range or at each of its words, the
     /// others at their defaults. Files are not given.
     pub fn cases(&self) -> Vec<Case> {
-        let mut cases = vec![self.case("").expect("the defaults make a case")];
+        let mut cases = vec![self.default_case()];
         for Parameter { name, values, .. } in self.all_parameters() {
             let values = match values {
                 Domain::Number(first, last) => vec![first.to_string(), last.to_string()],

@@ -8,13 +8,13 @@ use dpb_core::{
 };
 use dpb_operators::cpu::{self, Cpu, FAMILIES};
 use dpb_operators::input;
-use dpb_operators::registry::{self, Entry};
+use dpb_operators::registry::{self, Case, Entry};
 
-fn assert_conforms(backend: &Cpu, entry: &Entry, spec: &OpSpec) {
-    let workload = entry.workload(spec).expect("its own spec");
+fn assert_conforms(backend: &Cpu, entry: &Entry, case: &Case) {
+    let workload = entry.workload(case).expect("its own spec");
     let coverage =
         conformance::check(backend, &[&*workload]).unwrap_or_else(|failure| panic!("{failure}"));
-    if backend.limits(spec).is_ok() {
+    if backend.limits(&case.spec).is_ok() {
         assert!(coverage.items > 0, "{}: nothing compared", backend.name());
     }
 }
@@ -28,7 +28,7 @@ fn every_operator_on_every_backend() {
         for backend in backends.filter(|cpu| cpu.name() != "cpu/best") {
             scope.spawn(move || {
                 for entry in registry::OPERATORS {
-                    assert_conforms(&backend, entry, &entry.default_spec());
+                    assert_conforms(&backend, entry, &entry.default_case());
                 }
             });
         }
@@ -39,7 +39,7 @@ fn every_operator_on_every_backend() {
 fn pool_of_three() {
     let pool = Cpu::pool(NonZeroU32::new(3).expect("not zero"));
     let entry = registry::find("crc32c").expect("registered");
-    assert_conforms(&pool, entry, &OpSpec::from(spec::Crc32c));
+    assert_conforms(&pool, entry, &entry.default_case());
 }
 
 #[test]
@@ -72,12 +72,13 @@ fn every_backend_is_found_by_its_name_and_says_why_it_cannot() {
 #[test]
 fn the_registry_agrees_with_itself() {
     for entry in registry::OPERATORS {
-        let spec = entry.default_spec();
+        let case = entry.default_case();
+        let spec = &case.spec;
         assert_eq!(spec.name(), entry.name);
-        let of = registry::of(&spec).expect("registered");
+        let of = registry::of(spec).expect("registered");
         assert_eq!(of.name, entry.name);
-        let workload = entry.workload(&spec).expect("its own spec");
-        assert_eq!(workload.spec(), &spec);
+        let workload = entry.workload(&case).expect("its own spec");
+        assert_eq!(workload.spec(), spec);
         assert!(workload.name().ends_with("cpu/portable"));
         assert_eq!(
             entry.paths.last(),

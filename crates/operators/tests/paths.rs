@@ -76,7 +76,7 @@ impl Contest {
 fn all_lengths() {
     let bytes = Input::random(1, 520, 1).bytes;
     for entry in OPERATORS {
-        let mut contest = Contest::new(entry, &entry.default_spec().into());
+        let mut contest = Contest::new(entry, &entry.default_case());
         for len in contest.affordable((0..=520).collect(), |_| 4) {
             let mut one = contest.equal(&bytes, len, 1);
             one.items = Items::One;
@@ -96,7 +96,7 @@ fn equal_items() {
         .flat_map(|len| [0, 1, 2, 3, 4, 5, 7, 8, 9, 20].map(|count| (len, count)))
         .collect();
     for entry in OPERATORS {
-        let mut contest = Contest::new(entry, &entry.default_spec().into());
+        let mut contest = Contest::new(entry, &entry.default_case());
         for (len, count) in contest.affordable(shapes.clone(), |(_, count)| *count) {
             let input = contest.equal(&bytes, len, count);
             contest.assert_right_from(1, &input);
@@ -110,7 +110,7 @@ fn equal_items() {
 #[test]
 fn long_items() {
     for entry in OPERATORS {
-        let mut contest = Contest::new(entry, &entry.default_spec().into());
+        let mut contest = Contest::new(entry, &entry.default_case());
         let lengths = [
             1000, 1500, 4096, 4097, 9000, 20_011, 65_535, 65_536, 70_001, 300_000,
         ];
@@ -259,13 +259,13 @@ proptest! {
     #[test]
     fn mixed_batches((plain, gap, lot) in batches()) {
         for entry in OPERATORS {
-            let spec = entry.default_spec();
+            let case = entry.default_case();
             // Costly items get one case in so many that all cases together can be afforded.
-            let one_in = CASES as usize * plain.items.count() / items_max(spec.cost_bytes()).max(1);
+            let one_in = CASES as usize * plain.items.count() / items_max(case.spec.cost_bytes()).max(1);
             if lot % (one_in as u64 + 1) != 0 {
                 continue;
             }
-            let mut contest = Contest::new(entry, &spec.into());
+            let mut contest = Contest::new(entry, &case);
             let input = plain.fed(&*contest.workload).expect("feeds");
             contest.assert_right_from(0, &moved(input.clone(), gap));
             contest.assert_right_from(0, &reversed(input, gap));

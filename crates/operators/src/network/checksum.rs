@@ -1,5 +1,9 @@
 //! The Internet checksum (RFC 1071): of any bytes, of an IPv4 header, of TCP and UDP with their pseudo headers; and its
 //! incremental update (RFC 1624).
+//!
+#![doc = include_str!("../../docs/checksum.md")]
+#![doc = include_str!("../../docs/checksum-verify.md")]
+#![doc = include_str!("../../docs/checksum-fill.md")]
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;

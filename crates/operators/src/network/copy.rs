@@ -1,4 +1,6 @@
 //! Memory copy: what a DMA engine is measured against. Items and slots never overlap.
+//!
+#![doc = include_str!("../../docs/copy.md")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;

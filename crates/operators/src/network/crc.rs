@@ -4,6 +4,10 @@
 //!
 //! One design serves all. A register has 32 bits, and takes the lowest bit of a byte first. A CRC whose highest bit comes
 //! first is one of bytes with their bits reversed; one of 16 bits is one of 32 whose polynomial is times x^16.
+//!
+#![doc = include_str!("../../docs/crc32.md")]
+#![doc = include_str!("../../docs/crc32c.md")]
+#![doc = include_str!("../../docs/crc16-t10dif.md")]
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

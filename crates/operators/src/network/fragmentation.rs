@@ -1,4 +1,6 @@
 //! IP fragmentation: a packet longer than the MTU becomes fragments (RFC 791, 3.2; RFC 8200, 4.5).
+//!
+#![doc = include_str!("../../docs/fragmentation.md")]
 
 pub(crate) mod oracle;
 #[cfg(test)]

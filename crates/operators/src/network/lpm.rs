@@ -1,4 +1,6 @@
 //! Longest prefix match: the next hop of an address is that of the longest prefix in the table that it starts with.
+//!
+#![doc = include_str!("../../docs/lpm.md")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;

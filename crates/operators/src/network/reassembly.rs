@@ -2,6 +2,8 @@
 //!
 //! A fragment's payload goes straight to its place in the datagram's buffer. What has come is kept as one bit for each eight
 //! bytes, RFC 815's holes being the bits that are clear: its cost does not grow with the order or the number of fragments.
+//!
+#![doc = include_str!("../../docs/reassembly.md")]
 
 mod burst;
 mod key;

@@ -2,6 +2,8 @@
 //!
 //! A send is a complete IPv4 or IPv6 packet with its TCP header, options and payload, as a network stack hands it down. Its
 //! checksums are not read. A payload that the length field cannot say makes the field zero, and the item's own length counts.
+//!
+#![doc = include_str!("../../docs/segmentation.md")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;

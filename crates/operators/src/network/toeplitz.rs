@@ -1,4 +1,6 @@
 //! Toeplitz hash for receive-side scaling: which queue, and so which core, a packet goes to.
+//!
+#![doc = include_str!("../../docs/toeplitz.md")]
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

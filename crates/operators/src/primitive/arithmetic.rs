@@ -1,4 +1,6 @@
 //! Arithmetic in registers: how long one operation takes that waits for the last, and how many that do not wait go at once.
+//!
+#![doc = include_str!("../../docs/arithmetic.md")]
 
 mod operands;
 mod portable;

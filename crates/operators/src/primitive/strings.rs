@@ -1,4 +1,7 @@
 //! `strcmp` and `strcat`: two strings, each in half of the item, up to a zero byte.
+//!
+#![doc = include_str!("../../docs/strcmp.md")]
+#![doc = include_str!("../../docs/strcat.md")]
 
 mod libc;
 #[cfg(test)]

@@ -1,4 +1,6 @@
 //! `strxfrm`: text to a key that sorts as bytes the way the text sorts in a language.
+//!
+#![doc = include_str!("../../docs/strxfrm.md")]
 
 use dpb_core::{
     Batch, BatchOut, CollationLocale, Input, JobError, Kernel, OpSpec, OutputShape, Right,

@@ -2,6 +2,11 @@
 //!
 //! Four modes: GCM (SP 800-38D), CTR and CBC (SP 800-38A), XTS (IEEE 1619, SP 800-38E). What changes from item to item
 //! lies in front of it: nonce and additional data, counter block, initialisation vector, tweak.
+//!
+#![doc = include_str!("../../docs/aes-ctr.md")]
+#![doc = include_str!("../../docs/aes-gcm.md")]
+#![doc = include_str!("../../docs/aes-cbc.md")]
+#![doc = include_str!("../../docs/aes-xts.md")]
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

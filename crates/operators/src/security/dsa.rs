@@ -1,4 +1,6 @@
 //! DSA (FIPS 186-4) with primes of 2048 and 256 bits: what came before ECDSA, kept for what was signed then.
+//!
+#![doc = include_str!("../../docs/dsa.md")]
 
 #[cfg(feature = "aws-lc")]
 mod aws_lc;

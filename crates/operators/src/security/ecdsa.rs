@@ -1,4 +1,6 @@
 //! ECDSA (FIPS 186-5) over P-256 and P-384: what servers sign handshakes with.
+//!
+#![doc = include_str!("../../docs/ecdsa.md")]
 
 #[cfg(feature = "aws-lc")]
 mod aws_lc;

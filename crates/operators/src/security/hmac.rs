@@ -1,4 +1,6 @@
 //! HMAC (RFC 2104): a hash function with a key, so that only who knows the key can make or check what it gives.
+//!
+#![doc = include_str!("../../docs/hmac.md")]
 
 use std::fmt;
 

@@ -51,6 +51,11 @@ impl Pair {
     }
 }
 
+/// The private half of the case's key, if it is known.
+pub(crate) fn private_of(case: &Case) -> Option<&Material> {
+    case.material(PRIVATE)
+}
+
 impl Kind {
     /// The pair that this process made of this kind, which is as old as the process and goes with it.
     ///
@@ -117,17 +122,6 @@ impl Kind {
                 })
             }
         }
-    }
-
-    /// The private half of `public`, if the case or this process knows it.
-    pub(crate) fn private_of(self, case: &Case, public: &Material) -> Option<Material> {
-        let made = || {
-            let made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut pairs = made.iter().map(|(_, pair)| pair);
-            let pair = pairs.find(|pair| pair.public == *public)?;
-            pair.private.clone()
-        };
-        case.material(PRIVATE).cloned().or_else(made)
     }
 
     /// The private half of the pair that the parameter `key` names, or of the one that is made.

@@ -1,4 +1,6 @@
 //! MD5 (RFC 1321): checksums of old formats and protocols. Broken as a cryptographic hash; as HMAC-MD5 still in use.
+//!
+#![doc = include_str!("../../docs/md5.md")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;

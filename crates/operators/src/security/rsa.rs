@@ -1,4 +1,6 @@
 //! RSA (RFC 8017): signatures, and encryption of what is as short as a key.
+//!
+#![doc = include_str!("../../docs/rsa.md")]
 
 #[cfg(feature = "aws-lc")]
 pub(super) mod aws_lc;

@@ -1,4 +1,6 @@
 //! Which regular expressions of a rule set match in each payload, and where first.
+//!
+#![doc = include_str!("../../docs/rxpmatch.md")]
 
 mod automaton;
 mod engine;

@@ -1,5 +1,7 @@
 //! SHA-1 (FIPS 180-4): object names of version control, old signatures and protocols. Collisions are known; as HMAC-SHA-1
 //! still in use.
+//!
+#![doc = include_str!("../../docs/sha1.md")]
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

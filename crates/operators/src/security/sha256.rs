@@ -1,4 +1,6 @@
 //! SHA-256 (FIPS 180-4): integrity of stored objects, content addresses, signatures' first step.
+//!
+#![doc = include_str!("../../docs/sha256.md")]
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -1,4 +1,6 @@
 //! SHA-512 (FIPS 180-4): like SHA-256 with words twice as wide, so the faster of the two where there is no instruction for it.
+//!
+#![doc = include_str!("../../docs/sha512.md")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;

@@ -11,7 +11,7 @@ use dpb_core::{
     workload,
 };
 
-use super::keys::Kind;
+use super::keys::{Kind, private_of};
 use super::{dsa, ecdsa, rsa};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
@@ -296,15 +296,12 @@ fn signing(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
 
 fn verifying(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
     let spec::Verify { scheme, key } = own(&case.spec);
-    let signer = |private: Material| Sign::new(Path::best(PATHS), *scheme, private.bytes());
+    let signer = |private: &Material| Sign::new(Path::best(PATHS), *scheme, private.bytes());
     Ok(Box::new(Verifying {
         spec: case.spec.clone(),
         scheme: *scheme,
         oracle: Verify::new(Path::Portable, *scheme, key.bytes())?,
-        signer: kind(*scheme)
-            .private_of(case, key)
-            .map(signer)
-            .transpose()?,
+        signer: private_of(case).map(signer).transpose()?,
     }))
 }
 

@@ -1,4 +1,6 @@
 //! DEFLATE and INFLATE (RFC 1951), bare or wrapped as zlib (RFC 1950) or gzip (RFC 1952).
+//!
+#![doc = include_str!("../../docs/deflate.md")]
 
 mod container;
 mod portable;

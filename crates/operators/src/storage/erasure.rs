@@ -2,6 +2,8 @@
 //!
 //! Both operators are one product: a matrix of coefficients, in the field of 256 elements, times the blocks of an item. Encoding
 //! multiplies by the code's own rows, recovering by rows that a matrix's inversion gives when the operator is prepared.
+//!
+#![doc = include_str!("../../docs/erasure.md")]
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

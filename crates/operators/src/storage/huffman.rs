@@ -18,6 +18,8 @@
 //! Codes are assigned as in RFC 1951, 3.2.2, and packed as there: a code's first bit is the lowest free bit of its byte. The code is
 //! complete: every sequence of bits means something. The streams share the plain bytes out evenly, rounded up, so the
 //! last may have fewer. A stream ends in the byte of its last code, whose free bits are 0.
+//!
+#![doc = include_str!("../../docs/huffman.md")]
 
 mod encode;
 mod lengths;

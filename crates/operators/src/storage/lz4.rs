@@ -3,6 +3,8 @@
 //!
 //! The format is `lz4_Block_format.md` of the LZ4 project (version 1.10). That a block ends with five literals, and that no
 //! repeat starts in its last twelve bytes, binds encoders; the decoders here do not insist on it.
+//!
+#![doc = include_str!("../../docs/lz4.md")]
 
 mod portable;
 

@@ -2,6 +2,8 @@
 //!
 //! The format is `format_description.txt` of the Snappy project (2011-10-05). A length is at most five bytes, and nothing follows
 //! the last element.
+//!
+#![doc = include_str!("../../docs/snappy.md")]
 
 mod portable;
 

@@ -4,6 +4,8 @@
 //! A register that bytes follow is multiplied by x^8 for each, modulo the polynomial, whatever they are. So the first CRC
 //! is, times x to eight times the second's length, and the second is added. CRCs that start at all ones and end inverted
 //! combine as they are: what starts the second register and what ends the first cancel out.
+//!
+#![doc = include_str!("../../../docs/crc-combine.md")]
 
 use std::marker::PhantomData;
 

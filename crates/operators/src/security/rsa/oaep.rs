@@ -1,4 +1,6 @@
 //! RSAES-OAEP (RFC 8017, 7.1): encryption of what is as short as a key, for the holder of a private key.
+//!
+#![doc = include_str!("../../../docs/rsa-oaep.md")]
 
 use std::fmt;
 
@@ -10,7 +12,7 @@ use dpb_core::{
 use super::{BITS, LIBRARIES, portable};
 use crate::cpu::Path;
 use crate::registry::{Case, Entry, PORTABLE, own};
-use crate::security::keys::Kind;
+use crate::security::keys::{Kind, private_of};
 use crate::security::signature::{Jury, KEY_PAIR, PATHS, PRIVATE_KEY, entry};
 
 /// The registry's lines.
@@ -218,13 +220,12 @@ struct Decrypting {
 }
 
 fn encrypting(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
-    let spec::RsaEncrypt { bits, key } = own(&case.spec);
-    let judges = |private: Material| Jury::new(|path| Decrypt::new(path, *bits, private.bytes()));
-    let private = Kind::Rsa(*bits).private_of(case, key);
+    let spec::RsaEncrypt { bits, .. } = own(&case.spec);
+    let judges = |private: &Material| Jury::new(|path| Decrypt::new(path, *bits, private.bytes()));
     Ok(Box::new(Encrypting {
         spec: case.spec.clone(),
         bits: *bits,
-        judges: private.map(judges).transpose()?,
+        judges: private_of(case).map(judges).transpose()?,
     }))
 }
 
