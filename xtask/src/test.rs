@@ -2,7 +2,7 @@
 //!
 //! `--target aarch64` runs the same tests for 64-bit Arm under emulation.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::{asan, miri, setup, shell, tidy, vm};
 
@@ -54,6 +54,37 @@ impl Part {
     }
 }
 
+/// What turns all operators on where their crate is chosen by itself; the workspace turns them on anyway.
+pub(crate) fn all_operators(chosen: &[&str]) -> &'static [&'static str] {
+    match chosen.contains(&"dpb-operators") {
+        true => &["--features", "dpb-operators/all"],
+        false => &[],
+    }
+}
+
+/// Checks `dpb-operators` with each of its features by itself, as a prototype builds it.
+fn features() -> Result<()> {
+    let manifest = std::fs::read_to_string(shell::root().join("crates/operators/Cargo.toml"))?;
+    let (_, table) = manifest.split_once("[features]").context("no features")?;
+    let (table, _) = table.split_once("\n[").context("no end of features")?;
+    let names = table.lines().filter_map(|line| line.split_once(" = ["));
+    // AWS-LC takes minutes to build, and is a path and no operator.
+    for (name, _) in names.filter(|(name, _)| *name != "aws-lc") {
+        let mut clippy = shell::cargo();
+        clippy.args(["clippy", "--quiet", "-p", "dpb-operators"]);
+        clippy.args([
+            "--no-default-features",
+            "--features",
+            name,
+            "--",
+            "-D",
+            "warnings",
+        ]);
+        shell::run(&mut clippy)?;
+    }
+    Ok(())
+}
+
 /// Runs everything, also after a failure, and sums up.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.target.is_some() {
@@ -69,18 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "core on the standard library alone",
         cargo(&["check", "-p", "dpb-core"]),
     );
-    part(
-        "operators without features",
-        cargo(&[
-            "clippy",
-            "-p",
-            "dpb-operators",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ]),
-    );
+    part("operators feature by feature", features());
     part(
         "lints",
         cargo(&[
@@ -102,6 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let mut tests = shell::cargo();
     tests.args(["test", "--no-fail-fast"]).args(&chosen);
+    tests.args(all_operators(&chosen));
     skipped::ask(&mut tests, &chosen);
     parts.push(tally.run("tests, and examples in the documentation", &mut tests));
     // Apart, since benches do not read the arguments of tests.

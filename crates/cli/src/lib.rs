@@ -17,13 +17,13 @@
 //! ```
 //!
 //! This is the whole `main` of `examples/prototype`.
-//!
-//! Each verb is one file of `cmd/`, with its `Args` and `run(args, &Globals) -> Result<(), Failure>`.
 #![forbid(unsafe_code)]
 #![allow(
     unreachable_pub,
     reason = "beside `Dpb`, `pub` says: for the other modules"
 )]
+
+// Each verb is one file of `cmd/`, with its `Args` and `run(args, &Globals) -> Result<(), Failure>`.
 
 mod args;
 mod backends;
@@ -68,7 +68,7 @@ struct Cli {
 
 /// Flags that every verb takes.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Globals {
+pub(crate) struct Globals {
     /// How results are written to stdout [default: table on a terminal, json to a pipe]
     #[arg(long, value_enum, global = true)]
     pub format: Option<Asked>,

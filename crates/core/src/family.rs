@@ -112,7 +112,15 @@ impl Families {
 
     /// All families.
     pub fn iter(&self) -> impl Iterator<Item = &'static dyn Family> + use<> {
-        self.0.iter().copied()
+        let all = self.0;
+        let is_first = move |at: usize| {
+            all[..at]
+                .iter()
+                .all(|before| before.name() != all[at].name())
+        };
+        (0..all.len())
+            .filter(move |at| is_first(*at))
+            .map(move |at| all[at])
     }
 
     /// The backend called `name`. The slash may be a colon, and a family's name alone means its usual backend. One that is not to

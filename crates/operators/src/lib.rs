@@ -6,6 +6,9 @@
 //! * [`direct`]: a kernel by itself, without the seam.
 //! * [`network`], [`security`], [`storage`], [`primitive`]: the kernels.
 //!
+//! Features choose the operators: `crc` and `packets` by default, or `aes`, `copy`, `deflate`, `erasure`, `hashes`, `huffman`, `lpm`,
+//! `lz4`, `primitive`, `public-keys`, `rxpmatch`, `snappy`; `all` is all of them. One that is not built in has no [`registry`] entry.
+//!
 //! A prototype that offloads the Internet checksum to a device, and falls back to the best path of this CPU where the device
 //! cannot, or is not there:
 //!

@@ -150,13 +150,15 @@ pub struct Entry {
     pub libraries: &'static [(Path, Library)],
     /// The operator's page, in Markdown.
     pub documentation: &'static str,
-    /// Whether a spec of this name is this operator's: it has the right type.
+    /// The code behind every path that [`Self::libraries`] does not name.
+    pub library: Library,
+    /// Whether a spec that has this operator's name has its type too.
     pub is_own: fn(&OpSpec) -> bool,
-    /// Makes a case of arguments.
+    /// Makes a case of arguments, but for the workload's parameters. Callers want [`Self::case`].
     pub parse: Parse,
-    /// Makes the kernel. The spec is its own.
+    /// Makes the kernel of a spec of this name and type, which it does not check. Callers want [`Self::direct`].
     pub kernel: MakeKernel,
-    /// Makes the workload. The spec is its own.
+    /// Makes the workload of a case whose spec has this name and type, which it does not check. Callers want [`Self::workload`](Self::workload()).
     pub workload: MakeWorkload,
 }
 
@@ -176,7 +178,8 @@ pub struct Case {
     /// What is computed.
     pub spec: OpSpec,
     /// Parameters of the workload. One that is absent has its default.
-    data: BTreeMap<&'static str, ParameterValue>,
+    words: BTreeMap<&'static str, ParameterValue>,
+    private: Option<Material>,
 }
 
 /// Code that others wrote.
@@ -226,12 +229,17 @@ impl Operators {
 
     /// Every operator.
     pub fn iter(self) -> impl Iterator<Item = &'static Entry> {
-        self.0.iter().copied().flatten()
+        let is_meant = move |entry: &&'static Entry| {
+            let meant = self.find(entry.name);
+            meant.is_some_and(|meant| std::ptr::eq(meant, *entry))
+        };
+        self.0.iter().copied().flatten().filter(is_meant)
     }
 
     /// The operator of this name.
     pub fn find(self, name: &str) -> Option<&'static Entry> {
-        self.iter().find(|entry| entry.name == name)
+        let mut entries = self.0.iter().copied().flatten();
+        entries.find(|entry| entry.name == name)
     }
 
     /// The operator that `spec` belongs to.
@@ -239,11 +247,14 @@ impl Operators {
     /// # Errors
     /// If there is no CPU kernel for it.
     pub fn of(self, spec: &OpSpec) -> Result<&'static Entry, Unsupported> {
-        self.find(spec.name())
-            .filter(|entry| (entry.is_own)(spec))
-            .ok_or_else(|| Unsupported {
-                reason: format!("there is no CPU kernel for {spec}"),
-            })
+        let reason = match self.find(spec.name()) {
+            Some(entry) if (entry.is_own)(spec) => return Ok(entry),
+            Some(_) => {
+                format!("there is no CPU kernel for this {spec}: its spec is of another type")
+            }
+            None => format!("there is no CPU kernel for {spec}"),
+        };
+        Err(Unsupported { reason })
     }
 }
 
@@ -295,34 +306,39 @@ pub(crate) fn secret(
 }
 
 impl Case {
-    /// The same with a parameter of the workload.
+    /// The same with a parameter of the workload. [`Entry::workload`] checks it.
+    #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<ParameterValue>) -> Self {
-        self.data.insert(name, value.into());
+        self.words.insert(name, value.into());
         self
     }
 
-    /// The word that the workload's parameter `name` has; `None` for its default.
-    pub fn word<T: ParameterType>(&self, name: &str) -> Option<T> {
-        match self.data.get(name)? {
-            ParameterValue::Text(word) => T::parse(word),
-            ParameterValue::Number(number) => T::parse(&number.to_string()),
-            ParameterValue::Material(_) => None,
-        }
+    /// The same with the private half of the spec's key, by which the workload makes or judges items.
+    #[must_use]
+    pub fn with_private(mut self, key: Material) -> Self {
+        self.private = Some(key);
+        self
     }
 
-    /// The key or list that the workload has in addition to the spec's.
-    pub fn material(&self, name: &str) -> Option<&Material> {
-        match self.data.get(name)? {
-            ParameterValue::Material(material) => Some(material),
-            _ => None,
-        }
+    /// The value that the workload's parameter `name` has.
+    ///
+    /// # Panics
+    /// If the operator's workload has no such parameter: [`Entry::workload`] fills in the defaults of all that it has.
+    pub fn word<T: ParameterType>(&self, name: &str) -> T {
+        let word = self.words.get(name).map(ToString::to_string);
+        let value = word.and_then(|word| T::parse(&word));
+        value.unwrap_or_else(|| panic!("{}'s workload has no parameter {name}", self.spec))
+    }
+
+    /// The private half of the spec's key, if it is known.
+    pub fn private(&self) -> Option<&Material> {
+        self.private.as_ref()
     }
 
     /// Every parameter that a person may choose, the spec's and then the workload's.
     pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         let mut parameters = self.spec.parameters();
-        let is_word = |value: &ParameterValue| !matches!(value, ParameterValue::Material(_));
-        let of_workload = self.data.iter().filter(|(_, value)| is_word(value));
+        let of_workload = self.words.iter();
         parameters.extend(of_workload.map(|(name, value)| (*name, value.clone())));
         parameters
     }
@@ -332,7 +348,8 @@ impl From<OpSpec> for Case {
     fn from(spec: OpSpec) -> Self {
         Self {
             spec,
-            data: BTreeMap::new(),
+            words: BTreeMap::new(),
+            private: None,
         }
     }
 }
@@ -376,6 +393,10 @@ impl Entry {
             paths: &[Path::Portable],
             libraries: &[],
             documentation: "",
+            library: Library {
+                name: env!("CARGO_PKG_NAME"),
+                version: env!("CARGO_PKG_VERSION"),
+            },
             is_own: OpSpec::is::<S>,
             parse,
             kernel,
@@ -391,14 +412,20 @@ impl Entry {
     /// in the message.
     pub fn case(&self, parameters: &str) -> Result<Case, SetupError> {
         let arguments = Arguments::parse(self.name, self.all_parameters(), parameters)?;
-        (self.parse)(&arguments)
+        let mut case = (self.parse)(&arguments)?;
+        for parameter in self.workload_parameters {
+            let value = parameter.value(arguments.word(parameter.name));
+            case.words.insert(parameter.name, value);
+        }
+        Ok(case)
     }
 
-    /// The spec that `parameters` choose.
+    /// The spec that `parameters` choose, none of which is the workload's.
     ///
     /// # Errors
-    /// As for [`Self::case`].
+    /// As for [`Self::case`]; a parameter of the workload, which would be lost.
     pub fn spec(&self, parameters: &str) -> Result<OpSpec, SetupError> {
+        Arguments::parse(self.name, self.parameters.iter(), parameters)?;
         Ok(self.case(parameters)?.spec)
     }
 
@@ -462,23 +489,30 @@ impl Entry {
             };
         }
         let named = self.libraries.iter().find(|(of, _)| *of == path);
-        named.map_or(
-            Library {
-                name: env!("CARGO_PKG_NAME"),
-                version: env!("CARGO_PKG_VERSION"),
-            },
-            |(_, library)| *library,
-        )
+        named.map_or(self.library, |(_, library)| *library)
     }
 
     /// The items that `case` is run on and the check of its outputs by the portable path. Of a spec alone the workload's
     /// parameters are the defaults.
     ///
     /// # Errors
-    /// If its spec is another operator's, or what it is prepared with makes no sense.
+    /// If its spec is another operator's, a parameter is not one of the workload or has a value that it does not take, or what the
+    /// spec is prepared with makes no sense.
     pub fn workload(&self, case: impl Into<Case>) -> Result<Box<dyn Workload>, SetupError> {
-        let case = case.into();
+        let mut case = case.into();
         self.check(&case.spec)?;
+        for (name, value) in &case.words {
+            let mut known = self.workload_parameters.iter();
+            let parameter = known.find(|parameter| parameter.name == *name);
+            if !parameter.is_some_and(|parameter| parameter.values.has(&value.to_string())) {
+                let reason = format!("{}: {name}={value}: its workload takes no such", self.name);
+                return Err(SetupError::Parameter(reason));
+            }
+        }
+        for parameter in self.workload_parameters {
+            let default = || parameter.value(parameter.default);
+            case.words.entry(parameter.name).or_insert_with(default);
+        }
         (self.workload)(&case)
     }
 
@@ -498,5 +532,5 @@ impl fmt::Display for Library {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "crc"))]
 mod tests;

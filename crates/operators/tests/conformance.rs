@@ -234,5 +234,8 @@ fn a_custom_operator_is_not_taken_for_one_of_the_same_name() {
     let spec = OpSpec::custom("crc32c", []);
     assert!(registry::of(&spec).is_err());
     let refused = Cpu::best().limits(&spec).expect_err("no kernel of ours");
-    assert_eq!(refused.reason, "there is no CPU kernel for crc32c");
+    assert_eq!(
+        refused.reason,
+        "there is no CPU kernel for this crc32c: its spec is of another type"
+    );
 }

@@ -473,7 +473,7 @@ fn private_keys_show_nowhere() {
             spec::Sign { key, .. } => key,
             spec::RsaDecrypt { key, .. } => key,
         } else {
-            case.material("private").expect("made with both halves")
+            case.private().expect("made with both halves")
         });
         assert!(key.is_secret(), "{}", entry.name);
         let said = format!("{case:?} {:?}", case.parameters());
@@ -527,7 +527,7 @@ fn a_public_key_verifies_and_signs_nothing() {
         "{said}"
     );
 
-    let verify = entry("ecdsa-verify").spec(&given).expect("is public");
+    let verify = entry("ecdsa-verify").case(&given).expect("is public");
     let workload = entry("ecdsa-verify")
         .workload(&verify)
         .expect("its own spec");

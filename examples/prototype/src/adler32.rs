@@ -3,7 +3,7 @@
 use dpb_core::spec::Declared;
 use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OutputShape};
 use dpb_operators::cpu::Path;
-use dpb_operators::registry::{Entry, own};
+use dpb_operators::registry::{Entry, Library, own};
 
 dpb_core::spec! {
     /// Adler-32 (RFC 1950). Output: four bytes, big endian, per item.
@@ -19,6 +19,10 @@ pub const ADLER32: Entry = Entry {
     summary: "Adler-32 of each item",
     output: "4 bytes per item, big endian",
     source: "RFC 1950, 8.2",
+    library: Library {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+    },
     documentation: "# adler32\n\nThe checksum of zlib's format.",
     ..Entry::of::<Adler32>(
         |spec, path| {

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use dpb_core::lift::threads_max;
 use dpb_core::{
     Backend, Buf, Clock, Family, Limits, Listed, OpSpec, OpenError, Operator, Pool, Pooled,
     Properties, SetupError, Unsupported, WallClock,
@@ -42,8 +43,13 @@ impl Family for Cards {
             "" => Ok(NonZeroU32::MIN),
             number => number.parse(),
         };
-        let engines = engines
-            .map_err(|_| OpenError::NoSuch(format!("card/{instance}: not a number of engines")))?;
+        let most = threads_max();
+        let engines = engines.ok().filter(|engines| *engines <= most);
+        let engines = engines.ok_or_else(|| {
+            OpenError::NoSuch(format!(
+                "card/{instance}: not a number of engines from 1 to {most}"
+            ))
+        })?;
         Ok(Box::new(Card {
             name: format!("card/{engines}"),
             engines,

@@ -40,7 +40,9 @@ fn every_backend_conforms() {
     }
     let other = OpSpec::custom("adler32", []);
     assert!(FAMILIES.all_for(&other).is_empty());
-    assert!(Cards.open("none").is_err());
+    for wrong in ["none", "0", "4000000000"] {
+        assert!(Cards.open(wrong).is_err(), "{wrong}");
+    }
 }
 
 /// What the program says on this command line.
@@ -66,9 +68,8 @@ fn the_program_shows_both() {
             "{line}: {listed}"
         );
     }
-    let folder = std::env::temp_dir().join(format!("dpb-prototype-{}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a folder");
-    let (records, report) = (folder.join("records.jsonl"), folder.join("report.html"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let [records, report] = ["records.jsonl", "report.html"].map(|name| folder.path().join(name));
     let [records, report] = [&records, &report].map(|path| path.to_str().expect("text"));
     let names = "cpu,pool/2,card,sim/default,faulty/reorder=1";
     let run = [
@@ -92,14 +93,19 @@ fn the_program_shows_both() {
         "json",
     ];
     let written = prototype(&[&run[..], &short, &["--out", records]].concat());
-    for name in ["cpu/best", "pool/2", "card/1", "sim/default"] {
+    for name in [
+        "cpu/best",
+        "pool/2",
+        "card/1",
+        "sim/default",
+        "faulty/reorder=1",
+    ] {
         let backend = format!("\"backend\":\"{name}\"");
         let line = written.lines().find(|line| line.contains(&backend));
         let line = line.unwrap_or_else(|| panic!("{name}: {written}"));
-        assert!(line.contains("\"op.start\":7"), "{line}");
+        assert!(line.contains("\"op.start\":7,"), "{line}");
     }
     prototype(&["report", records, "--out", report]);
     let report = std::fs::read_to_string(report).expect("written");
     assert!(report.contains("adler32") && report.contains("card/1"));
-    std::fs::remove_dir_all(&folder).expect("removes");
 }

@@ -79,7 +79,7 @@ pub(super) fn check() -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// Most crates that `dpb-operators` builds without features, itself and core included.
+/// Most crates that `dpb-operators` builds with its default features, itself and core included.
 const LIGHT_CRATES_MAX: usize = 10;
 
 /// What is wrong with what `cargo tree` lists, a crate a line.
@@ -90,7 +90,7 @@ fn judge_weight(tree: &str) -> Option<String> {
         .collect();
     (crates.len() > LIGHT_CRATES_MAX).then(|| {
         format!(
-            "dpb-operators: {} crates without features, {LIGHT_CRATES_MAX} are allowed: {crates:?}",
+            "dpb-operators: {} crates by default, {LIGHT_CRATES_MAX} are allowed: {crates:?}",
             crates.len()
         )
     })

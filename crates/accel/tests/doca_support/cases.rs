@@ -90,8 +90,8 @@ fn backend() -> Box<dyn Backend> {
 
 pub(super) fn workload(name: &str, parameters: &str) -> Box<dyn Workload> {
     let entry = registry::find(name).expect("registered");
-    let spec = entry.spec(parameters).expect("its parameters");
-    entry.workload(&spec).expect("its own spec")
+    let case = entry.case(parameters).expect("its parameters");
+    entry.workload(case).expect("its own spec")
 }
 
 fn conforms(operators: &[(&str, &str)]) {

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use dpb_accel::dpdk::Dpdk;
-use dpb_core::{Backend, Family, OpSpec, conformance};
-use dpb_operators::registry;
+use dpb_core::{Backend, Family, conformance};
+use dpb_operators::registry::{self, Case};
 
 /// The device's backend, unless this machine lacks it: then that is said.
 pub(crate) fn open(instance: &str) -> Option<Box<dyn Backend>> {
@@ -22,7 +22,7 @@ pub(crate) fn conforms(backend: &dyn Backend, operators: &[&str], left_out: &[&s
     for name in operators {
         let entry = registry::find(name).expect("registered");
         for case in entry.cases() {
-            check(backend, &case.spec);
+            check(backend, &case);
         }
         assert!(backend.limits(&entry.default_spec()).is_ok(), "{name}");
     }
@@ -32,13 +32,14 @@ pub(crate) fn conforms(backend: &dyn Backend, operators: &[&str], left_out: &[&s
             .limits(&entry.default_spec())
             .expect_err("not of this device");
         println!("{}: {name}: {why}", backend.name());
-        check(backend, &entry.default_spec());
+        check(backend, &entry.default_case());
     }
 }
 
-fn check(backend: &dyn Backend, spec: &OpSpec) {
+fn check(backend: &dyn Backend, case: &Case) {
+    let spec = &case.spec;
     let entry = registry::of(spec).expect("registered");
-    let workload = entry.workload(spec).expect("its own spec");
+    let workload = entry.workload(case).expect("its own spec");
     let coverage = conformance::check(backend, &[&*workload]);
     let coverage = coverage.unwrap_or_else(|failure| panic!("{failure}"));
     let is_compared = coverage.items > 0;

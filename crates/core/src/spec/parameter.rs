@@ -60,6 +60,16 @@ pub const NO_FILE: &str = "-";
 /// Longest file that a parameter may be: several times the Internet's routes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
+impl Parameter {
+    /// The value that `word`, which is in the domain, says.
+    pub fn value(&self, word: &str) -> super::ParameterValue {
+        match (self.values, word.parse()) {
+            (Domain::Number(..), Ok(number)) => super::ParameterValue::Number(number),
+            _ => word.into(),
+        }
+    }
+}
+
 impl Domain {
     /// Whether `value` is one of these.
     pub fn has(self, value: &str) -> bool {
@@ -281,7 +291,9 @@ macro_rules! words {
 /// # Ok::<(), dpb_core::SetupError>(())
 /// ```
 ///
-/// A parameter whose name is no good name for a field has `as "name"` behind the field's. A spec whose items cost more than
+/// A parameter is a `u8`, `u16`, `u32` or an enum of [`words!`](crate::words); other types implement
+/// [`ParameterType`](crate::spec::ParameterType) in their own crate. A spec with a key or a file in it implements
+/// [`Spec`](crate::Spec) by hand. A parameter whose name is no good name for a field has `as "name"` behind the field's. A spec whose items cost more than
 /// their bytes ends in `cost |spec| …`, see [`Spec::cost_bytes`](crate::Spec::cost_bytes).
 #[macro_export]
 macro_rules! spec {
@@ -361,7 +373,11 @@ macro_rules! spec {
     (@label $field:ident) => { stringify!($field) };
     (@label $field:ident $label:literal) => { $label };
     (@domain $type:ty) => { <$type as $crate::spec::ParameterType>::DOMAIN };
-    (@domain $type:ty, $first:literal, $last:literal) => { $crate::spec::Domain::Number($first, $last) };
+    (@domain $type:ty, $first:literal, $last:literal) => {{
+        const RANGE: (u64, u64) = ($first, $last);
+        assert!(RANGE.0 <= RANGE.1 && RANGE.1 <= <$type>::MAX as u64, "a range beyond its type");
+        $crate::spec::Domain::Number(RANGE.0, RANGE.1)
+    }};
 }
 
 /// Matches an [`OpSpec`](crate::OpSpec) against patterns of specs' types, the first that fits.

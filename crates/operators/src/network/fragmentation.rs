@@ -8,7 +8,7 @@ mod tests;
 
 use dpb_core::{
     Batch, BatchOut, JobError, Kernel, OutputShape, SetupError,
-    spec::{self},
+    spec::{self, Declared, Domain},
 };
 
 use super::checksum::{self, fold};
@@ -46,6 +46,9 @@ pub(crate) const ENTRY: Entry = Entry {
 
 /// The smallest MTU that is taken: what every IPv4 link must carry (RFC 791, 3.2). Of IPv6 it is 1,280; smaller ones work.
 pub const MTU_MIN: u16 = 68;
+const _: () = assert!(
+    matches!(spec::Fragmentation::PARAMETERS[0].values, Domain::Number(first, _) if first == MTU_MIN as u64)
+);
 
 /// IPv4: don't fragment, more fragments, offset in units of eight bytes.
 const DF: u16 = 0x4000;

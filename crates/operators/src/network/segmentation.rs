@@ -17,7 +17,7 @@ mod tests;
 
 use dpb_core::{
     Batch, BatchOut, JobError, Kernel, OutputShape, SegmentationMode as Mode, SetupError,
-    spec::{self},
+    spec::{self, Declared, Domain},
 };
 
 use super::checksum::Code;
@@ -58,6 +58,11 @@ pub(crate) const ENTRY: Entry = Entry {
 pub const MSS_MIN: u16 = 48;
 /// The largest: with the longest headers a segment can still say its length.
 pub const MSS_MAX: u16 = u16::MAX - HEADERS_BYTES_MAX as u16;
+
+const _: () = assert!(
+    matches!(spec::Segmentation::PARAMETERS[0].values, Domain::Number(first, last)
+        if first == MSS_MIN as u64 && last == MSS_MAX as u64)
+);
 
 /// Bytes in front of the headers in a descriptor.
 pub const DESCRIPTOR_BYTES: usize = 8;

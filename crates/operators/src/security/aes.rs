@@ -85,7 +85,6 @@ pub(crate) const XTS_DECRYPT: Entry = Entry {
 };
 
 /// What the registry's lines have in common.
-/// What all of them have in common.
 const fn entry<S: Spec>(parse: Parse) -> Entry {
     Entry {
         scenario: "security",

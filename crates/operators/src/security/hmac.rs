@@ -151,9 +151,9 @@ const fn entry<H: Hash>() -> Entry {
                 let key = Material::secret(secret(given, "key", H::DIGEST_BYTES)?);
                 Ok(OpSpec::from(spec::Hmac { hash: H::HMAC, key }).into())
             },
-            |spec, path| Ok(Box::new(Hmac::<H>::new(path, key(spec).bytes())?)),
+            |spec, path| Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec).bytes())?)),
             |case| {
-                let oracle = Hmac::<H>::new(Path::Portable, key(&case.spec).bytes())?;
+                let oracle = Hmac::<H>::new(Path::Portable, key::<H>(&case.spec).bytes())?;
                 let right = move |item: &[u8], _| Ok(oracle.code(item));
                 Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
             },
@@ -161,8 +161,10 @@ const fn entry<H: Hash>() -> Entry {
     }
 }
 
-fn key(spec: &OpSpec) -> &Material {
-    &own::<spec::Hmac>(spec).key
+fn key<H: Hash>(spec: &OpSpec) -> &Material {
+    let spec::Hmac { hash, key } = own(spec);
+    debug_assert_eq!(*hash, H::HMAC);
+    key
 }
 
 /// Says nothing of the states, which are as good as the key.

@@ -37,23 +37,15 @@ pub struct Pair {
 /// Those that were made: one of a kind, because big ones take seconds.
 static MADE: Mutex<Vec<(Kind, Pair)>> = Mutex::new(Vec::new());
 
-/// The workload's parameter that is the private half of a spec's public key.
-const PRIVATE: &str = "private";
-
 impl Pair {
     /// The case of `spec`, which has the public half. Its workload has the private one.
     pub(crate) fn case(self, spec: impl Into<OpSpec>) -> Case {
         let case = Case::from(spec.into());
         match self.private {
-            Some(private) => case.with(PRIVATE, private),
+            Some(private) => case.with_private(private),
             None => case,
         }
     }
-}
-
-/// The private half of the case's key, if it is known.
-pub(crate) fn private_of(case: &Case) -> Option<&Material> {
-    case.material(PRIVATE)
 }
 
 impl Kind {

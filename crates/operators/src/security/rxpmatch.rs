@@ -123,8 +123,7 @@ fn parse(given: &Arguments<'_>) -> Result<Case, SetupError> {
         None => workload::built_in(set),
     };
     Loaded::of(&rules, unsupported)?;
-    let spec = OpSpec::from(spec::RxpMatch { rules, unsupported });
-    Ok(Case::from(spec).with(SET, set.name()))
+    Ok(OpSpec::from(spec::RxpMatch { rules, unsupported }).into())
 }
 
 /// The rules of a spec of this operator.

@@ -11,7 +11,7 @@ use dpb_core::{
     workload,
 };
 
-use super::keys::{Kind, private_of};
+use super::keys::Kind;
 use super::{dsa, ecdsa, rsa};
 use crate::cpu::Path;
 use crate::direct::AnyKernel;
@@ -301,7 +301,7 @@ fn verifying(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
         spec: case.spec.clone(),
         scheme: *scheme,
         oracle: Verify::new(Path::Portable, *scheme, key.bytes())?,
-        signer: private_of(case).map(signer).transpose()?,
+        signer: case.private().map(signer).transpose()?,
     }))
 }
 
@@ -339,7 +339,7 @@ impl Workload for Verifying {
 
     fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let signer = self.signer.as_ref().ok_or(
-            "the key that was given is a public one, by which nothing can be signed; give the private one",
+            "only the public key is known, by which nothing can be signed; give the private one",
         )?;
         let mut item = signer.signature(plain).map_err(|error| error.to_string())?;
         item.extend(plain);

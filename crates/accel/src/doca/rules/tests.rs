@@ -85,7 +85,8 @@ fn workload(rules: &str, set: RuleSet) -> Box<dyn Workload> {
 fn rules_written_anew_match_the_same() {
     for set in RuleSet::ALL {
         let entry = registry::find("rxpmatch").expect("registered");
-        let spec = entry.spec(&format!("set={}", set.name())).expect("a set");
+        let case = entry.case(&format!("set={}", set.name()));
+        let spec = case.expect("a set").spec;
         let spec::RxpMatch { rules, .. } = registry::own(&spec);
         let file = String::from_utf8(rules.bytes().to_vec()).expect("text");
         let is_rule = |line: &&str| !line.is_empty() && !line.starts_with('#');

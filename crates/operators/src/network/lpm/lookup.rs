@@ -58,11 +58,9 @@ const fn entry<A: Generated>(summary: &'static str, peers: &'static [&'static st
             |given| {
                 let family = A::FAMILY;
                 let routes = routes_given::<A>(given)?;
-                let keys: LookupKeys = given.get(KEYS.name);
-                let spec = OpSpec::from(spec::Lpm { family, routes });
-                Ok(Case::from(spec).with(KEYS.name, keys.name()))
+                Ok(OpSpec::from(spec::Lpm { family, routes }).into())
             },
-            |spec, path| Ok(Box::new(Lookups::<A>::new(routes_of(spec), path)?)),
+            |spec, path| Ok(Box::new(Lookups::<A>::new(routes_of::<A>(spec), path)?)),
             |case| Ok(Box::new(Addresses::<A>::new(case)?)),
         )
     }
@@ -119,8 +117,10 @@ fn generated(family: IpFamily) -> Material {
 }
 
 /// The route list of a spec of this operator.
-fn routes_of(spec: &OpSpec) -> &Material {
-    &own::<spec::Lpm>(spec).routes
+fn routes_of<A: Address>(spec: &OpSpec) -> &Material {
+    let spec::Lpm { family, routes } = own(spec);
+    debug_assert_eq!(*family, A::FAMILY);
+    routes
 }
 
 /// Looks addresses up, on one code path.
@@ -191,8 +191,8 @@ impl<A: Address> Addresses<A> {
     fn new(case: &Case) -> Result<Self, SetupError> {
         Ok(Self {
             spec: case.spec.clone(),
-            routes: Loaded::of(routes_of(&case.spec))?,
-            keys: case.word(KEYS.name).unwrap_or(LookupKeys::Random),
+            routes: Loaded::of(routes_of::<A>(&case.spec))?,
+            keys: case.word(KEYS.name),
         })
     }
 }

@@ -49,7 +49,7 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
                 Ok(case)
             },
             |spec, path| {
-                let routes = Loaded::<A>::of(list(spec))?;
+                let routes = Loaded::<A>::of(list::<A>(spec))?;
                 Ok(Box::new(Updates(Lpm::clone(routes.table()?).on(path)?)))
             },
             |case| Ok(Box::new(Scripts::<A>::new(case)?)),
@@ -58,8 +58,10 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
 }
 
 /// The route list of a spec of this operator.
-fn list(spec: &OpSpec) -> &Material {
-    &own::<spec::LpmUpdate>(spec).routes
+fn list<A: Address>(spec: &OpSpec) -> &Material {
+    let spec::LpmUpdate { family, routes } = own(spec);
+    debug_assert_eq!(*family, A::FAMILY);
+    routes
 }
 
 /// Runs scripts of changes on copies of a table.
@@ -177,7 +179,7 @@ struct Scripts<A> {
 
 impl<A: Address> Scripts<A> {
     fn new(case: &Case) -> Result<Self, SetupError> {
-        let routes = Loaded::<A>::of(list(&case.spec))?;
+        let routes = Loaded::<A>::of(list::<A>(&case.spec))?;
         let slots = |route: &Route<A>| 1 << ROOT_BITS.saturating_sub(route.prefix.bits());
         let slots: usize = routes.routes().iter().map(slots).sum();
         let most = SLOTS_MAX * routes.routes().len();

@@ -12,7 +12,7 @@ use dpb_core::{
 use super::{BITS, LIBRARIES, portable};
 use crate::cpu::Path;
 use crate::registry::{Case, Entry, PORTABLE, own};
-use crate::security::keys::{Kind, private_of};
+use crate::security::keys::Kind;
 use crate::security::signature::{Jury, KEY_PAIR, PATHS, PRIVATE_KEY, entry};
 
 /// The registry's lines.
@@ -225,7 +225,7 @@ fn encrypting(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
     Ok(Box::new(Encrypting {
         spec: case.spec.clone(),
         bits: *bits,
-        judges: private_of(case).map(judges).transpose()?,
+        judges: case.private().map(judges).transpose()?,
     }))
 }
 
@@ -276,7 +276,7 @@ impl Workload for Encrypting {
 
     fn approve(&self, item: &[u8], output: &[u8]) -> Result<(), String> {
         let judges = self.judges.as_ref().ok_or(
-            "the key that was given is a public one, by which nothing can be checked; give the private one",
+            "only the public key is known, by which nothing can be checked; give the private one",
         )?;
         judges.ask(|judge| match judge.decrypted(output) {
             Ok(again) if again == item => Ok(()),

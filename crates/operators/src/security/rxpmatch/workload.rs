@@ -42,7 +42,7 @@ impl Payloads {
             caches: Mutex::new(oracle.caches()),
             oracle,
             rules,
-            set: case.word(SET).unwrap_or(RuleSet::Ips),
+            set: case.word(SET),
         })
     }
 }
