@@ -34,7 +34,7 @@ fn payloads(input: &Input) -> Vec<Vec<u8>> {
 /// The ids that a path gives for each payload.
 fn ids(parameters: &str, path: Path, payloads: &[Vec<u8>]) -> Vec<Vec<u32>> {
     let entry = registry::find("rxpmatch").expect("registered");
-    let spec = entry.spec(parameters).expect("a rule file");
+    let spec = entry.case(parameters).expect("a rule file").spec;
     let mut kernel = entry.direct(&spec, path).expect("any CPU");
     let mut each = |payload: &Vec<u8>| {
         let slot = kernel.dst_len(payload.len());
