@@ -34,6 +34,10 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
             slot.copy_from_slice(&(crc as u16).to_be_bytes());
             2
         }),
+        ("crc-fast", "crc64-nvme") => item_by_item(OutputShape::Fixed(8), |item, slot| {
+            slot.copy_from_slice(&crc_fast::crc64_nvme(item).to_le_bytes());
+            8
+        }),
         ("md-5", "md5") => digest::<md5::Md5>(),
         ("sha1", "sha1") => digest::<sha1::Sha1>(),
         ("sha2", "sha256") => digest::<sha2::Sha256>(),

@@ -113,6 +113,8 @@ pub const OPERATORS: &[Entry] = &[
     storage::erasure::ENCODE,
     #[cfg(feature = "erasure")]
     storage::erasure::RECOVER,
+    #[cfg(feature = "crc")]
+    storage::crc64::ENTRY,
     #[cfg(feature = "primitive")]
     primitive::arithmetic::ENTRY,
     #[cfg(feature = "primitive")]

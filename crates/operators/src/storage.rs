@@ -1,5 +1,7 @@
 //! Operators that stored data needs.
 
+#[cfg(feature = "crc")]
+pub mod crc64;
 #[cfg(feature = "deflate")]
 pub mod deflate;
 #[cfg(feature = "erasure")]
