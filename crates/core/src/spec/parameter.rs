@@ -216,6 +216,19 @@ macro_rules! numbers {
 
 numbers!(u8 u16 u32);
 
+/// Up to the largest number that a record takes.
+impl ParameterType for u64 {
+    const DOMAIN: Domain = Domain::Number(0, Self::MAX >> 1);
+
+    fn parse(word: &str) -> Option<Self> {
+        word.parse().ok()
+    }
+
+    fn value(&self) -> super::ParameterValue {
+        self.cast_signed().into()
+    }
+}
+
 /// Declares an enum whose values are words on a command line and in records, each word once.
 ///
 /// ```
