@@ -7,6 +7,7 @@ use dpb_core::{
     OpSpec, OutputShape, spec,
 };
 use dpb_operators::direct::{Direct, direct};
+use dpb_operators::storage::xxh3::Xxh3;
 
 /// The peer called `name` in the registry for `spec`, if there is a call for it here.
 pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
@@ -50,6 +51,14 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
                 HmacHash::Sha256 => code::<hmac::Hmac<sha2::Sha256>>(key),
                 HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key),
             }
+        }
+        ("twox-hash", "xxh3-64") => {
+            let &Xxh3 { seed } = spec.get()?;
+            item_by_item(OutputShape::Fixed(8), move |item, slot| {
+                let hash = twox_hash::XxHash3_64::oneshot_with_seed(seed, item);
+                slot.copy_from_slice(&hash.to_be_bytes());
+                8
+            })
         }
         ("zlib-rs", "deflate") => {
             let &spec::Deflate { level, format } = spec.get()?;

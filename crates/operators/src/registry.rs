@@ -115,6 +115,8 @@ pub const OPERATORS: &[Entry] = &[
     storage::erasure::RECOVER,
     #[cfg(feature = "crc")]
     storage::crc64::ENTRY,
+    #[cfg(feature = "hashes")]
+    storage::xxh3::ENTRY,
     #[cfg(feature = "primitive")]
     primitive::arithmetic::ENTRY,
     #[cfg(feature = "primitive")]

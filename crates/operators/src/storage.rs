@@ -21,6 +21,8 @@ pub mod snappy;
     feature = "snappy"
 ))]
 mod streams;
+#[cfg(feature = "hashes")]
+pub mod xxh3;
 
 use dpb_core::{Batch, BatchOut, JobError};
 
