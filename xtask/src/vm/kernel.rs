@@ -19,6 +19,9 @@ pub(super) struct Kernel {
 const PACKAGE: &str = "linux-image-amd64";
 /// Where soft-RoCE is among a kernel's modules.
 const SOFT_ROCE: &str = "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko";
+/// Where packages have modules, and how their names end: Debian 13 compresses them.
+const MODULES: [&str; 2] = ["lib/modules", "usr/lib/modules"];
+const ENDINGS: [&str; 2] = ["", ".xz"];
 
 impl Kernel {
     /// The newest of those that are here.
@@ -44,13 +47,16 @@ impl Kernel {
     }
 
     fn under(root: &Path) -> Option<Self> {
-        let versions = fs::read_dir(root.join("lib/modules")).ok()?;
+        let folders = MODULES.iter().map(|folder| root.join(folder));
+        let versions = folders.filter_map(|folder| fs::read_dir(folder).ok());
         let mut kernels: Vec<_> = versions
+            .flatten()
             .filter_map(|version| {
                 let modules = version.ok()?.path();
                 let version = modules.file_name()?.to_str()?;
                 let image = root.join(format!("boot/vmlinuz-{version}"));
-                let is_whole = image.is_file() && modules.join(SOFT_ROCE).is_file();
+                let mut names = ENDINGS.iter().map(|ending| format!("{SOFT_ROCE}{ending}"));
+                let is_whole = image.is_file() && names.any(|name| modules.join(name).is_file());
                 is_whole.then_some(Self { image, modules })
             })
             .collect();
@@ -60,8 +66,28 @@ impl Kernel {
 
     /// The module called `name`; `None` if it is built in, or not to be had.
     pub(super) fn module(&self, name: &str) -> Option<PathBuf> {
-        find_file(&self.modules.join("kernel"), &format!("{name}.ko"))
+        let folder = self.modules.join("kernel");
+        let mut files = ENDINGS.iter().map(|ending| format!("{name}.ko{ending}"));
+        files.find_map(|file| find_file(&folder, &file))
     }
+}
+
+/// The module at `path`, decompressed by the guest's own shell.
+pub(super) fn read_module(path: &Path) -> Result<Vec<u8>> {
+    let is_compressed = path.extension().is_some_and(|ending| ending == "xz");
+    if !is_compressed {
+        return fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    }
+    let mut xzcat = Command::new("busybox");
+    let output = xzcat.arg("xzcat").arg(path).output();
+    let output = output.context("cannot start busybox")?;
+    ensure!(
+        output.status.success(),
+        "busybox xzcat {}: {}",
+        path.display(),
+        output.status
+    );
+    Ok(output.stdout)
 }
 
 /// The numbers in a name, so that 6.12 comes behind 6.9.
@@ -117,6 +143,10 @@ fn fetch(cache: &Path) -> Result<()> {
     let unpacked = shell::run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&part));
     fs::remove_file(&file)?;
     unpacked?;
+    // One that is there was of no use.
+    if whole.exists() {
+        fs::remove_dir_all(&whole)?;
+    }
     Ok(fs::rename(part, whole)?)
 }
 
@@ -160,5 +190,18 @@ mod tests {
         let kernel = Kernel::under(root.path()).expect("whole");
         assert_eq!(kernel.module("rdma_rxe"), Some(rxe));
         assert_eq!(kernel.module("siw"), None);
+    }
+
+    #[test]
+    fn compressed_modules_are_found_where_debian_13_has_them() {
+        let root = tempfile::tempdir().expect("a folder");
+        let modules = root.path().join("usr/lib/modules/6.12.1-amd64");
+        let rxe = modules.join(format!("{SOFT_ROCE}.xz"));
+        fs::create_dir_all(rxe.parent().expect("has one")).expect("a folder");
+        fs::create_dir_all(root.path().join("boot")).expect("a folder");
+        fs::write(root.path().join("boot/vmlinuz-6.12.1-amd64"), "").expect("written");
+        fs::write(&rxe, "").expect("written");
+        let kernel = Kernel::under(root.path()).expect("whole");
+        assert_eq!(kernel.module("rdma_rxe"), Some(rxe));
     }
 }

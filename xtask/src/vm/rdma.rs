@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::guest;
 use super::image::Image;
-use super::kernel::Kernel;
+use super::kernel::{self, Kernel};
 use crate::bench::programs::{self, Program};
 use crate::shell;
 
@@ -158,7 +158,7 @@ fn image(kernel: &Kernel, folder: &Path, all_is_built: bool) -> Result<Image> {
     for name in MODULES {
         // What is built into the kernel is no module.
         if let Some(module) = kernel.module(name) {
-            image.copy(&module, &format!("modules/{name}.ko"))?;
+            image.file(&format!("modules/{name}.ko"), kernel::read_module(&module)?);
             order += &format!("{name}\n");
         }
     }
