@@ -304,10 +304,10 @@ macro_rules! words {
 /// # Ok::<(), dpb_core::SetupError>(())
 /// ```
 ///
-/// A parameter is a `u8`, `u16`, `u32` or an enum of [`words!`](crate::words); other types implement
+/// A parameter is a `u8`, `u16`, `u32`, `u64` or an enum of [`words!`](crate::words); other types implement
 /// [`ParameterType`](crate::spec::ParameterType) in their own crate. A spec with a key or a file in it implements
-/// [`Spec`](crate::Spec) by hand. A parameter whose name is no good name for a field has `as "name"` behind the field's. A spec whose items cost more than
-/// their bytes ends in `cost |spec| …`, see [`Spec::cost_bytes`](crate::Spec::cost_bytes).
+/// [`Spec`](crate::Spec) by hand. A parameter whose name is no good name for a field has `as "name"` behind the field's. A spec
+/// whose items cost more than their bytes ends in `cost |spec| …`, see [`Spec::cost_bytes`](crate::Spec::cost_bytes).
 #[macro_export]
 macro_rules! spec {
     (
