@@ -6,21 +6,22 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use dpb_core::Buf;
+use dpb_dbmods::compare::digest::Digest;
+use dpb_dbmods::compare::tpch_predicates;
 use dpb_dbmods::duckdb::{Config, Connection, Database, Delivery, Library, tpch_baseline};
-use dpb_dbmods::pushdown::arena;
-use dpb_dbmods::pushdown::cache::Cache;
-use dpb_dbmods::pushdown::digest::Digest;
-use dpb_dbmods::pushdown::query::{Output, Query};
-use dpb_dbmods::pushdown::scan::{ScanOptions, output_schema, scan};
-use dpb_dbmods::pushdown::schema::Schema;
-use dpb_dbmods::pushdown::segment::Segment;
-use dpb_dbmods::pushdown::{sql, tpch_predicates};
+use dpb_dbmods::query::sql;
+use dpb_dbmods::query::{Output, Query};
+use dpb_dbmods::scan::{ScanOptions, output_schema, scan};
+use dpb_dbmods::schema::Schema;
+use dpb_dbmods::table::arena;
+use dpb_dbmods::table::cache::Cache;
+use dpb_dbmods::table::segment::Segment;
 use dpb_dbmods::tpch;
 
 /// Threads of both sides.
@@ -250,8 +251,8 @@ impl Work {
 }
 
 struct Ours {
-    segment: Segment,
-    cache: Cache,
+    segment: Arc<Segment>,
+    cache: Arc<Cache>,
     parts: u64,
 }
 
@@ -262,8 +263,8 @@ impl Ours {
         })
         .expect("TPC-H data");
         Self {
-            segment: set.open("lineitem").expect("a segment"),
-            cache: Cache::new(8 << 30),
+            segment: Arc::new(set.open("lineitem").expect("a segment")),
+            cache: Arc::new(Cache::new(8 << 30)),
             parts: (200_000.0 * scale_factor) as u64,
         }
     }

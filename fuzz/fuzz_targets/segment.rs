@@ -5,10 +5,10 @@
 #![no_main]
 
 use dpb_core::Buf;
-use dpb_dbmods::pushdown::chunk::{self, Chunk, Encoding};
-use dpb_dbmods::pushdown::encode::{Texts, Values, encode};
-use dpb_dbmods::pushdown::schema::{Column, ColumnType, Schema};
-use dpb_dbmods::pushdown::segment::{self, Segment, SegmentWriter};
+use dpb_dbmods::table::chunk::{self, Chunk, Encoding};
+use dpb_dbmods::table::encode::{Texts, Values, encode};
+use dpb_dbmods::schema::{Column, ColumnType, Schema};
+use dpb_dbmods::table::segment::{self, Segment, SegmentWriter};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: dpb_fuzz::plant(seeds()), |input: &[u8]| {

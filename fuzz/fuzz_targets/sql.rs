@@ -3,25 +3,25 @@
 #![no_main]
 
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
-use dpb_dbmods::pushdown::cache::Cache;
-use dpb_dbmods::pushdown::encode::{Texts, Values};
-use dpb_dbmods::pushdown::eval;
-use dpb_dbmods::pushdown::query::{Literal, Output, Query};
-use dpb_dbmods::pushdown::scan::{self, ScanOptions};
-use dpb_dbmods::pushdown::schema::{Column, ColumnType, Schema};
-use dpb_dbmods::pushdown::segment::{Segment, SegmentWriter};
-use dpb_dbmods::pushdown::sql::{
+use dpb_dbmods::table::cache::Cache;
+use dpb_dbmods::table::encode::{Texts, Values};
+use dpb_dbmods::query::eval;
+use dpb_dbmods::query::{Literal, Output, Query};
+use dpb_dbmods::scan::{self, ScanOptions};
+use dpb_dbmods::schema::{Column, ColumnType, Schema};
+use dpb_dbmods::table::segment::{Segment, SegmentWriter};
+use dpb_dbmods::query::sql::{
     parse_aggregate, parse_columns, parse_predicate, query_to_sql, to_sql,
 };
-use dpb_dbmods::pushdown::tpch_predicates::PRESETS;
+use dpb_dbmods::compare::tpch_predicates::PRESETS;
 use dpb_dbmods::tpch;
 use libfuzzer_sys::fuzz_target;
 
 /// Two rows that differ in every column, so that zone maps decide nothing.
-static SEGMENT: LazyLock<Segment> = LazyLock::new(|| {
+static SEGMENT: LazyLock<Arc<Segment>> = LazyLock::new(|| {
     let dir = std::env::temp_dir().join(format!("dpb-fuzz-sql-{}", std::process::id()));
     let values = |column: &Column| match column.ty {
         ColumnType::Text => {
@@ -38,7 +38,7 @@ static SEGMENT: LazyLock<Segment> = LazyLock::new(|| {
     writer.finish().expect("a temporary file");
     let segment = Segment::open(&dir).expect("it was just written");
     std::fs::remove_file(&dir).expect("it was just written");
-    segment
+    Arc::new(segment)
 });
 
 static SCHEMA: LazyLock<Schema> =
@@ -89,7 +89,7 @@ fn find(query: &Query) {
         memory_bytes: 32 << 20,
         sink_batches: 0,
     };
-    let cache = Cache::new(1 << 20);
+    let cache = Arc::new(Cache::new(1 << 20));
     let _ = scan::scan(&SEGMENT, &cache, query, &options, &|_| {
         ControlFlow::Continue(())
     });

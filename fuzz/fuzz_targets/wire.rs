@@ -1,11 +1,12 @@
 //! Arbitrary bytes as frames and as every kind of body: an error or a value, no panic, no allocation beyond the bounds.
 #![no_main]
 
-use dpb_dbmods::pushdown::query::{Output, Query};
-use dpb_dbmods::pushdown::sql::parse_predicate;
-use dpb_dbmods::pushdown::wire::{
+use dpb_dbmods::ipc;
+use dpb_dbmods::query::{Output, Query};
+use dpb_dbmods::query::sql::parse_predicate;
+use dpb_dbmods::service::protocol::{
     self, AgentInfo, End, Engine, FileFormat, Header, Hello, Placed, Refusal, Reply, Request,
-    ScanRequest, TableInfo, Tag, Usage, Welcome, batch,
+    ScanRequest, TableInfo, Tag, Usage, Welcome,
 };
 use dpb_dbmods::tpch;
 use libfuzzer_sys::fuzz_target;
@@ -50,10 +51,10 @@ fn decode(tag: Tag, body: &[u8]) {
         Tag::Hello => drop(Hello::parse(body)),
         Tag::Welcome => drop(Welcome::parse(body)),
         Tag::Request => {
-            if let Ok(request) = wire::decode::<Request>(body) {
+            if let Ok(request) = protocol::decode::<Request>(body) {
                 // What decodes encodes to something that decodes to the same length.
-                let again = wire::encode(&request);
-                assert!(wire::decode::<Request>(&again).is_ok());
+                let again = protocol::encode(&request);
+                assert!(protocol::decode::<Request>(&again).is_ok());
                 if let Request::Scan(scan) = request
                     && let Some(schema) = tpch::schema(&scan.query.table)
                 {
@@ -61,13 +62,13 @@ fn decode(tag: Tag, body: &[u8]) {
                 }
             }
         }
-        Tag::Reply => drop(wire::decode::<Reply>(body)),
-        Tag::End => drop(wire::decode::<End>(body)),
-        Tag::Error => drop(wire::parse_refusal(body)),
-        Tag::Schema => drop(batch::decode_schema(body)),
+        Tag::Reply => drop(protocol::decode::<Reply>(body)),
+        Tag::End => drop(protocol::decode::<End>(body)),
+        Tag::Error => drop(protocol::parse_refusal(body)),
+        Tag::Schema => drop(ipc::decode_schema(body)),
         Tag::Batch => {
             let aligned = arrow_buffer::Buffer::from(body);
-            if let Ok(batch) = batch::decode_batch(&aligned, &schema()) {
+            if let Ok(batch) = ipc::decode_batch(&aligned, &schema()) {
                 // Everything in it can be looked at.
                 assert_eq!(batch.num_columns(), 7);
                 for column in batch.columns() {
@@ -75,7 +76,7 @@ fn decode(tag: Tag, body: &[u8]) {
                 }
             }
         }
-        Tag::Credit => drop(wire::parse_credit(body)),
+        Tag::Credit => drop(protocol::parse_credit(body)),
         Tag::Placed => {
             if let Ok(placed) = Placed::parse(body) {
                 assert!(placed.len <= placed.of.body_bytes_max());
@@ -162,13 +163,13 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         Reply::Bulk(Err("no device".to_owned())),
     ];
     let hello = Hello {
-        version: wire::VERSION,
-        capabilities: wire::CAPABILITY_FETCH,
+        version: protocol::VERSION,
+        capabilities: protocol::CAPABILITY_FETCH,
         link_bits_per_s: 10_000_000_000,
         token: b"token".to_vec(),
     };
     let welcome = Welcome {
-        capabilities: wire::CAPABILITY_DUCKDB,
+        capabilities: protocol::CAPABILITY_DUCKDB,
         agent: AgentInfo {
             dpb_version: "0".to_owned(),
             pid: 1,
@@ -184,19 +185,19 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         (Tag::Welcome, welcome.to_bytes()),
         (Tag::Stop, Vec::new()),
         (Tag::File, b"a piece".to_vec()),
-        (Tag::End, wire::encode(&End::default())),
-        (Tag::Error, wire::refusal_bytes(Refusal::Damaged, "why")),
-        (Tag::Credit, wire::credit_bytes(4).to_vec()),
+        (Tag::End, protocol::encode(&End::default())),
+        (Tag::Error, protocol::refusal_bytes(Refusal::Damaged, "why")),
+        (Tag::Credit, protocol::credit_bytes(4).to_vec()),
     ];
     let placed = Placed {
         of: Tag::Batch,
         len: 1 << 20,
     };
     bodies.push((Tag::Placed, placed.to_bytes().to_vec()));
-    bodies.extend(requests.iter().map(|r| (Tag::Request, wire::encode(r))));
-    bodies.extend(replies.iter().map(|r| (Tag::Reply, wire::encode(r))));
+    bodies.extend(requests.iter().map(|r| (Tag::Request, protocol::encode(r))));
+    bodies.extend(replies.iter().map(|r| (Tag::Reply, protocol::encode(r))));
     let schema = schema();
-    let (mut encoder, message) = batch::Encoder::new(&schema).expect("a seed is valid");
+    let (mut encoder, message) = ipc::Encoder::new(&schema).expect("a seed is valid");
     bodies.push((Tag::Schema, message));
     let columns = schema.fields().iter();
     let columns = columns.map(|field| arrow_array::new_null_array(field.data_type(), 3));

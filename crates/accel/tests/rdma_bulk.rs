@@ -79,7 +79,7 @@ fn pieces_arrive_whole_and_in_order() {
             taken += 1;
         }
         let began = Instant::now();
-        while sender.under_way().expect("sound") > 0 {
+        while sender.in_flight().expect("sound") > 0 {
             assert!(began.elapsed() < LIMIT, "never acknowledged");
         }
         assert_eq!(receiver.arrived(), Ok(None), "no more than was sent");
@@ -95,14 +95,14 @@ fn a_receiver_that_is_gone_breaks_the_senders_next_piece() {
         sender.write(&[&[1; 100]]).expect("posted");
         let began = Instant::now();
         let broken = loop {
-            match sender.under_way() {
+            match sender.in_flight() {
                 Ok(_) => assert!(began.elapsed() < LIMIT, "nobody misses it"),
                 Err(broken) => break broken,
             }
         };
         println!("{device}: {broken}");
         assert_eq!(sender.write(&[&[1]]), Err(broken.clone()));
-        assert_eq!(sender.under_way(), Err(broken));
+        assert_eq!(sender.in_flight(), Err(broken));
     }
 }
 

@@ -1,17 +1,19 @@
-//! RDMA as the pushdown's way past TCP: what the command line says, and `dpb-accel`'s rings as `dpb-dbmods` takes them.
+//! RDMA as the pushdown's transport beside TCP: what the command line says, and `dpb-accel`'s rings as `dpb-dbmods` takes them.
 
 use std::str::FromStr;
 use std::sync::Arc;
 
 use dpb_accel::rdma::bulk::{self, Offered, PIECE_BYTES, PIECES, RING_BYTES, Receiver, Sender};
 use dpb_core::Unsupported;
-use dpb_dbmods::pushdown::bulk::{Accepts, Broken, Offer, Offers, Opened, Reader, Ring, Writer};
-use dpb_dbmods::pushdown::serve::WAY_BYTES_MAX;
+use dpb_dbmods::service::agent::TRANSPORT_BYTES_MAX;
+use dpb_dbmods::service::bulk::{
+    Acceptor, Broken, Connected, Connector, Offer, Reader, Ring, Writer,
+};
 
 // What an agent's memory is reckoned with.
-const _: () = assert!(RING_BYTES <= WAY_BYTES_MAX);
+const _: () = assert!(RING_BYTES <= TRANSPORT_BYTES_MAX);
 
-/// Which way large bodies are to go.
+/// The transport of large bodies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// With everything else.
@@ -40,7 +42,7 @@ impl Choice {
     }
 
     /// For a client: what it offers, if it is to offer anything.
-    pub fn offers(&self) -> Option<Arc<dyn Offers>> {
+    pub fn offers(&self) -> Option<Arc<dyn Connector>> {
         match self {
             Self::Tcp => None,
             Self::Rdma(rdma) => Some(Arc::new(rdma.clone())),
@@ -48,7 +50,7 @@ impl Choice {
     }
 
     /// For an agent: who accepts offers, or what clients are told.
-    pub fn accepts(&self) -> Result<Arc<dyn Accepts>, String> {
+    pub fn accepts(&self) -> Result<Arc<dyn Acceptor>, String> {
         match self {
             Self::Tcp => Err("it was started with --bulk tcp".to_owned()),
             Self::Rdma(rdma) => Ok(Arc::new(rdma.clone())),
@@ -72,14 +74,14 @@ impl FromStr for Choice {
     }
 }
 
-impl Offers for Rdma {
+impl Connector for Rdma {
     fn offer(&self) -> Result<(Vec<u8>, Box<dyn Offer>), String> {
         let (words, offered) = bulk::offer(self.device.as_deref()).map_err(reason)?;
         Ok((words, Box::new(Made(offered))))
     }
 }
 
-impl Accepts for Rdma {
+impl Acceptor for Rdma {
     fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn Writer>), String> {
         let (words, sender) = bulk::accept(self.device.as_deref(), offer).map_err(reason)?;
         Ok((words, Box::new(Out(sender))))
@@ -97,9 +99,9 @@ fn broken(broken: bulk::Broken) -> Broken {
 struct Made(Offered);
 
 impl Offer for Made {
-    fn open(self: Box<Self>, answer: &[u8]) -> Result<Opened, String> {
+    fn open(self: Box<Self>, answer: &[u8]) -> Result<Connected, String> {
         let receiver = self.0.open(answer).map_err(reason)?;
-        Ok(Opened {
+        Ok(Connected {
             name: format!("rdma/{}", receiver.device()),
             emulated_by: receiver.emulated_by().map(str::to_owned),
             reader: Box::new(In(receiver)),
@@ -122,8 +124,8 @@ impl Writer for Out {
         self.0.write(parts).map_err(broken)
     }
 
-    fn under_way(&mut self) -> Result<u32, Broken> {
-        self.0.under_way().map_err(broken)
+    fn in_flight(&mut self) -> Result<u32, Broken> {
+        self.0.in_flight().map_err(broken)
     }
 }
 

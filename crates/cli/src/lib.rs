@@ -31,6 +31,7 @@ mod bulk;
 mod cmd;
 mod exit;
 mod interrupt;
+mod operators;
 mod output;
 mod report;
 mod spec;
@@ -149,7 +150,7 @@ impl Dpb {
 
     /// Does what the process's command line says. To be called once: what the program has is kept as long as the process.
     pub fn main(self) -> ExitCode {
-        let lists = [self.operators, registry::OPERATORS];
+        let lists = [self.operators, registry::OPERATORS, operators::DATABASE];
         let operators = Operators::new(Box::leak(Box::new(lists)));
         let families = backends::families(self.families, operators);
         run(families, operators)

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use dpb_core::measure::{Evidence, Outcome, Store, Value};
 use dpb_dbmods::duckdb::Library;
-use dpb_dbmods::pushdown::client::{Client, ClientError};
-use dpb_dbmods::pushdown::wire::{self, FileFormat, Refusal};
+use dpb_dbmods::service::client::{Client, ClientError};
+use dpb_dbmods::service::protocol::{self, FileFormat, Refusal};
 use support::{
     Agent, bound_by_permissions, csv, data_dir, dpb, finish, make_data, records, runs, text,
     wait_until,
@@ -466,7 +466,7 @@ fn an_agent_loads_duckdb_for_who_asks_for_it() {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", agent.pid())).unwrap();
         maps.contains("libduckdb")
     };
-    let ours = wire::CAPABILITY_FETCH;
+    let ours = protocol::CAPABILITY_FETCH;
     let mut client = Client::connect_for(&agent.address, &[], 0, ours).unwrap();
     client.describe(0.01).unwrap();
     assert!(client.agent().duckdb.is_err() && !is_loaded());

@@ -13,13 +13,15 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use dpb_core::measure::Reading;
-use dpb_dbmods::pushdown::client::{Client, ClientError};
-use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
-use dpb_dbmods::pushdown::serve::door::KNOCKING_MAX;
-use dpb_dbmods::pushdown::serve::{
+use dpb_dbmods::query::{Output, Predicate, Query};
+use dpb_dbmods::service::agent::door::KNOCKING_MAX;
+use dpb_dbmods::service::agent::{
     CONNECTION_BYTES, DUCKDB_BYTES_MIN, KNOCKING_BYTES, OVERHEAD_BYTES_MAX,
 };
-use dpb_dbmods::pushdown::wire::{self, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag};
+use dpb_dbmods::service::client::{Client, ClientError};
+use dpb_dbmods::service::protocol::{
+    self, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag,
+};
 use support::{
     Agent, children, data_dir, dpb, finish, has_half_files, make_data, records, runs, text,
     wait_until,
@@ -51,7 +53,7 @@ fn frame(tag: Tag, body: &[u8]) -> Vec<u8> {
 
 fn hello() -> Vec<u8> {
     let hello = Hello {
-        version: wire::VERSION,
+        version: protocol::VERSION,
         capabilities: 0,
         link_bits_per_s: 0,
         token: Vec::new(),
@@ -65,8 +67,8 @@ fn last_words(stream: &mut TcpStream) -> Option<(Refusal, String)> {
     while let Ok(Some(header)) = Header::read(stream) {
         let mut body = vec![0; header.len];
         stream.read_exact(&mut body).ok()?;
-        if let (Tag::Error, wire::WireError::Refused { refusal, text }) =
-            (header.tag, wire::parse_refusal(&body))
+        if let (Tag::Error, protocol::WireError::Refused { refusal, text }) =
+            (header.tag, protocol::parse_refusal(&body))
         {
             words = Some((refusal, text));
         }
@@ -83,7 +85,7 @@ fn garbage_ends_its_own_connection_only() {
     let mut older = hello();
     older[8 + 4] = 9;
     let huge = [2, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f];
-    let mut trailing = wire::encode(&Request::Usage { reset_peak: false });
+    let mut trailing = protocol::encode(&Request::Usage { reset_peak: false });
     trailing.push(0);
     let noise: Vec<u8> = (0..5000u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -101,7 +103,7 @@ fn garbage_ends_its_own_connection_only() {
             _ => Predicate::Or(both),
         };
     }
-    let deep = wire::encode(&Request::Scan(deep));
+    let deep = protocol::encode(&Request::Scan(deep));
     let cases: Vec<(&str, Vec<u8>, Refusal)> = vec![
         (
             "HTTP",
@@ -228,7 +230,7 @@ fn a_condition_whose_plan_is_long_still_returns_its_rows() {
     let condition = format!("l_orderkey + 1 IN ({})", values.join(", "));
     let schema = dpb_dbmods::tpch::schema("lineitem").unwrap();
     let mut scan = everything(0.01);
-    scan.query.predicate = dpb_dbmods::pushdown::sql::parse_predicate(&schema, &condition).unwrap();
+    scan.query.predicate = dpb_dbmods::query::sql::parse_predicate(&schema, &condition).unwrap();
     let mut rows = 0;
     let mut count = |batch: &arrow_array::RecordBatch| {
         rows += batch.num_rows() as u64;
@@ -237,7 +239,7 @@ fn a_condition_whose_plan_is_long_still_returns_its_rows() {
     let scanned = client.scan(scan, &mut count).unwrap();
     assert_eq!(rows, scanned.end.rows);
     assert!(rows > 1000);
-    assert!(scanned.end.explain.len() <= wire::EXPLAIN_BYTES_MAX);
+    assert!(scanned.end.explain.len() <= protocol::EXPLAIN_BYTES_MAX);
 }
 
 /// Stands between clients and an agent: notes every scan that is asked for, and spoils one of them.
@@ -264,7 +266,7 @@ impl Between {
                 std::thread::spawn(move || {
                     pass(from_client, agent, |tag, body| {
                         if tag == Tag::Request
-                            && let Ok(Request::Scan(scan)) = wire::decode(body)
+                            && let Ok(Request::Scan(scan)) = protocol::decode(body)
                         {
                             asked.lock().unwrap().push(scan);
                         }
@@ -389,7 +391,7 @@ fn a_pace_that_would_put_the_agent_to_sleep_is_refused() {
         other => panic!("{other:?}"),
     }
     let hello = Hello {
-        version: wire::VERSION,
+        version: protocol::VERSION,
         capabilities: 0,
         link_bits_per_s: 1,
         token: Vec::new(),
@@ -489,7 +491,7 @@ fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
 /// A connection that asks for this scan and reads nothing yet.
 fn asks(agent: &Agent, scan: &ScanRequest) -> TcpStream {
     let mut stream = agent.dial();
-    let scan = wire::encode(&Request::Scan(scan.clone()));
+    let scan = protocol::encode(&Request::Scan(scan.clone()));
     stream
         .write_all(&[hello(), frame(Tag::Request, &scan)].concat())
         .unwrap();
@@ -718,7 +720,7 @@ fn a_client_that_vanishes_stops_its_scan() {
                 escape: None,
             };
         }
-        let scan = wire::encode(&Request::Scan(scan));
+        let scan = protocol::encode(&Request::Scan(scan));
         stream
             .write_all(&[hello(), frame(Tag::Request, &scan)].concat())
             .unwrap();

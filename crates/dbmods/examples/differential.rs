@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use dpb_dbmods::compare::differential::Bench;
 use dpb_dbmods::duckdb::Library;
-use dpb_dbmods::pushdown::differential::Bench;
 use dpb_dbmods::tpch;
 
 struct Options {

@@ -6,6 +6,7 @@ mod rows;
 mod schema;
 mod store;
 
+pub use generate::sample;
 pub use rows::{GENERATOR, row_count};
 pub use schema::{TABLES, schema};
 pub use store::{

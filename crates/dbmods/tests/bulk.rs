@@ -13,13 +13,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dpb_core::WallClock;
-use dpb_dbmods::pushdown::bulk::{INLINE_BYTES_MAX, Offer, Offers, Ring, Way};
-use dpb_dbmods::pushdown::client::{Client, ClientError};
-use dpb_dbmods::pushdown::digest::Digest;
-use dpb_dbmods::pushdown::link::{Interrupted, Link};
-use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
-use dpb_dbmods::pushdown::serve::{Agent, AgentOptions, WAYS_MAX};
-use dpb_dbmods::pushdown::wire::{
+use dpb_dbmods::compare::digest::Digest;
+use dpb_dbmods::query::{Output, Predicate, Query};
+use dpb_dbmods::service::agent::{Agent, AgentOptions, TRANSPORTS_MAX};
+use dpb_dbmods::service::bulk::{Connector, INLINE_BYTES_MAX, Offer, Ring, Transport};
+use dpb_dbmods::service::client::{Client, ClientError};
+use dpb_dbmods::service::link::{Interrupted, Link};
+use dpb_dbmods::service::protocol::{
     self, AgentInfo, Engine, FileFormat, Header, Placed, Refusal, ScanRequest, Tag, Welcome,
     WireError,
 };
@@ -45,7 +45,7 @@ fn pair() -> (Link, Link) {
     )
 }
 
-/// The same with a way between them.
+/// The same with a transport between them.
 fn pair_with(fault: Fault, delay: Duration) -> (Link, Link) {
     let (mut near, mut far) = pair();
     let (writer, reader) = ends(RING, fault, delay);
@@ -144,7 +144,8 @@ fn room_that_nobody_took_is_not_given_back() {
         let whole = body(5000);
         near.send_frame(Tag::Batch, &[&whole], 5000, &|| false)
             .unwrap();
-        far.send(Tag::Credit, &wire::credit_bytes(pieces)).unwrap();
+        far.send(Tag::Credit, &protocol::credit_bytes(pieces))
+            .unwrap();
         far.send(Tag::Stop, &[]).unwrap();
         let heard = near.receive_header();
         match is_right {
@@ -157,7 +158,7 @@ fn room_that_nobody_took_is_not_given_back() {
 #[test]
 fn frames_of_a_way_that_is_not_there_are_out_of_place() {
     let (mut near, mut far) = pair();
-    far.send(Tag::Credit, &wire::credit_bytes(1)).unwrap();
+    far.send(Tag::Credit, &protocol::credit_bytes(1)).unwrap();
     let credit = near.receive_header();
     assert!(matches!(credit, Err(WireError::OutOfPlace(Tag::Credit))));
     let placed = Placed {
@@ -254,9 +255,9 @@ impl Serving {
 
     fn client(&self, offers: &Arc<Device>) -> Client {
         let mut client = Client::connect(&self.address, &[], 0).unwrap();
-        let way = client.use_bulk(offers.clone()).unwrap();
-        assert_eq!((way.name(), way.fallback()), ("memory", None));
-        assert_eq!(way.emulated_by(), Some("a stand-in"));
+        let transport = client.use_bulk(offers.clone()).unwrap();
+        assert_eq!((transport.name(), transport.fallback()), ("memory", None));
+        assert_eq!(transport.emulated_by(), Some("a stand-in"));
         client
     }
 }
@@ -321,7 +322,7 @@ fn a_scan_and_a_file_are_the_same_by_either_way() {
             assert_eq!(scan(&mut by_ring).unwrap(), expected);
             assert!(fetch(&mut by_ring) == file);
         }
-        assert_eq!(by_tcp.way(), &Way::Tcp { fallback: None });
+        assert_eq!(by_tcp.transport(), &Transport::Tcp { fallback: None });
         assert_eq!(by_tcp.bulk_bytes(), 0);
         let (total, bulk) = (by_ring.bytes().1, by_ring.bulk_bytes());
         assert!(
@@ -363,7 +364,7 @@ fn whoever_cannot_have_a_way_stays_on_tcp_and_knows_why() {
     // On its own the agent has nothing to do with rings that nobody offered it.
     #[derive(Debug)]
     struct Foreign;
-    impl Offers for Foreign {
+    impl Connector for Foreign {
         fn offer(&self) -> Result<(Vec<u8>, Box<dyn Offer>), String> {
             Device::new(RING, &[Fault::None])
                 .offer()
@@ -373,7 +374,7 @@ fn whoever_cannot_have_a_way_stays_on_tcp_and_knows_why() {
     let refusing = Device::new(RING, &[Fault::None]);
     *refusing.refuses.lock().unwrap() = Some("on second thoughts".into());
     let serving_it = Serving::start(Some(refusing.clone()));
-    let cases: [(&Serving, Arc<dyn Offers>, u64, &str); 4] = [
+    let cases: [(&Serving, Arc<dyn Connector>, u64, &str); 4] = [
         (
             &without,
             device.clone(),
@@ -391,12 +392,12 @@ fn whoever_cannot_have_a_way_stays_on_tcp_and_knows_why() {
     ];
     for (serving, offers, pace, says) in cases {
         let mut client = Client::connect(&serving.address, &[], pace).unwrap();
-        let way = client.use_bulk(offers).unwrap().clone();
-        assert_eq!(way.name(), "tcp");
-        let reason = way.fallback().unwrap();
+        let transport = client.use_bulk(offers).unwrap().clone();
+        assert_eq!(transport.name(), "tcp");
+        let reason = transport.fallback().unwrap();
         assert!(reason.contains(says), "{reason}");
         assert_eq!(scan(&mut client).unwrap(), expected);
-        assert_eq!((client.bulk_bytes(), client.way()), (0, &way));
+        assert_eq!((client.bulk_bytes(), client.transport()), (0, &transport));
     }
 }
 
@@ -414,15 +415,15 @@ fn an_agent_that_knows_no_way_is_not_asked() {
         .unwrap();
         assert_eq!(receive(&mut link).unwrap().0, Tag::Hello);
         let welcome = Welcome {
-            capabilities: wire::CAPABILITY_FETCH | wire::CAPABILITY_DUCKDB,
+            capabilities: protocol::CAPABILITY_FETCH | protocol::CAPABILITY_DUCKDB,
             agent: AgentInfo::of_this_process(0),
         };
         link.send(Tag::Welcome, &welcome.to_bytes()).unwrap();
         link.receive_header().unwrap()
     });
     let mut client = Client::connect(&address, &[], 0).unwrap();
-    let way = client.use_bulk(Device::new(RING, &[Fault::None])).unwrap();
-    let reason = way.fallback().unwrap();
+    let transport = client.use_bulk(Device::new(RING, &[Fault::None])).unwrap();
+    let reason = transport.fallback().unwrap();
     assert!(reason.contains("install"), "{reason}");
     drop(client);
     assert_eq!(agent.join().unwrap(), None);
@@ -457,7 +458,7 @@ fn a_way_that_breaks_ends_the_scan_soon_and_does_not_become_tcp() {
         let is_refusal = matches!(error, ClientError::Refused { .. });
         assert_eq!(is_agents, is_refusal, "{fault:?}: {error}");
         assert_eq!(scan(&mut client).unwrap().rows, 60_175);
-        assert_eq!(client.way().name(), "memory");
+        assert_eq!(client.transport().name(), "memory");
         assert!(client.bulk_bytes() > 5_000_000);
     }
     // Nor on a new connection.
@@ -480,7 +481,7 @@ fn an_agent_that_ends_ends_the_wait_for_a_piece() {
     let whole = body(9000);
     near.send_frame(Tag::Batch, &[&whole], 9000, &|| false)
         .unwrap();
-    let last = wire::refusal_bytes(Refusal::Unavailable, "the agent is ending");
+    let last = protocol::refusal_bytes(Refusal::Unavailable, "the agent is ending");
     near.send(Tag::Error, &last).unwrap();
     drop(near);
     let began = Instant::now();
@@ -493,7 +494,9 @@ fn an_agent_that_ends_ends_the_wait_for_a_piece() {
 fn ways_are_as_many_as_the_agent_has_memory_for() {
     let device = Device::new(RING, &[Fault::None]);
     let serving = Serving::start(Some(device.clone()));
-    let mut clients: Vec<Client> = (0..WAYS_MAX).map(|_| serving.client(&device)).collect();
+    let mut clients: Vec<Client> = (0..TRANSPORTS_MAX)
+        .map(|_| serving.client(&device))
+        .collect();
     let told = |serving: &Serving| {
         let mut client = Client::connect(&serving.address, &[], 0).unwrap();
         client

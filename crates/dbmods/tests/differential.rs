@@ -8,12 +8,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
+use dpb_dbmods::compare::differential::Bench;
+use dpb_dbmods::compare::random::{Generator, Samples};
 use dpb_dbmods::duckdb::{Config, Connection, Database, Delivery, Library, tpch_baseline};
-use dpb_dbmods::pushdown::differential::Bench;
-use dpb_dbmods::pushdown::query::{Literal, Output, Predicate, Query};
-use dpb_dbmods::pushdown::random::{Generator, Samples};
-use dpb_dbmods::pushdown::schema::Schema;
-use dpb_dbmods::pushdown::{eval, scan, sql};
+use dpb_dbmods::query::{Literal, Output, Predicate, Query};
+use dpb_dbmods::query::{eval, sql};
+use dpb_dbmods::scan;
+use dpb_dbmods::schema::Schema;
 use dpb_dbmods::tpch;
 
 fn library() -> Option<Library> {

@@ -260,7 +260,7 @@ impl Sender {
     ///
     /// # Errors
     /// The device's word for what went wrong.
-    pub fn under_way(&mut self) -> Result<u32, Broken> {
+    pub fn in_flight(&mut self) -> Result<u32, Broken> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -281,7 +281,7 @@ impl Sender {
     /// Waits until the place that is next here is free again: its piece has arrived, or its peer would not have released it.
     fn wait_for_place(&mut self) -> Result<(), Broken> {
         let began = Instant::now();
-        while self.under_way()? >= PIECES {
+        while self.in_flight()? >= PIECES {
             if began.elapsed() > PATIENCE {
                 let why = format!("no piece was acknowledged for {PATIENCE:?}");
                 return Err(self.fail(Broken(why)));

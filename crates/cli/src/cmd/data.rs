@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use dpb_dbmods::duckdb::tpch_baseline::{self, BaselineError, Kept};
-use dpb_dbmods::pushdown::chunk::Encoding;
-use dpb_dbmods::pushdown::date;
-use dpb_dbmods::pushdown::schema::{self, ColumnType};
-use dpb_dbmods::pushdown::segment::Segment;
+use dpb_dbmods::query::date;
+use dpb_dbmods::schema::{self, ColumnType};
+use dpb_dbmods::table::chunk::Encoding;
+use dpb_dbmods::table::segment::Segment;
 use dpb_dbmods::tpch::{self, DataError, Step, TableSet};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;

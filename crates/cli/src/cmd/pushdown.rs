@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dpb_core::measure::{Durability, Outcome, Record, Store};
+use dpb_dbmods::compare::schemes::{Scheme, Side, fetch_shortage};
+use dpb_dbmods::compare::task::{self, Contender, Ended, Event, Plan};
 use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline;
-use dpb_dbmods::pushdown::bulk::Way;
-use dpb_dbmods::pushdown::client::{Client, ClientError};
-use dpb_dbmods::pushdown::schema::Schema;
-use dpb_dbmods::pushdown::schemes::{Scheme, Side, fetch_shortage};
-use dpb_dbmods::pushdown::task::{self, Contender, Ended, Event, Plan};
-use dpb_dbmods::pushdown::usage;
-use dpb_dbmods::pushdown::wire::{self, Refusal, TableInfo};
+use dpb_dbmods::schema::Schema;
+use dpb_dbmods::service::bulk::Transport;
+use dpb_dbmods::service::client::{Client, ClientError};
+use dpb_dbmods::service::protocol::{self, Refusal, TableInfo};
+use dpb_dbmods::service::usage;
 use dpb_dbmods::tpch;
 
 use self::agents::LocalAgent;
@@ -76,9 +76,9 @@ pub struct Args {
     /// The pace of the link in both directions, the same for all schemes; 0 is the bare connection
     #[arg(long, help_heading = LINK, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
     link_gbps: f64,
-    /// The way that rows and files come: tcp; rdma (written into this side's memory, by the first device whose port is up);
+    /// The transport of rows and files: tcp; rdma (written into this side's memory, by the first device whose port is up);
     /// rdma/DEVICE. Where RDMA cannot be had, or the link has a pace, it is TCP, and the reason is said
-    #[arg(long, help_heading = LINK, value_name = "WAY", default_value = "tcp")]
+    #[arg(long, help_heading = LINK, value_name = "TRANSPORT", default_value = "tcp")]
     bulk: Choice,
     /// Read storage anew in each run: drop the file from the page cache and the engines' own caches. An agent elsewhere must
     /// allow it (`dpb serve --allow-cold`)
@@ -367,9 +367,9 @@ fn contender(
     // An agent that is to scan by itself need not load DuckDB.
     let duckdb = match scheme {
         Scheme::Dpb => 0,
-        _ => wire::CAPABILITY_DUCKDB,
+        _ => protocol::CAPABILITY_DUCKDB,
     };
-    let capabilities = wire::CAPABILITY_FETCH | wire::CAPABILITY_BULK | duckdb;
+    let capabilities = protocol::CAPABILITY_FETCH | protocol::CAPABILITY_BULK | duckdb;
     let mut client =
         Client::connect_for(address, token, bits_per_s, capabilities).map_err(client_failure)?;
     client.set_interrupted(interrupt::is_set);
@@ -385,23 +385,23 @@ fn contender(
     Ok(Contender { scheme, side })
 }
 
-/// Says which way large bodies come, where another one than TCP was asked for.
+/// Says which transport large bodies have, where another one than TCP was asked for.
 fn say_ways(asked: &Choice, contenders: &[Contender]) {
     if *asked == Choice::Tcp {
         return;
     }
     let sides = contenders.iter().filter_map(|c| c.side.as_ref().ok());
     let mut said: Vec<String> = sides
-        .map(|side| match side.way() {
-            Way::Ring {
+        .map(|side| match side.transport() {
+            Transport::Ring {
                 name,
                 emulated_by: None,
             } => format!("bulk results come by {name}"),
-            Way::Ring {
+            Transport::Ring {
                 name,
                 emulated_by: Some(by),
             } => format!("bulk results come by {name}, emulated by {by}"),
-            Way::Tcp { fallback } => format!(
+            Transport::Tcp { fallback } => format!(
                 "bulk results come over TCP, not {}: {}",
                 asked.to_text(),
                 fallback.as_deref().unwrap_or("nobody said why")
@@ -492,8 +492,8 @@ fn client_failure(error: ClientError) -> Failure {
             Refusal::Protocol | Refusal::Damaged | Refusal::Internal => Failure::check(message),
         },
         ClientError::Wire { source, .. } => match source {
-            dpb_dbmods::pushdown::wire::WireError::Version { .. }
-            | dpb_dbmods::pushdown::wire::WireError::Foreign => Failure::unavailable(message),
+            dpb_dbmods::service::protocol::WireError::Version { .. }
+            | dpb_dbmods::service::protocol::WireError::Foreign => Failure::unavailable(message),
             _ => Failure::check(message),
         },
         ClientError::Write(_) | ClientError::Replaced { .. } => Failure::check(message),

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dpb_core::WallClock;
-use dpb_dbmods::pushdown::segment::open_regular;
-use dpb_dbmods::pushdown::serve::{Agent, AgentOptions, BindError};
-use dpb_dbmods::pushdown::wire::{self, AgentInfo};
+use dpb_dbmods::service::agent::{Agent, AgentOptions, BindError};
+use dpb_dbmods::service::protocol::{self, AgentInfo};
+use dpb_dbmods::table::segment::open_regular;
 use dpb_dbmods::tpch;
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub struct Args {
     allow_cold: bool,
     /// Which way large results go to clients that ask for RDMA: tcp (never another), rdma (the first device whose port is
     /// up), rdma/DEVICE
-    #[arg(long, value_name = "WAY", default_value = "rdma")]
+    #[arg(long, value_name = "TRANSPORT", default_value = "rdma")]
     bulk: Choice,
     /// For who starts an agent for itself: take the token from the first line of standard input, which no other user can read,
     /// end when standard input ends, and let the caches be dropped
@@ -143,7 +143,7 @@ pub fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut text)
         .map_err(|error| wrong(error.to_string()))?;
     let token = text.trim_ascii();
-    match wire::TOKEN_BYTES.contains(&token.len()) {
+    match protocol::TOKEN_BYTES.contains(&token.len()) {
         true => Ok(token.to_vec()),
         false => Err(wrong(BindError::Token(token.len()).to_string())),
     }

@@ -13,8 +13,9 @@ use rayon::prelude::*;
 use super::rows::{self, Cut, Cuts};
 use super::schema;
 use super::store::DataError;
-use crate::pushdown::encode::{self, EncodedChunk};
-use crate::pushdown::segment::{Finished, SegmentWriter};
+use crate::table::chunk::GROUP_ROWS;
+use crate::table::encode::{self, EncodedChunk};
+use crate::table::segment::{Finished, Segment, SegmentWriter};
 
 /// Row groups that each thread makes before they are written.
 const AHEAD: usize = 4;
@@ -22,10 +23,11 @@ const AHEAD: usize = 4;
 /// Hears how many rows are written; breaks to give up.
 pub(super) type RowsWritten<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
-/// Generates `table` into the file `path`.
+/// Generates `table` into the file `path`, in row groups of `group_rows` rows.
 pub(super) fn generate(
     table: &str,
     scale_factor: f64,
+    group_rows: usize,
     path: &Path,
     threads: usize,
     progress: RowsWritten<'_>,
@@ -38,7 +40,7 @@ pub(super) fn generate(
     let pool = ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| failed(io::Error::other(error)))?;
     let mut writer = SegmentWriter::create(path, schema.clone()).map_err(failed)?;
-    let mut cuts = Cuts::new(table, scale_factor);
+    let mut cuts = Cuts::new(table, scale_factor, group_rows);
     let part_count = cuts.part_count();
     let encoded = |columns: &mut Vec<_>, cut: Cut| -> Vec<EncodedChunk> {
         rows::fill(table, scale_factor, part_count, cut, columns);
@@ -65,6 +67,30 @@ pub(super) fn generate(
             }
         }
     }
+}
+
+/// A small table for tests and for whoever has no data: in row groups of `group_rows` rows, in a file that is gone when the
+/// segment is. The same for the same arguments.
+///
+/// # Errors
+/// If the file cannot be written.
+///
+/// # Panics
+/// If TPC-H has no such table, or a row group would be empty or larger than a segment's may be.
+pub fn sample(table: &str, scale_factor: f64, group_rows: usize) -> Result<Segment, DataError> {
+    assert!(
+        (1..=GROUP_ROWS).contains(&group_rows),
+        "rows of a row group"
+    );
+    let failed = |source| DataError::Write {
+        path: std::env::temp_dir(),
+        source,
+    };
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let path = folder.path().join(table);
+    let go_on: RowsWritten<'_> = &|_| ControlFlow::Continue(());
+    generate(table, scale_factor, group_rows, &path, 1, go_on)?;
+    Segment::open(&path).map_err(|error| failed(io::Error::other(error.to_string())))
 }
 
 #[cfg(test)]

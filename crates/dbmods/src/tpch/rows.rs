@@ -1,6 +1,6 @@
 //! Rows of the generator as columns, and where in the generator's parts a row group begins.
 //!
-//! tpchgen makes any part of a table by itself, but a part of lineitem is so many *orders*. Row groups of exactly 65,536
+//! tpchgen makes any part of a table by itself, but a part of lineitem is so many *orders*. Row groups of exactly so many
 //! rows are therefore cut from small parts: [`Cuts`] counts each part's rows (for lineitem from the generator's own stream
 //! of line counts, which costs nanoseconds an order) and says in which part a row group begins and how many of its rows come
 //! before. A group then depends on nothing but its number, so the file is the same whatever the number of threads.
@@ -14,8 +14,7 @@ use tpchgen::generators::{
 };
 use tpchgen::random::RandomBoundedInt;
 
-use crate::pushdown::chunk::GROUP_ROWS;
-use crate::pushdown::encode::{Texts, Values};
+use crate::table::encode::{Texts, Values};
 
 /// The name and version of the generator, as dpb's manifest has them.
 pub const GENERATOR: &str = "tpchgen 4.0.0";
@@ -95,6 +94,7 @@ pub(super) struct Cuts {
     steps: Steps,
     total: i64,
     part_count: i32,
+    group_rows: usize,
     line_counts: RandomBoundedInt,
     group: u32,
     /// The next row is this part's …
@@ -106,8 +106,8 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
-    /// Of a table of [`super::TABLES`].
-    pub(super) fn new(table: &str, scale_factor: f64) -> Self {
+    /// Of a table of [`super::TABLES`], in row groups of `group_rows` rows, the last one shorter.
+    pub(super) fn new(table: &str, scale_factor: f64, group_rows: usize) -> Self {
         let steps = steps(table);
         let (total, rows_per_step) = steps.total(scale_factor);
         let part_count = match steps {
@@ -118,6 +118,7 @@ impl Cuts {
             steps,
             total,
             part_count,
+            group_rows,
             line_counts: OrderGenerator::create_line_count_random(),
             group: 0,
             part: 1,
@@ -167,8 +168,8 @@ impl Iterator for Cuts {
             part: self.part,
             skip: self.skip,
         };
-        while cut.rows < GROUP_ROWS && self.part <= self.part_count {
-            let rows = (self.part_rows - self.skip).min(GROUP_ROWS - cut.rows);
+        while cut.rows < self.group_rows && self.part <= self.part_count {
+            let rows = (self.part_rows - self.skip).min(self.group_rows - cut.rows);
             cut.rows += rows;
             self.skip += rows;
             if self.skip == self.part_rows {

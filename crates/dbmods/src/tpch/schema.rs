@@ -1,6 +1,6 @@
 //! The eight tables (TPC-H specification 3.0.1, clause 1.4): keys are BIGINT, so that every scale factor fits.
 
-use crate::pushdown::schema::{Column, ColumnType, Schema};
+use crate::schema::{Column, ColumnType, Schema};
 
 /// The tables' names, small ones first.
 pub const TABLES: [&str; 8] = [

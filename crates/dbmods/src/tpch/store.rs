@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use super::lock::{Lock, make_folder};
 use super::rows::GENERATOR;
 use super::{TABLES, generate, schema};
-use crate::pushdown::segment::{Segment, SegmentError, VERSION, sync_parent, temporary_name};
+use crate::table::chunk::GROUP_ROWS;
+use crate::table::segment::{Segment, SegmentError, VERSION, sync_parent, temporary_name};
 
 /// Scale factors that can be asked for.
 pub const SCALE_FACTORS: std::ops::RangeInclusive<f64> = 0.001..=10_000.0;
@@ -201,6 +202,7 @@ pub fn ensure(
         let made = generate::generate(
             table,
             scale_factor,
+            GROUP_ROWS,
             &dir.join(&file),
             threads.min(cpus),
             &report,

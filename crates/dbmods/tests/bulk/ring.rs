@@ -1,4 +1,4 @@
-//! A way without a device: both ends in one process, the ring in plain memory, faults at will. It holds its users to the rules:
+//! A transport without a device: both ends in one process, the ring in plain memory, faults at will. It holds its users to the rules:
 //! a piece written where the last one was not given back, or read before it is there, is a panic.
 
 #![allow(unreachable_pub, reason = "used by the test beside it")]
@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use dpb_dbmods::pushdown::bulk::{Accepts, Broken, Offer, Offers, Opened, Reader, Ring, Writer};
+use dpb_dbmods::service::bulk::{
+    Acceptor, Broken, Connected, Connector, Offer, Reader, Ring, Writer,
+};
 
 /// What goes wrong, at which piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +117,12 @@ impl Writer for Out {
         Ok(())
     }
 
-    fn under_way(&mut self) -> Result<u32, Broken> {
+    fn in_flight(&mut self) -> Result<u32, Broken> {
         let shared = lock(&self.0);
         shared.noticed(false)?;
         let now = Instant::now();
-        let under_way = shared.written.iter().filter(|written| written.2 > now);
-        Ok(under_way.count() as u32)
+        let in_flight = shared.written.iter().filter(|written| written.2 > now);
+        Ok(in_flight.count() as u32)
     }
 }
 
@@ -209,7 +211,7 @@ struct Made {
     device: Arc<Device>,
 }
 
-impl Offers for Device {
+impl Connector for Device {
     fn offer(&self) -> Result<(Vec<u8>, Box<dyn Offer>), String> {
         let mut faults = self.faults.lock().expect("no holder panics");
         let fault = match faults.len() {
@@ -229,12 +231,12 @@ impl Offers for Device {
 }
 
 impl Offer for Made {
-    fn open(self: Box<Self>, answer: &[u8]) -> Result<Opened, String> {
+    fn open(self: Box<Self>, answer: &[u8]) -> Result<Connected, String> {
         assert_eq!(answer, b"here");
         if let Some(reason) = &*self.device.refuses.lock().expect("no holder panics") {
             return Err(reason.clone());
         }
-        Ok(Opened {
+        Ok(Connected {
             reader: Box::new(self.reader),
             name: "memory".into(),
             emulated_by: Some("a stand-in".into()),
@@ -242,7 +244,7 @@ impl Offer for Made {
     }
 }
 
-impl Accepts for Device {
+impl Acceptor for Device {
     fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn Writer>), String> {
         let number = <[u8; 8]>::try_from(offer).map_err(|_| "no offer of ours".to_owned())?;
         let mut offered = self.offered.lock().expect("no holder panics");

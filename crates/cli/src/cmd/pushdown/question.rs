@@ -1,12 +1,12 @@
 //! From flags to queries.
 
 use dpb_core::printable;
-use dpb_dbmods::pushdown::client::Client;
-use dpb_dbmods::pushdown::query::{Output, Predicate, Query};
-use dpb_dbmods::pushdown::schema::Schema;
-use dpb_dbmods::pushdown::sql::{self, SqlError};
-use dpb_dbmods::pushdown::task::Question;
-use dpb_dbmods::pushdown::tpch_predicates::{self, PRESETS};
+use dpb_dbmods::compare::task::Question;
+use dpb_dbmods::compare::tpch_predicates::{self, PRESETS};
+use dpb_dbmods::query::sql::{self, SqlError};
+use dpb_dbmods::query::{Output, Predicate, Query};
+use dpb_dbmods::schema::Schema;
+use dpb_dbmods::service::client::Client;
 
 use super::{Args, client_failure};
 use crate::exit::Failure;

@@ -1,8 +1,8 @@
 //! What a person sees of a sweep: one row a scheme and test.
 
 use dpb_core::measure::Ratio;
-use dpb_dbmods::pushdown::schemes::{Run, Scheme};
-use dpb_dbmods::pushdown::task::Finding;
+use dpb_dbmods::compare::schemes::{Run, Scheme};
+use dpb_dbmods::compare::task::Finding;
 
 use crate::output::{Column, Table, short, short_ns, verdict};
 

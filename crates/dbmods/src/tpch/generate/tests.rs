@@ -5,12 +5,12 @@ use std::fmt::Display;
 use tpchgen::generators::*;
 
 use super::*;
-use crate::pushdown::encode::Values;
-use crate::pushdown::schema::ColumnType;
-use crate::pushdown::segment::Segment;
+use crate::schema::ColumnType;
+use crate::table::encode::Values;
+use crate::table::segment::Segment;
 
 fn make(table: &str, scale_factor: f64, threads: usize, path: &Path) -> Segment {
-    let made = generate(table, scale_factor, path, threads, &|_| {
+    let made = generate(table, scale_factor, GROUP_ROWS, path, threads, &|_| {
         ControlFlow::Continue(())
     })
     .unwrap();
@@ -106,7 +106,7 @@ fn row_groups_are_full_and_the_file_does_not_depend_on_threads() {
 #[test]
 fn row_counts_are_those_that_the_specification_gives() {
     let rows = |table, scale_factor| {
-        Cuts::new(table, scale_factor)
+        Cuts::new(table, scale_factor, GROUP_ROWS)
             .map(|cut| cut.rows)
             .sum::<usize>()
     };
@@ -144,13 +144,20 @@ fn row_counts_are_those_that_the_specification_gives() {
 #[test]
 fn giving_up_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let given_up = generate("lineitem", 0.05, &dir.path().join("t"), 2, &|rows| {
-        if rows > 100_000 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
+    let given_up = generate(
+        "lineitem",
+        0.05,
+        GROUP_ROWS,
+        &dir.path().join("t"),
+        2,
+        &|rows| {
+            if rows > 100_000 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    );
     assert!(matches!(given_up, Err(DataError::Interrupted)));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

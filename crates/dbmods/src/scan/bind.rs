@@ -1,0 +1,586 @@
+//! A conjunct bound to a row group: what zone maps decide is gone, dictionary predicates are sets of positions.
+
+use super::ScanError;
+use super::automaton::Automaton;
+use super::codes::CodeTest;
+use super::dag::{Dag, Exact, Node, NodeId};
+use super::filter::{Filter, Values, among, holds, total_order};
+use super::group::{Context, packed};
+use super::intset::IntSet;
+use super::kernels::gather::Symbols;
+use super::kernels::{ByteSet, Kernels, Lanes, Mask, Relation, gather};
+use crate::query::CompareOp;
+use crate::table::chunk::{BlockMeta, Chunk, Encoding};
+use crate::table::segment::ChunkMeta;
+
+/// With fewer rows left than this, their values are fetched one by one.
+const SINGLE_ROWS_MAX: usize = 24;
+/// With more ranges than this, values are unpacked once and looked up.
+const RANGE_PASSES_MAX: usize = 3;
+
+/// The smallest and the largest of some integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) lo: i128,
+    pub(super) hi: i128,
+}
+
+/// A test of the rows of one row group.
+#[derive(Debug)]
+pub(super) enum Bound<'a> {
+    Constant(bool),
+    /// The column's integer, or its position in the dictionary, is in the set.
+    Packed(usize, IntSet),
+    /// FSST text.
+    Text(usize, Box<CodeTest<'a>>),
+    /// Integers that fit 64 bits.
+    Compare(CompareOp, NodeId, NodeId),
+    /// Integers that may not.
+    CompareWide(CompareOp, NodeId, NodeId),
+    CompareDouble(CompareOp, NodeId, NodeId),
+    /// Doubles of integers that may overflow.
+    CompareDoubleWide(CompareOp, NodeId, NodeId),
+    CompareText(CompareOp, Box<[TextReader; 2]>),
+    Among {
+        node: NodeId,
+        values: &'a Values,
+        negated: bool,
+    },
+    And(Vec<Bound<'a>>),
+    Or(Vec<Bound<'a>>),
+}
+
+/// Reads single texts of a column.
+#[derive(Debug)]
+pub(super) struct TextReader {
+    column: usize,
+    symbols: Option<Symbols>,
+    text: Vec<u8>,
+}
+
+impl<'a> Bound<'a> {
+    /// Binds `filter` to the row group of `context`, and loads what it needs.
+    pub(super) fn new(context: &mut Context, filter: &'a Filter) -> Result<Self, ScanError> {
+        match filter {
+            Filter::And(all) => Self::combine(context, all, true),
+            Filter::Or(all) => Self::combine(context, all, false),
+            leaf => Self::leaf(context, leaf),
+        }
+    }
+
+    /// Binds what holds no other filter. Its tables are large while they are made: were it part of [`Bound::new`], each level of a
+    /// nested filter would take their room on the stack.
+    #[inline(never)]
+    fn leaf(context: &mut Context, filter: &'a Filter) -> Result<Self, ScanError> {
+        Ok(match filter {
+            Filter::Constant(value) => Self::Constant(*value),
+            Filter::Numbers(column, set) => {
+                let meta = context.meta(*column);
+                match set.over(meta.min, meta.max) {
+                    Some(value) => Self::Constant(value),
+                    None => {
+                        context.load(*column)?;
+                        Self::Packed(*column, set.clone())
+                    }
+                }
+            }
+            Filter::Text(column, automaton) => {
+                let chunk = context.load(*column)?.clone();
+                match chunk.encoding() {
+                    Encoding::Dictionary => dictionary_test(*column, &chunk, automaton)?,
+                    Encoding::Text => {
+                        Self::Text(*column, Box::new(CodeTest::new(automaton, &chunk)?))
+                    }
+                    Encoding::Numbers => return Err(ScanError::Internal("text kept as numbers")),
+                }
+            }
+            Filter::Compare(op, left, right) => Self::compare(context, *op, *left, *right)?,
+            Filter::CompareDouble(op, left, right) => {
+                if context.may_overflow(*left) || context.may_overflow(*right) {
+                    Self::CompareDoubleWide(*op, *left, *right)
+                } else {
+                    Self::CompareDouble(*op, *left, *right)
+                }
+            }
+            Filter::CompareText(op, left, right) => {
+                context.load(*left)?;
+                context.load(*right)?;
+                let readers = [
+                    TextReader::new(context, *left)?,
+                    TextReader::new(context, *right)?,
+                ];
+                Self::CompareText(*op, Box::new(readers))
+            }
+            Filter::Among {
+                node,
+                values,
+                negated,
+            } => Self::among(context, *node, values, *negated),
+            Filter::And(_) | Filter::Or(_) => return Self::new(context, filter),
+        })
+    }
+
+    fn compare(
+        context: &Context,
+        op: CompareOp,
+        left: NodeId,
+        right: NodeId,
+    ) -> Result<Self, ScanError> {
+        let (Some(a), Some(b)) = (context.interval(left), context.interval(right)) else {
+            return Ok(Self::CompareWide(op, left, right));
+        };
+        // Where the intervals do not meet, every pair compares alike.
+        if a.hi < b.lo || b.hi < a.lo {
+            return Ok(Self::Constant(holds(op, a.lo.cmp(&b.lo))));
+        }
+        Ok(if a.is_narrow() && b.is_narrow() {
+            Self::Compare(op, left, right)
+        } else {
+            Self::CompareWide(op, left, right)
+        })
+    }
+
+    fn among(context: &Context, node: NodeId, values: &'a Values, negated: bool) -> Self {
+        if let (Values::Integers(values), Some(interval)) = (values, context.interval(node)) {
+            let first = values.partition_point(|value| *value < interval.lo);
+            if values.get(first).is_none_or(|value| *value > interval.hi) {
+                return Self::Constant(negated);
+            }
+        }
+        Self::Among {
+            node,
+            values,
+            negated,
+        }
+    }
+
+    fn combine(
+        context: &mut Context,
+        all: &'a [Filter],
+        conjunction: bool,
+    ) -> Result<Self, ScanError> {
+        let mut bound = Vec::with_capacity(all.len());
+        for one in all {
+            match Self::new(context, one)? {
+                Self::Constant(value) if value == conjunction => {}
+                Self::Constant(value) => return Ok(Self::Constant(value)),
+                other => bound.push(other),
+            }
+        }
+        Ok(match bound.len() {
+            0 => Self::Constant(conjunction),
+            1 => bound.swap_remove(0),
+            _ if conjunction => Self::And(bound),
+            _ => Self::Or(bound),
+        })
+    }
+
+    /// Whether a test can fail for the values of the row group.
+    pub(super) fn may_overflow(&self, context: &Context) -> bool {
+        match self {
+            Self::CompareWide(_, left, right) => {
+                context.may_overflow(*left) || context.may_overflow(*right)
+            }
+            Self::CompareDoubleWide(..) => true,
+            Self::Among { node, .. } => context.may_overflow(*node),
+            Self::And(all) | Self::Or(all) => all.iter().any(|one| one.may_overflow(context)),
+            _ => false,
+        }
+    }
+
+    /// What zone maps say about a whole block, if it is the same for all its rows.
+    pub(super) fn zone(&self, context: &Context, block: usize) -> Option<bool> {
+        match self {
+            Self::Constant(value) => Some(*value),
+            Self::Packed(column, set) => {
+                let meta = context.block(*column, block).ok()?;
+                set.over(meta.min, meta.max)
+            }
+            Self::And(all) => all
+                .iter()
+                .try_fold(true, |sum, one| match one.zone(context, block) {
+                    Some(false) => Err(Some(false)),
+                    Some(true) => Ok(sum),
+                    None => Err(None),
+                })
+                .map_or_else(|early| early, Some),
+            Self::Or(all) => all
+                .iter()
+                .try_fold(false, |sum, one| match one.zone(context, block) {
+                    Some(true) => Err(Some(true)),
+                    Some(false) => Ok(sum),
+                    None => Err(None),
+                })
+                .map_or_else(|early| early, Some),
+            _ => None,
+        }
+    }
+
+    /// Which rows pass; what `out` says of rows outside `within` means nothing.
+    pub(super) fn test(
+        &mut self,
+        context: &mut Context,
+        block: usize,
+        within: &Mask,
+        out: &mut Mask,
+    ) -> Result<(), ScanError> {
+        match self {
+            Self::Constant(value) => *out = if *value { *within } else { Mask::NONE },
+            Self::Packed(column, set) => {
+                let kernels = context.kernels();
+                let (chunk, lanes) = context.chunk_and_lanes(*column)?;
+                test_packed(kernels, chunk, block, set, lanes, within, out);
+            }
+            Self::Text(column, test) => {
+                let text = context.chunk(*column)?.text(block);
+                test.block(context.kernels(), text, within, out);
+            }
+            Self::Compare(op, left, right) => {
+                context.evaluate(*left, block)?;
+                context.evaluate(*right, block)?;
+                let (left, right) = (context.values(*left)?, context.values(*right)?);
+                let kernels = context.kernels();
+                match op {
+                    CompareOp::Equal => kernels.compare(Relation::Equal, left, right, out),
+                    CompareOp::NotEqual => {
+                        kernels.compare(Relation::Equal, left, right, out);
+                        out.not();
+                    }
+                    CompareOp::Less => kernels.compare(Relation::Less, left, right, out),
+                    CompareOp::LessOrEqual => {
+                        kernels.compare(Relation::LessOrEqual, left, right, out)
+                    }
+                    CompareOp::Greater => kernels.compare(Relation::Less, right, left, out),
+                    CompareOp::GreaterOrEqual => {
+                        kernels.compare(Relation::LessOrEqual, right, left, out);
+                    }
+                }
+            }
+            Self::CompareWide(op, left, right) => {
+                context.unpack_columns(*left, block)?;
+                context.unpack_columns(*right, block)?;
+                *out = Mask::NONE;
+                within.try_for_each(|row| {
+                    let order = context.wide(*left, row)?.cmp(&context.wide(*right, row)?);
+                    if holds(*op, order) {
+                        out.insert(row);
+                    }
+                    Ok::<_, ScanError>(())
+                })?;
+            }
+            Self::CompareDouble(op, left, right) => {
+                context.evaluate(*left, block)?;
+                context.evaluate(*right, block)?;
+                let (left, right) = (context.values(*left)?, context.values(*right)?);
+                *out = Mask::NONE;
+                within.for_each(|row| {
+                    let double = |values: &[i64; 1024]| f64::from_bits(values[row] as u64);
+                    if holds(*op, total_order(double(left), double(right))) {
+                        out.insert(row);
+                    }
+                });
+            }
+            Self::CompareDoubleWide(op, left, right) => {
+                context.unpack_columns(*left, block)?;
+                context.unpack_columns(*right, block)?;
+                *out = Mask::NONE;
+                within.try_for_each(|row| {
+                    let (left, right) = (
+                        context.wide_double(*left, row)?,
+                        context.wide_double(*right, row)?,
+                    );
+                    if holds(*op, total_order(left, right)) {
+                        out.insert(row);
+                    }
+                    Ok::<_, ScanError>(())
+                })?;
+            }
+            Self::CompareText(op, readers) => {
+                let [left, right] = &mut **readers;
+                *out = Mask::NONE;
+                within.try_for_each(|row| {
+                    let order = left
+                        .read(context, block, row)?
+                        .cmp(right.read(context, block, row)?);
+                    if holds(*op, order) {
+                        out.insert(row);
+                    }
+                    Ok::<_, ScanError>(())
+                })?;
+            }
+            Self::Among {
+                node,
+                values,
+                negated,
+            } => {
+                let node = *node;
+                let vector = match values {
+                    Values::Integers(_) => context.is_narrow(node),
+                    Values::Doubles(_) => !context.may_overflow(node),
+                };
+                if vector {
+                    context.evaluate(node, block)?;
+                } else {
+                    context.unpack_columns(node, block)?;
+                }
+                *out = Mask::NONE;
+                within.try_for_each(|row| {
+                    let found = match values {
+                        Values::Integers(values) => {
+                            values.binary_search(&context.exact(node, row)?).is_ok()
+                        }
+                        Values::Doubles(values) if vector => {
+                            among(values, f64::from_bits(context.values(node)?[row] as u64))
+                        }
+                        Values::Doubles(values) => among(values, context.wide_double(node, row)?),
+                    };
+                    if found != *negated {
+                        out.insert(row);
+                    }
+                    Ok::<_, ScanError>(())
+                })?;
+            }
+            Self::And(all) => {
+                let mut left = *within;
+                for one in all {
+                    one.test(context, block, &left, out)?;
+                    left.and(out);
+                    if left.is_empty() {
+                        break;
+                    }
+                }
+                *out = left;
+            }
+            Self::Or(all) => {
+                let mut left = *within;
+                let mut found = Mask::NONE;
+                for one in all {
+                    one.test(context, block, &left, out)?;
+                    out.and(&left);
+                    found.or(out);
+                    left.and_not(out);
+                    if left.is_empty() {
+                        break;
+                    }
+                }
+                *out = found;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which positions of a dictionary hold texts that pass.
+fn dictionary_test<'a>(
+    column: usize,
+    chunk: &Chunk,
+    automaton: &Automaton,
+) -> Result<Bound<'a>, ScanError> {
+    let dictionary = chunk.dictionary().ok_or(ScanError::Internal(
+        "a dictionary chunk without a dictionary",
+    ))?;
+    let passing = (0..dictionary.len())
+        .filter(|&at| automaton.matches(dictionary.bytes(at)))
+        .map(|at| (at as i64, at as i64))
+        .collect();
+    let set = IntSet::from_ranges(passing);
+    Ok(match set.over(0, dictionary.len() as i64 - 1) {
+        Some(value) => Bound::Constant(value),
+        None => Bound::Packed(column, set),
+    })
+}
+
+/// [`Bound::Packed`] on a block.
+fn test_packed(
+    kernels: &Kernels,
+    chunk: &Chunk,
+    block: usize,
+    set: &IntSet,
+    lanes: &mut Lanes,
+    within: &Mask,
+    out: &mut Mask,
+) {
+    let meta = &chunk.blocks()[block];
+    let ranges = set.meeting(meta.min, meta.max);
+    let (Some(packed), None) = (packed(chunk, block), set.over(meta.min, meta.max)) else {
+        *out = if set.contains(meta.min) {
+            *within
+        } else {
+            Mask::NONE
+        };
+        return;
+    };
+    if !within.has_more_than(SINGLE_ROWS_MAX) {
+        let mut rows = [0; SINGLE_ROWS_MAX];
+        let mut count = 0;
+        within.for_each(|row| {
+            rows[count] = row as u16;
+            count += 1;
+        });
+        *out = Mask::NONE;
+        let mut rows_left = rows[..count].iter();
+        gather::for_each(packed, &rows[..count], |value| {
+            let value = meta
+                .min
+                .wrapping_add((value as i64).wrapping_mul(chunk.unit()));
+            if let Some(&row) = rows_left.next()
+                && set.contains(value)
+            {
+                out.insert(usize::from(row));
+            }
+        });
+        return;
+    }
+    if ranges.len() <= RANGE_PASSES_MAX {
+        *out = Mask::NONE;
+        let mut one = Mask::NONE;
+        for (i, &range) in ranges.iter().enumerate() {
+            let Some((lo, hi)) = packed_range(meta, chunk.unit(), packed.max(), range) else {
+                continue;
+            };
+            let to = if i == 0 { &mut *out } else { &mut one };
+            kernels.range(packed, lo, hi - lo, to);
+            if i > 0 {
+                out.or(&one);
+            }
+        }
+        return;
+    }
+    kernels.unpack(packed, lanes);
+    if packed.lane_bits() == 8 {
+        let mut bytes = ByteSet::EMPTY;
+        for &range in ranges {
+            if let Some((lo, hi)) = packed_range(meta, chunk.unit(), packed.max(), range) {
+                (lo..=hi).for_each(|value| bytes.insert(value as u8));
+            }
+        }
+        kernels.bytes_in_set(lanes.bytes(), &bytes, &mut out.0);
+        return;
+    }
+    *out = Mask::NONE;
+    within.for_each(|row| {
+        let packed = match packed.lane_bits() {
+            16 => u64::from(lanes.words()[row]),
+            32 => u64::from(lanes.doublewords()[row]),
+            _ => lanes.quadwords()[row],
+        };
+        if set.contains(
+            meta.min
+                .wrapping_add((packed as i64).wrapping_mul(chunk.unit())),
+        ) {
+            out.insert(row);
+        }
+    });
+}
+
+/// The packed values whose numbers lie in `range`, if there are any: number = min + unit * packed.
+fn packed_range(meta: &BlockMeta, unit: i64, max: u64, range: (i64, i64)) -> Option<(u64, u64)> {
+    let from_min = |value: i64| (value as u64).wrapping_sub(meta.min as u64);
+    let (lo, hi) = (range.0.max(meta.min), range.1.min(meta.max));
+    if lo > hi {
+        return None;
+    }
+    let (lo, hi) = (from_min(lo), from_min(hi));
+    let (lo, hi) = match unit as u64 {
+        1 => (lo, hi),
+        unit => (lo.div_ceil(unit), hi / unit),
+    };
+    (lo <= hi && lo <= max).then(|| (lo, hi.min(max)))
+}
+
+impl TextReader {
+    /// Reads `column` of the row group of `context`, whose chunk must be loaded.
+    pub(super) fn new(context: &Context, column: usize) -> Result<Self, ScanError> {
+        let chunk = context.chunk(column)?;
+        let symbols = chunk.symbols().map(|table| {
+            Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()])
+        });
+        Ok(Self {
+            column,
+            symbols,
+            text: Vec::new(),
+        })
+    }
+
+    /// A row's text.
+    pub(super) fn read(
+        &mut self,
+        context: &Context,
+        block: usize,
+        row: usize,
+    ) -> Result<&[u8], ScanError> {
+        let chunk = context.chunk(self.column)?;
+        self.text.clear();
+        match (&self.symbols, chunk.dictionary()) {
+            (Some(symbols), _) => {
+                let codes = chunk.text(block).row(row);
+                symbols.decode(codes, 0..codes.len(), &mut self.text);
+            }
+            (None, Some(dictionary)) => {
+                let mut at = chunk.blocks()[block].min;
+                if let Some(packed) = packed(chunk, block) {
+                    gather::for_each(packed, &[row as u16], |position| at += position as i64);
+                }
+                self.text.extend_from_slice(dictionary.bytes(at as usize));
+            }
+            (None, None) => return Err(ScanError::Internal("text kept as numbers")),
+        }
+        Ok(&self.text)
+    }
+}
+
+impl Interval {
+    fn point(value: i128) -> Self {
+        Self {
+            lo: value,
+            hi: value,
+        }
+    }
+
+    /// Whether all of it fits 64 bits.
+    pub(super) fn is_narrow(&self) -> bool {
+        i64::try_from(self.lo).is_ok() && i64::try_from(self.hi).is_ok()
+    }
+
+    /// Of sums of so many values.
+    pub(super) fn times(&self, count: i128) -> Self {
+        Self {
+            lo: self.lo.saturating_mul(count),
+            hi: self.hi.saturating_mul(count),
+        }
+    }
+
+    /// Of what `op` makes of two intervals; `None` if it overflows.
+    fn apply(op: Exact, left: Self, right: Self) -> Option<Self> {
+        let corners = [
+            op.apply(left.lo, right.lo).ok()?,
+            op.apply(left.lo, right.hi).ok()?,
+            op.apply(left.hi, right.lo).ok()?,
+            op.apply(left.hi, right.hi).ok()?,
+        ];
+        Some(Self {
+            lo: corners.into_iter().min()?,
+            hi: corners.into_iter().max()?,
+        })
+    }
+}
+
+/// The interval of every integer node in a row group.
+pub(super) fn intervals(dag: &Dag, metas: &[ChunkMeta], out: &mut Vec<Option<Interval>>) {
+    out.clear();
+    for node in dag.nodes() {
+        let interval = match *node {
+            Node::Column(column) => Some(Interval {
+                lo: i128::from(metas[column].min),
+                hi: i128::from(metas[column].max),
+            }),
+            Node::Constant(value) => Some(Interval::point(value)),
+            Node::Exact(op, left, right) => match (out[left], out[right]) {
+                (Some(left), Some(right)) => Interval::apply(op, left, right),
+                _ => None,
+            },
+            Node::Double(_) | Node::ToDouble(..) | Node::Float(..) => None,
+        };
+        out.push(interval);
+    }
+}

@@ -1,0 +1,33 @@
+//! Why scans fail.
+
+use crate::table::segment::SegmentError;
+
+/// Why a scan failed.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// The segment is unreadable or damaged.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The query names a column that the table has not.
+    #[error("no column {0} in the table")]
+    NoSuchColumn(usize),
+    /// Types do not fit.
+    #[error("{0}")]
+    Type(String),
+    /// An exact number has more digits than can be computed with.
+    #[error("a number is out of range")]
+    Overflow,
+    /// It would take more memory than [`ScanOptions::memory_bytes`].
+    #[error("the scan needs more than the {0} bytes of memory that it may take")]
+    Memory(usize),
+    /// More groups than an aggregate may have.
+    #[error("more than {0} groups; group by columns of few values")]
+    TooManyGroups(usize),
+    /// Arrow refused what was built.
+    #[error("arrow: {0}")]
+    Arrow(#[from] arrow_schema::ArrowError),
+    /// A rule of this module was broken.
+    #[error("internal: {0}")]
+    Internal(&'static str),
+}

@@ -1,0 +1,501 @@
+//! Survivors to Arrow: only the rows that qualify, only the columns that were asked for.
+#![allow(unsafe_code)]
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, Date32Array, Decimal64Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
+};
+use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, SchemaRef};
+
+use super::ScanError;
+use super::group::{Context, packed};
+use super::kernels::gather::{ShortText, Symbols};
+use super::kernels::{Mask, Positions, WHOLE_BLOCK_ROWS, gather};
+use crate::schema::{Column, ColumnType, Schema};
+use crate::table::chunk::{BLOCK_ROWS, Chunk};
+
+/// What a thread has beside its batches, bytes: positions of survivors.
+pub(super) const THREAD_BYTES: usize = 2 * size_of::<Positions>();
+/// And for each column of text: its row group's symbols or short dictionary entries.
+pub(super) const TEXT_THREAD_BYTES: usize = 64 << 10;
+/// Up to so many survivors of a block, their texts are asked for one by one.
+const SINGLE_TEXTS_MAX: usize = 400;
+/// Rows that kernels write past the last one.
+const OVERHANG: usize = 32;
+/// Arrow's offsets into a batch's text have 31 bits.
+const TEXT_BYTES_MAX: usize = 1 << 30;
+
+/// The Arrow type of a column.
+pub(super) fn data_type(ty: ColumnType) -> DataType {
+    match ty {
+        ColumnType::Integer => DataType::Int32,
+        ColumnType::BigInt => DataType::Int64,
+        ColumnType::Decimal { precision, scale } => DataType::Decimal64(precision, scale as i8),
+        ColumnType::Date => DataType::Date32,
+        ColumnType::Text => DataType::Utf8,
+    }
+}
+
+/// Bytes that a column takes in each row of a batch, texts themselves aside; and how many texts that is.
+pub(super) fn row_bytes(ty: ColumnType) -> (usize, usize) {
+    match ty {
+        ColumnType::Integer | ColumnType::Date => (4, 0),
+        ColumnType::BigInt | ColumnType::Decimal { .. } => (8, 0),
+        ColumnType::Text => (size_of::<i32>(), 1),
+    }
+}
+
+/// A column of the table.
+pub(super) fn column(schema: &Schema, column: usize) -> Result<&Column, ScanError> {
+    schema
+        .columns
+        .get(column)
+        .ok_or(ScanError::NoSuchColumn(column))
+}
+
+/// The result's schema: the columns as they are, none nullable.
+pub(super) fn output_schema(schema: &Schema, columns: &[u32]) -> Result<SchemaRef, ScanError> {
+    let field = |&at: &u32| {
+        let column = column(schema, at as usize)?;
+        Ok(Field::new(&column.name, data_type(column.ty), false))
+    };
+    let fields: Result<Vec<Field>, ScanError> = columns.iter().map(field).collect();
+    Ok(Arc::new(arrow_schema::Schema::new(fields?)))
+}
+
+/// Collects survivors of one thread into batches.
+///
+/// A block's survivors are appended one block late: what they read is asked for when they are known, and arrives while the
+/// block before is appended and the next one is tested.
+pub(super) struct Rows {
+    schema: SchemaRef,
+    /// Most rows of a batch.
+    capacity: usize,
+    /// Most bytes of a batch, if it has more than one row.
+    bytes_max: usize,
+    /// Bytes of a row, texts themselves aside.
+    row_bytes: usize,
+    rows: usize,
+    columns: Vec<Builder>,
+    /// The last block's, asked for; between calls the only ones there are.
+    asked: Survivors,
+    /// Those before, to be appended.
+    due: Survivors,
+}
+
+/// Rows of one block.
+struct Survivors {
+    block: usize,
+    count: usize,
+    positions: Box<Positions>,
+}
+
+struct Builder {
+    column: usize,
+    ty: ColumnType,
+    values: Values,
+    /// What the last batch's column lies in.
+    last: Vec<Buffer>,
+}
+
+enum Values {
+    Narrow(Vec<i32>),
+    Wide(Vec<i64>),
+    Text(Box<Texts>),
+}
+
+struct Texts {
+    offsets: Vec<i32>,
+    bytes: Vec<u8>,
+    /// Positions in the dictionary, for a moment.
+    entries: Vec<i32>,
+    /// Of the row group that is being read.
+    source: Option<TextSource>,
+}
+
+/// What is derived once from a row group's chunk of text.
+struct TextSource {
+    group: usize,
+    symbols: Option<Symbols>,
+    /// A dictionary's entries, if all are short.
+    short: Vec<ShortText>,
+    /// Bytes of the longest entry of a dictionary.
+    longest: usize,
+}
+
+/// Takes a batch, says whether to go on.
+pub(super) type Give<'a> = dyn FnMut(RecordBatch) -> ControlFlow<()> + 'a;
+
+impl Rows {
+    pub(super) fn new(
+        schema: &Schema,
+        columns: &[usize],
+        output: SchemaRef,
+        batch_rows: usize,
+        batch_bytes: usize,
+    ) -> Self {
+        let bytes_max = batch_bytes.min(TEXT_BYTES_MAX);
+        let row_bytes: usize = columns
+            .iter()
+            .map(|&column| row_bytes(schema.columns[column].ty).0)
+            .sum();
+        let capacity = batch_rows.min(bytes_max / row_bytes.max(1)).max(1);
+        let builder = |&column: &usize| {
+            let ty = schema.columns[column].ty;
+            Builder {
+                column,
+                ty,
+                values: Values::new(ty, capacity),
+                last: Vec::new(),
+            }
+        };
+        Self {
+            schema: output,
+            capacity,
+            bytes_max,
+            row_bytes,
+            rows: 0,
+            columns: columns.iter().map(builder).collect(),
+            asked: Survivors::none(),
+            due: Survivors::none(),
+        }
+    }
+
+    /// Takes the rows of `mask`; gives a batch first if they might not fit it.
+    pub(super) fn append(
+        &mut self,
+        context: &mut Context,
+        block: usize,
+        mask: &Mask,
+        give: &mut Give<'_>,
+    ) -> Result<ControlFlow<()>, ScanError> {
+        std::mem::swap(&mut self.asked, &mut self.due);
+        self.asked.block = block;
+        self.asked.count = context.kernels().positions(mask, &mut self.asked.positions);
+        for builder in &self.columns {
+            builder.prefetch(context, block, self.asked.positions())?;
+        }
+        self.append_due(context, give)
+    }
+
+    /// Appends what is left of the row group. To be called before the next one is opened.
+    pub(super) fn end_group(
+        &mut self,
+        context: &mut Context,
+        give: &mut Give<'_>,
+    ) -> Result<ControlFlow<()>, ScanError> {
+        std::mem::swap(&mut self.asked, &mut self.due);
+        self.append_due(context, give)
+    }
+
+    fn append_due(
+        &mut self,
+        context: &mut Context,
+        give: &mut Give<'_>,
+    ) -> Result<ControlFlow<()>, ScanError> {
+        let (block, count) = (self.due.block, std::mem::take(&mut self.due.count));
+        if count == 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let mut longest = self.row_bytes.max(1);
+        for builder in &mut self.columns {
+            if let Values::Text(texts) = &mut builder.values {
+                longest += texts.open(context, builder.column, block)?;
+            }
+        }
+        let mut start = 0;
+        while start < count {
+            // A batch that cannot take the rest of the block goes; what not even a new one can take comes in several.
+            if self.room(longest) < count - start && self.rows > 0 && self.flush(give)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let end = count.min(start + self.room(longest).max(1));
+            for builder in &self.columns {
+                builder.prefetch_codes(context, block, &self.due.positions[start..end])?;
+            }
+            for builder in &mut self.columns {
+                builder.append(context, block, &self.due.positions[start..end])?;
+            }
+            self.rows += end - start;
+            start = end;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Gives what has been collected.
+    pub(super) fn flush(&mut self, give: &mut Give<'_>) -> Result<ControlFlow<()>, ScanError> {
+        if self.rows == 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let capacity = self.capacity;
+        let columns: Result<Vec<ArrayRef>, ScanError> = self
+            .columns
+            .iter_mut()
+            .map(|builder| builder.finish(capacity))
+            .collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns?, &options)?;
+        self.rows = 0;
+        Ok(give(batch))
+    }
+
+    /// How many more rows of at most `longest` bytes surely fit the batch.
+    fn room(&self, longest: usize) -> usize {
+        let texts = |builder: &Builder| match &builder.values {
+            Values::Text(texts) => texts.bytes.len(),
+            Values::Narrow(_) | Values::Wide(_) => 0,
+        };
+        let taken = self.rows * self.row_bytes + self.columns.iter().map(texts).sum::<usize>();
+        let left = self.bytes_max.saturating_sub(taken) / longest;
+        left.min(self.capacity - self.rows)
+    }
+}
+
+impl Survivors {
+    fn none() -> Self {
+        Self {
+            block: 0,
+            count: 0,
+            positions: Box::new([0; BLOCK_ROWS + 64]),
+        }
+    }
+
+    fn positions(&self) -> &[u16] {
+        &self.positions[..self.count]
+    }
+}
+
+impl Builder {
+    /// Asks for what [`Builder::append`] will read of a block.
+    fn prefetch(
+        &self,
+        context: &mut Context,
+        block: usize,
+        positions: &[u16],
+    ) -> Result<(), ScanError> {
+        context.load(self.column)?;
+        if positions.len() >= WHOLE_BLOCK_ROWS {
+            return Ok(());
+        }
+        let chunk = context.chunk(self.column)?;
+        if chunk.symbols().is_some() {
+            let text = chunk.text(block);
+            let bytes = if text.wide() { 4 } else { 2 };
+            for &at in positions {
+                gather::prefetch(text.offset_table(), usize::from(at) * bytes);
+            }
+        } else if let Some(packed) = packed(chunk, block) {
+            context.kernels().ask(packed, positions);
+        }
+        Ok(())
+    }
+
+    /// Asks for the codes of texts, once the offsets that [`Builder::prefetch`] asked for are there.
+    fn prefetch_codes(
+        &self,
+        context: &Context,
+        block: usize,
+        positions: &[u16],
+    ) -> Result<(), ScanError> {
+        let chunk = context.chunk(self.column)?;
+        if chunk.symbols().is_some() && positions.len() <= SINGLE_TEXTS_MAX {
+            let text = chunk.text(block);
+            for &at in positions {
+                gather::prefetch(text.codes(), text.offset(usize::from(at)));
+            }
+        }
+        Ok(())
+    }
+
+    fn append(
+        &mut self,
+        context: &mut Context,
+        block: usize,
+        positions: &[u16],
+    ) -> Result<(), ScanError> {
+        let numbers = match &mut self.values {
+            Values::Text(texts) => {
+                return texts.append(context, self.column, block, positions);
+            }
+            numbers => numbers,
+        };
+        let kernels = context.kernels();
+        let (chunk, lanes) = context.chunk_and_lanes(self.column)?;
+        let (min, unit) = (chunk.blocks()[block].min, chunk.unit());
+        match (packed(chunk, block), numbers) {
+            (None, Values::Narrow(out)) => out.resize(out.len() + positions.len(), min as i32),
+            (None, Values::Wide(out)) => out.resize(out.len() + positions.len(), min),
+            (Some(packed), Values::Narrow(out)) => {
+                kernels.select_narrow(packed, positions, (min as i32, unit as i32), lanes, out);
+            }
+            (Some(packed), Values::Wide(out)) => {
+                kernels.select_wide(packed, positions, (min, unit), lanes, out);
+            }
+            (_, Values::Text(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// The column of a batch. What it lay in serves again, once whoever has the batch lets go of it.
+    fn finish(&mut self, capacity: usize) -> Result<ArrayRef, ScanError> {
+        let mut last = std::mem::take(&mut self.last).into_iter();
+        Ok(match &mut self.values {
+            Values::Narrow(values) => {
+                let values = std::mem::replace(values, emptied(last.next(), capacity));
+                let values = ScalarBuffer::from(values);
+                self.last.push(values.inner().clone());
+                match self.ty {
+                    ColumnType::Date => Arc::new(Date32Array::new(values, None)),
+                    _ => Arc::new(Int32Array::new(values, None)),
+                }
+            }
+            Values::Wide(values) => {
+                let values = std::mem::replace(values, emptied(last.next(), capacity));
+                let values = ScalarBuffer::from(values);
+                self.last.push(values.inner().clone());
+                match self.ty {
+                    ColumnType::Decimal { precision, scale } => Arc::new(
+                        Decimal64Array::new(values, None)
+                            .with_precision_and_scale(precision, scale as i8)?,
+                    ),
+                    _ => Arc::new(Int64Array::new(values, None)),
+                }
+            }
+            Values::Text(texts) => {
+                // With room for about as much as this batch has.
+                let room = texts.bytes.len() + texts.bytes.len() / 8;
+                let bytes = std::mem::replace(&mut texts.bytes, emptied(last.next(), room));
+                let offsets = std::mem::replace(&mut texts.offsets, emptied(last.next(), capacity));
+                texts.offsets.push(0);
+                // SAFETY: `Texts::append` alone fills both, an offset after each whole row or dictionary entry of a chunk, and
+                // `Chunk::parse` has checked that all of these decode to UTF-8.
+                let array = unsafe { gather::utf8(offsets, bytes)? };
+                self.last.push(array.values().clone());
+                self.last.push(array.offsets().inner().inner().clone());
+                Arc::new(array)
+            }
+        })
+    }
+}
+
+/// An empty vector with room: what a buffer lies in, if nobody else has it.
+fn emptied<T: ArrowNativeType>(buffer: Option<Buffer>, capacity: usize) -> Vec<T> {
+    let mut values = match buffer.map(Buffer::into_vec) {
+        Some(Ok(values)) => values,
+        Some(Err(_)) | None => Vec::new(),
+    };
+    values.clear();
+    values.reserve_exact(capacity + OVERHANG);
+    values
+}
+
+impl Values {
+    fn new(ty: ColumnType, capacity: usize) -> Self {
+        match ty {
+            ColumnType::Integer | ColumnType::Date => Self::Narrow(emptied(None, capacity)),
+            ColumnType::BigInt | ColumnType::Decimal { .. } => Self::Wide(emptied(None, capacity)),
+            ColumnType::Text => {
+                let mut offsets = emptied(None, capacity);
+                offsets.push(0);
+                Self::Text(Box::new(Texts {
+                    offsets,
+                    bytes: Vec::new(),
+                    entries: Vec::new(),
+                    source: None,
+                }))
+            }
+        }
+    }
+}
+
+impl TextSource {
+    fn new(group: usize, chunk: &Chunk) -> Self {
+        let symbols = chunk.symbols().map(|table| {
+            Symbols::new(&table.symbols[..table.len()], &table.lengths[..table.len()])
+        });
+        let longest = chunk
+            .dictionary()
+            .map_or(0, |dictionary| dictionary.longest());
+        let short = chunk.dictionary().and_then(|dictionary| {
+            (0..dictionary.len())
+                .map(|at| ShortText::new(dictionary.bytes(at)))
+                .collect()
+        });
+        Self {
+            group,
+            symbols,
+            short: short.unwrap_or_default(),
+            longest,
+        }
+    }
+}
+
+impl Texts {
+    /// Makes the chunk ready; says how many bytes the longest text of the block may have.
+    fn open(
+        &mut self,
+        context: &mut Context,
+        column: usize,
+        block: usize,
+    ) -> Result<usize, ScanError> {
+        let group = context.group();
+        let chunk = context.load(column)?;
+        let source = match &mut self.source {
+            Some(source) if source.group == group => source,
+            stale => stale.insert(TextSource::new(group, chunk)),
+        };
+        Ok(match source.symbols {
+            Some(_) => usize::try_from(chunk.blocks()[block].max).unwrap_or(usize::MAX),
+            None => source.longest,
+        })
+    }
+
+    fn append(
+        &mut self,
+        context: &mut Context,
+        column: usize,
+        block: usize,
+        positions: &[u16],
+    ) -> Result<(), ScanError> {
+        let source = self.source.as_ref().ok_or(ScanError::Internal(
+            "texts were appended before they were opened",
+        ))?;
+        let (bytes, offsets) = (&mut self.bytes, &mut self.offsets);
+        let kernels = context.kernels();
+        let (chunk, lanes) = context.chunk_and_lanes(column)?;
+        if let Some(symbols) = &source.symbols {
+            let text = chunk.text(block);
+            for &at in positions {
+                let (start, end) = (
+                    text.offset(usize::from(at)),
+                    text.offset(usize::from(at) + 1),
+                );
+                symbols.decode(text.codes(), start..end, bytes);
+                offsets.push(bytes.len() as i32);
+            }
+            return Ok(());
+        }
+        let dictionary = chunk
+            .dictionary()
+            .ok_or(ScanError::Internal("text kept as numbers"))?;
+        let min = chunk.blocks()[block].min as i32;
+        let entries = &mut self.entries;
+        entries.clear();
+        match packed(chunk, block) {
+            None => entries.resize(positions.len(), min),
+            Some(packed) => kernels.select_narrow(packed, positions, (min, 1), lanes, entries),
+        }
+        if source.short.is_empty() {
+            for &entry in entries.iter() {
+                bytes.extend_from_slice(dictionary.bytes(entry as usize));
+                offsets.push(bytes.len() as i32);
+            }
+        } else {
+            gather::push_short(&source.short, entries, bytes, offsets);
+        }
+        Ok(())
+    }
+}

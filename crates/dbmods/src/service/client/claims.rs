@@ -1,0 +1,160 @@
+//! What an agent may claim. Its words are checked, against what this side knows of TPC-H and against what arrived, before
+//! anybody uses them: an index that is used, a figure that becomes part of a record.
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, SchemaRef};
+
+use crate::query::{Output, Predicate};
+use crate::scan;
+use crate::service::protocol::{End, ScanRequest, TableInfo, Usage, WireError};
+use crate::tpch;
+
+/// Seconds that a process may have used: three hundred years of a CPU.
+const USED_S_MAX: f64 = 1e10;
+/// Memory that a process may have, bytes.
+const MEMORY_BYTES_MAX: u64 = 1 << 50;
+/// Bytes of a text value, in a batch on average at most; TPC-H's longest texts have 199.
+const TEXT_BYTES_MAX: usize = 256;
+/// Bytes of a batch beside its values, for each column and in all.
+const FRAMING_BYTES: (usize, usize) = (512, 4096);
+
+fn disbelieve(claim: impl Into<String>) -> WireError {
+    WireError::Disbelieved(claim.into())
+}
+
+/// Tables are those that the generator makes, with their columns and as many rows.
+pub(super) fn tables(tables: &[TableInfo], sf: f64) -> Result<(), WireError> {
+    for TableInfo { schema, rows, .. } in tables {
+        if tpch::schema(&schema.table).as_ref() != Some(schema) {
+            return Err(disbelieve(
+                "a table has other columns than dpb makes: install the same dpb on both sides",
+            ));
+        }
+        let made = tpch::row_count(&schema.table, sf);
+        if !made.as_ref().is_some_and(|made| made.contains(rows)) {
+            return Err(disbelieve(format!(
+                "{} at scale factor {sf} has {rows} rows, where the generator makes {}",
+                schema.table,
+                made.map_or(0, |made| *made.end())
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A predicate fits its table, and a share is one.
+pub(super) fn picked(table: &str, predicate: &Predicate, share: f64) -> Result<(), WireError> {
+    let schema = tpch::schema(table).ok_or_else(|| disbelieve("a predicate on no table"))?;
+    let fits = predicate.check(&schema);
+    fits.map_err(|why| disbelieve(format!("its predicate does not fit {table}: {why}")))?;
+    if !(0.0..=1.0).contains(&share) {
+        return Err(disbelieve(format!("{share} is a share of its rows")));
+    }
+    Ok(())
+}
+
+/// Figures are such that a record can hold them.
+pub(super) fn usage(usage: &Usage) -> Result<(), WireError> {
+    let seconds = [usage.cpu_s, usage.core_wait_s.unwrap_or(0.0)];
+    let in_range = seconds.iter().all(|used| (0.0..=USED_S_MAX).contains(used));
+    if !in_range || usage.peak_bytes.max(usage.resident_bytes) > MEMORY_BYTES_MAX {
+        return Err(disbelieve(format!("its process has used {usage:?}")));
+    }
+    Ok(())
+}
+
+/// A file came whole.
+pub(super) fn fetched(end: &End, pieces: u64, bytes: u64) -> Result<(), WireError> {
+    if (end.batches, end.bytes_read) != (pieces, bytes) || end.stopped {
+        return Err(disbelieve(format!(
+            "it sent {} bytes in {} pieces, where {bytes} came in {pieces}",
+            end.bytes_read, end.batches
+        )));
+    }
+    Ok(())
+}
+
+/// What a scan may return, and what has come of it.
+pub(super) struct Arriving {
+    /// `None` if the query is wrong, which the agent is to say.
+    schema: Option<SchemaRef>,
+    table_rows: u64,
+    rows_max: u64,
+    row_bytes_max: usize,
+    rows: u64,
+    batches: u64,
+}
+
+impl Arriving {
+    /// Of a table with so many rows at most.
+    pub(super) fn of(request: &ScanRequest, table_rows: u64) -> Self {
+        let query = &request.query;
+        let schema =
+            tpch::schema(&query.table).and_then(|table| scan::output_schema(&table, query).ok());
+        let fields = schema.iter().flat_map(|schema| schema.fields());
+        let widths = fields.map(|field| match field.data_type() {
+            DataType::Utf8 => size_of::<i32>() + TEXT_BYTES_MAX,
+            ty => ty.primitive_width().unwrap_or(size_of::<i128>()),
+        });
+        let rows_max = match &query.output {
+            Output::Aggregate(aggregate) if aggregate.group_by.is_empty() => 1,
+            _ => table_rows,
+        };
+        Self {
+            // A byte more than what is valid.
+            row_bytes_max: widths.map(|width| width + 1).sum(),
+            schema,
+            table_rows,
+            rows_max,
+            rows: 0,
+            batches: 0,
+        }
+    }
+
+    pub(super) fn schema(&self, schema: &SchemaRef) -> Result<(), WireError> {
+        if self.schema.as_ref() != Some(schema) {
+            return Err(disbelieve(
+                "its rows have other columns than were asked for",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes a batch that came in so many bytes.
+    pub(super) fn batch(&mut self, batch: &RecordBatch, bytes: usize) -> Result<(), WireError> {
+        self.batches += 1;
+        self.rows += batch.num_rows() as u64;
+        if self.rows > self.rows_max {
+            return Err(disbelieve(format!(
+                "more than {} rows come of a table of {}",
+                self.rows_max, self.table_rows
+            )));
+        }
+        let framing = FRAMING_BYTES.0 * batch.num_columns() + FRAMING_BYTES.1;
+        if bytes > framing + batch.num_rows() * self.row_bytes_max {
+            return Err(disbelieve(format!(
+                "a batch of {} rows has {bytes} bytes",
+                batch.num_rows()
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&self, end: &End, stopped: bool) -> Result<(), WireError> {
+        let came = (self.rows, self.batches);
+        if !stopped && (end.stopped || (end.rows, end.batches) != came) {
+            return Err(disbelieve(format!(
+                "it sent {} rows in {} batches, where {} came in {}",
+                end.rows, end.batches, came.0, came.1
+            )));
+        }
+        let counts = [end.tuples_scanned, end.blocks_scanned, end.blocks_skipped];
+        if counts.iter().any(|&count| count > self.table_rows) {
+            return Err(disbelieve(format!(
+                "it looked at {counts:?} rows and blocks of a table of {} rows",
+                self.table_rows
+            )));
+        }
+        Ok(())
+    }
+}
