@@ -46,6 +46,7 @@ use dpb_core::measure::provenance::describe_build;
 use dpb_core::{Families, Family};
 use dpb_operators::registry::{self, Entry, Operators};
 use exit::Failure;
+pub use operators::DATABASE;
 use output::{Asked, Format};
 
 /// The version and, if it was built in a checkout, its revision.

@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 use std::sync::{Arc, LazyLock};
 
 use dpb_core::spec::{Arguments, Domain, NO_FILE, Parameter};
-use dpb_core::{SetupError, Unsupported};
+use dpb_core::{OpSpec, SetupError, Unsupported};
 use dpb_dbmods::compare::tpch_predicates;
 use dpb_dbmods::compare::workload::ScanWorkload;
 use dpb_dbmods::query::{Output, Predicate, Query, sql};
@@ -82,10 +82,12 @@ const SCAN: Entry = Entry {
 
 fn parse(given: &Arguments<'_>) -> Result<Case, SetupError> {
     let segment = segment(given.word("table"))?;
-    let query = query(given, segment.schema())?;
-    Ok(Case::from(dpb_core::OpSpec::from(Scan::new(
-        segment, query,
-    )?)))
+    let scan = Scan::new(Arc::clone(&segment), query(given, segment.schema())?)?;
+    let scan = match given.word("where") {
+        NO_FILE => scan.named(given.word("query")),
+        _ => scan,
+    };
+    Ok(OpSpec::from(scan).into())
 }
 
 fn segment(path: &str) -> Result<Arc<Segment>, SetupError> {

@@ -77,6 +77,14 @@ impl Scan {
         })
     }
 
+    /// The same with a name for the query in lists and records, instead of its SQL: `q6`. Specs of one table are equal if these
+    /// names are, so a name must say exactly what is asked.
+    #[must_use]
+    pub fn named(mut self, query: &str) -> Self {
+        self.identity.1 = query.to_owned();
+        self
+    }
+
     /// The table.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
