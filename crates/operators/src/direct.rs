@@ -1,13 +1,22 @@
 //! Kernels called directly: no queue, no thread, no job. For tests, benches, and code that wants an operator and nothing
 //! around it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use dpb_core::lift::{Inline, Pool, Pooled};
 use dpb_core::{
-    Batch, BatchOut, InPlace, JobError, Kernel, OpSpec, Operator, OutputShape, SetupError,
+    Batch, BatchOut, InPlace, JobError, Kernel, Limits, OpSpec, Operator, OutputShape, SetupError,
 };
 
-use crate::cpu::Lift;
+/// Whose threads a kernel runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lift {
+    /// The caller's.
+    Inline,
+    /// The workers of the process, so many.
+    Pooled(NonZeroU32),
+}
 
 /// A kernel of any type, with its scratch.
 pub trait Direct: Send {
@@ -74,5 +83,34 @@ impl<K: Kernel> AnyKernel for K {
 
     fn direct(self: Box<Self>) -> Box<dyn Direct> {
         direct(*self)
+    }
+}
+
+impl Lift {
+    /// Lifts `kernel` to an operator.
+    ///
+    /// # Errors
+    /// If a worker cannot be started.
+    pub(crate) fn lift<K: Kernel>(
+        self,
+        kernel: K,
+        spec: &OpSpec,
+    ) -> Result<Arc<dyn Operator>, SetupError> {
+        let spec = spec.clone();
+        Ok(match self {
+            Self::Inline => Arc::new(Inline::new(kernel, spec, self.limits())),
+            Self::Pooled(workers) => {
+                let pool = Pool::shared(workers)?;
+                Arc::new(Pooled::new(kernel, spec, self.limits(), pool))
+            }
+        })
+    }
+
+    pub(crate) fn limits(self) -> Limits {
+        let mut limits = Limits::new(const { NonZeroU32::new(1024).unwrap() });
+        // Offsets and lengths of items are 32 bits.
+        limits.input_bytes_max = u32::MAX as usize;
+        limits.synchronous = self == Self::Inline;
+        limits
     }
 }

@@ -53,9 +53,11 @@
 
 pub mod cpu;
 pub mod direct;
+mod entry;
 pub mod input;
 pub mod isa;
 pub mod network;
+mod path;
 pub mod primitive;
 pub mod registry;
 pub mod security;

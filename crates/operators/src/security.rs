@@ -3,6 +3,8 @@
 #[cfg(feature = "aes")]
 pub mod aes;
 #[cfg(feature = "public-keys")]
+mod asymmetric;
+#[cfg(feature = "public-keys")]
 pub mod dsa;
 #[cfg(feature = "public-keys")]
 pub mod ecdsa;

@@ -22,9 +22,9 @@ use super::packet::workload::Packets;
 use super::packet::{
     IPV4_BYTES, IPV6_BYTES, Packet, PacketError, TCP, Transport, UDP, Version, u16_at,
 };
-use crate::cpu::Path;
+use crate::entry::{Entry, own};
 use crate::isa;
-use crate::registry::{Entry, own};
+use crate::path::Path;
 pub use packets::{ChecksumFill, ChecksumVerify, Verdict};
 
 /// The registry's line.

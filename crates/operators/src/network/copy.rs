@@ -9,9 +9,9 @@ mod neon;
 
 use dpb_core::{Batch, BatchOut, CopyMode, Exact, JobError, Kernel, OutputShape, SetupError, spec};
 
-use crate::cpu::Path;
+use crate::entry::{Entry, PORTABLE, own};
 use crate::isa;
-use crate::registry::{Entry, PORTABLE, own};
+use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {

@@ -33,9 +33,9 @@ use dpb_core::{
 
 pub use algorithm::{Algorithm, Castagnoli, Ieee, T10Dif};
 
-use crate::cpu::Path;
+use crate::entry::{Entry, PORTABLE};
 use crate::isa;
-use crate::registry::{Entry, PORTABLE};
+use crate::path::Path;
 
 /// The registry's line of CRC-32.
 pub(crate) const CRC32: Entry = Entry {

@@ -17,8 +17,8 @@ use super::packet::{
     FRAGMENT, FRAGMENT_BYTES, HEADERS_BYTES_MAX, IPV4_BYTES, PACKET_BYTES_MAX, Packet, PacketError,
     Transport, Version, put_u16, put_u32, u16_at,
 };
-use crate::cpu::Path;
-use crate::registry::{Entry, own};
+use crate::entry::{Entry, own};
+use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {

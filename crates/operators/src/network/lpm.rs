@@ -34,9 +34,9 @@ pub use script::write_change;
 pub use update::Updates;
 pub(crate) use update::{LPM4_UPDATE, LPM6_UPDATE};
 
-use crate::cpu::Path;
 #[cfg(target_arch = "x86_64")]
 use crate::isa;
+use crate::path::Path;
 use hops::Hops;
 use trie::Trie;
 

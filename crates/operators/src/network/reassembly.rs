@@ -20,8 +20,8 @@ use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec}
 use super::checksum::{fold, words};
 use super::packet::workload::Packets;
 use super::packet::{self, Packet, PacketError, Version};
-use crate::cpu::Path;
-use crate::registry::Entry;
+use crate::entry::Entry;
+use crate::path::Path;
 use key::Piece;
 use table::Table;
 

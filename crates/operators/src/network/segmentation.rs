@@ -23,8 +23,8 @@ use dpb_core::{
 use super::checksum::Code;
 use super::packet::workload::Packets;
 use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP, Transport};
-use crate::cpu::Path;
-use crate::registry::{Entry, own};
+use crate::entry::{Entry, own};
+use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {

@@ -20,9 +20,9 @@ use dpb_core::{HashTuple, SetupError};
 pub(crate) use operator::ENTRY;
 pub use redirection::Redirection;
 
-use crate::cpu::Path;
 #[cfg(target_arch = "aarch64")]
 use crate::isa;
+use crate::path::Path;
 use tables::Tables;
 
 /// Microsoft's key, that of the RSS verification suite, which many drivers come with.

@@ -11,8 +11,8 @@ use dpb_core::{
     OpSpec, OutputShape, SetupError, spec,
 };
 
-use crate::cpu::Path;
-use crate::registry::{Entry, PORTABLE, own};
+use crate::entry::{Entry, PORTABLE, own};
+use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {

@@ -12,9 +12,9 @@ use dpb_core::{
     spec,
 };
 
-use crate::cpu::Path;
+use crate::entry::{Entry, PORTABLE};
 use crate::input;
-use crate::registry::{Entry, PORTABLE};
+use crate::path::Path;
 
 /// The registry's line of `strcmp`.
 pub(crate) const STRCMP: Entry = Entry {

@@ -10,9 +10,9 @@ use icu_collator::CollatorBorrowed;
 use icu_collator::options::CollatorOptions;
 use icu_locale_core::{Locale, locale};
 
-use crate::cpu::Path;
+use crate::entry::{Entry, PORTABLE, library, own};
 use crate::input;
-use crate::registry::{Entry, PORTABLE, library, own};
+use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {

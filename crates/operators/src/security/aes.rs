@@ -34,10 +34,10 @@ use dpb_core::{
 };
 
 use self::form::{Apart, Form, Mode, Places, Work};
-use crate::cpu::Path;
+use crate::entry::{Case, Entry, Library, Parse, library, secret};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
-use crate::registry::{Case, Entry, Library, Parse, library, secret};
+use crate::path::Path;
 
 /// The registry's lines.
 pub(crate) const GCM: Entry = Entry {

@@ -3,18 +3,15 @@
 #![doc = include_str!("../../docs/dsa.md")]
 
 #[cfg(feature = "aws-lc")]
-mod aws_lc;
+pub(super) mod aws_lc;
 mod group;
-mod portable;
+pub(super) mod portable;
 
-use dpb_core::{SetupError, SignatureScheme};
+use dpb_core::SignatureScheme;
 
-use super::signature::{
-    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_case, sign_entry, verify_case,
-    verify_entry,
-};
-use crate::cpu::Path;
-use crate::registry::{Entry, Library, library};
+use super::signature::{KEY_PAIR, PRIVATE_KEY, sign_case, sign_entry, verify_case, verify_entry};
+use crate::entry::{Entry, Library, library};
+use crate::path::Path;
 
 pub(super) use portable::group;
 
@@ -45,26 +42,6 @@ const LIBRARIES: &[(Path, Library)] = &[
     (Path::AwsLc, library!("aws-lc-sys")),
     (Path::Portable, library!("dsa")),
 ];
-
-/// The private key on `path`.
-pub(super) fn signer(path: Path, pkcs8: &[u8]) -> Result<Box<dyn Signer>, SetupError> {
-    match path {
-        Path::Portable => portable::signer(pkcs8),
-        #[cfg(feature = "aws-lc")]
-        Path::AwsLc => Ok(Box::new(aws_lc::Key::private(pkcs8)?)),
-        _ => Err(path.missing("dsa-sign", PATHS)),
-    }
-}
-
-/// The public key on `path`.
-pub(super) fn verifier(path: Path, spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
-    match path {
-        Path::Portable => portable::verifier(spki),
-        #[cfg(feature = "aws-lc")]
-        Path::AwsLc => Ok(Box::new(aws_lc::Key::public(spki)?)),
-        _ => Err(path.missing("dsa-verify", PATHS)),
-    }
-}
 
 #[cfg(test)]
 mod tests;

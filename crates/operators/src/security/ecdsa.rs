@@ -3,20 +3,17 @@
 #![doc = include_str!("../../docs/ecdsa.md")]
 
 #[cfg(feature = "aws-lc")]
-mod aws_lc;
-mod portable;
+pub(super) mod aws_lc;
+pub(super) mod portable;
 
 use dpb_core::{
-    Curve, SetupError, SignatureScheme,
+    Curve, SignatureScheme,
     spec::{Arguments, Parameter, ParameterType},
 };
 
-use super::signature::{
-    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_case, sign_entry, verify_case,
-    verify_entry,
-};
-use crate::cpu::Path;
-use crate::registry::{Entry, Library, library};
+use super::signature::{KEY_PAIR, PRIVATE_KEY, sign_case, sign_entry, verify_case, verify_entry};
+use crate::entry::{Entry, Library, library};
+use crate::path::Path;
 
 /// The registry's lines.
 pub(crate) const SIGN: Entry = Entry {
@@ -52,34 +49,6 @@ const CURVE: Parameter = Parameter {
     default: Curve::P256.name(),
     meaning: "the curve, and with it the hash function",
 };
-
-/// The private key on `path`.
-pub(super) fn signer(
-    path: Path,
-    curve: Curve,
-    pkcs8: &[u8],
-) -> Result<Box<dyn Signer>, SetupError> {
-    match path {
-        Path::Portable => portable::signer(curve, pkcs8),
-        #[cfg(feature = "aws-lc")]
-        Path::AwsLc => aws_lc::signer(curve, pkcs8),
-        _ => Err(path.missing("ecdsa-sign", PATHS)),
-    }
-}
-
-/// The public key on `path`.
-pub(super) fn verifier(
-    path: Path,
-    curve: Curve,
-    spki: &[u8],
-) -> Result<Box<dyn Verifier>, SetupError> {
-    match path {
-        Path::Portable => portable::verifier(curve, spki),
-        #[cfg(feature = "aws-lc")]
-        Path::AwsLc => aws_lc::verifier(curve, spki),
-        _ => Err(path.missing("ecdsa-verify", PATHS)),
-    }
-}
 
 fn scheme(given: &Arguments<'_>) -> SignatureScheme {
     let curve = given.get("curve");

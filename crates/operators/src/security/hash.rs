@@ -15,9 +15,9 @@ use dpb_core::{
     Workload,
 };
 
-use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Case, PORTABLE};
+use crate::entry::{Case, PORTABLE};
+use crate::path::Path;
 
 /// A hash function on one code path.
 pub trait Hash: Copy + Debug + Send + Sync + 'static {

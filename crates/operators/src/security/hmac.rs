@@ -14,8 +14,8 @@ use super::md5::Md5;
 use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
-use crate::cpu::Path;
-use crate::registry::{Entry, PORTABLE, own, secret};
+use crate::entry::{Entry, PORTABLE, own, secret};
+use crate::path::Path;
 
 /// The registry's lines.
 pub(crate) const HMAC_MD5: Entry = Entry {

@@ -12,7 +12,7 @@ use getrandom::SysRng;
 use p256::elliptic_curve::Generate;
 
 use super::dsa;
-use crate::registry::Case;
+use crate::entry::Case;
 
 /// Whom a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,9 +210,4 @@ impl std::fmt::Display for Kind {
             Self::Ecdsa(curve) => write!(f, "ECDSA on {}", curve.name()),
         }
     }
-}
-
-/// What a library says of a key that it does not take.
-pub(super) fn refused(error: impl std::fmt::Display) -> SetupError {
-    SetupError::Parameter(format!("key: {error}"))
 }

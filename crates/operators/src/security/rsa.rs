@@ -5,19 +5,16 @@
 #[cfg(feature = "aws-lc")]
 pub(super) mod aws_lc;
 pub mod oaep;
-mod portable;
+pub(super) mod portable;
 
 use dpb_core::{
     RsaPadding, SetupError, SignatureScheme,
     spec::{Arguments, Domain, Parameter, ParameterType},
 };
 
-use super::signature::{
-    KEY_PAIR, PATHS, PRIVATE_KEY, Signer, Verifier, sign_case, sign_entry, verify_case,
-    verify_entry,
-};
-use crate::cpu::Path;
-use crate::registry::{Entry, Library, library};
+use super::signature::{KEY_PAIR, PRIVATE_KEY, sign_case, sign_entry, verify_case, verify_entry};
+use crate::entry::{Entry, Library, library};
+use crate::path::Path;
 
 /// The registry's lines.
 pub(crate) const SIGN: Entry = Entry {
@@ -56,36 +53,6 @@ const PADDING: Parameter = Parameter {
     default: RsaPadding::Pkcs1.name(),
     meaning: "RSASSA-PKCS1-v1_5 or RSASSA-PSS",
 };
-
-/// The private key on `path`.
-pub(super) fn signer(
-    path: Path,
-    bits: u16,
-    padding: RsaPadding,
-    pkcs8: &[u8],
-) -> Result<Box<dyn Signer>, SetupError> {
-    match path {
-        Path::Portable => portable::signer(bits, padding, pkcs8),
-        #[cfg(feature = "aws-lc")]
-        Path::AwsLc => aws_lc::signer(bits, padding, pkcs8),
-        _ => Err(path.missing("rsa-sign", PATHS)),
-    }
-}
-
-/// The public key on `path`.
-pub(super) fn verifier(
-    path: Path,
-    bits: u16,
-    padding: RsaPadding,
-    spki: &[u8],
-) -> Result<Box<dyn Verifier>, SetupError> {
-    match path {
-        Path::Portable => portable::verifier(bits, padding, spki),
-        #[cfg(feature = "aws-lc")]
-        Path::AwsLc => aws_lc::verifier(bits, padding, spki),
-        _ => Err(path.missing("rsa-verify", PATHS)),
-    }
-}
 
 /// Sees that a key has as many bits as was said.
 fn sized(bits: u16, bytes: usize) -> Result<(), SetupError> {

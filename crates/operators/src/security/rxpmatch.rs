@@ -3,6 +3,7 @@
 #![doc = include_str!("../../docs/rxpmatch.md")]
 
 mod automaton;
+mod by_hyperscan;
 mod engine;
 mod hyperscan;
 mod loaded;
@@ -29,11 +30,11 @@ pub use dpb_core::rules::{Flags, RULES_MAX, RuleError};
 pub use hyperscan::Hyperscan;
 pub use rules::{Rule, Rules};
 
-use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Case, Entry, PORTABLE, own};
+use crate::entry::{Case, Entry, PORTABLE, own};
+use crate::path::Path;
+use by_hyperscan::ByHyperscan;
 use engine::{Engine, Lookout};
-use hyperscan::ByHyperscan;
 use loaded::Loaded;
 use portable::Oracle;
 

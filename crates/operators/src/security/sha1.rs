@@ -14,9 +14,9 @@ mod x86_64;
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Start, lanes};
-use crate::cpu::Path;
+use crate::entry::Entry;
 use crate::isa;
-use crate::registry::Entry;
+use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {

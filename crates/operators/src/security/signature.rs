@@ -11,36 +11,13 @@ use dpb_core::{
     workload,
 };
 
+pub use super::asymmetric::PATHS;
+use super::asymmetric::{Signer, Verifier};
 use super::keys::Kind;
 use super::{dsa, ecdsa, rsa};
-use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Case, Entry, MakeKernel, MakeWorkload, PORTABLE, Parse, own};
-
-/// AWS-LC, and RustCrypto's crates.
-pub const PATHS: &[Path] = &[Path::AwsLc, Path::Portable];
-
-/// A library's private key, ready to sign. Many threads may do so at once.
-pub(super) trait Signer: Send + Sync {
-    /// Signs `message` into `signature`, which is exactly as long as one.
-    fn sign(&self, message: &[u8], signature: &mut [u8]) -> Result<(), JobError>;
-}
-
-/// A library's public key, ready to verify. Many threads may do so at once.
-pub(super) trait Verifier: Send + Sync {
-    /// Whether `signature`, which is exactly as long as one, is of `message`.
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool;
-}
-
-#[cfg(feature = "aws-lc")]
-impl Verifier for aws_lc_rs::signature::ParsedPublicKey {
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        self.verify_sig(message, signature).is_ok()
-    }
-}
-
-/// What a library ends in that does not say why: there were no random bytes, or it found its own result wrong.
-pub(super) const FAILED: JobError = JobError::Device(-1);
+use crate::entry::{Case, Entry, MakeKernel, MakeWorkload, PORTABLE, Parse, own};
+use crate::path::Path;
 
 /// Signs each item.
 pub struct Sign {
@@ -60,11 +37,7 @@ impl Sign {
     /// # Errors
     /// If there is no such path here, or this is no such key.
     pub fn new(path: Path, scheme: SignatureScheme, pkcs8: &[u8]) -> Result<Self, SetupError> {
-        let signer = match scheme {
-            SignatureScheme::Rsa { bits, padding } => rsa::signer(path, bits, padding, pkcs8),
-            SignatureScheme::Dsa => dsa::signer(path, pkcs8),
-            SignatureScheme::Ecdsa { curve } => ecdsa::signer(path, curve, pkcs8),
-        }?;
+        let signer = signer(path, scheme, pkcs8)?;
         Ok(Self { scheme, signer })
     }
 
@@ -85,11 +58,7 @@ impl Verify {
     /// # Errors
     /// If there is no such path here, or this is no such key.
     pub fn new(path: Path, scheme: SignatureScheme, spki: &[u8]) -> Result<Self, SetupError> {
-        let verifier = match scheme {
-            SignatureScheme::Rsa { bits, padding } => rsa::verifier(path, bits, padding, spki),
-            SignatureScheme::Dsa => dsa::verifier(path, spki),
-            SignatureScheme::Ecdsa { curve } => ecdsa::verifier(path, curve, spki),
-        }?;
+        let verifier = verifier(path, scheme, spki)?;
         Ok(Self { scheme, verifier })
     }
 
@@ -102,6 +71,52 @@ impl Verify {
     fn is_signed(&self, item: &[u8]) -> bool {
         item.split_at_checked(self.scheme.bytes())
             .is_some_and(|(signature, message)| self.is_genuine(message, signature))
+    }
+}
+
+/// The private key on `path`.
+fn signer(
+    path: Path,
+    scheme: SignatureScheme,
+    pkcs8: &[u8],
+) -> Result<Box<dyn Signer>, SetupError> {
+    use SignatureScheme::{Dsa, Ecdsa, Rsa};
+    match (path, scheme) {
+        (Path::Portable, Rsa { bits, padding }) => rsa::portable::signer(bits, padding, pkcs8),
+        (Path::Portable, Dsa) => dsa::portable::signer(pkcs8),
+        (Path::Portable, Ecdsa { curve }) => ecdsa::portable::signer(curve, pkcs8),
+        #[cfg(feature = "aws-lc")]
+        (Path::AwsLc, Rsa { bits, padding }) => rsa::aws_lc::signer(bits, padding, pkcs8),
+        #[cfg(feature = "aws-lc")]
+        (Path::AwsLc, Dsa) => Ok(Box::new(dsa::aws_lc::Key::private(pkcs8)?)),
+        #[cfg(feature = "aws-lc")]
+        (Path::AwsLc, Ecdsa { curve }) => ecdsa::aws_lc::signer(curve, pkcs8),
+        (path, Rsa { .. }) => Err(path.missing("rsa-sign", PATHS)),
+        (path, Dsa) => Err(path.missing("dsa-sign", PATHS)),
+        (path, Ecdsa { .. }) => Err(path.missing("ecdsa-sign", PATHS)),
+    }
+}
+
+/// The public key on `path`.
+fn verifier(
+    path: Path,
+    scheme: SignatureScheme,
+    spki: &[u8],
+) -> Result<Box<dyn Verifier>, SetupError> {
+    use SignatureScheme::{Dsa, Ecdsa, Rsa};
+    match (path, scheme) {
+        (Path::Portable, Rsa { bits, padding }) => rsa::portable::verifier(bits, padding, spki),
+        (Path::Portable, Dsa) => dsa::portable::verifier(spki),
+        (Path::Portable, Ecdsa { curve }) => ecdsa::portable::verifier(curve, spki),
+        #[cfg(feature = "aws-lc")]
+        (Path::AwsLc, Rsa { bits, padding }) => rsa::aws_lc::verifier(bits, padding, spki),
+        #[cfg(feature = "aws-lc")]
+        (Path::AwsLc, Dsa) => Ok(Box::new(dsa::aws_lc::Key::public(spki)?)),
+        #[cfg(feature = "aws-lc")]
+        (Path::AwsLc, Ecdsa { curve }) => ecdsa::aws_lc::verifier(curve, spki),
+        (path, Rsa { .. }) => Err(path.missing("rsa-verify", PATHS)),
+        (path, Dsa) => Err(path.missing("dsa-verify", PATHS)),
+        (path, Ecdsa { .. }) => Err(path.missing("ecdsa-verify", PATHS)),
     }
 }
 

@@ -21,9 +21,9 @@ mod x86_64;
 use dpb_core::spec::Declared;
 use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OutputShape, SetupError};
 
-use crate::cpu::Path;
+use crate::entry::{Entry, PORTABLE};
 use crate::isa;
-use crate::registry::{Entry, PORTABLE};
+use crate::path::Path;
 
 dpb_core::spec! {
     /// CRC-64/NVME (NVM Express NVM Command Set). Output: eight bytes, little endian, per item.

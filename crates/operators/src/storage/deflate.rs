@@ -13,8 +13,8 @@ use dpb_core::{
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use super::each;
-use crate::cpu::Path;
-use crate::registry::{Entry, Library, library, own};
+use crate::entry::{Entry, Library, library, own};
+use crate::path::Path;
 
 /// The registry's line for the encoder.
 pub(crate) const DEFLATE: Entry = Entry {

@@ -22,10 +22,10 @@ use dpb_core::{
 };
 
 use super::each;
-use crate::cpu::Path;
+use crate::entry::{Entry, PORTABLE, foreign};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
-use crate::registry::{Entry, PORTABLE, foreign};
+use crate::path::Path;
 use matrix::Matrix;
 
 /// The registry's line for encoding.

@@ -32,10 +32,10 @@ use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec}
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
-use crate::cpu::Path;
+use crate::entry::Entry;
 #[cfg(target_arch = "x86_64")]
 use crate::isa;
-use crate::registry::Entry;
+use crate::path::Path;
 
 /// The registry's line for the encoder.
 pub(crate) const HUFFMAN: Entry = Entry {

@@ -16,8 +16,8 @@ use lz4_flex::block::{
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
-use crate::cpu::Path;
-use crate::registry::{Entry, Library, library};
+use crate::entry::{Entry, Library, library};
+use crate::path::Path;
 
 /// The registry's line for the encoder.
 pub(crate) const LZ4: Entry = Entry {

@@ -13,8 +13,8 @@ use snap::raw::{Decoder, Encoder, max_compress_len};
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
-use crate::cpu::Path;
-use crate::registry::{Entry, Library, library};
+use crate::entry::{Entry, Library, library};
+use crate::path::Path;
 
 /// The registry's line for the encoder.
 pub(crate) const SNAPPY: Entry = Entry {

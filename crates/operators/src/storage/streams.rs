@@ -2,8 +2,8 @@
 
 use dpb_core::{Input, JobError, OpSpec, Right, Workload, workload};
 
+use crate::entry::PORTABLE;
 use crate::input;
-use crate::registry::PORTABLE;
 
 /// Text and streams of it; the portable path's word counts. An encoder is free in what it writes, as long as it decodes.
 pub(super) struct Streams {

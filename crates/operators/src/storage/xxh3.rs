@@ -20,9 +20,9 @@ mod stripes;
 use dpb_core::spec::Declared;
 use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OutputShape, SetupError};
 
-use crate::cpu::Path;
+use crate::entry::{Entry, PORTABLE, own};
 use crate::isa;
-use crate::registry::{Entry, PORTABLE, own};
+use crate::path::Path;
 
 use secret::{SECRET_BYTES, Secret};
 

@@ -9,10 +9,10 @@ use dpb_core::{
 };
 
 use super::{Checksum, Code, GROUP, Group, Piece, complement, oracle, transport, transport_piece};
-use crate::cpu::Path;
+use crate::entry::{Entry, own};
 use crate::network::packet::workload::Packets;
 use crate::network::packet::{Packet, PacketError, TCP, UDP, Version, put_u16, u16_at};
-use crate::registry::{Entry, own};
+use crate::path::Path;
 
 /// The offset of the checksum in an IPv4 header.
 const HEADER_FIELD: usize = 10;

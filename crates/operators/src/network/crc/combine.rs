@@ -16,9 +16,9 @@ use dpb_core::{
 
 use super::constants::product;
 use super::{Algorithm, Castagnoli, Ieee, T10Dif};
-use crate::cpu::Path;
+use crate::entry::{Entry, PORTABLE, own};
 use crate::isa;
-use crate::registry::{Entry, PORTABLE, own};
+use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {

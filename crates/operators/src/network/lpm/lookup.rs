@@ -15,8 +15,8 @@ use super::live::Routes;
 use super::loaded::Loaded;
 use super::route::{self, Address};
 use super::{Code, LookupScratch, Lpm};
-use crate::cpu::Path;
-use crate::registry::{Case, Entry, PORTABLE, own};
+use crate::entry::{Case, Entry, PORTABLE, own};
+use crate::path::Path;
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4: Entry = entry::<Ipv4Addr>(

@@ -21,7 +21,7 @@ use super::route::{Address, Prefix, Route};
 use super::script::{Change, change_bytes, changes, parse, write_change};
 use super::trie::ROOT_BITS;
 use super::{Lpm, NO_ROUTE};
-use crate::registry::{Case, Entry, PORTABLE, own};
+use crate::entry::{Case, Entry, PORTABLE, own};
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4_UPDATE: Entry =

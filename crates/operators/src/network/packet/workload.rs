@@ -7,9 +7,9 @@ use dpb_core::{OpSpec, Right, Workload};
 
 use super::sample::{OPTIONS_V4, OPTIONS_V6};
 use super::{PacketError, Sample, Transport, Version, put_u16};
+use crate::entry::PORTABLE;
 use crate::network::checksum::portable;
 use crate::network::fragmentation;
-use crate::registry::PORTABLE;
 
 /// What a datagram carries at most where several share a payload.
 const DATAGRAM_BYTES_MAX: usize = 60_000;

@@ -7,9 +7,9 @@ use dpb_core::{
 };
 
 use super::{Key, MICROSOFT_KEY, Redirection, Toeplitz, definition};
-use crate::cpu::Path;
 use crate::direct::AnyKernel;
-use crate::registry::{Case, Entry, PORTABLE, own};
+use crate::entry::{Case, Entry, PORTABLE, own};
+use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {

@@ -5,8 +5,8 @@ use dpb_core::{Direction, JobError, OpSpec, Right, SetupError, Workload, match_s
 
 use super::Aes;
 use super::form::{Form, Mode};
-use crate::cpu::Path;
-use crate::registry::PORTABLE;
+use crate::entry::PORTABLE;
+use crate::path::Path;
 
 /// Items that carry a text, and the portable path, whose word counts.
 pub(super) struct Texts {

@@ -8,14 +8,13 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_sys as sys;
 use dpb_core::{JobError, SetupError};
 
-use crate::security::keys::refused;
-use crate::security::signature::{FAILED, Signer, Verifier};
+use crate::security::asymmetric::{FAILED, Signer, Verifier, refused};
 
 /// Bytes of *r*, and of *s*: those of the group's order.
 const HALF: usize = 32;
 
 /// A key that AWS-LC read, and never changes again.
-pub(super) struct Key(NonNull<sys::DSA>);
+pub(in crate::security) struct Key(NonNull<sys::DSA>);
 
 // SAFETY: no thread owns a DSA object; AWS-LC may free it on any.
 unsafe impl Send for Key {}
@@ -28,12 +27,12 @@ type Parse = unsafe extern "C" fn(*mut sys::CBS) -> *mut sys::EVP_PKEY;
 
 impl Key {
     /// Of PKCS#8.
-    pub(super) fn private(pkcs8: &[u8]) -> Result<Self, SetupError> {
+    pub(in crate::security) fn private(pkcs8: &[u8]) -> Result<Self, SetupError> {
         Self::parsed(pkcs8, sys::EVP_parse_private_key)
     }
 
     /// Of SubjectPublicKeyInfo.
-    pub(super) fn public(spki: &[u8]) -> Result<Self, SetupError> {
+    pub(in crate::security) fn public(spki: &[u8]) -> Result<Self, SetupError> {
         Self::parsed(spki, sys::EVP_parse_public_key)
     }
 

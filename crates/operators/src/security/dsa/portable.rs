@@ -6,8 +6,7 @@ use dsa::signature::Signer as _;
 use dsa::{BoxedUint, Components, Signature, SigningKey, VerifyingKey};
 
 use super::group::{G, P, Q};
-use crate::security::keys::refused;
-use crate::security::signature::{FAILED, Signer, Verifier};
+use crate::security::asymmetric::{FAILED, Signer, Verifier, refused};
 
 /// Bytes of *r*, and of *s*.
 const HALF: usize = 32;
@@ -22,13 +21,13 @@ pub(in crate::security) fn group() -> Components {
     group.expect("a group")
 }
 
-pub(super) fn signer(pkcs8: &[u8]) -> Result<Box<dyn Signer>, SetupError> {
+pub(in crate::security) fn signer(pkcs8: &[u8]) -> Result<Box<dyn Signer>, SetupError> {
     Ok(Box::new(
         SigningKey::from_pkcs8_der(pkcs8).map_err(refused)?,
     ))
 }
 
-pub(super) fn verifier(spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
+pub(in crate::security) fn verifier(spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
     Ok(Box::new(
         VerifyingKey::from_public_key_der(spki).map_err(refused)?,
     ))

@@ -8,10 +8,12 @@ use aws_lc_rs::signature::{
 };
 use dpb_core::{Curve, JobError, SetupError};
 
-use crate::security::keys::refused;
-use crate::security::signature::{FAILED, Signer, Verifier};
+use crate::security::asymmetric::{FAILED, Signer, Verifier, refused};
 
-pub(super) fn signer(curve: Curve, pkcs8: &[u8]) -> Result<Box<dyn Signer>, SetupError> {
+pub(in crate::security) fn signer(
+    curve: Curve,
+    pkcs8: &[u8],
+) -> Result<Box<dyn Signer>, SetupError> {
     let algorithm: &'static EcdsaSigningAlgorithm = match curve {
         Curve::P256 => &ECDSA_P256_SHA256_FIXED_SIGNING,
         Curve::P384 => &ECDSA_P384_SHA384_FIXED_SIGNING,
@@ -20,7 +22,10 @@ pub(super) fn signer(curve: Curve, pkcs8: &[u8]) -> Result<Box<dyn Signer>, Setu
     Ok(Box::new(key))
 }
 
-pub(super) fn verifier(curve: Curve, spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
+pub(in crate::security) fn verifier(
+    curve: Curve,
+    spki: &[u8],
+) -> Result<Box<dyn Verifier>, SetupError> {
     let algorithm: &'static EcdsaVerificationAlgorithm = match curve {
         Curve::P256 => &ECDSA_P256_SHA256_FIXED,
         Curve::P384 => &ECDSA_P384_SHA384_FIXED,

@@ -4,17 +4,22 @@ use dpb_core::{Curve, JobError, SetupError};
 use p256::ecdsa::signature::Signer as _;
 use p256::pkcs8::{DecodePrivateKey, DecodePublicKey};
 
-use crate::security::keys::refused;
-use crate::security::signature::{FAILED, Signer, Verifier};
+use crate::security::asymmetric::{FAILED, Signer, Verifier, refused};
 
-pub(super) fn signer(curve: Curve, pkcs8: &[u8]) -> Result<Box<dyn Signer>, SetupError> {
+pub(in crate::security) fn signer(
+    curve: Curve,
+    pkcs8: &[u8],
+) -> Result<Box<dyn Signer>, SetupError> {
     Ok(match curve {
         Curve::P256 => Box::new(p256::ecdsa::SigningKey::from_pkcs8_der(pkcs8).map_err(refused)?),
         Curve::P384 => Box::new(p384::ecdsa::SigningKey::from_pkcs8_der(pkcs8).map_err(refused)?),
     })
 }
 
-pub(super) fn verifier(curve: Curve, spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
+pub(in crate::security) fn verifier(
+    curve: Curve,
+    spki: &[u8],
+) -> Result<Box<dyn Verifier>, SetupError> {
     Ok(match curve {
         Curve::P256 => {
             Box::new(p256::ecdsa::VerifyingKey::from_public_key_der(spki).map_err(refused)?)

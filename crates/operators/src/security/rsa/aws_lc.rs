@@ -12,10 +12,8 @@ use aws_lc_rs::signature::{
 };
 use dpb_core::{JobError, Material, RsaPadding, SetupError};
 
-use super::oaep::{Decrypter, Encrypter};
 use super::sized;
-use crate::security::keys::refused;
-use crate::security::signature::{FAILED, Signer, Verifier};
+use crate::security::asymmetric::{Decrypter, Encrypter, FAILED, Signer, Verifier, refused};
 
 /// A new private key, as PKCS#8.
 ///
@@ -32,7 +30,7 @@ pub(in crate::security) fn generate(bits: u16) -> Material {
     Material::secret(pkcs8.as_ref())
 }
 
-pub(super) fn signer(
+pub(in crate::security) fn signer(
     bits: u16,
     padding: RsaPadding,
     pkcs8: &[u8],
@@ -46,7 +44,7 @@ pub(super) fn signer(
     Ok(Box::new(Padded { key, encoding }))
 }
 
-pub(super) fn verifier(
+pub(in crate::security) fn verifier(
     bits: u16,
     padding: RsaPadding,
     spki: &[u8],

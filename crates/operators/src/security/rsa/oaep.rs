@@ -10,10 +10,11 @@ use dpb_core::{
 };
 
 use super::{BITS, LIBRARIES, portable};
-use crate::cpu::Path;
-use crate::registry::{Case, Entry, PORTABLE, own};
+use crate::entry::{Case, Entry, PORTABLE, own};
+use crate::path::Path;
+use crate::security::asymmetric::{Decrypter, Encrypter, PATHS};
 use crate::security::keys::Kind;
-use crate::security::signature::{Jury, KEY_PAIR, PATHS, PRIVATE_KEY, entry};
+use crate::security::signature::{Jury, KEY_PAIR, PRIVATE_KEY, entry};
 
 /// The registry's lines.
 pub(crate) const ENCRYPT: Entry = Entry {
@@ -61,18 +62,6 @@ pub(crate) const DECRYPT: Entry = Entry {
         decrypting,
     )
 };
-
-/// A library's public key, ready to encrypt. Many threads may do so at once.
-pub(super) trait Encrypter: Send + Sync {
-    /// Encrypts `message`, which fits, into `slot`, which is as long as the modulus.
-    fn encrypt(&self, message: &[u8], slot: &mut [u8]) -> Result<(), JobError>;
-}
-
-/// A library's private key, ready to decrypt. Many threads may do so at once.
-pub(super) trait Decrypter: Send + Sync {
-    /// What `item` was made of, which is as long as the modulus; `None` if of nothing.
-    fn decrypt(&self, item: &[u8]) -> Option<Vec<u8>>;
-}
 
 /// Encrypts each item.
 pub struct Encrypt {

@@ -9,12 +9,10 @@ use rsa::traits::PublicKeyParts;
 use rsa::{Oaep, RsaPrivateKey, RsaPublicKey, pkcs1v15, pss};
 use sha2::Sha256;
 
-use super::oaep::{Decrypter, Encrypter};
 use super::sized;
-use crate::security::keys::refused;
-use crate::security::signature::{FAILED, Signer, Verifier};
+use crate::security::asymmetric::{Decrypter, Encrypter, FAILED, Signer, Verifier, refused};
 
-pub(super) fn signer(
+pub(in crate::security) fn signer(
     bits: u16,
     padding: RsaPadding,
     pkcs8: &[u8],
@@ -26,7 +24,7 @@ pub(super) fn signer(
     })
 }
 
-pub(super) fn verifier(
+pub(in crate::security) fn verifier(
     bits: u16,
     padding: RsaPadding,
     spki: &[u8],
@@ -38,13 +36,13 @@ pub(super) fn verifier(
     })
 }
 
-pub(super) fn private(bits: u16, pkcs8: &[u8]) -> Result<RsaPrivateKey, SetupError> {
+pub(in crate::security) fn private(bits: u16, pkcs8: &[u8]) -> Result<RsaPrivateKey, SetupError> {
     let key = RsaPrivateKey::from_pkcs8_der(pkcs8).map_err(refused)?;
     sized(bits, key.size())?;
     Ok(key)
 }
 
-pub(super) fn public(bits: u16, spki: &[u8]) -> Result<RsaPublicKey, SetupError> {
+pub(in crate::security) fn public(bits: u16, spki: &[u8]) -> Result<RsaPublicKey, SetupError> {
     let key = RsaPublicKey::from_public_key_der(spki).map_err(refused)?;
     sized(bits, key.size())?;
     Ok(key)

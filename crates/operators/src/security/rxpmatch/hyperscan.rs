@@ -9,19 +9,21 @@ mod sys;
 use std::ffi::{CStr, CString, c_int, c_uint, c_ulonglong, c_void};
 use std::fmt::Write as _;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, Unsupported};
+use dpb_core::{SetupError, Unsupported};
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-use super::loaded::Loaded;
+use super::Match;
 use super::plan::bytes;
 use super::rules::{Rule, Rules};
-use super::{Match, dst_len, write};
 
 /// The library, loaded: proof that it is there and runs on this CPU.
 #[derive(Clone, Copy)]
 pub struct Hyperscan(&'static sys::Functions);
+
+/// The library's code for too little memory.
+pub(super) const NO_MEMORY: c_int = sys::HS_NOMEM;
 
 static LIBRARY: LazyLock<Option<sys::Functions>> = LazyLock::new(|| {
     let functions = sys::Functions::load()?;
@@ -43,12 +45,6 @@ pub(super) struct Scratch {
     hyperscan: Hyperscan,
     scratch: NonNull<sys::Scratch>,
     found: Vec<Match>,
-}
-
-/// The path `hyperscan`.
-pub(super) struct ByHyperscan {
-    rules: Arc<Loaded>,
-    database: Arc<Database>,
 }
 
 // SAFETY: a database is never written to once it is compiled, and Hyperscan lets any number of threads scan with it, each
@@ -150,7 +146,7 @@ impl Hyperscan {
 
 impl Database {
     /// `None` if there is no memory.
-    fn scratch(&self) -> Option<Scratch> {
+    pub(super) fn scratch(&self) -> Option<Scratch> {
         let mut scratch = null_mut();
         // SAFETY: a scratch that nobody scans with, and a place that holds none.
         let status = unsafe {
@@ -164,7 +160,11 @@ impl Database {
     ///
     /// # Errors
     /// The library's own code.
-    fn scan<'a>(&self, payload: &[u8], scratch: &'a mut Scratch) -> Result<&'a [Match], c_int> {
+    pub(super) fn scan<'a>(
+        &self,
+        payload: &[u8],
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [Match], c_int> {
         scratch.found.clear();
         let found: *mut Vec<Match> = &mut scratch.found;
         // SAFETY: a compiled database, a payload of its own length, a scratch that was made for this database and is
@@ -225,52 +225,6 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // SAFETY: made by the library, freed once; whoever scans with it borrows `self`.
         unsafe { (self.hyperscan.0.hs_free_scratch)(self.scratch.as_ptr()) };
-    }
-}
-
-impl ByHyperscan {
-    /// # Errors
-    /// If there is no library, or it does not take a rule.
-    pub(super) fn new(rules: Arc<Loaded>) -> Result<Self, SetupError> {
-        let library = Hyperscan::detect().ok_or_else(|| {
-            let reason = format!("needs {}", Hyperscan::NEEDS);
-            SetupError::Unsupported(Unsupported { reason })
-        })?;
-        let database = rules.database(library)?;
-        Ok(Self { rules, database })
-    }
-}
-
-impl Kernel for ByHyperscan {
-    /// `None` if there was no memory.
-    type Scratch = Option<Scratch>;
-
-    fn scratch(&self) -> Self::Scratch {
-        self.database.scratch()
-    }
-
-    fn shape(&self) -> OutputShape {
-        OutputShape::Variable
-    }
-
-    fn dst_len(&self, _item_len: usize) -> usize {
-        dst_len(&self.rules)
-    }
-
-    fn run(
-        &self,
-        batch: Batch<'_>,
-        mut out: BatchOut<'_>,
-        scratch: &mut Self::Scratch,
-    ) -> Result<(), JobError> {
-        let scratch = scratch.as_mut().ok_or(JobError::Device(sys::HS_NOMEM))?;
-        for i in 0..batch.len() {
-            let found = self.database.scan(batch.item(i), scratch);
-            let found = found.map_err(JobError::Device)?;
-            let slot = &mut out.slots[i];
-            out.outcomes.push(write(found, slot));
-        }
-        Ok(())
     }
 }
 

@@ -1,0 +1,355 @@
+//! One operator: its description, its kernels, and the workload that tests and benches run it on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use dpb_core::spec::{Arguments, Declared, Domain, Parameter, ParameterType};
+use dpb_core::{Material, OpSpec, ParameterValue, SetupError, Spec, Workload};
+
+use crate::direct::{AnyKernel, Direct};
+use crate::path::Path;
+
+/// One operator: its description, its kernels, and the workload that tests and benches run it on.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The name on the command line and in records; equals [`OpSpec::name`].
+    pub name: &'static str,
+    /// The scenario that needs the operator: `network`, `security`, `storage`, `primitive`.
+    pub scenario: &'static str,
+    /// One line on what the operator computes.
+    pub summary: &'static str,
+    /// The unit that throughput counts.
+    pub unit: &'static str,
+    /// The format of an item's output.
+    pub output: &'static str,
+    /// The standard that defines it.
+    pub source: &'static str,
+    /// The implementations that an expert would use instead.
+    pub peers: &'static [&'static str],
+    /// The parameters of the spec.
+    pub parameters: &'static [Parameter],
+    /// The parameters of the workload: they choose what the operator is run on, and are not in the spec.
+    pub workload_parameters: &'static [Parameter],
+    /// The code paths there are, best first, the portable one last.
+    pub paths: &'static [Path],
+    /// The library behind a path, where the code is not this crate's own.
+    pub libraries: &'static [(Path, Library)],
+    /// The operator's page, in Markdown.
+    pub documentation: &'static str,
+    /// The code behind every path that [`Self::libraries`] does not name.
+    pub library: Library,
+    /// Whether a spec that has this operator's name has its type too.
+    pub is_own: fn(&OpSpec) -> bool,
+    /// Makes a case of arguments, but for the workload's parameters. Callers want [`Self::case`].
+    pub parse: Parse,
+    /// Makes the kernel of a spec of this name and type, which it does not check. Callers want [`Self::direct`].
+    pub kernel: MakeKernel,
+    /// Makes the workload of a case whose spec has this name and type, which it does not check. Callers want [`Self::workload`](Self::workload()).
+    pub workload: MakeWorkload,
+}
+
+/// Makes the case that arguments choose. Keys and tables that are not given are generated.
+pub type Parse = fn(&Arguments<'_>) -> Result<Case, SetupError>;
+/// Makes the kernel of a spec on a path.
+pub type MakeKernel = fn(&OpSpec, Path) -> Result<Box<dyn AnyKernel>, SetupError>;
+/// Makes the workload of a case, whose outputs the portable path judges.
+pub type MakeWorkload = fn(&Case) -> Result<Box<dyn Workload>, SetupError>;
+
+/// The name under which records keep the oracle: the portable path.
+pub(crate) const PORTABLE: &str = "cpu/portable";
+
+/// What is computed, and what it is computed on: a spec, and the parameters of its workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// What is computed.
+    pub spec: OpSpec,
+    /// Parameters of the workload. One that is absent has its default.
+    words: BTreeMap<&'static str, ParameterValue>,
+    private: Option<Material>,
+}
+
+/// Code that others wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// The name in a package registry.
+    pub name: &'static str,
+    /// The version that was built in.
+    pub version: &'static str,
+}
+
+/// A [`Library`] that this crate depends on, by its name; the build script knows its version.
+#[allow(unused_macros, reason = "which operators are built in, features say")]
+macro_rules! library {
+    ($name:literal) => {
+        $crate::entry::Library {
+            name: $name,
+            version: match option_env!(concat!("DPB_VERSION_", $name)) {
+                Some(version) => version,
+                None => "of unknown version",
+            },
+        }
+    };
+}
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use library;
+
+/// The spec of an entry's own operator, in its type.
+///
+/// # Panics
+/// If it is of another type. An [`Entry`] gives its functions none of those.
+pub fn own<S: Spec>(spec: &OpSpec) -> &S {
+    spec.get().unwrap_or_else(|| foreign(spec))
+}
+
+/// Where an operator takes its spec apart: [`Entry`] gives it no spec of another operator.
+pub(crate) fn foreign(spec: &OpSpec) -> ! {
+    unreachable!("{spec} is another operator")
+}
+
+/// The content of the file that the parameter `name` is; without a file, `bytes` random bytes of the system's.
+///
+/// # Errors
+/// If the file cannot be read, or the system gives no random bytes.
+#[cfg(any(feature = "aes", feature = "hashes"))]
+pub(crate) fn secret(
+    given: &Arguments<'_>,
+    name: &str,
+    bytes: usize,
+) -> Result<Vec<u8>, SetupError> {
+    if let Some(content) = given.file(name)? {
+        return Ok(content);
+    }
+    let mut random = vec![0; bytes];
+    getrandom::fill(&mut random).map_err(|error| {
+        let reason = format!("{name}: the system gives no random bytes: {error}");
+        SetupError::Parameter(reason)
+    })?;
+    Ok(random)
+}
+
+impl Case {
+    /// The same with a parameter of the workload. [`Entry::workload`] checks it.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<ParameterValue>) -> Self {
+        self.words.insert(name, value.into());
+        self
+    }
+
+    /// The same with the private half of the spec's key, by which the workload makes or judges items.
+    #[must_use]
+    pub fn with_private(mut self, key: Material) -> Self {
+        self.private = Some(key);
+        self
+    }
+
+    /// The value that the workload's parameter `name` has.
+    ///
+    /// # Panics
+    /// If the operator's workload has no such parameter: [`Entry::workload`] fills in the defaults of all that it has.
+    pub fn word<T: ParameterType>(&self, name: &str) -> T {
+        let word = self.words.get(name).map(ToString::to_string);
+        let value = word.and_then(|word| T::parse(&word));
+        value.unwrap_or_else(|| panic!("{}'s workload has no parameter {name}", self.spec))
+    }
+
+    /// The private half of the spec's key, if it is known.
+    pub fn private(&self) -> Option<&Material> {
+        self.private.as_ref()
+    }
+
+    /// Every parameter that a person may choose, the spec's and then the workload's.
+    pub fn parameters(&self) -> Vec<(&str, ParameterValue)> {
+        let mut parameters = self.spec.parameters();
+        let of_workload = self.words.iter();
+        parameters.extend(of_workload.map(|(name, value)| (*name, value.clone())));
+        parameters
+    }
+}
+
+impl From<OpSpec> for Case {
+    fn from(spec: OpSpec) -> Self {
+        Self {
+            spec,
+            words: BTreeMap::new(),
+            private: None,
+        }
+    }
+}
+
+impl From<&OpSpec> for Case {
+    fn from(spec: &OpSpec) -> Self {
+        spec.clone().into()
+    }
+}
+
+impl From<&Case> for Case {
+    fn from(case: &Case) -> Self {
+        case.clone()
+    }
+}
+
+impl Entry {
+    /// The entry of the operator whose declared spec is `S`. Name, parameters and how arguments make a case follow from it; the
+    /// texts are empty, the path is the portable one.
+    pub const fn of<S: Declared>(kernel: MakeKernel, workload: MakeWorkload) -> Self {
+        let parse: Parse = |given| Ok(OpSpec::from(S::from_arguments(given)).into());
+        Self {
+            name: S::NAME,
+            parameters: S::PARAMETERS,
+            ..Self::new::<S>(parse, kernel, workload)
+        }
+    }
+
+    /// The entry of an operator whose specs are of type `S`, without a name.
+    pub const fn new<S: Spec>(parse: Parse, kernel: MakeKernel, workload: MakeWorkload) -> Self {
+        Self {
+            name: "",
+            scenario: "",
+            summary: "",
+            unit: "input byte",
+            output: "",
+            source: "",
+            peers: &[],
+            parameters: &[],
+            workload_parameters: &[],
+            paths: &[Path::Portable],
+            libraries: &[],
+            documentation: "",
+            library: Library {
+                name: env!("CARGO_PKG_NAME"),
+                version: env!("CARGO_PKG_VERSION"),
+            },
+            is_own: OpSpec::is::<S>,
+            parse,
+            kernel,
+            workload,
+        }
+    }
+
+    /// The spec and the workload's parameters that `parameters` choose: `level=9,format=zlib`, or nothing for the defaults.
+    /// Secrets that are not given are made anew at each call.
+    ///
+    /// # Errors
+    /// An unknown or repeated name, a value out of range, a file that cannot be read or does not say what it should, named
+    /// in the message.
+    pub fn case(&self, parameters: &str) -> Result<Case, SetupError> {
+        let arguments = Arguments::parse(self.name, self.all_parameters(), parameters)?;
+        let mut case = (self.parse)(&arguments)?;
+        for parameter in self.workload_parameters {
+            let value = parameter.value(arguments.word(parameter.name));
+            case.words.insert(parameter.name, value);
+        }
+        Ok(case)
+    }
+
+    /// The spec that `parameters` choose, none of which is the workload's.
+    ///
+    /// # Errors
+    /// As for [`Self::case`]; a parameter of the workload, which would be lost.
+    pub fn spec(&self, parameters: &str) -> Result<OpSpec, SetupError> {
+        Arguments::parse(self.name, self.parameters.iter(), parameters)?;
+        Ok(self.case(parameters)?.spec)
+    }
+
+    /// The case without any parameter given.
+    pub fn default_case(&self) -> Case {
+        self.case("").expect("the defaults make a case")
+    }
+
+    /// The spec without any parameter given.
+    pub fn default_spec(&self) -> OpSpec {
+        self.default_case().spec
+    }
+
+    /// The parameters of the spec, then those of the workload.
+    pub fn all_parameters(&self) -> impl Iterator<Item = &'static Parameter> + Clone + use<> {
+        self.parameters.iter().chain(self.workload_parameters)
+    }
+
+    /// What tests and benches run: the default, and each parameter at each end of its range or at each of its words, the
+    /// others at their defaults. Files are not given.
+    pub fn cases(&self) -> Vec<Case> {
+        let mut cases = vec![self.default_case()];
+        for Parameter { name, values, .. } in self.all_parameters() {
+            let values = match values {
+                Domain::Number(first, last) => vec![first.to_string(), last.to_string()],
+                Domain::Numbers {
+                    examples: words, ..
+                }
+                | Domain::Word(words) => words.iter().map(ToString::to_string).collect(),
+                Domain::File => Vec::new(),
+            };
+            for value in values {
+                let case = self.case(&format!("{name}={value}"));
+                let case = case.expect("inside its domain");
+                if !cases.contains(&case) {
+                    cases.push(case);
+                }
+            }
+        }
+        cases
+    }
+
+    /// The kernel of `spec` on `path`, to be called without a queue.
+    ///
+    /// # Errors
+    /// If `spec` is another operator's, this CPU lacks what the path needs, or there is no such path.
+    pub fn direct(&self, spec: &OpSpec, path: Path) -> Result<Box<dyn Direct>, SetupError> {
+        self.check(spec)?;
+        Ok((self.kernel)(spec, path)?.direct())
+    }
+
+    /// The library, or this crate, whose code computes on `path`.
+    pub fn code(&self, path: Path) -> Library {
+        #[cfg(feature = "rxpmatch")]
+        if path == Path::Hyperscan
+            && let Some(library) = crate::security::rxpmatch::Hyperscan::detect()
+        {
+            return Library {
+                name: "libhs",
+                version: library.version(),
+            };
+        }
+        let named = self.libraries.iter().find(|(of, _)| *of == path);
+        named.map_or(self.library, |(_, library)| *library)
+    }
+
+    /// The items that `case` is run on and the check of its outputs by the portable path. Of a spec alone the workload's
+    /// parameters are the defaults.
+    ///
+    /// # Errors
+    /// If its spec is another operator's, a parameter is not one of the workload or has a value that it does not take, or what the
+    /// spec is prepared with makes no sense.
+    pub fn workload(&self, case: impl Into<Case>) -> Result<Box<dyn Workload>, SetupError> {
+        let mut case = case.into();
+        self.check(&case.spec)?;
+        for (name, value) in &case.words {
+            let mut known = self.workload_parameters.iter();
+            let parameter = known.find(|parameter| parameter.name == *name);
+            if !parameter.is_some_and(|parameter| parameter.values.has(&value.to_string())) {
+                let reason = format!("{}: {name}={value}: its workload takes no such", self.name);
+                return Err(SetupError::Parameter(reason));
+            }
+        }
+        for parameter in self.workload_parameters {
+            let default = || parameter.value(parameter.default);
+            case.words.entry(parameter.name).or_insert_with(default);
+        }
+        (self.workload)(&case)
+    }
+
+    /// Refuses the spec of another operator. A spec of another type is nobody's, whatever its name.
+    fn check(&self, spec: &OpSpec) -> Result<(), SetupError> {
+        let is_own = spec.name() == self.name && (self.is_own)(spec);
+        is_own.then_some(()).ok_or_else(|| {
+            SetupError::Parameter(format!("{}: {spec} is another operator", self.name))
+        })
+    }
+}
+
+/// `libdeflater 1.26.1`.
+impl fmt::Display for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.version)
+    }
+}
