@@ -6,7 +6,7 @@ use std::hint::black_box;
 use dpb_accel::dpdk::libraries::{Hashes, Libraries, Packets, PrefixMatch, Routes, Sums, Tuples};
 use dpb_core::{BatchOut, HashTuple, IpFamily, Items, JobError, Kernel, OpSpec, spec};
 
-use crate::native::Bound;
+use crate::bound::Bound;
 use crate::work::{Placed, Shifted, Work};
 
 /// If it is here.

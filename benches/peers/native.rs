@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 
 use dpb_core::{JobError, Material, OpSpec, OutputShape, ParameterValue};
 
+use crate::bound::Bound;
 use crate::dpdk;
 use crate::work::{Placed, Work};
 
@@ -33,19 +34,6 @@ type SetUp = for<'a> fn(&str, &OpSpec, &Work<'a>) -> Option<Box<dyn Bound + 'a>>
 struct Code {
     version: unsafe extern "C" fn() -> *const c_char,
     peer: unsafe extern "C" fn(*const c_char, *const Spec, *const Task) -> *mut Peer,
-}
-
-/// One side's code, bound to one batch, with memory for its outputs.
-pub trait Bound {
-    /// Does the batch once, all its calls.
-    fn run(&mut self);
-    /// Overwrites all outputs with `byte`.
-    fn spoil_outputs(&mut self, byte: u8);
-    /// What came of each item in the last run.
-    ///
-    /// # Panics
-    /// If the code wrote beyond a slot, or not as many bytes as the operator's shape says.
-    fn outputs(&mut self) -> Vec<Result<&[u8], JobError>>;
 }
 
 /// A library's functions, if it was built in.

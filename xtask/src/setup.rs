@@ -9,6 +9,7 @@ use std::path::PathBuf;
 mod bundled;
 mod duckdb;
 mod failures;
+mod kept;
 mod shell;
 mod system;
 

@@ -8,7 +8,8 @@ use dpb_core::{
 use dpb_operators::cpu::{Cpu, Path};
 use dpb_operators::direct::{Direct, direct};
 use dpb_operators::registry::{self, Entry};
-use dpb_peers::native::{self, Bound, Library};
+use dpb_peers::bound::Bound;
+use dpb_peers::native::{self, Library};
 use dpb_peers::rust_peers;
 use dpb_peers::work::{Placed, Work};
 

@@ -27,6 +27,7 @@
 
 mod backend;
 mod kind;
+mod operator;
 mod queue;
 mod raw;
 mod rules;

@@ -2,6 +2,7 @@
 //! nothing outside itself.
 
 mod chart;
+mod html;
 mod origin;
 mod page;
 mod published;
@@ -24,17 +25,17 @@ pub fn html(records: &[Record], warnings: &[String]) -> String {
     let _ = write!(
         html,
         "<p class=\"sub\">{}</p>",
-        page::escape(&overview(records))
+        html::escape(&overview(records))
     );
     for warning in warnings {
-        let _ = write!(html, "<p class=\"warn\">{}</p>", page::escape(warning));
+        let _ = write!(html, "<p class=\"warn\">{}</p>", html::escape(warning));
     }
     let origins = origin::Origins::of(records);
     let tasks: BTreeSet<&str> = records.iter().map(|record| record.task.as_str()).collect();
     for task in &tasks {
         let own: Vec<&Record> = of_task(records, task);
         let charts = select::charts(task, records, &figures, &origins);
-        let _ = write!(html, "<section><h2>{}</h2>", page::escape(task));
+        let _ = write!(html, "<section><h2>{}</h2>", html::escape(task));
         let (first, more) = charts.split_at(charts.len().min(CHARTS_SHOWN));
         html.push_str(&grid(first));
         if !more.is_empty() {

@@ -12,6 +12,7 @@
 //! The crate is the standard library alone. Measurement lives behind the feature `measure`, the suite that
 //! every backend runs behind `conformance`.
 
+pub mod batch;
 pub mod buf;
 pub mod chain;
 pub mod clock;
@@ -43,6 +44,7 @@ mod sync;
 pub mod versions;
 pub mod workload;
 
+pub use batch::{Batch, BatchIter};
 pub use buf::{Buf, Region, View};
 pub use chain::Chain;
 pub use clock::{Clock, ClockKind, Timer, VirtualClock, WallClock};
@@ -51,7 +53,7 @@ pub use error::{JobError, SetupError, Unsupported};
 pub use evidence::Evidence;
 pub use family::{Families, Family, Finding, Listed, OpenError};
 pub use in_place::{InPlace, Overlay, Overlays};
-pub use items::{Batch, BatchIter, Items, Offsets, Span, Stride};
+pub use items::{Items, Offsets, Span, Stride};
 pub use lift::{Inline, Pool, Pooled};
 pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;

@@ -16,6 +16,6 @@ pub use crossover::{Crossing, Crossover};
 pub use harness::{Mode, Plan};
 pub use interference::{CoreWaits, Interference, Watch};
 pub use provenance::{Build, Machine};
-pub use record::{Check, Outcome, Provenance, Record, Samples, Stability, Summary, Value};
-pub use statistics::Ratio;
+pub use record::{Check, Outcome, Provenance, Record, Samples, Value};
+pub use statistics::{Ratio, Stability, Summary};
 pub use store::{Durability, Reading, Store};

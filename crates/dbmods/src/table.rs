@@ -8,3 +8,4 @@ pub mod encode;
 pub mod pack;
 pub mod segment;
 mod text;
+pub mod values;

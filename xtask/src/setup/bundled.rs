@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::duckdb::{FILE, keep};
+use super::kept::{FILE, keep};
 use super::shell::{self, Scratch};
 
 const PACKAGE: &str = "libduckdb-sys";

@@ -17,11 +17,10 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::kept::{FILE, keep};
 use super::shell::{self, Scratch};
 use super::{Effort, Finding, bundled, failures};
 
-/// What a library is called in the cache.
-pub(super) const FILE: &str = "libduckdb.so";
 const WHAT: &str = "DuckDB";
 const NO_CACHE: &str = "no cache, because neither XDG_CACHE_HOME nor HOME is set";
 
@@ -200,26 +199,6 @@ impl Source {
             self.client
         ))
     }
-}
-
-/// Puts a library, which lies in a scratch folder of the cache, into the cache; says where it is.
-pub(super) fn keep(
-    library: &Path,
-    cache: &Path,
-    version: &str,
-    arch: &str,
-) -> Result<PathBuf, String> {
-    let at = |path: &Path, why: io::Error| format!("{}: {why}", path.display());
-    let ready = Scratch::under(cache).map_err(|why| at(cache, why))?;
-    let home = cache.join(format!("{version}-{arch}"));
-    fs::rename(library, ready.path().join(FILE)).map_err(|why| at(library, why))?;
-    match fs::rename(ready.path(), &home) {
-        Ok(()) => {}
-        // Another setup was faster.
-        Err(_) if home.join(FILE).is_file() => {}
-        Err(why) => return Err(at(&home, why)),
-    }
-    Ok(home.join(FILE))
 }
 
 /// Where `dpb` looks too.

@@ -1,14 +1,20 @@
 //! Jobs into tasks: each item of a job is one task, and a job is done when all its tasks are.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use dpb_core::{Completion, Job, JobError, Operator, OutputShape, Queue};
+use dpb_core::{
+    Completion, Job, JobError, OpSpec, Operator, OutputShape, Queue, SetupError, Unsupported,
+};
 
-use super::backend::{DocaOperator, IV_BYTES, LEVEL, TAG_BYTES};
 use super::kind::Kind;
-use super::raw::{Landing, Lane, Piece, Start};
+use super::operator::{DocaOperator, IV_BYTES, LEVEL, TAG_BYTES, Work, wrapping_bytes};
+use super::raw::{Landing, Lane, MATCH_BYTES, Piece, Start};
 use super::sys::Code;
+
+/// Tasks that a queue has, unless its depth or the device say otherwise: enough to keep an engine busy with short items.
+const TASKS_USUAL: u32 = 256;
 
 /// One thread's lane into an engine. Everything in it is allocated when it is opened.
 pub(super) struct DocaQueue {
@@ -43,6 +49,68 @@ enum Item {
     Task(Piece, &'static [u8]),
     /// None: this is its outcome.
     Settled(Result<u32, JobError>),
+}
+
+impl Operator for DocaOperator {
+    fn spec(&self) -> &OpSpec {
+        &self.spec
+    }
+
+    fn shape(&self) -> OutputShape {
+        match self.work.kind.digest_bytes() {
+            Some(bytes) => OutputShape::Fixed(bytes),
+            None => OutputShape::Variable,
+        }
+    }
+
+    fn dst_len(&self, item_len: usize) -> usize {
+        match self.work.kind {
+            Kind::Copy => item_len,
+            // A literal takes nine bits at most in the format's fixed code.
+            Kind::Deflate => {
+                let wrapping = wrapping_bytes(self.work.given.format());
+                item_len
+                    .saturating_add(item_len / 8)
+                    .saturating_add(64 + wrapping)
+            }
+            // Room for a ratio of eight. The formats' own bounds are 1032 and 255.
+            Kind::Inflate | Kind::Unlz4 => item_len.saturating_mul(8).saturating_add(64),
+            Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => self.work.kind.digest_bytes().unwrap_or(0),
+            Kind::Encrypt128 | Kind::Encrypt256 => item_len.saturating_sub(IV_BYTES) + TAG_BYTES,
+            Kind::Decrypt128 | Kind::Decrypt256 => item_len.saturating_sub(IV_BYTES + TAG_BYTES),
+            Kind::ErasureEncode | Kind::ErasureRecover => {
+                let coded = self.work.given.coded();
+                coded.map_or(0, |(code, coded)| {
+                    (item_len / code.data_blocks()).saturating_mul(coded)
+                })
+            }
+            // If every rule matches.
+            Kind::Match => self.work.given.rules() * MATCH_BYTES,
+        }
+    }
+
+    fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
+        if depth > self.limits.depth_max {
+            return Err(SetupError::TooDeep {
+                asked: depth.get(),
+                depth_max: self.limits.depth_max.get(),
+            });
+        }
+        // A power of two, as SHA's are counted.
+        let tasks = depth
+            .get()
+            .max(TASKS_USUAL)
+            .next_power_of_two()
+            .min(self.bounds.tasks_max);
+        let depth = depth.get() as usize;
+        let Work { kind, given } = &self.work;
+        let lane = Lane::open(&self.device, *kind, given, depth, tasks);
+        let lane = lane.map_err(|refused| {
+            let reason = format!("{} on {}: {refused}", self.spec, self.device.name());
+            SetupError::Unsupported(Unsupported { reason })
+        })?;
+        Ok(Box::new(DocaQueue::new(self, lane, depth, tasks as usize)))
+    }
 }
 
 impl DocaQueue {

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::page::escape;
+use super::html::escape;
 
 /// A chart of lines over an axis, or of bars if nothing is swept.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use dpb_core::measure::{Ratio, Record, Value};
 
 use super::anchor;
+use super::html::escape;
 use super::origin::{Origin, Origins};
 use super::select::kind;
 use crate::output::{short, short_ns, verdict};
@@ -29,22 +30,6 @@ pub(super) const FOOT: &str = concat!(
 
 /// Parameters that are shown elsewhere or say nothing in a table.
 const HIDDEN: [&str; 4] = ["seconds", "repeat", "where", "output"];
-
-/// Text as it may stand in an element or in a quoted attribute.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
 
 /// Which machines, builds and runs the records come from.
 pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {

@@ -2,8 +2,41 @@
 //!
 //! Nothing here assumes a distribution, and nothing is drawn: medians, order statistics, ranks.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::interference::Interference;
-use super::record::{Stability, Summary};
+
+/// A number with its uncertainty.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// The median over the runs, or for one of a kind (a percentile of a histogram) the value.
+    pub median: f64,
+    /// Lower end of the 95 % confidence interval of the median; six samples are the fewest that have one.
+    pub ci95_low: Option<f64>,
+    /// Upper end.
+    pub ci95_high: Option<f64>,
+    /// How many samples it rests on.
+    pub samples: u64,
+}
+
+/// Whether the numbers can be trusted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stability {
+    /// No reason against it was found.
+    pub stable: bool,
+    /// Reasons against: drift, outliers, interference, fewer runs than asked.
+    pub reasons: Vec<String>,
+    /// Coefficient of variation over the runs.
+    pub cv: Option<f64>,
+    /// How long the threads were ready to run and waited for a core during the timed runs, summed over them, in seconds.
+    #[serde(default)]
+    pub core_wait_s: Option<f64>,
+    /// Involuntary context switches during the timed runs. Polling threads that offer their core have many, harmless ones.
+    pub context_switches_involuntary: Option<u64>,
+    /// CPU time that the hypervisor gave to others meanwhile, in seconds.
+    pub steal_s: Option<f64>,
+}
 
 /// How often an interval may miss what it is an interval of.
 const MISS_MAX: f64 = 0.05;

@@ -17,8 +17,8 @@ use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::ScanError;
 use super::bind::TextReader;
+use super::context::{Context, packed};
 use super::dag::{Dag, NodeId, Typed, power_of_ten, to_double_by};
-use super::group::{Context, packed};
 use super::kernels::Mask;
 use super::memory::Memory;
 use super::rows::{column, data_type};

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::ScanError;
-use super::filter::holds;
+use super::order::holds;
 use crate::query::CompareOp;
 
 /// A test of a text.

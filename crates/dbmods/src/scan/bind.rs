@@ -1,29 +1,22 @@
 //! A conjunct bound to a row group: what zone maps decide is gone, dictionary predicates are sets of positions.
 
 use super::ScanError;
-use super::automaton::Automaton;
+use super::automaton::{Automaton, STATE_BYTES, Table};
 use super::codes::CodeTest;
-use super::dag::{Dag, Exact, Node, NodeId};
-use super::filter::{Filter, Values, among, holds, total_order};
-use super::group::{Context, packed};
+use super::context::{Context, packed};
+use super::dag::NodeId;
+use super::filter::{Filter, Values, among};
 use super::intset::IntSet;
 use super::kernels::gather::Symbols;
 use super::kernels::{ByteSet, Kernels, Lanes, Mask, Relation, gather};
+use super::order::{holds, total_order};
 use crate::query::CompareOp;
 use crate::table::chunk::{BlockMeta, Chunk, Encoding};
-use crate::table::segment::ChunkMeta;
 
 /// With fewer rows left than this, their values are fetched one by one.
 const SINGLE_ROWS_MAX: usize = 24;
 /// With more ranges than this, values are unpacked once and looked up.
 const RANGE_PASSES_MAX: usize = 3;
-
-/// The smallest and the largest of some integers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interval {
-    pub(super) lo: i128,
-    pub(super) hi: i128,
-}
 
 /// A test of the rows of one row group.
 #[derive(Debug)]
@@ -59,6 +52,25 @@ pub(super) struct TextReader {
 }
 
 impl<'a> Bound<'a> {
+    /// About what a thread needs to test `filter`, bytes.
+    pub(super) fn thread_bytes(filter: &Filter) -> usize {
+        let bound = size_of::<Self>();
+        bound
+            + match filter {
+                Filter::Numbers(_, set) => size_of_val(set.ranges()),
+                Filter::Text(_, automaton) => {
+                    // Transitions by code; symbols, hits of a block and a decoded text.
+                    automaton.table().map_or(0, Table::states) * STATE_BYTES + (64 << 10)
+                }
+                Filter::CompareText(..) => 16 << 10,
+                Filter::And(all) | Filter::Or(all) => all.iter().map(Self::thread_bytes).sum(),
+                Filter::Constant(_)
+                | Filter::Compare(..)
+                | Filter::CompareDouble(..)
+                | Filter::Among { .. } => 0,
+            }
+    }
+
     /// Binds `filter` to the row group of `context`, and loads what it needs.
     pub(super) fn new(context: &mut Context, filter: &'a Filter) -> Result<Self, ScanError> {
         match filter {
@@ -526,61 +538,5 @@ impl TextReader {
             (None, None) => return Err(ScanError::Internal("text kept as numbers")),
         }
         Ok(&self.text)
-    }
-}
-
-impl Interval {
-    fn point(value: i128) -> Self {
-        Self {
-            lo: value,
-            hi: value,
-        }
-    }
-
-    /// Whether all of it fits 64 bits.
-    pub(super) fn is_narrow(&self) -> bool {
-        i64::try_from(self.lo).is_ok() && i64::try_from(self.hi).is_ok()
-    }
-
-    /// Of sums of so many values.
-    pub(super) fn times(&self, count: i128) -> Self {
-        Self {
-            lo: self.lo.saturating_mul(count),
-            hi: self.hi.saturating_mul(count),
-        }
-    }
-
-    /// Of what `op` makes of two intervals; `None` if it overflows.
-    fn apply(op: Exact, left: Self, right: Self) -> Option<Self> {
-        let corners = [
-            op.apply(left.lo, right.lo).ok()?,
-            op.apply(left.lo, right.hi).ok()?,
-            op.apply(left.hi, right.lo).ok()?,
-            op.apply(left.hi, right.hi).ok()?,
-        ];
-        Some(Self {
-            lo: corners.into_iter().min()?,
-            hi: corners.into_iter().max()?,
-        })
-    }
-}
-
-/// The interval of every integer node in a row group.
-pub(super) fn intervals(dag: &Dag, metas: &[ChunkMeta], out: &mut Vec<Option<Interval>>) {
-    out.clear();
-    for node in dag.nodes() {
-        let interval = match *node {
-            Node::Column(column) => Some(Interval {
-                lo: i128::from(metas[column].min),
-                hi: i128::from(metas[column].max),
-            }),
-            Node::Constant(value) => Some(Interval::point(value)),
-            Node::Exact(op, left, right) => match (out[left], out[right]) {
-                (Some(left), Some(right)) => Interval::apply(op, left, right),
-                _ => None,
-            },
-            Node::Double(_) | Node::ToDouble(..) | Node::Float(..) => None,
-        };
-        out.push(interval);
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::ScanError;
 use super::automaton::{Automaton, Budget, STATE_BYTES, Table};
-use super::bind::Bound;
 use super::dag::{Dag, Node, NodeId, Typed, power_of_ten, to_double_by};
 use super::intset::IntSet;
+use super::order::{holds, total_order};
 use crate::query::{CompareOp, Literal, Predicate, Scalar};
 use crate::schema::{ColumnType, Schema};
 
@@ -107,25 +107,6 @@ impl Filter {
             Self::And(all) | Self::Or(all) => all.iter().map(Self::table_bytes).sum(),
             _ => 0,
         }
-    }
-
-    /// About what a thread needs to test it, bytes.
-    pub(super) fn thread_bytes(&self) -> usize {
-        let bound = size_of::<Bound<'_>>();
-        bound
-            + match self {
-                Self::Numbers(_, set) => size_of_val(set.ranges()),
-                Self::Text(_, automaton) => {
-                    // Transitions by code; symbols, hits of a block and a decoded text.
-                    automaton.table().map_or(0, Table::states) * STATE_BYTES + (64 << 10)
-                }
-                Self::CompareText(..) => 16 << 10,
-                Self::And(all) | Self::Or(all) => all.iter().map(Self::thread_bytes).sum(),
-                Self::Constant(_)
-                | Self::Compare(..)
-                | Self::CompareDouble(..)
-                | Self::Among { .. } => 0,
-            }
     }
 
     /// In a person's words.
@@ -588,24 +569,6 @@ fn double_set(op: CompareOp, value: f64, power: i128) -> IntSet {
         CompareOp::LessOrEqual => IntSet::range(i128::MIN, greater_from - 1),
         CompareOp::Greater => IntSet::range(greater_from, i128::MAX),
         CompareOp::GreaterOrEqual => IntSet::range(equal_from, i128::MAX),
-    }
-}
-
-/// Doubles in SQL's order: all NaNs equal and above everything, zeros equal.
-pub(super) fn total_order(left: f64, right: f64) -> std::cmp::Ordering {
-    left.partial_cmp(&right)
-        .unwrap_or_else(|| left.is_nan().cmp(&right.is_nan()))
-}
-
-/// Whether `order` is what `op` asks for.
-pub(super) fn holds(op: CompareOp, order: std::cmp::Ordering) -> bool {
-    match op {
-        CompareOp::Equal => order.is_eq(),
-        CompareOp::NotEqual => order.is_ne(),
-        CompareOp::Less => order.is_lt(),
-        CompareOp::LessOrEqual => order.is_le(),
-        CompareOp::Greater => order.is_gt(),
-        CompareOp::GreaterOrEqual => order.is_ge(),
     }
 }
 

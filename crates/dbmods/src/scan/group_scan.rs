@@ -153,7 +153,7 @@ impl GroupScan {
                 }
             }
             Collected::Groups { partial, memory } => {
-                let plan = Arc::clone(&worker.context().plan);
+                let plan = Arc::clone(worker.plan());
                 let Target::Aggregate(aggregation) = &plan.target else {
                     return Err(ScanError::Internal("groups without an aggregate"));
                 };
@@ -180,7 +180,7 @@ impl GroupScan {
         &mut self,
         give: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ScanError> {
-        let plan = Arc::clone(&self.worker.context().plan);
+        let plan = Arc::clone(self.worker.plan());
         match (&mut self.output, &plan.target) {
             (Collected::Rows(rows), _) => rows.flush(give),
             (Collected::Groups { partial, .. }, Target::Aggregate(aggregation)) => {

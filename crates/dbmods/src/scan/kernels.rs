@@ -28,6 +28,9 @@ mod tests;
 
 use std::sync::OnceLock;
 
+/// Where each group of eight packed rows starts, in 16 values (crate `fastlanes`).
+const FL_ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
+
 /// Rows of a block that are meant: bit `i % 64` of word `i / 64` is row `i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]

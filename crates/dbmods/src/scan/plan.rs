@@ -1,9 +1,12 @@
 //! A query made ready: compiled conditions, what the output needs, and how much memory that takes.
 
+use std::sync::Arc;
+
 use arrow_schema::SchemaRef;
 
 use super::ScanError;
 use super::aggregate::{self, Aggregation};
+use super::bind::Bound;
 use super::dag::Dag;
 use super::filter::Filter;
 use super::kernels::{self, Kernels, Lanes};
@@ -34,7 +37,7 @@ pub fn output_schema(schema: &Schema, query: &Query) -> Result<SchemaRef, ScanEr
 pub struct Plan {
     pub(super) kernels: &'static Kernels,
     pub(super) output: SchemaRef,
-    pub(super) dag: Dag,
+    pub(super) dag: Arc<Dag>,
     pub(super) conjuncts: Vec<Filter>,
     /// What each conjunct tests, as text.
     pub(super) names: Vec<String>,
@@ -246,7 +249,7 @@ impl Plan {
         columns.sort_unstable();
         columns.dedup();
         let vectors = (schema.columns.len() + dag.nodes().len()) * size_of::<kernels::Numbers>();
-        let tests: usize = conjuncts.iter().map(Filter::thread_bytes).sum();
+        let tests: usize = conjuncts.iter().map(Bound::thread_bytes).sum();
         let names: Vec<String> = conjuncts.iter().map(|one| one.describe(schema)).collect();
         // Each thread's samples of a conjunct, under its name.
         let samples = names.iter().map(|name| name.len() + SAMPLES_BYTES);
@@ -270,7 +273,7 @@ impl Plan {
             row_bytes,
             row_texts,
             names,
-            dag,
+            dag: Arc::new(dag),
             conjuncts,
             target,
             columns,

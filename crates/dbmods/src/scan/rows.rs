@@ -11,7 +11,7 @@ use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::ScanError;
-use super::group::{Context, packed};
+use super::context::{Context, packed};
 use super::kernels::gather::{ShortText, Symbols};
 use super::kernels::{Mask, Positions, WHOLE_BLOCK_ROWS, gather};
 use crate::schema::{Column, ColumnType, Schema};

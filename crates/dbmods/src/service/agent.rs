@@ -36,8 +36,9 @@ use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::budget::{Budget, Reserved};
-use self::catalog::{Catalog, damaged, refuse};
+use self::catalog::Catalog;
 use self::door::{Admission, Door, KNOCKING_MAX, Refusals};
+use self::refusals::{damaged, refuse};
 use self::scanning::scan_and_send;
 use crate::duckdb::Library;
 use crate::service::bulk::Acceptor;
@@ -53,7 +54,9 @@ mod budget;
 mod catalog;
 pub mod door;
 mod duckdb_pool;
+mod halt;
 mod outbox;
+mod refusals;
 mod residency;
 mod scanning;
 

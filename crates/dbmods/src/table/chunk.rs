@@ -48,17 +48,17 @@ use std::ops::Range;
 
 use dpb_core::Buf;
 
-use crate::table::encode::Values;
 use crate::table::pack;
+use crate::table::values::Values;
 
 mod assembly;
 mod check;
+pub use super::pack::BLOCK_ROWS;
+pub use super::values::STRING_BYTES_MAX;
 pub(crate) use assembly::Assembly;
-pub use assembly::seal;
+pub use assembly::{EncodedChunk, seal};
 use check::{Header, parse_dictionary, parse_directory};
 
-/// The number of rows of a full block.
-pub const BLOCK_ROWS: usize = 1024;
 /// Blocks of a full row group.
 pub const GROUP_BLOCKS: usize = 64;
 /// The number of rows of a full row group.
@@ -66,9 +66,6 @@ pub const GROUP_ROWS: usize = BLOCK_ROWS * GROUP_BLOCKS;
 
 /// Longest chunk, in bytes: who opens a file of a stranger takes no more memory for one.
 pub const CHUNK_BYTES_MAX: usize = 64 << 20;
-/// Longest string of a row, decoded, in bytes.
-pub const STRING_BYTES_MAX: usize = 1 << 20;
-
 /// The encoding of a chunk's payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {

@@ -5,8 +5,8 @@
 
 use fastlanes::BitPacking;
 
-use crate::table::chunk::BLOCK_ROWS;
-
+/// The number of rows of a full block.
+pub const BLOCK_ROWS: usize = 1024;
 /// Bits that `span`, the largest packed value, needs.
 pub fn width(span: u64) -> u8 {
     (64 - span.leading_zeros()) as u8

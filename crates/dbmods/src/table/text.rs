@@ -3,8 +3,8 @@
 
 use fsst::Compressor;
 
-use crate::table::chunk::{Assembly, BLOCK_ROWS, BlockMeta, Encoding, TextBlock};
-use crate::table::encode::{EncodedChunk, Texts};
+use crate::table::chunk::{Assembly, BLOCK_ROWS, BlockMeta, EncodedChunk, Encoding, TextBlock};
+use crate::table::values::Texts;
 
 /// The chunk of `texts`.
 pub(super) fn encode(column: u16, group: u32, texts: &Texts) -> EncodedChunk {

@@ -10,9 +10,9 @@ use std::path::Path;
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
+use super::error::DataError;
 use super::rows::{self, Cut, Cuts};
 use super::schema;
-use super::store::DataError;
 use crate::table::chunk::GROUP_ROWS;
 use crate::table::encode::{self, EncodedChunk};
 use crate::table::segment::{Finished, Segment, SegmentWriter};

@@ -19,6 +19,9 @@ use crate::table::encode::{Texts, Values};
 /// The name and version of the generator, as dpb's manifest has them.
 pub const GENERATOR: &str = "tpchgen 4.0.0";
 
+/// Scale factors that can be asked for.
+pub const SCALE_FACTORS: std::ops::RangeInclusive<f64> = 0.001..=10_000.0;
+
 /// The approximate number of rows of a part. Parts are small, since a group generates and drops what lies before it in its first part.
 const PART_ROWS: i64 = 1024;
 
@@ -48,7 +51,7 @@ impl Steps {
 /// scale factor 10) a range that is certain. `None` for what dpb does not generate.
 pub fn row_count(table: &str, scale_factor: f64) -> Option<RangeInclusive<u64>> {
     const COUNTED_MAX: f64 = 10.0;
-    if !super::TABLES.contains(&table) || !super::SCALE_FACTORS.contains(&scale_factor) {
+    if !super::TABLES.contains(&table) || !SCALE_FACTORS.contains(&scale_factor) {
         return None;
     }
     let steps = steps(table);

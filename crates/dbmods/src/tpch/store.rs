@@ -12,7 +12,6 @@
 //! that is not what the manifest says is damaged: who reads it is told so, and [`ensure`] says so and makes it anew.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -21,14 +20,12 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::DataError;
 use super::lock::{Lock, make_folder};
-use super::rows::GENERATOR;
+use super::rows::{GENERATOR, SCALE_FACTORS};
 use super::{TABLES, generate, schema};
 use crate::table::chunk::GROUP_ROWS;
 use crate::table::segment::{Segment, SegmentError, VERSION, sync_parent, temporary_name};
-
-/// Scale factors that can be asked for.
-pub const SCALE_FACTORS: std::ops::RangeInclusive<f64> = 0.001..=10_000.0;
 
 const MANIFEST: &str = "manifest.json";
 
@@ -94,40 +91,6 @@ pub enum Step<'a> {
 
 /// Hears what [`ensure`] does; breaks to give up.
 pub type Progress<'a> = &'a (dyn Fn(Step<'_>) -> ControlFlow<()> + Sync);
-
-/// Why there are no tables.
-#[derive(Debug)]
-pub enum DataError {
-    /// What was asked for makes no sense.
-    Usage(String),
-    /// The disk is too small.
-    Space {
-        /// TPC-H's scale factor.
-        scale_factor: f64,
-        /// Where.
-        dir: PathBuf,
-        /// Bytes that it takes.
-        needed: u64,
-        /// Bytes that are free.
-        free: u64,
-    },
-    /// A directory or a file cannot be written.
-    Write {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A table is there, but damaged.
-    Segment(SegmentError),
-    /// A table is not there.
-    Missing {
-        /// Where it would be.
-        path: PathBuf,
-    },
-    /// The progress callback gave up.
-    Interrupted,
-}
 
 /// `$DPB_DATA_DIR`, else `$XDG_DATA_HOME/dpb`, else `~/.local/share/dpb`; without a home, `dpb-data` here.
 pub fn default_data_dir() -> PathBuf {
@@ -507,52 +470,6 @@ fn remove_leftovers(dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-impl fmt::Display for DataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(what) => f.write_str(what),
-            Self::Space {
-                scale_factor,
-                dir,
-                needed,
-                free,
-            } => {
-                let dir = dir.display();
-                let (needed, free) = (bytes(*needed), bytes(*free));
-                write!(
-                    f,
-                    "--sf {scale_factor} needs {needed} in {dir}, {free} free"
-                )
-            }
-            Self::Write { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Segment(error) => error.fmt(f),
-            Self::Missing { path } => {
-                write!(f, "{} is not there; `dpb data` makes it", path.display())
-            }
-            Self::Interrupted => f.write_str("interrupted; what was finished is kept"),
-        }
-    }
-}
-
-impl std::error::Error for DataError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Write { source, .. } => Some(source),
-            Self::Segment(source) => Some(source),
-            _ => None,
-        }
-    }
-}
-
-/// Bytes for a person, in powers of 1000.
-fn bytes(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
-        1_000_000..1_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),
-        _ => format!("{:.0} GB", bytes as f64 / 1e9),
-    }
 }
 
 #[cfg(test)]

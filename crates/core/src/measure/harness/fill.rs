@@ -2,8 +2,8 @@
 
 use super::{Counts, Measured, Mode, Run};
 use crate::measure::latency::Latencies;
-use crate::measure::record::{Check, Outcome, Record, Samples, Stability, Summary};
-use crate::measure::statistics;
+use crate::measure::record::{Check, Outcome, Record, Samples};
+use crate::measure::statistics::{self, Stability, Summary};
 
 /// A name ending and the share of jobs that it stands for.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];

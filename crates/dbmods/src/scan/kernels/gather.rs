@@ -7,7 +7,7 @@ use arrow_array::StringArray;
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::ArrowError;
 
-use super::portable::FL_ORDER;
+use super::FL_ORDER;
 use super::{Lanes, Packed};
 
 /// `FL_ORDER` as nibbles; it is its own inverse.

@@ -3,7 +3,9 @@
 //! The functions are `inline(always)` and generic over [`PackBits`], so that an instruction set's module compiles them
 //! again with its own features where own code would not be faster.
 
-use super::{ByteSet, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation, gather};
+use super::{
+    ByteSet, FL_ORDER, Kernels, Lanes, Mask, Numbers, Packed, Positions, Relation, gather,
+};
 
 /// Runs portably.
 pub(super) const KERNELS: Kernels = Kernels {
@@ -26,9 +28,6 @@ pub(super) const KERNELS: Kernels = Kernels {
     subtract,
     multiply,
 };
-
-/// Where each group of eight packed rows starts, in 16 values (crate `fastlanes`).
-pub(super) const FL_ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 
 /// The first value of packed row `row`.
 #[inline(always)]

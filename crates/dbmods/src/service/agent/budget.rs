@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use dpb_core::Timer;
 
-use super::catalog::refuse;
 use super::lock;
+use super::refusals::refuse;
 use super::{GONE_LOOK, RESERVE_PATIENCE, SCAN_BYTES_MAX, SCAN_BYTES_MIN};
 use crate::service::link::between;
 use crate::service::protocol::{Refusal, WireError};

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 
 use dpb_core::Timer;
 
-use super::duckdb_pool::{DuckDbPool, Lease, Opening};
+use super::duckdb_pool::{DuckDbPool, Lease, Name, Opening};
 use super::lock;
+use super::refusals::{damaged, refuse};
 use super::residency::Pages;
 use crate::duckdb::Library;
 use crate::duckdb::tpch_baseline::{self, Baseline};
 use crate::service::protocol::{FileFormat, Refusal, TableInfo, WireError};
 use crate::table::cache::Cache;
-use crate::table::segment::{Segment, SegmentError, open_regular};
+use crate::table::segment::{Segment, open_regular};
 use crate::tpch::{self, DataError};
 
 /// Segments, DuckDB's files and the cache of chunks, under one data directory.
@@ -29,21 +30,10 @@ pub(super) struct Catalog {
 /// A segment, once it is open. Who opens one holds its own lock only, so that no slow file keeps others waiting.
 type Slot = Mutex<Option<Arc<Segment>>>;
 
-/// A table of a data set: the scale factor's bits, and the table.
-pub(super) type Name = (u64, String);
-
 /// A run is not cold if more than one of so many pages stays in the page cache.
 const PAGES_KEPT_SHARE: u64 = 100;
 /// The table that DuckDB's files hold.
 const TABLE: &str = "lineitem";
-
-/// A refusal with its words.
-pub(super) fn refuse(refusal: Refusal, text: impl Into<String>) -> WireError {
-    WireError::Refused {
-        refusal,
-        text: text.into(),
-    }
-}
 
 impl Catalog {
     pub(super) fn new(
@@ -209,11 +199,6 @@ impl Catalog {
             ),
         )
     }
-}
-
-/// What a damaged file is told as.
-pub(super) fn damaged(error: &SegmentError) -> WireError {
-    refuse(Refusal::Damaged, error.to_string())
 }
 
 fn check_sf(sf: f64) -> Result<(), WireError> {

@@ -16,8 +16,8 @@ use arrow_schema::{DataType, SchemaRef};
 use dpb_core::Timer;
 
 use super::budget::{Budget, Waiting};
-use super::catalog::{Name, refuse};
-use super::scanning::Halt;
+use super::halt::Halt;
+use super::refusals::refuse;
 use super::{DUCKDB_BYTES_MIN, RESERVE_PATIENCE, lock};
 use crate::duckdb::{
     BATCH_ROWS, CHUNK_ROWS, Config, Connection, Database, Delivery, Error, Library,
@@ -31,6 +31,9 @@ const RESULT_BYTES_MIN: u64 = 32 << 20;
 const STREAM_BYTES: u64 = 1 << 20;
 /// Bytes of a text value, for the estimate of a row's size.
 const TEXT_BYTES: u64 = 32;
+
+/// A table of a data set: the scale factor's bits, and the table.
+pub(super) type Name = (u64, String);
 
 /// DuckDB, and who uses it.
 pub(super) struct DuckDbPool {

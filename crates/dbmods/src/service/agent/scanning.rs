@@ -1,7 +1,6 @@
 //! One scan: its threads fill an outbox, its connection's thread empties it.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -11,13 +10,13 @@ use arrow_buffer::Buffer;
 use arrow_schema::SchemaRef;
 
 use super::budget::Reserved;
-use super::catalog::{damaged, refuse};
+use super::halt::Halt;
 use super::outbox::{Outbox, Taken};
+use super::refusals::{damaged, refuse};
 use super::{
     BATCH_ROWS_MIN, CORE_WAIT_LOOK, Conversed, PEER_LOOK, QUEUE_BATCHES, REQUEST_GROWTH, Shared,
     TERM_BYTES, TEXT_GROWTH, carried, duckdb_pool, ending, lock, settle,
 };
-use crate::duckdb::Interrupt;
 use crate::ipc::Encoder;
 use crate::query::sql;
 use crate::scan::{self, Plan, ScanError, ScanOptions};
@@ -189,28 +188,6 @@ fn send_end(
     };
     settle(link, stop)?;
     link.send(Tag::End, &protocol::encode(&end))
-}
-
-/// Stops a scan, whichever engine runs it.
-#[derive(Default)]
-pub(super) struct Halt {
-    stop: AtomicBool,
-    /// Where DuckDB runs, once it does.
-    duckdb: Mutex<Option<Interrupt>>,
-}
-
-impl Halt {
-    /// May be called again: DuckDB forgets an interrupt that comes before its statement.
-    pub(super) fn now(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(running) = &*lock(&self.duckdb) {
-            running.interrupt();
-        }
-    }
-
-    pub(super) fn is_set(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
 }
 
 /// Says to the outbox that nothing more comes, however the scan ended.

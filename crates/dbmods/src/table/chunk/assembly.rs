@@ -6,7 +6,6 @@ use super::{
     ALIGN, BlockMeta, CHUNK_BYTES_MAX, CRC_AT, Encoding, HEADER_BYTES, MAGIC, META_BYTES,
     TAIL_BYTES, u32_at, zone,
 };
-use crate::table::encode::EncodedChunk;
 
 /// The checksum that the header carries: of the header with that field zero, the directory and the side table.
 pub(super) fn checksum(bytes: &[u8], directory_end: usize, side: &Range<usize>) -> u32 {
@@ -40,6 +39,21 @@ pub fn seal(bytes: &mut [u8]) {
         let crc = checksum(bytes, directory_end, &side);
         bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     }
+}
+
+/// A chunk ready to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedChunk {
+    /// The bytes that [`crate::table::chunk::Chunk::parse`] takes.
+    pub bytes: Vec<u8>,
+    /// The number of rows.
+    pub rows: usize,
+    /// The encoding of the payloads.
+    pub encoding: Encoding,
+    /// Smallest value, as in a segment's footer.
+    pub min: i64,
+    /// Largest value.
+    pub max: i64,
 }
 
 /// Puts a chunk together; the other way round than [`Chunk::parse`].

@@ -1,0 +1,17 @@
+//! What an agent tells a client that it refuses.
+
+use crate::service::protocol::{Refusal, WireError};
+use crate::table::segment::SegmentError;
+
+/// A refusal with its words.
+pub(super) fn refuse(refusal: Refusal, text: impl Into<String>) -> WireError {
+    WireError::Refused {
+        refusal,
+        text: text.into(),
+    }
+}
+
+/// What a damaged file is told as.
+pub(super) fn damaged(error: &SegmentError) -> WireError {
+    refuse(Refusal::Damaged, error.to_string())
+}
