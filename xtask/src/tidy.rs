@@ -4,6 +4,7 @@
 //! * `unsafe` stands only in files that `xtask/unsafe-files.txt` lists, each with its reason.
 //! * The host's clock, sleep and random numbers are used directly only in files that `xtask/time-files.txt` lists, each with its
 //!   reason: elsewhere in the crates time and seeds are arguments.
+//! * No files need each other in a loop.
 //! * Dependencies between our crates point one way; core has none that a feature does not ask for.
 //! * Nothing is left to do in the code.
 //! * No file is larger than a mebibyte.
@@ -11,6 +12,7 @@
 //! All are tests as well, so that `cargo test` sees them.
 
 mod arrows;
+mod circles;
 mod source;
 
 use std::collections::BTreeMap;
@@ -53,6 +55,7 @@ pub(crate) fn run() -> Result<()> {
     let files = files()?;
     wrong.extend(large_files(&files)?);
     wrong.extend(sources(&files)?);
+    wrong.extend(loops(&files)?);
     if wrong.is_empty() {
         println!("tidy: {} files", files.len());
         return Ok(());
@@ -112,6 +115,27 @@ fn sources(files: &[String]) -> Result<Vec<String>> {
     wrong.extend(unsafe_files.rest());
     wrong.extend(time_files.rest());
     Ok(wrong)
+}
+
+/// Files that need each other in a loop, those of tests and fuzzers aside.
+fn loops(files: &[String]) -> Result<Vec<String>> {
+    let is_code = |path: &&String| {
+        let parts: Vec<&str> = path.split('/').collect();
+        path.ends_with(".rs")
+            && !parts.contains(&"tests")
+            && !path.ends_with("/tests.rs")
+            && parts.first() != Some(&"fuzz")
+    };
+    let read = |path: &String| {
+        let text = std::fs::read_to_string(absolute(path)).context(path.clone())?;
+        Ok((path.clone(), text))
+    };
+    let code = files.iter().filter(is_code).map(read);
+    let code = code.collect::<Result<Vec<(String, String)>>>()?;
+    let code = code
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()));
+    Ok(circles::find(code))
 }
 
 /// Whether it is code of one of our crates, and not of its tests.

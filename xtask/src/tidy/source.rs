@@ -17,23 +17,34 @@ pub(super) fn line_of_unsafe(text: &str) -> Option<usize> {
 
 /// The first line of code, but for tests at the file's end, in which one of `words` stands; the line's number and the word.
 pub(super) fn line_of<'a>(text: &str, words: &[&'a str]) -> Option<(usize, &'a str)> {
-    let code = code_of(text);
-    let lines: Vec<&str> = code.lines().collect();
-    let is_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ");
-    let end = lines.windows(2).position(is_tests).unwrap_or(lines.len());
-    lines[..end].iter().enumerate().find_map(|(at, line)| {
+    let code = code_before_tests(text);
+    code.lines().enumerate().find_map(|(at, line)| {
         let word = words.iter().find(|word| has_word(line, word))?;
         Some((at + 1, *word))
     })
 }
 
-/// Whether `word` stands in `line` by itself, not inside a longer name.
-pub(super) fn has_word(line: &str, word: &str) -> bool {
+/// The code of a file, without comments and literals, up to the tests at its end.
+pub(super) fn code_before_tests(text: &str) -> String {
+    let mut code = code_of(text);
+    let tests = code.find("#[cfg(test)]\nmod tests {");
+    code.truncate(tests.unwrap_or(code.len()));
+    code
+}
+
+/// Where `word` stands in `code` by itself, first.
+pub(super) fn find_word(code: &str, word: &str) -> Option<usize> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(word).any(|(at, _)| {
-        let (before, after) = (&line[..at], &line[at + word.len()..]);
+    let mut places = code.match_indices(word).map(|(at, _)| at);
+    places.find(|&at| {
+        let (before, after) = (&code[..at], &code[at + word.len()..]);
         !before.ends_with(is_name) && !after.starts_with(is_name)
     })
+}
+
+/// Whether `word` stands in `line` by itself, not inside a longer name.
+pub(super) fn has_word(line: &str, word: &str) -> bool {
+    find_word(line, word).is_some()
 }
 
 /// `text` with comments and literals blanked; lines stay where they are.
