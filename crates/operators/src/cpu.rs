@@ -57,7 +57,7 @@ impl Cpu {
         Self::new(format!("cpu/{path}"), Some(path), Lift::Inline)
     }
 
-    /// The best path for each operator, on the `threads` workers that this process has for all such queues ([`Pool::shared`]).
+    /// The best path for each operator, on the `threads` workers that this process has for all such queues ([`Pool::shared`](dpb_core::Pool::shared)).
     pub fn pool(threads: NonZeroU32) -> Self {
         Self::new(format!("pool/{threads}"), None, Lift::Pooled(threads))
     }

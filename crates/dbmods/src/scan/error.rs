@@ -18,7 +18,7 @@ pub enum ScanError {
     /// An exact number has more digits than can be computed with.
     #[error("a number is out of range")]
     Overflow,
-    /// It would take more memory than [`ScanOptions::memory_bytes`].
+    /// It would take more memory than [`super::ScanOptions::memory_bytes`].
     #[error("the scan needs more than the {0} bytes of memory that it may take")]
     Memory(usize),
     /// More groups than an aggregate may have.

@@ -17,7 +17,7 @@ pub struct ScanStats {
     pub groups_skipped: u64,
     /// Bytes of the chunks that were opened, from the cache or the file.
     pub bytes_read: u64,
-    /// Whether the scan ended early, by [`ScanOptions::stop`] or by the sink.
+    /// Whether the scan ended early, by [`super::ScanOptions::stop`] or by the sink.
     pub stopped: bool,
     /// The predicate's parts, in the order in which they were written.
     pub conjuncts: Vec<ConjunctStats>,
