@@ -129,10 +129,10 @@ fn a_client_that_gives_no_room_back_is_given_up_stopped_or_gone() {
     let whole = body(20_000);
     let mut send = |stop: bool| near.send_frame(Tag::Batch, &[&whole], whole.len(), &|| stop);
     assert_eq!(send(false).unwrap(), Some(Interrupted::Stalled));
-    assert_eq!(send(true).unwrap(), Some(Interrupted::Peer));
+    assert_eq!(send(true).unwrap(), Some(Interrupted::Stopped));
     drop(far);
     match send(false) {
-        Ok(ended) => assert_eq!(ended, Some(Interrupted::Peer)),
+        Ok(ended) => assert_eq!(ended, Some(Interrupted::Stopped)),
         Err(error) => assert!(matches!(error, WireError::Closed | WireError::Io(_))),
     }
 }

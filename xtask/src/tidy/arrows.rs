@@ -31,6 +31,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dpb-peers", &["dpb-core", "dpb-operators", "dpb-accel"]),
     ("prototype", &["dpb-core", "dpb-operators", "dpb-cli"]),
     (
+        "inspect",
+        &["dpb-core", "dpb-operators", "dpb-accel", "dpb-sim"],
+    ),
+    (
         "stages",
         &["dpb-core", "dpb-operators", "dpb-accel", "dpb-sim"],
     ),

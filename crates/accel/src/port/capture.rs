@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -159,6 +160,20 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// The file ends inside a packet, says that one is longer than can be, or cannot be read.
     pub fn read(&mut self) -> io::Result<Option<Record>> {
+        let Some((time_ns, len, original_len)) = self.read_header()? else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; len];
+        self.input.read_exact(&mut bytes)?;
+        Ok(Some(Record {
+            time_ns,
+            bytes,
+            original_len,
+        }))
+    }
+
+    /// The next packet's time in nanoseconds, the bytes that were kept of it, and those that it had.
+    fn read_header(&mut self) -> io::Result<Option<(u64, usize, u32)>> {
         let mut header = [0; 16];
         // An end is an end only between packets.
         let first = self.input.read(&mut header[..1])?;
@@ -173,18 +188,39 @@ impl<R: Read> Reader<R> {
                 "a packet of {len} bytes, more than {RECORD_BYTES_MAX}"
             )));
         }
-        let mut bytes = vec![0; len as usize];
-        self.input.read_exact(&mut bytes)?;
         let fraction_ns = match self.resolution {
             Resolution::Microseconds => u64::from(fraction) * 1000,
             Resolution::Nanoseconds => u64::from(fraction),
         };
-        Ok(Some(Record {
-            time_ns: u64::from(seconds) * 1_000_000_000 + fraction_ns,
-            bytes,
-            original_len,
-        }))
+        let time_ns = u64::from(seconds) * 1_000_000_000 + fraction_ns;
+        Ok(Some((time_ns, len as usize, original_len)))
     }
+}
+
+/// Where the packets of a file lie that is in memory whole, as far as they were kept.
+///
+/// # Errors
+/// Those of [`Reader::new`]. An item is an error as [`Reader::read`] gives it, and the last one.
+pub fn packets(file: &[u8]) -> io::Result<impl Iterator<Item = io::Result<Range<usize>>>> {
+    let mut reader = Reader::new(file)?;
+    let mut is_over = false;
+    let mut next = move || {
+        let Some((_, len, _)) = reader.read_header()? else {
+            return Ok(None);
+        };
+        let start = file.len() - reader.input.len();
+        let rest = reader.input.get(len..);
+        reader.input = rest.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(Some(start..start + len))
+    };
+    Ok(std::iter::from_fn(move || {
+        if is_over {
+            return None;
+        }
+        let packet = next().transpose();
+        is_over = !matches!(packet, Some(Ok(_)));
+        packet
+    }))
 }
 
 impl<W: Write> Writer<W> {
@@ -357,6 +393,26 @@ mod tests {
         assert!(record(BYTES_MAX + 1, max + 1).whole().is_err());
         let cut = record(96, 1514).whole().expect_err("96 bytes of it");
         assert!(cut.to_string().contains("1514 bytes of which 96"), "{cut}");
+    }
+
+    #[test]
+    fn packets_in_memory_lie_where_reading_finds_them() {
+        for (order, resolution) in FORMATS {
+            let bytes = written(order, resolution);
+            let mut reader = Reader::new(&bytes[..]).expect("a pcap file");
+            for place in packets(&bytes).expect("a pcap file") {
+                let record = reader.read().expect("whole").expect("as many");
+                assert_eq!(bytes[place.expect("whole")], record.bytes[..]);
+            }
+            assert_eq!(reader.read().expect("the end"), None);
+            // Cut inside the last packet, and inside its header.
+            for cut in [1, 1514 + 3] {
+                let places = packets(&bytes[..bytes.len() - cut]).expect("a pcap file");
+                let is_right: Vec<bool> = places.map(|place| place.is_ok()).collect();
+                assert_eq!(is_right, [true, true, false], "{cut}");
+            }
+        }
+        assert!(packets(b"no pcap file, but long enough to be one").is_err());
     }
 
     #[test]

@@ -634,7 +634,7 @@ fn settle(link: &mut Link, stop: &dyn Fn() -> bool) -> Conversed {
 fn carried(ended: Option<Interrupted>) -> Conversed {
     match ended {
         None => Ok(()),
-        Some(Interrupted::Peer) => Err(WireError::Closed),
+        Some(Interrupted::Stopped) => Err(WireError::Closed),
         Some(Interrupted::Stalled) => Err(stalled()),
     }
 }

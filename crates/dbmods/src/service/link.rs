@@ -45,7 +45,7 @@ const PACE_LOOK: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupted {
     /// The peer is gone, or the caller's `stop` said so.
-    Peer,
+    Stopped,
     /// The peer took nothing for the whole patience.
     Stalled,
 }
@@ -215,7 +215,7 @@ impl Link {
         }
         while ahead > PACE_LOOK {
             if stop() || self.peer_gone() {
-                return Some(Interrupted::Peer);
+                return Some(Interrupted::Stopped);
             }
             self.clock.sleep(PACE_LOOK);
             ahead = self.pacer.ahead(self.clock.now_ns());
@@ -498,7 +498,7 @@ impl Link {
             io::ErrorKind::Interrupted => Ok(None),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 if stop() || self.peer_gone() {
-                    Ok(Some(Interrupted::Peer))
+                    Ok(Some(Interrupted::Stopped))
                 } else if self.since(idle_since_ns) > self.patience() {
                     Ok(Some(Interrupted::Stalled))
                 } else {

@@ -115,7 +115,7 @@ impl Link {
         {
             match waiting.look() {
                 Look::Around if stop() || self.peer_gone() => {
-                    return Ok(Some(Interrupted::Peer));
+                    return Ok(Some(Interrupted::Stopped));
                 }
                 Look::Over => return Ok(Some(Interrupted::Stalled)),
                 _ => {}
@@ -223,7 +223,7 @@ impl Link {
             }
             self.take_credits()?;
             if stop() || self.peer_gone() {
-                return Ok(Some(Interrupted::Peer));
+                return Ok(Some(Interrupted::Stopped));
             }
             if self.since(since_ns) > self.patience() {
                 return Ok(Some(Interrupted::Stalled));

@@ -188,10 +188,10 @@ fn a_slow_pace_does_not_hold_back_a_stop_or_hide_a_peer_that_left() {
     // Each frame would take 80,000 seconds.
     let (mut near, far) = pair(1);
     let stopped = near.send_frame(Tag::Batch, &[&[0; 10_000]], 10_000, &|| true);
-    assert_eq!(stopped.unwrap(), Some(Interrupted::Peer));
-    assert_eq!(near.settle(&|| true), Some(Interrupted::Peer));
+    assert_eq!(stopped.unwrap(), Some(Interrupted::Stopped));
+    assert_eq!(near.settle(&|| true), Some(Interrupted::Stopped));
     drop(far);
-    assert_eq!(near.settle(&|| false), Some(Interrupted::Peer));
+    assert_eq!(near.settle(&|| false), Some(Interrupted::Stopped));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_peer_that_reads_nothing_is_given_up_or_stopped() {
     let ended = near
         .send_frame(Tag::Batch, &[&body], body.len(), &|| true)
         .unwrap();
-    assert_eq!(ended, Some(Interrupted::Peer));
+    assert_eq!(ended, Some(Interrupted::Stopped));
     assert!(!near.peer_stirs());
     drop(far);
     assert!(near.peer_stirs());

@@ -1,0 +1,61 @@
+//! `cargo run --release -p inspect -- --rules rules.txt capture.pcap`: see the library's page.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use dpb_accel::port::capture;
+use inspect::{BURST, FAMILIES, Found, Inspector};
+
+/// Captures through checksums, RSS, routes, rules, SHA-256 and DEFLATE
+///
+/// Backends as for dpb: cpu, cpu/portable, pool/2, sim/default, faulty/.
+#[derive(Parser)]
+struct Args {
+    /// Capture files (pcap)
+    #[arg(required = true)]
+    captures: Vec<PathBuf>,
+    /// A rule file, `id:/expression/flags` on each line [default: 149 rules of dpb's]
+    #[arg(long, default_value = "-")]
+    rules: String,
+    /// A list of IPv4 routes, a prefix and a hop on each line
+    #[arg(long, default_value = "generated:10000")]
+    routes: String,
+    /// Backends of checksums, hashes, routes, rules, digests and compression
+    #[arg(long, value_delimiter = ',', default_value = "cpu,cpu,cpu,cpu,cpu,cpu")]
+    backends: Vec<String>,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let backends: Vec<&str> = args.backends.iter().map(String::as_str).collect();
+    let backends = <[_; 6]>::try_from(backends).ok().context("six backends")?;
+    let (routes, rules) = (
+        format!("routes={}", args.routes),
+        format!("rules={}", args.rules),
+    );
+    let mut inspector = Inspector::new(backends, [&routes, "", &rules])?;
+    let memory = FAMILIES.open(backends[0])?;
+    let mut found = Found::default();
+    for path in &args.captures {
+        let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+        let mut file = memory.alloc(bytes.len())?;
+        file.copy_from_slice(&bytes);
+        let packets: Vec<_> = capture::packets(&bytes)?.collect::<Result<_, _>>()?;
+        let file = file.freeze();
+        for burst in packets.chunks(BURST) {
+            inspector.inspect(&file, burst, &mut found, |payload, digest, _| {
+                let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+                println!(
+                    "{}:{} {} {digest}",
+                    path.display(),
+                    payload.start,
+                    payload.len()
+                );
+            })?;
+        }
+    }
+    println!("{found:#?}");
+    Ok(())
+}
