@@ -24,6 +24,8 @@ struct Module {
     imports: Vec<(String, Vec<String>)>,
     /// Paths that its code goes by besides.
     paths: Vec<Vec<String>>,
+    /// Names that it defines itself.
+    defined: BTreeSet<String>,
 }
 
 /// The circles among `files`, each a path from the root and what is in it.
@@ -83,8 +85,31 @@ impl Module {
             path: path.to_owned(),
             imports,
             paths: paths(&rest),
+            defined: defined(&rest),
         }
     }
+}
+
+/// The names behind a keyword that defines something.
+fn defined(code: &str) -> BTreeSet<String> {
+    const KEYWORDS: [&str; 9] = [
+        "fn",
+        "struct",
+        "enum",
+        "trait",
+        "type",
+        "const",
+        "static",
+        "union",
+        "macro_rules",
+    ];
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let words: Vec<&str> = code
+        .split(|c: char| !is_name(c))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let pairs = words.windows(2).filter(|pair| KEYWORDS.contains(&pair[0]));
+    pairs.map(|pair| pair[1].to_owned()).collect()
 }
 
 /// What `tree` imports, behind `prefix`: `a::{b, c as d}` is `a::b` as `b`, `a::c` as `d`.
@@ -207,11 +232,10 @@ impl Tree {
                 let Some(path) = self.absolute(here, &path) else {
                     continue;
                 };
-                let Some((place, name)) = self.defined_at(&path, 0) else {
-                    continue;
-                };
-                if !here.starts_with(&place) {
-                    to.entry(place).or_default().insert(name);
+                for (place, name) in self.defined_at(&path, 0) {
+                    if !here.starts_with(&place) {
+                        to.entry(place).or_default().insert(name);
+                    }
                 }
             }
         }
@@ -243,8 +267,9 @@ impl Tree {
         Some(at)
     }
 
-    /// The module that defines what `path` names, and the name; re-exports are followed.
-    fn defined_at(&self, path: &[String], followed: usize) -> Option<(Place, String)> {
+    /// The modules that define what `path` names, and the name; re-exports are followed. A function and a macro can share a name,
+    /// so there may be several.
+    fn defined_at(&self, path: &[String], followed: usize) -> Vec<(Place, String)> {
         const FOLLOWED_MAX: usize = 8;
         let mut at = Place::new();
         for (i, name) in path.iter().enumerate() {
@@ -253,18 +278,37 @@ impl Tree {
                 continue;
             }
             at.pop();
-            let module = self.modules.get(&at)?;
-            let import = module.imports.iter().find(|(known, _)| known == name);
-            if let Some((_, import)) = import
-                && followed < FOLLOWED_MAX
-                && let Some(mut target) = self.absolute(&at, import)
-            {
+            let Some(module) = self.modules.get(&at) else {
+                break;
+            };
+            let follow = |import: &[String]| {
+                let mut target = self.absolute(&at, import)?;
                 target.extend_from_slice(&path[i + 1..]);
-                return self.defined_at(&target, followed + 1);
+                (followed < FOLLOWED_MAX).then(|| self.defined_at(&target, followed + 1))
+            };
+            let named = module.imports.iter().filter(|(known, _)| known == name);
+            let mut found: Vec<_> = named
+                .filter_map(|(_, import)| follow(import))
+                .flatten()
+                .collect();
+            if found.is_empty() && !module.defined.contains(name) {
+                let everything = module.imports.iter().filter(|(known, _)| known == "*");
+                let behind = everything.filter_map(|(_, import)| {
+                    let (_, folder) = import.split_last()?;
+                    follow(&[folder, std::slice::from_ref(name)].concat())
+                });
+                let is_there = |(place, name): &(Place, String)| {
+                    let module = self.modules.get(place);
+                    module.is_some_and(|module| module.defined.contains(name))
+                };
+                found.extend(behind.flatten().filter(is_there));
             }
-            return Some((at, name.clone()));
+            if found.is_empty() || module.defined.contains(name) {
+                found.push((at, name.clone()));
+            }
+            return found;
         }
-        None
+        Vec::new()
     }
 }
 
@@ -339,11 +383,19 @@ mod tests {
             "fn f() -> crate::a::A {}",
             "fn f() { super::a::g() }",
             "use super::a;\nfn f() { a::g() }",
-            // By a re-export at the root.
+            // By a re-export at the root, of one name and of all.
             "use crate::FromA;",
+            "use crate::OnlyInA;",
+            // A macro of another file has the same name.
+            "use crate::c::g;\nfn f() { super::a::g() }",
         ] {
-            let root = (ROOT.0, "mod a;\nmod b;\npub use a::A as FromA;");
-            let found = circles(&[root, (A, "use crate::b::B;"), (B, back)]);
+            let root = (
+                ROOT.0,
+                "mod a;\nmod b;\nmod c;\npub use a::*;\npub use a::A as FromA;",
+            );
+            let a = "use crate::b::B;\nuse crate::c::g;\npub struct A;\npub struct OnlyInA;\npub fn g() {}";
+            let c = (C, "macro_rules! g { () => {} }");
+            let found = circles(&[root, (A, a), (B, back), c]);
             assert_eq!(found.len(), 1, "{back}");
         }
     }

@@ -15,8 +15,8 @@ use crate::schema::{ColumnType, Schema};
 use crate::table::encode::{self, Values};
 use crate::table::segment::{Segment, SegmentError};
 
-/// Bytes of user data for which an item scans a row group: about what one of 2,048 rows of lineitem takes.
-const GROUP_BYTES: usize = 128 << 10;
+/// Bytes of user data for which an item scans a row group: about what one of 1,500 rows of lineitem takes.
+const GROUP_BYTES: usize = 96 << 10;
 /// Rows up to which the oracle keeps what it has decoded.
 const KEPT_ROWS_MAX: u64 = 200_000;
 
@@ -76,7 +76,7 @@ impl Workload for ScanWorkload {
         "the reference evaluator"
     }
 
-    /// One row group for every 128 KiB of `plain`, at least one, chosen by its bytes.
+    /// One row group for every 96 KiB of `plain`, at least one, chosen by its bytes.
     fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let groups = self.groups.len();
         if groups == 0 {

@@ -6,8 +6,7 @@ use std::arch::aarch64::*;
 
 use dpb_core::Batch;
 
-use super::combine::powers;
-use super::constants::Barrett;
+use super::constants::{Barrett, powers};
 use super::folds::forward;
 
 use super::{Algorithm, Castagnoli, Ieee};

@@ -14,7 +14,7 @@ use dpb_core::{
     Workload, spec,
 };
 
-use super::constants::product;
+use super::constants::{BYTE_POWER, product};
 use super::{Algorithm, Castagnoli, Ieee, T10Dif};
 use crate::entry::{Entry, PORTABLE, own};
 use crate::isa;
@@ -140,26 +140,6 @@ fn forward<A: Algorithm>(remainder: u32, bytes: u64) -> u32 {
         bytes >>= 1;
     }
     remainder
-}
-
-/// x^8: bit 31 is the coefficient of x^0.
-const BYTE_POWER: u32 = 1 << (31 - 8);
-
-/// For each byte of a length, from the lowest: x to eight times what it stands for.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(super) const fn powers<A: Algorithm>() -> [[u32; 256]; 8] {
-    let mut powers = [[0; 256]; 8];
-    let (mut step, mut place) = (BYTE_POWER, 0);
-    while place < 8 {
-        let (mut power, mut value) = (1 << 31, 0);
-        while value < 256 {
-            powers[place][value] = power;
-            power = product::<A>(power, step);
-            value += 1;
-        }
-        (step, place) = (power, place + 1);
-    }
-    powers
 }
 
 impl<A: Algorithm> Kernel for Combine<A> {

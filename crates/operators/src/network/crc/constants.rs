@@ -85,3 +85,23 @@ pub(super) const fn product<A: Algorithm>(a: u32, b: u32) -> u32 {
     }
     result
 }
+
+/// x^8: bit 31 is the coefficient of x^0.
+pub(super) const BYTE_POWER: u32 = 1 << (31 - 8);
+
+/// For each byte of a length, from the lowest: x to eight times what it stands for.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) const fn powers<A: Algorithm>() -> [[u32; 256]; 8] {
+    let mut powers = [[0; 256]; 8];
+    let (mut step, mut place) = (BYTE_POWER, 0);
+    while place < 8 {
+        let (mut power, mut value) = (1 << 31, 0);
+        while value < 256 {
+            powers[place][value] = power;
+            power = product::<A>(power, step);
+            value += 1;
+        }
+        (step, place) = (power, place + 1);
+    }
+    powers
+}

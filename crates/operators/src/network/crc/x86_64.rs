@@ -5,8 +5,7 @@ use std::arch::x86_64::*;
 
 use dpb_core::Batch;
 
-use super::combine::powers;
-use super::constants::Barrett;
+use super::constants::{Barrett, powers};
 use super::folds::forward;
 
 use super::Algorithm;
