@@ -23,8 +23,14 @@ fn workers(n: u32) -> Option<NonZeroU32> {
 
 #[test]
 fn inline_conforms() {
-    let coverage = check(&Sample::new(None), workloads()).unwrap_or_else(|f| panic!("{f}"));
-    assert!(coverage.items > 100);
+    // Under Miri the streams are left to the pool, below.
+    let is_chosen = |at: usize| !cfg!(miri) || at == 0 || at == 3;
+    let some: Vec<_> = (0..4)
+        .filter(|at| is_chosen(*at))
+        .map(|at| workloads()[at])
+        .collect();
+    let coverage = check(&Sample::new(None), &some).unwrap_or_else(|f| panic!("{f}"));
+    assert!(cfg!(miri) || coverage.items > 100);
     assert_eq!(coverage.skipped, [""; 0]);
 }
 
