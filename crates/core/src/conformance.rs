@@ -90,7 +90,7 @@ impl Extent {
         item_lengths: &[0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 1000, 4097],
         batches: &[1, 3, 256],
         depths: &[1, 2, 7, 64],
-        bytes_per_run: 1 << 20,
+        bytes_per_run: 1 << 18,
         rounds: 8,
     };
     /// Where an item costs as much as thousands of bytes, which is not because of its length.
@@ -118,7 +118,7 @@ impl Extent {
 }
 
 /// Input of one job, about: long items come in smaller batches.
-const BYTES_PER_JOB: usize = 1 << 16;
+const BYTES_PER_JOB: usize = 1 << 14;
 /// [`Extent::bytes_per_run`] where `DPB_QEMU` says that instructions are emulated.
 const BYTES_PER_RUN_EMULATED: usize = 1 << 16;
 /// Longest input that is allocated only to see it refused.

@@ -15,6 +15,7 @@ use dpb_core::{
     spec::{self},
 };
 use dpb_operators::cpu::FAMILIES;
+use rayon::prelude::*;
 
 const CHAINS: &[&[&str]] = &[
     &["crc32c"],
@@ -31,23 +32,18 @@ const CHAINS: &[&[&str]] = &[
 
 #[test]
 fn chains_conform() {
-    std::thread::scope(|scope| {
-        for names in CHAINS {
-            scope.spawn(move || {
-                let workload = Chained::of(names);
-                // Of a pool those that have most stages, out of place and in place.
-                let backends: &[&str] = match names.len() {
-                    ..3 => &["cpu/best"],
-                    _ => &["cpu/best", "pool/2"],
-                };
-                for backend in backends {
-                    let backend = FAMILIES.open(backend).expect("a CPU");
-                    let coverage = conformance::check(&backend, &[&workload]);
-                    let coverage = coverage.unwrap_or_else(|failure| panic!("{failure}"));
-                    assert!(coverage.items > 0, "{names:?}: nothing compared");
-                }
-            });
-        }
+    // Of a pool those that have most stages, out of place and in place.
+    let pooled = CHAINS.iter().filter(|names| names.len() >= 3);
+    let pooled = pooled.map(|names| ("pool/2", names));
+    let cases: Vec<_> = pooled
+        .chain(CHAINS.iter().map(|names| ("cpu/best", names)))
+        .collect();
+    cases.par_iter().for_each(|(backend, names)| {
+        let workload = Chained::of(names);
+        let backend = FAMILIES.open(backend).expect("a CPU");
+        let coverage = conformance::check(&backend, &[&workload]);
+        let coverage = coverage.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(coverage.items > 0, "{names:?}: nothing compared");
     });
 }
 
