@@ -2,6 +2,7 @@
 //!
 //! * [`OpSpec`]: *what* is computed, as data.
 //! * [`Backend`] → [`Operator`] → [`Queue`]: *where and how*, prepared once, run many times.
+//! * [`Stage`]: an operator used by one job at a time, for programs in steps.
 //! * [`Family`]: a kind of backends, opened by name and listed for people.
 //! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
@@ -40,6 +41,7 @@ pub mod rules;
 pub mod seam;
 pub mod slots;
 pub mod spec;
+pub mod stage;
 mod sync;
 pub mod versions;
 pub mod workload;
@@ -64,8 +66,9 @@ pub use slots::{BatchOut, SlotIter, Slots};
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, ChecksumLayers,
     CollationLocale, CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction,
-    ErasureCode, HashTuple, HmacHash, IpFamily, Material, OpSpec, ParameterValue, RsaPadding,
-    SegmentationMode, SignatureScheme, Spec, UnsupportedRules,
+    ErasureCode, HashTuple, HmacHash, IpFamily, Material, OpSpec, ParameterValue,
+    RsaPadding, SegmentationMode, SignatureScheme, Spec, UnsupportedRules,
 };
+pub use stage::{Outputs, Stage, StageError};
 pub use versions::{Versioned, Versions};
 pub use workload::{Exact, Input, Right, Workload};

@@ -9,21 +9,17 @@
 //! A capture lies in memory whole. Every stage reads its part of each packet there, so that no packet is copied; after the first
 //! bursts nothing is allocated, and a stage that works elsewhere is waited for asleep.
 
-mod stage;
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use dpb_accel::{doca::Doca, dpdk::Dpdk};
-use dpb_core::{Backend, Families, Span, View};
+use dpb_core::{Backend, Families, Span, Stage, View};
 use dpb_operators::cpu::{Cpu, CpuPaths, Pools};
 use dpb_operators::network::checksum::Verdict;
 use dpb_operators::network::packet::{Packet, TCP, UDP, Version};
-use dpb_operators::registry::Operators;
+use dpb_operators::registry::{self, Operators};
 use dpb_sim::{Faultiness, Models};
-
-pub use stage::Stage;
 
 /// Packets of a burst.
 pub const BURST: usize = 64;
@@ -90,8 +86,13 @@ impl Inspector {
     /// # Errors
     /// If a backend is not there, or does not have the operator.
     pub fn new(backends: [&str; 6], parameters: [&str; 3]) -> Result<Self> {
-        let stage = |at: usize, name, parameters: &str, slot_bytes| {
-            Stage::new(&*FAMILIES.open(backends[at])?, name, parameters, slot_bytes)
+        let stage = |at: usize, name, parameters: &str, slot_bytes| -> Result<Stage> {
+            let backend = FAMILIES.open(backends[at])?;
+            let entry = registry::find(name).context("no such operator")?;
+            let operator = backend.prepare(&entry.spec(parameters)?);
+            let operator = operator.with_context(|| format!("{name} on {}", backend.name()))?;
+            let alloc = |len| backend.alloc(len);
+            Ok(Stage::new(operator, BURST, slot_bytes, alloc)?)
         };
         let hash = |form| stage(1, "toeplitz", &format!("form={form},queues={QUEUES}"), 4);
         let [ipv4, ipv4_ports, ipv6, ipv6_ports] = TUPLES.map(hash);
@@ -135,11 +136,11 @@ impl Inspector {
             .extend(packets.iter().filter_map(|frame| ip(file, frame)));
         found.not_ip += (packets.len() - self.ip.len()) as u64;
 
-        self.verify.run(file, &self.ip)?;
-        for (i, output) in self.verify.outputs().enumerate() {
-            let verdict = Verdict(output?[0]);
+        let verdicts = self.verify.run(file, &self.ip)?;
+        for (verdict, place) in verdicts.iter().zip(&self.ip) {
+            let verdict = Verdict(verdict?[0]);
             if verdict.is_accepted() {
-                let Span { start, len, .. } = self.ip[i];
+                let Span { start, len, .. } = *place;
                 let packet = Packet::parse_padded(&file[start as usize..][..len as usize])?;
                 let [tuples, destinations] = [&mut self.tuples[..], &mut self.destinations[..]];
                 sort(file, &packet, tuples, destinations, &mut self.payloads);
@@ -150,20 +151,18 @@ impl Inspector {
             }
         }
         for (stage, tuples) in self.hashes.iter_mut().zip(&self.tuples) {
-            stage.run(file, tuples)?;
-            for queue in stage.outputs() {
+            for queue in stage.run(file, tuples)?.iter() {
                 found.by_queue[number(queue?) as usize] += 1;
             }
         }
         for (stage, destinations) in self.routes.iter_mut().zip(&self.destinations) {
-            stage.run(file, destinations)?;
-            for hop in stage.outputs() {
+            for hop in stage.run(file, destinations)?.iter() {
                 let hop = Some(number(hop?)).filter(|hop| *hop != u32::MAX);
                 *found.by_hop.entry(hop).or_default() += 1;
             }
         }
-        self.rules.run(file, &self.payloads)?;
-        for (output, payload) in self.rules.outputs().zip(&self.payloads) {
+        let rules = self.rules.run(file, &self.payloads)?;
+        for (output, payload) in rules.iter().zip(&self.payloads) {
             match output {
                 Ok([]) => {}
                 Ok(rules) => {
@@ -174,9 +173,9 @@ impl Inspector {
                 Err(_) => found.refused += 1,
             }
         }
-        self.digest.run(file, &self.matched)?;
-        self.compress.run(file, &self.matched)?;
-        let outputs = self.digest.outputs().zip(self.compress.outputs());
+        let digests = self.digest.run(file, &self.matched)?;
+        let streams = self.compress.run(file, &self.matched)?;
+        let outputs = digests.iter().zip(streams.iter());
         for ((digest, compressed), span) in outputs.zip(&self.matched) {
             let (digest, compressed, start) = (digest?, compressed?, span.start as usize);
             found.bytes[0] += u64::from(span.len);

@@ -113,23 +113,24 @@ impl Program {
             accepted,
         } = self;
         let all = 0..packets.len() as u32;
-        verify.reads(packets, all, |packet| PACKET_AT..packet.len() - ROOM_BEHIND)?;
+        let verdicts =
+            verify.reads(packets, all, |packet| PACKET_AT..packet.len() - ROOM_BEHIND)?;
+        let verdicts = verdicts.iter().zip(0..);
         accepted.clear();
-        let verdicts = verify.outputs().iter().zip(0..);
         accepted.extend(
             verdicts
                 .filter(|(byte, _)| Verdict(**byte).is_accepted())
                 .map(|(_, i)| i),
         );
-        hash.reads(packets, accepted.iter().copied(), |_| TUPLE)?;
-        route.reads(packets, accepted.iter().copied(), |_| DESTINATION)?;
+        let hashes = hash.reads(packets, accepted.iter().copied(), |_| TUPLE)?;
+        let hops = route.reads(packets, accepted.iter().copied(), |_| DESTINATION)?;
         encrypt.changes(packets, accepted.iter().copied(), |packet| {
             PACKET_AT - NONCE_BYTES..packet.len() - ROOM_BEHIND
         })?;
         Ok(Burst {
             accepted,
-            hashes: hash.outputs(),
-            hops: route.outputs(),
+            hashes,
+            hops,
         })
     }
 

@@ -1,22 +1,13 @@
-//! One operator on one backend, with one job.
+//! One operator of the program, and its oracle.
 
-use std::collections::VecDeque;
-use std::mem::{replace, take};
-use std::num::NonZeroU32;
+use std::mem::take;
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use dpb_core::{
-    Backend, Buf, Buffers, Completion, Items, Job, JobError, Memory, Operator, Queue, Workload,
-};
+use anyhow::{Context, Result, anyhow};
+use dpb_core::{Backend, Buf, Buffers, Operator, Span, Workload};
 use dpb_operators::registry;
 
 use crate::{BURST, span};
-
-/// The longest time that a job may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An operator that the program uses.
 #[derive(Clone, Copy, Debug)]
@@ -29,17 +20,14 @@ pub struct Use {
     pub output_bytes: u32,
 }
 
-/// One operator, and its only job, which is sent again and again.
+/// One operator, which reads or changes a part of each packet.
 pub struct Stage {
     of: Use,
-    operator: Arc<dyn Operator>,
-    queue: Box<dyn Queue>,
+    stage: dpb_core::Stage,
     oracle: Box<dyn Workload>,
     is_checked: bool,
-    /// At home between two bursts.
-    job: Option<Job>,
-    ready: VecDeque<Job>,
-    done: Vec<Completion>,
+    items: Vec<Span>,
+    slots: Vec<Span>,
 }
 
 impl Stage {
@@ -51,26 +39,20 @@ impl Stage {
         let entry = registry::find(of.name).context("no such operator")?;
         let spec = entry.spec(of.parameters)?;
         let operator = backend.prepare(&spec)?;
-        let queue = operator.clone().open(NonZeroU32::MIN)?;
-        let dst = backend.alloc(BURST * of.output_bytes as usize)?;
-        let [items, slots] = [0; 2].map(|_| Items::Spans(Vec::with_capacity(BURST)));
-        let outcomes = Vec::with_capacity(BURST);
-        let job = Job::with_slots(0, Memory::Output, items, dst, slots, outcomes);
+        let alloc = |len| backend.alloc(len);
         Ok(Self {
             of,
-            queue,
+            stage: dpb_core::Stage::new(operator, BURST, of.output_bytes, alloc)?,
             oracle: entry.workload(&spec)?,
             is_checked: false,
-            job: Some(job),
-            operator,
-            ready: VecDeque::with_capacity(1),
-            done: Vec::with_capacity(1),
+            items: Vec::with_capacity(BURST),
+            slots: Vec::with_capacity(BURST),
         })
     }
 
     /// What the operator computes, to call the same kernel by hand.
     pub fn operator(&self) -> &dyn Operator {
-        &*self.operator
+        self.stage.operator()
     }
 
     /// Has the operator's oracle judge every output from now on, or not.
@@ -78,120 +60,84 @@ impl Stage {
         self.is_checked = is_on;
     }
 
-    /// The outputs of the last burst, one behind another.
-    pub fn outputs(&self) -> &[u8] {
-        let job = self.job.as_ref().expect("at home");
-        &job.dst[0][..job.items.count() * self.of.output_bytes as usize]
-    }
-
-    /// Reads a part of each of the packets `which`, where it lies.
+    /// Reads a part of each of the packets `which`, where it lies. Gives the outputs, one behind another.
     ///
     /// # Errors
-    /// If the job cannot be carried out, or an item is refused or, where that is checked, wrong.
+    /// If the job cannot be carried out or, where that is checked, an output is wrong.
     pub fn reads(
         &mut self,
         packets: &mut Vec<Buf>,
-        which: impl ExactSizeIterator<Item = u32>,
+        which: impl Iterator<Item = u32>,
         part: impl Fn(&Buf) -> Range<usize>,
-    ) -> Result<()> {
-        let mut job = self.job.take().expect("at home");
-        job.slots = Items::fixed(self.of.output_bytes, which.len() as u32);
-        let mut items = take(&mut job.items).into_spans();
-        items.extend(which.map(|i| span(i, part(&packets[i as usize]))));
-        job.items = Items::Spans(items);
-        job.src = Memory::from(take(packets));
-        let (mut job, result) = self.send(job)?;
-        if let Memory::Own(Buffers::Many(read)) = replace(&mut job.src, Memory::Output) {
-            *packets = read;
-        }
-        self.job = Some(job);
-        result.context(self.of.name)?;
-        let job = self.job.as_ref().expect("home again");
-        for (i, outcome) in job.outcomes.iter().enumerate() {
-            outcome.with_context(|| format!("{}: item {i}", self.of.name))?;
-        }
+    ) -> Result<&[u8]> {
+        let (name, slot_bytes) = (self.of.name, self.of.output_bytes as usize);
+        self.items.clear();
+        let items = which.map(|i| span(i, part(&packets[i as usize])));
+        self.items.extend(items);
+        let mut lent = Buffers::Many(take(packets));
+        let outputs = self.stage.run_over(&mut lent, &self.items);
+        *packets = many(lent);
+        let outputs = outputs.context(name)?;
         if self.is_checked {
-            for i in 0..job.items.count() {
-                let item = job.items.place(i, packets).bytes(packets);
-                let output = job.output(self.operator.shape(), i);
-                self.judge(item, output, self.of.output_bytes as usize)?;
+            for (item, output) in self.items.iter().zip(outputs.iter()) {
+                let judged = self.oracle.check(bytes(packets, item), output, slot_bytes);
+                judged.map_err(|why| anyhow!("{name}: {why}"))?;
             }
         }
-        Ok(())
+        outputs.bytes().context("outputs of one length")
     }
 
     /// Writes over a part of each of the packets `which`. The output may fill all that is behind the part.
     ///
     /// # Errors
-    /// As [`Stage::reads`]; if the operator does not work in place here.
+    /// If the job cannot be carried out, an item is refused or, where that is checked, wrong; if the operator does not work in place here.
     pub fn changes(
         &mut self,
         packets: &mut Vec<Buf>,
-        which: impl ExactSizeIterator<Item = u32> + Clone,
+        which: impl Iterator<Item = u32>,
         part: impl Fn(&Buf) -> Range<usize>,
     ) -> Result<()> {
         let name = self.of.name;
-        let offset = self.operator.in_place();
+        let offset = self.stage.operator().in_place();
         let offset = offset.with_context(|| format!("{name} does not work in place here"))?;
+        self.items.clear();
+        self.slots.clear();
+        for i in which {
+            let packet = &packets[i as usize];
+            let part = part(packet);
+            self.slots.push(span(i, part.start + offset..packet.len()));
+            self.items.push(span(i, part));
+        }
         let before: Vec<Vec<u8>> = match self.is_checked {
-            true => which
-                .clone()
-                .map(|i| packets[i as usize].to_vec())
+            true => (self.items.iter())
+                .map(|item| bytes(packets, item).to_vec())
                 .collect(),
             false => Vec::new(),
         };
-        let mut job = self.job.take().expect("at home");
-        let mut items = take(&mut job.items).into_spans();
-        items.extend(which.clone().map(|i| span(i, part(&packets[i as usize]))));
-        let mut slots = take(&mut job.slots).into_spans();
-        slots.extend(which.map(|i| {
-            let packet = &packets[i as usize];
-            span(i, part(packet).start + offset..packet.len())
-        }));
-        (job.items, job.slots) = (Items::Spans(items), Items::Spans(slots));
-        let own = replace(&mut job.dst, Buffers::Many(take(packets)));
-        let (mut job, result) = self.send(job)?;
-        if let Buffers::Many(changed) = replace(&mut job.dst, own) {
-            *packets = changed;
-        }
-        self.job = Some(job);
-        result.context(name)?;
-        let job = self.job.as_ref().expect("home again");
-        for (i, outcome) in job.outcomes.iter().enumerate() {
-            let len = outcome.with_context(|| format!("{name}: item {i}"))? as usize;
-            if let Some(before) = before.get(i) {
-                let [item, slot] = [&job.items, &job.slots].map(|items| items.place(i, packets));
-                let item = &before[item.start..item.start + item.len];
-                let output = &slot.bytes(packets)[..len];
-                self.judge(item, Ok(output), slot.len)?;
+        let mut lent = Buffers::Many(take(packets));
+        let lens = self.stage.run_in_place(&mut lent, &self.items, &self.slots);
+        *packets = many(lent);
+        for (i, len) in lens.context(name)?.enumerate() {
+            let len = len.with_context(|| format!("{name}: item {i}"))?;
+            if let Some(item) = before.get(i) {
+                let slot = bytes(packets, &self.slots[i]);
+                let judged = self.oracle.check(item, Ok(&slot[..len]), slot.len());
+                judged.map_err(|why| anyhow!("{name}: {why}"))?;
             }
         }
         Ok(())
     }
+}
 
-    /// Sends the job, and waits until it is home. If it never is, its packets stay with the device.
-    fn send(&mut self, job: Job) -> Result<(Job, Result<(), JobError>)> {
-        self.ready.push_back(job);
-        // The queue is empty, and takes the job at once.
-        ensure!(
-            self.queue.submit(&mut self.ready) == 1,
-            "{}: not taken",
-            self.of.name
-        );
-        let mut waits_since = None;
-        while self.queue.poll(&mut self.done) == 0 {
-            let since = *waits_since.get_or_insert_with(Instant::now);
-            if since.elapsed() > PATIENCE {
-                bail!("{}: no answer within {PATIENCE:?}", self.of.name);
-            }
-            self.queue.wait(PATIENCE);
-        }
-        let Completion { job, result } = self.done.pop().expect("polled");
-        Ok((job, result))
-    }
+/// Where a part of a packet lies.
+fn bytes<'a>(packets: &'a [Buf], part: &Span) -> &'a [u8] {
+    &packets[part.buf as usize][part.start as usize..][..part.len as usize]
+}
 
-    fn judge(&self, item: &[u8], output: Result<&[u8], JobError>, slot_bytes: usize) -> Result<()> {
-        let judged = self.oracle.check(item, output, slot_bytes);
-        judged.map_err(|why| anyhow!("{}: {why}", self.of.name))
+/// The packets that were lent; none if the device has kept them.
+fn many(lent: Buffers) -> Vec<Buf> {
+    match lent {
+        Buffers::Many(packets) => packets,
+        Buffers::One(packet) => vec![packet],
     }
 }
