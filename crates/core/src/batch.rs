@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::layout::{Layout, Lens};
-use crate::{Buf, Items, JobError};
+use crate::{Buf, Items, JobError, Stride};
 
 /// A job's input as a kernel sees it: every item lies inside its buffer.
 #[derive(Clone, Copy)]
@@ -43,6 +43,13 @@ impl<'a> Batch<'a> {
         // SAFETY: the slice has so many bytes, and is shared for `'a`.
         let layout = unsafe { Layout::of_one(NonNull::from(src).cast(), src.len(), items) };
         layout.map(Self).ok_or(JobError::BadItems)
+    }
+
+    /// Items at a stride in `src`; `None` if one does not lie inside it.
+    #[inline(always)]
+    pub(crate) fn at_stride(src: &'a [u8], items: &Stride) -> Option<Self> {
+        // SAFETY: as in `new`.
+        unsafe { Layout::at_stride(NonNull::from(src).cast(), src.len(), items) }.map(Self)
     }
 
     /// The items `range` of these.
@@ -169,7 +176,7 @@ impl fmt::Debug for Batch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Offsets, Span, Stride};
+    use crate::{Offsets, Span};
 
     fn bufs(lens: &[usize]) -> Vec<Buf> {
         let mut byte = 0;

@@ -155,16 +155,13 @@ impl Default for Items {
 
 impl Stride {
     /// Whether the last item ends within `bytes`. Items that do not exist lie nowhere.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fits(&self, bytes: usize) -> bool {
-        let Some(before) = self.count.checked_sub(1) else {
-            return true;
-        };
-        let end = (before as usize)
-            .checked_mul(self.step as usize)
-            .and_then(|last| last.checked_add(self.start as usize))
-            .and_then(|last| last.checked_add(self.len as usize));
-        end.is_some_and(|end| end <= bytes)
+        let [start, len, step, count] =
+            [self.start, self.len, self.step, self.count].map(u64::from);
+        // With the largest of each this is 2^64 - 1.
+        let end = count.saturating_sub(1) * step + start + len;
+        count == 0 || end <= bytes as u64
     }
 }
 

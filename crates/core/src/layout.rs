@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use crate::{Buf, Items, Span};
+use crate::{Buf, Items, Span, Stride};
 
 /// Items of which it was checked that each lies inside its buffer. Whoever makes one has borrowed the buffers for `'a`: shared or
 /// uniquely, which says what may be done at the addresses.
@@ -63,12 +63,8 @@ impl<'a> Layout<'a> {
                 let first = base;
                 (true, Rule::Strided { first, len, step })
             }
-            Items::Strided(stride) => {
-                let [start, len, step] =
-                    [stride.start, stride.len, stride.step].map(|n| n as usize);
-                let first = wrapping_add(base, if stride.count == 0 { 0 } else { start });
-                (stride.fits(bytes), Rule::Strided { first, len, step })
-            }
+            // SAFETY: as the caller says.
+            Items::Strided(stride) => return unsafe { Self::at_stride(base, bytes, stride) },
             Items::Offsets(offsets) => {
                 let offsets: &[u32] = offsets;
                 let fits = are_offsets(offsets, bytes);
@@ -87,6 +83,26 @@ impl<'a> Layout<'a> {
             buffers: PhantomData,
         };
         fits.then_some(layout)
+    }
+
+    /// Items at a stride in one buffer, as [`Layout::of_one`] has them.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(crate) unsafe fn at_stride(
+        base: NonNull<u8>,
+        bytes: usize,
+        stride: &Stride,
+    ) -> Option<Self> {
+        let [start, len, step] = [stride.start, stride.len, stride.step].map(|n| n as usize);
+        let first = wrapping_add(base, if stride.count == 0 { 0 } else { start });
+        let layout = Self {
+            rule: Rule::Strided { first, len, step },
+            count: stride.count as usize,
+            buffers: PhantomData,
+        };
+        stride.fits(bytes).then_some(layout)
     }
 
     /// Items of `bufs`, of which there are several or none, if they lie inside them. What the buffers hold may be borrowed uniquely: only

@@ -57,7 +57,7 @@ impl<K: Kernel> Operator for Inline<K> {
         let depth = self.prepared.admit(depth)?;
         Ok(Box::new(InlineQueue {
             scratch: Some(self.prepared.kernel.scratch()),
-            finished: VecDeque::with_capacity(depth),
+            finished: Vec::with_capacity(depth),
             depth,
             prepared: self.prepared.clone(),
         }))
@@ -68,7 +68,7 @@ struct InlineQueue<K: Kernel> {
     prepared: Arc<Prepared<K>>,
     /// `None` after a panic, until the next job.
     scratch: Option<K::Scratch>,
-    finished: VecDeque<Completion>,
+    finished: Vec<Completion>,
     depth: usize,
 }
 
@@ -78,17 +78,34 @@ impl<K: Kernel> Queue for InlineQueue<K> {
     }
 
     fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
-        let taken = ready.len().min(self.depth - self.finished.len());
-        for mut job in ready.drain(..taken) {
-            let result = carry_out(&self.prepared, &mut job, &mut self.scratch);
-            self.finished.push_back(Completion { job, result });
+        let Self {
+            prepared,
+            scratch,
+            finished,
+            depth,
+        } = self;
+        let mut next = finished.len();
+        let taken = ready.len().min(*depth - next);
+        // A job whose kernel panics has its result already.
+        finished.extend(ready.drain(..taken).map(|job| Completion {
+            job,
+            result: Err(JobError::Panicked),
+        }));
+        // Caught once a burst: to catch the panics of each job by itself takes a call more for each.
+        while next < finished.len() {
+            let _panicked = caught(scratch, |scratch| {
+                while let Some(Completion { job, result }) = finished.get_mut(next) {
+                    next += 1;
+                    *result = carry_out(prepared, job, scratch);
+                }
+            });
         }
         taken
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
         let finished = self.finished.len();
-        done.extend(self.finished.drain(..));
+        done.append(&mut self.finished);
         finished
     }
 
@@ -129,7 +146,8 @@ impl<K: Kernel> Prepared<K> {
     }
 }
 
-/// Checks one job, runs the kernel on it, and checks what it claims. Does not panic, whatever the kernel does.
+/// Checks one job, runs the kernel on it, and checks what it claims. Panics if the kernel does.
+#[inline]
 fn carry_out<K: Kernel>(
     prepared: &Prepared<K>,
     job: &mut Job,
@@ -137,34 +155,40 @@ fn carry_out<K: Kernel>(
 ) -> Result<(), JobError> {
     let (shape, limits) = (prepared.shape, &prepared.limits);
     let kernel = &prepared.kernel;
-    // Each kind of work is made where it is used: it is too large to be handed on for nothing.
-    let result = if let Memory::Output = job.src {
-        let offset = prepared.in_place.ok_or(JobError::NotInPlace)?;
-        let items = job.open_in_place(shape, limits, offset)?;
-        caught(kernel, scratch, |kernel, scratch| {
-            kernel.run_in_place(items, scratch)
-        })
-    } else {
-        let (batch, out) = job.open(shape, limits)?;
-        caught(kernel, scratch, |kernel, scratch| {
-            kernel.run(batch, out, scratch)
-        })
-    };
-    result.and_then(|()| job.check_outcomes(shape))
+    let scratch = scratch.get_or_insert_with(|| kernel.scratch());
+    match job.open_strided(shape, limits) {
+        Some((batch, out)) => kernel.run(batch, out, scratch)?,
+        None => carry_out_any(prepared, job, scratch)?,
+    }
+    job.check_outcomes(shape)
 }
 
-/// Calls `run`, and makes a panic an error.
-#[inline(always)]
-fn caught<K: Kernel>(
-    kernel: &K,
-    scratch: &mut Option<K::Scratch>,
-    run: impl FnOnce(&K, &mut K::Scratch) -> Result<(), JobError>,
+/// [`carry_out`] but for the check of outcomes, for jobs of any layout.
+#[inline(never)]
+fn carry_out_any<K: Kernel>(
+    prepared: &Prepared<K>,
+    job: &mut Job,
+    scratch: &mut K::Scratch,
 ) -> Result<(), JobError> {
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        run(kernel, scratch.get_or_insert_with(|| kernel.scratch()))
-    }));
-    result.unwrap_or_else(|panic| {
-        // Half-changed by the panic; the next job builds its own. Dropping it, or what was thrown, may panic once more.
+    let (shape, limits) = (prepared.shape, &prepared.limits);
+    let kernel = &prepared.kernel;
+    if let Memory::Output = job.src {
+        let offset = prepared.in_place.ok_or(JobError::NotInPlace)?;
+        let items = job.open_in_place(shape, limits, offset)?;
+        return kernel.run_in_place(items, scratch);
+    }
+    let (batch, out) = job.open(shape, limits)?;
+    kernel.run(batch, out, scratch)
+}
+
+/// Calls `run`. If that panics, the scratch goes: it is half changed, and the next job builds its own.
+#[inline]
+fn caught<S, R>(
+    scratch: &mut Option<S>,
+    run: impl FnOnce(&mut Option<S>) -> R,
+) -> Result<R, JobError> {
+    catch_unwind(AssertUnwindSafe(|| run(scratch))).map_err(|panic| {
+        // Dropping it, or what was thrown, may panic once more.
         let dropped = [
             catch_unwind(AssertUnwindSafe(|| drop(panic))),
             catch_unwind(AssertUnwindSafe(|| *scratch = None)),
@@ -172,6 +196,6 @@ fn caught<K: Kernel>(
         for thrown in dropped {
             thrown.unwrap_or_else(std::mem::forget);
         }
-        Err(JobError::Panicked)
+        JobError::Panicked
     })
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::{
     Batch, BatchOut, Buf, Buffers, Clock, Control, InPlace, Items, JobError, Memory, OpSpec,
-    Properties, Region, SetupError, Span, Stride, Unsupported,
+    Properties, Region, SetupError, Slots, Span, Stride, Unsupported,
 };
 
 /// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
@@ -402,8 +402,6 @@ impl JobParts {
     ///
     /// # Errors
     /// See the module's documentation. [`JobError::NotInPlace`] for a job whose input is its output.
-    // Within its caller: what it makes is then where it is wanted, and not copied just after it was written.
-    #[inline]
     pub fn open(
         &mut self,
         shape: OutputShape,
@@ -420,6 +418,48 @@ impl JobParts {
         let out = BatchOut::of(&mut self.dst, &self.slots, &mut self.outcomes)?;
         shape.admit(batch.len(), || out.slots.shortest(), out.outcomes)?;
         Ok((batch, out))
+    }
+
+    /// [`JobParts::open`] for jobs of the usual layout: items at a stride in one buffer, slots at one in another. `None` for others, and for
+    /// those that `open` refuses.
+    // Within its caller, and with one way to what it makes: where two ways meet, what they made is copied just after it was written in
+    // parts, which takes longer than all these checks.
+    #[inline(always)]
+    pub(crate) fn open_strided(
+        &mut self,
+        shape: OutputShape,
+        limits: &Limits,
+    ) -> Option<(Batch<'_>, BatchOut<'_>)> {
+        let (Items::Strided(items), Items::Strided(slots)) = (&self.items, &self.slots) else {
+            return None;
+        };
+        let ([src], [dst]) = (&*self.src, &mut *self.dst) else {
+            return None;
+        };
+        let [count, item_bytes] = [items.count, items.len].map(|n| n as usize);
+        let bytes = item_bytes * count;
+        let has_room = match shape {
+            OutputShape::Fixed(bytes) => slots.len as usize >= bytes,
+            OutputShape::Variable => self.outcomes.capacity() >= count,
+        };
+        // One branch for all.
+        let is_admitted = (count > 0)
+            & (slots.count == items.count)
+            & (slots.len <= slots.step)
+            & (count <= limits.items_max)
+            & (bytes <= limits.input_bytes_max)
+            & (item_bytes <= limits.item_bytes_max)
+            & has_room;
+        if !is_admitted {
+            return None;
+        }
+        let batch = Batch::at_stride(src, items)?;
+        let slots = Slots::at_stride(dst, slots)?;
+        if let OutputShape::Variable = shape {
+            self.outcomes.clear();
+        }
+        let outcomes = &mut self.outcomes;
+        Some((batch, BatchOut { slots, outcomes }))
     }
 
     /// [`JobParts::open`] for a job whose input is its output, of an operator whose outputs begin `offset` bytes behind the start of
@@ -488,9 +528,13 @@ impl JobParts {
     /// [`JobError::BadOutcomes`].
     #[inline]
     pub fn check_outcomes(&self, shape: OutputShape) -> Result<(), JobError> {
-        if let OutputShape::Fixed(_) = shape {
-            return Ok(());
+        match shape {
+            OutputShape::Fixed(_) => Ok(()),
+            OutputShape::Variable => self.check_each_outcome(),
         }
+    }
+
+    fn check_each_outcome(&self) -> Result<(), JobError> {
         let outcomes = &self.outcomes[..];
         let fits = |outcome: &Result<u32, JobError>, slot_len: u32| !matches!(outcome, Ok(len) if *len > slot_len);
         // One question for each layout, not for each item.

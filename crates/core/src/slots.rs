@@ -7,7 +7,7 @@ use std::ops::{Index, IndexMut};
 use std::ptr::NonNull;
 
 use crate::layout::Layout;
-use crate::{Batch, Buf, Items, JobError};
+use crate::{Batch, Buf, Items, JobError, Stride};
 
 /// The destination of a kernel: a slot for each item, and one outcome for each item if the shape is variable.
 #[derive(Debug)]
@@ -141,6 +141,15 @@ impl<'a> Slots<'a> {
         let slots = Self { layout, bytes };
         let lie_apart = slots.layout.lie_apart();
         lie_apart.then_some(slots).ok_or(JobError::BadItems)
+    }
+
+    /// Slots at a stride in `dst`; `None` if one does not lie inside it, or if they overlap.
+    #[inline(always)]
+    pub(crate) fn at_stride(dst: &'a mut [u8], slots: &Stride) -> Option<Self> {
+        let bytes = dst.len();
+        // SAFETY: the slice has so many bytes, and is borrowed uniquely for `'a`.
+        let layout = unsafe { Layout::at_stride(NonNull::from(dst).cast(), bytes, slots) };
+        Self::new(layout?).ok()
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use super::{Prepared, carry_out};
+use super::{Prepared, carry_out, caught};
 use crate::{
     Completion, Control, Job, JobError, Kernel, Limits, OpSpec, Operator, OutputShape, Queue,
     SetupError,
@@ -320,7 +320,7 @@ impl<K: Kernel> Lane for KernelLane<K> {
             let job = job.as_mut().expect("a ready place holds its job");
             let mut hand = lock(&self.hands[number]);
             let Hand { prepared, scratch } = hand.as_mut().expect("of an open queue");
-            *result = carry_out(prepared, job, scratch);
+            *result = caught(scratch, |scratch| carry_out(prepared, job, scratch)).flatten();
             drop((place, hand));
             table.finish(index);
         }
