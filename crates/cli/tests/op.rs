@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use dpb_core::measure::{Outcome, Reading};
+use dpb_core::spec::{Domain, Parameter};
 use dpb_operators::registry::OPERATORS;
 use serde_json::Value;
 use support::schema::misfit;
@@ -411,6 +412,64 @@ fn doctor_and_list_say_what_there_is() {
     ] {
         assert!(shown.contains(name), "{name}: {shown}");
     }
+}
+
+#[test]
+fn parameters_are_described_once_for_people_and_programs() {
+    let schema: Value =
+        serde_json::from_slice(&dpb(&["schema", "operators"]).stdout).expect("JSON");
+    let misfit = |value: &Value| misfit(value, &schema, &schema);
+    let mut parameters = 0;
+    for entry in OPERATORS {
+        let name = entry.name;
+        for case in entry.cases() {
+            let mut value = serde_json::json!({ "operator": name });
+            for (parameter, chosen) in case.parameters() {
+                let of = |p: &&Parameter| p.name == parameter;
+                let of = entry.all_parameters().find(of).expect(parameter);
+                value[parameter] = match of.values {
+                    Domain::File => of.default.into(),
+                    Domain::Number(..) => {
+                        chosen.to_string().parse::<u64>().expect("a number").into()
+                    }
+                    _ => chosen.to_string().into(),
+                };
+            }
+            assert_eq!(misfit(&value), None, "{value}");
+            for parameter in entry.all_parameters() {
+                let mut wrong = value.clone();
+                wrong[parameter.name] = Value::Null;
+                assert!(misfit(&wrong).is_some(), "{wrong}");
+                match parameter.values {
+                    Domain::Number(_, u64::MAX) => continue,
+                    Domain::Number(_, last) => wrong[parameter.name] = (last + 1).into(),
+                    _ => wrong[parameter.name] = 7.into(),
+                }
+                assert!(misfit(&wrong).is_some(), "{wrong}");
+            }
+            value["nonsense"] = 1.into();
+            assert!(misfit(&value).is_some(), "{value}");
+        }
+        parameters += entry.all_parameters().count();
+        assert!(
+            entry.all_parameters().all(|p| !p.meaning.is_empty()),
+            "{name}"
+        );
+    }
+    let listed = dpb(&["list", "parameters", "--format", "csv"]);
+    let of_scan: usize = dpb_cli::DATABASE
+        .iter()
+        .map(|entry| entry.all_parameters().count())
+        .sum();
+    assert_eq!(
+        text(&listed.stdout).lines().count(),
+        1 + parameters + of_scan
+    );
+    assert!(
+        text(&listed.stdout).contains("deflate level,default 6,"),
+        "{}",
+        text(&listed.stdout)
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! `dpb list`: operators, backends and tasks.
+//! `dpb list`: operators, their parameters, backends and tasks.
 
 use dpb_core::Listed;
+use dpb_core::spec::Parameter;
 use dpb_operators::cpu::Cpu;
 use dpb_operators::registry::Entry;
 use serde::Serialize;
@@ -11,9 +12,11 @@ use crate::output::{self, Column, Format, Table};
 
 /// Of what.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  dpb list\n  dpb list operators --format json")]
+#[command(
+    after_help = "Examples:\n  dpb list\n  dpb list operators --format json\n  dpb list parameters"
+)]
 pub struct Args {
-    /// List only this kind
+    /// List only this kind; without it, all but parameters
     #[arg(value_enum)]
     what: Option<What>,
 }
@@ -23,6 +26,8 @@ pub struct Args {
 enum What {
     /// Operators: what can be computed
     Operators,
+    /// Parameters of operators: what each changes
+    Parameters,
     /// Backends: where operators run
     Backends,
     /// Tasks: what can be measured
@@ -45,6 +50,13 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let mut lists = Vec::new();
     if wanted(What::Operators) {
         lists.push(globals.operators.iter().map(operator).collect());
+    }
+    if args.what == Some(What::Parameters) {
+        let of_each = globals.operators.iter().map(|entry| {
+            let parameters = entry.all_parameters();
+            parameters.map(|p| parameter(entry, p))
+        });
+        lists.push(of_each.flatten().collect());
     }
     if wanted(What::Backends) {
         lists.push(globals.families.backends().map(backend).collect());
@@ -99,6 +111,22 @@ fn operator(entry: &Entry) -> Row {
             .map_or_else(|| "no".to_owned(), |code| format!("on {code}")),
         summary: format!("{} ({})", entry.summary, entry.scenario),
         details,
+    }
+}
+
+fn parameter(entry: &Entry, parameter: &Parameter) -> Row {
+    let Parameter {
+        name,
+        values,
+        default,
+        meaning,
+    } = parameter;
+    Row {
+        kind: "parameter",
+        name: format!("{} {name}", entry.name),
+        here: format!("default {default}"),
+        summary: (*meaning).to_owned(),
+        details: values.to_string(),
     }
 }
 

@@ -1,7 +1,10 @@
-//! `dpb schema`: the JSON Schema of what dpb writes, on stdout.
+//! `dpb schema`: the JSON Schema of what dpb writes and reads, on stdout.
 
 use clap::ValueEnum;
 use dpb_core::measure::Record;
+use dpb_core::spec::{Domain, Parameter};
+use dpb_operators::registry::Entry;
+use serde_json::{Map, Value, json};
 
 use crate::Globals;
 use crate::exit::Failure;
@@ -9,7 +12,9 @@ use crate::output;
 
 /// Of what.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: dpb schema record > record.schema.json")]
+#[command(
+    after_help = "Examples:\n  dpb schema record > record.schema.json\n  dpb schema operators"
+)]
 pub struct Args {
     /// The document whose schema is printed
     #[arg(value_enum)]
@@ -21,14 +26,56 @@ pub struct Args {
 enum Subject {
     /// A record, the result of one test: one line of a records file
     Record,
+    /// An operator with its parameters, as an object
+    Operators,
 }
 
 /// Prints the schema.
-pub fn run(args: Args, _globals: &Globals) -> Result<(), Failure> {
+pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let schema = match args.of {
-        Subject::Record => schemars::schema_for!(Record),
+        Subject::Record => schemars::schema_for!(Record).to_value(),
+        Subject::Operators => json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "Operator",
+            "description": "An operator of dpb with its parameters; those that are not given have their defaults.",
+            "oneOf": globals.operators.iter().map(operator).collect::<Vec<Value>>(),
+        }),
     };
     let text = serde_json::to_string_pretty(&schema)
         .map_err(|error| Failure::check(format!("cannot write the schema: {error}")))?;
     output::print(&(text + "\n"))
+}
+
+/// An object of the operator's name and parameters.
+fn operator(entry: &Entry) -> Value {
+    let mut properties = Map::new();
+    properties.insert("operator".to_owned(), json!({ "const": entry.name }));
+    let parameters = entry.all_parameters();
+    properties.extend(parameters.map(|p| (p.name.to_owned(), parameter(p))));
+    json!({
+        "title": entry.name,
+        "description": entry.summary,
+        "type": "object",
+        "properties": properties,
+        "required": ["operator"],
+        "additionalProperties": false,
+    })
+}
+
+/// The values that a parameter takes, its default and its meaning.
+fn parameter(parameter: &Parameter) -> Value {
+    let mut schema = match parameter.values {
+        Domain::Number(first, last) => {
+            json!({ "type": "integer", "minimum": first, "maximum": last })
+        }
+        Domain::Numbers { .. } => json!({ "type": "string", "pattern": r"^[0-9]+(\+[0-9]+)*$" }),
+        Domain::Word(words) => json!({ "type": "string", "enum": words }),
+        Domain::File => json!({ "type": "string", "minLength": 1 }),
+    };
+    schema["description"] = parameter.meaning.into();
+    schema["default"] = match (parameter.values, parameter.default.parse()) {
+        (Domain::Number(..), Ok::<u64, _>(number)) => number.into(),
+        _ => parameter.default.into(),
+    };
+    schema
 }

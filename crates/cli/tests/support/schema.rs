@@ -21,6 +21,22 @@ pub fn misfit(value: &Value, schema: &Value, root: &Value) -> Option<String> {
     if !schema["const"].is_null() && schema["const"] != *value {
         return Some(format!("{value} is not {}", schema["const"]));
     }
+    if let Some(values) = schema["enum"].as_array()
+        && !values.contains(value)
+    {
+        return Some(format!("{value} is none of {values:?}"));
+    }
+    let beyond = |bound: &str, is_beyond: fn(u64, u64) -> bool| {
+        let bound = schema[bound].as_u64();
+        bound
+            .zip(value.as_u64())
+            .is_some_and(|(bound, value)| is_beyond(value, bound))
+    };
+    if beyond("minimum", |value, bound| value < bound)
+        || beyond("maximum", |value, bound| value > bound)
+    {
+        return Some(format!("{value} is out of range"));
+    }
     let names: Vec<&str> = match &schema["type"] {
         Value::String(name) => vec![name],
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
@@ -46,6 +62,16 @@ pub fn misfit(value: &Value, schema: &Value, root: &Value) -> Option<String> {
     for name in required.filter_map(Value::as_str) {
         if value.get(name).is_none() {
             return Some(format!("{name} is missing"));
+        }
+    }
+    if schema["additionalProperties"] == false {
+        let known = |name: &&String| !schema["properties"][name.as_str()].is_null();
+        let mut names = value
+            .as_object()
+            .into_iter()
+            .flat_map(|object| object.keys());
+        if let Some(name) = names.find(|name| !known(name)) {
+            return Some(format!("{name} is not known"));
         }
     }
     for (name, member) in value.as_object().into_iter().flatten() {
