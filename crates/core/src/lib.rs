@@ -66,7 +66,7 @@ pub use slots::{BatchOut, SlotIter, Slots};
 pub use spec::{
     ArithmeticForm, ArithmeticOperation, ArithmeticType, BlockLoss, ChecksumForm, ChecksumLayers,
     CollationLocale, CopyMode, CrcName, Curve, DeflateFormat, DeflateTrailer, Direction,
-    ErasureCode, HashTuple, HmacHash, IpFamily, Material, OpSpec, ParameterValue,
+    ErasureCode, FragmentsKept, HashTuple, HmacHash, IpFamily, Material, OpSpec, ParameterValue,
     RsaPadding, SegmentationMode, SignatureScheme, Spec, UnsupportedRules,
 };
 pub use stage::{Outputs, Stage, StageError};

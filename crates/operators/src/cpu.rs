@@ -91,6 +91,19 @@ impl Cpu {
         }
     }
 
+    /// The path that `spec`, one of `entry`, takes here.
+    fn admit(&self, entry: &Entry, spec: &OpSpec) -> Result<Path, Unsupported> {
+        if let Lift::Pooled(_) = self.lift
+            && (entry.keeps_state)(spec)
+        {
+            let reason = format!(
+                "{spec} needs the jobs of a queue in their order, and has no order on the workers of a pool"
+            );
+            return Err(Unsupported { reason });
+        }
+        self.path(entry)
+    }
+
     /// The code that computes `entry` here, with its version: `libdeflate, libdeflater 1.26.1`.
     pub fn code_of(&self, entry: &Entry) -> Option<String> {
         let path = self.path(entry).ok()?;
@@ -127,7 +140,7 @@ impl Backend for Cpu {
             return Chain::limits_on(self, stages);
         }
         let entry = self.operators.of(spec)?;
-        self.path(entry).map(|_| self.lift.limits())
+        self.admit(entry, spec).map(|_| self.lift.limits())
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
@@ -136,7 +149,7 @@ impl Backend for Cpu {
             return Ok(Arc::new(Chain::on(self, stages, alloc)?));
         }
         let entry = self.operators.of(spec).map_err(SetupError::Unsupported)?;
-        let path = self.path(entry).map_err(SetupError::Unsupported)?;
+        let path = self.admit(entry, spec).map_err(SetupError::Unsupported)?;
         (entry.kernel)(spec, path)?.lift(self.lift, spec)
     }
 }

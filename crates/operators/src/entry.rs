@@ -40,6 +40,9 @@ pub struct Entry {
     pub library: Library,
     /// Whether a spec that has this operator's name has its type too.
     pub is_own: fn(&OpSpec) -> bool,
+    /// Whether what a job gives depends on those that its queue had before. Such jobs go one behind another, in their order: a pool does
+    /// not take them.
+    pub keeps_state: fn(&OpSpec) -> bool,
     /// Makes a case of arguments, but for the workload's parameters. Callers want [`Self::case`].
     pub parse: Parse,
     /// Makes the kernel of a spec of this name and type, which it does not check. Callers want [`Self::direct`].
@@ -220,6 +223,7 @@ impl Entry {
                 version: env!("CARGO_PKG_VERSION"),
             },
             is_own: OpSpec::is::<S>,
+            keeps_state: |_| false,
             parse,
             kernel,
             workload,

@@ -98,6 +98,10 @@ fn every_operator_stays_inside() {
     let some: Vec<(usize, usize)> = all.iter().copied().step_by(7).collect();
     for entry in OPERATORS {
         for (i, case) in entry.cases().iter().enumerate() {
+            // Its slots have room for what came before, and are longer than all these pages.
+            if (entry.keeps_state)(&case.spec) {
+                continue;
+            }
             let workload = entry.workload(case).expect("its own spec");
             let mut kernels = kernels(entry, &case.spec);
             let shapes = if i == 0 { &all } else { &some };

@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use dpb_core::cpu_level::Level;
 use dpb_core::{
-    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, HashTuple, Inline, IpFamily, JobError,
-    Kernel, Limits, Material, OpSpec, Operator, OutputShape, Properties, SegmentationMode,
-    SetupError, Unsupported, WallClock, match_spec, spec,
+    Backend, Batch, BatchOut, Buf, ChecksumForm, Clock, FragmentsKept, HashTuple, Inline, IpFamily,
+    JobError, Kernel, Limits, Material, OpSpec, Operator, OutputShape, Properties,
+    SegmentationMode, SetupError, Unsupported, WallClock, match_spec, spec,
 };
 
 use super::raw::{self, Eal, Pieces, Sum, Work};
@@ -154,7 +154,7 @@ impl Libraries {
                 SegmentationMode::Descriptor => Work::Descriptors(mss),
             },
             &spec::Fragmentation { mtu } => Work::Fragments(mtu),
-            spec::Reassembly => Work::Datagrams,
+            spec::Reassembly { keep: FragmentsKept::Item, .. } => Work::Datagrams,
         } else {
             return Err(none(spec));
         });
@@ -197,7 +197,7 @@ fn none(spec: &OpSpec) -> Unsupported {
         spec::Fragmentation { .. } => format!(
             "rte_ip_frag fragments IPv6 without extension headers alone, items have them too{compared} without options"
         ),
-        spec::Reassembly => format!(
+        spec::Reassembly { .. } => format!(
             "rte_ip_frag puts eight fragments together and no more, and knows no IPv6 extension headers; items may have \
              both{compared} that it takes"
         ),
@@ -403,7 +403,11 @@ pub(super) fn samples() -> Vec<OpSpec> {
             mode: SegmentationMode::Copy,
         }),
         OpSpec::from(spec::Fragmentation { mtu: 1500 }),
-        OpSpec::from(spec::Reassembly),
+        OpSpec::from(spec::Reassembly {
+            keep: FragmentsKept::Item,
+            datagrams: 64,
+            timeout_ms: 60_000,
+        }),
     ]
 }
 

@@ -1,8 +1,8 @@
 //! Specs of operators on packets and streams.
 
 use super::{
-    ChecksumForm, ChecksumLayers, CopyMode, CrcName, HashTuple, IpFamily, Material, ParameterValue,
-    SegmentationMode, Spec,
+    ChecksumForm, ChecksumLayers, CopyMode, CrcName, FragmentsKept, HashTuple, IpFamily, Material,
+    ParameterValue, SegmentationMode, Spec,
 };
 use crate::spec;
 
@@ -86,7 +86,15 @@ spec! {
 
 spec! {
     /// IP reassembly of a burst of fragments (RFC 791, RFC 8200, RFC 5722). Output: variable.
-    pub struct Reassembly = "reassembly";
+    pub struct Reassembly = "reassembly" {
+        /// How long fragments wait: to the end of their item, or for later items of their queue. Then each item begins with the time at
+        /// which it came, eight bytes, little endian, in nanoseconds.
+        keep: FragmentsKept = "item",
+        /// Datagrams that wait at once; the oldest gives way to one more. Each takes about 68 KiB.
+        datagrams: u16 = "64" in 1..=1024,
+        /// How long a datagram waits after its first fragment came, in milliseconds (RFC 8200: 60 s).
+        timeout_ms as "timeout-ms": u32 = "60000" in 1..=86400000,
+    }
 }
 
 /// Longest prefix match of addresses, 4 or 16 bytes each in network order. Output: variable, the next hop of each, four

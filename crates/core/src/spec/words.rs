@@ -35,6 +35,16 @@ words! {
     }
 }
 
+words! {
+    /// How long fragments wait for the rest of their datagram.
+    pub enum FragmentsKept {
+        /// To the end of their item.
+        Item = "item",
+        /// Until they come in a later item of the same queue, or their time is over.
+        Queue = "queue",
+    }
+}
+
 /// Whether a cipher encrypts or decrypts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {

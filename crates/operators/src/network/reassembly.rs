@@ -15,12 +15,14 @@ mod units;
 
 use std::fmt;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec};
+use dpb_core::{
+    Batch, BatchOut, FragmentsKept, JobError, Kernel, OpSpec, OutputShape, SetupError, spec,
+};
 
 use super::checksum::{fold, words};
 use super::packet::workload::Packets;
-use super::packet::{self, Packet, PacketError, Version};
-use crate::entry::Entry;
+use super::packet::{self, Burst, Packet, PacketError, Version};
+use crate::entry::{Entry, own};
 use crate::path::Path;
 use key::Piece;
 use table::Table;
@@ -34,15 +36,33 @@ pub(crate) const ENTRY: Entry = Entry {
     peers: &["rte_ip_frag"],
     paths: Reassembly::PATHS,
     documentation: include_str!("../../docs/reassembly.md"),
+    keeps_state,
     ..Entry::of::<spec::Reassembly>(
-        |_, path| Ok(Box::new(Reassembly::new(path)?)),
+        |spec, path| Ok(Box::new(Reassembly::new(*own(spec), path)?)),
         |case| {
-            let limits = ReassemblyLimits::default();
-            let right = move |item: &[u8]| oracle::reassemble(item, limits);
-            Ok(Box::new(Packets::fragments(&case.spec, right)))
+            let spec: &spec::Reassembly = own(&case.spec);
+            let limits = ReassemblyLimits::of(spec);
+            Ok(match spec.keep {
+                FragmentsKept::Item => {
+                    let right = move |item: &[u8]| oracle::reassemble(item, limits);
+                    Box::new(Packets::fragments(&case.spec, right))
+                }
+                FragmentsKept::Queue => {
+                    let right = move |item: &[u8]| {
+                        let (_, burst) = timed(item).ok_or(PacketError::Malformed)?;
+                        oracle::reassemble(burst, limits)
+                    };
+                    Box::new(Packets::timed_fragments(&case.spec, right))
+                }
+            })
         },
     )
 };
+
+/// In its queue, if fragments are kept there.
+fn keeps_state(spec: &OpSpec) -> bool {
+    own::<spec::Reassembly>(spec).keep == FragmentsKept::Queue
+}
 
 /// The bounds of what a [`Reassembler`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +80,8 @@ pub struct ReassemblyLimits {
 pub struct Reassembler {
     limits: ReassemblyLimits,
     table: Table,
+    /// The latest time that it was told.
+    now_ns: u64,
 }
 
 /// Why a packet did not get into a datagram.
@@ -84,9 +106,10 @@ pub enum Dropped {
 }
 
 /// IP reassembly as an operator: an item is a burst of packets as they came off the wire, the output the datagrams that
-/// became whole and the packets that were, in the order in which they did. Nothing is kept from one item to the next.
+/// became whole and the packets that were, in the order in which they did. Fragments are kept as the spec says: no longer than their item,
+/// or in the queue's [`Reassembler`].
 #[derive(Clone, Copy, Debug)]
-pub struct Reassembly(());
+pub struct Reassembly(spec::Reassembly);
 
 impl Default for ReassemblyLimits {
     /// 64 datagrams, 8,192 fragments each (as many as there can be), 60 seconds.
@@ -99,18 +122,30 @@ impl Default for ReassemblyLimits {
     }
 }
 
+impl ReassemblyLimits {
+    /// Those of a spec.
+    fn of(spec: &spec::Reassembly) -> Self {
+        Self {
+            datagrams_max: spec.datagrams.into(),
+            timeout_ns: u64::from(spec.timeout_ms) * 1_000_000,
+            ..Self::default()
+        }
+    }
+}
+
 impl Reassembler {
     /// Allocates everything. At least one datagram.
     pub fn new(limits: ReassemblyLimits) -> Self {
         Self {
             limits,
             table: Table::new(limits.datagrams_max.max(1)),
+            now_ns: 0,
         }
     }
 
     /// Takes one packet; gives the datagram that it made whole, or itself if it is no fragment.
     ///
-    /// `now_ns` never goes back; datagrams that are due expire first.
+    /// Datagrams that are due at `now_ns` expire first. Time does not go back: an earlier time than one before it counts as that.
     ///
     /// # Errors
     /// Why the packet was dropped.
@@ -129,7 +164,7 @@ impl Reassembler {
             let whole = self.table.alone(&piece);
             return Ok(Some(self.table.bytes(whole)));
         }
-        let at = self.table.find_or_make(&piece, now_ns);
+        let at = self.table.find_or_make(&piece, self.now_ns);
         let whole = self.table.add(at, &piece, self.limits.fragments_max)?;
         Ok(whole.map(|whole| {
             self.table.release(at);
@@ -139,9 +174,10 @@ impl Reassembler {
 
     /// Gives up the datagrams whose time is over at `now_ns`, and says how many.
     pub fn expire(&mut self, now_ns: u64) -> usize {
+        self.now_ns = self.now_ns.max(now_ns);
         let mut expired = 0;
         while let Some((oldest, since_ns)) = self.table.oldest()
-            && now_ns.saturating_sub(since_ns) >= self.limits.timeout_ns
+            && self.now_ns - since_ns >= self.limits.timeout_ns
         {
             self.table.release(oldest);
             expired += 1;
@@ -175,9 +211,9 @@ impl Reassembly {
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
+    pub fn new(spec: spec::Reassembly, path: Path) -> Result<Self, SetupError> {
         match path {
-            Path::Portable => Ok(Self(())),
+            Path::Portable => Ok(Self(spec)),
             _ => Err(path.missing("reassembly", Self::PATHS)),
         }
     }
@@ -187,16 +223,20 @@ impl Kernel for Reassembly {
     type Scratch = Reassembler;
 
     fn scratch(&self) -> Reassembler {
-        Reassembler::new(ReassemblyLimits::default())
+        Reassembler::new(ReassemblyLimits::of(&self.0))
     }
 
     fn shape(&self) -> OutputShape {
         OutputShape::Variable
     }
 
-    /// A datagram is never longer than its fragments together.
+    /// A datagram is never longer than its fragments together. Where some of these came in earlier items, this is room for one datagram
+    /// more.
     fn dst_len(&self, item_len: usize) -> usize {
-        item_len
+        match self.0.keep {
+            FragmentsKept::Item => item_len,
+            FragmentsKept::Queue => item_len + packet::PACKET_BYTES_MAX,
+        }
     }
 
     fn run(
@@ -205,12 +245,29 @@ impl Kernel for Reassembly {
         out: BatchOut<'_>,
         scratch: &mut Reassembler,
     ) -> Result<(), JobError> {
-        out.each_outcome(batch, |item, slot| {
-            scratch.clear();
-            burst::run(scratch, item, slot)
-        });
+        match self.0.keep {
+            FragmentsKept::Item => out.each_outcome(batch, |item, slot| {
+                scratch.clear();
+                burst::run(scratch, item, slot)
+            }),
+            FragmentsKept::Queue => out.each_outcome(batch, |item, slot| {
+                let (now_ns, burst) = timed(item).ok_or(JobError::Malformed)?;
+                // What is refused must leave no fragment behind.
+                for packet in Burst::new(burst) {
+                    packet.map_err(PacketError::refusal)?;
+                }
+                scratch.expire(now_ns);
+                burst::run(scratch, burst, slot)
+            }),
+        }
         Ok(())
     }
+}
+
+/// The time at which a burst came, and the burst.
+fn timed(item: &[u8]) -> Option<(u64, &[u8])> {
+    let (time, burst) = item.split_first_chunk()?;
+    Some((u64::from_le_bytes(*time), burst))
 }
 
 /// A packet, as far as it can be read by itself.

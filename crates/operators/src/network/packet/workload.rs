@@ -38,6 +38,8 @@ enum Carrier {
     Send(Transport),
     /// Fragments of UDP datagrams.
     Fragments,
+    /// The same, behind the time at which they came.
+    TimedFragments,
     /// One packet with TCP or UDP, padded as in an Ethernet frame.
     Framed(Checksums),
 }
@@ -83,6 +85,11 @@ where
         Self::new(spec, Carrier::Fragments, right)
     }
 
+    /// The same behind eight bytes that say when the burst came: all at once.
+    pub(crate) fn timed_fragments(spec: &OpSpec, right: F) -> Self {
+        Self::new(spec, Carrier::TimedFragments, right)
+    }
+
     /// Items of one packet as a card receives it: with TCP or UDP, padded if it is short. In one of four a bit has flipped.
     pub(crate) fn received(spec: &OpSpec, right: F) -> Self {
         Self::new(spec, Carrier::Framed(Checksums::Received), right)
@@ -121,6 +128,7 @@ where
             Carrier::Packet(transport) => one(&sample(transport, plain.len()), plain),
             Carrier::Ipv4 => one(&sample(Transport::Udp, plain.len() & !1), plain),
             Carrier::Fragments => Ok(fragments(plain)),
+            Carrier::TimedFragments => Ok([&[0; 8], &fragments(plain)[..]].concat()),
             Carrier::Framed(checksums) => framed(checksums, plain),
         }
     }
@@ -130,7 +138,9 @@ where
             Carrier::Bytes => plain.to_owned(),
             Carrier::Packet(_) | Carrier::Ipv4 => format!("IP packets that carry {plain}"),
             Carrier::Send(_) => format!("TCP sends of {plain}"),
-            Carrier::Fragments => format!("fragments of UDP datagrams that carry {plain}"),
+            Carrier::Fragments | Carrier::TimedFragments => {
+                format!("fragments of UDP datagrams that carry {plain}")
+            }
             Carrier::Framed(Checksums::Received) => {
                 format!("IP packets that carry {plain}, a bit of some flipped")
             }

@@ -10,8 +10,8 @@ use super::table::{Place, Table};
 use super::{Dropped, Read, Reassembler};
 use crate::network::packet::{Burst, PacketError};
 
-/// The datagrams of a burst, one after another. What cannot be told apart is refused; a fragment that belongs to nothing is
-/// left out.
+/// The datagrams that became whole in a burst, one after another. What cannot be told apart is refused; a fragment that belongs to
+/// nothing is left out. What is not whole stays in the table.
 pub(super) fn run(
     reassembler: &mut Reassembler,
     item: &[u8],
@@ -32,6 +32,7 @@ pub(super) fn run(
             Err(_) => {}
         }
     }
+    output.make_room(&mut reassembler.table);
     Ok(output.len as u32)
 }
 
@@ -54,13 +55,17 @@ struct Front {
 
 impl Output<'_> {
     fn add(&mut self, reassembler: &mut Reassembler, piece: &Piece<'_>) -> Result<(), JobError> {
-        let Reassembler { limits, table } = reassembler;
+        let Reassembler {
+            limits,
+            table,
+            now_ns,
+        } = reassembler;
         if piece.is_whole() {
             self.make_room(table);
             let whole = table.alone(piece);
             return self.append(table.bytes(whole));
         }
-        let at = table.find_or_make(piece, 0);
+        let at = table.find_or_make(piece, *now_ns);
         // It may have had to go, to make room in the table.
         self.front
             .take_if(|front| !table.holds(front.at, &front.key));

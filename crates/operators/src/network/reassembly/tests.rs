@@ -1,8 +1,11 @@
 //! Reassembly in any order, of hostile fragments, and against another implementation.
 
+use dpb_core::spec::Declared;
+use dpb_core::{Backend, Buf, Span, Stage};
 use proptest::prelude::*;
 
 use super::*;
+use crate::cpu::Cpu;
 use crate::network::fragmentation::Fragmentation;
 use crate::network::packet::tests::{bytes, samples};
 use crate::network::packet::{Burst, Sample, Transport, u16_at};
@@ -368,7 +371,110 @@ fn bursts() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// A queue of `cpu/best` that keeps fragments.
+struct Kept(Stage);
+
+impl Kept {
+    fn new(parameters: &str) -> Self {
+        let spec = spec::Reassembly::from_text(&format!("keep=queue,{parameters}"));
+        let operator = Cpu::best().prepare(&spec.expect("parameters").into());
+        let alloc = |len| Ok(Buf::zeroed(len).expect("memory"));
+        Self(Stage::new(operator.expect("portable"), 1, 300_000, alloc).expect("opens"))
+    }
+
+    /// What comes of a burst that came at `now_ns`.
+    fn take(&mut self, now_ns: u64, burst: &[u8]) -> Result<Vec<u8>, JobError> {
+        let item = [&now_ns.to_le_bytes(), burst].concat();
+        let mut src = Buf::zeroed(item.len()).expect("memory");
+        src.copy_from_slice(&item);
+        let len = item.len() as u32;
+        let outputs = self.0.run(
+            &src.freeze(),
+            &[Span {
+                buf: 0,
+                start: 0,
+                len,
+            }],
+        );
+        outputs.expect("carried out").get(0).map(<[u8]>::to_vec)
+    }
+}
+
+#[test]
+fn what_is_kept_in_a_queue_goes_when_its_time_is_over() {
+    let (packet, [one, two, three]) = three(7);
+    const SECOND: u64 = 1_000_000_000;
+    for (times, is_whole) in [
+        ([0, 1, 2], true),
+        ([5 * SECOND, 6 * SECOND, 15 * SECOND - 1], true),
+        ([5 * SECOND, 6 * SECOND, 15 * SECOND], false),
+        // Time does not go back.
+        ([5 * SECOND, 20 * SECOND, 6 * SECOND], false),
+        ([5 * SECOND, 4 * SECOND, 3 * SECOND], true),
+    ] {
+        let mut kept = Kept::new("timeout-ms=10000");
+        assert_eq!(kept.take(times[0], &two), Ok(Vec::new()));
+        assert_eq!(kept.take(times[1], &one), Ok(Vec::new()));
+        let right = if is_whole { &packet[..] } else { &[] };
+        assert_eq!(
+            kept.take(times[2], &three).as_deref(),
+            Ok(right),
+            "{times:?}"
+        );
+    }
+}
+
+#[test]
+fn a_burst_that_is_refused_leaves_nothing_in_its_queue() {
+    let (packet, [one, two, three]) = three(7);
+    let mut kept = Kept::new("datagrams=1");
+    assert_eq!(kept.take(0, &[&one[..], &two].concat()), Ok(Vec::new()));
+    let broken = [&three[..], &[0x45; 10]].concat();
+    assert_eq!(kept.take(1, &broken), Err(JobError::Malformed));
+    let no_time = kept.0.run(
+        &Buf::zeroed(7).expect("memory").freeze(),
+        &[Span::default()],
+    );
+    assert_eq!(
+        no_time.expect("carried out").get(0),
+        Err(JobError::Malformed)
+    );
+    assert_eq!(kept.take(2, &three), Ok(packet));
+}
+
+#[test]
+fn a_pool_has_no_order_to_keep_fragments_in() {
+    let pool = Cpu::pool(std::num::NonZeroU32::MIN);
+    let [kept, not] = ["queue", "item"].map(|keep| {
+        let spec = spec::Reassembly::from_text(&format!("keep={keep}"));
+        OpSpec::from(spec.expect("parameters"))
+    });
+    assert!(pool.limits(&not).is_ok());
+    let why = pool.limits(&kept).expect_err("no order").reason;
+    assert!(why.contains("order"), "{why}");
+    assert!(pool.prepare(&kept).is_err());
+}
+
 proptest! {
+    /// However a burst is cut into items, what comes of it is the same.
+    #[test]
+    fn kept_in_a_queue_a_burst_may_come_in_parts(burst in bursts(), datagrams_max in 1u32..4, seed in any::<u64>()) {
+        let limits = ReassemblyLimits { datagrams_max, ..ReassemblyLimits::default() };
+        let Ok(right) = oracle::reassemble(&burst, limits) else { return Ok(()) };
+        let mut random = dpb_core::random::SplitMix64::new(seed);
+        let mut kept = Kept::new(&format!("datagrams={datagrams_max}"));
+        let (mut given, mut part) = (Vec::new(), Vec::new());
+        for (i, packet) in Burst::new(&burst).enumerate() {
+            part.extend(packet.expect("the oracle took it"));
+            if random.below(3) == 0 {
+                given.extend(kept.take(i as u64, &part).expect("sound"));
+                part.clear();
+            }
+        }
+        given.extend(kept.take(1_000_000, &part).expect("sound"));
+        prop_assert_eq!(given, right);
+    }
+
     #[test]
     fn a_burst_is_as_the_oracle_says(burst in bursts(), datagrams_max in 1u32..4, fragments_max in prop_oneof![1u32..20, Just(8192u32)]) {
         let limits = ReassemblyLimits { datagrams_max, fragments_max, timeout_ns: 1 };
