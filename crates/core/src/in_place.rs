@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::layout::Layout;
-use crate::{Buf, Items, JobError, Place};
+use crate::{Buf, Items, JobError, Place, Stride};
 
 /// The items of a job that works in place, and their outcomes if the shape is variable.
 #[derive(Debug)]
@@ -60,17 +60,11 @@ impl<'a> InPlace<'a> {
         if of_items.count() != of_slots.count() {
             return Err(JobError::BadItems);
         }
-        let (mut last, mut shortest_slot) = ((0, 0), usize::MAX);
-        for i in 0..of_items.count() {
-            let [item, slot] = [items, slots].map(|items| items.place(i, bufs));
-            let start = item.start.checked_add(offset);
-            let is_overlay = slot.buf == item.buf && start == Some(slot.start);
-            if !is_overlay || last > (item.buf, item.start) {
-                return Err(JobError::BadItems);
-            }
-            last = (item.buf, end(&item).max(end(&slot)));
-            shortest_slot = shortest_slot.min(slot.len);
-        }
+        let shortest_slot = match (items, slots) {
+            (Items::Strided(items), Items::Strided(slots)) => at_stride(items, slots, offset),
+            _ => each_in_place(items, slots, offset, bufs),
+        };
+        let shortest_slot = shortest_slot.ok_or(JobError::BadItems)?;
         let items = Overlays {
             items: of_items,
             slots: of_slots,
@@ -79,6 +73,36 @@ impl<'a> InPlace<'a> {
         };
         Ok(Self { items, outcomes })
     }
+}
+
+/// Bytes of the shortest slot, if each item has its slot `offset` bytes behind its start, and none overlaps what is another's.
+/// Without slots no bound.
+fn at_stride(items: &Stride, slots: &Stride, offset: usize) -> Option<usize> {
+    let [item, slot] = [items, slots].map(|stride| [stride.start, stride.len].map(|n| n as usize));
+    let bytes = item[1].max(offset.checked_add(slot[1])?);
+    let is_right = match items.count {
+        0 => return Some(usize::MAX),
+        1 => true,
+        _ => items.step == slots.step && bytes <= items.step as usize,
+    };
+    let begins = item[0].checked_add(offset) == Some(slot[0]);
+    (is_right && begins).then_some(slot[1])
+}
+
+/// The same for items anywhere.
+fn each_in_place(items: &Items, slots: &Items, offset: usize, bufs: &[Buf]) -> Option<usize> {
+    let (mut last, mut shortest_slot) = ((0, 0), usize::MAX);
+    for i in 0..items.count() {
+        let [item, slot] = [items, slots].map(|items| items.place(i, bufs));
+        let start = item.start.checked_add(offset);
+        let is_overlay = slot.buf == item.buf && start == Some(slot.start);
+        if !is_overlay || last > (item.buf, item.start) {
+            return None;
+        }
+        last = (item.buf, end(&item).max(end(&slot)));
+        shortest_slot = shortest_slot.min(slot.len);
+    }
+    Some(shortest_slot)
 }
 
 impl Overlays<'_> {
@@ -128,7 +152,7 @@ fn end(place: &Place) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Span, Stride};
+    use crate::Span;
 
     fn span(buf: u32, start: u32, len: u32) -> Span {
         Span { buf, start, len }
@@ -181,6 +205,39 @@ mod tests {
                 assert_eq!(written[..], right[..], "{items:?} {slots:?}");
             }
         }
+    }
+
+    /// Strides are looked at as a whole, other layouts item by item: both say the same of the same items.
+    #[test]
+    fn strides_are_judged_as_their_items_are() {
+        let bufs = bufs(&[64]);
+        let mut admitted = 0;
+        let mut random = crate::random::SplitMix64::new(3);
+        for _ in 0..200_000 {
+            let mut below = |n: usize| random.below(n) as u32;
+            let items = Stride {
+                start: below(3),
+                len: below(5),
+                step: below(7),
+                count: below(4),
+            };
+            let slots = Stride {
+                start: items.start + below(3),
+                len: below(5),
+                step: items.step + below(8) / 7,
+                count: items.count,
+            };
+            let offset = below(3) as usize;
+            let whole = at_stride(&items, &slots, offset);
+            let each = [items, slots].map(Items::Strided);
+            assert_eq!(
+                whole,
+                each_in_place(&each[0], &each[1], offset, &bufs),
+                "{items:?} {slots:?} {offset}"
+            );
+            admitted += u32::from(whole.is_some());
+        }
+        assert!((10_000..190_000).contains(&admitted), "{admitted}");
     }
 
     #[test]
