@@ -252,24 +252,22 @@ fn best(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 
-/// A job over the items of `input`, each with room behind it for what its output has more.
-fn in_place(
+/// A job over the items of `input`. Their texts begin at multiples of a cache line, as those of the peer's mbufs do, and so do the outputs;
+/// in place they have room behind them for what these have more.
+fn job(
     backend: &dyn Backend,
     operator: &dyn Operator,
     input: &Input,
-    tag: u64,
+    (tag, is_in_place): (u64, bool),
 ) -> Result<Job, Failure> {
-    let offset = operator
-        .in_place()
-        .ok_or("the device does not work in place")?;
+    const LINE: usize = 64;
     let batch = input.batch()?;
     let (count, len) = (batch.len(), batch.longest());
+    // In front of the text lie a nonce and the like.
+    let offset = operator.in_place().unwrap_or(0);
+    let start = offset.next_multiple_of(LINE) - offset;
     let dst_len = operator.dst_len(len);
-    let step = len.max(offset + dst_len);
-    let mut dst = backend.alloc(count * step)?;
-    for (room, item) in dst.chunks_mut(step).zip(batch.iter()) {
-        room[..item.len()].copy_from_slice(item);
-    }
+    let step = (start + len.max(offset + dst_len)).next_multiple_of(LINE);
     let stride = |start: usize, len: usize| {
         Items::Strided(Stride {
             start: start as u32,
@@ -278,16 +276,20 @@ fn in_place(
             count: count as u32,
         })
     };
-    let (items, slots) = (stride(0, len), stride(offset, dst_len));
+    let mut memory = backend.alloc(count * step)?;
+    for (room, item) in memory.chunks_mut(step).zip(batch.iter()) {
+        room[start..][..item.len()].copy_from_slice(item);
+    }
+    let (src, dst, slots) = match is_in_place {
+        true => (Memory::Output, memory, stride(start + offset, dst_len)),
+        false => {
+            let dst = backend.alloc(count * step)?;
+            (Memory::from(memory.freeze()), dst, stride(0, dst_len))
+        }
+    };
     let outcomes = Vec::with_capacity(count);
-    Ok(Job::with_slots(
-        tag,
-        Memory::Output,
-        items,
-        dst,
-        slots,
-        outcomes,
-    ))
+    let items = stride(start, len);
+    Ok(Job::with_slots(tag, src, items, dst, slots, outcomes))
 }
 
 /// A queue, and jobs that go round in it.
@@ -307,24 +309,9 @@ impl Course {
         let plain = input::text(1, item, BURST);
         let fed: Input = plain.fed(&*workload)?;
         let operator = backend.prepare(spec)?;
-        let longest = fed.batch()?.longest();
-        let mut ready = VecDeque::new();
-        for tag in 0..DEPTH.get().into() {
-            if is_in_place {
-                ready.push_back(in_place(&*backend, &*operator, &fed, tag)?);
-                continue;
-            }
-            let mut src = backend.alloc(fed.bytes.len())?;
-            src.copy_from_slice(&fed.bytes);
-            let dst = backend.alloc(BURST * operator.dst_len(longest))?;
-            ready.push_back(Job::new(
-                tag,
-                src.freeze(),
-                fed.items.clone(),
-                dst,
-                operator.shape(),
-            ));
-        }
+        let jobs =
+            (0..DEPTH.get().into()).map(|tag| job(&*backend, &*operator, &fed, (tag, is_in_place)));
+        let ready = jobs.collect::<Result<_, _>>()?;
         Ok(Self {
             queue: operator.open(DEPTH)?,
             ready,

@@ -397,6 +397,10 @@ impl Recipe for Plan {
         }
     }
 
+    fn is_as_planned(&self, done: &Done) -> bool {
+        done.verdict == sys::DONE
+    }
+
     fn end(&self, done: &Done, mut over: Over<'_>) -> End {
         match done.verdict {
             sys::DONE => End::AsPlanned,
