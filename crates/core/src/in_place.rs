@@ -213,7 +213,8 @@ mod tests {
         let bufs = bufs(&[64]);
         let mut admitted = 0;
         let mut random = crate::random::SplitMix64::new(3);
-        for _ in 0..200_000 {
+        let times = if cfg!(miri) { 200 } else { 200_000 };
+        for _ in 0..times {
             let mut below = |n: usize| random.below(n) as u32;
             let items = Stride {
                 start: below(3),
@@ -237,7 +238,10 @@ mod tests {
             );
             admitted += u32::from(whole.is_some());
         }
-        assert!((10_000..190_000).contains(&admitted), "{admitted}");
+        assert!(
+            (times / 20..times).contains(&admitted),
+            "{admitted} of {times}"
+        );
     }
 
     #[test]
