@@ -102,22 +102,33 @@ impl<'a> BatchOut<'a> {
     ///
     /// # Panics
     /// If a slot is shorter than `bytes`.
-    #[inline]
+    // The items are handed on by reference, and what is rarely needed is out of line: a batch that is copied is read as a whole just after
+    // it was written in parts, and that waits until all that came before has been written to the cache, the last job's outputs too.
+    #[inline(always)]
     pub fn fixed(
         mut self,
-        batch: Batch<'_>,
+        batch: &Batch<'_>,
         bytes: usize,
-        mut compute: impl FnMut(Batch<'_>, &mut [u8]),
+        mut compute: impl FnMut(&Batch<'_>, &mut [u8]),
     ) {
-        if let Some((dst, len)) = self.slots.contiguous()
-            && len == bytes
-        {
-            return compute(batch, dst);
+        match self.slots.contiguous() {
+            Some((dst, len)) if len == bytes => compute(batch, dst),
+            _ => self.gather(batch, bytes, &mut compute),
         }
+    }
+
+    /// [`BatchOut::fixed`] for slots that do not lie one right behind another.
+    #[inline(never)]
+    fn gather(
+        mut self,
+        batch: &Batch<'_>,
+        bytes: usize,
+        compute: &mut dyn FnMut(&Batch<'_>, &mut [u8]),
+    ) {
         let together = GATHERED_BYTES / bytes.max(1);
         if together <= 1 {
             for i in 0..batch.len() {
-                compute(batch.part(i..i + 1), &mut self.slots[i][..bytes]);
+                compute(&batch.part(i..i + 1), &mut self.slots[i][..bytes]);
             }
             return;
         }
@@ -125,7 +136,7 @@ impl<'a> BatchOut<'a> {
         for first in (0..batch.len()).step_by(together) {
             let items = first..batch.len().min(first + together);
             let outputs = &mut gathered[..items.len() * bytes];
-            compute(batch.part(items.clone()), outputs);
+            compute(&batch.part(items.clone()), outputs);
             for (i, output) in items.zip(outputs.chunks_exact(bytes.max(1))) {
                 self.slots[i][..bytes].copy_from_slice(output);
             }
@@ -347,7 +358,7 @@ mod tests {
             let mut dst = vec![0; 2 + 200 * step as usize];
             let mut outcomes = Vec::new();
             let out = BatchOut::new(&mut dst, &slots, &mut outcomes).expect("inside");
-            out.fixed(batch, bytes as usize, |batch, outputs| {
+            out.fixed(&batch, bytes as usize, |batch, outputs| {
                 let outputs = outputs.chunks_exact_mut(bytes as usize);
                 assert_eq!(outputs.len(), batch.len());
                 for (item, output) in batch.iter().zip(outputs) {

@@ -328,8 +328,8 @@ impl Kernel for Sums {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        out.fixed(batch, self.sum.bytes(), |batch, sums| {
-            self.compute(batch, sums)
+        out.fixed(&batch, self.sum.bytes(), |batch, sums| {
+            self.compute(*batch, sums)
         });
         Ok(())
     }

@@ -244,7 +244,7 @@ impl Kernel for Checksum {
         match self.code {
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) if self.form == ChecksumForm::Plain => {
-                out.fixed(batch, 2, |batch, sums| {
+                out.fixed(&batch, 2, |batch, sums| {
                     avx512::plain(proof, batch, sums.as_chunks_mut().0);
                 });
             }

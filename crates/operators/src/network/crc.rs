@@ -172,7 +172,7 @@ impl<A: Algorithm> Kernel for Crc<A> {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        out.fixed(batch, size_of::<A::Crc>(), |batch, dst| {
+        out.fixed(&batch, size_of::<A::Crc>(), |batch, dst| {
             let slots = A::slots(dst);
             match self.0 {
                 Code::Portable => {

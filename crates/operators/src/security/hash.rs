@@ -112,8 +112,8 @@ impl<H: Hash> Kernel for Digests<H> {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         let start = H::start();
-        out.fixed(batch, H::DIGEST_BYTES, |batch, digests| {
-            self.0.each(&start, batch, digests);
+        out.fixed(&batch, H::DIGEST_BYTES, |batch, digests| {
+            self.0.each(&start, *batch, digests);
         });
         Ok(())
     }

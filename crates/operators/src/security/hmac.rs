@@ -126,8 +126,8 @@ impl<H: Hash> Kernel for Hmac<H> {
         out: BatchOut<'_>,
         digests: &mut Vec<u8>,
     ) -> Result<(), JobError> {
-        out.fixed(batch, H::DIGEST_BYTES, |batch, codes| {
-            self.each(batch, codes, digests);
+        out.fixed(&batch, H::DIGEST_BYTES, |batch, codes| {
+            self.each(*batch, codes, digests);
         });
         Ok(())
     }

@@ -134,7 +134,7 @@ impl Kernel for Crc64 {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        out.fixed(batch, BYTES, |batch, dst| {
+        out.fixed(&batch, BYTES, |batch, dst| {
             let (slots, _) = dst.as_chunks_mut::<BYTES>();
             match self.0 {
                 Code::Portable => {

@@ -182,7 +182,7 @@ impl Kernel for Xxh3Hash {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        out.fixed(batch, BYTES, |batch, dst| {
+        out.fixed(&batch, BYTES, |batch, dst| {
             let (slots, _) = dst.as_chunks_mut::<BYTES>();
             for (item, slot) in batch.iter().zip(slots) {
                 *slot = self.hash(item).to_be_bytes();

@@ -37,7 +37,7 @@ pub(super) fn group(_proof: Avx512Vnni, group: &Group<'_>) -> [u16; GROUP] {
 }
 
 /// The checksum of each item, into its slot.
-pub(super) fn plain(_proof: Avx512Vnni, batch: Batch<'_>, slots: &mut [[u8; 2]]) {
+pub(super) fn plain(_proof: Avx512Vnni, batch: &Batch<'_>, slots: &mut [[u8; 2]]) {
     let slots = &mut slots[..batch.len()];
     // SAFETY: `Avx512Vnni` exists only where these instructions do.
     unsafe {

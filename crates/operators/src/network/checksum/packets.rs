@@ -181,7 +181,7 @@ impl ChecksumVerify {
         Ok(Self { layers, code })
     }
 
-    fn verify(&self, batch: Batch<'_>, verdicts: &mut [u8]) {
+    fn verify(&self, batch: &Batch<'_>, verdicts: &mut [u8]) {
         for (first, verdicts) in (0..).step_by(GROUP).zip(verdicts.chunks_mut(GROUP)) {
             let (mut headers, mut transports) = (Group::empty(), Group::empty());
             for (i, verdict) in verdicts.iter_mut().enumerate() {
@@ -250,7 +250,7 @@ impl Kernel for ChecksumVerify {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        out.fixed(batch, 1, |batch, verdicts| self.verify(batch, verdicts));
+        out.fixed(&batch, 1, |batch, verdicts| self.verify(batch, verdicts));
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn one<A: Algorithm>(_proof: ArmCrc, data: &[u8]) -> u32 {
 }
 
 /// The CRC of each item, into its slot.
-pub(super) fn batch<A: Algorithm>(_proof: ArmCrc, batch: Batch<'_>, slots: &mut [A::Slot]) {
+pub(super) fn batch<A: Algorithm>(_proof: ArmCrc, batch: &Batch<'_>, slots: &mut [A::Slot]) {
     // SAFETY: `ArmCrc` exists only where these instructions do.
     unsafe {
         match has_instruction::<A>() {

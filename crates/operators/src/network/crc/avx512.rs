@@ -56,7 +56,7 @@ pub(super) fn one<A: Algorithm>(_proof: Avx512, data: &[u8]) -> u32 {
 }
 
 /// The CRC of each item, into its slot.
-pub(super) fn batch<A: Algorithm>(_proof: Avx512, batch: Batch<'_>, slots: &mut [A::Slot]) {
+pub(super) fn batch<A: Algorithm>(_proof: Avx512, batch: &Batch<'_>, slots: &mut [A::Slot]) {
     // SAFETY: `Avx512` exists only where these instructions do.
     unsafe {
         match batch.contiguous() {
@@ -97,7 +97,7 @@ fn advance<A: Algorithm>(register: u32, data: &[u8]) -> u32 {
 /// Items of any length, four at a time where they are long enough. Here and below loops stand where `map` would read better:
 /// a closure with these features is not inlined into a function of `core`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,gfni,pclmulqdq,sse4.2")]
-fn each<A: Algorithm>(batch: Batch<'_>, slots: &mut [A::Slot]) {
+fn each<A: Algorithm>(batch: &Batch<'_>, slots: &mut [A::Slot]) {
     let (groups, rest) = slots[..batch.len()].as_chunks_mut::<4>();
     let grouped = groups.len() * 4;
     for (group, slots) in groups.iter_mut().enumerate() {

@@ -15,7 +15,7 @@ macro_rules! chains {
     ($features:literal) => {
         /// The CRC of each item, into its slot.
         #[target_feature(enable = $features)]
-        pub(super) fn batch<A: Algorithm>(batch: dpb_core::Batch<'_>, slots: &mut [A::Slot]) {
+        pub(super) fn batch<A: Algorithm>(batch: &dpb_core::Batch<'_>, slots: &mut [A::Slot]) {
             let (groups, _) = slots[..batch.len()].as_chunks_mut::<4>();
             let grouped = groups.len() * 4;
             for (group, slots) in groups.iter_mut().enumerate() {

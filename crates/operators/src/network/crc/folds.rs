@@ -15,7 +15,7 @@ macro_rules! folds {
     ($features:literal) => {
         /// The CRC of each item, into its slot.
         #[target_feature(enable = $features)]
-        pub(super) fn batch<A: Algorithm>(batch: dpb_core::Batch<'_>, slots: &mut [A::Slot]) {
+        pub(super) fn batch<A: Algorithm>(batch: &dpb_core::Batch<'_>, slots: &mut [A::Slot]) {
             for (i, slot) in slots[..batch.len()].iter_mut().enumerate() {
                 *slot = A::slot(A::crc(advance::<A>(A::INITIAL, batch.item(i))));
             }

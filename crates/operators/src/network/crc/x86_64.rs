@@ -23,7 +23,7 @@ pub(super) fn one<A: Algorithm>(_proof: Sse42, data: &[u8]) -> u32 {
 }
 
 /// The CRC of each item, into its slot.
-pub(super) fn batch<A: Algorithm>(_proof: Sse42, batch: Batch<'_>, slots: &mut [A::Slot]) {
+pub(super) fn batch<A: Algorithm>(_proof: Sse42, batch: &Batch<'_>, slots: &mut [A::Slot]) {
     // SAFETY: `Sse42` exists only where these instructions do.
     unsafe {
         match has_instruction::<A>() {

@@ -19,7 +19,7 @@ pub(super) fn one(_proof: ArmCrc, data: &[u8]) -> u64 {
 }
 
 /// The CRC of each item, into its slot.
-pub(super) fn batch(_proof: ArmCrc, batch: Batch<'_>, slots: &mut [[u8; 8]]) {
+pub(super) fn batch(_proof: ArmCrc, batch: &Batch<'_>, slots: &mut [[u8; 8]]) {
     // SAFETY: `ArmCrc` exists only where these instructions do.
     unsafe { each(batch, slots) }
 }

@@ -89,7 +89,7 @@ pub(super) fn one(_proof: Avx512, data: &[u8]) -> u64 {
 }
 
 /// The CRC of each item, into its slot.
-pub(super) fn batch(_proof: Avx512, batch: Batch<'_>, slots: &mut [[u8; 8]]) {
+pub(super) fn batch(_proof: Avx512, batch: &Batch<'_>, slots: &mut [[u8; 8]]) {
     // SAFETY: `Avx512` exists only where these instructions do.
     unsafe {
         match batch.contiguous() {
@@ -119,7 +119,7 @@ fn single(data: &[u8]) -> u64 {
 /// Items of any length, four at a time where they are long enough. Here and below loops stand where `map` would read better:
 /// a closure with these features is not inlined into a function of `core`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq")]
-fn each(batch: Batch<'_>, slots: &mut [[u8; 8]]) {
+fn each(batch: &Batch<'_>, slots: &mut [[u8; 8]]) {
     let (groups, rest) = slots[..batch.len()].as_chunks_mut::<4>();
     let grouped = groups.len() * 4;
     for (group, places) in groups.iter_mut().enumerate() {

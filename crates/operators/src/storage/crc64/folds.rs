@@ -14,7 +14,7 @@ macro_rules! folds {
     ($features:literal) => {
         /// The CRC of each item, into its slot.
         #[target_feature(enable = $features)]
-        fn each(batch: dpb_core::Batch<'_>, slots: &mut [[u8; 8]]) {
+        fn each(batch: &dpb_core::Batch<'_>, slots: &mut [[u8; 8]]) {
             for (i, place) in slots[..batch.len()].iter_mut().enumerate() {
                 *place = slot(advance(INITIAL, batch.item(i)));
             }
