@@ -43,6 +43,7 @@ impl<'a> InPlace<'a> {
     /// # Errors
     /// [`JobError::BadItems`] if they are not as many, if one does not begin where it should, or if an item or its slot overlaps
     /// another's or comes before it. [`JobError::DstTooShort`] if a slot does not lie inside its buffer.
+    #[inline(always)]
     pub fn of(
         bufs: &'a mut [Buf],
         [items, slots]: [&'a Items; 2],
@@ -77,6 +78,7 @@ impl<'a> InPlace<'a> {
 
 /// Bytes of the shortest slot, if each item has its slot `offset` bytes behind its start, and none overlaps what is another's.
 /// Without slots no bound.
+#[inline]
 fn at_stride(items: &Stride, slots: &Stride, offset: usize) -> Option<usize> {
     let [item, slot] = [items, slots].map(|stride| [stride.start, stride.len].map(|n| n as usize));
     let bytes = item[1].max(offset.checked_add(slot[1])?);

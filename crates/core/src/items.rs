@@ -124,7 +124,7 @@ impl Items {
     ///
     /// # Panics
     /// It may, if there is no such item; otherwise the place is of no item.
-    #[inline]
+    #[inline(always)]
     pub fn place(&self, i: usize, bufs: &[Buf]) -> Place {
         let [buf, start, len] = match self {
             Self::One => [0, 0, bufs[0].len()],

@@ -382,6 +382,7 @@ impl DerefMut for Job {
 
 impl JobParts {
     /// The buffers that items lie in.
+    #[inline]
     pub fn input(&self) -> &[Buf] {
         match &self.src {
             Memory::Output => &self.dst,
@@ -468,6 +469,7 @@ impl JobParts {
     /// # Errors
     /// As [`JobParts::open`]; [`JobError::BadItems`] also where a slot does not begin there, or where an item or its slot overlaps
     /// another's or comes before it.
+    #[inline(always)]
     pub fn open_in_place(
         &mut self,
         shape: OutputShape,
@@ -489,6 +491,20 @@ impl JobParts {
     /// As [`JobParts::open`].
     pub fn admit(&mut self, shape: OutputShape, limits: &Limits) -> Result<usize, JobError> {
         self.open(shape, limits).map(|(batch, _)| batch.len())
+    }
+
+    /// [`JobParts::open_in_place`] for a device, which computes with addresses: how many items there are.
+    ///
+    /// # Errors
+    /// As [`JobParts::open_in_place`].
+    pub fn admit_in_place(
+        &mut self,
+        shape: OutputShape,
+        limits: &Limits,
+        offset: usize,
+    ) -> Result<usize, JobError> {
+        let work = self.open_in_place(shape, limits, offset)?;
+        Ok(work.items.len())
     }
 
     /// Whether all buffers that it reads and writes are of regions that `is_known` accepts.

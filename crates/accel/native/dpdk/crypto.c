@@ -27,6 +27,7 @@ struct dpb_crypto_queue {
 	uint16_t queue_pair;
 	uint16_t iv_len;
 	enum kind kind;
+	bool wants_iova;
 	struct rte_mbuf **mbufs;
 	uint32_t n_free;
 	struct rte_crypto_op *free[]; /* last in, first out: what was used last is in the caches */
@@ -225,6 +226,18 @@ static struct tail *tail(struct rte_crypto_op *op)
 	return rte_crypto_op_ctod_offset(op, struct tail *, TAIL_OFFSET);
 }
 
+/* Whether a device may read by bus addresses: all do but those that say by which CPU's instructions they compute. */
+static bool wants_iova(uint32_t device)
+{
+	const uint64_t by_cpu = RTE_CRYPTODEV_FF_CPU_SSE | RTE_CRYPTODEV_FF_CPU_AVX | RTE_CRYPTODEV_FF_CPU_AVX2 |
+				RTE_CRYPTODEV_FF_CPU_AVX512 | RTE_CRYPTODEV_FF_CPU_AESNI | RTE_CRYPTODEV_FF_CPU_NEON |
+				RTE_CRYPTODEV_FF_CPU_ARM_CE;
+	struct rte_cryptodev_info info;
+
+	rte_cryptodev_info_get((uint8_t)device, &info);
+	return (info.feature_flags & by_cpu) == 0;
+}
+
 int dpb_crypto_open(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **opened)
 {
 	struct dpb_crypto_queue *queue = rte_zmalloc(NULL, sizeof(*queue) + operations * sizeof(queue->free[0]), 0);
@@ -248,6 +261,7 @@ int dpb_crypto_open(uint32_t device, uint32_t queue_pair, uint32_t operations, s
 	}
 	queue->device = (uint8_t)device;
 	queue->queue_pair = (uint16_t)queue_pair;
+	queue->wants_iova = wants_iova(device);
 	queue->mbufs = mbufs;
 	queue->n_free = operations;
 	*opened = queue;
@@ -270,53 +284,60 @@ void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *ci
 	}
 }
 
-/* Where it is inlined, kind and length are known, and make neither branches nor calls: for short texts what is done here takes
- * as long as the device does.
+/* Operations of the front of a run, as many as are asked for. Where it is inlined, kind and length are known, and make neither
+ * branches nor calls: for short texts what is done here takes as long as the device does. The run is read part by part, as it was
+ * written just now, and nothing but distances is carried from one operation to the next.
  */
-static inline __attribute__((always_inline)) void fill(enum kind kind, size_t iv_len, struct rte_crypto_op *op,
-						     const struct dpb_run *run)
-{
-	struct rte_crypto_sym_op *sym = op->sym;
-
-	op->status = RTE_CRYPTO_OP_STATUS_NOT_PROCESSED;
-	tail(op)->user = run->user;
-	memcpy(tail(op)->iv, run->iv, iv_len);
-	dpb_point(sym->m_src, run->src, run->src_len);
-	/* In place: drivers then spare themselves a copy of the text. */
-	sym->m_dst = run->src == run->dst ? NULL : tail(op)->dst;
-	if (kind != HASH && sym->m_dst != NULL)
-		dpb_point(sym->m_dst, run->dst, run->dst_len);
-	switch (kind) {
-	case AEAD:
-		sym->aead.data.length = run->src_len;
-		sym->aead.digest.data = run->digest;
-		sym->aead.digest.phys_addr = (rte_iova_t)(uintptr_t)run->digest;
-		sym->aead.aad.data = (uint8_t *)(uintptr_t)run->aad;
-		sym->aead.aad.phys_addr = (rte_iova_t)(uintptr_t)run->aad;
-		break;
-	case CIPHER:
-		sym->cipher.data.length = run->src_len;
-		break;
-	case HASH:
-		sym->auth.data.length = run->src_len;
-		sym->auth.digest.data = run->digest;
-		sym->auth.digest.phys_addr = (rte_iova_t)(uintptr_t)run->digest;
-		break;
-	}
-}
-
-/* Operations of the front of a run, as many as are asked for. */
 static inline __attribute__((always_inline)) void fill_all(struct dpb_crypto_queue *queue, enum kind kind, size_t iv_len,
-							 struct rte_crypto_op **ops, const struct dpb_run *front,
+							 struct rte_crypto_op **ops, const struct dpb_run *run,
 							 uint32_t n)
 {
 	struct rte_crypto_op **last = queue->free + queue->n_free - 1;
-	struct dpb_run run = *front;
+	const uint8_t *const src = run->src, *const iv = run->iv, *const aad = run->aad;
+	uint8_t *const dst = run->dst, *const digest = run->digest;
+	const uint64_t user = run->user;
+	const uint64_t item_step = run->item_step, slot_step = run->slot_step, digest_step = run->digest_step;
+	const uint32_t src_len = run->src_len, dst_len = run->dst_len;
+	/* Drivers then spare themselves a copy of the text. */
+	const bool is_in_place = src == dst;
+	const bool wants_iova = queue->wants_iova;
+	uint64_t item_at = 0, slot_at = 0, digest_at = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		ops[i] = last[-(ptrdiff_t)i];
-		fill(kind, iv_len, ops[i], &run);
-		dpb_step(&run);
+		struct rte_crypto_op *op = last[-(ptrdiff_t)i];
+		struct rte_crypto_sym_op *sym = op->sym;
+
+		ops[i] = op;
+		op->status = RTE_CRYPTO_OP_STATUS_NOT_PROCESSED;
+		tail(op)->user = user + i;
+		memcpy(tail(op)->iv, iv + item_at, iv_len);
+		dpb_point(sym->m_src, src + item_at, src_len);
+		sym->m_dst = is_in_place ? NULL : tail(op)->dst;
+		if (kind != HASH && !is_in_place)
+			dpb_point(sym->m_dst, dst + slot_at, dst_len);
+		switch (kind) {
+		case AEAD:
+			sym->aead.data.length = src_len;
+			sym->aead.digest.data = digest + digest_at;
+			sym->aead.aad.data = (uint8_t *)(uintptr_t)(aad + item_at);
+			if (unlikely(wants_iova)) {
+				sym->aead.digest.phys_addr = (rte_iova_t)(uintptr_t)(digest + digest_at);
+				sym->aead.aad.phys_addr = (rte_iova_t)(uintptr_t)(aad + item_at);
+			}
+			break;
+		case CIPHER:
+			sym->cipher.data.length = src_len;
+			break;
+		case HASH:
+			sym->auth.data.length = src_len;
+			sym->auth.digest.data = digest + digest_at;
+			if (unlikely(wants_iova))
+				sym->auth.digest.phys_addr = (rte_iova_t)(uintptr_t)(digest + digest_at);
+			break;
+		}
+		item_at += item_step;
+		slot_at += slot_step;
+		digest_at += digest_step;
 	}
 	queue->n_free -= n;
 }

@@ -278,6 +278,7 @@ impl Plan {
     }
 
     /// A text of AES-GCM.
+    #[inline]
     fn seal(&self, item: &[u8], slot_len: usize) -> Step<'_> {
         let Some(text_len) = item.len().checked_sub(self.around()) else {
             return Step::Known(Err(JobError::Malformed));
@@ -389,6 +390,7 @@ impl Recipe for Plan {
         (self.form != Form::Hashed).then_some(before)
     }
 
+    #[inline]
     fn step(&self, item: &[u8], slot_len: usize, piece: u32) -> Step<'_> {
         match self.form {
             Form::Hashed => self.hash(item),

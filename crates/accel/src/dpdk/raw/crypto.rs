@@ -42,6 +42,7 @@ pub(in crate::dpdk) struct CryptoQueue {
     session: Arc<Session>,
     queue_pair: u32,
     queue: NonNull<sys::CryptoQueue>,
+    table: &'static sys::Table,
 }
 
 // SAFETY: made and freed under EAL's lock, and used by no thread in particular.
@@ -168,6 +169,7 @@ impl Session {
             session: self.clone(),
             queue_pair,
             queue,
+            table,
         })
     }
 }
@@ -186,6 +188,7 @@ impl Drop for Session {
 }
 
 impl Device for CryptoQueue {
+    #[inline]
     fn admits(&self, operation: &Operation, item_len: usize, slot_len: usize) -> bool {
         let Operation { src, dst, .. } = operation;
         let cipher = &self.session.cipher;
@@ -214,18 +217,16 @@ impl Device for CryptoQueue {
     }
 
     unsafe fn submit(&mut self, runs: &[Run]) -> usize {
-        let table = self.session.device.eal().table();
         let n = runs.len() as u32;
         // SAFETY: the caller vouches for the operations; the queue is ours alone, and this thread's, as it is not
         // `Send`.
-        unsafe { (table.crypto_submit)(self.queue.as_ptr(), runs.as_ptr(), n) as usize }
+        unsafe { (self.table.crypto_submit)(self.queue.as_ptr(), runs.as_ptr(), n) as usize }
     }
 
     fn poll(&mut self, done: &mut [Done]) -> usize {
-        let table = self.session.device.eal().table();
         let n = done.len().min(BURST) as u32;
         // SAFETY: room for so many; the queue is ours alone, and this thread's, as it is not `Send`.
-        unsafe { (table.crypto_poll)(self.queue.as_ptr(), done.as_mut_ptr(), n) as usize }
+        unsafe { (self.table.crypto_poll)(self.queue.as_ptr(), done.as_mut_ptr(), n) as usize }
     }
 }
 

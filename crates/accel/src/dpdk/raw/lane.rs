@@ -221,6 +221,7 @@ impl Flight {
 }
 
 /// How many of `items` from `i` on, up to `most`, are as long as it is and lie at equal distances in its buffer; and the distance.
+#[inline(always)]
 fn alike(items: &Items, i: usize, most: usize) -> (usize, usize) {
     match items {
         Items::One => (1, 0),
@@ -343,7 +344,7 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         let items = match job.src {
             dpb_core::Memory::Output => {
                 let offset = self.recipe.in_place().ok_or(JobError::NotInPlace)?;
-                job.open_in_place(shape, limits, offset)?.items.len()
+                job.admit_in_place(shape, limits, offset)?
             }
             _ => job.admit(shape, limits)?,
         };
@@ -395,6 +396,9 @@ impl<D: Device, R: Recipe> Lane<D, R> {
     /// Gives the device a burst; says how many operations it took.
     fn push(&mut self) -> usize {
         if self.untaken == self.staged.len() {
+            if self.waiting.is_empty() {
+                return 0;
+            }
             self.stage();
         }
         // Their addresses are taken now, when none is written any more.
@@ -429,22 +433,24 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         }
         let came = self.device.poll(&mut self.done);
         for i in 0..came {
-            self.settle(self.done[i]);
+            self.settle(i);
         }
         came
     }
 
-    /// Enters what became of operations.
-    fn settle(&mut self, done: Done) {
+    /// Enters what became of the operations that `done[i]` tells of.
+    fn settle(&mut self, i: usize) {
+        let Self { recipe, done, .. } = self;
+        let done = &done[i];
         let (place, first) = ((done.user >> 32) as u32, done.user as u32 as usize);
-        let is_variable = self.recipe.shape() == OutputShape::Variable;
+        let is_variable = recipe.shape() == OutputShape::Variable;
         let flight = self.flights[place as usize].as_mut().expect("it flies");
-        let untold = match self.recipe.is_as_planned(&done) {
+        let untold = match recipe.is_as_planned(done) {
             true => 0,
             false => done.n as usize,
         };
         for i in first..first + untold {
-            match self.recipe.end(&done, Over { flight, i }) {
+            match recipe.end(done, Over { flight, i }) {
                 End::AsPlanned => {}
                 End::Output(len) => flight.job.outcomes[i] = Ok(len),
                 End::Refused(error) if is_variable => flight.job.outcomes[i] = Err(error),
@@ -541,10 +547,12 @@ impl Burst<'_> {
             let (i, piece) = flight.next;
             // SAFETY: the item has no operation yet, or one that is staged in this burst and not submitted.
             let item = unsafe { flight.item(i) };
-            let room = flight.slot(i).len();
-            let operation = match recipe.step(item, room, piece) {
+            let slot = flight.slot(i);
+            // Looked at where it lies: to move what was just written in parts waits for all that came before.
+            let step = recipe.step(item, slot.len, piece);
+            let operation = match &step {
                 Step::Run(operation) => operation,
-                Step::Known(outcome) => {
+                &Step::Known(outcome) => {
                     let mut slot = flight.slot(i);
                     let outcome = outcome.map(|output| slot.write(0, output));
                     match outcome {
@@ -557,7 +565,7 @@ impl Burst<'_> {
                 }
             };
             assert!(
-                device.admits(&operation, item.len(), room),
+                device.admits(operation, item.len(), slot.len),
                 "an operation within its item and its slot"
             );
             // Both operations of an item are in one burst: while the device has the first one, which in place writes to the item,
@@ -575,6 +583,18 @@ impl Burst<'_> {
                 true => flight.alike(i, self.room),
                 false => (1, Steps::default()),
             };
+            let at = At {
+                item: item.as_ptr(),
+                slot: slot.ptr,
+                steps,
+                user: u64::from(place) << 32 | i as u64,
+                n: alike,
+            };
+            if !operation.head.is_empty() {
+                for i in i..i + alike {
+                    flight.slot(i).write(0, operation.head);
+                }
+            }
             flight.next = match operation.has_more {
                 true => (i, piece + 1),
                 false => (i + alike, 0),
@@ -589,29 +609,32 @@ impl Burst<'_> {
             if let Iv::Here(iv) = operation.iv {
                 self.ivs.push((self.runs.len(), iv));
             }
-            let run = run(&operation, flight, (i..i + alike, steps), place);
-            self.runs.push(run);
+            self.runs.push(run(operation, at));
         }
         true
     }
 }
 
-/// Addresses for an operation that was admitted for items as long as the first of these, which lie `steps` apart in one buffer,
-/// as their slots do, and that none of them has yet; an initialisation vector of its own is to be filled in.
-fn run(
-    operation: &Operation,
-    flight: &Flight,
-    (items, steps): (Range<usize>, Steps),
-    place: u32,
-) -> Run {
-    let Operation { src, dst, head, .. } = operation;
-    let (item, _) = flight.item_at(items.start);
-    let (item, slot) = (item.as_ptr().cast_const(), flight.slot(items.start).ptr);
-    if !head.is_empty() {
-        for i in items.clone() {
-            flight.slot(i).write(0, head);
-        }
-    }
+/// Items and their slots, for a run.
+struct At {
+    /// The first byte of the first item; and of its slot.
+    item: *const u8,
+    slot: *mut u8,
+    steps: Steps,
+    /// The job's place, and the first item.
+    user: u64,
+    /// How many.
+    n: usize,
+}
+
+/// Addresses for an operation that was admitted for the first of these items, which are alike; an initialisation vector of its own is
+/// to be filled in.
+#[inline(always)]
+fn run(operation: &Operation, at: At) -> Run {
+    let Operation { src, dst, .. } = operation;
+    let At {
+        item, slot, steps, ..
+    } = at;
     // SAFETY: all places were admitted, so they lie in the item or in the slot, or at the end of it.
     unsafe {
         let (digest, digest_step) = match operation.digest {
@@ -628,13 +651,13 @@ fn run(
             },
             aad: item.add(operation.aad),
             digest,
-            user: u64::from(place) << 32 | items.start as u64,
+            user: at.user,
             item_step: steps.item as u64,
             slot_step: steps.slot as u64,
             digest_step: digest_step as u64,
             src_len: src.len() as u32,
             dst_len: dst.len() as u32,
-            n: items.len() as u32,
+            n: at.n as u32,
             unused: 0,
         }
     }
