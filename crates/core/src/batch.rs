@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use crate::layout::{Layout, Lens};
+use crate::layout::Layout;
 use crate::{Buf, Items, JobError, Stride};
 
 /// A job's input as a kernel sees it: every item lies inside its buffer.
@@ -61,6 +61,12 @@ impl<'a> Batch<'a> {
         Self(self.0.part(range))
     }
 
+    /// The items `indices` of these, each without its first `skipped` bytes; `None` if the indices do not rise, if there is no such item
+    /// or it is shorter.
+    pub fn pick<'b>(&'b self, indices: &'b [u32], skipped: usize) -> Option<Batch<'b>> {
+        Layout::picked(&self.0, indices, skipped).map(Batch)
+    }
+
     /// How many items.
     #[inline]
     pub fn len(&self) -> usize {
@@ -82,14 +88,7 @@ impl<'a> Batch<'a> {
     /// Bytes of all items together; what several share counts for each.
     #[inline]
     pub fn bytes(&self) -> usize {
-        match self.0.lens() {
-            Lens::Equal(len) => len * self.len(),
-            Lens::Between(offsets) => match offsets {
-                [first, .., last] => (last - first) as usize,
-                _ => 0,
-            },
-            Lens::Each(spans) => spans.iter().map(|span| span.len as usize).sum(),
-        }
+        self.0.lens().sum(self.len())
     }
 
     /// All items as one slice and the length of each, if they have one length and lie one right behind another: the layout

@@ -108,6 +108,31 @@ fn each_in_place(items: &Items, slots: &Items, offset: usize, bufs: &[Buf]) -> O
 }
 
 impl Overlays<'_> {
+    /// Item `i` of those that are left.
+    ///
+    /// # Panics
+    /// If there is no such item.
+    pub fn item(&self, i: usize) -> &[u8] {
+        // SAFETY: initialised bytes of a buffer that is borrowed uniquely, of an item that nobody was given; `self` is shared.
+        unsafe { self.items.at(i).as_ref() }
+    }
+
+    /// The items `indices` of those that are left, each without its first `skipped` bytes; `None` if the indices do not rise, if there
+    /// is no such item or it is shorter, or if its slot begins earlier.
+    pub fn pick<'b>(&'b mut self, indices: &'b [u32], skipped: usize) -> Option<Overlays<'b>> {
+        let items = Layout::picked(&self.items, indices, skipped)?;
+        let slots = Layout::picked(&self.slots, indices, 0)?;
+        let start = |layout: &Layout<'_>, i: usize| layout.at(i).cast::<u8>();
+        let is_overlay = |i: usize| start(&slots, i) >= start(&items, i);
+        let are_overlays = (0..indices.len()).all(is_overlay);
+        are_overlays.then_some(Overlays {
+            items,
+            slots,
+            shortest_slot: self.shortest_slot,
+            bytes: PhantomData,
+        })
+    }
+
     /// Bytes of the shortest slot; without slots no bound.
     pub(crate) fn shortest_slot(&self) -> usize {
         self.shortest_slot

@@ -15,7 +15,7 @@ use crate::{Buf, Items, Span, Stride};
 /// uniquely, which says what may be done at the addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout<'a> {
-    rule: Rule,
+    rule: Rule<'a>,
     /// The list that the rule points to, if it does, has as many entries; of offsets one more.
     count: usize,
     buffers: PhantomData<&'a [u8]>,
@@ -23,7 +23,7 @@ pub(crate) struct Layout<'a> {
 
 /// Where the next item lies, and how the one behind it is found.
 #[derive(Clone, Copy)]
-enum Rule {
+enum Rule<'a> {
     Strided {
         first: NonNull<u8>,
         len: usize,
@@ -42,6 +42,12 @@ enum Rule {
     Scattered {
         bufs: NonNull<Buf>,
         spans: NonNull<Span>,
+    },
+    /// Some items of another layout, without their first bytes.
+    Picked {
+        from: NonNull<Layout<'a>>,
+        indices: NonNull<u32>,
+        skipped: usize,
     },
 }
 
@@ -125,6 +131,27 @@ impl<'a> Layout<'a> {
             buffers: PhantomData,
         };
         fits.then_some(layout)
+    }
+
+    /// The items `indices` of `from`, each without its first `skipped` bytes; `None` if the indices do not rise, if there is no such item
+    /// or it is shorter.
+    pub(crate) fn picked(from: &'a Layout<'_>, indices: &'a [u32], skipped: usize) -> Option<Self> {
+        let rise = indices.windows(2).all(|pair| pair[0] < pair[1]);
+        let last = indices.last().map_or(0, |&last| last as usize + 1);
+        if !rise || last > from.count {
+            return None;
+        }
+        let is_long = |&i: &u32| skipped == 0 || from.at(i as usize).len() >= skipped;
+        let layout = Self {
+            rule: Rule::Picked {
+                from: NonNull::from(from).cast(),
+                indices: NonNull::from(indices).cast(),
+                skipped,
+            },
+            count: indices.len(),
+            buffers: PhantomData,
+        };
+        indices.iter().all(is_long).then_some(layout)
     }
 
     /// How many items.
@@ -221,6 +248,7 @@ impl<'a> Layout<'a> {
                 // SAFETY: a list of as many as items, borrowed for `'a`.
                 Lens::Each(unsafe { list(spans, self.count) })
             }
+            Rule::Picked { .. } => Lens::Of(*self),
         }
     }
 
@@ -234,6 +262,8 @@ impl<'a> Layout<'a> {
                 // SAFETY: a list of as many as items, borrowed for `'a`.
                 lie_apart(unsafe { list(spans, self.count) })
             }
+            // SAFETY: it is borrowed for `'a`. Indices rise.
+            Rule::Picked { from, .. } => unsafe { from.as_ref() }.lie_apart(),
         }
     }
 
@@ -261,9 +291,27 @@ impl<'a> Layout<'a> {
                     let base = buf.as_non_null();
                     (base.add(span.start as usize), span.len as usize)
                 }
+                Rule::Picked {
+                    from,
+                    indices,
+                    skipped,
+                } => {
+                    let item = from.as_ref().at_out_of_line(*indices.add(i).as_ref());
+                    (item.cast().add(skipped), item.len() - skipped)
+                }
             }
         };
         NonNull::slice_from_raw_parts(start, len)
+    }
+
+    /// [`Layout::at_unchecked`] for items of items.
+    ///
+    /// # Safety
+    /// There is an item `i`.
+    #[inline(never)]
+    unsafe fn at_out_of_line(&self, i: u32) -> NonNull<[u8]> {
+        // SAFETY: as the caller says.
+        unsafe { self.at_unchecked(i as usize) }
     }
 
     /// Leaves out the first `count` items, which there are.
@@ -279,6 +327,8 @@ impl<'a> Layout<'a> {
                 // SAFETY: the list has as many as there are items.
                 *spans = unsafe { spans.add(count) };
             }
+            // SAFETY: as above.
+            Rule::Picked { indices, .. } => *indices = unsafe { indices.add(count) },
         }
     }
 }
@@ -291,9 +341,23 @@ pub(crate) enum Lens<'a> {
     Between(&'a [u32]),
     /// Each as its span says.
     Each(&'a [Span]),
+    /// Each by itself.
+    Of(Layout<'a>),
 }
 
 impl Lens<'_> {
+    /// The length of all together. `count` is how many there are.
+    #[inline]
+    pub(crate) fn sum(&self, count: usize) -> usize {
+        match self {
+            Self::Equal(len) => len * count,
+            Self::Between([first, .., last]) => (last - first) as usize,
+            Self::Between(_) => 0,
+            Self::Each(spans) => spans.iter().map(|span| span.len as usize).sum(),
+            Self::Of(layout) => (0..count).map(|i| layout.at(i).len()).sum(),
+        }
+    }
+
     /// The length of each, one combined with the next by `combine`; `None` without items. `count` is how many there are.
     #[inline]
     pub(crate) fn reduce(&self, count: usize, combine: impl Fn(u32, u32) -> u32) -> Option<usize> {
@@ -312,6 +376,11 @@ impl Lens<'_> {
                 lens.reduce(combine)
             }
             Self::Each(spans) => spans.iter().map(|span| span.len).reduce(combine),
+            Self::Of(layout) => {
+                // Below 4 GiB, as offsets and spans are.
+                let lens = (0..layout.count()).map(|i| layout.at(i).len() as u32);
+                lens.reduce(combine)
+            }
         };
         len.map(|len| len as usize)
     }

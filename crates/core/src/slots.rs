@@ -173,6 +173,13 @@ impl<'a> Slots<'a> {
         }
     }
 
+    /// The slots `indices` of these; `None` if the indices do not rise, or there is no such slot.
+    pub fn pick<'b>(&'b mut self, indices: &'b [u32]) -> Option<Slots<'b>> {
+        let layout = Layout::picked(&self.layout, indices, 0)?;
+        let bytes = PhantomData;
+        Some(Slots { layout, bytes })
+    }
+
     /// How many slots.
     #[inline]
     pub fn len(&self) -> usize {

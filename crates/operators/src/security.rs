@@ -20,6 +20,8 @@ pub mod md5;
 pub mod rsa;
 #[cfg(feature = "rxpmatch")]
 pub mod rxpmatch;
+#[cfg(any(feature = "aes", feature = "hashes"))]
+pub mod sessions;
 #[cfg(feature = "hashes")]
 pub mod sha1;
 #[cfg(feature = "hashes")]

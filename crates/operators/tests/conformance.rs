@@ -34,6 +34,20 @@ fn every_operator_on_every_backend() {
     });
 }
 
+/// Of the keyed operators with sessions: one that works in place, one that opens, one whose items gain from being together, one of a
+/// fixed shape.
+#[test]
+fn sessions_on_every_backend() {
+    let names = ["aes-gcm", "aes-gcm-decrypt", "aes-cbc", "hmac-sha256"];
+    names.par_iter().for_each(|name| {
+        let entry = registry::find(name).expect("registered");
+        let case = entry.case("sessions=5").expect("in its domain");
+        cpu::backends()
+            .par_iter()
+            .for_each(|backend| assert_conforms(backend, entry, &case));
+    });
+}
+
 #[test]
 fn pool_of_three() {
     let pool = Cpu::pool(NonZeroU32::new(3).expect("not zero"));

@@ -1,7 +1,7 @@
 //! Specs of operators that protect and inspect data.
 
 use super::{
-    Direction, HmacHash, Material, ParameterValue, SignatureScheme, Spec, UnsupportedRules,
+    Direction, HmacHash, Material, OpSpec, ParameterValue, SignatureScheme, Spec, UnsupportedRules,
 };
 use crate::spec;
 
@@ -73,6 +73,17 @@ pub struct AesXts {
     pub key: Material,
 }
 
+/// A keyed operator ([`AesGcm`], [`AesCtr`], [`AesCbc`], [`AesXts`], [`Hmac`]) with a key for each session. Item: the number of its
+/// session, four bytes, little endian, then what the operator takes. Output: variable, what the operator gives. An item of a session
+/// that there is not is refused. Sessions come, change and go by the operator's [`Control`](crate::Control).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sessions {
+    /// What is done with each key. Its own key is no session's.
+    pub of: OpSpec,
+    /// The keys of sessions 0, 1 and so on.
+    pub keys: Vec<Material>,
+}
+
 /// A signature of each item. Output: fixed, [`SignatureScheme::bytes`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sign {
@@ -131,7 +142,7 @@ impl Spec for Hmac {
     }
 
     fn parameters(&self) -> Vec<(&str, ParameterValue)> {
-        vec![("key", self.key.clone().into())]
+        vec![("key", self.key.clone().into()), NO_SESSIONS]
     }
 }
 
@@ -148,6 +159,7 @@ impl Spec for AesGcm {
             ("bits", key_bits(&self.key, 1)),
             ("aad", i64::from(self.aad_bytes).into()),
             ("key", self.key.clone().into()),
+            NO_SESSIONS,
         ]
     }
 }
@@ -185,6 +197,24 @@ impl Spec for AesXts {
 
     fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         keyed(&self.key, 2)
+    }
+}
+
+impl Spec for Sessions {
+    fn name(&self) -> &str {
+        self.of.name()
+    }
+
+    fn parameters(&self) -> Vec<(&str, ParameterValue)> {
+        let sessions = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
+        let mut parameters = self.of.parameters();
+        parameters.retain(|parameter| *parameter != NO_SESSIONS);
+        parameters.push((SESSIONS, sessions.into()));
+        parameters
+    }
+
+    fn cost_bytes(&self) -> usize {
+        self.of.cost_bytes()
     }
 }
 
@@ -301,9 +331,18 @@ impl SignatureScheme {
     }
 }
 
+/// The parameter that says how many sessions there are.
+const SESSIONS: &str = "sessions";
+/// What it is where one key serves all items.
+const NO_SESSIONS: (&str, ParameterValue) = (SESSIONS, ParameterValue::Number(0));
+
 /// A key that is `keys` keys, one behind another.
 fn keyed(key: &Material, keys: usize) -> Vec<(&'static str, ParameterValue)> {
-    vec![("bits", key_bits(key, keys)), ("key", key.clone().into())]
+    vec![
+        ("bits", key_bits(key, keys)),
+        ("key", key.clone().into()),
+        NO_SESSIONS,
+    ]
 }
 
 /// The length of each of the `keys` that lie one behind another in `key`.

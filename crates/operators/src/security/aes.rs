@@ -26,18 +26,20 @@ mod vaes;
 mod workload;
 
 use std::fmt;
+use std::sync::Arc;
 
 use dpb_core::{
     Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, OpSpec, OutputShape, Overlays,
-    SetupError, Spec,
+    SetupError, Spec, Workload, match_spec,
     spec::{self, Arguments, Domain, NO_FILE, Parameter},
 };
 
 use self::form::{Apart, Form, Mode, Places, Work};
-use crate::entry::{Case, Entry, Library, Parse, library, secret};
+use crate::entry::{Case, Entry, Library, Parse, foreign, library, secret};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
 use crate::path::Path;
+use crate::security::sessions::{self, Keyed, Rekeyed, SESSIONS, Sessions};
 
 /// The registry's lines.
 pub(crate) const GCM: Entry = Entry {
@@ -58,10 +60,7 @@ pub(crate) const CTR: Entry = Entry {
     output: "as many bytes as the text has, variable",
     source: "FIPS 197; SP 800-38A, 6.5",
     documentation: include_str!("../../docs/aes-ctr.md"),
-    ..entry::<spec::AesCtr>(|given| {
-        let key = key(given, 1)?;
-        Ok(OpSpec::from(spec::AesCtr { key }).into())
-    })
+    ..entry::<spec::AesCtr>(|given| case(given, 1, |key| spec::AesCtr { key }.into()))
 };
 pub(crate) const CBC: Entry = Entry {
     name: "aes-cbc",
@@ -89,13 +88,27 @@ const fn entry<S: Spec>(parse: Parse) -> Entry {
     Entry {
         scenario: "security",
         peers: &["ipsec-mb", "openssl"],
-        parameters: &[BITS, KEY],
+        parameters: &[BITS, KEY, SESSIONS],
         paths: Aes::PATHS,
         libraries: &[PORTABLE],
+        is_own: sessions::is_own::<S>,
         ..Entry::new::<S>(
             parse,
-            |spec, path| Ok(Box::new(Aes::new(spec, path)?)),
-            |case| Ok(Box::new(workload::Texts::new(&case.spec)?)),
+            |spec, path| match sessions::of::<S>(spec) {
+                Some(sessions) => Ok(Box::new(keyed(sessions, path)?)),
+                None => Ok(Box::new(Aes::new(spec, path)?)),
+            },
+            |case| match sessions::of::<S>(&case.spec) {
+                Some(sessions) => {
+                    let texts = |key: &Material| -> Result<Box<dyn Workload>, SetupError> {
+                        let spec = rekeyed(&sessions.of, key.clone());
+                        Ok(Box::new(workload::Texts::new(&spec)?))
+                    };
+                    let items = sessions::Items::new(&case.spec, sessions, texts)?;
+                    Ok(Box::new(items))
+                }
+                None => Ok(Box::new(workload::Texts::new(&case.spec)?)),
+            },
         )
     }
 }
@@ -114,6 +127,7 @@ const fn gcm_entry(parse: Parse) -> Entry {
                 meaning: "bytes of additional data in each item, authenticated and not encrypted",
             },
             KEY,
+            SESSIONS,
         ],
         paths: Aes::GCM_PATHS,
         libraries: GCM_LIBRARIES,
@@ -148,7 +162,8 @@ const KEY: Parameter = Parameter {
     name: "key",
     values: Domain::File,
     default: NO_FILE,
-    meaning: "the key, as it is in the file, for XTS both keys; secret. Without a file, random bytes",
+    meaning: "the key, as it is in the file, for XTS both keys, for sessions those of each, one behind another; secret. Without a \
+              file, random bytes",
 };
 const PORTABLE: (Path, Library) = (Path::Portable, library!("aes"));
 
@@ -256,6 +271,51 @@ impl Kernel for Aes {
     }
 }
 
+impl Keyed for Aes {
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _: &mut Vec<u8>) -> Result<(), JobError> {
+        self.code.run(Work::apart(batch, out));
+        Ok(())
+    }
+
+    fn run_in_place(&self, items: InPlace<'_>) -> Result<(), JobError> {
+        self.code.run_in_place(Work::in_place(items));
+        Ok(())
+    }
+}
+
+/// The kernel of sessions on the code path `path`.
+fn keyed(sessions: &spec::Sessions, path: Path) -> Result<Sessions, SetupError> {
+    let of = sessions.of.clone();
+    let (form, _) = Form::of(&of)?;
+    let kernel = Rekeyed {
+        of: sessions.of.clone(),
+        in_place: Some(form.head_bytes()),
+        dst_len: Box::new(move |item_len| form.output_bytes_max(item_len)),
+        fixed: 0,
+        // The blocks of a text that is encrypted so wait for each other.
+        is_side_by_side: (form.mode, form.direction) == (Mode::Cbc, Direction::Encrypt),
+        make: Box::new(move |key| {
+            let spec = rekeyed(&of, Material::secret(key));
+            Ok(Arc::new(Aes::new(&spec, path)?))
+        }),
+    };
+    Sessions::new(sessions, kernel)
+}
+
+/// `spec` with another key.
+fn rekeyed(spec: &OpSpec, key: Material) -> OpSpec {
+    match_spec!(spec, {
+        &spec::AesGcm { direction, aad_bytes, .. } => {
+            spec::AesGcm { direction, aad_bytes, key }.into()
+        },
+        spec::AesCtr { .. } => spec::AesCtr { key }.into(),
+        &spec::AesCbc { direction, .. } => spec::AesCbc { direction, key }.into(),
+        &spec::AesXts { direction, .. } => spec::AesXts { direction, key }.into(),
+    } else {
+        foreign(spec)
+    })
+}
+
 /// Says nothing of the key.
 impl fmt::Debug for Aes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -266,34 +326,43 @@ impl fmt::Debug for Aes {
 }
 
 fn gcm(given: &Arguments<'_>, direction: Direction) -> Result<Case, SetupError> {
-    let spec = spec::AesGcm {
-        direction,
-        aad_bytes: given.get("aad"),
-        key: key(given, 1)?,
-    };
-    Ok(OpSpec::from(spec).into())
+    let aad_bytes = given.get("aad");
+    case(given, 1, |key| {
+        let spec = spec::AesGcm {
+            direction,
+            aad_bytes,
+            key,
+        };
+        spec.into()
+    })
 }
 
 fn cbc(given: &Arguments<'_>, direction: Direction) -> Result<Case, SetupError> {
-    let key = key(given, 1)?;
-    Ok(OpSpec::from(spec::AesCbc { direction, key }).into())
+    case(given, 1, |key| spec::AesCbc { direction, key }.into())
 }
 
 fn xts(given: &Arguments<'_>, direction: Direction) -> Result<Case, SetupError> {
-    let key = key(given, 2)?;
-    Ok(OpSpec::from(spec::AesXts { direction, key }).into())
+    case(given, 2, |key| spec::AesXts { direction, key }.into())
 }
 
-/// So many keys, one behind another: those given, or made now.
-fn key(given: &Arguments<'_>, keys: usize) -> Result<Material, SetupError> {
-    let bytes = given.get::<u32>("bits") as usize / 8 * keys;
+/// What `of` makes of a key that is so many keys, one behind another, or of the keys of sessions: those given, or made now.
+fn case(
+    given: &Arguments<'_>,
+    keys: usize,
+    of: impl FnOnce(Material) -> OpSpec,
+) -> Result<Case, SetupError> {
+    let sessions = sessions::count(given);
+    let bytes = given.get::<u32>("bits") as usize / 8 * keys * sessions.max(1);
     let key = secret(given, "key", bytes)?;
     if key.len() != bytes {
-        let len = key.len();
-        let bits = given.word("bits");
+        let (len, bits) = (key.len(), given.word("bits"));
+        let of_sessions = match sessions {
+            0 => String::new(),
+            _ => format!(",sessions={sessions}"),
+        };
         return Err(SetupError::Parameter(format!(
-            "key: {len} bytes in the file, {bytes} are needed with bits={bits}"
+            "key: {len} bytes in the file, {bytes} are needed with bits={bits}{of_sessions}"
         )));
     }
-    Ok(Material::secret(key))
+    Ok(sessions::with_keys(sessions, key, of)?.into())
 }

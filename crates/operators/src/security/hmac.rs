@@ -3,14 +3,17 @@
 #![doc = include_str!("../../docs/hmac.md")]
 
 use std::fmt;
+use std::sync::Arc;
 
 use dpb_core::{
     Batch, BatchOut, Exact, Items, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
+    Workload,
     spec::{self, Domain, NO_FILE, Parameter},
 };
 
 use super::hash::{Hash, Start};
 use super::md5::Md5;
+use super::sessions::{self, Keyed, Rekeyed, SESSIONS, Sessions};
 use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
@@ -133,32 +136,80 @@ impl<H: Hash> Kernel for Hmac<H> {
     }
 }
 
+impl<H: Hash> Keyed for Hmac<H> {
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        digests: &mut Vec<u8>,
+    ) -> Result<(), JobError> {
+        let bytes = Ok(H::DIGEST_BYTES as u32);
+        out.outcomes.resize(batch.len(), bytes);
+        Kernel::run(self, batch, out, digests)
+    }
+}
+
 /// What the registry's lines have in common.
 const fn entry<H: Hash>() -> Entry {
     Entry {
         scenario: "security",
         peers: &["hmac", "ipsec-mb", "openssl"],
-        parameters: &[Parameter {
-            name: "key",
-            values: Domain::File,
-            default: NO_FILE,
-            meaning: "The key, as it is in the file; secret. Without a file, random bytes, as many as a digest has.",
-        }],
+        is_own: sessions::is_own::<spec::Hmac>,
+        parameters: &[
+            Parameter {
+                name: "key",
+                values: Domain::File,
+                default: NO_FILE,
+                meaning: "The key, as it is in the file, of sessions those of each, one behind another and equally long; secret. \
+                          Without a file, random bytes, as many as a digest has.",
+            },
+            SESSIONS,
+        ],
         paths: H::PATHS,
         documentation: include_str!("../../docs/hmac.md"),
         ..Entry::new::<spec::Hmac>(
             |given| {
-                let key = Material::secret(secret(given, "key", H::DIGEST_BYTES)?);
-                Ok(OpSpec::from(spec::Hmac { hash: H::HMAC, key }).into())
+                let sessions = sessions::count(given);
+                let keys = secret(given, "key", H::DIGEST_BYTES * sessions.max(1))?;
+                let spec = sessions::with_keys(sessions, keys, |key| hmac::<H>(key))?;
+                Ok(spec.into())
             },
-            |spec, path| Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec).bytes())?)),
-            |case| {
-                let oracle = Hmac::<H>::new(Path::Portable, key::<H>(&case.spec).bytes())?;
-                let right = move |item: &[u8], _| Ok(oracle.code(item));
-                Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
+            |spec, path| match sessions::of::<spec::Hmac>(spec) {
+                Some(sessions) => Ok(Box::new(keyed::<H>(sessions, path)?)),
+                None => Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec).bytes())?)),
+            },
+            |case| match sessions::of::<spec::Hmac>(&case.spec) {
+                Some(sessions) => {
+                    let of = |key: &Material| workload::<H>(&hmac::<H>(key.clone()));
+                    Ok(Box::new(sessions::Items::new(&case.spec, sessions, of)?))
+                }
+                None => workload::<H>(&case.spec),
             },
         )
     }
+}
+
+fn hmac<H: Hash>(key: Material) -> OpSpec {
+    spec::Hmac { hash: H::HMAC, key }.into()
+}
+
+fn workload<H: Hash>(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
+    let oracle = Hmac::<H>::new(Path::Portable, key::<H>(spec).bytes())?;
+    let right = move |item: &[u8], _| Ok(oracle.code(item));
+    Ok(Box::new(Exact::new(spec, PORTABLE, right)))
+}
+
+/// The kernel of sessions on the code path `path`.
+fn keyed<H: Hash>(sessions: &spec::Sessions, path: Path) -> Result<Sessions, SetupError> {
+    let kernel = Rekeyed {
+        of: sessions.of.clone(),
+        make: Box::new(move |key| Ok(Arc::new(Hmac::<H>::new(path, key)?))),
+        in_place: None,
+        dst_len: Box::new(|_| H::DIGEST_BYTES),
+        fixed: H::DIGEST_BYTES,
+        is_side_by_side: true,
+    };
+    Sessions::new(sessions, kernel)
 }
 
 fn key<H: Hash>(spec: &OpSpec) -> &Material {
