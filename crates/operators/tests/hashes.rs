@@ -7,7 +7,7 @@ use dpb_core::{
 };
 use dpb_operators::cpu::Path;
 use dpb_operators::registry;
-use dpb_operators::security::hash::Hash;
+use dpb_operators::security::hash::{Hash, Starts};
 use dpb_operators::security::hmac::Hmac;
 use dpb_operators::security::md5::Md5;
 use dpb_operators::security::sha1::Sha1;
@@ -221,7 +221,7 @@ fn side_by_side<H: Hash>(hash: &H, messages: &[&[u8]]) -> Vec<Vec<u8>> {
     let bytes = messages.concat();
     let batch = Batch::new(&bytes, &items).expect("items lie inside");
     let mut digests = vec![0; messages.len() * H::DIGEST_BYTES];
-    hash.each(&H::start(), batch, &mut digests);
+    hash.each(Starts::One(&H::start()), batch, &mut digests);
     let digests = digests.chunks(H::DIGEST_BYTES);
     digests.map(<[u8]>::to_vec).collect()
 }

@@ -26,7 +26,6 @@ mod vaes;
 mod workload;
 
 use std::fmt;
-use std::sync::Arc;
 
 use dpb_core::{
     Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, OpSpec, OutputShape, Overlays,
@@ -39,7 +38,7 @@ use crate::entry::{Case, Entry, Library, Parse, foreign, library, secret};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
 use crate::path::Path;
-use crate::security::sessions::{self, Keyed, Rekeyed, SESSIONS, Sessions};
+use crate::security::sessions::{self, Family, NUMBER, SESSIONS, Sessions, Wanted};
 
 /// The registry's lines.
 pub(crate) const GCM: Entry = Entry {
@@ -95,7 +94,10 @@ const fn entry<S: Spec>(parse: Parse) -> Entry {
         ..Entry::new::<S>(
             parse,
             |spec, path| match sessions::of::<S>(spec) {
-                Some(sessions) => Ok(Box::new(keyed(sessions, path)?)),
+                Some(sessions) => {
+                    let family = PerSession::new(&sessions.of, path)?;
+                    Ok(Box::new(Sessions::new(sessions, family)?))
+                }
                 None => Ok(Box::new(Aes::new(spec, path)?)),
             },
             |case| match sessions::of::<S>(&case.spec) {
@@ -271,35 +273,85 @@ impl Kernel for Aes {
     }
 }
 
-impl Keyed for Aes {
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, _: &mut Vec<u8>) -> Result<(), JobError> {
-        self.code.run(Work::apart(batch, out));
-        Ok(())
+/// AES with a key for each session.
+struct PerSession {
+    /// With a key that is no session's.
+    of: OpSpec,
+    form: Form,
+    path: Path,
+}
+
+impl PerSession {
+    fn new(of: &OpSpec, path: Path) -> Result<Self, SetupError> {
+        let (form, _) = Form::of(of)?;
+        let of = of.clone();
+        Ok(Self { of, form, path })
+    }
+}
+
+impl Family for PerSession {
+    type Key = Aes;
+
+    /// The outcomes of some items.
+    type Scratch = Vec<Result<u32, JobError>>;
+
+    fn ready(&self, key: &[u8]) -> Result<Aes, SetupError> {
+        Aes::new(&rekeyed(&self.of, Material::secret(key)), self.path)
     }
 
-    fn run_in_place(&self, items: InPlace<'_>) -> Result<(), JobError> {
-        self.code.run_in_place(Work::in_place(items));
+    fn dst_len(&self, item_len: usize) -> usize {
+        self.form.output_bytes_max(item_len)
+    }
+
+    fn in_place(&self) -> Option<usize> {
+        Some(self.form.head_bytes())
+    }
+
+    fn run(
+        &self,
+        wanted: Wanted<'_, Aes>,
+        batch: &Batch<'_>,
+        mut out: BatchOut<'_>,
+        outcomes: &mut Self::Scratch,
+    ) {
+        for (aes, indices) in wanted.groups() {
+            outcomes.clear();
+            let items = batch.pick(indices, NUMBER).expect("each has its number");
+            let slots = out.slots.pick(indices).expect("one for each item");
+            aes.code
+                .run(Work::apart(items, BatchOut { slots, outcomes }));
+            enter(outcomes, indices, out.outcomes);
+        }
+    }
+
+    fn run_in_place(
+        &self,
+        wanted: Wanted<'_, Aes>,
+        mut work: InPlace<'_>,
+        outcomes: &mut Self::Scratch,
+    ) -> Result<(), JobError> {
+        for (aes, indices) in wanted.groups() {
+            outcomes.clear();
+            // A slot begins where a text does, so never in the number.
+            let items = work.items.pick(indices, NUMBER);
+            let items = items.expect("each has its number");
+            aes.code
+                .run_in_place(Work::in_place(InPlace { items, outcomes }));
+            enter(outcomes, indices, work.outcomes);
+        }
         Ok(())
     }
 }
 
-/// The kernel of sessions on the code path `path`.
-fn keyed(sessions: &spec::Sessions, path: Path) -> Result<Sessions, SetupError> {
-    let of = sessions.of.clone();
-    let (form, _) = Form::of(&of)?;
-    let kernel = Rekeyed {
-        of: sessions.of.clone(),
-        in_place: Some(form.head_bytes()),
-        dst_len: Box::new(move |item_len| form.output_bytes_max(item_len)),
-        fixed: 0,
-        // The blocks of a text that is encrypted so wait for each other.
-        is_side_by_side: (form.mode, form.direction) == (Mode::Cbc, Direction::Encrypt),
-        make: Box::new(move |key| {
-            let spec = rekeyed(&of, Material::secret(key));
-            Ok(Arc::new(Aes::new(&spec, path)?))
-        }),
-    };
-    Sessions::new(sessions, kernel)
+/// Enters outcomes for the items that they are of.
+fn enter(
+    outcomes: &[Result<u32, JobError>],
+    indices: &[u32],
+    of_all: &mut [Result<u32, JobError>],
+) {
+    for (outcome, &i) in outcomes.iter().zip(indices) {
+        of_all[i as usize] = *outcome;
+    }
 }
 
 /// `spec` with another key.

@@ -48,8 +48,8 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     /// If it is longer or shorter.
     fn after(state: Self::State, block: &[u8]) -> Self::State;
 
-    /// The digest of what came before `start` and then the item, for each item. `digests` has room for so many and no more.
-    fn each(&self, start: &Start<Self::State>, batch: Batch<'_>, digests: &mut [u8]);
+    /// The digest of what came before its start and then the item, for each item. `digests` has room for so many and no more.
+    fn each(&self, starts: Starts<'_, Self::State>, batch: Batch<'_>, digests: &mut [u8]);
 
     /// Makes the hash function on the best path of this CPU.
     fn best() -> Self {
@@ -68,7 +68,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     fn digest(&self, message: &[u8]) -> Vec<u8> {
         let mut digest = vec![0; Self::DIGEST_BYTES];
         let batch = Batch::new(message, &Items::One).expect("one item is its input");
-        self.each(&Self::start(), batch, &mut digest);
+        self.each(Starts::One(&Self::start()), batch, &mut digest);
         digest
     }
 }
@@ -80,6 +80,29 @@ pub struct Start<State> {
     pub state: State,
     /// The number of bytes before the state.
     pub bytes: u64,
+}
+
+/// Where hashing begins, for each item of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum Starts<'a, State> {
+    /// For all of them there.
+    One(&'a Start<State>),
+    /// For each where it says.
+    Each(&'a [&'a Start<State>]),
+}
+
+impl<'a, State> Starts<'a, State> {
+    /// Where item `i` begins.
+    ///
+    /// # Panics
+    /// It may, if there is no such item.
+    #[inline]
+    pub fn of(self, i: usize) -> &'a Start<State> {
+        match self {
+            Self::One(start) => start,
+            Self::Each(starts) => starts[i],
+        }
+    }
 }
 
 /// How a hash function reads blocks and ends, in plain code.
@@ -113,7 +136,7 @@ impl<H: Hash> Kernel for Digests<H> {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         let start = H::start();
         out.fixed(&batch, H::DIGEST_BYTES, |batch, digests| {
-            self.0.each(&start, *batch, digests);
+            self.0.each(Starts::One(&start), *batch, digests);
         });
         Ok(())
     }

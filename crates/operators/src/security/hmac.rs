@@ -3,7 +3,6 @@
 #![doc = include_str!("../../docs/hmac.md")]
 
 use std::fmt;
-use std::sync::Arc;
 
 use dpb_core::{
     Batch, BatchOut, Exact, Items, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
@@ -11,9 +10,9 @@ use dpb_core::{
     spec::{self, Domain, NO_FILE, Parameter},
 };
 
-use super::hash::{Hash, Start};
+use super::hash::{Hash, Start, Starts};
 use super::md5::Md5;
-use super::sessions::{self, Keyed, Rekeyed, SESSIONS, Sessions};
+use super::sessions::{self, Family, NUMBER, SESSIONS, Sessions, Wanted};
 use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
@@ -57,10 +56,16 @@ pub(crate) const HMAC_SHA512: Entry = Entry {
 #[derive(Clone)]
 pub struct Hmac<H: Hash> {
     hash: H,
+    key: Ready<H::State>,
+}
+
+/// What a key makes of the state.
+#[derive(Clone)]
+struct Ready<State> {
     /// After the key's inner block, before the message.
-    inner: Start<H::State>,
+    inner: Start<State>,
     /// After the key's outer block, before the inner digest.
-    outer: Start<H::State>,
+    outer: Start<State>,
 }
 
 impl<H: Hash> Hmac<H> {
@@ -70,6 +75,27 @@ impl<H: Hash> Hmac<H> {
     /// If this CPU lacks what the path needs, or the hash function has no such path.
     pub fn new(path: Path, key: &[u8]) -> Result<Self, SetupError> {
         let hash = H::new(path)?;
+        let key = Ready::of(hash, key);
+        Ok(Self { hash, key })
+    }
+
+    /// The code of one message.
+    pub fn code(&self, message: &[u8]) -> Vec<u8> {
+        let mut code = vec![0; H::DIGEST_BYTES];
+        let batch = Batch::new(message, &Items::One).expect("one item is its input");
+        self.each(&batch, &mut code, &mut Vec::new());
+        code
+    }
+
+    fn each(&self, batch: &Batch<'_>, codes: &mut [u8], digests: &mut Vec<u8>) {
+        let Ready { inner, outer } = &self.key;
+        let starts = [inner, outer].map(Starts::One);
+        each(self.hash, starts, batch, codes, digests);
+    }
+}
+
+impl<State> Ready<State> {
+    fn of<H: Hash<State = State>>(hash: H, key: &[u8]) -> Self {
         // A key longer than a block is replaced by its digest; zeros fill the block.
         let mut block = match key.len() > H::BLOCK_BYTES {
             true => hash.digest(key),
@@ -83,28 +109,26 @@ impl<H: Hash> Hmac<H> {
                 bytes: H::BLOCK_BYTES as u64,
             }
         };
-        Ok(Self {
-            hash,
+        Self {
             inner: after(0x36),
             outer: after(0x5c),
-        })
+        }
     }
+}
 
-    /// The code of one message.
-    pub fn code(&self, message: &[u8]) -> Vec<u8> {
-        let mut code = vec![0; H::DIGEST_BYTES];
-        let batch = Batch::new(message, &Items::One).expect("one item is its input");
-        self.each(batch, &mut code, &mut Vec::new());
-        code
-    }
-
-    fn each(&self, batch: Batch<'_>, codes: &mut [u8], digests: &mut Vec<u8>) {
-        digests.resize(codes.len(), 0);
-        self.hash.each(&self.inner, batch, digests);
-        let items = Items::fixed(H::DIGEST_BYTES as u32, batch.len() as u32);
-        let inner = Batch::new(digests, &items).expect("a digest for each item");
-        self.hash.each(&self.outer, inner, codes);
-    }
+/// The codes of all items, whose inner and outer hashes begin there. `digests` is room for the inner ones.
+fn each<H: Hash>(
+    hash: H,
+    [inner, outer]: [Starts<'_, H::State>; 2],
+    batch: &Batch<'_>,
+    codes: &mut [u8],
+    digests: &mut Vec<u8>,
+) {
+    digests.resize(codes.len(), 0);
+    hash.each(inner, *batch, digests);
+    let items = Items::fixed(H::DIGEST_BYTES as u32, batch.len() as u32);
+    let batch = Batch::new(digests, &items).expect("a digest for each item");
+    hash.each(outer, batch, codes);
 }
 
 impl<H: Hash> Kernel for Hmac<H> {
@@ -130,22 +154,62 @@ impl<H: Hash> Kernel for Hmac<H> {
         digests: &mut Vec<u8>,
     ) -> Result<(), JobError> {
         out.fixed(&batch, H::DIGEST_BYTES, |batch, codes| {
-            self.each(*batch, codes, digests);
+            self.each(batch, codes, digests);
         });
         Ok(())
     }
 }
 
-impl<H: Hash> Keyed for Hmac<H> {
+/// HMAC with a key for each session.
+struct PerSession<H>(H);
+
+/// Items whose codes are computed side by side.
+const TOGETHER: usize = 256;
+
+impl<H: Hash> Family for PerSession<H> {
+    type Key = Ready<H::State>;
+
+    /// Codes, and behind them room for the inner digests.
+    type Scratch = [Vec<u8>; 2];
+
+    fn ready(&self, key: &[u8]) -> Result<Ready<H::State>, SetupError> {
+        Ok(Ready::of(self.0, key))
+    }
+
+    fn dst_len(&self, _item_len: usize) -> usize {
+        H::DIGEST_BYTES
+    }
+
+    fn slot_bytes(&self) -> usize {
+        H::DIGEST_BYTES
+    }
+
     fn run(
         &self,
-        batch: Batch<'_>,
-        out: BatchOut<'_>,
-        digests: &mut Vec<u8>,
-    ) -> Result<(), JobError> {
-        let bytes = Ok(H::DIGEST_BYTES as u32);
-        out.outcomes.resize(batch.len(), bytes);
-        Kernel::run(self, batch, out, digests)
+        wanted: Wanted<'_, Self::Key>,
+        batch: &Batch<'_>,
+        mut out: BatchOut<'_>,
+        [codes, digests]: &mut Self::Scratch,
+    ) {
+        for (keys, indices) in wanted.chunks(TOGETHER) {
+            let nowhere = H::start();
+            let mut starts = [[&nowhere; TOGETHER]; 2];
+            let [inner, outer] = &mut starts;
+            for ((inner, outer), key) in inner.iter_mut().zip(outer).zip(keys) {
+                (*inner, *outer) = (&key.inner, &key.outer);
+            }
+            let starts = starts
+                .each_ref()
+                .map(|starts| Starts::Each(&starts[..indices.len()]));
+            let items = batch.pick(indices, NUMBER).expect("each has its number");
+            codes.resize(indices.len() * H::DIGEST_BYTES, 0);
+            each(self.0, starts, &items, codes, digests);
+            for (code, &i) in codes.chunks_exact(H::DIGEST_BYTES).zip(indices) {
+                let i = i as usize;
+                out.slots[i][..H::DIGEST_BYTES].copy_from_slice(code);
+                out.outcomes[i] = Ok(H::DIGEST_BYTES as u32);
+            }
+        }
     }
 }
 
@@ -175,7 +239,10 @@ const fn entry<H: Hash>() -> Entry {
                 Ok(spec.into())
             },
             |spec, path| match sessions::of::<spec::Hmac>(spec) {
-                Some(sessions) => Ok(Box::new(keyed::<H>(sessions, path)?)),
+                Some(sessions) => {
+                    let family = PerSession(H::new(path)?);
+                    Ok(Box::new(Sessions::new(sessions, family)?))
+                }
                 None => Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec).bytes())?)),
             },
             |case| match sessions::of::<spec::Hmac>(&case.spec) {
@@ -197,19 +264,6 @@ fn workload<H: Hash>(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
     let oracle = Hmac::<H>::new(Path::Portable, key::<H>(spec).bytes())?;
     let right = move |item: &[u8], _| Ok(oracle.code(item));
     Ok(Box::new(Exact::new(spec, PORTABLE, right)))
-}
-
-/// The kernel of sessions on the code path `path`.
-fn keyed<H: Hash>(sessions: &spec::Sessions, path: Path) -> Result<Sessions, SetupError> {
-    let kernel = Rekeyed {
-        of: sessions.of.clone(),
-        make: Box::new(move |key| Ok(Arc::new(Hmac::<H>::new(path, key)?))),
-        in_place: None,
-        dst_len: Box::new(|_| H::DIGEST_BYTES),
-        fixed: H::DIGEST_BYTES,
-        is_side_by_side: true,
-    };
-    Sessions::new(sessions, kernel)
 }
 
 fn key<H: Hash>(spec: &OpSpec) -> &Material {

@@ -9,7 +9,7 @@ mod portable;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
-use super::hash::{self, Function, Hash, Start, lanes};
+use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
 #[cfg(target_arch = "x86_64")]
 use crate::isa;
@@ -78,11 +78,11 @@ impl Hash for Md5 {
         state
     }
 
-    fn each(&self, start: &Start<[u32; 4]>, batch: Batch<'_>, digests: &mut [u8]) {
+    fn each(&self, starts: Starts<'_, [u32; 4]>, batch: Batch<'_>, digests: &mut [u8]) {
         match self.0 {
             Code::Portable => {
                 let portable = lanes::portable::<64, Self>;
-                lanes::serial::<64, Self>(portable, start, batch, digests);
+                lanes::serial::<64, Self>(portable, starts, batch, digests);
             }
             Code::Chains => {
                 let alone = chains::alone;
@@ -90,18 +90,18 @@ impl Hash for Md5 {
                     chains::Chains,
                     2,
                     alone,
-                    start,
+                    starts,
                     batch,
                     digests,
                 );
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) if batch.len() <= 16 => {
-                lanes::batch::<64, 16, Self, _>(proof, 3, chains::alone, start, batch, digests);
+                lanes::batch::<64, 16, Self, _>(proof, 3, chains::alone, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) => {
-                lanes::batch::<64, 32, Self, _>(proof, 3, chains::alone, start, batch, digests);
+                lanes::batch::<64, 32, Self, _>(proof, 3, chains::alone, starts, batch, digests);
             }
         }
     }

@@ -5,8 +5,6 @@
 //! the length of its key, two bytes; the key. A key of no bytes ends the session. All numbers are little endian.
 //! [`write_change`] writes one.
 
-use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use dpb_core::random::SplitMix64;
@@ -22,7 +20,7 @@ use crate::entry::PORTABLE;
 /// Sessions of a table, at most: no number is higher.
 pub const SESSIONS_MAX: u32 = 1 << 20;
 /// Bytes of a session's number.
-const NUMBER: usize = 4;
+pub(super) const NUMBER: usize = 4;
 /// Bytes of a change before its key.
 const CHANGE_HEAD: usize = NUMBER + 2;
 
@@ -35,160 +33,172 @@ pub(super) const SESSIONS: Parameter = Parameter {
               0: one key for all, and no number",
 };
 
-/// The key of a session, ready.
-pub(super) trait Keyed: Send + Sync {
-    /// See [`Kernel::run`]; the shape is variable, whatever the operator's own.
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, bytes: &mut Vec<u8>)
-    -> Result<(), JobError>;
-    /// See [`Kernel::run_in_place`].
-    fn run_in_place(&self, _items: InPlace<'_>) -> Result<(), JobError> {
+/// A keyed operator: how a key is made ready, and what is done with items of many.
+pub(super) trait Family: Send + Sync + 'static {
+    /// A key, ready.
+    type Key: Send + Sync + 'static;
+    /// What a thread has to itself.
+    type Scratch: Default + Send;
+    /// Makes a key ready.
+    ///
+    /// # Errors
+    /// If the operator does not take it.
+    fn ready(&self, key: &[u8]) -> Result<Self::Key, SetupError>;
+    /// See [`Kernel::dst_len`]; of an item without its number.
+    fn dst_len(&self, item_len: usize) -> usize;
+    /// Bytes that a slot has at least; shorter ones are refused before.
+    fn slot_bytes(&self) -> usize {
+        0
+    }
+    /// See [`Kernel::in_place`]; of an item without its number.
+    fn in_place(&self) -> Option<usize> {
+        None
+    }
+    /// Computes the items that are wanted, and enters their outcomes: there is one for each item of the batch.
+    fn run(
+        &self,
+        wanted: Wanted<'_, Self::Key>,
+        batch: &Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut Self::Scratch,
+    );
+    /// The same where outputs are written over their items.
+    ///
+    /// # Errors
+    /// [`JobError::NotInPlace`] if it cannot.
+    fn run_in_place(
+        &self,
+        _wanted: Wanted<'_, Self::Key>,
+        _items: InPlace<'_>,
+        _scratch: &mut Self::Scratch,
+    ) -> Result<(), JobError> {
         Err(JobError::NotInPlace)
     }
 }
 
-/// A kernel that keys make.
-pub(super) struct Rekeyed {
-    /// What it does with the operator's own key.
-    pub(super) of: OpSpec,
-    /// Makes a key ready.
-    pub(super) make: Box<Make>,
-    /// See [`Kernel::in_place`].
-    pub(super) in_place: Option<usize>,
-    /// Bytes of the output of an item of so many.
-    pub(super) dst_len: Box<dyn Fn(usize) -> usize + Send + Sync>,
-    /// Bytes of each output, if all have so many.
-    pub(super) fixed: usize,
-    /// Whether the items of a session gain from being together.
-    pub(super) is_side_by_side: bool,
+/// The items whose session there is, in their order.
+pub(super) struct Wanted<'a, K> {
+    /// The session of each.
+    sessions: &'a [u32],
+    /// Which item of the batch it is.
+    indices: &'a [u32],
+    table: &'a Table<K>,
 }
 
-type Make = dyn Fn(&[u8]) -> Result<Arc<dyn Keyed>, SetupError> + Send + Sync;
+impl<'a, K> Wanted<'a, K> {
+    /// Neighbours of one session: its key, and which items they are.
+    pub(super) fn groups(self) -> impl Iterator<Item = (&'a K, &'a [u32])> {
+        let mut indices = self.indices;
+        self.sessions.chunk_by(|a, b| a == b).map(move |group| {
+            let (these, rest) = indices.split_at(group.len());
+            indices = rest;
+            (self.table.key(group[0]), these)
+        })
+    }
+
+    /// Up to `most` items at a time: the key of each, and which items they are.
+    pub(super) fn chunks(
+        self,
+        most: usize,
+    ) -> impl Iterator<Item = (impl ExactSizeIterator<Item = &'a K>, &'a [u32])> {
+        let Self {
+            sessions,
+            indices,
+            table,
+        } = self;
+        let chunks = sessions.chunks(most).zip(indices.chunks(most));
+        chunks.map(|(sessions, indices)| {
+            let keys = sessions.iter().map(|session| table.key(*session));
+            (keys, indices)
+        })
+    }
+}
 
 /// The kernel.
-pub(super) struct Sessions {
-    kernel: Arc<Rekeyed>,
-    table: Arc<Versions<Table>>,
+pub(super) struct Sessions<F: Family> {
+    family: Arc<F>,
+    table: Arc<Versions<Table<F::Key>>>,
 }
 
-/// Sessions by their numbers.
-#[derive(Clone, Default)]
-struct Table(Vec<Option<Arc<dyn Keyed>>>);
+/// Keys by the numbers of their sessions.
+struct Table<K>(Vec<Option<Arc<K>>>);
 
-/// The changes of one call: the key that a session gets, or none.
-type Changes = Box<[(u32, Option<Arc<dyn Keyed>>)]>;
+impl<K> Table<K> {
+    fn has(&self, number: u32) -> bool {
+        matches!(self.0.get(number as usize), Some(Some(_)))
+    }
 
-impl Versioned for Table {
-    type Change = Changes;
+    /// # Panics
+    /// If there is no such session.
+    fn key(&self, number: u32) -> &K {
+        self.0[number as usize].as_deref().expect("found before")
+    }
+}
+
+impl<K> Clone for Table<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Send + Sync + 'static> Versioned for Table<K> {
+    /// The changes of one call: the key that a session gets, or none.
+    type Change = Box<[(u32, Option<Arc<K>>)]>;
     type Error = ChangeError;
 
-    fn apply(&mut self, changes: &Changes) -> Result<(), ChangeError> {
-        for (number, session) in changes {
+    fn apply(&mut self, changes: &Self::Change) -> Result<(), ChangeError> {
+        for (number, key) in changes {
             let at = *number as usize;
-            if at >= self.0.len() && session.is_some() {
+            if at >= self.0.len() && key.is_some() {
                 self.0.resize(at + 1, None);
             }
             if let Some(place) = self.0.get_mut(at) {
-                place.clone_from(session);
+                place.clone_from(key);
             }
         }
         Ok(())
     }
 }
 
-impl Sessions {
-    /// `kernel` with the keys of `sessions`.
+impl<F: Family> Sessions<F> {
+    /// `family` with the keys of `sessions`.
     ///
     /// # Errors
     /// A key that the operator does not take; more keys than there may be.
-    pub(super) fn new(sessions: &spec::Sessions, kernel: Rekeyed) -> Result<Self, SetupError> {
+    pub(super) fn new(sessions: &spec::Sessions, family: F) -> Result<Self, SetupError> {
         if sessions.keys.len() > SESSIONS_MAX as usize {
             let (of, count) = (&sessions.of, sessions.keys.len());
             return Err(SetupError::Parameter(format!(
                 "{of}: {count} sessions; at most {SESSIONS_MAX} are possible"
             )));
         }
-        let keyed = |key: &Material| (kernel.make)(key.bytes()).map(Some);
-        let table: Result<Vec<_>, _> = sessions.keys.iter().map(keyed).collect();
+        let ready = |key: &Material| family.ready(key.bytes()).map(|key| Some(Arc::new(key)));
+        let table: Result<Vec<_>, _> = sessions.keys.iter().map(ready).collect();
         Ok(Self {
-            kernel: Arc::new(kernel),
             table: Arc::new(Versions::new(Arc::new(Table(table?)))),
+            family: Arc::new(family),
         })
     }
 }
 
 /// What a thread that works for sessions has to itself.
-pub(super) struct Scratch {
-    table: Reader<Table>,
-    groups: Groups,
-    outcomes: Vec<Result<u32, JobError>>,
-    bytes: Vec<u8>,
-}
-
-/// The items of a job by their sessions.
-#[derive(Default)]
-struct Groups {
-    /// Session and index of each item that has a session's number.
-    items: Vec<(u32, u32)>,
-    /// The indices alone, in the same order.
+pub(super) struct Scratch<F: Family> {
+    table: Reader<Table<F::Key>>,
+    /// The session of each item that is wanted, and which item that is.
+    sessions: Vec<u32>,
     indices: Vec<u32>,
-    /// A session, and where its items are among the indices.
-    groups: Vec<(u32, Range<usize>)>,
+    own: F::Scratch,
 }
 
-impl Groups {
-    /// Finds the groups: neighbours of one session, or all items of one if `is_sorted`. Items for which `number` says nothing are in none.
-    fn find(
-        &mut self,
-        count: usize,
-        is_sorted: bool,
-        mut number: impl FnMut(usize) -> Option<u32>,
-    ) {
-        let Self {
-            items,
-            indices,
-            groups,
-        } = self;
-        items.clear();
-        items.extend((0..count).filter_map(|i| Some((number(i)?, i as u32))));
-        if is_sorted && !items.is_sorted() {
-            items.sort_unstable();
-        }
-        indices.clear();
-        indices.extend(items.iter().map(|&(_, i)| i));
-        groups.clear();
-        let mut at = 0;
-        for group in items.chunk_by(|a, b| a.0 == b.0) {
-            groups.push((group[0].0, at..at + group.len()));
-            at += group.len();
-        }
-    }
+impl<F: Family> Kernel for Sessions<F> {
+    type Scratch = Scratch<F>;
 
-    /// Each session that `table` has, with the indices of its items.
-    fn of<'a>(
-        &'a self,
-        table: &'a Table,
-    ) -> impl Iterator<Item = (&'a dyn Keyed, &'a [u32])> + use<'a> {
-        self.groups.iter().filter_map(|(session, range)| {
-            let session = table.0.get(*session as usize)?.as_deref()?;
-            Some((session, &self.indices[range.clone()]))
-        })
-    }
-}
-
-fn number(item: &[u8]) -> Option<u32> {
-    let (number, _) = item.split_first_chunk::<NUMBER>()?;
-    Some(u32::from_le_bytes(*number))
-}
-
-impl Kernel for Sessions {
-    type Scratch = Scratch;
-
-    fn scratch(&self) -> Scratch {
+    fn scratch(&self) -> Scratch<F> {
         Scratch {
             table: self.table.reader(),
-            groups: Groups::default(),
-            outcomes: Vec::new(),
-            bytes: Vec::new(),
+            sessions: Vec::new(),
+            indices: Vec::new(),
+            own: F::Scratch::default(),
         }
     }
 
@@ -197,93 +207,96 @@ impl Kernel for Sessions {
     }
 
     fn dst_len(&self, item_len: usize) -> usize {
-        (self.kernel.dst_len)(item_len.saturating_sub(NUMBER))
+        self.family.dst_len(item_len.saturating_sub(NUMBER))
     }
 
     fn in_place(&self) -> Option<usize> {
-        self.kernel.in_place.map(|offset| NUMBER + offset)
+        self.family.in_place().map(|offset| NUMBER + offset)
     }
 
     fn control(&self) -> Option<Arc<dyn Control>> {
-        let (kernel, table) = (Arc::clone(&self.kernel), Arc::clone(&self.table));
-        Some(Arc::new(Changer { kernel, table }))
+        let (family, table) = (Arc::clone(&self.family), Arc::clone(&self.table));
+        Some(Arc::new(Changer { family, table }))
     }
 
     fn run(
         &self,
         batch: Batch<'_>,
-        mut out: BatchOut<'_>,
-        scratch: &mut Scratch,
+        out: BatchOut<'_>,
+        scratch: &mut Scratch<F>,
     ) -> Result<(), JobError> {
-        let Scratch {
-            table,
-            groups,
+        let table = scratch.table.enter();
+        let (sessions, indices) = (&mut scratch.sessions, &mut scratch.indices);
+        let (slot_bytes, BatchOut { slots, outcomes }) = (self.family.slot_bytes(), out);
+        wanted(
+            &table,
+            batch.len(),
+            sessions,
+            indices,
             outcomes,
-            bytes,
-        } = scratch;
-        let Rekeyed {
-            fixed,
-            is_side_by_side,
-            ..
-        } = *self.kernel;
-        // Of a session that there is not.
-        out.outcomes.resize(batch.len(), Err(JobError::Malformed));
-        groups.find(batch.len(), is_side_by_side, |i| {
-            let number = number(batch.item(i))?;
-            let is_short = out.slots[i].len() < fixed;
-            if is_short {
-                out.outcomes[i] = Err(JobError::DstTooShort);
-            }
-            (!is_short).then_some(number)
-        });
-        for (session, indices) in groups.of(&table.enter()) {
-            outcomes.clear();
-            let items = batch.pick(indices, NUMBER).expect("each has its number");
-            let slots = out.slots.pick(indices).expect("one for each item");
-            session.run(items, BatchOut { slots, outcomes }, bytes)?;
-            put(outcomes, indices, out.outcomes);
-        }
+            |i| match slots[i].len() < slot_bytes {
+                true => Err(JobError::DstTooShort),
+                false => Ok(batch.item(i)),
+            },
+        );
+        let wanted = Wanted {
+            sessions,
+            indices,
+            table: &table,
+        };
+        let out = BatchOut { slots, outcomes };
+        self.family.run(wanted, &batch, out, &mut scratch.own);
         Ok(())
     }
 
-    fn run_in_place(&self, mut work: InPlace<'_>, scratch: &mut Scratch) -> Result<(), JobError> {
-        let Scratch {
-            table,
-            groups,
-            outcomes,
-            ..
-        } = scratch;
-        let count = work.items.len();
-        work.outcomes.resize(count, Err(JobError::Malformed));
-        groups.find(count, self.kernel.is_side_by_side, |i| {
-            number(work.items.item(i))
+    fn run_in_place(&self, work: InPlace<'_>, scratch: &mut Scratch<F>) -> Result<(), JobError> {
+        let table = scratch.table.enter();
+        let (sessions, indices) = (&mut scratch.sessions, &mut scratch.indices);
+        let InPlace { items, outcomes } = work;
+        wanted(&table, items.len(), sessions, indices, outcomes, |i| {
+            Ok(items.item(i))
         });
-        for (session, indices) in groups.of(&table.enter()) {
-            outcomes.clear();
-            // A slot never begins before the text, so never in the number.
-            let items = work.items.pick(indices, NUMBER);
-            let items = items.expect("each has its number");
-            session.run_in_place(InPlace { items, outcomes })?;
-            put(outcomes, indices, work.outcomes);
-        }
-        Ok(())
+        let wanted = Wanted {
+            sessions,
+            indices,
+            table: &table,
+        };
+        let work = InPlace { items, outcomes };
+        self.family.run_in_place(wanted, work, &mut scratch.own)
     }
 }
 
-/// Writes outcomes to the items that they are of.
-fn put(from: &[Result<u32, JobError>], indices: &[u32], to: &mut [Result<u32, JobError>]) {
-    for (outcome, &i) in from.iter().zip(indices) {
-        to[i as usize] = *outcome;
-    }
+/// Finds the items whose session there is, and refuses the others; `item` may refuse one too.
+fn wanted<'a, K>(
+    table: &Table<K>,
+    count: usize,
+    sessions: &mut Vec<u32>,
+    indices: &mut Vec<u32>,
+    outcomes: &mut Vec<Result<u32, JobError>>,
+    item: impl Fn(usize) -> Result<&'a [u8], JobError>,
+) {
+    sessions.clear();
+    indices.clear();
+    outcomes.extend((0..count).map(|i| {
+        let number = number(item(i)?).filter(|&number| table.has(number));
+        sessions.push(number.ok_or(JobError::Malformed)?);
+        indices.push(i as u32);
+        Ok(0)
+    }));
+}
+
+fn number(item: &[u8]) -> Option<u32> {
+    let (number, _) = item.split_first_chunk::<NUMBER>()?;
+    Some(u32::from_le_bytes(*number))
 }
 
 /// The control of a table of sessions.
-struct Changer {
-    kernel: Arc<Rekeyed>,
-    table: Arc<Versions<Table>>,
+struct Changer<F: Family> {
+    family: Arc<F>,
+    table: Arc<Versions<Table<F::Key>>>,
 }
 
-impl Control for Changer {
+impl<F: Family> Control for Changer<F> {
     fn change(&self, changes: &[u8]) -> Result<(), ChangeError> {
         let mut made = Vec::new();
         let mut rest = changes;
@@ -298,11 +311,11 @@ impl Control for Changer {
             if number >= SESSIONS_MAX {
                 return Err(ChangeError::Full);
             }
-            let session = match key {
+            let key = match key {
                 [] => None,
-                key => Some((self.kernel.make)(key).map_err(|_| malformed)?),
+                key => Some(Arc::new(self.family.ready(key).map_err(|_| malformed)?)),
             };
-            made.push((number, session));
+            made.push((number, key));
             rest = behind;
         }
         match made.is_empty() {
@@ -438,13 +451,5 @@ impl Workload for Items {
             }
             _ => dpb_core::workload::spoil(item, seed),
         }
-    }
-}
-
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions")
-            .field("of", &self.kernel.of)
-            .finish_non_exhaustive()
     }
 }

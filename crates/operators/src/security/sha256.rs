@@ -12,7 +12,7 @@ mod x86_64;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
-use super::hash::{self, Function, Hash, Start, lanes};
+use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
 use crate::isa;
 use crate::path::Path;
@@ -92,31 +92,31 @@ impl Hash for Sha256 {
         state
     }
 
-    fn each(&self, start: &Start<[u32; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
+    fn each(&self, starts: Starts<'_, [u32; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
         let portable = lanes::portable::<64, Self>;
         match self.0 {
-            Code::Portable => lanes::serial::<64, Self>(portable, start, batch, digests),
+            Code::Portable => lanes::serial::<64, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
-                lanes::batch::<64, 16, Self, _>(proof, 3, portable, start, batch, digests);
+                lanes::batch::<64, 16, Self, _>(proof, 3, portable, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
                 let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
-                lanes::batch::<64, 16, Self, _>(proof, 7, alone, start, batch, digests);
+                lanes::batch::<64, 16, Self, _>(proof, 7, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
                 let alone = |state: &mut _, blocks: &_| x86_64::alone(proof, state, blocks);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
-                    proof, 2, alone, start, batch, digests,
+                    proof, 2, alone, starts, batch, digests,
                 );
             }
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha2(proof) => {
                 let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
                 lanes::batch::<64, { aarch64::LANES }, Self, _>(
-                    proof, 2, alone, start, batch, digests,
+                    proof, 2, alone, starts, batch, digests,
                 );
             }
         }

@@ -8,7 +8,7 @@ mod portable;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
-use super::hash::{self, Function, Hash, Start, lanes};
+use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
 #[cfg(target_arch = "x86_64")]
 use crate::isa;
@@ -159,19 +159,19 @@ impl Hash for Sha512 {
         state
     }
 
-    fn each(&self, start: &Start<[u64; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
+    fn each(&self, starts: Starts<'_, [u64; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
         let portable = lanes::portable::<128, Self>;
         match self.0 {
-            Code::Portable => lanes::serial::<128, Self>(portable, start, batch, digests),
+            Code::Portable => lanes::serial::<128, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
-                lanes::batch::<128, 8, Self, _>(proof, 2, portable, start, batch, digests);
+                lanes::batch::<128, 8, Self, _>(proof, 2, portable, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
                 let alone =
                     |state: &mut _, blocks: &_| avx512::alone((proof, alone), state, blocks);
-                lanes::batch::<128, 8, Self, _>(proof, 2, alone, start, batch, digests);
+                lanes::batch::<128, 8, Self, _>(proof, 2, alone, starts, batch, digests);
             }
         }
     }

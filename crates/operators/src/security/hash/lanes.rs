@@ -6,7 +6,7 @@
 
 use dpb_core::Batch;
 
-use super::{Function, Start, pad};
+use super::{Function, Starts, pad};
 
 /// How an instruction set takes `N` messages forward by the function `F`.
 pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize>:
@@ -27,7 +27,7 @@ pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize
 /// One item after another: `compress` takes a state forward.
 pub(crate) fn serial<const BLOCK: usize, F: Function<BLOCK>>(
     compress: impl Fn(&mut F::State, &[[u8; BLOCK]]),
-    start: &Start<F::State>,
+    starts: Starts<'_, F::State>,
     batch: Batch<'_>,
     digests: &mut [u8],
 ) {
@@ -36,6 +36,7 @@ pub(crate) fn serial<const BLOCK: usize, F: Function<BLOCK>>(
     }
     let digests = digests.chunks_exact_mut(digests.len() / batch.len());
     for (i, digest) in digests.enumerate().take(batch.len()) {
+        let start = starts.of(i);
         let mut state = start.state;
         let mut lane = Lane::IDLE;
         lane.begin::<F>(i, batch.item(i), start.bytes);
@@ -58,7 +59,7 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
     code: C,
     few: usize,
     alone: impl Fn(&mut F::State, &[[u8; BLOCK]]),
-    start: &Start<F::State>,
+    starts: Starts<'_, F::State>,
     batch: Batch<'_>,
     digests: &mut [u8],
 ) where
@@ -67,18 +68,22 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
 {
     let items = batch.len();
     if items < few {
-        return serial::<BLOCK, F>(alone, start, batch, digests);
+        return serial::<BLOCK, F>(alone, starts, batch, digests);
     }
     let digest_bytes = digests.len() / items;
     let digest = |item: usize| item * digest_bytes..(item + 1) * digest_bytes;
     let mut waiting = N.min(items)..items;
-    let mut states = code.fill(&start.state);
+    let mut states = code.fill(&starts.of(0).state);
     let mut lanes = [const { Lane::IDLE }; N];
     // Of each lane, the blocks to the end of its message's full ones or of its tail. Side by side, so that the fewest are found at once.
     let mut left = [IDLE; N];
     for (item, (lane, left)) in lanes.iter_mut().zip(&mut left).enumerate().take(items) {
+        let start = starts.of(item);
         lane.begin::<F>(item, batch.item(item), start.bytes);
         *left = lane.left().len();
+        if let Starts::Each(_) = starts {
+            code.set(&mut states, item, &start.state);
+        }
     }
     let mut busy = N.min(items);
     while busy >= few {
@@ -104,6 +109,7 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
             }
             F::write(&code.state(&states, i), &mut digests[digest(lane.item)]);
             if let Some(next) = waiting.next() {
+                let start = starts.of(next);
                 lane.begin::<F>(next, batch.item(next), start.bytes);
                 left[i] = lane.left().len();
                 code.set(&mut states, i, &start.state);
