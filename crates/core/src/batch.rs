@@ -238,6 +238,28 @@ mod tests {
                 let part = batch.part(first..right.len());
                 assert!(part.iter().eq(right[first..].iter().copied()), "{items:?}");
             }
+            // All of them, the last alone, none; then without their first byte those that have one.
+            let all: Vec<u32> = (0..right.len() as u32).collect();
+            let last = all.last().map_or(&[][..], std::slice::from_ref);
+            for indices in [&all[..], last, &[]] {
+                let picked = batch.pick(indices, 0).expect("they rise");
+                let right: Vec<&[u8]> = indices.iter().map(|&i| right[i as usize]).collect();
+                assert!(picked.iter().eq(right.iter().copied()), "{items:?}");
+                assert_eq!(picked.bytes(), right.concat().len(), "{items:?}");
+                let long: Vec<u32> = (0..right.len() as u32)
+                    .filter(|&i| !right[i as usize].is_empty())
+                    .collect();
+                let shorter = picked.pick(&long, 1).expect("a byte each");
+                let right = long.iter().map(|&i| &right[i as usize][1..]);
+                assert!(shorter.iter().eq(right.clone()), "{items:?}");
+                let longest = right.map(<[u8]>::len).max();
+                assert_eq!(shorter.longest(), longest.unwrap_or(0), "{items:?}");
+                assert_eq!(shorter.contiguous(), None);
+            }
+            assert!(batch.pick(&[right.len() as u32], 0).is_none());
+            assert!(right.is_empty() || batch.pick(&[0, 0], 0).is_none());
+            let too_long = right.iter().any(|item| item.len() < 4);
+            assert_eq!(batch.pick(&all, 4).is_none(), too_long, "{items:?}");
             assert_eq!(batch.bytes(), right.concat().len(), "{items:?}");
             let longest = right.iter().map(|item| item.len()).max();
             assert_eq!(batch.longest(), longest.unwrap_or(0), "{items:?}");

@@ -234,6 +234,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn picked_items_come_with_their_slots() {
+        let (mut bufs, mut outcomes) = (bufs(&[16, 9]), Vec::new());
+        let items = spans(&[span(0, 0, 4), span(0, 6, 3), span(1, 1, 1), span(1, 4, 4)]);
+        let slots = spans(&[span(0, 2, 2), span(0, 8, 3), span(1, 3, 0), span(1, 6, 2)]);
+        let mut work = InPlace::of(&mut bufs, [&items, &slots], 2, &mut outcomes).expect("apart");
+        // Shorter than what is skipped, and skipped beyond the start of a slot.
+        assert!(work.items.pick(&[1, 2], 2).is_none());
+        assert!(work.items.pick(&[0, 1], 3).is_none());
+        assert!(work.items.pick(&[1, 0], 0).is_none());
+        let picked = work.items.pick(&[1, 3], 2).expect("long enough");
+        assert_eq!(picked.item(1), [0; 2]);
+        for overlay in picked {
+            assert_eq!(overlay.bytes.len(), overlay.item_len.max(overlay.slot_len));
+            overlay.bytes.fill(7);
+        }
+        // The others are there still.
+        work.items.next().expect("the first").bytes.fill(1);
+        assert_eq!(work.items.item(0), [0, 0, 7]);
+        assert_eq!(
+            bufs[0][..],
+            [1, 1, 1, 1, 0, 0, 0, 0, 7, 7, 7, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(bufs[1][..], [0, 0, 0, 0, 0, 0, 7, 7, 0]);
+    }
+
     /// Strides are looked at as a whole, other layouts item by item: both say the same of the same items.
     #[test]
     fn strides_are_judged_as_their_items_are() {

@@ -350,6 +350,25 @@ mod tests {
     }
 
     #[test]
+    fn picked_slots_are_those_of_their_items() {
+        for (lens, items) in cases() {
+            let (mut bufs, mut outcomes) = (bufs(&lens), Vec::new());
+            let mut out = BatchOut::of(&mut bufs, &items, &mut outcomes).expect("inside");
+            let odd: Vec<u32> = (1..out.slots.len() as u32).step_by(2).collect();
+            let mut picked = out.slots.pick(&odd).expect("they rise");
+            assert!(picked.contiguous().is_none());
+            for i in 0..odd.len() {
+                picked[i].fill(7);
+            }
+            assert!(picked.pick(&[odd.len() as u32]).is_none());
+            for (i, slot) in out.slots.into_iter().enumerate() {
+                let right = if i % 2 == 1 { 7 } else { 0 };
+                assert!(slot.iter().all(|&byte| byte == right), "{items:?}");
+            }
+        }
+    }
+
+    #[test]
     fn fixed_outputs_reach_their_slots_however_these_lie() {
         let src: Vec<u8> = (1..=200).collect();
         let items = Items::fixed(1, 200);

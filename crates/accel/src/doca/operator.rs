@@ -60,6 +60,9 @@ impl Work {
             },
             spec::ErasureEncode { code } => with(Kind::ErasureEncode, Given::Code(*code)),
             spec::ErasureRecover { loss } => with(Kind::ErasureRecover, Given::Loss(*loss)),
+            spec::Sessions { .. } => Err(format!(
+                "{spec} has one key for all items here; it is there as sessions=0"
+            )),
             spec::RxpMatch { rules, unsupported } => {
                 let rules = translated(rules.bytes(), *unsupported)?;
                 with(Kind::Match, Given::Rules(rules))

@@ -203,7 +203,10 @@ impl Plan {
     fn new(spec: &OpSpec, device: &CryptoDevice) -> Result<Self, Unsupported> {
         let name = device.name();
         let (cipher, form) = cipher_of(spec).ok_or_else(|| Unsupported {
-            reason: format!("crypto devices do AES, hashes and HMAC; {spec} is none of these"),
+            reason: match spec.is::<spec::Sessions>() {
+                true => format!("{spec} has one key for all items here; it is there as sessions=0"),
+                false => format!("crypto devices do AES, hashes and HMAC; {spec} is none of these"),
+            },
         })?;
         let ranges = device.ranges(cipher.algorithm).ok_or_else(|| Unsupported {
             reason: format!("{name} has no such algorithm; `dpb list backends` shows what has"),
