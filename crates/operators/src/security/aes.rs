@@ -38,7 +38,7 @@ use crate::entry::{Case, Entry, Library, Parse, foreign, library, secret};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
 use crate::path::Path;
-use crate::security::sessions::{self, Family, NUMBER, SESSIONS, Sessions, Wanted};
+use crate::security::sessions::{self, Family, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
 
 /// The registry's lines.
 pub(crate) const GCM: Entry = Entry {
@@ -181,11 +181,25 @@ trait Code: Send + Sync {
     fn run(&self, work: Work<'_, Apart<'_>>);
     /// The same where slots overlay their items.
     fn run_in_place(&self, work: Work<'_, Overlays<'_>>);
+    /// The round keys, if items of different keys gain from being together: in CBC, which encrypts one block after another.
+    fn chained(&self) -> Option<&[[u8; 16]]>;
+    /// [`Code::run`] for items with round keys of their own: those that as many codes of this path, mode and length of key have.
+    fn run_each(&self, keys: &[&[[u8; 16]]], work: Work<'_, Apart<'_>>);
+    /// The same where slots overlay their items.
+    fn run_each_in_place(&self, keys: &[&[[u8; 16]]], work: Work<'_, Overlays<'_>>);
 }
 
 /// [`Code`], written once.
 trait Coder: Send + Sync {
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>);
+    /// See [`Code::chained`].
+    fn chained(&self) -> Option<&[[u8; 16]]> {
+        None
+    }
+    /// See [`Code::run_each`].
+    fn on_each<'a>(&self, _keys: &[&[[u8; 16]]], _work: Work<'a, impl Places<'a>>) {
+        unreachable!("only where there are such keys");
+    }
 }
 
 impl<C: Coder> Code for C {
@@ -195,6 +209,18 @@ impl<C: Coder> Code for C {
 
     fn run_in_place(&self, work: Work<'_, Overlays<'_>>) {
         self.on(work);
+    }
+
+    fn chained(&self) -> Option<&[[u8; 16]]> {
+        Coder::chained(self)
+    }
+
+    fn run_each(&self, keys: &[&[[u8; 16]]], work: Work<'_, Apart<'_>>) {
+        self.on_each(keys, work);
+    }
+
+    fn run_each_in_place(&self, keys: &[&[[u8; 16]]], work: Work<'_, Overlays<'_>>) {
+        self.on_each(keys, work);
     }
 }
 
@@ -287,6 +313,27 @@ impl PerSession {
         let of = of.clone();
         Ok(Self { of, form, path })
     }
+
+    /// Calls `run` with some items at a time, a code, and the round keys of each item where these are not all the code's own.
+    fn each<'a>(
+        wanted: Wanted<'a, Aes>,
+        mut run: impl FnMut(&'a dyn Code, &[&'a [[u8; 16]]], &'a [u32]),
+    ) {
+        let Some(first) = wanted.first().and_then(|aes| aes.code.chained()) else {
+            return (wanted.groups()).for_each(|(aes, indices)| run(&*aes.code, &[], indices));
+        };
+        let mut keys = [first; TOGETHER];
+        let rounds = |aes: &Aes| aes.code.chained().map(<[_]>::len);
+        wanted.each_chunk(
+            |a, b| rounds(a) == rounds(b),
+            |each, indices| {
+                for (keys, aes) in keys.iter_mut().zip(each) {
+                    *keys = aes.code.chained().unwrap_or(first);
+                }
+                run(&*each[0].code, &keys[..each.len()], indices);
+            },
+        );
+    }
 }
 
 impl Family for PerSession {
@@ -314,14 +361,17 @@ impl Family for PerSession {
         mut out: BatchOut<'_>,
         outcomes: &mut Self::Scratch,
     ) {
-        for (aes, indices) in wanted.groups() {
+        Self::each(wanted, |code, keys, indices| {
             outcomes.clear();
             let items = batch.pick(indices, NUMBER).expect("each has its number");
             let slots = out.slots.pick(indices).expect("one for each item");
-            aes.code
-                .run(Work::apart(items, BatchOut { slots, outcomes }));
+            let work = Work::apart(items, BatchOut { slots, outcomes });
+            match keys {
+                [] => code.run(work),
+                keys => code.run_each(keys, work),
+            }
             enter(outcomes, indices, out.outcomes);
-        }
+        });
     }
 
     fn run_in_place(
@@ -330,15 +380,18 @@ impl Family for PerSession {
         mut work: InPlace<'_>,
         outcomes: &mut Self::Scratch,
     ) -> Result<(), JobError> {
-        for (aes, indices) in wanted.groups() {
+        Self::each(wanted, |code, keys, indices| {
             outcomes.clear();
             // A slot begins where a text does, so never in the number.
             let items = work.items.pick(indices, NUMBER);
             let items = items.expect("each has its number");
-            aes.code
-                .run_in_place(Work::in_place(InPlace { items, outcomes }));
+            let some = Work::in_place(InPlace { items, outcomes });
+            match keys {
+                [] => code.run_in_place(some),
+                keys => code.run_each_in_place(keys, some),
+            }
             enter(outcomes, indices, work.outcomes);
-        }
+        });
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use dpb_core::{
 
 use super::hash::{Hash, Start, Starts};
 use super::md5::Md5;
-use super::sessions::{self, Family, NUMBER, SESSIONS, Sessions, Wanted};
+use super::sessions::{self, Family, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
 use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
@@ -163,9 +163,6 @@ impl<H: Hash> Kernel for Hmac<H> {
 /// HMAC with a key for each session.
 struct PerSession<H>(H);
 
-/// Items whose codes are computed side by side.
-const TOGETHER: usize = 256;
-
 impl<H: Hash> Family for PerSession<H> {
     type Key = Ready<H::State>;
 
@@ -191,7 +188,7 @@ impl<H: Hash> Family for PerSession<H> {
         mut out: BatchOut<'_>,
         [codes, digests]: &mut Self::Scratch,
     ) {
-        for (keys, indices) in wanted.chunks(TOGETHER) {
+        let run = |keys: &[&Self::Key], indices: &[u32]| {
             let nowhere = H::start();
             let mut starts = [[&nowhere; TOGETHER]; 2];
             let [inner, outer] = &mut starts;
@@ -200,16 +197,17 @@ impl<H: Hash> Family for PerSession<H> {
             }
             let starts = starts
                 .each_ref()
-                .map(|starts| Starts::Each(&starts[..indices.len()]));
+                .map(|starts| Starts::Each(&starts[..keys.len()]));
             let items = batch.pick(indices, NUMBER).expect("each has its number");
-            codes.resize(indices.len() * H::DIGEST_BYTES, 0);
+            codes.resize(keys.len() * H::DIGEST_BYTES, 0);
             each(self.0, starts, &items, codes, digests);
             for (code, &i) in codes.chunks_exact(H::DIGEST_BYTES).zip(indices) {
                 let i = i as usize;
                 out.slots[i][..H::DIGEST_BYTES].copy_from_slice(code);
                 out.outcomes[i] = Ok(H::DIGEST_BYTES as u32);
             }
-        }
+        };
+        wanted.each_chunk(|_, _| true, run);
     }
 }
 

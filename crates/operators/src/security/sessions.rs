@@ -19,6 +19,8 @@ use crate::entry::PORTABLE;
 
 /// Sessions of a table, at most: no number is higher.
 pub const SESSIONS_MAX: u32 = 1 << 20;
+/// Most items that [`Wanted::each_chunk`] hands over at a time.
+pub(super) const TOGETHER: usize = 256;
 /// Bytes of a session's number.
 pub(super) const NUMBER: usize = 4;
 /// Bytes of a change before its key.
@@ -86,6 +88,13 @@ pub(super) struct Wanted<'a, K> {
 }
 
 impl<'a, K> Wanted<'a, K> {
+    /// The key of the first item.
+    pub(super) fn first(&self) -> Option<&'a K> {
+        self.sessions
+            .first()
+            .map(|session| self.table.key(*session))
+    }
+
     /// Neighbours of one session: its key, and which items they are.
     pub(super) fn groups(self) -> impl Iterator<Item = (&'a K, &'a [u32])> {
         let mut indices = self.indices;
@@ -96,21 +105,29 @@ impl<'a, K> Wanted<'a, K> {
         })
     }
 
-    /// Up to `most` items at a time: the key of each, and which items they are.
-    pub(super) fn chunks(
+    /// Up to [`TOGETHER`] items at a time, whose keys are alike: the key of each, and which items they are.
+    pub(super) fn each_chunk(
         self,
-        most: usize,
-    ) -> impl Iterator<Item = (impl ExactSizeIterator<Item = &'a K>, &'a [u32])> {
-        let Self {
-            sessions,
-            indices,
-            table,
-        } = self;
-        let chunks = sessions.chunks(most).zip(indices.chunks(most));
-        chunks.map(|(sessions, indices)| {
-            let keys = sessions.iter().map(|session| table.key(*session));
-            (keys, indices)
-        })
+        are_alike: impl Fn(&K, &K) -> bool,
+        mut run: impl FnMut(&[&'a K], &'a [u32]),
+    ) {
+        let (mut sessions, mut indices) = (self.sessions, self.indices);
+        while let Some(first) = sessions.first() {
+            let first = self.table.key(*first);
+            let mut keys = [first; TOGETHER];
+            let mut count = 0;
+            for (place, session) in keys.iter_mut().zip(sessions) {
+                *place = self.table.key(*session);
+                if !are_alike(first, place) {
+                    break;
+                }
+                count += 1;
+            }
+            let these;
+            (these, indices) = indices.split_at(count);
+            sessions = &sessions[count..];
+            run(&keys[..count], these);
+        }
     }
 }
 

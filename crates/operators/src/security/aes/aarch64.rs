@@ -139,7 +139,7 @@ impl<const N: usize> Coder for Keyed<N> {
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
         let _: ArmAes = self.proof;
         let form = self.form;
-        let advance = |chains: &mut Chains<'_>, count| {
+        let advance = |chains: &mut Chains<'_, ()>, count| {
             // SAFETY: `ArmAes` exists only where these instructions do.
             unsafe {
                 match chains.busy() {
@@ -150,7 +150,7 @@ impl<const N: usize> Coder for Keyed<N> {
             }
         };
         match (form.mode, form.direction) {
-            (Mode::Cbc, Direction::Encrypt) => lanes::encrypt(form, work, advance),
+            (Mode::Cbc, Direction::Encrypt) => lanes::encrypt(form, work, |_| (), advance),
             (mode, direction) => form.each(work, |parts| {
                 // SAFETY: as above.
                 unsafe {
@@ -172,7 +172,7 @@ impl<const N: usize> Coder for Keyed<N> {
 #[target_feature(enable = "aes")]
 fn advance<const N: usize, const W: usize>(
     keys: &[[u8; 16]; N],
-    chains: &mut Chains<'_>,
+    chains: &mut Chains<'_, ()>,
     count: usize,
 ) {
     let keys = load_all(keys);

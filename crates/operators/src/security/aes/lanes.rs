@@ -14,9 +14,11 @@ pub(super) const LANES: usize = 16;
 
 /// Items on their way. The first [`Chains::busy`] lanes each have one; the others do the first one's work once more, so that
 /// code for more lanes may run: it reads all of a step before it writes the same bytes to the same places.
-pub(super) struct Chains<'a> {
+pub(super) struct Chains<'a, K> {
     /// The last block that came out, before the first one the initialisation vector.
     pub(super) states: [[u8; BLOCK]; LANES],
+    /// What each lane encrypts with, if not all have the same.
+    pub(super) keys: [K; LANES],
     /// What is left to encrypt.
     texts: [Rest<'a>; LANES],
     busy: usize,
@@ -31,13 +33,14 @@ struct Rest<'a> {
     text: PhantomData<InOutBuf<'a, 'a, u8>>,
 }
 
-/// Encrypts each item. `advance` takes all lanes that are busy, or more, so many blocks forward, and leaves the last blocks in
-/// `states`.
+/// Encrypts each item, `key(i)` is the key of item `i`. `advance` takes all lanes that are busy, or more, so many blocks forward, and
+/// leaves the last blocks in `states`.
 #[inline(always)]
-pub(super) fn encrypt<'a>(
+pub(super) fn encrypt<'a, K: Copy>(
     form: Form,
     work: Work<'a, impl Places<'a>>,
-    mut advance: impl FnMut(&mut Chains<'_>, usize),
+    key: impl Fn(usize) -> K,
+    mut advance: impl FnMut(&mut Chains<'_, K>, usize),
 ) {
     let none = Rest {
         from: std::ptr::null(),
@@ -45,19 +48,24 @@ pub(super) fn encrypt<'a>(
         len: 0,
         text: PhantomData,
     };
+    let mut places = work.places;
+    let mut waiting = 0..places.count();
+    if waiting.is_empty() {
+        return;
+    }
     let mut chains = Chains {
         states: [[0; BLOCK]; LANES],
+        keys: [key(0); LANES],
         texts: [none; LANES],
         busy: 0,
     };
-    let mut places = work.places;
-    let mut waiting = places.count();
     loop {
-        while chains.busy < LANES && waiting > 0 {
-            waiting -= 1;
+        while chains.busy < LANES
+            && let Some(i) = waiting.next()
+        {
             work.outcomes.push(places.next(form).and_then(|parts| {
                 let len = parts.output_bytes()?;
-                chains.take(parts);
+                chains.take(parts, key(i));
                 Ok(len)
             }));
         }
@@ -74,7 +82,7 @@ pub(super) fn encrypt<'a>(
     }
 }
 
-impl<'a> Chains<'a> {
+impl<'a, K: Copy> Chains<'a, K> {
     /// Lanes that have an item.
     pub(super) fn busy(&self) -> usize {
         self.busy
@@ -93,12 +101,13 @@ impl<'a> Chains<'a> {
     }
 
     /// Gives an item, if it has any blocks, to the first idle lane.
-    fn take(&mut self, parts: Parts<'a>) {
+    fn take(&mut self, parts: Parts<'a>, key: K) {
         let text = parts.text;
         let len = text.len();
         if len > 0 {
             let (from, to) = text.into_raw();
             self.states[self.busy].copy_from_slice(parts.iv);
+            self.keys[self.busy] = key;
             self.texts[self.busy] = Rest {
                 from,
                 to,
@@ -126,6 +135,7 @@ impl<'a> Chains<'a> {
 
     fn copy(&mut self, from: usize, to: usize) {
         self.states[to] = self.states[from];
+        self.keys[to] = self.keys[from];
         self.texts[to] = self.texts[from];
     }
 }

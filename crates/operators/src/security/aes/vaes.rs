@@ -18,6 +18,7 @@ use super::form::{Form, Mode, Places, Work};
 use super::schedule::{Keys, RoundKeys};
 use super::{Code, Coder};
 use crate::isa::Vaes;
+use crate::security::sessions::TOGETHER;
 
 /// Vectors on their way at once.
 const WIDE: usize = 4;
@@ -87,6 +88,20 @@ impl<const N: usize> Coder for Keyed<N> {
             }
         }
     }
+
+    fn chained(&self) -> Option<&[[u8; 16]]> {
+        let is_chained = (self.form.mode, self.form.direction) == (Mode::Cbc, Direction::Encrypt);
+        is_chained.then_some(&self.keys.data[..])
+    }
+
+    fn on_each<'a>(&self, keys: &[&[[u8; 16]]], work: Work<'a, impl Places<'a>>) {
+        let mut each = [&*self.keys.data; TOGETHER];
+        for (each, keys) in each.iter_mut().zip(keys) {
+            *each = (*keys).try_into().expect("keys of this length");
+        }
+        // SAFETY: `Vaes` exists only where these instructions do.
+        unsafe { cbc::encrypt_each(&each[..keys.len()], self.form, work) }
+    }
 }
 
 /// SUBWORD: the last round of AES on four equal words, where SHIFTROWS changes nothing.
@@ -149,17 +164,27 @@ fn store_block(to: &mut [u8; 16], block: __m128i) {
 #[target_feature(enable = "avx512f,vaes")]
 fn encrypt_blocks<const N: usize, const W: usize>(
     keys: &[__m512i; N],
+    blocks: [__m512i; W],
+) -> [__m512i; W] {
+    encrypt_each_four([keys; W], blocks)
+}
+
+/// The same with keys for each four.
+#[inline]
+#[target_feature(enable = "avx512f,vaes")]
+fn encrypt_each_four<const N: usize, const W: usize>(
+    keys: [&[__m512i; N]; W],
     mut blocks: [__m512i; W],
 ) -> [__m512i; W] {
-    for block in &mut blocks {
+    for (block, keys) in blocks.iter_mut().zip(keys) {
         *block = _mm512_xor_si512(*block, keys[0]);
     }
-    for key in &keys[1..N - 1] {
-        for block in &mut blocks {
-            *block = _mm512_aesenc_epi128(*block, *key);
+    for round in 1..N - 1 {
+        for (block, keys) in blocks.iter_mut().zip(keys) {
+            *block = _mm512_aesenc_epi128(*block, keys[round]);
         }
     }
-    for block in &mut blocks {
+    for (block, keys) in blocks.iter_mut().zip(keys) {
         *block = _mm512_aesenclast_epi128(*block, keys[N - 1]);
     }
     blocks

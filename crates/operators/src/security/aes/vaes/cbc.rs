@@ -5,7 +5,10 @@ use std::arch::x86_64::*;
 
 use dpb_core::Direction;
 
-use super::{WIDE, broadcast, decrypt_blocks, encrypt_blocks, load, load_some, store, store_some};
+use super::{
+    WIDE, broadcast, decrypt_blocks, encrypt_each_four, load, load_block, load_some, store,
+    store_some,
+};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::lanes::{self, Chains, LANES};
 use crate::security::aes::text::{chunks, groups};
@@ -64,19 +67,69 @@ pub(super) fn encrypt<'a, const N: usize, P: Places<'a>>(
 ) {
     let keys = broadcast(keys);
     let form = form.known(Mode::Cbc, Direction::Encrypt);
-    lanes::encrypt(form, work, |chains, count| match chains.busy() {
-        0..=4 => advance::<N, 1, P>(&keys, chains, count),
-        5..=8 => advance::<N, 2, P>(&keys, chains, count),
-        _ => advance::<N, 4, P>(&keys, chains, count),
-    });
+    lanes::encrypt(
+        form,
+        work,
+        |_| (),
+        |chains, count| match chains.busy() {
+            0..=4 => advance::<N, 1, _, P>([&keys; 1], chains, count),
+            5..=8 => advance::<N, 2, _, P>([&keys; 2], chains, count),
+            _ => advance::<N, 4, _, P>([&keys; 4], chains, count),
+        },
+    );
 }
 
-/// Takes `W` times four chains forward together. Made for each `P`, so that the one call of it is inlined.
+/// All items side by side, each with keys of its own.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
+pub(super) fn encrypt_each<'a, const N: usize, P: Places<'a>>(
+    keys: &[&[[u8; 16]; N]],
+    form: Form,
+    work: Work<'a, P>,
+) {
+    let form = form.known(Mode::Cbc, Direction::Encrypt);
+    lanes::encrypt(
+        form,
+        work,
+        |i| keys[i],
+        |chains, count| match chains.busy() {
+            0..=4 => advance_each::<N, 1, P>(chains, count),
+            5..=8 => advance_each::<N, 2, P>(chains, count),
+            _ => advance_each::<N, 4, P>(chains, count),
+        },
+    );
+}
+
+/// Takes `W` times four chains forward together, each with its own keys.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-fn advance<const N: usize, const W: usize, P>(
-    keys: &[__m512i; N],
-    chains: &mut Chains<'_>,
+fn advance_each<const N: usize, const W: usize, P>(
+    chains: &mut Chains<'_, &[[u8; 16]; N]>,
+    count: usize,
+) {
+    let mut keys = [[_mm512_setzero_si512(); N]; W];
+    for (keys, four) in keys.iter_mut().zip(chains.keys.as_chunks::<4>().0) {
+        for (i, key) in keys.iter_mut().enumerate() {
+            *key = together(four.map(|keys| load_block(&keys[i])));
+        }
+    }
+    advance::<N, W, _, P>(keys.each_ref(), chains, count);
+}
+
+/// Four blocks in one vector.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn together([a, b, c, d]: [__m128i; 4]) -> __m512i {
+    let low = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b);
+    let high = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(c), d);
+    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+}
+
+/// Takes `W` times four chains forward together, each four with these keys. Made for each `P`, so that the one call of it is inlined.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
+fn advance<const N: usize, const W: usize, K: Copy, P>(
+    keys: [&[__m512i; N]; W],
+    chains: &mut Chains<'_, K>,
     count: usize,
 ) {
     const { assert!(4 * W <= LANES) };
@@ -91,13 +144,11 @@ fn advance<const N: usize, const W: usize, P>(
             // SAFETY: each lane reads `bytes` bytes, and `at + BLOCK` are no more; no load needs alignment.
             let text = unsafe {
                 let block = |lane: usize| _mm_loadu_si128(from[4 * i + lane].add(at).cast());
-                let low = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(block(0)), block(1));
-                let high = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(block(2)), block(3));
-                _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+                together([block(0), block(1), block(2), block(3)])
             };
             *state = _mm512_xor_si512(*state, text);
         }
-        states = encrypt_blocks(keys, states);
+        states = encrypt_each_four(keys, states);
         for (i, state) in states.iter().enumerate() {
             let to = |lane: usize| to[4 * i + lane].wrapping_add(at).cast();
             // SAFETY: each lane writes `bytes` bytes; no store needs alignment.
