@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Picks};
 use crate::{Buf, Items, JobError, Stride};
 
 /// A job's input as a kernel sees it: every item lies inside its buffer.
@@ -63,8 +63,13 @@ impl<'a> Batch<'a> {
 
     /// The items `indices` of these, each without its first `skipped` bytes; `None` if the indices do not rise, if there is no such item
     /// or it is shorter.
-    pub fn pick<'b>(&'b self, indices: &'b [u32], skipped: usize) -> Option<Batch<'b>> {
-        Layout::picked(&self.0, indices, skipped).map(Batch)
+    pub fn pick<'b>(
+        &'b self,
+        indices: &[u32],
+        skipped: usize,
+        picks: &'b mut Picks,
+    ) -> Option<Batch<'b>> {
+        Layout::picked(&self.0, indices, skipped, picks).map(Batch)
     }
 
     /// How many items.
@@ -242,24 +247,27 @@ mod tests {
             let all: Vec<u32> = (0..right.len() as u32).collect();
             let last = all.last().map_or(&[][..], std::slice::from_ref);
             for indices in [&all[..], last, &[]] {
-                let picked = batch.pick(indices, 0).expect("they rise");
+                let mut picks = [Picks::default(), Picks::default()];
+                let [picks, shorter] = &mut picks;
+                let picked = batch.pick(indices, 0, picks).expect("they rise");
                 let right: Vec<&[u8]> = indices.iter().map(|&i| right[i as usize]).collect();
                 assert!(picked.iter().eq(right.iter().copied()), "{items:?}");
                 assert_eq!(picked.bytes(), right.concat().len(), "{items:?}");
                 let long: Vec<u32> = (0..right.len() as u32)
                     .filter(|&i| !right[i as usize].is_empty())
                     .collect();
-                let shorter = picked.pick(&long, 1).expect("a byte each");
+                let shorter = picked.pick(&long, 1, shorter).expect("a byte each");
                 let right = long.iter().map(|&i| &right[i as usize][1..]);
                 assert!(shorter.iter().eq(right.clone()), "{items:?}");
                 let longest = right.map(<[u8]>::len).max();
                 assert_eq!(shorter.longest(), longest.unwrap_or(0), "{items:?}");
                 assert_eq!(shorter.contiguous(), None);
             }
-            assert!(batch.pick(&[right.len() as u32], 0).is_none());
-            assert!(right.is_empty() || batch.pick(&[0, 0], 0).is_none());
+            let picks = &mut Picks::default();
+            assert!(batch.pick(&[right.len() as u32], 0, picks).is_none());
+            assert!(right.is_empty() || batch.pick(&[0, 0], 0, picks).is_none());
             let too_long = right.iter().any(|item| item.len() < 4);
-            assert_eq!(batch.pick(&all, 4).is_none(), too_long, "{items:?}");
+            assert_eq!(batch.pick(&all, 4, picks).is_none(), too_long, "{items:?}");
             assert_eq!(batch.bytes(), right.concat().len(), "{items:?}");
             let longest = right.iter().map(|item| item.len()).max();
             assert_eq!(batch.longest(), longest.unwrap_or(0), "{items:?}");

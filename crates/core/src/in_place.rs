@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Picks};
 use crate::{Buf, Items, JobError, Place, Stride};
 
 /// The items of a job that works in place, and their outcomes if the shape is variable.
@@ -119,9 +119,14 @@ impl Overlays<'_> {
 
     /// The items `indices` of those that are left, each without its first `skipped` bytes; `None` if the indices do not rise, if there
     /// is no such item or it is shorter, or if its slot begins earlier.
-    pub fn pick<'b>(&'b mut self, indices: &'b [u32], skipped: usize) -> Option<Overlays<'b>> {
-        let items = Layout::picked(&self.items, indices, skipped)?;
-        let slots = Layout::picked(&self.slots, indices, 0)?;
+    pub fn pick<'b>(
+        &'b mut self,
+        indices: &[u32],
+        skipped: usize,
+        [of_items, of_slots]: [&'b mut Picks; 2],
+    ) -> Option<Overlays<'b>> {
+        let items = Layout::picked(&self.items, indices, skipped, of_items)?;
+        let slots = Layout::picked(&self.slots, indices, 0, of_slots)?;
         let start = |layout: &Layout<'_>, i: usize| layout.at(i).cast::<u8>();
         let is_overlay = |i: usize| start(&slots, i) >= start(&items, i);
         let are_overlays = (0..indices.len()).all(is_overlay);
@@ -241,10 +246,13 @@ mod tests {
         let slots = spans(&[span(0, 2, 2), span(0, 8, 3), span(1, 3, 0), span(1, 6, 2)]);
         let mut work = InPlace::of(&mut bufs, [&items, &slots], 2, &mut outcomes).expect("apart");
         // Shorter than what is skipped, and skipped beyond the start of a slot.
-        assert!(work.items.pick(&[1, 2], 2).is_none());
-        assert!(work.items.pick(&[0, 1], 3).is_none());
-        assert!(work.items.pick(&[1, 0], 0).is_none());
-        let picked = work.items.pick(&[1, 3], 2).expect("long enough");
+        let mut picks = [Picks::default(), Picks::default()];
+        for (indices, skipped) in [([1, 2], 2), ([0, 1], 3), ([1, 0], 0)] {
+            let picked = work.items.pick(&indices, skipped, picks.each_mut());
+            assert!(picked.is_none());
+        }
+        let picked = work.items.pick(&[1, 3], 2, picks.each_mut());
+        let picked = picked.expect("long enough");
         assert_eq!(picked.item(1), [0; 2]);
         for overlay in picked {
             assert_eq!(overlay.bytes.len(), overlay.item_len.max(overlay.slot_len));

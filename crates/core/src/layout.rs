@@ -15,7 +15,7 @@ use crate::{Buf, Items, Span, Stride};
 /// uniquely, which says what may be done at the addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout<'a> {
-    rule: Rule<'a>,
+    rule: Rule,
     /// The list that the rule points to, if it does, has as many entries; of offsets one more.
     count: usize,
     buffers: PhantomData<&'a [u8]>,
@@ -23,7 +23,7 @@ pub(crate) struct Layout<'a> {
 
 /// Where the next item lies, and how the one behind it is found.
 #[derive(Clone, Copy)]
-enum Rule<'a> {
+enum Rule {
     Strided {
         first: NonNull<u8>,
         len: usize,
@@ -43,13 +43,19 @@ enum Rule<'a> {
         bufs: NonNull<Buf>,
         spans: NonNull<Span>,
     },
-    /// Some items of another layout, without their first bytes.
-    Picked {
-        from: NonNull<Layout<'a>>,
-        indices: NonNull<u32>,
-        skipped: usize,
-    },
+    /// Items that each were found before.
+    Listed { places: NonNull<NonNull<[u8]>> },
 }
+
+/// Room for the places of items that are picked out of others ([`Batch::pick`](crate::Batch::pick)): part of a scratch, so that
+/// nothing is allocated for a job.
+#[derive(Debug, Default)]
+pub struct Picks(Vec<NonNull<[u8]>>);
+
+// SAFETY: what it holds is read through a layout alone, which borrows it and the items.
+unsafe impl Send for Picks {}
+// SAFETY: as above.
+unsafe impl Sync for Picks {}
 
 // SAFETY: a layout reads lists and buffers that are `Sync`, and only to say addresses.
 unsafe impl Send for Layout<'_> {}
@@ -135,23 +141,34 @@ impl<'a> Layout<'a> {
 
     /// The items `indices` of `from`, each without its first `skipped` bytes; `None` if the indices do not rise, if there is no such item
     /// or it is shorter.
-    pub(crate) fn picked(from: &'a Layout<'_>, indices: &'a [u32], skipped: usize) -> Option<Self> {
-        let rise = indices.windows(2).all(|pair| pair[0] < pair[1]);
-        let last = indices.last().map_or(0, |&last| last as usize + 1);
-        if !rise || last > from.count {
-            return None;
+    pub(crate) fn picked(
+        from: &'a Layout<'_>,
+        indices: &[u32],
+        skipped: usize,
+        picks: &'a mut Picks,
+    ) -> Option<Self> {
+        let Picks(places) = picks;
+        places.clear();
+        let mut next = 0;
+        for &i in indices {
+            let i = i as usize;
+            if i < next || i >= from.count {
+                return None;
+            }
+            next = i + 1;
+            let item = from.at(i);
+            let len = item.len().checked_sub(skipped)?;
+            // SAFETY: the item has so many bytes.
+            let start = unsafe { item.cast::<u8>().add(skipped) };
+            places.push(NonNull::slice_from_raw_parts(start, len));
         }
-        let is_long = |&i: &u32| skipped == 0 || from.at(i as usize).len() >= skipped;
-        let layout = Self {
-            rule: Rule::Picked {
-                from: NonNull::from(from).cast(),
-                indices: NonNull::from(indices).cast(),
-                skipped,
+        Some(Self {
+            count: places.len(),
+            rule: Rule::Listed {
+                places: NonNull::from(&places[..]).cast(),
             },
-            count: indices.len(),
             buffers: PhantomData,
-        };
-        indices.iter().all(is_long).then_some(layout)
+        })
     }
 
     /// How many items.
@@ -248,7 +265,10 @@ impl<'a> Layout<'a> {
                 // SAFETY: a list of as many as items, borrowed for `'a`.
                 Lens::Each(unsafe { list(spans, self.count) })
             }
-            Rule::Picked { .. } => Lens::Of(*self),
+            Rule::Listed { places } => {
+                // SAFETY: a list of as many as items, borrowed for `'a`.
+                Lens::Of(unsafe { list(places, self.count) })
+            }
         }
     }
 
@@ -262,8 +282,14 @@ impl<'a> Layout<'a> {
                 // SAFETY: a list of as many as items, borrowed for `'a`.
                 lie_apart(unsafe { list(spans, self.count) })
             }
-            // SAFETY: it is borrowed for `'a`. Indices rise.
-            Rule::Picked { from, .. } => unsafe { from.as_ref() }.lie_apart(),
+            Rule::Listed { places } => {
+                // SAFETY: a list of as many as items, borrowed for `'a`.
+                let places = unsafe { list(places, self.count) };
+                let end = |place: &NonNull<[u8]>| place.addr().get() + place.len();
+                let pairs = places.windows(2);
+                let mut pairs = pairs.map(|pair| (end(&pair[0]), pair[1].addr().get()));
+                pairs.all(|(end, start)| end <= start)
+            }
         }
     }
 
@@ -291,27 +317,10 @@ impl<'a> Layout<'a> {
                     let base = buf.as_non_null();
                     (base.add(span.start as usize), span.len as usize)
                 }
-                Rule::Picked {
-                    from,
-                    indices,
-                    skipped,
-                } => {
-                    let item = from.as_ref().at_out_of_line(*indices.add(i).as_ref());
-                    (item.cast().add(skipped), item.len() - skipped)
-                }
+                Rule::Listed { places } => return places.add(i).read(),
             }
         };
         NonNull::slice_from_raw_parts(start, len)
-    }
-
-    /// [`Layout::at_unchecked`] for items of items.
-    ///
-    /// # Safety
-    /// There is an item `i`.
-    #[inline(never)]
-    unsafe fn at_out_of_line(&self, i: u32) -> NonNull<[u8]> {
-        // SAFETY: as the caller says.
-        unsafe { self.at_unchecked(i as usize) }
     }
 
     /// Leaves out the first `count` items, which there are.
@@ -328,7 +337,7 @@ impl<'a> Layout<'a> {
                 *spans = unsafe { spans.add(count) };
             }
             // SAFETY: as above.
-            Rule::Picked { indices, .. } => *indices = unsafe { indices.add(count) },
+            Rule::Listed { places } => *places = unsafe { places.add(count) },
         }
     }
 }
@@ -342,7 +351,7 @@ pub(crate) enum Lens<'a> {
     /// Each as its span says.
     Each(&'a [Span]),
     /// Each by itself.
-    Of(Layout<'a>),
+    Of(&'a [NonNull<[u8]>]),
 }
 
 impl Lens<'_> {
@@ -354,7 +363,7 @@ impl Lens<'_> {
             Self::Between([first, .., last]) => (last - first) as usize,
             Self::Between(_) => 0,
             Self::Each(spans) => spans.iter().map(|span| span.len as usize).sum(),
-            Self::Of(layout) => (0..count).map(|i| layout.at(i).len()).sum(),
+            Self::Of(places) => places.iter().map(|place| place.len()).sum(),
         }
     }
 
@@ -376,9 +385,9 @@ impl Lens<'_> {
                 lens.reduce(combine)
             }
             Self::Each(spans) => spans.iter().map(|span| span.len).reduce(combine),
-            Self::Of(layout) => {
+            Self::Of(places) => {
                 // Below 4 GiB, as offsets and spans are.
-                let lens = (0..layout.count()).map(|i| layout.at(i).len() as u32);
+                let lens = places.iter().map(|place| place.len() as u32);
                 lens.reduce(combine)
             }
         };

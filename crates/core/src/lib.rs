@@ -56,6 +56,7 @@ pub use evidence::Evidence;
 pub use family::{Families, Family, Finding, Listed, OpenError};
 pub use in_place::{InPlace, Overlay, Overlays};
 pub use items::{Items, Offsets, Span, Stride};
+pub use layout::Picks;
 pub use lift::{Inline, Pool, Pooled};
 pub use memory::{Buffers, Memory, Place};
 pub use printable::printable;

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 use std::ptr::NonNull;
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Picks};
 use crate::{Batch, Buf, Items, JobError, Stride};
 
 /// The destination of a kernel: a slot for each item, and one outcome for each item if the shape is variable.
@@ -174,8 +174,8 @@ impl<'a> Slots<'a> {
     }
 
     /// The slots `indices` of these; `None` if the indices do not rise, or there is no such slot.
-    pub fn pick<'b>(&'b mut self, indices: &'b [u32]) -> Option<Slots<'b>> {
-        let layout = Layout::picked(&self.layout, indices, 0)?;
+    pub fn pick<'b>(&'b mut self, indices: &[u32], picks: &'b mut Picks) -> Option<Slots<'b>> {
+        let layout = Layout::picked(&self.layout, indices, 0, picks)?;
         let bytes = PhantomData;
         Some(Slots { layout, bytes })
     }
@@ -355,12 +355,14 @@ mod tests {
             let (mut bufs, mut outcomes) = (bufs(&lens), Vec::new());
             let mut out = BatchOut::of(&mut bufs, &items, &mut outcomes).expect("inside");
             let odd: Vec<u32> = (1..out.slots.len() as u32).step_by(2).collect();
-            let mut picked = out.slots.pick(&odd).expect("they rise");
+            let mut picks = [Picks::default(), Picks::default()];
+            let [picks, more] = &mut picks;
+            let mut picked = out.slots.pick(&odd, picks).expect("they rise");
             assert!(picked.contiguous().is_none());
             for i in 0..odd.len() {
                 picked[i].fill(7);
             }
-            assert!(picked.pick(&[odd.len() as u32]).is_none());
+            assert!(picked.pick(&[odd.len() as u32], more).is_none());
             for (i, slot) in out.slots.into_iter().enumerate() {
                 let right = if i % 2 == 1 { 7 } else { 0 };
                 assert!(slot.iter().all(|&byte| byte == right), "{items:?}");

@@ -29,7 +29,7 @@ use std::fmt;
 
 use dpb_core::{
     Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, OpSpec, OutputShape, Overlays,
-    SetupError, Spec, Workload, match_spec,
+    Picks, SetupError, Spec, Workload, match_spec,
     spec::{self, Arguments, Domain, NO_FILE, Parameter},
 };
 
@@ -339,8 +339,8 @@ impl PerSession {
 impl Family for PerSession {
     type Key = Aes;
 
-    /// The outcomes of some items.
-    type Scratch = Vec<Result<u32, JobError>>;
+    /// The places of some items and of their slots, and their outcomes.
+    type Scratch = ([Picks; 2], Vec<Result<u32, JobError>>);
 
     fn ready(&self, key: &[u8]) -> Result<Aes, SetupError> {
         Aes::new(&rekeyed(&self.of, Material::secret(key)), self.path)
@@ -359,12 +359,15 @@ impl Family for PerSession {
         wanted: Wanted<'_, Aes>,
         batch: &Batch<'_>,
         mut out: BatchOut<'_>,
-        outcomes: &mut Self::Scratch,
+        (picks, outcomes): &mut Self::Scratch,
     ) {
         Self::each(wanted, |code, keys, indices| {
             outcomes.clear();
-            let items = batch.pick(indices, NUMBER).expect("each has its number");
-            let slots = out.slots.pick(indices).expect("one for each item");
+            let [of_items, of_slots] = picks;
+            let items = batch.pick(indices, NUMBER, of_items);
+            let items = items.expect("each has its number");
+            let slots = out.slots.pick(indices, of_slots);
+            let slots = slots.expect("one for each item");
             let work = Work::apart(items, BatchOut { slots, outcomes });
             match keys {
                 [] => code.run(work),
@@ -378,12 +381,12 @@ impl Family for PerSession {
         &self,
         wanted: Wanted<'_, Aes>,
         mut work: InPlace<'_>,
-        outcomes: &mut Self::Scratch,
+        (picks, outcomes): &mut Self::Scratch,
     ) -> Result<(), JobError> {
         Self::each(wanted, |code, keys, indices| {
             outcomes.clear();
             // A slot begins where a text does, so never in the number.
-            let items = work.items.pick(indices, NUMBER);
+            let items = work.items.pick(indices, NUMBER, picks.each_mut());
             let items = items.expect("each has its number");
             let some = Work::in_place(InPlace { items, outcomes });
             match keys {

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use dpb_core::{
-    Batch, BatchOut, Exact, Items, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
-    Workload,
+    Batch, BatchOut, Exact, Items, JobError, Kernel, Material, OpSpec, OutputShape, Picks,
+    SetupError, Workload,
     spec::{self, Domain, NO_FILE, Parameter},
 };
 
@@ -166,8 +166,8 @@ struct PerSession<H>(H);
 impl<H: Hash> Family for PerSession<H> {
     type Key = Ready<H::State>;
 
-    /// Codes, and behind them room for the inner digests.
-    type Scratch = [Vec<u8>; 2];
+    /// The places of some items, their codes, and room for the inner digests.
+    type Scratch = (Picks, Vec<u8>, Vec<u8>);
 
     fn ready(&self, key: &[u8]) -> Result<Ready<H::State>, SetupError> {
         Ok(Ready::of(self.0, key))
@@ -186,7 +186,7 @@ impl<H: Hash> Family for PerSession<H> {
         wanted: Wanted<'_, Self::Key>,
         batch: &Batch<'_>,
         mut out: BatchOut<'_>,
-        [codes, digests]: &mut Self::Scratch,
+        (picks, codes, digests): &mut Self::Scratch,
     ) {
         let run = |keys: &[&Self::Key], indices: &[u32]| {
             let nowhere = H::start();
@@ -198,7 +198,8 @@ impl<H: Hash> Family for PerSession<H> {
             let starts = starts
                 .each_ref()
                 .map(|starts| Starts::Each(&starts[..keys.len()]));
-            let items = batch.pick(indices, NUMBER).expect("each has its number");
+            let items = batch.pick(indices, NUMBER, picks);
+            let items = items.expect("each has its number");
             codes.resize(keys.len() * H::DIGEST_BYTES, 0);
             each(self.0, starts, &items, codes, digests);
             for (code, &i) in codes.chunks_exact(H::DIGEST_BYTES).zip(indices) {

@@ -164,9 +164,20 @@ fn store_block(to: &mut [u8; 16], block: __m128i) {
 #[target_feature(enable = "avx512f,vaes")]
 fn encrypt_blocks<const N: usize, const W: usize>(
     keys: &[__m512i; N],
-    blocks: [__m512i; W],
+    mut blocks: [__m512i; W],
 ) -> [__m512i; W] {
-    encrypt_each_four([keys; W], blocks)
+    for block in &mut blocks {
+        *block = _mm512_xor_si512(*block, keys[0]);
+    }
+    for key in &keys[1..N - 1] {
+        for block in &mut blocks {
+            *block = _mm512_aesenc_epi128(*block, *key);
+        }
+    }
+    for block in &mut blocks {
+        *block = _mm512_aesenclast_epi128(*block, keys[N - 1]);
+    }
+    blocks
 }
 
 /// The same with keys for each four.
