@@ -131,6 +131,8 @@ impl<'a> Found<'a> {
     ///
     /// # Errors
     /// [`PacketError::Malformed`].
+    // What it gives is made of many parts: copied just after it was written, it would be waited for.
+    #[inline(always)]
     fn of(layers: ChecksumLayers, item: &'a [u8]) -> Result<Self, PacketError> {
         let packet = Packet::parse_padded(item)?;
         let is_v4 = packet.version() == Version::V4;
@@ -149,6 +151,7 @@ impl<'a> Found<'a> {
 
 impl<'a> Transport<'a> {
     /// Neither fragments nor packets that are still routed have a checksum that can be looked at.
+    #[inline(always)]
     fn of(packet: Packet<'a>) -> Result<Option<Self>, PacketError> {
         let (protocol, payload_at) = (packet.protocol(), packet.headers().len());
         let field = match protocol {
