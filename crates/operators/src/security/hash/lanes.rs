@@ -81,8 +81,10 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
         let start = starts.of(item);
         lane.begin::<F>(item, batch.item(item), start.bytes);
         *left = lane.left().len();
-        if let Starts::Each(_) = starts {
-            code.set(&mut states, item, &start.state);
+    }
+    if let Starts::Each(starts) = starts {
+        for (lane, start) in starts.iter().enumerate().take(N) {
+            code.set(&mut states, lane, &start.state);
         }
     }
     let mut busy = N.min(items);

@@ -6,8 +6,8 @@ use std::arch::x86_64::*;
 use dpb_core::Direction;
 
 use super::{
-    WIDE, broadcast, decrypt_blocks, encrypt_each_four, load, load_block, load_some, store,
-    store_some,
+    WIDE, broadcast, decrypt_blocks, encrypt_blocks, encrypt_each_four, load, load_block,
+    load_some, store, store_some,
 };
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::lanes::{self, Chains, LANES};
@@ -72,9 +72,9 @@ pub(super) fn encrypt<'a, const N: usize, P: Places<'a>>(
         work,
         |_| (),
         |chains, count| match chains.busy() {
-            0..=4 => advance::<N, 1, _, P>([&keys; 1], chains, count),
-            5..=8 => advance::<N, 2, _, P>([&keys; 2], chains, count),
-            _ => advance::<N, 4, _, P>([&keys; 4], chains, count),
+            0..=4 => advance::<1, _, P>(|blocks| encrypt_blocks(&keys, blocks), chains, count),
+            5..=8 => advance::<2, _, P>(|blocks| encrypt_blocks(&keys, blocks), chains, count),
+            _ => advance::<4, _, P>(|blocks| encrypt_blocks(&keys, blocks), chains, count),
         },
     );
 }
@@ -112,7 +112,8 @@ fn advance_each<const N: usize, const W: usize, P>(
             *key = together(four.map(|keys| load_block(&keys[i])));
         }
     }
-    advance::<N, W, _, P>(keys.each_ref(), chains, count);
+    let keys = keys.each_ref();
+    advance::<W, _, P>(|blocks| encrypt_each_four(keys, blocks), chains, count);
 }
 
 /// Four blocks in one vector.
@@ -124,11 +125,11 @@ fn together([a, b, c, d]: [__m128i; 4]) -> __m512i {
     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
 }
 
-/// Takes `W` times four chains forward together, each four with these keys. Made for each `P`, so that the one call of it is inlined.
+/// Takes `W` times four chains forward together, as `encrypt` does with their blocks. Made for each `P`, so that the one call of it is inlined.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
-fn advance<const N: usize, const W: usize, K: Copy, P>(
-    keys: [&[__m512i; N]; W],
+fn advance<const W: usize, K: Copy, P>(
+    encrypt: impl Fn([__m512i; W]) -> [__m512i; W],
     chains: &mut Chains<'_, K>,
     count: usize,
 ) {
@@ -148,7 +149,7 @@ fn advance<const N: usize, const W: usize, K: Copy, P>(
             };
             *state = _mm512_xor_si512(*state, text);
         }
-        states = encrypt_each_four(keys, states);
+        states = encrypt(states);
         for (i, state) in states.iter().enumerate() {
             let to = |lane: usize| to[4 * i + lane].wrapping_add(at).cast();
             // SAFETY: each lane writes `bytes` bytes; no store needs alignment.
