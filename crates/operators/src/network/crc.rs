@@ -175,11 +175,7 @@ impl<A: Algorithm> Kernel for Crc<A> {
         out.fixed(&batch, size_of::<A::Crc>(), |batch, dst| {
             let slots = A::slots(dst);
             match self.0 {
-                Code::Portable => {
-                    for (item, slot) in batch.iter().zip(slots) {
-                        *slot = A::slot(self.checksum(item));
-                    }
-                }
+                Code::Portable => portable_batch::<A>(batch, slots),
                 #[cfg(target_arch = "x86_64")]
                 Code::Sse42(proof) => x86_64::batch::<A>(proof, batch, slots),
                 #[cfg(target_arch = "x86_64")]
@@ -189,6 +185,14 @@ impl<A: Algorithm> Kernel for Crc<A> {
             }
         });
         Ok(())
+    }
+}
+
+/// The CRC of each item, into its slot. Out of line, so that what is called for each job is small.
+#[inline(never)]
+fn portable_batch<A: Algorithm>(batch: &Batch<'_>, slots: &mut [A::Slot]) {
+    for (item, slot) in batch.iter().zip(slots) {
+        *slot = A::slot(A::crc(portable::advance::<A>(A::INITIAL, item)));
     }
 }
 
