@@ -84,23 +84,26 @@ impl<K: Kernel> Queue for InlineQueue<K> {
             finished,
             depth,
         } = self;
-        let mut next = finished.len();
-        let taken = ready.len().min(*depth - next);
-        // A job whose kernel panics has its result already.
-        finished.extend(ready.drain(..taken).map(|job| Completion {
-            job,
-            result: Err(JobError::Panicked),
-        }));
+        let before = finished.len();
+        let end = before + ready.len().min(*depth - before);
         // Caught once a burst: to catch the panics of each job by itself takes a call more for each.
-        while next < finished.len() {
+        while finished.len() < end {
             let _panicked = caught(scratch, |scratch| {
-                while let Some(Completion { job, result }) = finished.get_mut(next) {
-                    next += 1;
-                    *result = carry_out(prepared, job, scratch);
+                while finished.len() < end
+                    && let Some(job) = ready.pop_front()
+                {
+                    // A job whose kernel panics has its result already.
+                    finished.push(Completion {
+                        job,
+                        result: Err(JobError::Panicked),
+                    });
+                    if let Some(Completion { job, result }) = finished.last_mut() {
+                        *result = carry_out(prepared, job, scratch);
+                    }
                 }
             });
         }
-        taken
+        end - before
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
