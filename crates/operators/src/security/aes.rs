@@ -38,7 +38,7 @@ use crate::entry::{Case, Entry, Library, Parse, foreign, library, secret};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
 use crate::path::Path;
-use crate::security::sessions::{self, Family, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
+use crate::security::sessions::{self, Keyed, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
 
 /// The registry's lines.
 pub(crate) const GCM: Entry = Entry {
@@ -95,8 +95,8 @@ const fn entry<S: Spec>(parse: Parse) -> Entry {
             parse,
             |spec, path| match sessions::of::<S>(spec) {
                 Some(sessions) => {
-                    let family = PerSession::new(&sessions.of, path)?;
-                    Ok(Box::new(Sessions::new(sessions, family)?))
+                    let operator = PerSession::new(&sessions.of, path)?;
+                    Ok(Box::new(Sessions::new(sessions, operator)?))
                 }
                 None => Ok(Box::new(Aes::new(spec, path)?)),
             },
@@ -336,7 +336,7 @@ impl PerSession {
     }
 }
 
-impl Family for PerSession {
+impl Keyed for PerSession {
     type Key = Aes;
 
     /// The places of some items and of their slots, and their outcomes.

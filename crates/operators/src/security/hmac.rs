@@ -12,7 +12,7 @@ use dpb_core::{
 
 use super::hash::{Hash, Start, Starts};
 use super::md5::Md5;
-use super::sessions::{self, Family, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
+use super::sessions::{self, Keyed, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
 use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
@@ -163,7 +163,7 @@ impl<H: Hash> Kernel for Hmac<H> {
 /// HMAC with a key for each session.
 struct PerSession<H>(H);
 
-impl<H: Hash> Family for PerSession<H> {
+impl<H: Hash> Keyed for PerSession<H> {
     type Key = Ready<H::State>;
 
     /// The places of some items, their codes, and room for the inner digests.
@@ -239,8 +239,8 @@ const fn entry<H: Hash>() -> Entry {
             },
             |spec, path| match sessions::of::<spec::Hmac>(spec) {
                 Some(sessions) => {
-                    let family = PerSession(H::new(path)?);
-                    Ok(Box::new(Sessions::new(sessions, family)?))
+                    let operator = PerSession(H::new(path)?);
+                    Ok(Box::new(Sessions::new(sessions, operator)?))
                 }
                 None => Ok(Box::new(Hmac::<H>::new(path, key::<H>(spec).bytes())?)),
             },

@@ -36,7 +36,7 @@ pub(super) const SESSIONS: Parameter = Parameter {
 };
 
 /// A keyed operator: how a key is made ready, and what is done with items of many.
-pub(super) trait Family: Send + Sync + 'static {
+pub(super) trait Keyed: Send + Sync + 'static {
     /// A key, ready.
     type Key: Send + Sync + 'static;
     /// What a thread has to itself.
@@ -89,6 +89,7 @@ pub(super) struct Wanted<'a, K> {
 
 impl<'a, K> Wanted<'a, K> {
     /// The key of the first item.
+    #[cfg(feature = "aes")]
     pub(super) fn first(&self) -> Option<&'a K> {
         self.sessions
             .first()
@@ -96,6 +97,7 @@ impl<'a, K> Wanted<'a, K> {
     }
 
     /// Neighbours of one session: its key, and which items they are.
+    #[cfg(feature = "aes")]
     pub(super) fn groups(self) -> impl Iterator<Item = (&'a K, &'a [u32])> {
         let mut indices = self.indices;
         self.sessions.chunk_by(|a, b| a == b).map(move |group| {
@@ -132,9 +134,9 @@ impl<'a, K> Wanted<'a, K> {
 }
 
 /// The kernel.
-pub(super) struct Sessions<F: Family> {
-    family: Arc<F>,
-    table: Arc<Versions<Table<F::Key>>>,
+pub(super) struct Sessions<K: Keyed> {
+    operator: Arc<K>,
+    table: Arc<Versions<Table<K::Key>>>,
 }
 
 /// Keys by the numbers of their sessions.
@@ -177,45 +179,45 @@ impl<K: Send + Sync + 'static> Versioned for Table<K> {
     }
 }
 
-impl<F: Family> Sessions<F> {
-    /// `family` with the keys of `sessions`.
+impl<K: Keyed> Sessions<K> {
+    /// `operator` with the keys of `sessions`.
     ///
     /// # Errors
     /// A key that the operator does not take; more keys than there may be.
-    pub(super) fn new(sessions: &spec::Sessions, family: F) -> Result<Self, SetupError> {
+    pub(super) fn new(sessions: &spec::Sessions, operator: K) -> Result<Self, SetupError> {
         if sessions.keys.len() > SESSIONS_MAX as usize {
             let (of, count) = (&sessions.of, sessions.keys.len());
             return Err(SetupError::Parameter(format!(
                 "{of}: {count} sessions; at most {SESSIONS_MAX} are possible"
             )));
         }
-        let ready = |key: &Material| family.ready(key.bytes()).map(|key| Some(Arc::new(key)));
+        let ready = |key: &Material| operator.ready(key.bytes()).map(|key| Some(Arc::new(key)));
         let table: Result<Vec<_>, _> = sessions.keys.iter().map(ready).collect();
         Ok(Self {
             table: Arc::new(Versions::new(Arc::new(Table(table?)))),
-            family: Arc::new(family),
+            operator: Arc::new(operator),
         })
     }
 }
 
 /// What a thread that works for sessions has to itself.
-pub(super) struct Scratch<F: Family> {
-    table: Reader<Table<F::Key>>,
+pub(super) struct Scratch<K: Keyed> {
+    table: Reader<Table<K::Key>>,
     /// The session of each item that is wanted, and which item that is.
     sessions: Vec<u32>,
     indices: Vec<u32>,
-    own: F::Scratch,
+    own: K::Scratch,
 }
 
-impl<F: Family> Kernel for Sessions<F> {
-    type Scratch = Scratch<F>;
+impl<K: Keyed> Kernel for Sessions<K> {
+    type Scratch = Scratch<K>;
 
-    fn scratch(&self) -> Scratch<F> {
+    fn scratch(&self) -> Scratch<K> {
         Scratch {
             table: self.table.reader(),
             sessions: Vec::new(),
             indices: Vec::new(),
-            own: F::Scratch::default(),
+            own: K::Scratch::default(),
         }
     }
 
@@ -224,27 +226,27 @@ impl<F: Family> Kernel for Sessions<F> {
     }
 
     fn dst_len(&self, item_len: usize) -> usize {
-        self.family.dst_len(item_len.saturating_sub(NUMBER))
+        self.operator.dst_len(item_len.saturating_sub(NUMBER))
     }
 
     fn in_place(&self) -> Option<usize> {
-        self.family.in_place().map(|offset| NUMBER + offset)
+        self.operator.in_place().map(|offset| NUMBER + offset)
     }
 
     fn control(&self) -> Option<Arc<dyn Control>> {
-        let (family, table) = (Arc::clone(&self.family), Arc::clone(&self.table));
-        Some(Arc::new(Changer { family, table }))
+        let (operator, table) = (Arc::clone(&self.operator), Arc::clone(&self.table));
+        Some(Arc::new(Changer { operator, table }))
     }
 
     fn run(
         &self,
         batch: Batch<'_>,
         out: BatchOut<'_>,
-        scratch: &mut Scratch<F>,
+        scratch: &mut Scratch<K>,
     ) -> Result<(), JobError> {
         let table = scratch.table.enter();
         let (sessions, indices) = (&mut scratch.sessions, &mut scratch.indices);
-        let (slot_bytes, BatchOut { slots, outcomes }) = (self.family.slot_bytes(), out);
+        let (slot_bytes, BatchOut { slots, outcomes }) = (self.operator.slot_bytes(), out);
         wanted(
             &table,
             batch.len(),
@@ -262,11 +264,11 @@ impl<F: Family> Kernel for Sessions<F> {
             table: &table,
         };
         let out = BatchOut { slots, outcomes };
-        self.family.run(wanted, &batch, out, &mut scratch.own);
+        self.operator.run(wanted, &batch, out, &mut scratch.own);
         Ok(())
     }
 
-    fn run_in_place(&self, work: InPlace<'_>, scratch: &mut Scratch<F>) -> Result<(), JobError> {
+    fn run_in_place(&self, work: InPlace<'_>, scratch: &mut Scratch<K>) -> Result<(), JobError> {
         let table = scratch.table.enter();
         let (sessions, indices) = (&mut scratch.sessions, &mut scratch.indices);
         let InPlace { items, outcomes } = work;
@@ -279,7 +281,7 @@ impl<F: Family> Kernel for Sessions<F> {
             table: &table,
         };
         let work = InPlace { items, outcomes };
-        self.family.run_in_place(wanted, work, &mut scratch.own)
+        self.operator.run_in_place(wanted, work, &mut scratch.own)
     }
 }
 
@@ -308,12 +310,12 @@ fn number(item: &[u8]) -> Option<u32> {
 }
 
 /// The control of a table of sessions.
-struct Changer<F: Family> {
-    family: Arc<F>,
-    table: Arc<Versions<Table<F::Key>>>,
+struct Changer<K: Keyed> {
+    operator: Arc<K>,
+    table: Arc<Versions<Table<K::Key>>>,
 }
 
-impl<F: Family> Control for Changer<F> {
+impl<K: Keyed> Control for Changer<K> {
     fn change(&self, changes: &[u8]) -> Result<(), ChangeError> {
         let mut made = Vec::new();
         let mut rest = changes;
@@ -330,7 +332,7 @@ impl<F: Family> Control for Changer<F> {
             }
             let key = match key {
                 [] => None,
-                key => Some(Arc::new(self.family.ready(key).map_err(|_| malformed)?)),
+                key => Some(Arc::new(self.operator.ready(key).map_err(|_| malformed)?)),
             };
             made.push((number, key));
             rest = behind;
