@@ -44,12 +44,14 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
         ("sha2", "sha256") => digest::<sha2::Sha256>(),
         ("sha2", "sha512") => digest::<sha2::Sha512>(),
         ("hmac", _) => {
-            let spec::Hmac { hash, key } = spec.get()?;
+            let sessions = spec.get::<spec::Sessions>();
+            let spec::Hmac { hash, key } = sessions.map_or(spec, |sessions| &sessions.of).get()?;
+            let keys = sessions.map(|sessions| &*sessions.keys);
             match hash {
-                HmacHash::Md5 => code::<hmac::Hmac<md5::Md5>>(key),
-                HmacHash::Sha1 => code::<hmac::Hmac<sha1::Sha1>>(key),
-                HmacHash::Sha256 => code::<hmac::Hmac<sha2::Sha256>>(key),
-                HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key),
+                HmacHash::Md5 => code::<hmac::Hmac<md5::Md5>>(key, keys),
+                HmacHash::Sha1 => code::<hmac::Hmac<sha1::Sha1>>(key, keys),
+                HmacHash::Sha256 => code::<hmac::Hmac<sha2::Sha256>>(key, keys),
+                HmacHash::Sha512 => code::<hmac::Hmac<sha2::Sha512>>(key, keys),
             }
         }
         ("twox-hash", "xxh3-64") => {
@@ -183,18 +185,34 @@ fn digest<D: sha2::Digest>() -> Box<dyn Direct> {
     })
 }
 
-/// A message authentication code of RustCrypto's, with its key taken in already.
-fn code<M>(key: &Material) -> Box<dyn Direct>
+/// A message authentication code of RustCrypto's, with its key taken in already, or those of sessions.
+fn code<M>(key: &Material, sessions: Option<&[Material]>) -> Box<dyn Direct>
 where
     M: hmac::Mac + hmac::KeyInit + Clone + Send + Sync + 'static,
 {
-    let keyed = <M as hmac::KeyInit>::new_from_slice(key.bytes()).expect("any length");
+    let keyed =
+        |key: &Material| <M as hmac::KeyInit>::new_from_slice(key.bytes()).expect("any length");
     let bytes = <M as hmac::digest::OutputSizeUser>::output_size();
-    item_by_item(OutputShape::Fixed(bytes), move |item, slot| {
+    let write = move |keyed: &M, item: &[u8], slot: &mut [u8]| {
         let code = keyed.clone().chain_update(item).finalize();
-        slot.copy_from_slice(&code.into_bytes());
+        slot[..bytes].copy_from_slice(&code.into_bytes());
         bytes
-    })
+    };
+    match sessions {
+        None => {
+            let keyed = keyed(key);
+            item_by_item(OutputShape::Fixed(bytes), move |item, slot| {
+                write(&keyed, item, slot)
+            })
+        }
+        Some(keys) => {
+            let sessions: Vec<M> = keys.iter().map(keyed).collect();
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                let (number, item) = item.split_first_chunk().expect("begins with a session");
+                write(&sessions[u32::from_le_bytes(*number) as usize], item, slot)
+            })
+        }
+    }
 }
 
 /// zlib's way of asking for a wrapper.
