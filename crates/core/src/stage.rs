@@ -179,6 +179,33 @@ impl Stage {
         self.outputs()
     }
 
+    /// Takes the memory that the outputs of the last call lie in. So outputs are handed on without a copy: output `i` lies in slot `i`,
+    /// and all slots have the bytes that [`Stage::new`] was told. The next call needs other memory ([`Stage::give_memory`]), or its job
+    /// fails.
+    ///
+    /// # Errors
+    /// [`StageError::Lost`].
+    pub fn take_memory(&mut self) -> Result<Buffers, StageError> {
+        let lost = self.lost();
+        let job = self.job.as_mut().ok_or(lost)?;
+        Ok(take(&mut job.dst))
+    }
+
+    /// Gives memory for the outputs of later calls.
+    ///
+    /// # Errors
+    /// [`StageError::Lost`].
+    ///
+    /// # Panics
+    /// If `memory` has no room for the outputs of a call.
+    pub fn give_memory(&mut self, memory: Buf) -> Result<(), StageError> {
+        let (lost, needed) = (self.lost(), self.items_max * self.slot_bytes as usize);
+        assert!(memory.len() >= needed, "room for all outputs");
+        let job = self.job.as_mut().ok_or(lost)?;
+        job.dst = memory.into();
+        Ok(())
+    }
+
     /// Writes over items that lie in `memory`, in the order of their addresses; the output of each goes to its slot, which begins as far
     /// behind the item's start as [`Operator::in_place`] says. Gives the length of each output.
     ///
@@ -441,6 +468,24 @@ mod tests {
             let again = first.run(&memory, &[span(0, 0, 1)]).unwrap();
             assert_eq!(again.get(0).unwrap().as_ptr(), written);
         }
+    }
+
+    #[test]
+    fn outputs_leave_with_their_memory() {
+        let mut stage = stage(None);
+        let memory = buf(&[1, 2, 3]).freeze();
+        let written = stage.run(&memory, &[span(0, 0, 3)]).unwrap();
+        let written = written.get(0).unwrap().as_ptr();
+        let next = Buf::zeroed(4 * 8).unwrap();
+        let next_ptr = next.as_ptr();
+        let full = stage.take_memory().unwrap();
+        assert_eq!((full[0].as_ptr(), &full[0][..3]), (written, &[3, 2, 1][..]));
+        let failed = stage.run(&memory, &[span(0, 1, 2)]).err();
+        assert!(matches!(failed, Some(StageError::Job(_))), "{failed:?}");
+        stage.give_memory(next).unwrap();
+        let again = stage.run(&memory, &[span(0, 1, 2)]).unwrap();
+        let again = again.get(0).unwrap();
+        assert_eq!((again.as_ptr(), again), (next_ptr, &[3, 2][..]));
     }
 
     #[test]
