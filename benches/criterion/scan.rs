@@ -15,9 +15,11 @@ use dpb_core::Buf;
 use dpb_dbmods::compare::digest::Digest;
 use dpb_dbmods::compare::tpch_predicates;
 use dpb_dbmods::duckdb::{Config, Connection, Database, Delivery, Library, tpch_baseline};
+use dpb_dbmods::ipc::decode_batches;
 use dpb_dbmods::query::sql;
 use dpb_dbmods::query::{Output, Query};
-use dpb_dbmods::scan::{ScanOptions, output_schema, scan};
+use dpb_dbmods::scan::operator::OwnCores;
+use dpb_dbmods::scan::{Message, Plan, ScanOptions, Slots, output_schema};
 use dpb_dbmods::schema::Schema;
 use dpb_dbmods::table::arena;
 use dpb_dbmods::table::cache::Cache;
@@ -253,6 +255,7 @@ impl Work {
 struct Ours {
     segment: Arc<Segment>,
     cache: Arc<Cache>,
+    slots: Arc<Slots>,
     parts: u64,
 }
 
@@ -265,11 +268,12 @@ impl Ours {
         Self {
             segment: Arc::new(set.open("lineitem").expect("a segment")),
             cache: Arc::new(Cache::new(8 << 30)),
+            slots: Arc::new(Slots::new(64 << 20)),
             parts: (200_000.0 * scale_factor) as u64,
         }
     }
 
-    fn scan(&self, query: &Query, sink: &(dyn Fn(arrow_array::RecordBatch) + Sync)) {
+    fn scan(&self, query: &Query, sink: &(dyn Fn(Message) + Sync)) {
         let stop = AtomicBool::new(false);
         let options = ScanOptions {
             threads: THREADS,
@@ -277,30 +281,34 @@ impl Ours {
             batch_rows: 16 << 10,
             memory_bytes: 64 << 20,
             sink_batches: 0,
+            slots: Some(&self.slots),
         };
-        scan(&self.segment, &self.cache, query, &options, &|batch| {
-            sink(batch);
+        let plan = Arc::new(Plan::new(self.segment.schema(), query).expect("it fits the table"));
+        let (cores, query) = (OwnCores::default(), Arc::new(query.clone()));
+        let sink = |message| {
+            sink(message);
             ControlFlow::Continue(())
-        })
-        .expect("a scan");
+        };
+        plan.scan_on(&cores, &query, &self.segment, &self.cache, &options, &sink)
+            .expect("a scan");
     }
 
     fn run(&self, query: &Query) -> u64 {
         let rows = AtomicU64::new(0);
-        self.scan(query, &|batch| {
-            rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        self.scan(query, &|message| {
+            rows.fetch_add(message.rows(), Ordering::Relaxed);
         });
         rows.into_inner()
     }
 
     fn digest(&self, query: &Query) -> Digest {
         let digest = Mutex::new(Digest::default());
-        self.scan(query, &|batch| {
-            digest
-                .lock()
-                .expect("no panic")
-                .update(&batch)
-                .expect("types of a scan");
+        let schema = output_schema(self.segment.schema(), query).expect("it fits the table");
+        self.scan(query, &|message| {
+            for batch in decode_batches(message.bytes(), &schema).expect("a batch") {
+                let mut digest = digest.lock().expect("no panic");
+                digest.update(&batch).expect("types of a scan");
+            }
         });
         digest.into_inner().expect("no panic")
     }

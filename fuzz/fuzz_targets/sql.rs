@@ -88,6 +88,7 @@ fn find(query: &Query) {
         batch_rows: 64,
         memory_bytes: 32 << 20,
         sink_batches: 0,
+        slots: None,
     };
     let cache = Arc::new(Cache::new(1 << 20));
     let _ = scan::scan(&SEGMENT, &cache, query, &options, &|_| {

@@ -37,7 +37,7 @@ const SCAN: Entry = Entry {
     scenario: "database",
     summary: "a query over row groups of a table: rows that qualify, or an aggregate",
     unit: "row group",
-    output: "Arrow IPC messages of record batches, the schema aside",
+    output: "how far it came, counters, then Arrow IPC messages of record batches or a partial aggregate",
     source: "dpBento, \"predicate pushdown\"",
     peers: &["DuckDB, by `dpb pushdown`"],
     parameters: &[

@@ -25,6 +25,48 @@ fn done_or_unsupported(outcome: &Outcome) -> bool {
 }
 
 #[test]
+fn scans_run_on_the_backend_that_is_asked_for() {
+    let mut checks = Vec::new();
+    for backend in ["cpu/best", "cpu/portable", "pool/2", "faulty/flips_ppm=0"] {
+        let ran = finish(&[
+            "pushdown",
+            "--sf",
+            "0.01",
+            "--schemes",
+            "dpb",
+            "--threads",
+            "2",
+            "--selectivity",
+            "0.1",
+            "--repeat",
+            "1",
+            "--format",
+            "json",
+            "--backend",
+            backend,
+        ]);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let [record] = &records(&ran)[..] else {
+            panic!("one record");
+        };
+        assert_eq!(record.parameters["backend"], Value::Text(backend.into()));
+        checks.push(record.check.clone().unwrap());
+    }
+    assert!(checks.windows(2).all(|pair| pair[0] == pair[1]));
+    for (backend, code, said) in [
+        ("sim/default", 2, "clock of its own"),
+        ("no/such", 2, "dpb list backends"),
+        ("pool/0", 2, "dpb list backends"),
+        ("rdma/none", 3, "dpb doctor"),
+    ] {
+        let ran = finish(&["serve", "--listen", "127.0.0.1:0", "--backend", backend]);
+        let words = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(code), "{words}");
+        assert!(words.contains(said), "{words}");
+    }
+}
+
+#[test]
 fn every_scheme_agrees_and_leaves_records() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("sweep.jsonl");

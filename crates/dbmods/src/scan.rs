@@ -6,10 +6,10 @@
 //!                 block by block: mask of 1,024 ◀─┘ ─▶ rows.rs: survivors to Arrow │ aggregate.rs: partial aggregates
 //! ```
 //!
-//! The unit is one row group: [`GroupScan`] turns one after another into batches, on the thread of whoever calls it. [`scan`] and
-//! [`Plan::scan`] drive several: threads take row groups from a counter. What a thread needs is allocated once; a block
-//! allocates nothing. The sink may block: that is the backpressure, and a thread then holds one batch. [`operator`] has the
-//! scan behind dpb's seam.
+//! The unit is one row group: [`GroupScan`] turns one after another into batches, on the thread of whoever calls it. [`operator`] has
+//! that behind dpb's seam: an item names row groups, and its output is a batch or a partial aggregate. [`scan`] and
+//! [`Plan::scan_on`] drive the operator on a backend: threads take row groups from a counter, each with a queue of its own. What a thread
+//! needs is allocated once; a block allocates nothing. The sink may block: that is the backpressure, and a thread then holds one batch.
 //!
 //! # Where the time goes
 //!
@@ -48,6 +48,7 @@ mod intset;
 mod kernels;
 mod memory;
 mod order;
+mod output;
 mod plan;
 mod rows;
 mod stats;
@@ -57,7 +58,7 @@ pub mod operator;
 #[cfg(test)]
 mod tests;
 
-pub use driver::{ScanOptions, scan};
+pub use driver::{Message, MessageSink, ScanOptions, Slots, scan};
 pub use error::ScanError;
 pub use group_scan::GroupScan;
 pub use plan::{Plan, TABLES_BYTES_MAX, output_schema};

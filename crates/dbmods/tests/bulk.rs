@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use dpb_core::WallClock;
 use dpb_dbmods::compare::digest::Digest;
 use dpb_dbmods::query::{Output, Predicate, Query};
+use dpb_dbmods::scan::operator::OwnCores;
 use dpb_dbmods::service::agent::{Agent, AgentOptions, TRANSPORTS_MAX};
 use dpb_dbmods::service::bulk::{Connector, INLINE_BYTES_MAX, Offer, Ring, Transport};
 use dpb_dbmods::service::client::{Client, ClientError};
@@ -228,6 +229,7 @@ impl Serving {
             threads_max: 2,
             connections_max: 32,
             cold: false,
+            backend: Arc::new(OwnCores::default()),
             say: |_| (),
             clock: Arc::new(WallClock::default()),
             handshake_patience: Duration::from_secs(5),
@@ -416,7 +418,7 @@ fn an_agent_that_knows_no_way_is_not_asked() {
         assert_eq!(receive(&mut link).unwrap().0, Tag::Hello);
         let welcome = Welcome {
             capabilities: protocol::CAPABILITY_FETCH | protocol::CAPABILITY_DUCKDB,
-            agent: AgentInfo::of_this_process(0),
+            agent: AgentInfo::of_this_process(0, &OwnCores::default()),
         };
         link.send(Tag::Welcome, &welcome.to_bytes()).unwrap();
         link.receive_header().unwrap()

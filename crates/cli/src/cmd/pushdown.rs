@@ -102,6 +102,9 @@ pub struct Args {
     /// Memory for verified chunks at our own agents, and as much for DuckDB's buffers (at least 256 MB)
     #[arg(long, help_heading = RUNS, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
+    /// The backend that carries out dpb's scans at our own agents, by a name of `dpb list backends`; no model
+    #[arg(long, help_heading = RUNS, default_value = serve::BACKEND, conflicts_with = "server")]
+    backend: String,
     /// The folder that data is kept in [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
     #[arg(long, help_heading = FILES)]
     data_dir: Option<PathBuf>,
@@ -348,7 +351,7 @@ fn local_contenders(
     let threads_max = threads.iter().copied().max().unwrap_or(1);
     let (mut contenders, mut agents) = (Vec::new(), Vec::new());
     for &scheme in schemes {
-        let agent = LocalAgent::start(data_dir, args.cache, threads_max, &args.bulk)?;
+        let agent = LocalAgent::start(data_dir, args, threads_max)?;
         let address = agent.ready.listening.to_string();
         contenders.push(contender(args, scheme, &address, &agent.token)?);
         agents.push(agent);

@@ -1,5 +1,6 @@
 //! `dpb serve`: the agent on the storage side.
 
+use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dpb_core::WallClock;
+use dpb_core::{Backend, OpSpec, WallClock};
+use dpb_dbmods::query::{Output, Predicate, Query};
+use dpb_dbmods::scan::operator::Scan;
+use dpb_dbmods::schema::{Column, ColumnType, Schema};
 use dpb_dbmods::service::agent::{Agent, AgentOptions, BindError};
 use dpb_dbmods::service::protocol::{self, AgentInfo};
-use dpb_dbmods::table::segment::open_regular;
+use dpb_dbmods::table::encode::Values;
+use dpb_dbmods::table::segment::{Segment, open_regular};
 use dpb_dbmods::tpch;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +52,9 @@ pub struct Args {
     /// least 64]
     #[arg(long, value_parser = args::threads)]
     threads: Option<u64>,
+    /// The backend that carries out dpb's scans, by a name of `dpb list backends`. A model has a time of its own and cannot serve
+    #[arg(long, default_value = BACKEND)]
+    backend: String,
     /// Most connections at once, up to 128
     #[arg(long, default_value = "64", value_parser = args::count)]
     max_connections: u64,
@@ -62,6 +70,9 @@ pub struct Args {
     #[arg(long, hide = true, conflicts_with = "token_file")]
     until_stdin_closes: bool,
 }
+
+/// The backend of agents that are not told another.
+pub const BACKEND: &str = "cpu/best";
 
 /// The line that says that an agent is ready.
 #[derive(Debug, Serialize, Deserialize)]
@@ -97,6 +108,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         }),
         connections_max: args.max_connections.try_into().unwrap_or(u32::MAX),
         cold: args.allow_cold || args.until_stdin_closes,
+        backend: open_backend(globals, &args.backend)?,
         say: |line| output::note(&format!("dpb serve: {line}")),
         clock: Arc::new(WallClock::default()),
         handshake_patience: Duration::from_secs(5),
@@ -116,6 +128,31 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     announce(&agent, globals.format())?;
     agent.run(&|| interrupt::is_set() || STDIN_CLOSED.load(Ordering::Relaxed));
     Ok(())
+}
+
+/// The backend called `name`, if it can scan.
+fn open_backend(globals: &Globals, name: &str) -> Result<Arc<dyn Backend>, Failure> {
+    let unknown = |why| Failure::usage(format!("--backend: {why} (see `dpb list backends`)"));
+    let backend: Arc<dyn Backend> = globals.families.open(name).map_err(unknown)?.into();
+    let broke = |why: &dyn Display| Failure::check(format!("no table to try {name} on: {why}"));
+    let schema = Schema {
+        table: "trial".to_owned(),
+        columns: vec![Column {
+            name: "number".to_owned(),
+            ty: ColumnType::Integer,
+        }],
+    };
+    let row = Segment::temporary(schema, &[Values::Numbers(vec![1])]);
+    let all = Query {
+        table: "trial".to_owned(),
+        predicate: Predicate::Constant(Some(true)),
+        output: Output::Rows(vec![0]),
+    };
+    let scan = Scan::new(Arc::new(row.map_err(|error| broke(&error))?), all);
+    let scan = scan.map_err(|error| broke(&error))?;
+    let limits = backend.limits(&OpSpec::from(scan));
+    limits.map_err(|why| Failure::unavailable(format!("--backend {name}: {why}")))?;
+    Ok(backend)
 }
 
 /// Most threads of a scan, unless told: peers ask for threads, and many peers may ask.

@@ -284,6 +284,7 @@ impl Bench {
             batch_rows: 16_384,
             memory_bytes: 256 << 20,
             sink_batches: 0,
+            slots: None,
         };
         let keep_on = |batch| {
             sink(batch);

@@ -306,6 +306,17 @@ impl Side {
         self.client.transport()
     }
 
+    /// The backend that scans for it; none where DuckDB does.
+    pub fn backend(&self) -> Option<&str> {
+        matches!(self.scheme, Scheme::Dpb).then(|| self.client.agent().backend.as_str())
+    }
+
+    /// What stands in for hardware that a run uses: its transport's, or the agent's.
+    pub fn emulated_by(&self) -> Option<&str> {
+        let transport = self.client.transport().emulated_by();
+        transport.or(self.client.agent().emulated_by.as_deref())
+    }
+
     /// The table.
     pub fn table(&self) -> &TableInfo {
         &self.table

@@ -18,7 +18,6 @@ use crate::duckdb;
 use crate::query::sql;
 use crate::query::{Output, Query};
 use crate::schema::Schema;
-use crate::service::bulk::Transport;
 use crate::service::client::ClientError;
 
 /// The task's name in records.
@@ -399,7 +398,8 @@ impl Bench<'_> {
     fn finding(&self, contender: &Contender) -> Finding {
         let plan = self.plan;
         let transport = contender.side.as_ref().ok().map(Side::transport);
-        let emulated_by = transport.and_then(Transport::emulated_by);
+        let side = contender.side.as_ref().ok();
+        let emulated_by = side.and_then(Side::emulated_by);
         let evidence = emulated_by.map_or_else(Evidence::of_this_cpu, |by| Evidence::Emulated {
             by: by.to_owned(),
         });
@@ -431,6 +431,9 @@ impl Bench<'_> {
                 record = record
                     .with("where", sql::to_sql(&self.question.query.predicate, schema))
                     .with("output", output_text(&self.question.query, schema));
+                if let Some(backend) = side.backend() {
+                    record = record.with("backend", backend);
+                }
                 record.provenance.libraries = side.libraries();
             }
             Err(reason) => {

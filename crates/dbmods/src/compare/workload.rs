@@ -8,9 +8,9 @@ use dpb_core::workload::Right;
 use dpb_core::{JobError, OpSpec, Workload};
 
 use crate::ipc;
-use crate::query::{Literal, eval};
-use crate::scan::operator::{Scan, row_groups};
-use crate::scan::{self, ScanError};
+use crate::query::{self, Literal, eval};
+use crate::scan::ScanError;
+use crate::scan::operator::{Merged, Output, Scan, row_groups, write_item};
 use crate::schema::{ColumnType, Schema};
 use crate::table::encode::{self, Values};
 use crate::table::segment::{Segment, SegmentError};
@@ -41,29 +41,52 @@ impl ScanWorkload {
         }
     }
 
-    /// The rows of the row groups that an item names, decoded.
-    fn rows(&self, groups: impl Iterator<Item = usize>) -> Result<Vec<Arc<Rows>>, SegmentError> {
+    /// The rows of a row group, decoded.
+    fn rows(&self, group: usize) -> Result<Arc<Rows>, SegmentError> {
         let segment = self.scan.segment();
-        groups
-            .map(|group| match self.groups[group].get() {
-                Some(rows) => Ok(Arc::clone(rows)),
-                None => {
-                    let rows = Arc::new(decoded(segment, group)?);
-                    if segment.rows() <= KEPT_ROWS_MAX {
-                        let _another_was_first = self.groups[group].set(Arc::clone(&rows));
-                    }
-                    Ok(rows)
-                }
-            })
-            .collect()
+        if let Some(rows) = self.groups[group].get() {
+            return Ok(Arc::clone(rows));
+        }
+        let rows = Arc::new(decoded(segment, group)?);
+        if segment.rows() <= KEPT_ROWS_MAX {
+            let _another_was_first = self.groups[group].set(Arc::clone(&rows));
+        }
+        Ok(rows)
     }
 
-    /// The result's rows for an item that names row groups of the table.
-    fn expected(&self, item: &[u8]) -> Result<Rows, String> {
-        let groups = row_groups(item, self.scan.segment()).ok_or("no row groups")?;
-        let rows = self.rows(groups).map_err(|error| error.to_string())?;
-        let rows = rows.iter().flat_map(|rows| rows.iter());
+    /// The result's rows for an item, up to row `end` of its row group `groups_done`.
+    fn expected(&self, item: &[u8], groups_done: usize, end: usize) -> Result<Rows, String> {
+        let (first, groups) = row_groups(item, self.scan.segment()).ok_or("no row groups")?;
+        let mut covered = Vec::new();
+        for (at, group) in groups.enumerate().take(groups_done + 1) {
+            let rows = self.rows(group).map_err(|error| error.to_string())?;
+            let start = if at == 0 { first } else { 0 };
+            let end = if at == groups_done { end } else { rows.len() };
+            covered.push((rows, start..end));
+        }
+        let rows = covered
+            .iter()
+            .flat_map(|(rows, range)| &rows[range.clone()]);
         eval::run(self.scan.query(), rows).map_err(|error| error.to_string())
+    }
+
+    /// The rows of a body, or what it adds up to.
+    fn came(&self, body: &[u8]) -> Result<Rows, String> {
+        let (plan, said) = (self.scan.plan(), |error: ScanError| error.to_string());
+        let batches = match self.scan.query().output {
+            query::Output::Rows(_) => ipc::decode_batches(body, plan.output_schema())
+                .map_err(|error| error.to_string())?,
+            query::Output::Aggregate(_) => {
+                let mut merged = Merged::new(plan, usize::MAX);
+                merged.add(body).map_err(said)?;
+                vec![merged.finish().map_err(said)?]
+            }
+        };
+        let mut came = Vec::new();
+        for batch in &batches {
+            came.extend(eval::rows(batch).ok_or("a column of a type that no scan returns")?);
+        }
+        Ok(came)
     }
 }
 
@@ -76,7 +99,8 @@ impl Workload for ScanWorkload {
         "the reference evaluator"
     }
 
-    /// One row group for every 96 KiB of `plain`, at least one, chosen by its bytes.
+    /// One row group for every 96 KiB of `plain`, at least one, chosen by its bytes. The last byte chooses the row where the scan of
+    /// several begins.
     fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let groups = self.groups.len();
         if groups == 0 {
@@ -86,12 +110,22 @@ impl Workload for ScanWorkload {
             let mut start = [0; 4];
             let known = plain.len().min(start.len());
             start[..known].copy_from_slice(&plain[..known]);
-            (u32::from_le_bytes(start) % groups as u32).to_le_bytes()
+            u32::from_le_bytes(start) as usize % groups
         };
-        Ok(match plain.is_empty() {
-            true => pick(&[]).to_vec(),
-            false => plain.chunks(GROUP_BYTES).flat_map(pick).collect(),
-        })
+        let mut item = Vec::new();
+        match plain {
+            [] => write_item(&mut item, 0, [0]),
+            [.., last] => {
+                let picked: Vec<usize> = plain.chunks(GROUP_BYTES).map(pick).collect();
+                let rows = self.scan.segment().groups()[picked[0]].rows as usize;
+                let first = match picked.len() {
+                    1 => 0,
+                    _ => usize::from(*last) * rows / 256,
+                };
+                write_item(&mut item, first, picked);
+            }
+        }
+        Ok(item)
     }
 
     fn describe(&self, _plain: &str) -> String {
@@ -102,7 +136,7 @@ impl Workload for ScanWorkload {
         match row_groups(item, self.scan.segment()) {
             None => Right::Refused(JobError::Malformed),
             // The computation itself can fail: a sum that is out of range.
-            Some(_) => match self.expected(item) {
+            Some(_) => match self.expected(item, usize::MAX - 1, 0) {
                 Ok(_) => Right::AnyValid,
                 Err(_) => Right::Refused(JobError::Malformed),
             },
@@ -110,15 +144,21 @@ impl Workload for ScanWorkload {
     }
 
     fn approve(&self, item: &[u8], output: &[u8]) -> Result<(), String> {
-        let said = |error: ScanError| error.to_string();
-        let schema = scan::output_schema(self.scan.segment().schema(), self.scan.query());
-        let schema = schema.map_err(said)?;
-        let batches = ipc::decode_batches(output, &schema).map_err(|error| error.to_string())?;
-        let mut came = Vec::new();
-        for batch in &batches {
-            came.extend(eval::rows(batch).ok_or("a column of a type that no scan returns")?);
+        let output = Output::parse(output, self.scan.plan().conjuncts().len())
+            .map_err(|error| error.to_string())?;
+        let (first, groups) = row_groups(item, self.scan.segment()).ok_or("no row groups")?;
+        let count = groups.count();
+        let is_whole = output.groups == count && output.row == 0;
+        let has_more = output.groups > 0 || output.row > first;
+        let went_on = output.groups < count && has_more && !output.body.is_empty();
+        if !is_whole && !went_on {
+            let (groups, row) = (output.groups, output.row);
+            return Err(format!(
+                "it ended at row {row} of row group {groups} of {count}, and began at row {first}"
+            ));
         }
-        let expected = self.expected(item)?;
+        let came = self.came(output.body)?;
+        let expected = self.expected(item, output.groups, output.row)?;
         if came.len() != expected.len() {
             let (came, expected) = (came.len(), expected.len());
             return Err(format!("{came} rows where {expected} are right"));

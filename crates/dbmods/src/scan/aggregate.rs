@@ -14,6 +14,7 @@ use arrow_array::{
     RecordBatch, RecordBatchOptions, StringArray,
 };
 use arrow_schema::{DataType, Field, SchemaRef};
+use serde::{Deserialize, Serialize};
 
 use super::ScanError;
 use super::bind::TextReader;
@@ -32,6 +33,10 @@ pub(super) const GROUPS_MAX: usize = 1 << 16;
 const GROUPS_LOOKED_THROUGH: usize = 8;
 /// Bytes of a text that is kept for a group, in estimates.
 const TEXT_BYTES: usize = 64;
+/// Bytes of a number or of a text's length, and of what tells which, at most.
+const NUMBER_BYTES: usize = 20;
+/// Bytes of a count, at most.
+const LENGTH_BYTES: usize = 10;
 /// Most values of one grouping column in a block that are told apart by compares.
 const COMPARED_VALUES_MAX: i64 = 32;
 
@@ -73,7 +78,7 @@ enum Side {
 }
 
 /// What was accumulated of a [`Part`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum State {
     Nothing,
     Integer(i128),
@@ -82,14 +87,14 @@ enum State {
 }
 
 /// One group's accumulated parts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Accumulated {
     count: u64,
     states: Vec<State>,
 }
 
 /// A grouping column's value.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Key {
     Integer(i64),
     Text(Vec<u8>),
@@ -283,11 +288,16 @@ impl Aggregation {
         readers * (4 << 10) + self.group_by.len() * masks
     }
 
-    /// About what so many groups take in a thread; there is only one without grouping columns.
+    /// About what so many groups take in a thread, while they are accumulated; there is only one without grouping columns.
     pub(super) fn groups_bytes(&self, groups: usize) -> usize {
-        let groups = if self.group_by.is_empty() { 1 } else { groups };
         let numbered = self.group_by.len() * (Numbered::ENTRY_BYTES + TEXT_BYTES);
-        groups * (self.table_bytes() + numbered + self.partial_bytes())
+        self.groups_max(groups) * (self.table_bytes() + numbered + self.partial_bytes())
+    }
+
+    /// About what so many groups take when they are written.
+    pub(super) fn slot_bytes(&self, groups: usize) -> usize {
+        let texts = (self.parts.len() + self.group_by.len()) * TEXT_BYTES;
+        self.written_bytes(self.groups_max(groups), texts)
     }
 
     /// About what a group takes in a row group's table.
@@ -316,22 +326,69 @@ impl Aggregation {
         }
     }
 
-    /// Adds one thread's groups to another's.
+    /// Adds one part's groups to another's.
     pub(super) fn merge(
         &self,
         into: &mut Partial,
         from: Partial,
         memory: &Memory,
     ) -> Result<(), ScanError> {
-        if into.groups.is_empty() {
-            *into = from;
-            return Ok(());
-        }
         for (key, accumulated) in from.groups {
-            memory.give_back(self.partial_bytes());
             into.add(key, accumulated, self, memory)?;
         }
         Ok(())
+    }
+
+    /// Gives back what the groups of a partial aggregate took from `memory`.
+    pub(super) fn give_back(&self, partial: &Partial, memory: &Memory) {
+        memory.give_back(partial.groups.len() * self.partial_bytes());
+    }
+
+    /// Writes a partial aggregate, groups ascending; says how many bytes, or nothing if they are too many for `slot`.
+    pub(super) fn write(
+        &self,
+        partial: &Partial,
+        slot: &mut [u8],
+    ) -> Result<Option<usize>, ScanError> {
+        let mut groups: Vec<(&Vec<Key>, &Accumulated)> = partial.groups.iter().collect();
+        groups.sort_by_key(|(key, _)| *key);
+        match postcard::to_slice(&groups, slot) {
+            Ok(written) => Ok(Some(written.len())),
+            Err(postcard::Error::SerializeBufferFull) => Ok(None),
+            Err(_) => Err(ScanError::Internal("a partial aggregate cannot be written")),
+        }
+    }
+
+    /// Reads what [`Aggregation::write`] has written.
+    pub(super) fn read(&self, bytes: &[u8]) -> Result<Partial, ScanError> {
+        let malformed = || ScanError::Malformed("a partial aggregate");
+        let (groups, rest): (Vec<(Vec<Key>, Accumulated)>, _) =
+            postcard::take_from_bytes(bytes).map_err(|_| malformed())?;
+        let is_right = |(key, accumulated): &(Vec<Key>, Accumulated)| {
+            let states = accumulated.states.iter();
+            let is_of = |(state, part): (&State, &Part)| {
+                matches!(
+                    (state, part),
+                    (State::Nothing, _)
+                        | (State::Integer(_), Part::Sum(_) | Part::Extreme(..))
+                        | (State::Text(_), Part::ExtremeText(..))
+                )
+            };
+            key.len() == self.group_by.len()
+                && accumulated.states.len() == self.parts.len()
+                && states.zip(&self.parts).all(is_of)
+        };
+        if !rest.is_empty() || !groups.iter().all(is_right) {
+            return Err(malformed());
+        }
+        let groups = groups.into_iter().collect();
+        Ok(Partial { groups })
+    }
+
+    /// Most bytes of a partial aggregate of so many groups, whose texts have `text_bytes` together.
+    pub(super) fn written_bytes(&self, groups: usize, text_bytes: usize) -> usize {
+        let numbers = (self.parts.len() + self.group_by.len()) * NUMBER_BYTES;
+        LENGTH_BYTES + groups * (3 * LENGTH_BYTES + numbers + text_bytes)
     }
 
     /// The result, groups ascending.
@@ -472,7 +529,10 @@ impl Accumulated {
     }
 
     fn merge(&mut self, other: Self, parts: &[Part]) -> Result<(), ScanError> {
-        self.count += other.count;
+        self.count = self
+            .count
+            .checked_add(other.count)
+            .ok_or(ScanError::Overflow)?;
         for ((state, other), part) in self.states.iter_mut().zip(other.states).zip(parts) {
             state.merge(other, part)?;
         }

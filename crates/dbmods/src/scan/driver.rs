@@ -1,27 +1,46 @@
-//! The driver of a scan: threads that take row groups from a counter, within bounds of memory.
+//! The driver of a scan: threads that take row groups from a counter and scan them on a backend, within bounds of memory.
+//!
+//! Each thread has a queue of the operator [`super::operator`], and one job in it. An item names so many row groups that a job takes
+//! about ten milliseconds: a scan can be ended between two jobs, and batches of few survivors are of many row groups.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use dpb_core::{
+    Backend, Buf, Buffers, JobError, OpSpec, Operator, SetupError, Span, Stage, StageError,
+    WallClock,
+};
 
-use super::aggregate::Partial;
 use super::error::ScanError;
 use super::group_scan::GroupScan;
 use super::memory::Memory;
+use super::operator::{Merged, NO_MEMORY, Output, OwnCores, Scan, Share, write_item};
 use super::plan::{Plan, Target, useful_threads};
 use super::stats::ScanStats;
+use crate::ipc::{self, Encoder};
 use crate::query::Query;
 use crate::table::cache::Cache;
 use crate::table::segment::Segment;
 
+/// How long a job should take.
+const JOB: Duration = Duration::from_millis(10);
+/// Of its share of the row groups that are left a thread takes no less than one part in so many of what a job should take.
+const PARTS_OF_JOB: usize = 8;
+/// Row groups of an item, at most.
+const ITEM_GROUPS_MAX: usize = 1023;
+/// How long a backend may be silent over a job: some row groups, which may come from a slow disk.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How to scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanOptions<'a> {
-    /// Threads, at least 1.
+    /// Threads, at least 1: so many jobs are in flight.
     pub threads: usize,
-    /// Set from outside to end the scan at the next block.
+    /// Set from outside to end the scan at the next job.
     pub stop: &'a AtomicBool,
     /// Rows of a batch, at most.
     pub batch_rows: usize,
@@ -31,9 +50,91 @@ pub struct ScanOptions<'a> {
     pub memory_bytes: usize,
     /// Batches that the sink keeps after it has returned, at most.
     pub sink_batches: usize,
+    /// Memory that earlier scans on the same backend have left; `None` for this scan's own.
+    pub slots: Option<&'a Arc<Slots>>,
 }
 
-/// Scans a segment; gives batches of [`super::output_schema`] to `sink`, from several threads, in no order.
+/// A batch, as a message of the Arrow IPC format. Its memory is used again once it is dropped.
+#[derive(Debug)]
+pub struct Message {
+    /// `None` once it goes home.
+    memory: Option<Buf>,
+    place: Range<usize>,
+    rows: u64,
+    home: Arc<Slots>,
+}
+
+/// Memory for outputs that nobody has, of one backend: scans one after another need not allocate it anew.
+#[derive(Debug)]
+pub struct Slots {
+    free: Mutex<Vec<Buf>>,
+    /// What is kept, bytes.
+    kept_bytes_max: usize,
+}
+
+impl Slots {
+    /// None yet; keeps at most so many bytes that nobody has.
+    pub fn new(kept_bytes_max: usize) -> Self {
+        Self {
+            free: Mutex::default(),
+            kept_bytes_max,
+        }
+    }
+
+    /// The shortest of at least so many bytes, if it is not much longer.
+    fn take(&self, bytes: usize) -> Option<Buf> {
+        let mut free = lock(&self.free);
+        let fitting = free.iter().enumerate().filter_map(|(at, memory)| {
+            let fits = (bytes..=2 * bytes).contains(&memory.len());
+            fits.then_some((memory.len(), at))
+        });
+        let (_, at) = fitting.min()?;
+        Some(free.swap_remove(at))
+    }
+
+    fn put(&self, memory: Buf) {
+        lock(&self.free).push(memory);
+        self.trim(self.kept_bytes_max);
+    }
+
+    /// Drops what is more than so many bytes; those that were used last stay, which a cache may still have.
+    pub fn trim(&self, bytes_max: usize) {
+        let mut free = lock(&self.free);
+        let mut kept: usize = free.iter().map(|memory| memory.len()).sum();
+        let mut dropped = 0;
+        while kept > bytes_max {
+            kept -= free[dropped].len();
+            dropped += 1;
+        }
+        free.drain(..dropped);
+    }
+}
+
+/// What takes messages, from several threads, in no order.
+pub type MessageSink<'a> = dyn Fn(Message) -> ControlFlow<()> + Sync + 'a;
+
+impl Message {
+    /// The message.
+    pub fn bytes(&self) -> &[u8] {
+        let memory = self.memory.as_ref().expect("it goes home when dropped");
+        &memory[self.place.clone()]
+    }
+
+    /// Rows of the batch, as its maker counted them.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.home.put(memory);
+        }
+    }
+}
+
+/// Scans a segment on the caller's cores; gives batches of [`super::output_schema`] to `sink`, from several threads, in no order.
 ///
 /// # Errors
 /// If the query does not fit the table, or the segment is damaged: then rows of other row groups may have been given.
@@ -44,136 +145,336 @@ pub fn scan(
     options: &ScanOptions<'_>,
     sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
 ) -> Result<ScanStats, ScanError> {
-    Arc::new(Plan::new(segment.schema(), query)?).scan(segment, cache, options, sink)
+    let plan = Arc::new(Plan::new(segment.schema(), query)?);
+    plan.scan(&Arc::new(query.clone()), segment, cache, options, sink)
 }
 
 impl Plan {
-    /// Scans a segment of the plan's table; gives batches to `sink`, from several threads, in no order.
-    ///
-    /// # Errors
-    /// If the segment is damaged or memory does not suffice: then rows of other row groups may have been given.
-    pub fn scan(
+    /// The same for a query whose plan this is.
+    pub(super) fn scan(
         self: &Arc<Self>,
+        query: &Arc<Query>,
         segment: &Arc<Segment>,
         cache: &Arc<Cache>,
         options: &ScanOptions<'_>,
         sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
     ) -> Result<ScanStats, ScanError> {
+        let failed = Mutex::new(None);
+        let schema = self.output_schema();
+        let sink =
+            |message: Message| match ipc::decode_batch(&Buffer::from(message.bytes()), schema) {
+                Ok(batch) => sink(batch),
+                Err(error) => {
+                    *lock(&failed) = Some(error);
+                    ControlFlow::Break(())
+                }
+            };
+        let stats = self.scan_on(&OwnCores::default(), query, segment, cache, options, &sink)?;
+        match lock(&failed).take() {
+            Some(_) => Err(ScanError::Malformed("a batch")),
+            None => Ok(stats),
+        }
+    }
+
+    /// Scans a segment of the plan's table on `backend`; gives messages to `sink`, from several threads, in no order.
+    ///
+    /// # Errors
+    /// If the segment is damaged, memory does not suffice, or the backend cannot scan: then rows of other row groups may have been
+    /// given.
+    pub fn scan_on(
+        self: &Arc<Self>,
+        backend: &dyn Backend,
+        query: &Arc<Query>,
+        segment: &Arc<Segment>,
+        cache: &Arc<Cache>,
+        options: &ScanOptions<'_>,
+        sink: &MessageSink<'_>,
+    ) -> Result<ScanStats, ScanError> {
         let threads = useful_threads(segment, options.threads);
         let mut chunks = self.chunks(segment);
         let room = cache.room(threads.saturating_mul(chunks.thread_bytes) as u64);
         chunks.room = room.bytes() as usize;
-        let shares = self.shares(threads, chunks, options.memory_bytes, options.sink_batches)?;
-        let shared = Shared {
+        let batches = (options.batch_rows, options.sink_batches);
+        let shares = self.shares(threads, chunks, options.memory_bytes, batches)?;
+        let share = Share {
+            cache: Some(Arc::clone(cache)),
+            batch_rows: shares.batch_rows,
+            batches_max: 1,
+            group_bytes: shares.group_bytes,
+        };
+        let scan = Scan::of_plan(
+            Arc::clone(self),
+            Arc::clone(segment),
+            Arc::clone(query),
+            share,
+        );
+        let drive = Drive {
+            operator: backend.prepare(&OpSpec::from(scan))?,
+            backend,
             plan: self,
             segment,
             cache,
             options,
-            batch_bytes: shares.batch_bytes,
-            group_memory: Arc::new(Memory::new(shares.group_bytes)),
+            threads: shares.threads,
+            slot_bytes: shares.slot_bytes.min(u32::MAX as usize),
+            slots: match options.slots {
+                Some(slots) => Arc::clone(slots),
+                None => Arc::new(Slots::new(usize::MAX)),
+            },
             sink,
             next_group: AtomicUsize::new(0),
             done: AtomicBool::new(false),
-            end: Mutex::new(End::default()),
+            end: Mutex::new(End {
+                stats: self.new_stats(),
+                merged: Merged::new(self, shares.result_bytes),
+                error: None,
+            }),
         };
         std::thread::scope(|scope| {
             for _ in 1..shares.threads {
-                let worker = std::thread::Builder::new().spawn_scoped(scope, || shared.work());
+                let worker = std::thread::Builder::new().spawn_scoped(scope, || drive.work());
                 // Row groups come from a counter: with fewer threads than asked for, the others take them all.
                 if worker.is_err() {
                     break;
                 }
             }
-            shared.work();
+            drive.work();
         });
-        let end = shared
-            .end
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = end.error {
-            return Err(error);
-        }
-        let mut stats = end.stats;
-        if let Target::Aggregate(aggregation) = &self.target
-            && !stats.stopped
-        {
-            let batch = aggregation.finish(self.output.clone(), end.partial)?;
-            stats.stopped = sink(batch).is_break();
-        }
-        Ok(stats)
+        drive.finish()
     }
 }
 
 /// What all threads of a scan see.
-struct Shared<'a> {
+struct Drive<'a> {
+    operator: Arc<dyn Operator>,
+    backend: &'a dyn Backend,
     plan: &'a Arc<Plan>,
     segment: &'a Arc<Segment>,
     cache: &'a Arc<Cache>,
     options: &'a ScanOptions<'a>,
-    batch_bytes: usize,
-    group_memory: Arc<Memory>,
-    sink: &'a (dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
+    threads: usize,
+    slot_bytes: usize,
+    slots: Arc<Slots>,
+    sink: &'a MessageSink<'a>,
     next_group: AtomicUsize,
     done: AtomicBool,
     end: Mutex<End>,
 }
 
-/// What threads leave when they end.
-#[derive(Default)]
+/// What all jobs together gave, batches aside.
 struct End {
     stats: ScanStats,
-    partial: Partial,
+    merged: Merged,
     error: Option<ScanError>,
 }
 
-impl Shared<'_> {
+/// A thread's own: its queue, and the item that it sends.
+struct Worker {
+    stage: Stage,
+    item: Vec<u8>,
+    memory: Buffers,
+}
+
+impl Drive<'_> {
     fn work(&self) {
-        let batch = (self.options.batch_rows, self.batch_bytes);
-        let memory = Arc::clone(&self.group_memory);
-        let mut scan = GroupScan::within(self.plan, self.segment, self.cache, batch, memory);
-        let result = self.scan_groups(&mut scan);
-        let (mut stats, partial) = scan.into_parts();
-        stats.stopped = self.is_stopped();
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        end.stats.add(stats);
-        let result = result.and_then(|()| match &self.plan.target {
-            Target::Aggregate(aggregation) => {
-                aggregation.merge(&mut end.partial, partial, &self.group_memory)
-            }
-            Target::Rows(_) => Ok(()),
-        });
-        if let Err(error) = result {
+        if let Err(error) = self.scan_groups() {
             self.done.store(true, Ordering::Relaxed);
-            end.error.get_or_insert(error);
+            lock(&self.end).error.get_or_insert(error);
         }
     }
 
-    fn scan_groups(&self, scan: &mut GroupScan) -> Result<(), ScanError> {
-        let is_stopped = || self.is_stopped();
-        let mut give = |batch| self.give(batch);
-        while !self.is_stopped() {
-            let group = self.next_group.fetch_add(1, Ordering::Relaxed);
-            if group >= self.segment.groups().len() {
-                break;
+    fn scan_groups(&self) -> Result<(), ScanError> {
+        let operator = Arc::clone(&self.operator);
+        let stage = Stage::new(operator, 1, self.slot_bytes as u32, |_| self.slot())?;
+        let mut worker = Worker {
+            stage: stage.with_patience(Arc::new(WallClock::default()), PATIENCE),
+            item: Vec::new(),
+            memory: self
+                .backend
+                .alloc((1 + ITEM_GROUPS_MAX) * size_of::<u32>())?
+                .into(),
+        };
+        let mut count = 1;
+        while let Some(mut groups) = self.claim(count) {
+            let began_ns = self.backend.clock().now_ns();
+            let (taken, mut row) = (groups.len(), 0);
+            while !groups.is_empty() && !self.is_stopped() {
+                let (done, rows) = self.scan_some(&mut worker, row, groups.clone())?;
+                if done > groups.len() || (done, rows) == (0, row) {
+                    return Err(self.failed("a job that made no progress".to_owned()));
+                }
+                (groups.start, row) = (groups.start + done, rows);
             }
-            let _flow = scan.scan_until(&is_stopped, group, &mut give)?;
+            let took_ns = self
+                .backend
+                .clock()
+                .now_ns()
+                .saturating_sub(began_ns)
+                .max(1);
+            let fitting = taken as u128 * JOB.as_nanos() / u128::from(took_ns);
+            count = (fitting as usize).clamp(1, ITEM_GROUPS_MAX);
         }
-        // Groups are merged with those of the other threads first.
-        if matches!(self.plan.target, Target::Rows(_)) && !self.is_stopped() {
-            let _last = scan.finish(&mut give)?;
+        if let Ok(Buffers::One(memory)) = worker.stage.take_memory() {
+            self.slots.put(memory);
         }
         Ok(())
     }
 
-    fn give(&self, batch: RecordBatch) -> ControlFlow<()> {
-        let flow = (self.sink)(batch);
-        if flow.is_break() {
+    /// Memory for an output.
+    fn slot(&self) -> Result<Buf, SetupError> {
+        match self.slots.take(self.slot_bytes) {
+            Some(memory) => Ok(memory),
+            None => self.backend.alloc(self.slot_bytes),
+        }
+    }
+
+    /// The next row groups, up to `count`; `None` if there are none left, or the scan ends.
+    fn claim(&self, count: usize) -> Option<Range<usize>> {
+        let groups = self.segment.groups().len();
+        let left = groups.saturating_sub(self.next_group.load(Ordering::Relaxed));
+        // So that all threads end together.
+        let share = (left * 2 / (3 * self.threads))
+            .max(count / PARTS_OF_JOB)
+            .max(1);
+        let count = count.min(share);
+        if self.is_stopped() {
+            return None;
+        }
+        let start = self.next_group.fetch_add(count, Ordering::Relaxed);
+        (start < groups).then(|| start..groups.min(start + count))
+    }
+
+    /// One job: scans `groups` from `row` of the first one on. Says how many row groups are done, and how many rows of the next.
+    fn scan_some(
+        &self,
+        worker: &mut Worker,
+        row: usize,
+        groups: Range<usize>,
+    ) -> Result<(usize, usize), ScanError> {
+        let Worker {
+            stage,
+            item,
+            memory,
+        } = worker;
+        item.clear();
+        write_item(item, row, groups.clone());
+        memory[0][..item.len()].copy_from_slice(item);
+        let whole = Span {
+            buf: 0,
+            start: 0,
+            len: item.len() as u32,
+        };
+        let failed = |why| self.why(why, row, groups.clone());
+        let outputs = stage.run_over(memory, &[whole]).map_err(failed)?;
+        let bytes = outputs.get(0).map_err(|why| failed(StageError::Job(why)))?;
+        let output = Output::parse(bytes, self.plan.names.len())?;
+        let body = bytes.len() - output.body.len()..bytes.len();
+        let (done, rows, selected) = (output.groups, output.row, output.stats.rows_selected);
+        let mut end = lock(&self.end);
+        end.stats.add(output.stats);
+        match &self.plan.target {
+            Target::Aggregate(_) => end.merged.add(output.body)?,
+            Target::Rows(_) if body.is_empty() => {}
+            Target::Rows(_) => {
+                drop(end);
+                let Buffers::One(full) = stage.take_memory().map_err(failed)? else {
+                    return Err(ScanError::Internal("a slot of several buffers"));
+                };
+                self.give(full, body, selected);
+                if !self.is_stopped() {
+                    stage.give_memory(self.slot()?).map_err(failed)?;
+                }
+            }
+        }
+        Ok((done, rows))
+    }
+
+    fn give(&self, memory: Buf, place: Range<usize>, rows: u64) {
+        let message = Message {
+            memory: Some(memory),
+            place,
+            rows,
+            home: Arc::clone(&self.slots),
+        };
+        if (self.sink)(message).is_break() {
             self.done.store(true, Ordering::Relaxed);
         }
-        flow
     }
 
     fn is_stopped(&self) -> bool {
         self.done.load(Ordering::Relaxed) || self.options.stop.load(Ordering::Relaxed)
     }
+
+    /// Why a job failed, which a backend cannot say in full: what the same scan here fails with.
+    fn why(&self, error: StageError, row: usize, groups: Range<usize>) -> ScanError {
+        let no_memory = ScanError::Memory(self.options.memory_bytes);
+        match error {
+            StageError::Job(JobError::DstTooShort | JobError::Device(NO_MEMORY)) => {
+                return no_memory;
+            }
+            StageError::Job(JobError::Malformed | JobError::Device(_)) => {}
+            error => return self.failed(error.to_string()),
+        }
+        let memory = Arc::new(Memory::new(self.options.memory_bytes));
+        let rows = self.options.batch_rows;
+        let mut scan = GroupScan::within(self.plan, self.segment, self.cache, rows, &memory);
+        let first = groups.start;
+        for group in groups {
+            let row = if group == first { row } else { 0 };
+            if let Err(reason) = scan.scan_behind(group, row) {
+                return reason;
+            }
+        }
+        self.failed(error.to_string())
+    }
+
+    fn failed(&self, why: String) -> ScanError {
+        ScanError::Backend {
+            backend: self.backend.name().to_owned(),
+            why,
+        }
+    }
+
+    /// Gives the aggregate.
+    fn finish(self) -> Result<ScanStats, ScanError> {
+        let is_stopped = self.is_stopped();
+        let End {
+            mut stats,
+            merged,
+            error,
+        } = self
+            .end
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = error {
+            return Err(error);
+        }
+        stats.stopped = is_stopped;
+        if let Target::Aggregate(_) = &self.plan.target
+            && !is_stopped
+        {
+            let (mut encoder, _schema) = Encoder::new(self.plan.output_schema())?;
+            let batch = merged.finish()?;
+            let encoded = encoder.encode(&batch)?;
+            let mut memory =
+                Buf::zeroed(encoded.len).ok_or(SetupError::OutOfMemory { len: encoded.len })?;
+            let mut at = 0;
+            for part in &encoded.parts {
+                memory[at..][..part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+            let message = Message {
+                memory: Some(memory),
+                place: 0..at,
+                rows: batch.num_rows() as u64,
+                home: self.slots,
+            };
+            stats.stopped = (self.sink)(message).is_break();
+        }
+        Ok(stats)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

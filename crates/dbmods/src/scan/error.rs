@@ -1,5 +1,7 @@
 //! Why scans fail.
 
+use dpb_core::SetupError;
+
 use crate::table::segment::SegmentError;
 
 /// Why a scan failed.
@@ -24,6 +26,20 @@ pub enum ScanError {
     /// More groups than an aggregate may have.
     #[error("more than {0} groups; group by columns of few values")]
     TooManyGroups(usize),
+    /// What a backend gave is not what a scan gives.
+    #[error("{0} that is malformed")]
+    Malformed(&'static str),
+    /// A backend cannot scan.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// A backend failed where our own scan of the same row groups does not.
+    #[error("{backend}: {why}")]
+    Backend {
+        /// Its name.
+        backend: String,
+        /// What it said.
+        why: String,
+    },
     /// Arrow refused what was built.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),

@@ -1,6 +1,6 @@
 //! One row group at a time: which conjuncts it needs, and the loop over its blocks.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -36,9 +36,9 @@ struct Cost {
     time_ns: f64,
 }
 
-/// Takes a block's mask; says whether to go on.
+/// Takes a block's mask, and nothing once the row group is done. Breaks with the first row that it does not want yet.
 pub(super) type Each<'f> =
-    dyn FnMut(&mut Context, usize, &Mask) -> Result<ControlFlow<()>, ScanError> + 'f;
+    dyn FnMut(&mut Context, Option<(usize, &Mask)>) -> Result<ControlFlow<usize>, ScanError> + 'f;
 
 impl Worker {
     pub(super) fn new(plan: Arc<Plan>, segment: Arc<Segment>, cache: Arc<Cache>) -> Self {
@@ -66,12 +66,14 @@ impl Worker {
         &mut self.context
     }
 
-    /// Finds the rows of the row group that qualify, and calls `each` for every block that has some.
+    /// Finds the rows of the row group that qualify, from row `first` on, and calls `each` for every block that has some, and at
+    /// the end. Gives the row that `each` broke at: what lies behind it counts as not scanned.
     pub(super) fn scan(
         &mut self,
+        first: usize,
         stats: &mut ScanStats,
         each: &mut Each<'_>,
-    ) -> Result<(), ScanError> {
+    ) -> Result<Option<usize>, ScanError> {
         let rows = self.context.rows();
         let plan = Arc::clone(&self.plan);
         let mut bounds = Vec::with_capacity(self.order.len());
@@ -80,10 +82,10 @@ impl Worker {
                 Bound::Constant(true) => {}
                 Bound::Constant(false) => {
                     stats.groups_skipped += 1;
-                    stats.tuples_scanned += rows as u64;
-                    stats.tuples_skipped += rows as u64;
+                    stats.tuples_scanned += (rows - first) as u64;
+                    stats.tuples_skipped += (rows - first) as u64;
                     stats.bytes_read += std::mem::take(&mut self.context.bytes_read);
-                    return Ok(());
+                    return Ok(None);
                 }
                 bound => bounds.push((at, bound)),
             }
@@ -96,32 +98,63 @@ impl Worker {
         fallible.sort_by_key(|(at, _)| *at);
         let infallible = bounds.len();
         bounds.append(&mut fallible);
-        for block in 0..rows.div_ceil(BLOCK_ROWS) {
-            let block_rows = (rows - block * BLOCK_ROWS).min(BLOCK_ROWS);
+        let mut next = first;
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue() && next < rows {
+            let block = next / BLOCK_ROWS;
+            let (start, end) = (block * BLOCK_ROWS, rows.min((block + 1) * BLOCK_ROWS));
+            let (skipped, block_rows) = (next - start, (end - next) as u64);
+            // One whose first rows were taken earlier was counted then.
+            let is_new = u64::from(skipped == 0);
+            next = end;
             self.context.stamp += 1;
-            stats.tuples_scanned += block_rows as u64;
-            let mut mask = Mask::first(block_rows);
+            stats.tuples_scanned += block_rows;
+            let mut mask = Mask::first(end - start);
+            if skipped > 0 {
+                mask.and_not(&Mask::first(skipped));
+            }
             match zones(&self.context, &bounds, block) {
                 Some(false) => {
-                    stats.blocks_skipped += 1;
-                    stats.tuples_skipped += block_rows as u64;
+                    stats.blocks_skipped += is_new;
+                    stats.tuples_skipped += block_rows;
                     continue;
                 }
-                Some(true) => stats.tuples_skipped += block_rows as u64,
+                Some(true) => stats.tuples_skipped += block_rows,
                 None => self.filter(&mut bounds, infallible, block, &mut mask, stats)?,
             }
-            stats.blocks_scanned += 1;
-            if mask.is_empty() {
-                continue;
+            stats.blocks_scanned += is_new;
+            if !mask.is_empty() {
+                flow = each(&mut self.context, Some((block, &mask)))?;
             }
-            stats.rows_selected += plan.kernels.count(&mask) as u64;
-            if each(&mut self.context, block, &mask)?.is_break() {
-                break;
-            }
+        }
+        if flow.is_continue() {
+            flow = each(&mut self.context, None)?;
+        }
+        let stopped_at = flow.break_value();
+        if let Some(row) = stopped_at {
+            self.uncount(&bounds, row..next, stats);
         }
         stats.bytes_read += std::mem::take(&mut self.context.bytes_read);
         self.reorder();
-        Ok(())
+        Ok(stopped_at)
+    }
+
+    /// Takes back what was counted of `rows`, and of the blocks that begin among them.
+    fn uncount(&self, bounds: &[(usize, Bound<'_>)], rows: Range<usize>, stats: &mut ScanStats) {
+        let mut start = rows.start;
+        while start < rows.end {
+            let block = start / BLOCK_ROWS;
+            let end = rows.end.min((block + 1) * BLOCK_ROWS);
+            let (rows, begins) = ((end - start) as u64, start == block * BLOCK_ROWS);
+            let zone = zones(&self.context, bounds, block);
+            stats.tuples_scanned -= rows;
+            stats.tuples_skipped -= if zone.is_some() { rows } else { 0 };
+            match zone {
+                Some(false) => stats.blocks_skipped -= u64::from(begins),
+                _ => stats.blocks_scanned -= u64::from(begins),
+            }
+            start = end;
+        }
     }
 
     /// Narrows `mask` to the rows that pass all conjuncts, of which the first `infallible` can come in any order.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
-use super::aggregate::Partial;
+use super::ScanError;
+use super::aggregate::{Aggregation, Partial};
 use super::group::Worker;
 use super::memory::Memory;
 use super::plan::{Plan, Target};
-use super::rows::{Give, Rows};
+use super::rows::{Rows, Sink, Unlimited};
 use super::stats::ScanStats;
-use super::{ConjunctStats, ScanError};
 use crate::table::cache::Cache;
 use crate::table::segment::Segment;
 
@@ -76,37 +76,29 @@ impl GroupScan {
         batch_rows: usize,
     ) -> Self {
         let memory = Arc::new(Memory::new(usize::MAX));
-        Self::within(plan, segment, cache, (batch_rows, usize::MAX), memory)
+        Self::within(plan, segment, cache, batch_rows, &memory)
     }
 
-    /// The same in batches of at most so many rows and bytes, and with groups that take from `memory`.
+    /// The same with groups that take from `memory`.
     pub(super) fn within(
         plan: &Arc<Plan>,
         segment: &Arc<Segment>,
         cache: &Arc<Cache>,
-        (batch_rows, batch_bytes): (usize, usize),
-        memory: Arc<Memory>,
+        batch_rows: usize,
+        memory: &Arc<Memory>,
     ) -> Self {
-        let conjunct = |text: &String| ConjunctStats {
-            text: text.clone(),
-            ..ConjunctStats::default()
-        };
         Self {
-            stats: ScanStats {
-                conjuncts: plan.names.iter().map(conjunct).collect(),
-                ..ScanStats::default()
-            },
+            stats: plan.new_stats(),
             output: match &plan.target {
                 Target::Rows(columns) => Collected::Rows(Box::new(Rows::new(
                     segment.schema(),
                     columns,
                     plan.output.clone(),
                     batch_rows,
-                    batch_bytes,
                 ))),
                 Target::Aggregate(_) => Collected::Groups {
                     partial: Partial::default(),
-                    memory,
+                    memory: Arc::clone(memory),
                 },
             },
             worker: Worker::new(Arc::clone(plan), Arc::clone(segment), Arc::clone(cache)),
@@ -126,31 +118,36 @@ impl GroupScan {
         group: usize,
         give: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ScanError> {
-        self.scan_until(&|| false, group, give)
+        Ok(match self.scan_from(group, 0, &mut Unlimited(give))? {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        })
     }
 
-    /// The same, ended at the next block once `is_stopped`.
-    pub(super) fn scan_until(
+    /// The same from row `first` of the row group on, and nobody wants the rows.
+    pub(super) fn scan_behind(&mut self, group: usize, first: usize) -> Result<(), ScanError> {
+        let mut forget = |_| ControlFlow::Continue(());
+        self.scan_from(group, first, &mut Unlimited(&mut forget))?;
+        Ok(())
+    }
+
+    /// The same from row `first` of the row group on; gives the row before which `sink` broke.
+    pub(super) fn scan_from(
         &mut self,
-        is_stopped: &dyn Fn() -> bool,
         group: usize,
-        give: &mut Give<'_>,
-    ) -> Result<ControlFlow<()>, ScanError> {
+        first: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<usize>, ScanError> {
         let (worker, stats) = (&mut self.worker, &mut self.stats);
         worker.open(group);
-        let mut flow = ControlFlow::Continue(());
         match &mut self.output {
             Collected::Rows(rows) => {
-                worker.scan(stats, &mut |context, block, mask| {
-                    flow = match is_stopped() {
-                        true => ControlFlow::Break(()),
-                        false => rows.append(context, block, mask, give)?,
-                    };
-                    Ok(flow)
-                })?;
-                if flow.is_continue() && !is_stopped() {
-                    flow = rows.end_group(worker.context(), give)?;
-                }
+                let stopped_at = worker.scan(first, stats, &mut |context, found| match found {
+                    Some((block, mask)) => rows.append(context, block, mask, sink),
+                    None => rows.end_group(context, sink),
+                });
+                stats.rows_selected += rows.take_count();
+                stopped_at
             }
             Collected::Groups { partial, memory } => {
                 let plan = Arc::clone(worker.plan());
@@ -158,17 +155,19 @@ impl GroupScan {
                     return Err(ScanError::Internal("groups without an aggregate"));
                 };
                 let mut table = aggregation.open(memory);
-                worker.scan(stats, &mut |context, block, mask| {
-                    flow = match is_stopped() {
-                        true => ControlFlow::Break(()),
-                        false => ControlFlow::Continue(table.update(context, block, mask)?),
-                    };
-                    Ok(flow)
+                let mut selected = 0;
+                worker.scan(first, stats, &mut |context, found| {
+                    if let Some((block, mask)) = found {
+                        selected += plan.kernels.count(mask) as u64;
+                        table.update(context, block, mask)?;
+                    }
+                    Ok(ControlFlow::Continue(()))
                 })?;
+                stats.rows_selected += selected;
                 table.close(worker.context(), partial)?;
+                Ok(None)
             }
         }
-        Ok(flow)
     }
 
     /// Hands over what is left of the row groups that were scanned: the last rows, or the aggregate over these row groups, which
@@ -181,15 +180,31 @@ impl GroupScan {
         give: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ScanError> {
         let plan = Arc::clone(self.worker.plan());
-        match (&mut self.output, &plan.target) {
-            (Collected::Rows(rows), _) => rows.flush(give),
-            (Collected::Groups { partial, .. }, Target::Aggregate(aggregation)) => {
-                let partial = std::mem::take(partial);
+        match self.take_partial() {
+            Some((aggregation, partial)) => {
                 Ok(give(aggregation.finish(plan.output.clone(), partial)?))
             }
-            (Collected::Groups { .. }, Target::Rows(_)) => {
-                Err(ScanError::Internal("groups without an aggregate"))
+            None => self.flush(&mut Unlimited(give)),
+        }
+    }
+
+    /// Hands over the last rows.
+    pub(super) fn flush(&mut self, sink: &mut dyn Sink) -> Result<ControlFlow<()>, ScanError> {
+        match &mut self.output {
+            Collected::Rows(rows) => rows.flush(sink),
+            Collected::Groups { .. } => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    /// Takes the groups of an aggregate; none of rows. Their memory is given back.
+    pub(super) fn take_partial(&mut self) -> Option<(&Aggregation, Partial)> {
+        match (&mut self.output, &self.worker.plan().target) {
+            (Collected::Groups { partial, memory }, Target::Aggregate(aggregation)) => {
+                let partial = std::mem::take(partial);
+                aggregation.give_back(&partial, memory);
+                Some((aggregation, partial))
             }
+            _ => None,
         }
     }
 
@@ -198,13 +213,9 @@ impl GroupScan {
         &self.stats
     }
 
-    /// What it has counted, and the groups of an aggregate that nobody has been given.
-    pub(super) fn into_parts(self) -> (ScanStats, Partial) {
-        let partial = match self.output {
-            Collected::Rows(_) => Partial::default(),
-            Collected::Groups { partial, .. } => partial,
-        };
-        (self.stats, partial)
+    /// The same, to be written down and set to zero.
+    pub(super) fn stats_mut(&mut self) -> &mut ScanStats {
+        &mut self.stats
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::ScanError;
 
 /// Memory that threads take from in small pieces.
+#[derive(Debug)]
 pub(super) struct Memory {
     bytes: usize,
     left: AtomicUsize,

@@ -1,31 +1,42 @@
-//! The scan behind dpb's seam: row groups in, Arrow batches out.
+//! The scan behind dpb's seam: row groups in, Arrow batches or partial aggregates out.
 //!
-//! The table and the query are prepared once. An item names row groups, and its output is the query's result over them, so a
+//! The table and the query are prepared once. An item names row groups, and its output is what comes of them, so a
 //! device that has the table, or a pool of threads, or a model of either takes a scan as it takes any other operator.
+//! [`Plan::scan_on`] makes a whole scan of that.
 //!
-//! * Item: numbers of row groups, four bytes each, little endian. An item that ends inside a number, or names a row group that
-//!   the table has not, is refused.
-//! * Output: messages of the Arrow IPC format, one record batch each, of the schema that [`Plan::output_schema`] says and that is not
-//!   sent: rows in the order of the item's row groups, or one batch with the aggregate over these row groups. An item
-//!   without a row that qualifies has no output; of an aggregate without groups, one row.
+//! * Item ([`write_item`]): a row, four bytes, then numbers of row groups, four bytes each, little endian. The scan begins at that row
+//!   of the first row group. An item that is cut short, or names a row or a row group that the table has not, is refused.
+//! * Output ([`Output`]): how far it came, what was counted, then record batches or a partial aggregate.
+//!
+//! How far it came: a slot may be too short for all rows that qualify. The scan then ends before the first row that does not fit, and
+//! the rest is another item's. So a caller chooses the memory that a job takes, whatever the data are. A slot of
+//! [`Kernel::dst_len`] bytes fits all.
 //!
 //! A row group is read through a cache, so the first job that needs it waits for the file. Unlike the kernels of other operators this
 //! one allocates: Arrow's arrays, some vectors for each row group. A row group takes tens of microseconds at least.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use dpb_core::{
-    Batch, BatchOut, JobError, Kernel, OutputShape, ParameterValue, SetupError, Spec, Unsupported,
+    Backend, Batch, BatchOut, Buf, Clock, Inline, JobError, Kernel, Limits, OpSpec, Operator,
+    OutputShape, ParameterValue, Properties, SetupError, Spec, Unsupported, WallClock,
 };
 
+use super::ScanError;
+use super::aggregate::Partial;
+use super::group_scan::GroupScan;
 use super::kernels::Kernels;
+use super::memory::Memory;
+pub use super::output::Output;
+use super::output::{NUMBER, values_in, with_validity};
 use super::plan::{Plan, TABLES_BYTES_MAX, Target};
-use super::{GroupScan, ScanError};
+use super::rows::Sink;
 use crate::ipc::Encoder;
 use crate::query::{Query, sql};
 use crate::schema::ColumnType;
@@ -38,12 +49,10 @@ pub const NAME: &str = "scan";
 
 /// Rows of a batch, at most. A batch that is copied out at once may be small enough for a cache.
 const BATCH_ROWS: usize = 16 << 10;
-/// Arrow begins each of a batch's buffers at a multiple of so many bytes.
-const ALIGNMENT: usize = 64;
-/// Buffers of a column: validity, offsets, values.
-const BUFFERS: usize = 3;
 /// `EIO`: what a job's error says of a table that cannot be read, or is damaged.
 const UNREADABLE: i32 = 5;
+/// `ENOMEM`: what a job's error says of an aggregate with too many groups for the memory that it may take.
+pub(super) const NO_MEMORY: i32 = 12;
 /// Nanoseconds that a row takes on a slow path, its check by the reference evaluator included.
 const ROW_NS: usize = 1000;
 
@@ -52,8 +61,34 @@ const ROW_NS: usize = 1000;
 pub struct Scan {
     segment: Arc<Segment>,
     query: Arc<Query>,
-    /// What equality and hash go by.
-    identity: (String, String),
+    plan: Arc<Plan>,
+    share: Share,
+    /// What equality and hash go by, once they are asked for.
+    identity: OnceLock<(String, String)>,
+}
+
+/// What a scan shares with others, and what it may take for itself.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The cache that row groups are read through; none for one of its own, which the whole table fits.
+    pub cache: Option<Arc<Cache>>,
+    /// Rows of a batch, at most.
+    pub batch_rows: usize,
+    /// Batches of an output, at most.
+    pub batches_max: usize,
+    /// For the groups of an aggregate, bytes.
+    pub group_bytes: usize,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            cache: None,
+            batch_rows: BATCH_ROWS,
+            batches_max: usize::MAX,
+            group_bytes: usize::MAX,
+        }
+    }
 }
 
 impl Scan {
@@ -65,24 +100,40 @@ impl Scan {
         let schema = segment.schema();
         let wrong = |why: &dyn fmt::Display| SetupError::Parameter(format!("{NAME}: {why}"));
         query.check(schema).map_err(|error| wrong(&error))?;
-        Plan::new(schema, &query).map_err(|error| wrong(&error))?;
-        let identity = (
-            segment.identity(),
-            sql::query_to_sql(&query, schema, &schema.table),
-        );
-        Ok(Self {
+        let plan = Plan::new(schema, &query).map_err(|error| wrong(&error))?;
+        Ok(Self::of_plan(
+            Arc::new(plan),
             segment,
-            query: Arc::new(query),
-            identity,
-        })
+            Arc::new(query),
+            Share::default(),
+        ))
+    }
+
+    /// A query whose plan was made already, with `share`.
+    pub fn of_plan(
+        plan: Arc<Plan>,
+        segment: Arc<Segment>,
+        query: Arc<Query>,
+        share: Share,
+    ) -> Self {
+        Self {
+            segment,
+            query,
+            plan,
+            share,
+            identity: OnceLock::new(),
+        }
     }
 
     /// The same with a name for the query in lists and records, instead of its SQL: `q6`. Specs of one table are equal if these
     /// names are, so a name must say exactly what is asked.
     #[must_use]
-    pub fn named(mut self, query: &str) -> Self {
-        self.identity.1 = query.to_owned();
-        self
+    pub fn named(self, query: &str) -> Self {
+        let identity = (self.segment.identity(), query.to_owned());
+        Self {
+            identity: identity.into(),
+            ..self
+        }
     }
 
     /// The table.
@@ -95,10 +146,28 @@ impl Scan {
         &self.query
     }
 
+    /// The query made ready, for the best instruction set unless made otherwise.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// What it shares and may take.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    fn identity(&self) -> &(String, String) {
+        self.identity.get_or_init(|| {
+            let schema = self.segment.schema();
+            let query = sql::query_to_sql(&self.query, schema, &schema.table);
+            (self.segment.identity(), query)
+        })
+    }
+
     /// The kernel on an instruction set: `portable`, `avx2`, `avx512`, `neon`.
     ///
     /// # Errors
-    /// If this CPU does not have it; if a dictionary of the table, which says how long an output can be, cannot be read.
+    /// If this CPU does not have it.
     pub fn kernel(&self, instruction_set: &str) -> Result<ScanKernel, SetupError> {
         let mut sets = Kernels::available().iter();
         let kernels = sets.find(|kernels| kernels.name() == instruction_set);
@@ -106,28 +175,25 @@ impl Scan {
             let reason = format!("{NAME} has no {instruction_set} path on this CPU");
             SetupError::Unsupported(Unsupported { reason })
         })?;
-        let unreadable = |error: ScanError| SetupError::Parameter(format!("{NAME}: {error}"));
+        let wrong = |error: ScanError| SetupError::Parameter(format!("{NAME}: {error}"));
         let schema = self.segment.schema();
-        let plan = Plan::with_kernels(kernels, schema, &self.query, TABLES_BYTES_MAX);
-        let plan = Arc::new(plan.map_err(unreadable)?);
-        let cache = Arc::new(Cache::new(self.segment.file_bytes()));
-        let row_bytes = row_bytes(&plan, &self.segment, &cache).map_err(unreadable)?;
-        let empty = RecordBatch::new_empty(Arc::clone(plan.output_schema()));
-        let empty = encoder(&plan).and_then(|mut encoder| encoder.encode(&empty));
-        let columns = plan.output_schema().fields().len();
+        let plan = match self.plan.kernels.name() == instruction_set {
+            true => Arc::clone(&self.plan),
+            false => {
+                let plan = Plan::with_kernels(kernels, schema, &self.query, TABLES_BYTES_MAX);
+                Arc::new(plan.map_err(wrong)?)
+            }
+        };
+        let own_cache = || Arc::new(Cache::new(self.segment.file_bytes()));
         Ok(ScanKernel {
-            message_bytes: empty.map_err(|error| unreadable(error.into()))?.len
-                + columns * BUFFERS * ALIGNMENT,
-            row_bytes,
+            text_bytes: OnceLock::new(),
             segment: Arc::clone(&self.segment),
-            cache,
+            cache: self.share.cache.clone().unwrap_or_else(own_cache),
+            memory: Arc::new(Memory::new(self.share.group_bytes)),
+            batch_rows: self.share.batch_rows,
+            batches_max: self.share.batches_max,
             plan,
         })
-    }
-
-    /// Rows of the largest row group.
-    fn group_rows_max(&self) -> usize {
-        group_rows_max(&self.segment)
     }
 }
 
@@ -137,20 +203,21 @@ impl Spec for Scan {
     }
 
     fn parameters(&self) -> Vec<(&str, ParameterValue)> {
+        let (table, query) = self.identity();
         vec![
-            ("table", self.identity.0.as_str().into()),
-            ("query", self.identity.1.as_str().into()),
+            ("table", table.as_str().into()),
+            ("query", query.as_str().into()),
         ]
     }
 
     fn cost_bytes(&self) -> usize {
-        self.group_rows_max() * ROW_NS
+        group_rows_max(&self.segment) * ROW_NS
     }
 }
 
 impl PartialEq for Scan {
     fn eq(&self, other: &Self) -> bool {
-        self.identity == other.identity
+        self.identity() == other.identity()
     }
 }
 
@@ -158,13 +225,13 @@ impl Eq for Scan {}
 
 impl Hash for Scan {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.identity.hash(state);
+        self.identity().hash(state);
     }
 }
 
 impl fmt::Debug for Scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (table, query) = &self.identity;
+        let (table, query) = self.identity();
         f.debug_struct("Scan")
             .field("table", table)
             .field("query", query)
@@ -172,16 +239,17 @@ impl fmt::Debug for Scan {
     }
 }
 
-/// A [`Scan`] made ready: the table, a cache of its own that all of it fits, and the compiled query.
-#[derive(Debug)]
+/// A [`Scan`] made ready.
 pub struct ScanKernel {
     plan: Arc<Plan>,
     segment: Arc<Segment>,
     cache: Arc<Cache>,
-    /// Bytes of a message besides its values, at most.
-    message_bytes: usize,
-    /// Bytes of a row of the result, at most.
-    row_bytes: usize,
+    /// For groups.
+    memory: Arc<Memory>,
+    batch_rows: usize,
+    batches_max: usize,
+    /// Bytes of the texts of a row of the result, at most, once that is asked for.
+    text_bytes: OnceLock<usize>,
 }
 
 /// What a thread scans with.
@@ -190,10 +258,50 @@ pub struct Scratch {
     encoder: Encoder,
 }
 
+/// The slot of an item, as it fills.
+struct Slot<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+    encoder: &'a mut Encoder,
+    message_bytes: usize,
+    batches_left: usize,
+    is_too_short: bool,
+}
+
+impl Sink for Slot<'_> {
+    fn give(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, ScanError> {
+        let message = self.encoder.encode(&batch)?;
+        if message.len > self.bytes.len() - self.at {
+            self.is_too_short = true;
+            return Ok(ControlFlow::Break(()));
+        }
+        for part in &message.parts {
+            self.bytes[self.at..][..part.len()].copy_from_slice(part);
+            self.at += part.len();
+        }
+        self.batches_left -= 1;
+        let is_full = self.batches_left == 0 || self.room() == 0;
+        Ok(match is_full {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    }
+
+    fn room(&self) -> usize {
+        let left = (self.bytes.len() - self.at).saturating_sub(self.message_bytes);
+        values_in(left)
+    }
+}
+
 impl ScanKernel {
-    /// The result's schema, which outputs are without.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    fn group_scan(&self) -> GroupScan {
+        GroupScan::within(
+            &self.plan,
+            &self.segment,
+            &self.cache,
+            self.batch_rows,
+            &self.memory,
+        )
     }
 
     /// Writes what comes of the row groups that `item` names into `slot`; says how many bytes.
@@ -203,45 +311,77 @@ impl ScanKernel {
         slot: &mut [u8],
         Scratch { scan, encoder }: &mut Scratch,
     ) -> Result<Result<u32, JobError>, ScanError> {
-        let Some(groups) = row_groups(item, &self.segment) else {
+        let Some((row, groups)) = row_groups(item, &self.segment) else {
             return Ok(Err(JobError::Malformed));
         };
-        let mut written = Ok(0);
-        let mut failed = None;
-        let mut give = |batch: RecordBatch| {
-            match (encoder.encode(&batch), written) {
-                (Err(error), _) => failed = Some(error),
-                (Ok(_), Err(_)) => {}
-                (Ok(message), Ok(at)) if message.len > slot.len() - at => {
-                    written = Err(JobError::DstTooShort);
-                }
-                (Ok(message), Ok(mut at)) => {
-                    for part in &message.parts {
-                        slot[at..at + part.len()].copy_from_slice(part);
-                        at += part.len();
-                    }
-                    written = Ok(at);
-                }
-            }
-            match failed.is_none() && written.is_ok() {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
+        let head_bytes = Output::head_bytes(self.plan.names.len());
+        let Some((head, body)) = slot.split_at_mut_checked(head_bytes) else {
+            return Ok(Err(JobError::DstTooShort));
         };
-        let mut flow = ControlFlow::Continue(());
+        let mut slot = Slot {
+            bytes: body,
+            at: 0,
+            encoder,
+            message_bytes: self.plan.message_bytes,
+            batches_left: self.batches_max,
+            is_too_short: false,
+        };
+        let (mut first, mut done) = (row, 0);
+        let mut stopped_at = None;
         for group in groups {
-            flow = scan.scan(group, &mut give)?;
-            if flow.is_break() {
+            stopped_at = scan.scan_from(group, first, &mut slot)?;
+            if stopped_at.is_some() {
                 break;
             }
+            (first, done) = (0, done + 1);
         }
-        if flow.is_continue() {
-            let _last = scan.finish(&mut give)?;
+        if stopped_at.is_none() {
+            let _last = scan.flush(&mut slot)?;
         }
-        match failed {
-            Some(error) => Err(error.into()),
-            None => Ok(written.map(|bytes| bytes as u32)),
+        if let Some((aggregation, partial)) = scan.take_partial() {
+            match aggregation.write(&partial, slot.bytes)? {
+                Some(bytes) => slot.at = bytes,
+                None => slot.is_too_short = true,
+            }
         }
+        let bytes = head_bytes + slot.at;
+        if slot.is_too_short {
+            return Ok(Err(JobError::DstTooShort));
+        }
+        Output::write_head(head, done, stopped_at.unwrap_or(0), scan.stats_mut());
+        Ok(u32::try_from(bytes).map_err(|_| JobError::TooLong))
+    }
+
+    /// Bytes of the texts of a row of the result, at most.
+    fn text_bytes(&self) -> usize {
+        *self.text_bytes.get_or_init(|| {
+            let schema = self.segment.schema();
+            let texts = match &self.plan.target {
+                Target::Rows(columns) => columns
+                    .iter()
+                    .copied()
+                    .filter(|&column| schema.columns[column].ty == ColumnType::Text)
+                    .collect(),
+                Target::Aggregate(aggregation) => aggregation.text_columns(schema),
+            };
+            let mut longest = vec![0; texts.len()];
+            for (group, meta) in self.segment.groups().iter().enumerate() {
+                for (longest, &column) in longest.iter_mut().zip(&texts) {
+                    let chunk = &meta.chunks[column];
+                    let of_group = match chunk.encoding {
+                        // The footer knows.
+                        Encoding::Text => chunk.max as usize,
+                        // Of one that cannot be read no text is longer than all of it; its scan says what is wrong.
+                        _ => match self.segment.chunk(group, column, &self.cache) {
+                            Ok(chunk) => chunk.longest_text(),
+                            Err(_) => chunk.len as usize,
+                        },
+                    };
+                    *longest = of_group.max(*longest);
+                }
+            }
+            longest.iter().sum()
+        })
     }
 }
 
@@ -250,7 +390,7 @@ impl Kernel for ScanKernel {
 
     fn scratch(&self) -> Scratch {
         Scratch {
-            scan: GroupScan::new(&self.plan, &self.segment, &self.cache, BATCH_ROWS),
+            scan: self.group_scan(),
             encoder: encoder(&self.plan).expect("the kernel was made with one"),
         }
     }
@@ -260,13 +400,27 @@ impl Kernel for ScanKernel {
     }
 
     fn dst_len(&self, item_len: usize) -> usize {
-        let rows = item_len / size_of::<u32>() * group_rows_max(&self.segment);
-        let (rows, batches) = match &self.plan.target {
-            // A batch goes when the rest of a block might not fit it.
-            Target::Rows(_) => (rows, rows.div_ceil(BATCH_ROWS - BLOCK_ROWS)),
-            Target::Aggregate(aggregation) => (aggregation.groups_max(rows), 1),
+        let rows = item_len / NUMBER * group_rows_max(&self.segment);
+        let body = match &self.plan.target {
+            Target::Rows(_) => {
+                let fields = self.plan.output_schema().fields().iter();
+                let fixed: usize = fields
+                    .map(|field| match field.data_type() {
+                        DataType::Utf8 => size_of::<i32>(),
+                        ty => ty.primitive_width().unwrap_or(0),
+                    })
+                    .sum();
+                let row_bytes = fixed + self.text_bytes();
+                // A batch goes when the rest of a block might not fit it.
+                let batches = rows.div_ceil(self.batch_rows.saturating_sub(BLOCK_ROWS).max(1));
+                let batches = batches.min(self.batches_max);
+                batches * self.plan.message_bytes + with_validity(rows * row_bytes, batches)
+            }
+            Target::Aggregate(aggregation) => {
+                aggregation.written_bytes(aggregation.groups_max(rows), self.text_bytes())
+            }
         };
-        batches * self.message_bytes + rows * self.row_bytes
+        Output::head_bytes(self.plan.names.len()) + body
     }
 
     fn run(
@@ -275,22 +429,34 @@ impl Kernel for ScanKernel {
         out: BatchOut<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), JobError> {
-        let mut unreadable = false;
+        let mut failed = None;
         out.each_outcome(batch, |item, slot| {
             let done = self.scan(item, slot, scratch);
             if !matches!(done, Ok(Ok(_))) {
                 // What an item that failed has left must not become another's.
-                scratch.scan = GroupScan::new(&self.plan, &self.segment, &self.cache, BATCH_ROWS);
+                scratch.scan = self.group_scan();
             }
             done.unwrap_or_else(|error| {
-                unreadable |= matches!(error, ScanError::Segment(_));
+                match error {
+                    ScanError::Segment(_) => failed = Some(UNREADABLE),
+                    ScanError::Memory(_) => failed = Some(NO_MEMORY),
+                    _ => {}
+                }
                 Err(JobError::Malformed)
             })
         });
-        match unreadable {
-            true => Err(JobError::Device(UNREADABLE)),
-            false => Ok(()),
+        match failed {
+            Some(code) => Err(JobError::Device(code)),
+            None => Ok(()),
         }
+    }
+}
+
+impl fmt::Debug for ScanKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanKernel")
+            .field("table", &self.segment.identity())
+            .finish_non_exhaustive()
     }
 }
 
@@ -300,13 +466,110 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// The row groups that an item names; `None` if it is malformed.
-pub fn row_groups(item: &[u8], segment: &Segment) -> Option<impl Iterator<Item = usize>> {
-    let (numbers, rest) = item.as_chunks::<4>();
-    let number = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) as usize;
-    let is_there = |bytes: &[u8; 4]| number(bytes) < segment.groups().len();
-    let is_right = rest.is_empty() && numbers.iter().all(is_there);
-    is_right.then(|| numbers.iter().map(number))
+/// Appends an item: the scan of `groups`, from `row` of the first one on.
+pub fn write_item(item: &mut Vec<u8>, row: usize, groups: impl IntoIterator<Item = usize>) {
+    let numbers = std::iter::once(row).chain(groups);
+    item.extend(numbers.flat_map(|number| (number as u32).to_le_bytes()));
+}
+
+/// The row that an item begins at, and its row groups; `None` if it is malformed.
+pub fn row_groups(item: &[u8], segment: &Segment) -> Option<(usize, impl Iterator<Item = usize>)> {
+    let number = |bytes: &[u8; NUMBER]| u32::from_le_bytes(*bytes) as usize;
+    let ([row, groups @ ..], []) = item.as_chunks::<NUMBER>() else {
+        return None;
+    };
+    let rows = |group: &[u8; NUMBER]| Some(segment.groups().get(number(group))?.rows as usize);
+    let row = number(row);
+    let is_there = match groups.first() {
+        Some(first) => row < rows(first)?,
+        None => row == 0,
+    };
+    let is_right = is_there && groups.iter().all(|group| rows(group).is_some());
+    is_right.then(|| (row, groups.iter().map(number)))
+}
+
+/// The aggregate over several items, of the partial aggregates that they gave.
+#[derive(Debug)]
+pub struct Merged {
+    plan: Arc<Plan>,
+    partial: Partial,
+    memory: Memory,
+}
+
+impl Merged {
+    /// Of no item yet; its groups take so much memory at most.
+    pub fn new(plan: &Arc<Plan>, group_bytes: usize) -> Self {
+        Self {
+            plan: Arc::clone(plan),
+            partial: Partial::default(),
+            memory: Memory::new(group_bytes),
+        }
+    }
+
+    /// Takes in the body of an output.
+    ///
+    /// # Errors
+    /// If it is no partial aggregate of this query, there are too many groups, or a sum is out of range.
+    pub fn add(&mut self, body: &[u8]) -> Result<(), ScanError> {
+        let Target::Aggregate(aggregation) = &self.plan.target else {
+            return Err(ScanError::Internal("rows are not merged"));
+        };
+        let partial = aggregation.read(body)?;
+        aggregation.merge(&mut self.partial, partial, &self.memory)
+    }
+
+    /// The result.
+    ///
+    /// # Errors
+    /// If a number of it is out of range.
+    pub fn finish(self) -> Result<RecordBatch, ScanError> {
+        let Target::Aggregate(aggregation) = &self.plan.target else {
+            return Err(ScanError::Internal("rows are not merged"));
+        };
+        aggregation.finish(Arc::clone(self.plan.output_schema()), self.partial)
+    }
+}
+
+/// The scan on the cores of whoever submits, on the instruction set that its plan was made for: the backend of programs that have no
+/// other. Its only operator is [`Scan`].
+#[derive(Debug, Default)]
+pub struct OwnCores {
+    clock: WallClock,
+}
+
+impl Backend for OwnCores {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &self.clock
+    }
+
+    fn properties(&self) -> Properties {
+        Properties::of_this_cpu()
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+        Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
+    }
+
+    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+        if spec.get::<Scan>().is_none() {
+            let reason = format!("it scans, and does not compute {spec}");
+            return Err(Unsupported { reason });
+        }
+        let mut limits = Limits::new(NonZeroU32::MAX);
+        limits.synchronous = true;
+        Ok(limits)
+    }
+
+    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+        let limits = self.limits(spec)?;
+        let scan = spec.get::<Scan>().expect("there are limits for it");
+        let kernel = scan.kernel(scan.plan.kernels.name())?;
+        Ok(Arc::new(Inline::new(kernel, spec.clone(), limits)))
+    }
 }
 
 fn encoder(plan: &Plan) -> Result<Encoder, arrow_schema::ArrowError> {
@@ -317,38 +580,4 @@ fn encoder(plan: &Plan) -> Result<Encoder, arrow_schema::ArrowError> {
 fn group_rows_max(segment: &Segment) -> usize {
     let rows = segment.groups().iter().map(|group| group.rows as usize);
     rows.max().unwrap_or(0)
-}
-
-/// Most bytes of values of a row of the result.
-fn row_bytes(plan: &Plan, segment: &Segment, cache: &Cache) -> Result<usize, ScanError> {
-    let schema = segment.schema();
-    let texts = match &plan.target {
-        Target::Rows(columns) => columns
-            .iter()
-            .copied()
-            .filter(|&column| schema.columns[column].ty == ColumnType::Text)
-            .collect(),
-        Target::Aggregate(aggregation) => aggregation.text_columns(schema),
-    };
-    let fields = plan.output_schema().fields().iter();
-    let fixed: usize = fields
-        .map(|field| match field.data_type() {
-            DataType::Utf8 => size_of::<i32>(),
-            ty => ty.primitive_width().unwrap_or(0),
-        })
-        .sum();
-    let mut longest = vec![0; texts.len()];
-    for (group, meta) in segment.groups().iter().enumerate() {
-        for (longest, &column) in longest.iter_mut().zip(&texts) {
-            let of_group = match meta.chunks[column].encoding {
-                // The footer knows.
-                Encoding::Text => meta.chunks[column].max as usize,
-                _ => segment.chunk(group, column, cache)?.longest_text(),
-            };
-            *longest = of_group.max(*longest);
-        }
-    }
-    // A bit of validity for each value.
-    let validity = plan.output_schema().fields().len().div_ceil(8);
-    Ok(fixed + longest.iter().sum::<usize>() + validity)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::ScanError;
@@ -10,7 +11,10 @@ use super::bind::Bound;
 use super::dag::Dag;
 use super::filter::Filter;
 use super::kernels::{self, Kernels, Lanes};
+use super::output::{Output as Given, with_validity};
 use super::rows;
+use super::stats::{ConjunctStats, ScanStats};
+use crate::ipc::Encoder;
 use crate::query::{Output, Query};
 use crate::schema::Schema;
 use crate::table::segment::Segment;
@@ -50,6 +54,8 @@ pub struct Plan {
     row_bytes: usize,
     /// Texts of a row.
     row_texts: usize,
+    /// Bytes of a batch's message besides its values, at most.
+    pub(super) message_bytes: usize,
 }
 
 /// What is made of the rows that qualify.
@@ -72,24 +78,34 @@ pub(super) struct Chunks {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     pub(super) threads: usize,
-    /// Most bytes of a batch.
-    pub(super) batch_bytes: usize,
-    /// For groups.
+    /// A job's slot.
+    pub(super) slot_bytes: usize,
+    /// Most rows of a batch.
+    pub(super) batch_rows: usize,
+    /// For the groups that all threads accumulate.
     pub(super) group_bytes: usize,
+    /// For those of the result.
+    pub(super) result_bytes: usize,
 }
 
 /// Most that the tables of a plan's text tests take.
 pub const TABLES_BYTES_MAX: usize = 2 << 20;
 /// What a thread keeps of a conjunct.
 const SAMPLES_BYTES: usize = 128;
+/// A slot of fewer bytes may be too short for a row of long texts.
+const SLOT_BYTES_USEFUL: usize = 256 << 10;
 /// Rows of a batch below which a scan rather has fewer threads.
 const BATCH_ROWS_MIN: usize = 64;
 /// Bytes of a text, in estimates.
 const TEXT_BYTES: usize = 32;
 /// A batch's buffers grow by doubling.
 const BUFFER_SLACK: usize = 2;
-/// The result of an aggregate takes as much as the groups of one thread.
-const RESULT: usize = 1;
+/// The result of an aggregate takes as much as the groups of one thread; so do those that are added to it.
+const RESULT: usize = 2;
+/// Arrow begins each of a batch's buffers at a multiple of so many bytes.
+const ALIGNMENT: usize = 64;
+/// Buffers of a column: validity, offsets, values.
+const BUFFERS: usize = 3;
 /// Groups below which a scan rather has fewer threads.
 const GROUPS_MIN: usize = 64;
 
@@ -122,6 +138,23 @@ impl Plan {
     /// The result's schema, as [`output_schema`] gives it.
     pub fn output_schema(&self) -> &SchemaRef {
         &self.output
+    }
+
+    /// Nothing counted yet.
+    pub(super) fn new_stats(&self) -> ScanStats {
+        let conjunct = |text: &String| ConjunctStats {
+            text: text.clone(),
+            ..ConjunctStats::default()
+        };
+        ScanStats {
+            conjuncts: self.names.iter().map(conjunct).collect(),
+            ..ScanStats::default()
+        }
+    }
+
+    /// What each conjunct of the predicate tests, as they were written.
+    pub fn conjuncts(&self) -> &[String] {
+        &self.names
     }
 
     /// What a scan takes at least, with one thread, small batches, few groups and no room in the cache: with less
@@ -162,13 +195,29 @@ impl Plan {
         fixed.saturating_add(match &self.target {
             Target::Rows(_) => {
                 let row_bytes = self.row_bytes + self.row_texts * TEXT_BYTES;
-                let batches = Self::batches(threads, sink_batches) * BUFFER_SLACK;
-                row_bytes.saturating_mul(batch_rows).saturating_mul(batches)
+                let batch = row_bytes.saturating_mul(batch_rows);
+                let slot = self.batch_slot_bytes(batch);
+                let batches = batch.saturating_mul(threads * BUFFER_SLACK);
+                slot.saturating_mul(threads + sink_batches)
+                    .saturating_add(batches)
             }
-            Target::Aggregate(aggregation) => aggregation
-                .groups_bytes(groups)
-                .saturating_mul(threads + RESULT),
+            Target::Aggregate(aggregation) => {
+                let slot = self.partial_slot_bytes(aggregation.slot_bytes(groups));
+                let groups = aggregation.groups_bytes(groups);
+                let all = groups.saturating_mul(threads + RESULT);
+                slot.saturating_mul(threads).saturating_add(all)
+            }
         })
+    }
+
+    /// A slot for a batch of so many bytes of values.
+    fn batch_slot_bytes(&self, values: usize) -> usize {
+        Given::head_bytes(self.names.len()) + self.message_bytes + with_validity(values, 1)
+    }
+
+    /// A slot for a partial aggregate of so many bytes.
+    fn partial_slot_bytes(&self, bytes: usize) -> usize {
+        Given::head_bytes(self.names.len()) + bytes
     }
 
     /// What threads take whatever they find: vectors, and chunks that the cache has no room for.
@@ -193,29 +242,52 @@ impl Plan {
         }
     }
 
-    /// Each thread fills one batch and may wait to hand over another.
-    fn batches(threads: usize, sink_batches: usize) -> usize {
-        2 * threads + sink_batches
-    }
-
     /// The most threads, and the largest batches and groups, that `memory` bytes suffice for beside a sink that keeps `sink` batches.
     pub(super) fn shares(
         &self,
         threads: usize,
         chunks: Chunks,
         memory: usize,
-        sink: usize,
+        (batch_rows, sink): (usize, usize),
     ) -> Result<Shares, ScanError> {
         let least = |threads| self.memory_bytes(threads, chunks, BATCH_ROWS_MIN, GROUPS_MIN, sink);
         let threads = (1..=threads)
             .rev()
             .find(|&threads| least(threads) <= memory)
             .ok_or(ScanError::Memory(memory))?;
-        let left = memory - self.fixed_bytes(threads, chunks);
-        Ok(Shares {
-            threads,
-            batch_bytes: left / (Self::batches(threads, sink) * BUFFER_SLACK),
-            group_bytes: left / (threads + RESULT) * threads,
+        let least = least(threads);
+        // What is more than the least goes to all in the same proportion.
+        let grown = |bytes: usize| {
+            let (bytes, fixed) = (bytes as u128, self.fixed_bytes(threads, chunks) as u128);
+            (bytes * (memory as u128 - fixed) / (least as u128 - fixed).max(1)) as usize
+        };
+        Ok(match &self.target {
+            Target::Rows(_) => {
+                let row_bytes = self.row_bytes + self.row_texts * TEXT_BYTES;
+                let slot = |rows| self.batch_slot_bytes(row_bytes.saturating_mul(rows));
+                let useful = slot(batch_rows).max(SLOT_BYTES_USEFUL);
+                let slot_bytes = grown(slot(BATCH_ROWS_MIN)).min(useful);
+                Shares {
+                    threads,
+                    slot_bytes,
+                    // Room is made for so many.
+                    batch_rows: batch_rows.min(slot_bytes / self.row_bytes.max(1)).max(1),
+                    group_bytes: 0,
+                    result_bytes: 0,
+                }
+            }
+            Target::Aggregate(aggregation) => {
+                let slot = |groups| self.partial_slot_bytes(aggregation.slot_bytes(groups));
+                let useful = slot(aggregate::GROUPS_MAX).max(SLOT_BYTES_USEFUL);
+                let groups = aggregation.groups_bytes(GROUPS_MIN);
+                Shares {
+                    threads,
+                    slot_bytes: grown(slot(GROUPS_MIN)).min(useful),
+                    batch_rows,
+                    group_bytes: grown(groups * threads),
+                    result_bytes: grown(groups),
+                }
+            }
         })
     }
 
@@ -267,6 +339,7 @@ impl Plan {
             Target::Aggregate(aggregation) => thread_bytes += aggregation.thread_bytes(),
         }
         Ok(Self {
+            message_bytes: message_bytes(&output)?,
             kernels,
             output,
             thread_bytes,
@@ -279,6 +352,13 @@ impl Plan {
             columns,
         })
     }
+}
+
+/// Bytes of a message of this schema besides its values, at most.
+fn message_bytes(schema: &SchemaRef) -> Result<usize, ScanError> {
+    let (mut encoder, _) = Encoder::new(schema)?;
+    let empty = encoder.encode(&RecordBatch::new_empty(Arc::clone(schema)))?;
+    Ok(empty.len + schema.fields().len() * BUFFERS * ALIGNMENT)
 }
 
 /// A thread has a row group at a time.

@@ -74,11 +74,11 @@ pub(super) struct Rows {
     schema: SchemaRef,
     /// Most rows of a batch.
     capacity: usize,
-    /// Most bytes of a batch, if it has more than one row.
-    bytes_max: usize,
     /// Bytes of a row, texts themselves aside.
     row_bytes: usize,
     rows: usize,
+    /// Rows that were appended since it was made.
+    rows_appended: u64,
     columns: Vec<Builder>,
     /// The last block's, asked for; between calls the only ones there are.
     asked: Survivors,
@@ -126,8 +126,24 @@ struct TextSource {
     longest: usize,
 }
 
-/// Takes a batch, says whether to go on.
-pub(super) type Give<'a> = dyn FnMut(RecordBatch) -> ControlFlow<()> + 'a;
+/// Takes batches.
+pub(super) trait Sink {
+    /// Takes a batch, says whether to go on.
+    fn give(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, ScanError>;
+    /// Most bytes that the next batch may have, if it has more than one row.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// A sink without limits.
+pub(super) struct Unlimited<'a>(pub(super) &'a mut dyn FnMut(RecordBatch) -> ControlFlow<()>);
+
+impl Sink for Unlimited<'_> {
+    fn give(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, ScanError> {
+        Ok((self.0)(batch))
+    }
+}
 
 impl Rows {
     pub(super) fn new(
@@ -135,14 +151,12 @@ impl Rows {
         columns: &[usize],
         output: SchemaRef,
         batch_rows: usize,
-        batch_bytes: usize,
     ) -> Self {
-        let bytes_max = batch_bytes.min(TEXT_BYTES_MAX);
         let row_bytes: usize = columns
             .iter()
             .map(|&column| row_bytes(schema.columns[column].ty).0)
             .sum();
-        let capacity = batch_rows.min(bytes_max / row_bytes.max(1)).max(1);
+        let capacity = batch_rows.min(TEXT_BYTES_MAX / row_bytes.max(1)).max(1);
         let builder = |&column: &usize| {
             let ty = schema.columns[column].ty;
             Builder {
@@ -155,47 +169,48 @@ impl Rows {
         Self {
             schema: output,
             capacity,
-            bytes_max,
             row_bytes,
             rows: 0,
+            rows_appended: 0,
             columns: columns.iter().map(builder).collect(),
             asked: Survivors::none(),
             due: Survivors::none(),
         }
     }
 
-    /// Takes the rows of `mask`; gives a batch first if they might not fit it.
+    /// Takes the rows of `mask`; gives a batch first if they might not fit it. Breaks if the sink did, with the first row that was not
+    /// taken.
     pub(super) fn append(
         &mut self,
         context: &mut Context,
         block: usize,
         mask: &Mask,
-        give: &mut Give<'_>,
-    ) -> Result<ControlFlow<()>, ScanError> {
+        sink: &mut dyn Sink,
+    ) -> Result<ControlFlow<usize>, ScanError> {
         std::mem::swap(&mut self.asked, &mut self.due);
         self.asked.block = block;
         self.asked.count = context.kernels().positions(mask, &mut self.asked.positions);
         for builder in &self.columns {
             builder.prefetch(context, block, self.asked.positions())?;
         }
-        self.append_due(context, give)
+        self.append_due(context, sink)
     }
 
     /// Appends what is left of the row group. To be called before the next one is opened.
     pub(super) fn end_group(
         &mut self,
         context: &mut Context,
-        give: &mut Give<'_>,
-    ) -> Result<ControlFlow<()>, ScanError> {
+        sink: &mut dyn Sink,
+    ) -> Result<ControlFlow<usize>, ScanError> {
         std::mem::swap(&mut self.asked, &mut self.due);
-        self.append_due(context, give)
+        self.append_due(context, sink)
     }
 
     fn append_due(
         &mut self,
         context: &mut Context,
-        give: &mut Give<'_>,
-    ) -> Result<ControlFlow<()>, ScanError> {
+        sink: &mut dyn Sink,
+    ) -> Result<ControlFlow<usize>, ScanError> {
         let (block, count) = (self.due.block, std::mem::take(&mut self.due.count));
         if count == 0 {
             return Ok(ControlFlow::Continue(()));
@@ -209,10 +224,13 @@ impl Rows {
         let mut start = 0;
         while start < count {
             // A batch that cannot take the rest of the block goes; what not even a new one can take comes in several.
-            if self.room(longest) < count - start && self.rows > 0 && self.flush(give)?.is_break() {
-                return Ok(ControlFlow::Break(()));
+            let is_full = self.rows > 0 && self.room(longest, sink) < count - start;
+            if is_full && self.flush(sink)?.is_break() {
+                self.asked.count = 0;
+                let row = usize::from(self.due.positions[start]);
+                return Ok(ControlFlow::Break(block * BLOCK_ROWS + row));
             }
-            let end = count.min(start + self.room(longest).max(1));
+            let end = count.min(start + self.room(longest, sink).max(1));
             for builder in &self.columns {
                 builder.prefetch_codes(context, block, &self.due.positions[start..end])?;
             }
@@ -220,13 +238,14 @@ impl Rows {
                 builder.append(context, block, &self.due.positions[start..end])?;
             }
             self.rows += end - start;
+            self.rows_appended += (end - start) as u64;
             start = end;
         }
         Ok(ControlFlow::Continue(()))
     }
 
     /// Gives what has been collected.
-    pub(super) fn flush(&mut self, give: &mut Give<'_>) -> Result<ControlFlow<()>, ScanError> {
+    pub(super) fn flush(&mut self, sink: &mut dyn Sink) -> Result<ControlFlow<()>, ScanError> {
         if self.rows == 0 {
             return Ok(ControlFlow::Continue(()));
         }
@@ -239,17 +258,22 @@ impl Rows {
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns?, &options)?;
         self.rows = 0;
-        Ok(give(batch))
+        sink.give(batch)
+    }
+
+    /// Rows that were appended since the last call.
+    pub(super) fn take_count(&mut self) -> u64 {
+        std::mem::take(&mut self.rows_appended)
     }
 
     /// How many more rows of at most `longest` bytes surely fit the batch.
-    fn room(&self, longest: usize) -> usize {
+    fn room(&self, longest: usize, sink: &dyn Sink) -> usize {
         let texts = |builder: &Builder| match &builder.values {
             Values::Text(texts) => texts.bytes.len(),
             Values::Narrow(_) | Values::Wide(_) => 0,
         };
         let taken = self.rows * self.row_bytes + self.columns.iter().map(texts).sum::<usize>();
-        let left = self.bytes_max.saturating_sub(taken) / longest;
+        let left = sink.room().min(TEXT_BYTES_MAX).saturating_sub(taken) / longest;
         left.min(self.capacity - self.rows)
     }
 }

@@ -39,24 +39,34 @@ pub struct ConjunctStats {
 }
 
 impl ScanStats {
-    pub(super) fn add(&mut self, other: Self) {
-        self.tuples_scanned += other.tuples_scanned;
-        self.tuples_skipped += other.tuples_skipped;
-        self.rows_selected += other.rows_selected;
-        self.blocks_scanned += other.blocks_scanned;
-        self.blocks_skipped += other.blocks_skipped;
-        self.groups_skipped += other.groups_skipped;
-        self.bytes_read += other.bytes_read;
+    /// All numbers, in the order in which they are written.
+    pub(super) fn numbers_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        let conjuncts = self.conjuncts.iter_mut().flat_map(|one| {
+            [
+                &mut one.blocks_sampled,
+                &mut one.rows_sampled,
+                &mut one.rows_passed,
+                &mut one.time_ns,
+            ]
+        });
+        [
+            &mut self.tuples_scanned,
+            &mut self.tuples_skipped,
+            &mut self.rows_selected,
+            &mut self.blocks_scanned,
+            &mut self.blocks_skipped,
+            &mut self.groups_skipped,
+            &mut self.bytes_read,
+        ]
+        .into_iter()
+        .chain(conjuncts)
+    }
+
+    /// Adds what another has counted of the same predicate.
+    pub(super) fn add(&mut self, mut other: Self) {
         self.stopped |= other.stopped;
-        if self.conjuncts.is_empty() {
-            self.conjuncts = other.conjuncts;
-        } else {
-            for (one, other) in self.conjuncts.iter_mut().zip(other.conjuncts) {
-                one.blocks_sampled += other.blocks_sampled;
-                one.rows_sampled += other.rows_sampled;
-                one.rows_passed += other.rows_passed;
-                one.time_ns += other.time_ns;
-            }
+        for (number, other) in self.numbers_mut().zip(other.numbers_mut()) {
+            *number = number.saturating_add(*other);
         }
     }
 }

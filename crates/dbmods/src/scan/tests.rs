@@ -1,5 +1,7 @@
 //! The scan against the reference evaluator, row for row, on every instruction set that this CPU runs.
 
+mod operator;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -35,6 +37,7 @@ const ROOMY: ScanOptions<'static> = ScanOptions {
     batch_rows: 1024,
     memory_bytes: 1 << 30,
     sink_batches: 0,
+    slots: None,
 };
 
 type Row = Vec<Literal>;
@@ -200,10 +203,16 @@ impl Table {
         let plan = Plan::with_kernels(kernels, self.segment.schema(), query, TABLES_BYTES_MAX);
         let cache = Arc::new(Cache::new(1 << 30));
         let stats = Arc::new(plan.unwrap())
-            .scan(&self.segment, &cache, &options, &|batch| {
-                batches.lock().unwrap().push(batch);
-                ControlFlow::Continue(())
-            })
+            .scan(
+                &Arc::new(query.clone()),
+                &self.segment,
+                &cache,
+                &options,
+                &|batch| {
+                    batches.lock().unwrap().push(batch);
+                    ControlFlow::Continue(())
+                },
+            )
             .unwrap();
         let batches = batches.into_inner().unwrap();
         let schema = output_schema(self.segment.schema(), query).unwrap();
@@ -650,11 +659,8 @@ fn gathered(
     let cache = Arc::new(Cache::new(0));
     scan(&table.segment, &cache, query, options, &|batch| {
         let mut seen = seen.lock().unwrap();
-        let bytes: usize = batch
-            .columns()
-            .iter()
-            .map(|column| column.get_array_memory_size())
-            .sum();
+        // All columns lie in the one message.
+        let bytes = batch.column(0).get_buffer_memory_size();
         *seen = (
             seen.0 + batch.num_rows(),
             seen.1.max(bytes),
@@ -717,10 +723,13 @@ fn threads_share_the_memory_for_chunks_that_the_cache_has_no_room_for() {
     assert!(wide.memory_bytes_min(&table.segment, 0) > least + (512 << 10));
     let chunks = wide.chunks(&table.segment);
     let memory = 2 * wide.memory_bytes_min(&table.segment, 0);
-    assert_eq!(wide.shares(8, chunks, memory, 0).unwrap().threads, 2);
+    assert_eq!(
+        wide.shares(8, chunks, memory, (1024, 0)).unwrap().threads,
+        2
+    );
     let room = 8 * chunks.thread_bytes;
     let roomy = wide
-        .shares(8, Chunks { room, ..chunks }, memory, 0)
+        .shares(8, Chunks { room, ..chunks }, memory, (1024, 0))
         .unwrap();
     assert_eq!(roomy.threads, 8);
 }

@@ -7,9 +7,9 @@
 //! **Memory** is bounded by the cache plus [`OVERHEAD_BYTES_MAX`], whatever the results' size: batches wait in a queue of
 //! [`QUEUE_BATCHES`], a full queue blocks the scan that fills it, and each running scan reserves what it can hold at most
 //! out of [`SCANS_BYTES_MAX`]: no more than a quarter of what is left, so that many stalled scans leave some for the next one,
-//! which then gets smaller batches, whichever engine runs it. Only when next to nothing is left scans wait, and are refused
-//! as busy after [`RESERVE_PATIENCE`]. A request reserves what it may grow to before it is received, out of
-//! [`PLANS_BYTES_MAX`]; a scan keeps of that what its terms take while it runs. The tables of plans have [`TABLES_BYTES_MAX`]:
+//! which then gets smaller batches, whichever engine runs it. Of what no scan has reserved, up to [`SLOTS_BYTES_MAX`] stay allocated
+//! for later ones. Only when next to nothing is left scans wait, and are refused as busy after [`RESERVE_PATIENCE`]. A request reserves
+//! what it may grow to before it is received, out of [`PLANS_BYTES_MAX`]; a scan keeps of that what its terms take while it runs. The tables of plans have [`TABLES_BYTES_MAX`]:
 //! a plan that finds none left has none, and is slower. Plans are made one at a time. Connections are counted as
 //! [`CONNECTION_BYTES`] each, so there are [`CONNECTIONS_MAX`] at most, and strangers' as [`KNOCKING_BYTES`]. Once a client asks for DuckDB, it may hold as much again as the cache for its
 //! buffers, or [`DUCKDB_BYTES_MIN`] if that is more, and half of that for results that it finishes first. Results that go past
@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use dpb_core::Timer;
+use dpb_core::{Backend, ClockKind, Evidence, Timer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::budget::{Budget, Reserved};
@@ -41,6 +41,7 @@ use self::door::{Admission, Door, KNOCKING_MAX, Refusals};
 use self::refusals::{damaged, refuse};
 use self::scanning::scan_and_send;
 use crate::duckdb::Library;
+use crate::scan::Slots;
 use crate::service::bulk::Acceptor;
 use crate::service::link::{Interrupted, Link, PACE_BITS_PER_S_MIN, between, stalled};
 use crate::service::protocol::{
@@ -64,6 +65,8 @@ mod scanning;
 pub const OVERHEAD_BYTES_MAX: u64 = 256 << 20;
 /// What all running scans together may hold in batches.
 pub const SCANS_BYTES_MAX: u64 = 160 << 20;
+/// What is kept of ended scans' memory for later ones, of what none has reserved.
+pub const SLOTS_BYTES_MAX: usize = 16 << 20;
 /// What one running scan may hold in batches.
 pub const SCAN_BYTES_MAX: u64 = 32 << 20;
 /// What one running scan has at least.
@@ -130,7 +133,7 @@ const STOP_LOOK: Timespec = Timespec {
 };
 
 /// How an agent runs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AgentOptions {
     /// Where it listens; port 0 for any that is free.
     pub listen: SocketAddr,
@@ -146,6 +149,8 @@ pub struct AgentOptions {
     pub connections_max: u32,
     /// Whether clients may have files dropped from the caches, which slows all others.
     pub cold: bool,
+    /// Carries out our scans.
+    pub backend: Arc<dyn Backend>,
     /// Hears, on a thread of its own, of peers that were refused: a line each for up to ten in ten seconds, and the number of
     /// the others once a later one is refused.
     pub say: fn(&str),
@@ -174,6 +179,11 @@ pub enum BindError {
     /// More connections than memory is kept for.
     #[error("{0} connections; at most {CONNECTIONS_MAX} are possible, as memory is kept for each")]
     Connections(u32),
+    /// A backend whose time is not that of its clients.
+    #[error(
+        "{0} has a clock of its own, and clients measure by theirs: choose a backend that is no model"
+    )]
+    Virtual(String),
     /// The operating system says so.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -203,6 +213,8 @@ struct Shared {
     waiting: Arc<AtomicUsize>,
     /// What scans hold in batches.
     budget: Budget,
+    /// What ended scans have left.
+    slots: Arc<Slots>,
     /// What requests and plans hold, without tables.
     plans: Budget,
     /// What the tables of plans hold.
@@ -243,11 +255,14 @@ impl Agent {
         if options.connections_max > CONNECTIONS_MAX {
             return Err(BindError::Connections(options.connections_max));
         }
+        if options.backend.clock().kind() != ClockKind::Wall {
+            return Err(BindError::Virtual(options.backend.name().to_owned()));
+        }
         let refused = |source| BindError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        let info = AgentInfo::of_this_process(options.cache_bytes);
+        let info = AgentInfo::of_this_process(options.cache_bytes, &*options.backend);
         let (waiting, clock) = (Arc::default(), Arc::clone(&options.clock));
         let shared = Arc::new(Shared {
             catalog: Catalog::new(
@@ -260,6 +275,7 @@ impl Agent {
             duckdb: OnceLock::new(),
             stop: AtomicBool::new(false),
             budget: Budget::new(SCANS_BYTES_MAX, &waiting, &clock),
+            slots: Arc::new(Slots::new(SLOTS_BYTES_MAX)),
             plans: Budget::new(PLANS_BYTES_MAX, &waiting, &clock),
             tables: Budget::new(TABLES_BYTES_MAX, &waiting, &clock),
             planning: Mutex::default(),
@@ -380,8 +396,8 @@ impl Drop for Place<'_> {
 }
 
 impl AgentInfo {
-    /// What this process says of itself.
-    pub fn of_this_process(cache_bytes: u64) -> Self {
+    /// What this process says of itself, and of the backend that scans for it.
+    pub fn of_this_process(cache_bytes: u64, backend: &dyn Backend) -> Self {
         let cpu_model = std::fs::read_to_string("/proc/cpuinfo")
             .ok()
             .and_then(|text| {
@@ -398,6 +414,11 @@ impl AgentInfo {
                 .to_string_lossy()
                 .into_owned(),
             cache_bytes,
+            backend: backend.name().to_owned(),
+            emulated_by: match backend.properties().evidence {
+                Evidence::Emulated { by } => Some(by),
+                _ => None,
+            },
             duckdb: Err("nobody has asked for DuckDB".to_owned()),
         }
     }
@@ -542,7 +563,7 @@ fn answer(
             Reply::Dropped
         }
         Request::Usage { reset_peak } => Reply::Usage(usage::of_this_process(reset_peak)),
-        Request::Scan(request) => return scan_and_send(shared, link, held, &request),
+        Request::Scan(request) => return scan_and_send(shared, link, held, request),
         Request::Fetch { sf, table, format } => return send_file(shared, link, sf, &table, format),
         Request::Bulk { offer } => Reply::Bulk(open_transport(shared, link, &offer)),
     };

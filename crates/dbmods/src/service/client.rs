@@ -668,10 +668,13 @@ fn make_printable(agent: &mut AgentInfo) {
         dpb_version,
         cpu_model,
         host,
+        backend,
+        emulated_by,
         duckdb: Ok(duckdb) | Err(duckdb),
         ..
     } = agent;
-    for words in [dpb_version, cpu_model, host, duckdb] {
+    let always = [dpb_version, cpu_model, host, backend, duckdb];
+    for words in always.into_iter().chain(emulated_by) {
         *words = printable(words, WORDS_MAX);
     }
 }

@@ -29,7 +29,7 @@
 //! [`AgentInfo`] in postcard. Both layouts up to the version, and the error frame's, never change, so that two versions can
 //! always tell each other apart: an agent refuses a client of another version with an error frame, a client refuses such an
 //! agent's welcome, and both say both versions. Since version 3 a scan carries the fingerprint of its table's schema,
-//! since version 4 an end the number of threads.
+//! since version 4 an end the number of threads, since version 5 a welcome the agent's backend.
 //!
 //! **Secrecy.** There is none: token, queries and rows cross in clear. On a network that strangers share the connection
 //! belongs in a tunnel.
@@ -69,7 +69,7 @@ mod placed;
 /// First bytes of hello and welcome.
 pub const MAGIC: [u8; 4] = *b"DPBW";
 /// Version of this protocol.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
 /// Most bytes of a scan's plan in words.
@@ -81,7 +81,7 @@ pub const TOKEN_BYTES_MAX: usize = 512;
 /// Bytes that a token may have.
 pub const TOKEN_BYTES: std::ops::RangeInclusive<usize> = TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX;
 /// Most bytes of each text of [`AgentInfo`], so that a welcome keeps its bound.
-const INFO_TEXT_BYTES_MAX: usize = 1 << 10;
+const INFO_TEXT_BYTES_MAX: usize = 512;
 
 /// The agent can run DuckDB beside its own scan.
 pub const CAPABILITY_DUCKDB: u64 = 1;
@@ -296,6 +296,10 @@ pub struct AgentInfo {
     pub host: String,
     /// Most bytes of chunks that it keeps.
     pub cache_bytes: u64,
+    /// The backend that carries out its scans.
+    pub backend: String,
+    /// What stands in for the device of that backend, or for the agent's CPU.
+    pub emulated_by: Option<String>,
     /// The version of DuckDB that it found, or why it found none and what to do. An agent looks for one once a client's
     /// hello asks for [`CAPABILITY_DUCKDB`].
     pub duckdb: Result<String, String>,
@@ -323,6 +327,8 @@ impl Welcome {
             dpb_version: short(&self.agent.dpb_version),
             cpu_model: short(&self.agent.cpu_model),
             host: short(&self.agent.host),
+            backend: short(&self.agent.backend),
+            emulated_by: self.agent.emulated_by.as_ref().map(short),
             duckdb: self.agent.duckdb.as_ref().map(short).map_err(short),
             ..self.agent
         };

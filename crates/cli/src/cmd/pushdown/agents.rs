@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::bulk::Choice;
+use super::Args;
 use crate::cmd::serve::Ready;
 use crate::exit::Failure;
 use crate::interrupt;
@@ -28,12 +28,7 @@ impl LocalAgent {
     ///
     /// # Errors
     /// If this program cannot be started again, or the agent ends before it is ready; its own words are on stderr.
-    pub fn start(
-        data_dir: &Path,
-        cache_bytes: u64,
-        threads_max: u32,
-        bulk: &Choice,
-    ) -> Result<Self, Failure> {
+    pub fn start(data_dir: &Path, args: &Args, threads_max: u32) -> Result<Self, Failure> {
         let broke = |what: &str, why: String| {
             Failure::check(format!("cannot start an agent: {what}: {why}"))
         };
@@ -43,9 +38,9 @@ impl LocalAgent {
             .args(["--format", "json", "serve", "--until-stdin-closes"])
             .args(["--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data_dir)
-            .args(["--cache", &cache_bytes.to_string()])
+            .args(["--cache", &args.cache.to_string()])
             .args(["--threads", &threads_max.to_string()])
-            .args(["--bulk", &bulk.to_text()])
+            .args(["--bulk", &args.bulk.to_text(), "--backend", &args.backend])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Ctrl-C in a terminal is for us; we end the agents when our records are complete.

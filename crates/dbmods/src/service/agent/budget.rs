@@ -72,6 +72,11 @@ impl Budget {
         })
     }
 
+    /// What nobody has reserved.
+    pub(super) fn left(&self) -> u64 {
+        *lock(&self.left)
+    }
+
     /// Takes what `share` makes of what is left, once that is at least `least`.
     pub(super) fn reserve(
         &self,

@@ -18,8 +18,8 @@ use super::{
     TERM_BYTES, TEXT_GROWTH, carried, duckdb_pool, ending, lock, settle,
 };
 use crate::ipc::Encoder;
-use crate::query::sql;
-use crate::scan::{self, Plan, ScanError, ScanOptions};
+use crate::query::{Query, sql};
+use crate::scan::{self, Message, Plan, ScanError, ScanOptions};
 use crate::schema::Schema;
 use crate::service::link::{Link, between};
 use crate::service::protocol::{self, End, Engine, Refusal, ScanRequest, Tag, WireError};
@@ -36,9 +36,10 @@ pub(super) fn scan_and_send(
     shared: &Shared,
     link: &mut Link,
     held: &mut Reserved<'_>,
-    request: &ScanRequest,
+    request: ScanRequest,
 ) -> Conversed {
-    let segment = shared.catalog.segment(request.sf, &request.query.table)?;
+    let query = Arc::new(request.query);
+    let segment = shared.catalog.segment(request.sf, &query.table)?;
     let schema = segment.schema();
     let fingerprint = schema.fingerprint();
     if request.schema != fingerprint {
@@ -50,8 +51,9 @@ pub(super) fn scan_and_send(
         return Err(refuse(Refusal::Usage, text));
     }
     let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
-    let terms = request.query.count_terms(schema).map_err(|e| usage(&e))? as u64;
-    let (plan, _tables) = make_plan(shared, schema, request).map_err(|e| usage(&e))?;
+    let terms = query.count_terms(schema).map_err(|e| usage(&e))? as u64;
+    let (plan, _tables) =
+        make_plan(shared, schema, &query, request.engine).map_err(|e| usage(&e))?;
     held.keep(held.bytes / REQUEST_GROWTH * TEXT_GROWTH + terms * TERM_BYTES);
     let output = plan.output_schema();
     if request.threads == 0 {
@@ -70,6 +72,7 @@ pub(super) fn scan_and_send(
     };
     let gone = || shared.is_ending() || link.peer_gone();
     let reserved = shared.budget.reserve_for_scan(least, wanted, &gone)?;
+    shared.slots.trim(shared.budget.left() as usize);
 
     let halt = Halt::default();
     let outbox = Outbox::new(QUEUE_BATCHES);
@@ -83,7 +86,6 @@ pub(super) fn scan_and_send(
         let scanner = scope.spawn(|| {
             // Also when the scan panics: the sender must not wait for ever.
             let _finish = Finish(&outbox);
-            let sink = |batch| outbox.put(batch);
             match request.engine {
                 Engine::Dpb => {
                     let granted = shared.threads.reserve_up_to(threads as u64);
@@ -94,9 +96,11 @@ pub(super) fn scan_and_send(
                         batch_rows,
                         memory_bytes: reserved.bytes as usize,
                         sink_batches: kept_batches,
+                        slots: Some(&shared.slots),
                     };
-                    let cache = &shared.catalog.cache;
-                    let scanned = plan.scan(&segment, cache, &options, &sink);
+                    let (backend, cache) = (&*shared.options.backend, &shared.catalog.cache);
+                    let sink = |message| outbox.put(Outgoing::Message(message));
+                    let scanned = plan.scan_on(backend, &query, &segment, cache, &options, &sink);
                     // Before the client hears of the end: its next scan has all of them again.
                     drop(granted);
                     ended(match scanned {
@@ -112,16 +116,16 @@ pub(super) fn scan_and_send(
                             ..End::default()
                         }));
                     };
-                    let table = &request.query.table;
                     let scan = duckdb_pool::Scan {
-                        sql: sql::query_to_sql(&request.query, schema, table),
+                        sql: sql::query_to_sql(&query, schema, &query.table),
                         output,
                         table_rows: segment.rows(),
                         rows_expected: request.rows_expected,
                         batch_rows: duckdb_pool::batch_rows(output, reserved.bytes, kept_batches),
                     };
-                    let scanned =
-                        duckdb_scan(shared, request, threads, scan, &halt, &sink, &rows_ended);
+                    let sink = |batch| outbox.put(Outgoing::Batch(batch));
+                    let of = (request.sf, &*query.table);
+                    let scanned = duckdb_scan(shared, of, threads, scan, &halt, &sink, &rows_ended);
                     if let Err(error) = scanned {
                         ended(Err(error));
                     }
@@ -154,15 +158,16 @@ pub(super) fn scan_and_send(
 fn make_plan<'a>(
     shared: &'a Shared,
     schema: &Schema,
-    request: &ScanRequest,
+    query: &Query,
+    engine: Engine,
 ) -> Result<(Arc<Plan>, Reserved<'a>), ScanError> {
     let _one = lock(&shared.planning);
-    let wanted = match request.engine {
+    let wanted = match engine {
         Engine::Dpb => scan::TABLES_BYTES_MAX,
         Engine::DuckDb => 0,
     };
     let mut tables = shared.tables.reserve_up_to(wanted as u64);
-    let plan = Plan::with_tables(schema, &request.query, tables.bytes as usize)?;
+    let plan = Plan::with_tables(schema, query, tables.bytes as usize)?;
     tables.keep(plan.table_bytes() as u64);
     Ok((Arc::new(plan), tables))
 }
@@ -199,6 +204,15 @@ impl<T> Drop for Finish<'_, T> {
     }
 }
 
+/// What an engine puts out to be sent.
+#[derive(Debug)]
+enum Outgoing {
+    /// A batch to be encoded.
+    Batch(RecordBatch),
+    /// One that was.
+    Message(Message),
+}
+
 /// What a sender counted.
 #[derive(Default)]
 struct Sent {
@@ -212,7 +226,7 @@ fn send_batches(
     shared: &Shared,
     link: &mut Link,
     schema: &SchemaRef,
-    outbox: &Outbox<RecordBatch>,
+    outbox: &Outbox<Outgoing>,
     halt: &Halt,
 ) -> Result<Sent, WireError> {
     let broke =
@@ -227,8 +241,8 @@ fn send_batches(
     let mut spoke_ns = clock.now_ns();
     loop {
         let mut taken = outbox.take(PEER_LOOK);
-        if taken == Taken::Nothing && between(spoke_ns, clock.now_ns()) >= SIGN_OF_LIFE {
-            taken = Taken::Item(empty.clone());
+        if matches!(taken, Taken::Nothing) && between(spoke_ns, clock.now_ns()) >= SIGN_OF_LIFE {
+            taken = Taken::Item(Outgoing::Batch(empty.clone()));
         }
         if between(looked_ns, clock.now_ns()) >= CORE_WAIT_LOOK {
             usage::core_wait_s();
@@ -245,11 +259,21 @@ fn send_batches(
             halt.now();
         }
         match taken {
-            Taken::Item(batch) if !sent.stopped => {
-                let encoded = encoder.encode(&batch).map_err(broke)?;
-                let parts: Vec<&[u8]> = encoded.parts.iter().map(Buffer::as_slice).collect();
-                send_parts(link, Tag::Batch, &parts, encoded.len, &stop)?;
-                sent.rows += batch.num_rows() as u64;
+            Taken::Item(item) if !sent.stopped => {
+                sent.rows += match item {
+                    Outgoing::Batch(batch) => {
+                        let encoded = encoder.encode(&batch).map_err(broke)?;
+                        let parts: Vec<&[u8]> =
+                            encoded.parts.iter().map(Buffer::as_slice).collect();
+                        send_parts(link, Tag::Batch, &parts, encoded.len, &stop)?;
+                        batch.num_rows() as u64
+                    }
+                    Outgoing::Message(message) => {
+                        let bytes = message.bytes();
+                        send_parts(link, Tag::Batch, &[bytes], bytes.len(), &stop)?;
+                        message.rows()
+                    }
+                };
                 sent.batches += 1;
                 spoke_ns = clock.now_ns();
             }
@@ -276,15 +300,14 @@ fn send_parts(
 /// DuckDB's rows of the same query, in the same schema. Says when they have ended, which is before DuckDB has tidied up.
 fn duckdb_scan(
     shared: &Shared,
-    request: &ScanRequest,
+    (sf, table): (f64, &str),
     threads: usize,
     scan: duckdb_pool::Scan<'_>,
     halt: &Halt,
     sink: &dyn Fn(RecordBatch) -> ControlFlow<()>,
     rows_ended: &dyn Fn(),
 ) -> Conversed {
-    let table = &request.query.table;
-    let mut lease = shared.catalog.duckdb(request.sf, table, threads)?;
+    let mut lease = shared.catalog.duckdb(sf, table, threads)?;
     *lock(&halt.duckdb) = Some(lease.connection.interrupt_handle());
     let pool = &shared.catalog.duckdb_pool;
     let scanned = pool.scan(&mut lease, scan, halt, sink, rows_ended);
@@ -327,6 +350,10 @@ fn explanation(stats: &scan::ScanStats) -> String {
 fn scan_refusal(error: &ScanError) -> WireError {
     match error {
         ScanError::Segment(source) => damaged(source),
+        ScanError::Setup(_) => refuse(Refusal::Unavailable, error.to_string()),
+        ScanError::Backend { .. } | ScanError::Malformed(_) | ScanError::Internal(_) => {
+            refuse(Refusal::Internal, error.to_string())
+        }
         other => refuse(Refusal::Usage, other.to_string()),
     }
 }
@@ -340,6 +367,7 @@ mod tests {
 
     use super::super::{Agent, AgentOptions};
     use super::*;
+    use crate::scan::operator::OwnCores;
 
     #[test]
     fn a_scan_that_finds_nothing_for_long_shows_signs_of_life() {
@@ -351,6 +379,7 @@ mod tests {
             threads_max: 1,
             connections_max: 1,
             cold: false,
+            backend: Arc::new(OwnCores::default()),
             say: |_| (),
             clock: Arc::new(WallClock::default()),
             handshake_patience: Duration::from_secs(5),

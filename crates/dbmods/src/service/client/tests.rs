@@ -13,6 +13,7 @@ use super::*;
 use crate::compare::schemes::{Consumer, Kept, Run, Scheme, SchemeError, Side, Test};
 use crate::ipc::Encoder;
 use crate::query::{CompareOp, Literal, Output, Query, Scalar};
+use crate::scan::operator::OwnCores;
 use crate::service::agent::{Agent, AgentOptions};
 use crate::service::protocol::Engine;
 
@@ -33,7 +34,7 @@ fn stranger(answer: Vec<u8>) -> String {
         let mut link = Link::new(stream, 0, Arc::new(WallClock::default())).unwrap();
         let welcome = Welcome {
             capabilities: protocol::CAPABILITY_FETCH,
-            agent: AgentInfo::of_this_process(0),
+            agent: AgentInfo::of_this_process(0, &OwnCores::default()),
         };
         for words in [frame(Tag::Welcome, &welcome.to_bytes()), answer] {
             let header = link.receive_header().unwrap().unwrap();
@@ -107,6 +108,7 @@ fn agent(listen: SocketAddr, cache_bytes: u64, stop: &Arc<AtomicBool>) -> Socket
         threads_max: 1,
         connections_max: 4,
         cold: false,
+        backend: Arc::new(OwnCores::default()),
         say: |_| (),
         clock: Arc::new(WallClock::default()),
         handshake_patience: Duration::from_secs(5),
@@ -174,7 +176,7 @@ fn answering(act: impl Fn(Request, &mut Link) -> Result<(), WireError> + Send + 
         let mut link = Link::new(stream, 0, Arc::new(WallClock::default())).unwrap();
         let welcome = Welcome {
             capabilities: protocol::CAPABILITY_FETCH,
-            agent: AgentInfo::of_this_process(0),
+            agent: AgentInfo::of_this_process(0, &OwnCores::default()),
         };
         let header = link.receive_header().unwrap().unwrap();
         link.receive_body(header).unwrap();
@@ -688,7 +690,7 @@ fn words_of_an_agent_reach_nobody_raw() {
     );
     assert!(said.len() < 5000 && said.contains("all is well"), "{said}");
     assert!(said.contains("dpb data --remove"), "{said}");
-    let mut agent = AgentInfo::of_this_process(0);
+    let mut agent = AgentInfo::of_this_process(0, &OwnCores::default());
     agent.host = "\u{1b}[2J".into();
     agent.duckdb = Err("\u{1b}[2J".into());
     make_printable(&mut agent);

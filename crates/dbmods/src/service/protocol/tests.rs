@@ -24,6 +24,8 @@ fn welcome() -> Welcome {
             cpu_model: "a CPU".into(),
             host: "here".into(),
             cache_bytes: 1 << 30,
+            backend: "pool/2".into(),
+            emulated_by: None,
             duckdb: Err("none found".into()),
         },
     }
@@ -38,7 +40,7 @@ fn handshakes_round_trip() {
 #[test]
 fn hello_is_laid_out_as_documented() {
     let bytes = hello().to_bytes();
-    assert_eq!(&bytes[..8], b"DPBW\x04\x00\x0b\x00");
+    assert_eq!(&bytes[..8], b"DPBW\x05\x00\x0b\x00");
     assert_eq!(bytes[8..16], 1u64.to_le_bytes());
     assert_eq!(bytes[16..24], 10_000_000_000u64.to_le_bytes());
     assert_eq!(&bytes[24..], b"open sesame");
@@ -152,6 +154,8 @@ fn refusals_carry_their_code_and_text() {
             cpu_model: long.clone(),
             host: long.clone(),
             cache_bytes: 0,
+            backend: long.clone(),
+            emulated_by: Some(long.clone()),
             duckdb: Err(long.clone()),
         },
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use super::{ChunkMeta, Footer, FooterPlace, GroupMeta, HEADER_BYTES};
+use super::{ChunkMeta, Footer, FooterPlace, GroupMeta, HEADER_BYTES, Segment};
 use crate::schema::Schema;
 use crate::table::encode::{self, EncodedChunk, Values};
 
@@ -31,6 +31,21 @@ pub struct SegmentWriter {
     footer: Footer,
     /// Of all that follows the header.
     digest: Digest,
+}
+
+impl Segment {
+    /// A segment of one row group, in a file that is gone when the segment is.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn temporary(schema: Schema, columns: &[Values]) -> io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join(&schema.table);
+        let mut writer = SegmentWriter::create(&path, schema)?;
+        writer.write_group(columns)?;
+        writer.finish()?;
+        Self::open(&path).map_err(io::Error::other)
+    }
 }
 
 impl SegmentWriter {
