@@ -32,6 +32,8 @@ const JOB: Duration = Duration::from_millis(10);
 const PARTS_OF_JOB: usize = 8;
 /// Row groups of an item, at most.
 const ITEM_GROUPS_MAX: usize = 1023;
+/// Slots that are kept, at most: results of aggregates are short, and looking for a slot looks at all of them.
+const SLOTS_MAX: usize = 64;
 /// How long a backend may be silent over a job: some row groups, which may come from a slow disk.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -102,7 +104,7 @@ impl Slots {
         let mut free = lock(&self.free);
         let mut kept: usize = free.iter().map(|memory| memory.len()).sum();
         let mut dropped = 0;
-        while kept > bytes_max {
+        while kept > bytes_max || free.len() - dropped > SLOTS_MAX {
             kept -= free[dropped].len();
             dropped += 1;
         }
@@ -332,8 +334,8 @@ impl Drive<'_> {
     fn claim(&self, count: usize) -> Option<Range<usize>> {
         let groups = self.segment.groups().len();
         let left = groups.saturating_sub(self.next_group.load(Ordering::Relaxed));
-        // So that all threads end together.
-        let share = (left * 2 / (3 * self.threads))
+        // So that all threads end together; one thread alone may take all.
+        let share = (left / (2 * self.threads - 1))
             .max(count / PARTS_OF_JOB)
             .max(1);
         let count = count.min(share);
@@ -456,8 +458,12 @@ impl Drive<'_> {
             let (mut encoder, _schema) = Encoder::new(self.plan.output_schema())?;
             let batch = merged.finish()?;
             let encoded = encoder.encode(&batch)?;
-            let mut memory =
-                Buf::zeroed(encoded.len).ok_or(SetupError::OutOfMemory { len: encoded.len })?;
+            let mut memory = match self.slots.take(encoded.len) {
+                Some(memory) => memory,
+                None => {
+                    Buf::zeroed(encoded.len).ok_or(SetupError::OutOfMemory { len: encoded.len })?
+                }
+            };
             let mut at = 0;
             for part in &encoded.parts {
                 memory[at..][..part.len()].copy_from_slice(part);

@@ -4,14 +4,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_schema::SchemaRef;
 
 use super::ScanError;
 use super::aggregate::{Aggregation, Partial};
 use super::group::Worker;
 use super::memory::Memory;
 use super::plan::{Plan, Target};
-use super::rows::{Rows, Sink, Unlimited};
+use super::rows::{Rows, Sink};
 use super::stats::ScanStats;
+use crate::ipc;
 use crate::table::cache::Cache;
 use crate::table::segment::Segment;
 
@@ -56,6 +59,40 @@ pub struct GroupScan {
     worker: Worker,
     output: Collected,
     stats: ScanStats,
+    /// Where batches lie that go to a function.
+    memory: Vec<u8>,
+    /// What is useful of that.
+    batch_bytes: usize,
+}
+
+/// Most bytes of a batch that goes to a function, if it has more than one row.
+const BATCH_BYTES_MAX: usize = 64 << 20;
+
+/// Decodes batches for a function.
+struct ToFunction<'a> {
+    give: &'a mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+    schema: &'a SchemaRef,
+    memory: &'a mut Vec<u8>,
+    batch_bytes: usize,
+}
+
+impl Sink for ToFunction<'_> {
+    fn memory(&mut self) -> &mut [u8] {
+        self.memory
+    }
+
+    fn filled(&mut self, bytes: usize, _rows: usize) -> Result<ControlFlow<()>, ScanError> {
+        let message = Buffer::from(&self.memory[..bytes]);
+        let batch = ipc::decode_batch(&message, self.schema);
+        Ok((self.give)(batch.map_err(|_| {
+            ScanError::Internal("a batch that cannot be decoded")
+        })?))
+    }
+
+    fn grow(&mut self, bytes: usize) -> ControlFlow<()> {
+        self.memory.resize(bytes.max(self.batch_bytes), 0);
+        ControlFlow::Continue(())
+    }
 }
 
 /// What comes of rows that qualify, until it is handed over.
@@ -90,17 +127,19 @@ impl GroupScan {
         Self {
             stats: plan.new_stats(),
             output: match &plan.target {
-                Target::Rows(columns) => Collected::Rows(Box::new(Rows::new(
-                    segment.schema(),
-                    columns,
-                    plan.output.clone(),
-                    batch_rows,
-                ))),
+                Target::Rows(columns) => {
+                    let rows = Rows::new(segment.schema(), columns, &plan.output, batch_rows);
+                    Collected::Rows(Box::new(
+                        rows.expect("the plan was made with such a layout"),
+                    ))
+                }
                 Target::Aggregate(_) => Collected::Groups {
                     partial: Partial::default(),
                     memory: Arc::clone(memory),
                 },
             },
+            memory: Vec::new(),
+            batch_bytes: plan.batch_bytes(batch_rows).min(BATCH_BYTES_MAX),
             worker: Worker::new(Arc::clone(plan), Arc::clone(segment), Arc::clone(cache)),
         }
     }
@@ -118,16 +157,38 @@ impl GroupScan {
         group: usize,
         give: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ScanError> {
-        Ok(match self.scan_from(group, 0, &mut Unlimited(give))? {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
-        })
+        Ok(
+            match self.with_function(give, |scan, sink| scan.scan_from(group, 0, sink))? {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            },
+        )
+    }
+
+    fn with_function<T>(
+        &mut self,
+        give: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+        run: impl FnOnce(&mut Self, &mut ToFunction<'_>) -> T,
+    ) -> T {
+        let (mut memory, schema) = (
+            std::mem::take(&mut self.memory),
+            Arc::clone(self.worker.plan().output_schema()),
+        );
+        let mut sink = ToFunction {
+            give,
+            schema: &schema,
+            memory: &mut memory,
+            batch_bytes: self.batch_bytes,
+        };
+        let result = run(self, &mut sink);
+        self.memory = memory;
+        result
     }
 
     /// The same from row `first` of the row group on, and nobody wants the rows.
     pub(super) fn scan_behind(&mut self, group: usize, first: usize) -> Result<(), ScanError> {
         let mut forget = |_| ControlFlow::Continue(());
-        self.scan_from(group, first, &mut Unlimited(&mut forget))?;
+        self.with_function(&mut forget, |scan, sink| scan.scan_from(group, first, sink))?;
         Ok(())
     }
 
@@ -184,7 +245,7 @@ impl GroupScan {
             Some((aggregation, partial)) => {
                 Ok(give(aggregation.finish(plan.output.clone(), partial)?))
             }
-            None => self.flush(&mut Unlimited(give)),
+            None => self.with_function(give, |scan, sink| scan.flush(sink)),
         }
     }
 

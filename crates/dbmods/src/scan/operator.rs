@@ -13,7 +13,7 @@
 //! [`Kernel::dst_len`] bytes fits all.
 //!
 //! A row group is read through a cache, so the first job that needs it waits for the file. Unlike the kernels of other operators this
-//! one allocates: Arrow's arrays, some vectors for each row group. A row group takes tens of microseconds at least.
+//! one allocates: some vectors for each row group. A row group takes tens of microseconds at least.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -32,16 +32,16 @@ use super::ScanError;
 use super::aggregate::Partial;
 use super::group_scan::GroupScan;
 use super::kernels::Kernels;
+use super::layout::GAPS_PART;
 use super::memory::Memory;
+use super::output::NUMBER;
 pub use super::output::Output;
-use super::output::{NUMBER, values_in, with_validity};
 use super::plan::{Plan, TABLES_BYTES_MAX, Target};
 use super::rows::Sink;
-use crate::ipc::Encoder;
 use crate::query::{Query, sql};
 use crate::schema::ColumnType;
 use crate::table::cache::Cache;
-use crate::table::chunk::{BLOCK_ROWS, Encoding};
+use crate::table::chunk::Encoding;
 use crate::table::segment::Segment;
 
 /// The name of the operator.
@@ -255,41 +255,37 @@ pub struct ScanKernel {
 /// What a thread scans with.
 pub struct Scratch {
     scan: GroupScan,
-    encoder: Encoder,
 }
 
 /// The slot of an item, as it fills.
 struct Slot<'a> {
     bytes: &'a mut [u8],
     at: usize,
-    encoder: &'a mut Encoder,
-    message_bytes: usize,
     batches_left: usize,
     is_too_short: bool,
 }
 
 impl Sink for Slot<'_> {
-    fn give(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, ScanError> {
-        let message = self.encoder.encode(&batch)?;
-        if message.len > self.bytes.len() - self.at {
-            self.is_too_short = true;
-            return Ok(ControlFlow::Break(()));
+    fn memory(&mut self) -> &mut [u8] {
+        match self.batches_left {
+            0 => &mut [],
+            _ => &mut self.bytes[self.at..],
         }
-        for part in &message.parts {
-            self.bytes[self.at..][..part.len()].copy_from_slice(part);
-            self.at += part.len();
-        }
+    }
+
+    fn filled(&mut self, bytes: usize, _rows: usize) -> Result<ControlFlow<()>, ScanError> {
+        self.at += bytes;
         self.batches_left -= 1;
-        let is_full = self.batches_left == 0 || self.room() == 0;
-        Ok(match is_full {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        Ok(match self.batches_left {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         })
     }
 
-    fn room(&self) -> usize {
-        let left = (self.bytes.len() - self.at).saturating_sub(self.message_bytes);
-        values_in(left)
+    fn grow(&mut self, _bytes: usize) -> ControlFlow<()> {
+        // What lies there already is an output, and the rest another item's.
+        self.is_too_short = self.at == 0;
+        ControlFlow::Break(())
     }
 }
 
@@ -309,7 +305,7 @@ impl ScanKernel {
         &self,
         item: &[u8],
         slot: &mut [u8],
-        Scratch { scan, encoder }: &mut Scratch,
+        Scratch { scan }: &mut Scratch,
     ) -> Result<Result<u32, JobError>, ScanError> {
         let Some((row, groups)) = row_groups(item, &self.segment) else {
             return Ok(Err(JobError::Malformed));
@@ -321,8 +317,6 @@ impl ScanKernel {
         let mut slot = Slot {
             bytes: body,
             at: 0,
-            encoder,
-            message_bytes: self.plan.message_bytes,
             batches_left: self.batches_max,
             is_too_short: false,
         };
@@ -391,7 +385,6 @@ impl Kernel for ScanKernel {
     fn scratch(&self) -> Scratch {
         Scratch {
             scan: self.group_scan(),
-            encoder: encoder(&self.plan).expect("the kernel was made with one"),
         }
     }
 
@@ -411,10 +404,10 @@ impl Kernel for ScanKernel {
                     })
                     .sum();
                 let row_bytes = fixed + self.text_bytes();
-                // A batch goes when the rest of a block might not fit it.
-                let batches = rows.div_ceil(self.batch_rows.saturating_sub(BLOCK_ROWS).max(1));
-                let batches = batches.min(self.batches_max);
-                batches * self.plan.message_bytes + with_validity(rows * row_bytes, batches)
+                let batches = rows.div_ceil(self.batch_rows.max(1)) + 1;
+                let values = rows * row_bytes;
+                let beside = self.plan.message_bytes + row_bytes;
+                batches.min(self.batches_max) * beside + values + values / GAPS_PART
             }
             Target::Aggregate(aggregation) => {
                 aggregation.written_bytes(aggregation.groups_max(rows), self.text_bytes())
@@ -570,10 +563,6 @@ impl Backend for OwnCores {
         let kernel = scan.kernel(scan.plan.kernels.name())?;
         Ok(Arc::new(Inline::new(kernel, spec.clone(), limits)))
     }
-}
-
-fn encoder(plan: &Plan) -> Result<Encoder, arrow_schema::ArrowError> {
-    Encoder::new(plan.output_schema()).map(|(encoder, _schema)| encoder)
 }
 
 /// Rows of the largest row group.

@@ -3,8 +3,6 @@
 use super::ScanError;
 use super::stats::{ConjunctStats, ScanStats};
 
-/// A row's bits of validity are so small a part of its values: one bit for each, and a value has four bytes at least.
-const VALUES_OF_VALIDITY: usize = 32;
 /// A head has a multiple of so many bytes, as a message has: Arrow's values behind it lie as they should.
 const HEAD_ALIGNMENT: usize = 64;
 /// Bytes of a number of an item, and of how far an output came.
@@ -73,15 +71,4 @@ impl<'a> Output<'a> {
             body,
         })
     }
-}
-
-/// Bytes of values that so many bytes have room for, with their validity.
-pub(super) fn values_in(bytes: usize) -> usize {
-    bytes / (VALUES_OF_VALIDITY + 1) * VALUES_OF_VALIDITY
-}
-
-/// Bytes of so many bytes of values with their validity, in so many batches.
-pub(super) fn with_validity(values: usize, batches: usize) -> usize {
-    // Each batch ends before its share does.
-    values.div_ceil(VALUES_OF_VALIDITY) * (VALUES_OF_VALIDITY + 1) + batches * VALUES_OF_VALIDITY
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::ScanError;
@@ -11,10 +10,10 @@ use super::bind::Bound;
 use super::dag::Dag;
 use super::filter::Filter;
 use super::kernels::{self, Kernels, Lanes};
-use super::output::{Output as Given, with_validity};
+use super::layout::{Layout, TEXT_BYTES};
+use super::output::Output as Given;
 use super::rows;
 use super::stats::{ConjunctStats, ScanStats};
-use crate::ipc::Encoder;
 use crate::query::{Output, Query};
 use crate::schema::Schema;
 use crate::table::segment::Segment;
@@ -96,16 +95,10 @@ const SAMPLES_BYTES: usize = 128;
 const SLOT_BYTES_USEFUL: usize = 256 << 10;
 /// Rows of a batch below which a scan rather has fewer threads.
 const BATCH_ROWS_MIN: usize = 64;
-/// Bytes of a text, in estimates.
-const TEXT_BYTES: usize = 32;
 /// A batch's buffers grow by doubling.
 const BUFFER_SLACK: usize = 2;
 /// The result of an aggregate takes as much as the groups of one thread; so do those that are added to it.
 const RESULT: usize = 2;
-/// Arrow begins each of a batch's buffers at a multiple of so many bytes.
-const ALIGNMENT: usize = 64;
-/// Buffers of a column: validity, offsets, values.
-const BUFFERS: usize = 3;
 /// Groups below which a scan rather has fewer threads.
 const GROUPS_MIN: usize = 64;
 
@@ -210,9 +203,17 @@ impl Plan {
         })
     }
 
+    /// About what a batch of so many rows takes.
+    pub(super) fn batch_bytes(&self, rows: usize) -> usize {
+        let row_bytes = self.row_bytes + self.row_texts * TEXT_BYTES;
+        row_bytes
+            .saturating_mul(rows)
+            .saturating_add(self.message_bytes)
+    }
+
     /// A slot for a batch of so many bytes of values.
     fn batch_slot_bytes(&self, values: usize) -> usize {
-        Given::head_bytes(self.names.len()) + self.message_bytes + with_validity(values, 1)
+        Given::head_bytes(self.names.len()) + self.message_bytes + values
     }
 
     /// A slot for a partial aggregate of so many bytes.
@@ -338,8 +339,12 @@ impl Plan {
             }
             Target::Aggregate(aggregation) => thread_bytes += aggregation.thread_bytes(),
         }
+        let message_bytes = match &target {
+            Target::Rows(_) => Layout::new(&output)?.message_bytes(),
+            Target::Aggregate(_) => 0,
+        };
         Ok(Self {
-            message_bytes: message_bytes(&output)?,
+            message_bytes,
             kernels,
             output,
             thread_bytes,
@@ -352,13 +357,6 @@ impl Plan {
             columns,
         })
     }
-}
-
-/// Bytes of a message of this schema besides its values, at most.
-fn message_bytes(schema: &SchemaRef) -> Result<usize, ScanError> {
-    let (mut encoder, _) = Encoder::new(schema)?;
-    let empty = encoder.encode(&RecordBatch::new_empty(Arc::clone(schema)))?;
-    Ok(empty.len + schema.fields().len() * BUFFERS * ALIGNMENT)
 }
 
 /// A thread has a row group at a time.

@@ -1,19 +1,19 @@
 //! Survivors to Arrow: only the rows that qualify, only the columns that were asked for.
-#![allow(unsafe_code)]
+//!
+//! A column's values are computed a block or so at a time, in memory that stays in the first cache, and moved from there to where the
+//! batch's message lies.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow_array::{
-    ArrayRef, Date32Array, Decimal64Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
-};
-use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
+use arrow_buffer::ToByteSlice;
 use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::ScanError;
 use super::context::{Context, packed};
 use super::kernels::gather::{ShortText, Symbols};
 use super::kernels::{Mask, Positions, WHOLE_BLOCK_ROWS, gather};
+use super::layout::Layout;
 use crate::schema::{Column, ColumnType, Schema};
 use crate::table::chunk::{BLOCK_ROWS, Chunk};
 
@@ -23,8 +23,8 @@ pub(super) const THREAD_BYTES: usize = 2 * size_of::<Positions>();
 pub(super) const TEXT_THREAD_BYTES: usize = 64 << 10;
 /// Up to so many survivors of a block, their texts are asked for one by one.
 const SINGLE_TEXTS_MAX: usize = 400;
-/// Rows that kernels write past the last one.
-const OVERHANG: usize = 32;
+/// Rows whose values wait to be moved, beside those of a block.
+const WAITING_ROWS: usize = 512;
 /// Arrow's offsets into a batch's text have 31 bits.
 const TEXT_BYTES_MAX: usize = 1 << 30;
 
@@ -71,12 +71,12 @@ pub(super) fn output_schema(schema: &Schema, columns: &[u32]) -> Result<SchemaRe
 /// A block's survivors are appended one block late: what they read is asked for when they are known, and arrives while the
 /// block before is appended and the next one is tested.
 pub(super) struct Rows {
-    schema: SchemaRef,
+    layout: Layout,
     /// Most rows of a batch.
     capacity: usize,
-    /// Bytes of a row, texts themselves aside.
-    row_bytes: usize,
+    /// Rows of the batch, and how many of them are where they stay.
     rows: usize,
+    moved: usize,
     /// Rows that were appended since it was made.
     rows_appended: u64,
     columns: Vec<Builder>,
@@ -95,12 +95,10 @@ struct Survivors {
 
 struct Builder {
     column: usize,
-    ty: ColumnType,
     values: Values,
-    /// What the last batch's column lies in.
-    last: Vec<Buffer>,
 }
 
+/// Values of rows that wait to be moved.
 enum Values {
     Narrow(Vec<i32>),
     Wide(Vec<i64>),
@@ -108,7 +106,9 @@ enum Values {
 }
 
 struct Texts {
-    offsets: Vec<i32>,
+    /// Where each ends.
+    ends: Vec<i32>,
+    /// Those of the whole batch.
     bytes: Vec<u8>,
     /// Positions in the dictionary, for a moment.
     entries: Vec<i32>,
@@ -126,59 +126,43 @@ struct TextSource {
     longest: usize,
 }
 
-/// Takes batches.
+/// Takes batches, each a message of Arrow's IPC format.
 pub(super) trait Sink {
-    /// Takes a batch, says whether to go on.
-    fn give(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, ScanError>;
-    /// Most bytes that the next batch may have, if it has more than one row.
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-}
-
-/// A sink without limits.
-pub(super) struct Unlimited<'a>(pub(super) &'a mut dyn FnMut(RecordBatch) -> ControlFlow<()>);
-
-impl Sink for Unlimited<'_> {
-    fn give(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, ScanError> {
-        Ok((self.0)(batch))
-    }
+    /// The memory that the next message is written to.
+    fn memory(&mut self) -> &mut [u8];
+    /// The message is there: it has so many bytes, and its batch so many rows. Says whether there is memory for another.
+    fn filled(&mut self, bytes: usize, rows: usize) -> Result<ControlFlow<()>, ScanError>;
+    /// Asks for memory of so many bytes, where not a single row fits. Breaks if there is none.
+    fn grow(&mut self, bytes: usize) -> ControlFlow<()>;
 }
 
 impl Rows {
     pub(super) fn new(
         schema: &Schema,
         columns: &[usize],
-        output: SchemaRef,
+        output: &SchemaRef,
         batch_rows: usize,
-    ) -> Self {
-        let row_bytes: usize = columns
-            .iter()
-            .map(|&column| row_bytes(schema.columns[column].ty).0)
-            .sum();
-        let capacity = batch_rows.min(TEXT_BYTES_MAX / row_bytes.max(1)).max(1);
-        let builder = |&column: &usize| {
-            let ty = schema.columns[column].ty;
-            Builder {
-                column,
-                ty,
-                values: Values::new(ty, capacity),
-                last: Vec::new(),
-            }
+    ) -> Result<Self, ScanError> {
+        let layout = Layout::new(output)?;
+        let builder = |&column: &usize| Builder {
+            column,
+            values: Values::new(schema.columns[column].ty),
         };
-        Self {
-            schema: output,
-            capacity,
-            row_bytes,
+        Ok(Self {
+            capacity: batch_rows
+                .min(TEXT_BYTES_MAX / layout.row_bytes().max(1))
+                .max(1),
+            layout,
             rows: 0,
+            moved: 0,
             rows_appended: 0,
             columns: columns.iter().map(builder).collect(),
             asked: Survivors::none(),
             due: Survivors::none(),
-        }
+        })
     }
 
-    /// Takes the rows of `mask`; gives a batch first if they might not fit it. Breaks if the sink did, with the first row that was not
+    /// Takes the rows of `mask`; gives a batch first if they do not fit it. Breaks if the sink did, with the first row that was not
     /// taken.
     pub(super) fn append(
         &mut self,
@@ -215,7 +199,7 @@ impl Rows {
         if count == 0 {
             return Ok(ControlFlow::Continue(()));
         }
-        let mut longest = self.row_bytes.max(1);
+        let mut longest = 0;
         for builder in &mut self.columns {
             if let Values::Text(texts) = &mut builder.values {
                 longest += texts.open(context, builder.column, block)?;
@@ -223,14 +207,25 @@ impl Rows {
         }
         let mut start = 0;
         while start < count {
-            // A batch that cannot take the rest of the block goes; what not even a new one can take comes in several.
-            let is_full = self.rows > 0 && self.room(longest, sink) < count - start;
-            if is_full && self.flush(sink)?.is_break() {
+            let mut room = self.room(longest, sink);
+            let mut flow = ControlFlow::Continue(());
+            if room == 0 {
+                flow = self.flush(sink)?;
+                if flow.is_continue() {
+                    room = self.room(longest, sink);
+                }
+                if flow.is_continue() && room == 0 {
+                    flow = sink.grow(self.layout.bytes_of_one(longest));
+                    room = 1;
+                    let _of_one = self.room(longest, sink);
+                }
+            }
+            if flow.is_break() {
                 self.asked.count = 0;
                 let row = usize::from(self.due.positions[start]);
                 return Ok(ControlFlow::Break(block * BLOCK_ROWS + row));
             }
-            let end = count.min(start + self.room(longest, sink).max(1));
+            let end = count.min(start + room);
             for builder in &self.columns {
                 builder.prefetch_codes(context, block, &self.due.positions[start..end])?;
             }
@@ -240,25 +235,43 @@ impl Rows {
             self.rows += end - start;
             self.rows_appended += (end - start) as u64;
             start = end;
+            if self.rows - self.moved >= WAITING_ROWS {
+                self.move_waiting(sink.memory());
+            }
         }
         Ok(ControlFlow::Continue(()))
     }
 
     /// Gives what has been collected.
     pub(super) fn flush(&mut self, sink: &mut dyn Sink) -> Result<ControlFlow<()>, ScanError> {
-        if self.rows == 0 {
+        let rows = self.rows;
+        if rows == 0 {
             return Ok(ControlFlow::Continue(()));
         }
-        let capacity = self.capacity;
-        let columns: Result<Vec<ArrayRef>, ScanError> = self
+        let memory = sink.memory();
+        self.move_waiting(memory);
+        let texts = self
             .columns
-            .iter_mut()
-            .map(|builder| builder.finish(capacity))
-            .collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns?, &options)?;
-        self.rows = 0;
-        sink.give(batch)
+            .iter()
+            .filter_map(|builder| match &builder.values {
+                Values::Text(texts) => Some(&texts.bytes[..]),
+                Values::Narrow(_) | Values::Wide(_) => None,
+            });
+        let bytes = self.layout.finish(memory, rows, texts);
+        self.clear();
+        let bytes = bytes.ok_or(ScanError::Internal(
+            "a batch that its memory has no room for",
+        ))?;
+        sink.filled(bytes, rows)
+    }
+
+    fn clear(&mut self) {
+        (self.rows, self.moved) = (0, 0);
+        for builder in &mut self.columns {
+            if let Values::Text(texts) = &mut builder.values {
+                texts.bytes.clear();
+            }
+        }
     }
 
     /// Rows that were appended since the last call.
@@ -266,15 +279,45 @@ impl Rows {
         std::mem::take(&mut self.rows_appended)
     }
 
-    /// How many more rows of at most `longest` bytes surely fit the batch.
-    fn room(&self, longest: usize, sink: &dyn Sink) -> usize {
+    /// Moves the values that wait to where they stay.
+    fn move_waiting(&mut self, memory: &mut [u8]) {
+        for (at, builder) in self.columns.iter_mut().enumerate() {
+            match &mut builder.values {
+                Values::Narrow(values) => {
+                    self.layout
+                        .put(memory, at, self.moved, values.to_byte_slice());
+                    values.clear();
+                }
+                Values::Wide(values) => {
+                    self.layout
+                        .put(memory, at, self.moved, values.to_byte_slice());
+                    values.clear();
+                }
+                Values::Text(texts) => {
+                    let ends = texts.ends.to_byte_slice();
+                    self.layout.put(memory, at, self.moved, ends);
+                    texts.ends.clear();
+                }
+            }
+        }
+        self.moved = self.rows;
+    }
+
+    /// How many more rows, of texts of at most `longest` bytes together, surely fit the batch, which is begun if it has none yet.
+    fn room(&mut self, longest: usize, sink: &mut dyn Sink) -> usize {
+        if self.rows == 0 {
+            let bytes = sink.memory().len().min(TEXT_BYTES_MAX);
+            self.layout.begin(bytes, self.capacity, longest);
+        }
+        self.layout.room(self.rows, self.text_bytes(), longest)
+    }
+
+    fn text_bytes(&self) -> usize {
         let texts = |builder: &Builder| match &builder.values {
             Values::Text(texts) => texts.bytes.len(),
             Values::Narrow(_) | Values::Wide(_) => 0,
         };
-        let taken = self.rows * self.row_bytes + self.columns.iter().map(texts).sum::<usize>();
-        let left = sink.room().min(TEXT_BYTES_MAX).saturating_sub(taken) / longest;
-        left.min(self.capacity - self.rows)
+        self.columns.iter().map(texts).sum()
     }
 }
 
@@ -362,75 +405,19 @@ impl Builder {
         }
         Ok(())
     }
-
-    /// The column of a batch. What it lay in serves again, once whoever has the batch lets go of it.
-    fn finish(&mut self, capacity: usize) -> Result<ArrayRef, ScanError> {
-        let mut last = std::mem::take(&mut self.last).into_iter();
-        Ok(match &mut self.values {
-            Values::Narrow(values) => {
-                let values = std::mem::replace(values, emptied(last.next(), capacity));
-                let values = ScalarBuffer::from(values);
-                self.last.push(values.inner().clone());
-                match self.ty {
-                    ColumnType::Date => Arc::new(Date32Array::new(values, None)),
-                    _ => Arc::new(Int32Array::new(values, None)),
-                }
-            }
-            Values::Wide(values) => {
-                let values = std::mem::replace(values, emptied(last.next(), capacity));
-                let values = ScalarBuffer::from(values);
-                self.last.push(values.inner().clone());
-                match self.ty {
-                    ColumnType::Decimal { precision, scale } => Arc::new(
-                        Decimal64Array::new(values, None)
-                            .with_precision_and_scale(precision, scale as i8)?,
-                    ),
-                    _ => Arc::new(Int64Array::new(values, None)),
-                }
-            }
-            Values::Text(texts) => {
-                // With room for about as much as this batch has.
-                let room = texts.bytes.len() + texts.bytes.len() / 8;
-                let bytes = std::mem::replace(&mut texts.bytes, emptied(last.next(), room));
-                let offsets = std::mem::replace(&mut texts.offsets, emptied(last.next(), capacity));
-                texts.offsets.push(0);
-                // SAFETY: `Texts::append` alone fills both, an offset after each whole row or dictionary entry of a chunk, and
-                // `Chunk::parse` has checked that all of these decode to UTF-8.
-                let array = unsafe { gather::utf8(offsets, bytes)? };
-                self.last.push(array.values().clone());
-                self.last.push(array.offsets().inner().inner().clone());
-                Arc::new(array)
-            }
-        })
-    }
-}
-
-/// An empty vector with room: what a buffer lies in, if nobody else has it.
-fn emptied<T: ArrowNativeType>(buffer: Option<Buffer>, capacity: usize) -> Vec<T> {
-    let mut values = match buffer.map(Buffer::into_vec) {
-        Some(Ok(values)) => values,
-        Some(Err(_)) | None => Vec::new(),
-    };
-    values.clear();
-    values.reserve_exact(capacity + OVERHANG);
-    values
 }
 
 impl Values {
-    fn new(ty: ColumnType, capacity: usize) -> Self {
+    fn new(ty: ColumnType) -> Self {
         match ty {
-            ColumnType::Integer | ColumnType::Date => Self::Narrow(emptied(None, capacity)),
-            ColumnType::BigInt | ColumnType::Decimal { .. } => Self::Wide(emptied(None, capacity)),
-            ColumnType::Text => {
-                let mut offsets = emptied(None, capacity);
-                offsets.push(0);
-                Self::Text(Box::new(Texts {
-                    offsets,
-                    bytes: Vec::new(),
-                    entries: Vec::new(),
-                    source: None,
-                }))
-            }
+            ColumnType::Integer | ColumnType::Date => Self::Narrow(Vec::new()),
+            ColumnType::BigInt | ColumnType::Decimal { .. } => Self::Wide(Vec::new()),
+            ColumnType::Text => Self::Text(Box::new(Texts {
+                ends: Vec::new(),
+                bytes: Vec::new(),
+                entries: Vec::new(),
+                source: None,
+            })),
         }
     }
 }
@@ -487,7 +474,7 @@ impl Texts {
         let source = self.source.as_ref().ok_or(ScanError::Internal(
             "texts were appended before they were opened",
         ))?;
-        let (bytes, offsets) = (&mut self.bytes, &mut self.offsets);
+        let (bytes, ends) = (&mut self.bytes, &mut self.ends);
         let kernels = context.kernels();
         let (chunk, lanes) = context.chunk_and_lanes(column)?;
         if let Some(symbols) = &source.symbols {
@@ -498,7 +485,7 @@ impl Texts {
                     text.offset(usize::from(at) + 1),
                 );
                 symbols.decode(text.codes(), start..end, bytes);
-                offsets.push(bytes.len() as i32);
+                ends.push(bytes.len() as i32);
             }
             return Ok(());
         }
@@ -515,10 +502,10 @@ impl Texts {
         if source.short.is_empty() {
             for &entry in entries.iter() {
                 bytes.extend_from_slice(dictionary.bytes(entry as usize));
-                offsets.push(bytes.len() as i32);
+                ends.push(bytes.len() as i32);
             }
         } else {
-            gather::push_short(&source.short, entries, bytes, offsets);
+            gather::push_short(&source.short, entries, bytes, ends);
         }
         Ok(())
     }

@@ -3,10 +3,6 @@
 
 use std::ops::Range;
 
-use arrow_array::StringArray;
-use arrow_buffer::OffsetBuffer;
-use arrow_schema::ArrowError;
-
 use super::FL_ORDER;
 use super::{Lanes, Packed};
 
@@ -319,32 +315,4 @@ pub(in super::super) fn push_short(
     }));
     // SAFETY: all bytes below `len` were written above, as no text is longer than the 32 bytes that it writes.
     unsafe { bytes.set_len(len) }
-}
-
-/// An Arrow array of texts.
-///
-/// # Errors
-/// If the offsets do not ascend from 0 to the number of bytes.
-///
-/// # Safety
-/// The bytes between each two offsets are UTF-8.
-pub(in super::super) unsafe fn utf8(
-    offsets: Vec<i32>,
-    bytes: Vec<u8>,
-) -> Result<StringArray, ArrowError> {
-    let sound = offsets.first() == Some(&0)
-        && offsets.is_sorted()
-        && offsets
-            .last()
-            .is_some_and(|&end| end as usize == bytes.len());
-    if !sound {
-        return Err(ArrowError::InvalidArgumentError(
-            "offsets of texts".to_owned(),
-        ));
-    }
-    // SAFETY: offsets were checked just above; that each text is UTF-8 the caller promises.
-    Ok(unsafe {
-        let offsets = OffsetBuffer::new_unchecked(offsets.into());
-        StringArray::new_unchecked(offsets, bytes.into(), None)
-    })
 }
