@@ -11,7 +11,8 @@ use arrow_array::{RecordBatch, RecordBatchOptions, make_array};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_ipc::writer::{
-    DictionaryTracker, IpcDataGenerator, IpcWriteOptions, StreamEncoder, write_message,
+    DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, StreamEncoder,
+    write_message,
 };
 use arrow_ipc::{MessageHeader, MetadataVersion, Precision};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
@@ -69,12 +70,36 @@ impl Encoder {
     pub fn encode(&mut self, batch: &RecordBatch) -> Result<Encoded, ArrowError> {
         let parts = self.stream.encode(batch)?;
         let len = parts.iter().map(Buffer::len).sum();
-        if len > MESSAGE_BYTES_MAX {
-            return Err(ArrowError::IpcError(format!(
-                "a batch of {len} bytes does not fit a message"
-            )));
-        }
+        fits(len)?;
         Ok(Encoded { parts, len })
+    }
+}
+
+/// A single small batch as a message. Its buffers are copied, but nothing is made for batches to come, as [`Encoder`] does.
+///
+/// # Errors
+/// A batch that does not fit a message.
+pub fn batch_message(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+    let options = IpcWriteOptions::default();
+    let (_dictionaries, message) = IpcDataGenerator::default().encode(
+        batch,
+        &mut DictionaryTracker::new(true),
+        &options,
+        &mut IpcWriteContext::default(),
+    )?;
+    let mut bytes = Vec::new();
+    write_message(&mut bytes, message, &options)?;
+    fits(bytes.len())?;
+    Ok(bytes)
+}
+
+/// Refuses a batch whose message is longer than [`MESSAGE_BYTES_MAX`].
+fn fits(bytes: usize) -> Result<(), ArrowError> {
+    match bytes > MESSAGE_BYTES_MAX {
+        true => Err(ArrowError::IpcError(format!(
+            "a batch of {bytes} bytes does not fit a message"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -114,14 +139,7 @@ impl Template {
         let columns: Result<Vec<_>, ArrowError> = schema.fields().iter().map(column).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns?, &options)?;
-        let mut encoder = Encoder::new(schema)?.0;
-        let message: Vec<u8> = encoder
-            .encode(&batch)?
-            .parts
-            .iter()
-            .flat_map(|part| part.as_slice())
-            .copied()
-            .collect();
+        let message = batch_message(&batch)?;
         let unlike = || ArrowError::IpcError("metadata of an unknown layout".to_owned());
         let (parsed, data) = metadata(&message).map_err(|_| unlike())?;
         let batch = parsed.header_as_record_batch().ok_or_else(unlike)?;
@@ -461,6 +479,7 @@ mod tests {
         let encoded = encoder.encode(batch).unwrap();
         let bytes: Vec<u8> = encoded.parts.iter().flat_map(|p| p.to_vec()).collect();
         assert_eq!(bytes.len(), encoded.len);
+        assert_eq!(bytes, batch_message(batch).unwrap());
         (schema, bytes)
     }
 

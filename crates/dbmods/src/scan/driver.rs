@@ -21,7 +21,7 @@ use super::memory::Memory;
 use super::operator::{Merged, NO_MEMORY, Output, OwnCores, Scan, Share, write_item};
 use super::plan::{Plan, Target, useful_threads};
 use super::stats::ScanStats;
-use crate::ipc::{self, Encoder};
+use crate::ipc;
 use crate::query::Query;
 use crate::table::cache::Cache;
 use crate::table::segment::Segment;
@@ -455,23 +455,17 @@ impl Drive<'_> {
         if let Target::Aggregate(_) = &self.plan.target
             && !is_stopped
         {
-            let (mut encoder, _schema) = Encoder::new(self.plan.output_schema())?;
             let batch = merged.finish()?;
-            let encoded = encoder.encode(&batch)?;
-            let mut memory = match self.slots.take(encoded.len) {
+            let bytes = ipc::batch_message(&batch)?;
+            let len = bytes.len();
+            let mut memory = match self.slots.take(len) {
                 Some(memory) => memory,
-                None => {
-                    Buf::zeroed(encoded.len).ok_or(SetupError::OutOfMemory { len: encoded.len })?
-                }
+                None => Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })?,
             };
-            let mut at = 0;
-            for part in &encoded.parts {
-                memory[at..][..part.len()].copy_from_slice(part);
-                at += part.len();
-            }
+            memory[..len].copy_from_slice(&bytes);
             let message = Message {
                 memory: Some(memory),
-                place: 0..at,
+                place: 0..len,
                 rows: batch.num_rows() as u64,
                 home: self.slots,
             };
