@@ -89,17 +89,11 @@ impl<K: Kernel> Queue for InlineQueue<K> {
         // Caught once a burst: to catch the panics of each job by itself takes a call more for each.
         while finished.len() < end {
             let _panicked = caught(scratch, |scratch| {
-                while finished.len() < end
-                    && let Some(job) = ready.pop_front()
-                {
-                    // A job whose kernel panics has its result already.
-                    finished.push(Completion {
-                        job,
-                        result: Err(JobError::Panicked),
-                    });
-                    if let Some(Completion { job, result }) = finished.last_mut() {
-                        *result = carry_out(prepared, job, scratch);
-                    }
+                let mut next = take(ready, finished, end);
+                let scratch = scratch.get_or_insert_with(|| prepared.kernel.scratch());
+                while let Some(Completion { job, result }) = next {
+                    *result = carry_out(prepared, job, scratch);
+                    next = take(ready, finished, end);
                 }
             });
         }
@@ -119,6 +113,24 @@ impl<K: Kernel> Queue for InlineQueue<K> {
 
     /// All that is in flight has finished.
     fn wait(&mut self, _: Duration) {}
+}
+
+/// Moves the next job to the finished ones, until there are `end` of those. Its result is that of a job whose kernel panics.
+#[inline(always)]
+fn take<'a>(
+    ready: &mut VecDeque<Job>,
+    finished: &'a mut Vec<Completion>,
+    end: usize,
+) -> Option<&'a mut Completion> {
+    if finished.len() == end {
+        return None;
+    }
+    let job = ready.pop_front()?;
+    finished.push(Completion {
+        job,
+        result: Err(JobError::Panicked),
+    });
+    finished.last_mut()
 }
 
 /// What both lifts share: the kernel and what is known about it.
@@ -159,11 +171,10 @@ impl<K: Kernel> Prepared<K> {
 fn carry_out<K: Kernel>(
     prepared: &Prepared<K>,
     job: &mut Job,
-    scratch: &mut Option<K::Scratch>,
+    scratch: &mut K::Scratch,
 ) -> Result<(), JobError> {
     let (shape, limits) = (prepared.shape, &prepared.limits);
     let kernel = &prepared.kernel;
-    let scratch = scratch.get_or_insert_with(|| kernel.scratch());
     match job.open_strided(shape, limits) {
         Some((batch, out)) => kernel.run(batch, out, scratch)?,
         None => carry_out_any(prepared, job, scratch)?,

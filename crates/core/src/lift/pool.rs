@@ -320,7 +320,11 @@ impl<K: Kernel> Lane for KernelLane<K> {
             let job = job.as_mut().expect("a ready place holds its job");
             let mut hand = lock(&self.hands[number]);
             let Hand { prepared, scratch } = hand.as_mut().expect("of an open queue");
-            *result = caught(scratch, |scratch| carry_out(prepared, job, scratch)).flatten();
+            let run = |scratch: &mut Option<K::Scratch>| {
+                let scratch = scratch.get_or_insert_with(|| prepared.kernel.scratch());
+                carry_out(prepared, job, scratch)
+            };
+            *result = caught(scratch, run).flatten();
             drop((place, hand));
             table.finish(index);
         }
