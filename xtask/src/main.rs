@@ -13,6 +13,7 @@ mod setup;
 mod shell;
 mod test;
 mod tidy;
+mod trials;
 mod vm;
 
 use std::process::ExitCode;
@@ -49,6 +50,11 @@ enum Command {
     Miri,
     /// Compare the scan with DuckDB on random queries, row for row
     Differential(differential::Args),
+    /// How often `dpb ab` is right, on a busy machine
+    Trials(trials::Args),
+    /// The program that the trials compare
+    #[command(hide = true)]
+    Work(trials::Work),
     /// Tests in a guest of their own, emulated by QEMU
     Vm(vm::Args),
     /// Run the fuzz targets
@@ -70,6 +76,11 @@ fn main() -> ExitCode {
         Command::Asan => asan::run(),
         Command::Miri => miri::run(),
         Command::Differential(args) => differential::run(&args),
+        Command::Trials(args) => trials::run(&args),
+        Command::Work(args) => {
+            trials::work(&args);
+            Ok(())
+        }
         Command::Vm(args) => vm::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
     };

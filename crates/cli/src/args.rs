@@ -6,8 +6,11 @@
 //! | list | `1,2,4` |
 //! | range | `64..1024`: doubling from the first to at most the last |
 //! | duration | `0.2`, `200ms`, `2s`, `1m` |
+//! | share | `0.05`, `5%` |
 //! | rate | `5000`, `1e6`, `2.5M` (a second) |
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use dpb_core::lift::threads_max;
@@ -200,6 +203,54 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A share of something, from 0 to below 1: `0.05`, `5%`.
+///
+/// # Errors
+/// A sentence that says what is wrong with `text`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 0.01),
+        None => (text, 1.0),
+    };
+    let wrong = || format!("`{text}` is not a share; shares look like 0.05, 5%");
+    let share = number.parse::<f64>().map_err(|_| wrong())? * factor;
+    (0.0..1.0)
+        .contains(&share)
+        .then_some(share)
+        .ok_or_else(wrong)
+}
+
+/// How much worse something may get: `worse:5%`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Regression {
+    worse: f64,
+}
+
+impl Regression {
+    /// Whether something that is surely worse is so by as much; `gain` is below 1 then.
+    pub fn is_met(self, gain: f64, is_worse: bool) -> bool {
+        is_worse && 1.0 / gain >= 1.0 + self.worse
+    }
+}
+
+impl FromStr for Regression {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let worse = text.strip_prefix("worse:").map(share);
+        let wrong = || format!("`{text}` is no limit; limits look like worse:5%");
+        Ok(Self {
+            worse: worse.ok_or_else(wrong)??,
+        })
+    }
+}
+
+impl fmt::Display for Regression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} % or more", self.worse * 100.0)
+    }
+}
+
 /// Events a second, above zero: `5000`, `1e6`, `2.5M`.
 ///
 /// # Errors
@@ -326,6 +377,21 @@ mod tests {
             assert!(threads(wrong).is_err(), "{wrong}");
             assert!(thread_counts(&format!("1,{wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn regressions_have_a_size() {
+        assert_eq!(share("5%"), Ok(0.05));
+        assert_eq!(share("0"), Ok(0.0));
+        for wrong in ["", "%", "1", "150%", "-1%", "NaN", "five"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        let limit: Regression = "worse:5%".parse().expect("a limit");
+        // As fast as 1 / 1.06 of before takes 6 % longer.
+        assert!(limit.is_met(1.0 / 1.06, true));
+        assert!(!limit.is_met(1.0 / 1.04, true));
+        assert!(!limit.is_met(1.0 / 1.06, false));
+        assert!("better:5%".parse::<Regression>().is_err());
     }
 
     #[test]

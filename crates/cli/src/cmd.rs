@@ -1,5 +1,7 @@
 //! The verbs, one file each.
 
+pub mod ab;
+pub mod compare;
 pub mod completions;
 pub mod data;
 pub mod doctor;

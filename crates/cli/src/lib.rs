@@ -114,6 +114,10 @@ enum Verb {
     Serve(cmd::serve::Args),
     /// Latency and bandwidth of RDMA between two machines, as perftest measures them
     Rdma(cmd::rdma::Args),
+    /// Compare two files of records, test by test
+    Compare(cmd::compare::Args),
+    /// Compare two commands, in turns, until the difference is known
+    Ab(cmd::ab::Args),
     /// One HTML file from records
     Report(cmd::report::Args),
     /// The JSON Schema of what dpb writes
@@ -173,7 +177,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
     let ended = match cli.verb {
         Verb::Rdma(args) => cmd::rdma::run(args, globals),
         _ if globals.as_perftest() => Err(Failure::usage(
-            "--format perftest is for `dpb rdma`; others have table, json and csv",
+            "--format perftest is for `dpb rdma`; others have table, json, csv and markdown",
         )),
         Verb::Doctor(args) => cmd::doctor::run(args, globals),
         Verb::List(args) => cmd::list::run(args, globals),
@@ -181,6 +185,8 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
         Verb::Serve(args) => cmd::serve::run(args, globals),
+        Verb::Compare(args) => cmd::compare::run(args, globals),
+        Verb::Ab(args) => cmd::ab::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),
         Verb::Schema(args) => cmd::schema::run(args, globals),
         Verb::Completions(args) => cmd::completions::run(args, globals),

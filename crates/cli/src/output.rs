@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store};
+use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_core::printable;
 
 use crate::exit::Failure;
@@ -22,6 +22,8 @@ pub enum Asked {
     Json,
     /// A header and one line a row (RFC 4180).
     Csv,
+    /// A table of GitHub-flavoured Markdown.
+    Markdown,
     /// perftest's columns, of `dpb rdma`.
     Perftest,
 }
@@ -35,6 +37,8 @@ pub enum Format {
     Json,
     /// A header and one line a row (RFC 4180).
     Csv,
+    /// A table of GitHub-flavoured Markdown.
+    Markdown,
 }
 
 impl Format {
@@ -43,6 +47,7 @@ impl Format {
         match asked {
             Some(Asked::Table) => Self::Table,
             Some(Asked::Csv) => Self::Csv,
+            Some(Asked::Markdown) => Self::Markdown,
             Some(Asked::Json) => Self::Json,
             Some(Asked::Perftest) | None if io::stdout().is_terminal() => Self::Table,
             Some(Asked::Perftest) | None => Self::Json,
@@ -166,6 +171,26 @@ impl Table {
         (rows, notes)
     }
 
+    /// A table of GitHub-flavoured Markdown, and the details under it as a list.
+    pub fn to_markdown(&self) -> String {
+        let (rows, notes) = self.with_notes();
+        let line = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| markdown_cell(cell)).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.clone()).collect();
+        let rules = self.columns.iter().map(|column| match column.right {
+            true => "---:".to_owned(),
+            false => "---".to_owned(),
+        });
+        let mut text = line(&titles) + &line(&rules.collect::<Vec<_>>());
+        text.extend(rows.iter().map(|row| line(row)));
+        for (number, note) in (1..).zip(notes) {
+            text.push_str(&format!("\n[{number}] {}\n", markdown_cell(&note)));
+        }
+        text
+    }
+
     /// RFC 4180, with `\n` as the end of a line.
     pub fn to_csv(&self) -> String {
         let mut text = String::new();
@@ -211,6 +236,7 @@ pub fn print_rows(format: Format, table: &Table, rows: &[impl Serialize]) -> Res
     match format {
         Format::Table => print(&table.to_text()),
         Format::Csv => print(&table.to_csv()),
+        Format::Markdown => print(&table.to_markdown()),
         Format::Json => rows.iter().try_for_each(print_json),
     }
 }
@@ -282,12 +308,7 @@ pub fn evidence(record: &Record) -> &'static str {
     if record.summary.is_empty() {
         return "-";
     }
-    match record.evidence {
-        Evidence::Measured => "measured",
-        Evidence::Emulated { .. } => "emulated",
-        Evidence::Simulated { .. } => "simulated",
-        Evidence::Published { .. } => "published",
-    }
+    record.evidence.kind()
 }
 
 /// In a few words whether a record's numbers can be trusted; after a colon, why not.
@@ -349,6 +370,14 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// What Markdown would read as its own is escaped.
+fn markdown_cell(cell: &str) -> String {
+    let escape = |c: char| "\\`*_[]<>|#~".contains(c).then(|| format!("\\{c}"));
+    cell.chars()
+        .map(|c| escape(c).unwrap_or_else(|| c.to_string()))
+        .collect()
+}
+
 fn csv_cell(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
@@ -370,6 +399,11 @@ mod tests {
             table.to_text(),
             "name       n\na          1\nb, \"c\"  1000\n"
         );
+        assert_eq!(
+            table.to_markdown(),
+            "| name | n |\n| --- | ---: |\n| a | 1 |\n| b, \"c\" | 1000 |\n"
+        );
+        assert_eq!(markdown_cell("a|b_c"), "a\\|b\\_c");
         assert_eq!(table.to_csv(), "name,n\na,1\n\"b, \"\"c\"\"\",1000\n");
     }
 

@@ -30,6 +30,16 @@ pub enum Evidence {
 }
 
 impl Evidence {
+    /// The kind alone, as records write it: `measured`, `emulated`, `simulated`, `published`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Emulated { .. } => "emulated",
+            Self::Simulated { .. } => "simulated",
+            Self::Published { .. } => "published",
+        }
+    }
+
     /// `Measured`, unless this program runs under an emulator: then `Emulated`, whatever was timed.
     pub fn of_this_cpu() -> Self {
         Self::of_device(None)

@@ -2,14 +2,17 @@
 //!
 //! METHODOLOGY.md says what is timed and what is not.
 
+pub mod comparison;
 pub mod crossover;
 pub mod harness;
 pub mod interference;
 pub mod latency;
 pub mod provenance;
+pub mod ranks;
 pub mod record;
 pub mod statistics;
 pub mod store;
+pub mod turns;
 
 pub use crate::Evidence;
 pub use crossover::{Crossing, Crossover};

@@ -31,6 +31,7 @@ pub fn run(_args: Args, globals: &Globals) -> Result<(), Failure> {
     match globals.format() {
         Format::Json => findings.iter().try_for_each(output::print_json),
         Format::Csv => output::print(&whole(&findings).to_csv()),
+        Format::Markdown => output::print(&whole(&findings).to_markdown()),
         Format::Table => output::print(&for_people(&findings)),
     }
 }

@@ -67,6 +67,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     match globals.format() {
         Format::Json => lists.iter().flatten().try_for_each(output::print_json),
         Format::Csv => output::print(&table(&lists.concat()).to_csv()),
+        Format::Markdown => output::print(&table(&lists.concat()).to_markdown()),
         Format::Table => {
             let texts: Vec<String> = lists.iter().map(|rows| table(rows).to_text()).collect();
             output::print(&texts.join("\n"))

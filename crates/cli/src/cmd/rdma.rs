@@ -240,6 +240,7 @@ impl Show<'_> {
         match self.format {
             Format::Table => output::print(&table(&self.records).to_text()),
             Format::Csv => output::print(&table(&self.records).to_csv()),
+            Format::Markdown => output::print(&table(&self.records).to_markdown()),
             Format::Json => Ok(()),
         }
     }

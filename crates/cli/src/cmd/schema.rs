@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use dpb_core::measure::Record;
+use dpb_core::measure::comparison::Comparison;
 use dpb_core::spec::{Domain, Parameter};
 use dpb_operators::registry::Entry;
 use serde_json::{Map, Value, json};
@@ -26,6 +27,8 @@ pub struct Args {
 enum Subject {
     /// A record, the result of one test: one line of a records file
     Record,
+    /// What `dpb compare` finds of one metric of one test: one line of its output
+    Comparison,
     /// An operator with its parameters, as an object
     Operators,
 }
@@ -34,6 +37,7 @@ enum Subject {
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let schema = match args.of {
         Subject::Record => schemars::schema_for!(Record).to_value(),
+        Subject::Comparison => schemars::schema_for!(Comparison).to_value(),
         Subject::Operators => json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "Operator",

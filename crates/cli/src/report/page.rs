@@ -8,7 +8,6 @@ use dpb_core::measure::{Ratio, Record, Value};
 use super::anchor;
 use super::html::escape;
 use super::origin::{Origin, Origins};
-use super::select::kind;
 use crate::output::{short, short_ns, verdict};
 use crate::spec;
 
@@ -189,7 +188,7 @@ fn row(
         escape(&interval.unwrap_or_default()),
         escape(&against.unwrap_or_default()),
         escape(&verdict(record)),
-        kind = kind(&record.evidence),
+        kind = record.evidence.kind(),
     );
 }
 

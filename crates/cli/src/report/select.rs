@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dpb_core::measure::{Evidence, Record, Summary, Value};
+use dpb_core::measure::{Record, Summary, Value};
 
 use super::chart::{Chart, Point, Series};
 use super::origin::Origins;
@@ -320,7 +320,7 @@ fn add(
     let Some(number) = record.summary.get(metric.name) else {
         return;
     };
-    let kind = kind(&record.evidence);
+    let kind = record.evidence.kind();
     let at = x.and_then(|x| record.parameters.get(x.name).and_then(as_number));
     let who = label.clone().unwrap_or_else(|| name.clone());
     let place = x
@@ -380,16 +380,6 @@ fn is_comparable(figure: &Record, records: &[&Record], x: Option<&Sweep<'_>>) ->
         _ => false,
     };
     records.iter().all(|record| is_same(&record))
-}
-
-/// The kind of evidence, in one word.
-pub(super) fn kind(evidence: &Evidence) -> &'static str {
-    match evidence {
-        Evidence::Measured => "measured",
-        Evidence::Emulated { .. } => "emulated",
-        Evidence::Simulated { .. } => "simulated",
-        Evidence::Published { .. } => "published",
-    }
 }
 
 fn values(record: &Record, names: &[&str]) -> Vec<String> {

@@ -27,6 +27,9 @@ pub struct Stability {
     pub stable: bool,
     /// Reasons against: drift, outliers, interference, fewer runs than asked.
     pub reasons: Vec<String>,
+    /// Other work took cores or time from it, by more than a small share: its numbers are of a machine that was shared.
+    #[serde(default)]
+    pub disturbed: bool,
     /// Coefficient of variation over the runs.
     pub cv: Option<f64>,
     /// How long the threads were ready to run and waited for a core during the timed runs, summed over them, in seconds.
@@ -208,8 +211,11 @@ pub fn judge(
     if let Some(share) = drift(runs) {
         reasons.push(format!("drift of {:+.1} % over the runs", share * 100.0));
     }
-    reasons.extend(interference_reasons(workers, interference));
+    let of_interference = interference_reasons(workers, interference);
+    let disturbed = !of_interference.is_empty();
+    reasons.extend(of_interference);
     Stability {
+        disturbed,
         stable: reasons.is_empty(),
         reasons,
         cv,

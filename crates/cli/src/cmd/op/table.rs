@@ -16,6 +16,7 @@ pub(super) fn print(records: &[Record], format: Format) -> Result<(), Failure> {
     match format {
         Format::Table => output::print(&for_people(records).to_text()),
         Format::Csv => output::print(&for_machines(records).to_csv()),
+        Format::Markdown => output::print(&for_people(records).to_markdown()),
         Format::Json => Ok(()),
     }
 }

@@ -146,6 +146,7 @@ fn host_cpu_ns_per_item(run: &Run) -> f64 {
 /// Of the same test: throughput first, then the others.
 fn both(first: Stability, second: Stability) -> Stability {
     Stability {
+        disturbed: first.disturbed || second.disturbed,
         stable: first.stable && second.stable,
         reasons: first.reasons.into_iter().chain(second.reasons).collect(),
         cv: first.cv,

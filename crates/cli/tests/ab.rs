@@ -1,0 +1,190 @@
+//! `dpb ab`: verdicts, exit codes, records, and commands that misbehave.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use dpb_core::measure::{Outcome, Reading, Record, Value};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn ab(args: &[&str]) -> Output {
+    let output = command(args).output();
+    output.expect("dpb starts")
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dpb"));
+    command.arg("ab").args(args);
+    command
+}
+
+/// Compares what two shell scripts print.
+fn printed(flags: &[&str], a: &str, b: &str) -> Output {
+    let commands = ["--", "sh", "-c", a, "--", "sh", "-c", b];
+    ab(&[&["--measure", "stdout"], flags, &commands[..]].concat())
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+fn record(output: &Output) -> Record {
+    serde_json::from_slice(&output.stdout).expect("a record")
+}
+
+fn verdict(output: &Output) -> String {
+    match &record(output).parameters["verdict"] {
+        Value::Text(verdict) => verdict.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_better_depends_on_what_is_measured() {
+    let slower = printed(&[], "echo 100", "echo 103");
+    assert!(slower.status.success(), "{}", text(&slower.stderr));
+    assert_eq!(verdict(&slower), "worse");
+    let record = record(&slower);
+    assert!((record.summary["ratio"].median - 1.03).abs() < 1e-9);
+    assert_eq!(record.samples["a_stdout"].values, vec![100.0; 10]);
+    assert_eq!(
+        record.samples["ratio"].values.len() as u64,
+        record.counts["pairs"]
+    );
+    let faster = printed(&["--more-is-better"], "echo 100", "echo 103");
+    assert_eq!(verdict(&faster), "better");
+    let same = printed(&[], "echo 100", "echo 100.5");
+    assert_eq!(verdict(&same), "same");
+    let table = printed(&["--format", "table"], "echo 100", "echo 103");
+    let table = text(&table.stdout);
+    assert!(
+        table.contains("B is worse than A: B/A is 1.0300"),
+        "{table}"
+    );
+    assert!(table.contains("sh -c 'echo 103'"), "{table}");
+}
+
+#[test]
+fn a_regression_is_an_exit_code() {
+    let limit = |limit| {
+        printed(&["--fail-on", limit], "echo 100", "echo 103")
+            .status
+            .code()
+    };
+    assert_eq!(limit("worse:2%"), Some(1));
+    assert_eq!(limit("worse:5%"), Some(0));
+    assert_eq!(limit("slower"), Some(2));
+}
+
+#[test]
+fn a_model_beside_itself_is_the_same_and_what_it_gives_is_simulated() {
+    let op = |backend: &'static str| {
+        let dpb = env!("CARGO_BIN_EXE_dpb");
+        let times = [
+            "--seconds",
+            "2ms",
+            "--warm-up",
+            "1ms",
+            "--repeat",
+            "3",
+            "--batch",
+            "4",
+        ];
+        [
+            &[
+                dpb,
+                "op",
+                "crc32c",
+                "--size",
+                "64",
+                "--format",
+                "json",
+                "--backend",
+                backend,
+            ][..],
+            &times,
+        ]
+        .concat()
+    };
+    let flags = ["--measure", "items_per_s", "--warm-up-runs", "0", "--"];
+    let compare = |a, b| ab(&[&flags[..], &op(a), &["--"], &op(b)].concat());
+    let same = compare("sim/default", "sim/default");
+    assert_eq!(verdict(&same), "same", "{}", text(&same.stderr));
+    let kind = serde_json::to_value(record(&same).evidence).expect("JSON");
+    assert_eq!(kind["kind"], "simulated");
+    let mixed = compare("sim/default", "cpu/portable");
+    assert_eq!(mixed.status.code(), Some(2));
+    assert!(
+        text(&mixed.stderr).contains("different evidence"),
+        "{}",
+        text(&mixed.stderr)
+    );
+}
+
+#[test]
+fn commands_that_fail_are_named() {
+    let failed = printed(&[], "echo 1", "echo lost >&2; exit 3");
+    assert_eq!(failed.status.code(), Some(1));
+    let why = text(&failed.stderr);
+    assert!(
+        why.contains("B, `sh -c") && why.contains("exit status: 3") && why.contains("lost"),
+        "{why}"
+    );
+    let wordless = printed(&[], "echo 1", "true");
+    assert!(text(&wordless.stderr).contains("printed no number"));
+    let negative = printed(&[], "echo 1", "echo -1");
+    assert!(text(&negative.stderr).contains("gives no ratio"));
+    let missing = ab(&["--", "true", "--", "./not-there"]);
+    assert!(text(&missing.stderr).contains("there is no such program"));
+    let one = ab(&["--", "true"]);
+    assert_eq!(one.status.code(), Some(2));
+    assert!(
+        text(&one.stderr).contains("there are 1"),
+        "{}",
+        text(&one.stderr)
+    );
+    let slow = ab(&["--time-budget", "0.2", "--", "sleep", "30", "--", "true"]);
+    assert_eq!(slow.status.code(), Some(1));
+    assert!(
+        text(&slow.stderr).contains("--time-budget"),
+        "{}",
+        text(&slow.stderr)
+    );
+}
+
+#[test]
+fn interrupted_it_leaves_a_whole_record() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("records.jsonl");
+    let begun = folder.path().join("begun");
+    // Values that never settle.
+    let script = |path: &Path| {
+        format!(
+            "date +%N | sed 's/^0*/1/'; echo >> {}; sleep 0.01",
+            path.display()
+        )
+    };
+    let out = file.to_str().expect("UTF-8");
+    let script = script(&begun);
+    let commands = ["--", "sh", "-c", &script, "--", "sh", "-c", &script];
+    let mut child = command(&[&["--measure", "stdout", "--out", out][..], &commands].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("dpb starts");
+    let patience = Instant::now() + Duration::from_secs(60);
+    // The warm-up, and a pair.
+    while std::fs::read(&begun).map_or(0, |lines| lines.len()) < 5 {
+        assert!(Instant::now() < patience, "nothing runs");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let reading = Reading::of_file(&file).expect("records");
+    assert_eq!(reading.damaged, []);
+    let [line] = &reading.records[..] else {
+        panic!("one record")
+    };
+    assert_eq!(line.record.outcome, Outcome::Interrupted);
+    assert!(line.record.counts["pairs"] >= 1);
+}

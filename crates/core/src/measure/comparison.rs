@@ -1,0 +1,407 @@
+//! Two sets of records, test by test: what became better, what worse, and what cannot be said.
+//!
+//! Tests are paired by their parameters. A ratio's interval comes of the rank-sum test on the logarithms of the runs ([`Shift::between`]), each
+//! at `5 % / n` where `n` ratios are looked at (Bonferroni): all intervals together miss one of them once in twenty times at most.
+//! Seven runs a side allow 85 ratios, six 23.
+//!
+//! What the interval covers is the spread of the runs of each record. Two processes differ by more than that: where their memory lies, what the
+//! machine did an hour ago. A small difference between two programs on one machine is [`Turns`](super::turns::Turns)' business.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::ranks::Shift;
+use super::record::{Outcome, Record, Value};
+use super::statistics;
+use crate::Evidence;
+
+/// How often one of all intervals of a comparison may miss.
+pub const MISS_MAX: f64 = 0.05;
+
+/// How tests are paired and judged.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The metrics that are compared; empty for the one that each record is about.
+    pub metrics: Vec<String>,
+    /// Parameters that paired tests may differ in.
+    pub ignored: BTreeSet<String>,
+    /// A ratio this near to 1 is no difference: 0.01 for 1 %.
+    pub margin: f64,
+    /// Whether records of different evidence are compared.
+    pub across_evidence: bool,
+    /// Whether records are compared although other work disturbed one of them.
+    pub despite_interference: bool,
+}
+
+/// Parameters that say how long and how often a test was measured, not what it is.
+const OF_PRECISION: [&str; 4] = ["repeat", "seconds", "time_budget", "warm_up_runs"];
+/// What records are about, the first that they have; an open loop's throughput is what was offered, so there it is the latency.
+const MAIN_METRICS: [&str; 5] = [
+    "items_per_s",
+    "tuples_per_s",
+    "bytes_per_s",
+    "ratio",
+    "latency_ns",
+];
+const MAIN_METRICS_OPEN: [&str; 1] = ["latency_ns_p99"];
+
+/// Which of two values of a metric is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The larger one.
+    More,
+    /// The smaller one.
+    Less,
+}
+
+impl Better {
+    /// Of the metric `name`. Names end in their unit: of what is counted by the second more is better, of time and memory less.
+    pub fn of(name: &str) -> Self {
+        match name.contains("_per_s") {
+            true => Self::More,
+            false => Self::Less,
+        }
+    }
+}
+
+/// What is found of one metric of one test.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Comparison {
+    /// What was measured: `op`, `pushdown`, …
+    pub task: String,
+    /// The parameters of both tests; of ignored ones those of A.
+    pub parameters: BTreeMap<String, Value>,
+    /// The metric; empty for a test without numbers.
+    pub metric: String,
+    /// The first record.
+    pub a: Option<SideOfComparison>,
+    /// The second one.
+    pub b: Option<SideOfComparison>,
+    /// B's runs over A's: the middle of all single ratios (Hodges and Lehmann).
+    pub ratio: Option<f64>,
+    /// Lower end of the ratio's interval.
+    pub ratio_low: Option<f64>,
+    /// Upper end.
+    pub ratio_high: Option<f64>,
+    /// What follows.
+    pub verdict: Judgement,
+    /// Why it is not comparable, and what else a reader should know: records that are unstable, settings of the machine that differ.
+    pub notes: Vec<String>,
+}
+
+/// One record's part in a [`Comparison`].
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SideOfComparison {
+    /// The record's id.
+    pub id: String,
+    /// The median over its runs, if it has numbers.
+    pub median: Option<f64>,
+    /// How many runs.
+    pub runs: u64,
+    /// What its numbers rest on.
+    pub evidence: Evidence,
+}
+
+/// What follows from a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Judgement {
+    /// B is better.
+    Better,
+    /// B is worse.
+    Worse,
+    /// They differ by no more than the margin.
+    Same,
+    /// The interval holds 1.
+    TooClose,
+    /// There is no ratio.
+    NotComparable,
+    /// Only the first set has the test.
+    OnlyA,
+    /// Only the second one has it.
+    OnlyB,
+}
+
+impl Judgement {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Same => "same",
+            Self::TooClose => "too close to call",
+            Self::NotComparable => "not comparable",
+            Self::OnlyA => "only in A",
+            Self::OnlyB => "only in B",
+        }
+    }
+}
+
+impl Comparison {
+    /// How much better B is: above 1 it is better, below it is worse.
+    pub fn gain(&self) -> Option<f64> {
+        let ratio = self.ratio?;
+        Some(match Better::of(&self.metric) {
+            Better::More => ratio,
+            Better::Less => 1.0 / ratio,
+        })
+    }
+}
+
+/// What a test is known by.
+type Key = (String, Vec<(String, String)>);
+
+/// Compares `b` with `a`, in the order of `a`; what only `b` has comes last. Of several records of one test the last one counts.
+pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Vec<Comparison> {
+    let (of_a, of_b) = (by_test(a, options), by_test(b, options));
+    let mut all = Vec::new();
+    let mut values = Vec::new();
+    for (key, record) in &of_a {
+        match of_b.iter().find(|(other, _)| other == key) {
+            None => all.push(alone(record, Judgement::OnlyA)),
+            Some((_, other)) => {
+                for (compared, runs) in pair(record, other, options) {
+                    values.push((all.len(), runs));
+                    all.push(compared);
+                }
+            }
+        }
+    }
+    let is_new = |(key, _): &&(Key, &Record)| !of_a.iter().any(|(other, _)| other == key);
+    all.extend(
+        of_b.iter()
+            .filter(is_new)
+            .map(|(_, record)| alone(record, Judgement::OnlyB)),
+    );
+    let ratios = values.iter().filter(|(_, runs)| runs.is_some()).count();
+    for (at, runs) in values {
+        if let Some(runs) = runs {
+            all[at].judge(&runs, ratios, options.margin);
+        }
+    }
+    all
+}
+
+/// The logarithms of two records' runs.
+struct Runs {
+    a: Vec<f64>,
+    b: Vec<f64>,
+}
+
+impl Comparison {
+    fn judge(&mut self, runs: &Runs, ratios: usize, margin: f64) {
+        let miss = MISS_MAX / ratios as f64;
+        let Some(shift) = Shift::between(&runs.a, &runs.b, miss) else {
+            return;
+        };
+        self.ratio = Some(shift.estimate.exp());
+        let Some((low, high)) = shift.interval.map(|(low, high)| (low.exp(), high.exp())) else {
+            self.verdict = Judgement::TooClose;
+            self.notes.push(format!(
+                "{} and {} runs are too few for an interval beside {} other ratios",
+                runs.a.len(),
+                runs.b.len(),
+                ratios - 1
+            ));
+            return;
+        };
+        (self.ratio_low, self.ratio_high) = (Some(low), Some(high));
+        let is_within = low * (1.0 + margin) >= 1.0 && high <= 1.0 + margin;
+        self.verdict = match Better::of(&self.metric) {
+            _ if is_within => Judgement::Same,
+            Better::More if low > 1.0 => Judgement::Better,
+            Better::More if high < 1.0 => Judgement::Worse,
+            Better::Less if high < 1.0 => Judgement::Better,
+            Better::Less if low > 1.0 => Judgement::Worse,
+            _ => Judgement::TooClose,
+        };
+    }
+}
+
+/// The last record of each test, in the order of the first ones.
+fn by_test<'a>(records: &'a [Record], options: &Options) -> Vec<(Key, &'a Record)> {
+    let mut tests: Vec<(Key, &Record)> = Vec::new();
+    let mut places: BTreeMap<Key, usize> = BTreeMap::new();
+    for record in records {
+        let is_key = |name: &str| !OF_PRECISION.contains(&name) && !options.ignored.contains(name);
+        let parameters = record.parameters.iter().filter(|(name, _)| is_key(name));
+        let parameters = parameters.map(|(name, value)| (name.clone(), value.to_string()));
+        let key = (record.task.clone(), parameters.collect::<Vec<_>>());
+        match places.get(&key) {
+            Some(&place) => tests[place].1 = record,
+            None => {
+                places.insert(key.clone(), tests.len());
+                tests.push((key, record));
+            }
+        }
+    }
+    tests
+}
+
+/// A test that one set lacks.
+fn alone(record: &Record, verdict: Judgement) -> Comparison {
+    let metric = main_metric(record).unwrap_or_default();
+    let side = Some(side(record, metric));
+    let (a, b) = match verdict {
+        Judgement::OnlyB => (None, side),
+        _ => (side, None),
+    };
+    Comparison {
+        task: record.task.clone(),
+        parameters: record.parameters.clone(),
+        metric: metric.to_owned(),
+        a,
+        b,
+        ratio: None,
+        ratio_low: None,
+        ratio_high: None,
+        verdict,
+        notes: Vec::new(),
+    }
+}
+
+/// A comparison for each metric, not judged yet, and the runs that it will be judged by.
+fn pair(a: &Record, b: &Record, options: &Options) -> Vec<(Comparison, Option<Runs>)> {
+    let metrics: Vec<&str> = match &options.metrics[..] {
+        [] => vec![
+            main_metric(a)
+                .or_else(|| main_metric(b))
+                .unwrap_or_default(),
+        ],
+        metrics => metrics.iter().map(String::as_str).collect(),
+    };
+    let pairs = metrics.into_iter().map(|metric| {
+        let reason = not_comparable(a, b, metric, options);
+        let mut compared = Comparison {
+            a: Some(side(a, metric)),
+            b: Some(side(b, metric)),
+            notes: reason.iter().cloned().chain(remarks(a, b)).collect(),
+            ..alone(a, Judgement::NotComparable)
+        };
+        compared.metric = metric.to_owned();
+        let logarithms = |record: &Record| -> Vec<f64> {
+            let values = runs(record, metric);
+            values.iter().map(|value| value.ln()).collect()
+        };
+        let logarithms = reason.is_none().then(|| Runs {
+            a: logarithms(a),
+            b: logarithms(b),
+        });
+        (compared, logarithms)
+    });
+    pairs.collect()
+}
+
+fn side(record: &Record, metric: &str) -> SideOfComparison {
+    let values = runs(record, metric);
+    SideOfComparison {
+        id: record.id.clone(),
+        median: statistics::median(&values),
+        runs: values.len() as u64,
+        evidence: record.evidence.clone(),
+    }
+}
+
+/// The value of each run; where only one was kept, as of a paper's figure, that.
+fn runs(record: &Record, metric: &str) -> Vec<f64> {
+    let samples = record.samples.get(metric).map(|samples| &samples.values);
+    match samples.filter(|values| !values.is_empty()) {
+        Some(values) => values.clone(),
+        None => record
+            .summary
+            .get(metric)
+            .map(|summary| summary.median)
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// What the record is about.
+fn main_metric(record: &Record) -> Option<&'static str> {
+    let is_open =
+        matches!(record.parameters.get("mode"), Some(Value::Text(mode)) if mode == "open");
+    let open = MAIN_METRICS_OPEN.iter().filter(|_| is_open);
+    let metrics = open.chain(&MAIN_METRICS);
+    metrics
+        .copied()
+        .find(|metric| record.summary.contains_key(*metric))
+}
+
+/// Why there is no ratio.
+fn not_comparable(a: &Record, b: &Record, metric: &str, options: &Options) -> Option<String> {
+    for (name, record) in [("A", a), ("B", b)] {
+        let said = match &record.outcome {
+            Outcome::Done => continue,
+            Outcome::Failed { reason } => format!("failed: {reason}"),
+            Outcome::Unsupported { reason } => format!("is unsupported: {reason}"),
+            Outcome::Interrupted => "was interrupted".to_owned(),
+        };
+        return Some(format!("{name} {said}"));
+    }
+    if a.evidence.kind() != b.evidence.kind() && !options.across_evidence {
+        return Some(format!(
+            "A is {}, B {}",
+            a.evidence.kind(),
+            b.evidence.kind()
+        ));
+    }
+    for (name, record) in [("A", a), ("B", b)] {
+        if let Some(stability) = &record.stability
+            && stability.disturbed
+            && !options.despite_interference
+        {
+            return Some(format!("{name} was disturbed"));
+        }
+        let values = runs(record, metric);
+        if values.is_empty() {
+            return Some(format!("{name} has no `{metric}`"));
+        }
+        if values.iter().any(|&value| value <= 0.0) {
+            return Some(format!("{name} has a run of zero"));
+        }
+    }
+    None
+}
+
+/// What a reader of the ratio should know.
+fn remarks(a: &Record, b: &Record) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if a.evidence.kind() != b.evidence.kind() {
+        remarks.push(format!(
+            "across evidence: A is {}, B {}",
+            a.evidence.kind(),
+            b.evidence.kind()
+        ));
+    }
+    for (name, record) in [("A", a), ("B", b)] {
+        if let Some(stability) = &record.stability
+            && !stability.stable
+        {
+            remarks.push(format!(
+                "{name} is unstable: {}",
+                stability.reasons.join("; ")
+            ));
+        }
+    }
+    let is_same_machine =
+        a.provenance.host == b.provenance.host && a.provenance.cpu_model == b.provenance.cpu_model;
+    if is_same_machine {
+        let of = |record: &Record| {
+            let provenance = &record.provenance;
+            [
+                ("governor", provenance.governor.clone().unwrap_or_default()),
+                ("CPU level", provenance.cpu_level.clone()),
+                ("kernel", provenance.kernel.clone()),
+                ("pinned cores", format!("{:?}", provenance.pinned)),
+            ]
+        };
+        let settings = of(a).into_iter().zip(of(b)).filter(|(a, b)| a != b);
+        remarks.extend(settings.map(|((name, a), (_, b))| format!("{name}: {a} and {b}")));
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests;
