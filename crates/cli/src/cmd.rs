@@ -5,6 +5,7 @@ pub mod compare;
 pub mod completions;
 pub mod data;
 pub mod doctor;
+pub mod import;
 pub mod list;
 pub mod op;
 pub mod pushdown;

@@ -114,6 +114,8 @@ enum Verb {
     Serve(cmd::serve::Args),
     /// Latency and bandwidth of RDMA between two machines, as perftest measures them
     Rdma(cmd::rdma::Args),
+    /// Read results of fio, iperf3, sysbench, stress-ng, perftest and Criterion into records
+    Import(cmd::import::Args),
     /// Compare two files of records, test by test
     Compare(cmd::compare::Args),
     /// Compare two commands, in turns, until the difference is known
@@ -185,6 +187,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
         Verb::Serve(args) => cmd::serve::run(args, globals),
+        Verb::Import(args) => cmd::import::run(args, globals),
         Verb::Compare(args) => cmd::compare::run(args, globals),
         Verb::Ab(args) => cmd::ab::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),

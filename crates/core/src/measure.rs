@@ -5,6 +5,7 @@
 pub mod comparison;
 pub mod crossover;
 pub mod harness;
+pub mod import;
 pub mod interference;
 pub mod latency;
 pub mod provenance;

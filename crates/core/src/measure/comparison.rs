@@ -38,11 +38,13 @@ pub struct Options {
 /// Parameters that say how long and how often a test was measured, not what it is.
 const OF_PRECISION: [&str; 4] = ["repeat", "seconds", "time_budget", "warm_up_runs"];
 /// What records are about, the first that they have; an open loop's throughput is what was offered, so there it is the latency.
-const MAIN_METRICS: [&str; 5] = [
+const MAIN_METRICS: [&str; 7] = [
     "items_per_s",
     "tuples_per_s",
     "bytes_per_s",
+    "bogo_ops_per_s",
     "ratio",
+    "run_ns",
     "latency_ns",
 ];
 const MAIN_METRICS_OPEN: [&str; 1] = ["latency_ns_p99"];
