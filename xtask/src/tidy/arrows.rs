@@ -1,4 +1,4 @@
-//! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, net} ← cli ← benches;
+//! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, micro, net} ← cli ← benches;
 //! core ← {operators, accel} ← peers ← benches; {operators, accel, sim, cli} ← examples; xtask alone. And how many crates a
 //! prototype builds that wants an operator.
 
@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dpb-accel", &["dpb-core"]),
     ("dpb-sim", &["dpb-core"]),
     ("dpb-dbmods", &["dpb-core"]),
+    ("dpb-micro", &["dpb-core"]),
     ("dpb-net", &["dpb-core"]),
     (
         "dpb-cli",
@@ -25,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-accel",
             "dpb-sim",
             "dpb-dbmods",
+            "dpb-micro",
             "dpb-net",
         ],
     ),
@@ -47,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-accel",
             "dpb-sim",
             "dpb-dbmods",
+            "dpb-micro",
             "dpb-net",
             "dpb-cli",
         ],

@@ -1,0 +1,1 @@
+//! Micro-benchmark of memory.
