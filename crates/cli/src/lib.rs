@@ -35,6 +35,7 @@ mod operators;
 mod output;
 mod report;
 mod spec;
+mod task;
 
 use std::process::ExitCode;
 

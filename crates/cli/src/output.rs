@@ -365,6 +365,32 @@ pub fn short_ns(ns: f64) -> String {
     }
 }
 
+/// A number as it is.
+pub fn number(value: f64) -> String {
+    value.to_string()
+}
+
+/// A share in percent.
+pub fn percent(value: f64) -> String {
+    format!("{} %", (value * 1e5).round() / 1e3)
+}
+
+/// Bytes with a binary prefix where that is exact.
+pub fn bytes(value: f64) -> String {
+    let steps = [
+        (f64::from(1 << 30), " Gi"),
+        (f64::from(1 << 20), " Mi"),
+        (1024.0, " Ki"),
+    ];
+    let exact = steps
+        .iter()
+        .find(|(step, _)| value >= *step && value % step == 0.0);
+    match exact {
+        Some((step, prefix)) => format!("{}{prefix}", value / step),
+        None => value.to_string(),
+    }
+}
+
 /// Columns that `text` takes; all that we print is one column a character.
 fn width(text: &str) -> usize {
     text.chars().count()

@@ -5,7 +5,7 @@ mod chart;
 mod html;
 mod origin;
 mod page;
-mod published;
+pub mod published;
 mod select;
 
 use std::collections::BTreeSet;

@@ -9,8 +9,9 @@ use serde::Serialize;
 use crate::Globals;
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
+use crate::task::{TASKS, Task};
 
-/// Of what.
+/// List operators, backends and tasks.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  dpb list\n  dpb list operators --format json\n  dpb list parameters"
@@ -142,24 +143,12 @@ fn backend((name, listed): (String, Listed)) -> Row {
 }
 
 fn tasks() -> Vec<Row> {
-    [
-        (
-            "op",
-            "operators over sizes, batches, threads and backends",
-            "dpb op crc32c",
-        ),
-        (
-            "pushdown",
-            "predicate pushdown to a storage server with a DPU",
-            "dpb pushdown --sf 1",
-        ),
-    ]
-    .map(|(name, summary, example)| Row {
+    let row = |task: &&Task| Row {
         kind: "task",
-        name: name.to_owned(),
+        name: task.name.to_owned(),
         here: "yes".to_owned(),
-        summary: summary.to_owned(),
-        details: example.to_owned(),
-    })
-    .into()
+        summary: task.summary.to_owned(),
+        details: task.example.to_owned(),
+    };
+    TASKS.iter().map(row).collect()
 }

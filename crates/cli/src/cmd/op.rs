@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
+use clap::{ArgMatches, FromArgMatches, ValueEnum};
 use dpb_core::measure::harness::{self, Broken, Mode, Plan};
 use dpb_core::measure::provenance::{allowed_cpus, memory_available_bytes};
 use dpb_core::measure::{Durability, Outcome, Record, Store};
@@ -22,6 +22,7 @@ use dpb_operators::registry::{Case, Entry, Operators};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
+use crate::task::{Base, Cost, Task, View, charted, listed, sweep};
 use crate::{Globals, backends, interrupt, spec};
 
 /// Told to stop, a test is awaited for so long: somewhat more than the harness waits for jobs in flight.
@@ -29,7 +30,65 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How often the signal is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is measured.
+/// The task: operators.
+pub const TASK: Task = Task {
+    name: "op",
+    summary: "operators over sizes, batches, threads and backends",
+    example: "dpb op crc32c --size 64..1024",
+    apart: &["out"],
+    prepare: None,
+    view: VIEW,
+    check,
+    cost,
+    published: None,
+};
+
+const VIEW: View = View {
+    lead: &[
+        "operator", "backend", "size", "batch", "threads", "depth", "mode", "rate",
+    ],
+    series: &["backend"],
+    sweeps: &[
+        sweep("size", "bytes per item", output::bytes),
+        sweep("threads", "threads", output::number),
+        sweep("batch", "items per job", output::number),
+        sweep("depth", "jobs in flight", output::number),
+        sweep("rate", "jobs offered per second", output::short),
+    ],
+    fixed: &["operator", "mode", "input", "working_set"],
+    metrics: &[
+        charted("bytes_per_s", "input bytes per second", output::short),
+        listed("items_per_s", "items per second", output::short),
+        charted("latency_ns_p50", "latency, median", output::short_ns),
+        charted(
+            "latency_ns_p99",
+            "latency, 99th percentile",
+            output::short_ns,
+        ),
+        listed(
+            "latency_ns_p999",
+            "latency, 99.9th percentile",
+            output::short_ns,
+        ),
+        listed(
+            "host_cpu_ns_per_item",
+            "host CPU time per item",
+            output::short_ns,
+        ),
+    ],
+    base: Some(Base {
+        side: "backend",
+        base: "cpu/portable",
+        metric: "items_per_s",
+    }),
+};
+
+// The groups of flags in the help.
+const WORK: &str = "The work";
+const RUNS: &str = "The runs";
+const FIGURES: &str = "Figures and output";
+
+/// Measure an operator over sizes, batches, threads and backends.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  dpb op crc32c --size 64..1024 --batch 256 --threads 1,2\n  \
@@ -41,60 +100,61 @@ const LOOK: Duration = Duration::from_millis(50);
 )]
 pub struct Args {
     /// The operator to measure (see `dpb list`), or `all`
+    #[arg(value_name = "NAME")]
     operator: String,
     /// The operator's own parameters, as key=value with commas between; give the flag several times to compare
-    #[arg(long, default_value = "")]
+    #[arg(long, value_name = "TEXT", help_heading = WORK, default_value = "")]
     parameters: Vec<String>,
     /// Bytes of an item; for a decoder the bytes that it decodes to
-    #[arg(long, value_parser = args::sizes, default_value = "64,1500,64KiB")]
+    #[arg(long, value_name = "SIZES", help_heading = WORK, value_parser = args::sizes, default_value = "64,1500,64KiB")]
     size: List<u64>,
     /// Items of a job [default: as many as fit 16 KiB, 256 at most; of costly ones, such as signatures, one]
-    #[arg(long, value_parser = args::counts)]
+    #[arg(long, value_name = "COUNTS", help_heading = WORK, value_parser = args::counts)]
     batch: Option<List<u64>>,
     /// Threads, each with a queue of its own
-    #[arg(long, value_parser = args::thread_counts, default_value = "1")]
+    #[arg(long, value_name = "COUNTS", help_heading = RUNS, value_parser = args::thread_counts, default_value = "1")]
     threads: List<u64>,
     /// Backends by name (see `dpb list`), or `all`
-    #[arg(long, value_parser = backends::names, default_value = "all")]
+    #[arg(long, value_name = "NAMES", help_heading = WORK, value_parser = backends::names, default_value = "all")]
     backend: List<String>,
     /// Jobs in flight on each queue
-    #[arg(long, value_parser = args::counts, default_value = "8")]
+    #[arg(long, value_name = "COUNTS", help_heading = RUNS, value_parser = args::counts, default_value = "8")]
     depth: List<u64>,
     /// How long one run takes
-    #[arg(long, value_parser = args::duration, default_value = "0.2")]
+    #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "0.2")]
     seconds: Duration,
     /// How long each thread works before the first run
-    #[arg(long, value_parser = args::duration, default_value = "50ms")]
+    #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "50ms")]
     warm_up: Duration,
     /// Runs of each test; below 6 a number has no 95 % interval
-    #[arg(long, value_parser = args::count, default_value = "7")]
+    #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// Seed of the inputs and of the open loop's schedule
-    #[arg(long, default_value = "1")]
+    #[arg(long, value_name = "NUMBER", help_heading = WORK, default_value = "1")]
     seed: u64,
     /// Cut items from this file, of 1 GiB at most, instead of generating them
-    #[arg(long)]
+    #[arg(long, value_name = "FILE", help_heading = WORK)]
     input: Option<PathBuf>,
     /// Inputs cycle through this much memory; costly items, such as signatures, through as much as costs the same
-    #[arg(long, value_parser = args::size, default_value = "1MiB")]
+    #[arg(long, value_name = "SIZE", help_heading = WORK, value_parser = args::size, default_value = "1MiB")]
     working_set: u64,
     /// Closed loop: a job starts when another ends. Open loop: jobs start at the given rate, whatever the backend does
-    #[arg(long, value_enum, default_value = "closed")]
+    #[arg(long, help_heading = RUNS, value_enum, default_value = "closed")]
     mode: Loop,
     /// Open loop: how many jobs arrive a second, over all threads
-    #[arg(long, value_parser = args::rates, required_if_eq("mode", "open"))]
+    #[arg(long, value_name = "RATES", help_heading = RUNS, value_parser = args::rates, required_if_eq("mode", "open"))]
     rate: Option<List<f64>>,
     /// Closed loop: measure each job's time too, in runs of their own
-    #[arg(long)]
+    #[arg(long, help_heading = FIGURES)]
     latency: bool,
     /// Closed loop: measure the host's CPU time too, waiting not counted, in runs of their own
-    #[arg(long)]
+    #[arg(long, help_heading = FIGURES)]
     host_cpu: bool,
     /// Pin the threads to these cores, in order
-    #[arg(long, value_parser = args::numbers)]
+    #[arg(long, value_name = "NUMBERS", help_heading = RUNS, value_parser = args::numbers)]
     pin: Option<List<u64>>,
     /// Append the records to this file, in a folder that is there
-    #[arg(long)]
+    #[arg(long, value_name = "FILE", help_heading = FIGURES)]
     out: Option<PathBuf>,
 }
 
@@ -117,6 +177,48 @@ struct Test {
     backend: Box<dyn Backend>,
 }
 
+/// Whether a command line names operators, parameters and backends that there are.
+fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
+    let args =
+        Args::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    args.tests(globals).map(drop)
+}
+
+/// A run is as long as `--seconds` says; the rest is making inputs and looking at results.
+fn cost(matches: &ArgMatches) -> Cost {
+    const SET_UP: Duration = Duration::from_millis(150);
+    let Ok(args) = Args::from_arg_matches(matches) else {
+        return Cost::default();
+    };
+    let threads = args.threads.iter().copied().max().unwrap_or(1);
+    let (size, batch) = (
+        args.size.iter().max(),
+        args.batch.iter().flat_map(List::iter).max(),
+    );
+    let job_bytes = size
+        .unwrap_or(&0)
+        .saturating_mul(*batch.unwrap_or(&1))
+        .max(16_384);
+    let depth = args.depth.iter().copied().max().unwrap_or(1);
+    let sweeps = [
+        args.size.0.len(),
+        args.batch.as_ref().map_or(1, |list| list.0.len()),
+        args.threads.0.len(),
+        args.depth.0.len(),
+        args.rate.as_ref().map_or(1, |list| list.0.len()),
+        args.parameters.len(),
+        args.backend.0.len(),
+    ];
+    let tests = sweeps.iter().product::<usize>() as u32;
+    let modes = 1 + u32::from(args.latency) + u32::from(args.host_cpu);
+    Cost {
+        once: tests * (SET_UP + modes * args.warm_up),
+        each_run: tests * modes * args.seconds,
+        memory_bytes: args.working_set + job_bytes.saturating_mul(64 * threads * depth),
+        disk_bytes: 0,
+    }
+}
+
 /// Runs every combination, prints a line for each. Whatever can be known to be wrong is said before the first.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let tests = args.tests(globals)?;
@@ -128,7 +230,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     };
     let asked = tests.len();
     let mut records = Vec::new();
-    let swept = sweep(args, tests, loads, store, globals, &mut records);
+    let swept = carry_out(args, tests, loads, store, globals, &mut records);
     table::print(&records, globals.format())?;
     if globals.format() == Format::Table {
         output::print(&pays::for_people(&records))?;
@@ -141,7 +243,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 ///
 /// The work has a thread of its own, which is left behind if it does not stop when told to: a key schedule or an
 /// automaton of many rules knows nothing of Ctrl-C.
-fn sweep(
+fn carry_out(
     args: Args,
     tests: Vec<Test>,
     mut loads: inputs::Inputs,

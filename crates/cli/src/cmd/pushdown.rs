@@ -6,6 +6,9 @@ mod show;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{ArgMatches, FromArgMatches};
 
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_dbmods::compare::schemes::{Scheme, Side, fetch_shortage};
@@ -27,12 +30,87 @@ use crate::args::{self, List};
 use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
+use crate::report::published;
+use crate::task::{Base, Cost, Task, View, charted, listed, sweep};
 use crate::{Globals, interrupt};
 
 /// The table that is scanned.
 const TABLE: &str = "lineitem";
 
-// What the flags are about, in the help.
+/// The task: predicate pushdown.
+pub const TASK: Task = Task {
+    name: "pushdown",
+    summary: "predicate pushdown to a storage server with a DPU",
+    example: "dpb pushdown --sf 1",
+    apart: &[
+        "out",
+        "report",
+        "explain",
+        "prepare",
+        "data_dir",
+        "server",
+        "token_file",
+    ],
+    prepare: Some("--prepare"),
+    view: VIEW,
+    check,
+    cost,
+    published: Some(published::pushdown),
+};
+
+const VIEW: View = View {
+    lead: &[
+        "scheme",
+        "format",
+        "platform",
+        "sf",
+        "threads",
+        "query",
+        "selectivity",
+        "link_gbps",
+        "cold",
+    ],
+    series: &["scheme", "format"],
+    sweeps: &[
+        sweep("threads", "threads", output::number),
+        sweep("selectivity", "selectivity", output::percent),
+        sweep(
+            "link_gbps",
+            "link, Gbit/s (0: bare loopback)",
+            output::number,
+        ),
+    ],
+    fixed: &["sf", "query", "output", "cold"],
+    metrics: &[
+        charted("tuples_per_s", "tuples scanned per second", output::short),
+        listed("run_s", "time of a run", output::short),
+        listed("first_batch_s", "time to the first batch", output::short),
+        listed("agent_cpu_s", "CPU time of the agent", output::short),
+        listed("client_cpu_s", "CPU time of the client", output::short),
+        listed(
+            "agent_peak_bytes",
+            "most memory of the agent",
+            output::short,
+        ),
+        listed(
+            "client_peak_bytes",
+            "most memory of the client",
+            output::short,
+        ),
+        listed(
+            "client_added_bytes",
+            "memory added at the client",
+            output::short,
+        ),
+    ],
+    base: Some(Base {
+        side: "scheme",
+        base: "fetch",
+        metric: "tuples_per_s",
+    }),
+};
+
+// The groups of flags in the help.
 const ASKED: &str = "The question";
 const RUNS: &str = "The runs";
 const LINK: &str = "The agent and the link";
@@ -50,31 +128,31 @@ const FILES: &str = "Files and output";
 )]
 pub struct Args {
     /// TPC-H's scale factor; fractions work
-    #[arg(long, help_heading = ASKED, default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "REAL", help_heading = ASKED, default_value_t = 1.0, allow_negative_numbers = true)]
     sf: f64,
     /// The number of threads that scan, at the agent or here, whoever filters [default: one a CPU]
-    #[arg(long, help_heading = RUNS, value_parser = args::thread_counts)]
+    #[arg(long, value_name = "COUNTS", help_heading = RUNS, value_parser = args::thread_counts)]
     threads: Option<List<u64>>,
     /// A condition in SQL over lineitem's columns
     #[arg(long = "where", help_heading = ASKED, value_name = "SQL", conflicts_with_all = ["query", "selectivity"])]
     condition: Option<String>,
     /// The share of rows that qualify; dpb finds a condition for it
-    #[arg(long, help_heading = ASKED, value_parser = args::fractions, default_value = "0.01", conflicts_with = "query")]
+    #[arg(long, value_name = "SHARES", help_heading = ASKED, value_parser = args::fractions, default_value = "0.01", conflicts_with = "query")]
     selectivity: List<f64>,
     /// A TPC-H query's condition on lineitem: q1, q6, q14 or q19
-    #[arg(long, help_heading = ASKED)]
+    #[arg(long, value_name = "NAME", help_heading = ASKED)]
     query: Option<String>,
     /// The columns that come back
-    #[arg(long, help_heading = ASKED, default_value = "*", conflicts_with = "aggregate")]
+    #[arg(long, value_name = "TEXT", help_heading = ASKED, default_value = "*", conflicts_with = "aggregate")]
     columns: String,
     /// Send back aggregates instead of rows: sum, min, max, count, avg; or q1, q6 for that query's own, groups included
     #[arg(long, help_heading = ASKED, value_name = "SQL")]
     aggregate: Option<String>,
     /// Group the aggregates by up to two columns of few values, instead of a query's own groups
-    #[arg(long, help_heading = ASKED, requires = "aggregate", value_name = "COLUMNS")]
+    #[arg(long, help_heading = ASKED, requires = "aggregate", value_name = "NAMES")]
     group_by: Option<String>,
     /// The pace of the link in both directions, the same for all schemes; 0 is the bare connection
-    #[arg(long, help_heading = LINK, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
+    #[arg(long, value_name = "REAL", help_heading = LINK, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
     link_gbps: f64,
     /// The transport of rows and files: tcp; rdma (written into this side's memory, by the first device whose port is up);
     /// rdma/DEVICE. Where RDMA cannot be had, or the link has a pace, it is TCP, and the reason is said
@@ -85,31 +163,31 @@ pub struct Args {
     #[arg(long, help_heading = RUNS)]
     cold: bool,
     /// The address of an agent elsewhere, host:port [default: agents of our own on loopback]
-    #[arg(long, help_heading = LINK, value_parser = args::address)]
+    #[arg(long, value_name = "ADDRESS", help_heading = LINK, value_parser = args::address)]
     server: Option<String>,
     /// A file with the token that the agent asks for; only its owner may read it
-    #[arg(long, help_heading = LINK, requires = "server")]
+    #[arg(long, value_name = "FILE", help_heading = LINK, requires = "server")]
     token_file: Option<PathBuf>,
     /// The schemes that take part
-    #[arg(long, help_heading = RUNS, value_parser = args::words, default_value = "fetch,duckdb-at-dpu,dpb")]
+    #[arg(long, value_name = "NAMES", help_heading = RUNS, value_parser = args::words, default_value = "fetch,duckdb-at-dpu,dpb")]
     schemes: List<String>,
     /// The number of timed runs of each scheme; below 6 a number has no 95 % interval
-    #[arg(long, help_heading = RUNS, value_parser = args::count, default_value = "7")]
+    #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// The most rows that a batch has
-    #[arg(long, help_heading = RUNS, value_parser = args::count, default_value = "16384")]
+    #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "16384")]
     batch_rows: u64,
     /// Memory for verified chunks at our own agents, and as much for DuckDB's buffers (at least 256 MB)
-    #[arg(long, help_heading = RUNS, default_value = "4GiB", value_parser = args::size)]
+    #[arg(long, value_name = "SIZE", help_heading = RUNS, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
     /// The backend that carries out dpb's scans at our own agents, by a name of `dpb list backends`; no model
-    #[arg(long, help_heading = RUNS, default_value = serve::BACKEND, conflicts_with = "server")]
+    #[arg(long, value_name = "NAME", help_heading = RUNS, default_value = serve::BACKEND, conflicts_with = "server")]
     backend: String,
     /// The folder that data is kept in [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
-    #[arg(long, help_heading = FILES)]
+    #[arg(long, value_name = "FOLDER", help_heading = FILES)]
     data_dir: Option<PathBuf>,
     /// The file that records are appended to [default: records/pushdown.jsonl in the data directory]
-    #[arg(long, help_heading = FILES)]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     out: Option<PathBuf>,
     /// Draw what was found as one HTML page
     #[arg(long, help_heading = FILES, value_name = "FILE")]
@@ -117,6 +195,50 @@ pub struct Args {
     /// Say how the scan went about the condition
     #[arg(long, help_heading = FILES)]
     explain: bool,
+    /// Make the data that the sweep needs, and measure nothing
+    #[arg(long, help_heading = FILES, conflicts_with = "server")]
+    prepare: bool,
+}
+
+/// Whether the question is understood, and the schemes are known.
+fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    let args =
+        Args::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let schema = tpch::schema(TABLE).expect("TPC-H has it");
+    Asked::parse(&args, &schema)?;
+    schemes(&args.schemes).map(drop)
+}
+
+/// Rows of the table, at rates that one core of a server reaches, and the data that is not there yet.
+fn cost(matches: &ArgMatches) -> Cost {
+    const ROWS: f64 = 6e6;
+    const START: Duration = Duration::from_secs(1);
+    let Ok(args) = Args::from_arg_matches(matches) else {
+        return Cost::default();
+    };
+    let rows = ROWS * args.sf.max(0.001);
+    let (mut each_run, mut once) = (Duration::ZERO, Duration::ZERO);
+    for scheme in schemes(&args.schemes).unwrap_or_default() {
+        let rows_per_s = match scheme {
+            Scheme::Dpb => 300e6,
+            _ if scheme.needs_duckdb_here() => 15e6,
+            _ => 50e6,
+        };
+        each_run += Duration::from_secs_f64(rows / rows_per_s);
+        once += START + Duration::from_secs_f64(rows / rows_per_s);
+    }
+    let tests = (args.selectivity.0.len() * threads(&args).len()) as u32;
+    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    let missing = tpch::bytes_to_make(&data_dir, args.sf, &[TABLE]).unwrap_or(0);
+    if missing > 0 {
+        once += Duration::from_secs_f64(8.0 * args.sf);
+    }
+    Cost {
+        once: once * tests,
+        each_run: each_run * tests,
+        memory_bytes: args.cache.min((rows * 100.0) as u64) * 2,
+        disk_bytes: missing,
+    }
 }
 
 /// Runs the sweep.
@@ -127,6 +249,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let schemes = schemes(&args.schemes)?;
     let threads = threads(&args);
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    if args.prepare {
+        return make_data(&args, &data_dir, &schemes, globals);
+    }
 
     // Lives as long as the connections to it.
     let _agents;
@@ -165,11 +290,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             args.server.clone().unwrap_or_else(|| "loopback".to_owned()),
         )]),
     };
-    sweep(&plan, &mut contenders, &mut store, &args, globals)
+    carry_out(&plan, &mut contenders, &mut store, &args, globals)
 }
 
 /// Runs the plan, prints and keeps what it finds.
-fn sweep(
+fn carry_out(
     plan: &Plan,
     contenders: &mut [Contender],
     store: &mut Store,
@@ -510,20 +635,5 @@ fn gbps(text: &str) -> Result<f64, String> {
         Ok(value) if (0.001..=10_000.0).contains(&value) => Ok(value),
         Ok(_) => Err(format!("{text} is not 0 or between 0.001 and 10000")),
         Err(_) => Err(format!("`{text}` is not a number")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_flag_stands_under_a_heading_and_is_described() {
-        let command = crate::command();
-        let pushdown = command.find_subcommand("pushdown").expect("a verb");
-        for flag in pushdown.get_arguments() {
-            let name = flag.get_id();
-            assert!(flag.get_help_heading().is_some(), "{name}");
-            let help = flag.get_help().expect("words").to_string();
-            assert!(!help.starts_with("Of "), "{name}: {help}");
-        }
     }
 }

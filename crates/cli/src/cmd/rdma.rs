@@ -3,8 +3,9 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{ArgMatches, FromArgMatches, ValueEnum};
 use dpb_accel::rdma::bench::{
     self, Bandwidth, Figures, Latency, Measured, Method, Plan, Report, Role, Verb, perftest,
 };
@@ -14,8 +15,47 @@ use crate::Globals;
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
+use crate::task::{Cost, Task, View, charted, listed, sweep};
 
-/// What is measured.
+/// The task: RDMA between two machines.
+pub const TASK: Task = Task {
+    name: "rdma",
+    summary: "latency and bandwidth of RDMA between two machines, as perftest measures them",
+    example: "dpb rdma lat --verb write HOST",
+    apart: &["server", "listen", "out"],
+    prepare: None,
+    view: VIEW,
+    check,
+    cost,
+    published: None,
+};
+
+const VIEW: View = View {
+    lead: &["method", "verb", "size", "depth", "qps", "device", "peer"],
+    series: &["verb", "device"],
+    sweeps: &[
+        sweep("size", "bytes per message", output::bytes),
+        sweep("depth", "requests in flight", output::number),
+        sweep("qps", "queue pairs", output::number),
+    ],
+    fixed: &["method", "role"],
+    metrics: &[
+        charted("latency_ns_p50", "latency, median", short_ns),
+        charted("latency_ns_p99", "latency, 99th percentile", short_ns),
+        listed("latency_ns_p999", "latency, 99.9th percentile", short_ns),
+        charted("bytes_per_s", "bytes per second", short),
+        charted("messages_per_s", "messages per second", short),
+        listed("bytes_per_s_peak", "bytes per second, peak", short),
+    ],
+    base: None,
+};
+
+// The groups of flags in the help.
+const SIDES: &str = "The two sides";
+const WORK: &str = "The work";
+const FILES: &str = "Output";
+
+/// Measure latency and bandwidth of RDMA between two machines.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Both sides take the same options. Either may be one of perftest's programs (ib_read_lat … of 5.70 or \
@@ -30,52 +70,52 @@ pub struct Args {
     #[arg(value_enum)]
     method: MethodName,
     /// The server's host
-    #[arg(conflicts_with = "server")]
+    #[arg(conflicts_with = "server", value_name = "NAME")]
     host: Option<String>,
     /// Run as the server and wait for one client
-    #[arg(long)]
+    #[arg(long, help_heading = SIDES)]
     server: bool,
     /// The address that the server listens on; for clients elsewhere one that they reach, or 0.0.0.0
-    #[arg(long, default_value = "127.0.0.1", requires = "server")]
+    #[arg(long, value_name = "ADDRESS", help_heading = SIDES, default_value = "127.0.0.1", requires = "server")]
     listen: IpAddr,
     /// The operation to measure
-    #[arg(long, value_enum)]
+    #[arg(long, help_heading = WORK, value_enum)]
     verb: VerbName,
     /// Bytes of a message [default: 2 for latency, 65536 for bandwidth]
-    #[arg(long, value_parser = args::sizes)]
+    #[arg(long, value_name = "SIZES", help_heading = WORK, value_parser = args::sizes)]
     size: Option<List<u64>>,
     /// Requests in flight of a queue pair [default: 1 for latency, 128 for bandwidth]
-    #[arg(long, value_parser = args::count)]
+    #[arg(long, value_name = "COUNT", help_heading = WORK, value_parser = args::count)]
     depth: Option<u64>,
     /// The number of queue pairs
-    #[arg(long, value_parser = args::count, default_value = "1")]
+    #[arg(long, value_name = "COUNT", help_heading = WORK, value_parser = args::count, default_value = "1")]
     qps: u64,
     /// Messages of a size on each queue pair [default: 1000; for bandwidth of writes 5000]
-    #[arg(long, value_parser = args::count)]
+    #[arg(long, value_name = "COUNT", help_heading = WORK, value_parser = args::count)]
     iterations: Option<u64>,
     /// One completion for so many requests [default: 100, for messages above 8 KiB and for latency 1]
-    #[arg(long, value_parser = args::count)]
+    #[arg(long, value_name = "COUNT", help_heading = WORK, value_parser = args::count)]
     signal_every: Option<u64>,
     /// Requests posted with one call
-    #[arg(long, value_parser = args::count, default_value = "1")]
+    #[arg(long, value_name = "COUNT", help_heading = WORK, value_parser = args::count, default_value = "1")]
     chain: u64,
     /// Messages up to this size travel inside the request [default: for latency 220 in writes, 236 in sends]
-    #[arg(long, value_parser = args::size)]
+    #[arg(long, value_name = "SIZE", help_heading = WORK, value_parser = args::size)]
     inline: Option<u64>,
     /// The device (see `dpb doctor`) [default: the first with a port that is up]
-    #[arg(long)]
+    #[arg(long, value_name = "NAME", help_heading = SIDES)]
     device: Option<String>,
     /// The index of the port's address to use [default: RoCE v2 over IPv4, if there is one]
-    #[arg(long)]
+    #[arg(long, value_name = "NUMBER", help_heading = SIDES)]
     gid_index: Option<u8>,
     /// TCP port over which sides meet
-    #[arg(long, default_value_t = bench::PORT)]
+    #[arg(long, value_name = "NUMBER", help_heading = SIDES, default_value_t = bench::PORT)]
     port: u16,
     /// Connect by rdma_cm, on the TCP port's neighbour; both sides must be dpb
-    #[arg(long)]
+    #[arg(long, help_heading = SIDES)]
     cm: bool,
     /// Append the records to this file, in a folder that is there
-    #[arg(long)]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     out: Option<PathBuf>,
 }
 
@@ -90,6 +130,26 @@ enum VerbName {
     Read,
     Write,
     Send,
+}
+
+/// Whether a command line fits together.
+fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    let args =
+        Args::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    args.plan("")
+        .and_then(|plan| plan.check().map_err(Failure::usage))
+}
+
+/// Messages of small sizes take microseconds; connecting takes longer.
+fn cost(matches: &ArgMatches) -> Cost {
+    let Ok(args) = Args::from_arg_matches(matches) else {
+        return Cost::default();
+    };
+    let sizes = args.size.map_or(1, |sizes| sizes.0.len()) as u32;
+    Cost {
+        once: Duration::from_millis(500) + sizes * Duration::from_millis(100),
+        ..Cost::default()
+    }
 }
 
 /// Measures, and shows each size as soon as it is done; what broke on the way is a record too.

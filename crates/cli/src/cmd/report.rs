@@ -9,7 +9,7 @@ use crate::Globals;
 use crate::exit::Failure;
 use crate::{output, report};
 
-/// From what, to where.
+/// Draw records as one HTML page.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: dpb op all --out records.jsonl && dpb report records.jsonl --out report.html"

@@ -11,13 +11,13 @@ use crate::Globals;
 use crate::exit::Failure;
 use crate::output;
 
-/// Of what.
+/// Print the JSON Schema of a document that dpb writes or reads.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  dpb schema record > record.schema.json\n  dpb schema operators"
 )]
 pub struct Args {
-    /// The document whose schema is printed
+    /// The document
     #[arg(value_enum)]
     of: Subject,
 }

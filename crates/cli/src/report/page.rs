@@ -10,6 +10,7 @@ use super::html::escape;
 use super::origin::{Origin, Origins};
 use crate::output::{short, short_ns, verdict};
 use crate::spec;
+use crate::task::{Base, Task};
 
 /// Everything before the content.
 pub(super) const HEAD: &str = concat!(
@@ -194,58 +195,19 @@ fn row(
 
 /// The parameters that lead a row, and the summaries that it shows.
 fn columns(task: &str, records: &[&Record]) -> (&'static [&'static str], Vec<String>) {
-    let (lead, wanted): (&[&str], &[&str]) = match task {
-        "op" => (
-            &[
-                "operator", "backend", "size", "batch", "threads", "depth", "mode", "rate",
-            ],
-            &[
-                "bytes_per_s",
-                "items_per_s",
-                "latency_ns_p50",
-                "latency_ns_p99",
-                "latency_ns_p999",
-            ],
-        ),
-        "pushdown" => (
-            &[
-                "scheme",
-                "format",
-                "platform",
-                "sf",
-                "threads",
-                "query",
-                "selectivity",
-                "link_gbps",
-                "cold",
-            ],
-            &[
-                "tuples_per_s",
-                "run_s",
-                "first_batch_s",
-                "agent_cpu_s",
-                "client_cpu_s",
-                "agent_peak_bytes",
-                "client_peak_bytes",
-                "client_added_bytes",
-            ],
-        ),
-        _ => (&[], &[]),
+    let Some(task) = Task::find(task) else {
+        let all = records.iter().flat_map(|record| record.summary.keys());
+        let all: BTreeSet<&String> = all.collect();
+        return (&[], all.into_iter().cloned().collect());
     };
     let has = |name: &str| {
         records
             .iter()
             .any(|record| record.summary.contains_key(name))
     };
-    if wanted.is_empty() {
-        let all: BTreeSet<&String> = records
-            .iter()
-            .flat_map(|record| record.summary.keys())
-            .collect();
-        return (lead, all.into_iter().cloned().collect());
-    }
-    let shown = wanted.iter().filter(|name| has(name));
-    (lead, shown.map(|name| (*name).to_owned()).collect())
+    let shown = task.view.metrics.iter().map(|metric| metric.name);
+    let shown = shown.filter(|name| has(name)).map(str::to_owned);
+    (task.view.lead, shown.collect())
 }
 
 /// The records that others of a table are held against, by what both must share; found once, as tables are long.
@@ -258,11 +220,7 @@ struct Bases<'a> {
 
 impl<'a> Bases<'a> {
     fn of(task: &str, records: &[&'a Record]) -> Option<Self> {
-        let (side, base, metric) = match task {
-            "op" => ("backend", "cpu/portable", "items_per_s"),
-            "pushdown" => ("scheme", "fetch", "tuples_per_s"),
-            _ => return None,
-        };
+        let Base { side, base, metric } = Task::find(task)?.view.base?;
         let mut bases = Self {
             side,
             base,

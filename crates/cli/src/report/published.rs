@@ -15,7 +15,7 @@ const PUSHDOWN_SOURCE: &str = "dpBento: Benchmarking DPUs for Data Processing (2
 const BASELINE: f64 = 33e6;
 
 /// Predicate pushdown in dpBento.
-pub(super) fn pushdown() -> Vec<Record> {
+pub fn pushdown() -> Vec<Record> {
     // Cores of each DPU by the paper's section 4; rates by the text, ratios times the baseline.
     [
         ("fetch", "baseline, DuckDB on the host", None, BASELINE),

@@ -4,133 +4,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dpb_core::measure::{Record, Summary, Value};
 
+use super::anchor;
 use super::chart::{Chart, Point, Series};
 use super::origin::Origins;
-use super::{anchor, published};
-use crate::output::{short, short_ns};
+use crate::output::number;
 use crate::spec;
-
-/// What a task's charts show.
-struct View {
-    task: &'static str,
-    /// Parameters whose values are curves.
-    series: &'static [&'static str],
-    /// Parameters that can sweep an axis; an earlier one is preferred.
-    sweeps: &'static [Sweep<'static>],
-    metrics: &'static [Metric],
-    /// What makes records comparable: charts never mix different values of these.
-    fixed: &'static [&'static str],
-    /// Figures that papers published for the same work.
-    published: Option<fn() -> Vec<Record>>,
-}
-
-#[derive(Clone, Copy)]
-struct Sweep<'a> {
-    name: &'a str,
-    label: &'a str,
-    text: fn(f64) -> String,
-}
-
-struct Metric {
-    name: &'static str,
-    label: &'static str,
-    text: fn(f64) -> String,
-}
+use crate::task::{Metric, Sweep, TASKS, Task};
 
 /// A view of some records.
-struct Task<'a> {
-    view: &'static View,
+struct Charted<'a> {
+    task: &'static Task,
     sweeps: Vec<Sweep<'a>>,
     fixed: Vec<&'a str>,
 }
 
-const VIEWS: &[View] = &[
-    View {
-        task: "pushdown",
-        series: &["scheme", "format"],
-        sweeps: &[
-            Sweep {
-                name: "threads",
-                label: "threads",
-                text: number,
-            },
-            Sweep {
-                name: "selectivity",
-                label: "selectivity",
-                text: percent,
-            },
-            Sweep {
-                name: "link_gbps",
-                label: "link, Gbit/s (0: bare loopback)",
-                text: number,
-            },
-        ],
-        metrics: &[Metric {
-            name: "tuples_per_s",
-            label: "tuples scanned per second",
-            text: short,
-        }],
-        fixed: &["sf", "query", "output", "cold"],
-        published: Some(published::pushdown),
-    },
-    View {
-        task: "op",
-        series: &["backend"],
-        sweeps: &[
-            Sweep {
-                name: "size",
-                label: "bytes per item",
-                text: bytes,
-            },
-            Sweep {
-                name: "threads",
-                label: "threads",
-                text: number,
-            },
-            Sweep {
-                name: "batch",
-                label: "items per job",
-                text: number,
-            },
-            Sweep {
-                name: "depth",
-                label: "jobs in flight",
-                text: number,
-            },
-            Sweep {
-                name: "rate",
-                label: "jobs offered per second",
-                text: short,
-            },
-        ],
-        metrics: &[
-            Metric {
-                name: "bytes_per_s",
-                label: "input bytes per second",
-                text: short,
-            },
-            Metric {
-                name: "latency_ns_p50",
-                label: "latency, median",
-                text: short_ns,
-            },
-            Metric {
-                name: "latency_ns_p99",
-                label: "latency, 99th percentile",
-                text: short_ns,
-            },
-        ],
-        fixed: &["operator", "mode", "input", "working_set"],
-        published: None,
-    },
-];
-
 /// The published figures that belong beside `records`.
 pub(super) fn published_for(records: &[Record]) -> Vec<Record> {
     let has = |task: &str| records.iter().any(|record| record.task == task);
-    let views = VIEWS.iter().filter(|view| has(view.task));
-    views
-        .filter_map(|view| view.published)
+    let tasks = TASKS.iter().filter(|task| has(task.name));
+    tasks
+        .filter_map(|task| task.published)
         .flat_map(|figures| figures())
         .collect()
 }
@@ -142,54 +35,54 @@ pub(super) fn charts(
     figures: &[Record],
     origins: &Origins<'_>,
 ) -> Vec<Chart> {
-    let Some(view) = VIEWS.iter().find(|view| view.task == task) else {
+    let Some(task) = Task::find(task) else {
         return Vec::new();
     };
-    let task = Task::new(view, records);
+    let charted = Charted::new(task, records);
     let mut groups: BTreeMap<Vec<String>, Vec<&Record>> = BTreeMap::new();
-    for record in records.iter().filter(|record| record.task == view.task) {
+    for record in records.iter().filter(|record| record.task == task.name) {
         groups
-            .entry(values(record, &task.fixed))
+            .entry(values(record, &charted.fixed))
             .or_default()
             .push(record);
     }
     let mut charts = Vec::new();
     for group in groups.values() {
-        for metric in view.metrics {
+        for metric in task.view.metrics.iter().filter(|m| m.is_charted) {
             let with: Vec<&Record> = group
                 .iter()
                 .copied()
                 .filter(|record| record.summary.contains_key(metric.name))
                 .collect();
-            charts.extend(task.charts_of(metric, &with, figures, origins));
+            charts.extend(charted.charts_of(metric, &with, figures, origins));
         }
     }
     charts
 }
 
-impl<'a> Task<'a> {
+impl<'a> Charted<'a> {
     /// The operators' own parameters beside the task's: numbers sweep, all others are held fixed.
-    fn new(view: &'static View, records: &'a [Record]) -> Self {
+    fn new(task: &'static Task, records: &'a [Record]) -> Self {
         let mut own: BTreeMap<&str, bool> = BTreeMap::new();
         for (name, value) in records.iter().flat_map(spec::own) {
             *own.entry(name).or_insert(true) &= as_number(value).is_some();
         }
-        let mut task = Self {
-            view,
-            sweeps: view.sweeps.to_vec(),
-            fixed: view.fixed.to_vec(),
+        let mut charted = Self {
+            task,
+            sweeps: task.view.sweeps.to_vec(),
+            fixed: task.view.fixed.to_vec(),
         };
         for (name, is_number) in own {
             match is_number {
-                true => task.sweeps.push(Sweep {
+                true => charted.sweeps.push(Sweep {
                     name,
                     label: spec::bare(name),
                     text: number,
                 }),
-                false => task.fixed.push(name),
+                false => charted.fixed.push(name),
             }
         }
-        task
+        charted
     }
 
     /// One chart a sweep and a combination of what else varies; one chart of bars if nothing sweeps.
@@ -271,13 +164,13 @@ impl<'a> Task<'a> {
         let mut series: Vec<Series> = Vec::new();
         let runs = origins.names(records);
         for record in records {
-            let mut name = values(record, self.view.series);
+            let mut name = values(record, self.task.view.series);
             name.extend(runs.of(record));
             add(&mut series, name.join(", "), x, metric, record, None);
         }
         let beside: Vec<&Record> = figures
             .iter()
-            .filter(|figure| figure.task == self.view.task && is_comparable(figure, records, x))
+            .filter(|figure| figure.task == self.task.name && is_comparable(figure, records, x))
             .collect();
         for figure in &beside {
             let label = figure.parameters.get("platform").map(ToString::to_string);
@@ -292,7 +185,7 @@ impl<'a> Task<'a> {
         let subject = records
             .first()
             .and_then(|record| record.parameters.get("operator"));
-        let subject = subject.map_or_else(|| self.view.task.to_owned(), ToString::to_string);
+        let subject = subject.map_or_else(|| self.task.name.to_owned(), ToString::to_string);
         Chart {
             title: match x {
                 Some(x) => format!("{subject}: {} against {}", metric.label, x.label),
@@ -430,23 +323,5 @@ fn as_number(value: &Value) -> Option<f64> {
         Value::Int(value) => Some(*value as f64),
         Value::Float(value) => Some(*value),
         Value::Bool(_) | Value::Text(_) => None,
-    }
-}
-
-fn number(value: f64) -> String {
-    value.to_string()
-}
-
-fn percent(value: f64) -> String {
-    format!("{} %", (value * 1e5).round() / 1e3)
-}
-
-fn bytes(value: f64) -> String {
-    match value {
-        value if value >= 1024.0 * 1024.0 && value % (1024.0 * 1024.0) == 0.0 => {
-            format!("{} Mi", value / (1024.0 * 1024.0))
-        }
-        value if value >= 1024.0 && value % 1024.0 == 0.0 => format!("{} Ki", value / 1024.0),
-        value => value.to_string(),
     }
 }

@@ -1,0 +1,225 @@
+//! Tasks: the verbs that measure, each declared once.
+//!
+//! A [`Task`] names its metrics and how they are shown. Its parameters are the flags of its verb, read from the command line's own
+//! description: name, meaning, type, default and domain. Boxes, `dpb list`, `dpb schema`, tables and charts follow from the declaration.
+//!
+//! A test is one process, `dpb TASK --flag value …`, with one value for every parameter: what one test leaves in memory does not
+//! reach the next, and a test that hangs can be ended.
+
+mod parameter;
+
+use std::time::Duration;
+
+use clap::{ArgMatches, Command};
+use dpb_core::measure::Record;
+
+use crate::Globals;
+use crate::cmd;
+use crate::exit::Failure;
+pub use parameter::{Kind, Parameter};
+
+/// All tasks of `dpb`.
+pub const TASKS: &[&Task] = &[&cmd::op::TASK, &cmd::pushdown::TASK, &cmd::rdma::TASK];
+
+/// A verb that measures.
+pub struct Task {
+    /// The verb's name, and the task of its records.
+    pub name: &'static str,
+    /// What it measures, in a few words.
+    pub summary: &'static str,
+    /// A command line that shows it.
+    pub example: &'static str,
+    /// Flags that say where results go or who takes part: they are no parameters of a test.
+    pub apart: &'static [&'static str],
+    /// The flag with which the verb makes what its tests need, and measures nothing.
+    pub prepare: Option<&'static str>,
+    /// How records of the task are shown.
+    pub view: View,
+    /// Whether a command line can be carried out, as far as that is known before anything runs.
+    pub check: fn(&ArgMatches, &Globals) -> Result<(), Failure>,
+    /// What a command line will take, roughly.
+    pub cost: fn(&ArgMatches) -> Cost,
+    /// Figures that papers published for the same work.
+    pub published: Option<fn() -> Vec<Record>>,
+}
+
+/// What tables and charts of a task show. Parameters and metrics have the names that they have in records.
+pub struct View {
+    /// Parameters that lead a row of a table, in order.
+    pub lead: &'static [&'static str],
+    /// Parameters whose values are curves of a chart.
+    pub series: &'static [&'static str],
+    /// Parameters that can sweep an axis; an earlier one is preferred.
+    pub sweeps: &'static [Sweep<'static>],
+    /// Parameters that are the same in all records of a chart.
+    pub fixed: &'static [&'static str],
+    /// What is measured, the most important first.
+    pub metrics: &'static [Metric],
+    /// What the ratios in tables are held against.
+    pub base: Option<Base>,
+}
+
+/// A parameter that sweeps an axis.
+#[derive(Clone, Copy)]
+pub struct Sweep<'a> {
+    /// The parameter.
+    pub name: &'a str,
+    /// The axis's title.
+    pub label: &'a str,
+    /// A value as the axis shows it.
+    pub text: fn(f64) -> String,
+}
+
+/// A figure that records have.
+pub struct Metric {
+    /// The name in records; it ends in the unit.
+    pub name: &'static str,
+    /// The title, unit included.
+    pub label: &'static str,
+    /// A value as a chart shows it.
+    pub text: fn(f64) -> String,
+    /// Whether it has charts, beside its column in tables.
+    pub is_charted: bool,
+}
+
+/// What ratios are held against: the value `base` of the parameter `side`.
+#[derive(Clone, Copy)]
+pub struct Base {
+    /// The parameter in which compared records differ.
+    pub side: &'static str,
+    /// Its value in the record that the others are held against.
+    pub base: &'static str,
+    /// The metric whose ratio is shown.
+    pub metric: &'static str,
+}
+
+/// What a command line will take, roughly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Time that does not depend on the number of runs.
+    pub once: Duration,
+    /// Time of one run of each test.
+    pub each_run: Duration,
+    /// Main memory at once.
+    pub memory_bytes: u64,
+    /// Disk space for data that is not there yet.
+    pub disk_bytes: u64,
+}
+
+/// A metric that has charts.
+pub const fn charted(name: &'static str, label: &'static str, text: fn(f64) -> String) -> Metric {
+    Metric {
+        name,
+        label,
+        text,
+        is_charted: true,
+    }
+}
+
+/// A metric of tables alone.
+pub const fn listed(name: &'static str, label: &'static str, text: fn(f64) -> String) -> Metric {
+    Metric {
+        name,
+        label,
+        text,
+        is_charted: false,
+    }
+}
+
+/// A parameter that sweeps an axis.
+pub const fn sweep(
+    name: &'static str,
+    label: &'static str,
+    text: fn(f64) -> String,
+) -> Sweep<'static> {
+    Sweep { name, label, text }
+}
+
+impl Task {
+    /// The task of this name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        TASKS.iter().copied().find(|task| task.name == name)
+    }
+
+    /// The verb's command line.
+    pub fn command(&self) -> Command {
+        let whole = crate::command();
+        let verb = whole.find_subcommand(self.name);
+        verb.expect("a task is a verb").clone()
+    }
+
+    /// The parameters of its tests.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let command = self.command();
+        let arguments = command.get_arguments();
+        let parameters = arguments.filter_map(Parameter::of);
+        parameters
+            .filter(|parameter| !self.apart.contains(&parameter.name.as_str()))
+            .collect()
+    }
+
+    /// Whether the verb has this flag.
+    pub fn has_flag(&self, name: &str) -> bool {
+        let command = self.command();
+        command.get_arguments().any(|a| a.get_long() == Some(name))
+    }
+}
+
+impl Cost {
+    /// The time that `runs` runs of each test take.
+    pub fn time(&self, runs: u64) -> Duration {
+        self.once
+            + self
+                .each_run
+                .saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX))
+    }
+
+    /// Both, one behind the other.
+    pub fn and(self, next: Self) -> Self {
+        Self {
+            once: self.once + next.once,
+            each_run: self.each_run + next.each_run,
+            memory_bytes: self.memory_bytes.max(next.memory_bytes),
+            disk_bytes: self.disk_bytes + next.disk_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_of_a_task_is_described_and_has_a_type() {
+        for task in TASKS {
+            let parameters = task.parameters();
+            for flag in task.command().get_arguments() {
+                let name = flag.get_id().as_str();
+                let help = flag.get_help().map(ToString::to_string);
+                let help = help.unwrap_or_else(|| panic!("{} {name}: no help", task.name));
+                assert!(!help.starts_with("Of "), "{} {name}: {help}", task.name);
+                let is_known = task.apart.contains(&name) || flag.is_hide_set();
+                assert!(
+                    is_known || parameters.iter().any(|parameter| parameter.name == name),
+                    "{} {name}: its value name gives no type (see `Kind`)",
+                    task.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_view_names_each_metric_once() {
+        for task in TASKS {
+            let names: Vec<&str> = task.view.metrics.iter().map(|m| m.name).collect();
+            let mut once = names.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(names.len(), once.len(), "{}", task.name);
+            if let Some(base) = task.view.base {
+                assert!(names.contains(&base.metric), "{}", task.name);
+                assert!(task.view.series.contains(&base.side), "{}", task.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A task's parameters, read from the flags of its verb.
+
+use clap::{Arg, ArgAction};
+use serde_json::{Value, json};
+
+use crate::args;
+
+/// A parameter of a task, or of a plug-in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// The name: that of the flag, with underscores for hyphens, as records have it.
+    pub name: String,
+    /// What the value changes.
+    pub meaning: String,
+    /// The values that it takes.
+    pub kind: Kind,
+    /// The value when none is given; `None` where the task finds one or needs none.
+    pub default: Option<String>,
+    /// Whether a test must name it.
+    pub is_required: bool,
+    /// How it stands on a command line.
+    pub place: Place,
+}
+
+/// How a parameter stands on a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By its position alone.
+    Position,
+    /// Behind its flag.
+    Flag,
+}
+
+/// The values that a parameter takes. A flag says it by the name of its value, `--size <SIZES>`: the plural takes several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes: `64`, `4KiB`.
+    Size,
+    /// A whole number, at least 1.
+    Count,
+    /// A whole number from 0.
+    Number,
+    /// Any number.
+    Real,
+    /// A time above zero: `0.2` (seconds), `200ms`.
+    Time,
+    /// A part of a whole: `0.05`, `5%`.
+    Share,
+    /// Events a second: `5000`, `2.5M`.
+    Rate,
+    /// One of these words.
+    Word(Vec<String>),
+    /// Text of any form: a name, SQL, an address.
+    Text,
+    /// A path.
+    File,
+    /// On or off.
+    Switch,
+}
+
+impl Parameter {
+    /// The parameter that a flag is; `None` for one without a type, as `--help` is.
+    pub fn of(flag: &Arg) -> Option<Self> {
+        let kind = Kind::of(flag)?;
+        let default = flag.get_default_values().first();
+        Some(Self {
+            name: flag.get_id().as_str().to_owned(),
+            meaning: flag.get_help().map(ToString::to_string).unwrap_or_default(),
+            default: match kind {
+                Kind::Switch => Some("false".to_owned()),
+                _ => default.map(|value| value.to_string_lossy().into_owned()),
+            },
+            kind,
+            is_required: flag.is_required_set(),
+            place: match flag.is_positional() {
+                true => Place::Position,
+                false => Place::Flag,
+            },
+        })
+    }
+
+    /// The words of a command line that give the parameter this value.
+    pub fn words(&self, value: &str) -> Vec<String> {
+        match (self.place, &self.kind) {
+            (Place::Position, _) => vec![value.to_owned()],
+            (Place::Flag, Kind::Switch) if value == "true" => vec![self.flag()],
+            (Place::Flag, Kind::Switch) => Vec::new(),
+            // In one word, so that a value may begin with a hyphen.
+            (Place::Flag, _) => vec![format!("{}={value}", self.flag())],
+        }
+    }
+
+    fn flag(&self) -> String {
+        format!("--{}", self.name.replace('_', "-"))
+    }
+
+    /// A value of a box as a command line has it.
+    ///
+    /// # Errors
+    /// A sentence that says what is expected instead.
+    pub fn text(&self, value: &Value) -> Result<String, String> {
+        let text = match value {
+            Value::Bool(value) if self.kind == Kind::Switch => value.to_string(),
+            Value::Number(value) if self.kind.takes_numbers() => value.to_string(),
+            Value::String(value) if self.kind != Kind::Switch => value.clone(),
+            other => return Err(format!("{other} is not {}", self.kind.expected())),
+        };
+        self.kind.check(&text)?;
+        Ok(text)
+    }
+
+    /// The JSON Schema of the parameter in a box: a value, or a list of values that are measured one after the other.
+    pub fn schema(&self) -> Value {
+        let one = self.kind.schema();
+        let mut schema = json!({
+            "description": self.meaning,
+            "oneOf": [one, { "type": "array", "items": one, "minItems": 1 }],
+        });
+        if let Some(default) = &self.default {
+            schema["default"] = self.kind.value(default);
+        }
+        schema
+    }
+}
+
+impl Kind {
+    fn of(flag: &Arg) -> Option<Self> {
+        match flag.get_action() {
+            ArgAction::SetTrue => return Some(Self::Switch),
+            ArgAction::Set | ArgAction::Append => {}
+            _ => return None,
+        }
+        let words = flag.get_possible_values();
+        if !words.is_empty() {
+            let words = words.iter().map(|word| word.get_name().to_owned());
+            return Some(Self::Word(words.collect()));
+        }
+        Some(match flag.get_value_names()?.first()?.as_str() {
+            "SIZE" | "SIZES" => Self::Size,
+            "COUNT" | "COUNTS" => Self::Count,
+            "NUMBER" | "NUMBERS" => Self::Number,
+            "REAL" | "REALS" => Self::Real,
+            "TIME" => Self::Time,
+            "SHARE" | "SHARES" => Self::Share,
+            "RATE" | "RATES" => Self::Rate,
+            "NAME" | "NAMES" | "TEXT" | "SQL" | "ADDRESS" | "TRANSPORT" => Self::Text,
+            "FILE" | "FOLDER" => Self::File,
+            _ => return None,
+        })
+    }
+
+    fn takes_numbers(&self) -> bool {
+        !matches!(self, Self::Word(_) | Self::Text | Self::File | Self::Switch)
+    }
+
+    /// Whether `text` is one value of the kind, or several with commas between.
+    fn check(&self, text: &str) -> Result<(), String> {
+        let every = |parse: fn(&str) -> Result<(), String>| text.split(',').try_for_each(parse);
+        match self {
+            Self::Size => args::sizes(text).map(drop),
+            Self::Count => args::counts(text).map(drop),
+            Self::Number => args::numbers(text).map(drop),
+            Self::Real => every(|part| match part.trim().parse::<f64>() {
+                Ok(value) if value.is_finite() => Ok(()),
+                _ => Err(format!("`{part}` is not a number")),
+            }),
+            Self::Time => args::duration(text).map(drop),
+            Self::Share => every(|part| match part.trim() {
+                "1" | "1.0" | "100%" => Ok(()),
+                part => args::share(part).map(drop),
+            }),
+            Self::Rate => args::rates(text).map(drop),
+            Self::Word(words) if !words.iter().any(|word| word == text) => {
+                Err(format!("`{text}` is not {}", self.expected()))
+            }
+            Self::Word(_) | Self::Text | Self::File | Self::Switch => Ok(()),
+        }
+    }
+
+    /// What is expected, for an error.
+    fn expected(&self) -> String {
+        match self {
+            Self::Size => "a size (64, \"4KiB\")".to_owned(),
+            Self::Count => "a count (1, 2, 3 …)".to_owned(),
+            Self::Number => "a whole number (0, 1, 2 …)".to_owned(),
+            Self::Real => "a number".to_owned(),
+            Self::Time => "a time (0.2 for seconds, \"200ms\")".to_owned(),
+            Self::Share => "a share (0.05, \"5%\")".to_owned(),
+            Self::Rate => "a rate (5000, \"2.5M\")".to_owned(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Text => "a text".to_owned(),
+            Self::File => "a path".to_owned(),
+            Self::Switch => "true or false".to_owned(),
+        }
+    }
+
+    /// The text of a command line as a value of a box.
+    pub fn value(&self, text: &str) -> Value {
+        if *self == Self::Switch {
+            return (text == "true").into();
+        }
+        if !self.takes_numbers() {
+            return text.into();
+        }
+        match (text.parse::<u64>(), text.parse::<f64>()) {
+            (Ok(whole), _) => whole.into(),
+            (_, Ok(real)) => real.into(),
+            _ => text.into(),
+        }
+    }
+
+    /// The kind that a plug-in's manifest names; `None` for another word. Words have a list of their own.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "size" => Self::Size,
+            "count" => Self::Count,
+            "number" => Self::Number,
+            "real" => Self::Real,
+            "time" => Self::Time,
+            "share" => Self::Share,
+            "rate" => Self::Rate,
+            "text" => Self::Text,
+            "file" => Self::File,
+            "switch" => Self::Switch,
+            _ => return None,
+        })
+    }
+
+    fn schema(&self) -> Value {
+        let or_text = |number: Value| json!({ "anyOf": [number, { "type": "string" }] });
+        match self {
+            Self::Size => or_text(json!({ "type": "integer", "minimum": 0 })),
+            Self::Count => or_text(json!({ "type": "integer", "minimum": 1 })),
+            Self::Number => or_text(json!({ "type": "integer", "minimum": 0 })),
+            Self::Real => or_text(json!({ "type": "number" })),
+            Self::Time => or_text(json!({ "type": "number", "exclusiveMinimum": 0 })),
+            Self::Share => or_text(json!({ "type": "number", "minimum": 0, "maximum": 1 })),
+            Self::Rate => or_text(json!({ "type": "number", "exclusiveMinimum": 0 })),
+            Self::Word(words) => json!({ "enum": words }),
+            Self::Text | Self::File => json!({ "type": "string" }),
+            Self::Switch => json!({ "type": "boolean" }),
+        }
+    }
+
+    /// The single values that `text` stands for: a range or a list of numbers is several, everything else one.
+    ///
+    /// # Errors
+    /// As the check of a value.
+    pub fn single(&self, text: &str) -> Result<Vec<String>, String> {
+        let texts = |values: args::List<u64>| values.iter().map(ToString::to_string).collect();
+        match self {
+            Self::Size => args::sizes(text).map(texts),
+            Self::Count => args::counts(text).map(texts),
+            Self::Share | Self::Rate | Self::Real => {
+                Ok(text.split(',').map(|part| part.trim().to_owned()).collect())
+            }
+            _ => Ok(vec![text.to_owned()]),
+        }
+    }
+}
