@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub mod ab;
+pub mod clean;
 pub mod compare;
 pub mod completions;
 pub mod data;
@@ -10,6 +11,9 @@ pub mod list;
 pub mod op;
 pub mod pushdown;
 pub mod rdma;
+pub mod replay;
 pub mod report;
+pub mod run;
 pub mod schema;
 pub mod serve;
+pub mod tied;

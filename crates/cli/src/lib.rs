@@ -27,12 +27,15 @@
 
 mod args;
 mod backends;
+mod boxes;
 mod bulk;
 mod cmd;
+mod contained;
 mod exit;
 mod interrupt;
 mod operators;
 mod output;
+mod plugin;
 mod report;
 mod spec;
 mod task;
@@ -105,6 +108,12 @@ enum Verb {
     Doctor(cmd::doctor::Args),
     /// Operators, backends and tasks
     List(cmd::list::Args),
+    /// Run the tests of a box: tasks, and lists of their parameters
+    Run(cmd::run::Args),
+    /// Remove what was prepared for tests
+    Clean(cmd::clean::Args),
+    /// Run the test of a record once more, and compare both
+    Replay(cmd::replay::Args),
     /// Measure an operator over sizes, batches, threads and backends
     Op(cmd::op::Args),
     /// Make, list, check or remove TPC-H data
@@ -127,6 +136,9 @@ enum Verb {
     Schema(cmd::schema::Args),
     /// Completions for a shell
     Completions(cmd::completions::Args),
+    /// Become another program that dies with the process that started this one
+    #[command(hide = true)]
+    Tied(cmd::tied::Args),
 }
 
 /// The program `dpb`: its operators, its backends, its command line.
@@ -184,6 +196,10 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         )),
         Verb::Doctor(args) => cmd::doctor::run(args, globals),
         Verb::List(args) => cmd::list::run(args, globals),
+        Verb::Run(args) => cmd::run::run(args, globals),
+        Verb::Clean(args) => cmd::clean::run(args, globals),
+        Verb::Replay(args) => cmd::replay::run(args, globals),
+        Verb::Tied(args) => cmd::tied::run(args, globals),
         Verb::Op(args) => cmd::op::run(args, globals),
         Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Pushdown(args) => cmd::pushdown::run(args, globals),

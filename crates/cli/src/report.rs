@@ -13,6 +13,8 @@ use std::fmt::Write;
 
 use dpb_core::measure::{Outcome, Record};
 
+use crate::output::Table;
+
 /// So many charts of a task are open at first; the rest is folded.
 const CHARTS_SHOWN: usize = 8;
 
@@ -102,6 +104,11 @@ fn overview(records: &[Record]) -> String {
         records.len(),
         parts.join(", ")
     )
+}
+
+/// A task's records as rows: the parameters that differ, and the metrics that are `wanted`, or all of the task's.
+pub fn text_table(task: &str, records: &[&Record], wanted: &[&String]) -> Table {
+    page::text_table(task, records, wanted)
 }
 
 /// A record's place on the page.

@@ -8,6 +8,7 @@
 
 mod parameter;
 
+use std::fmt;
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
@@ -16,7 +17,7 @@ use dpb_core::measure::Record;
 use crate::Globals;
 use crate::cmd;
 use crate::exit::Failure;
-pub use parameter::{Kind, Parameter};
+pub use parameter::{Kind, Parameter, Place};
 
 /// All tasks of `dpb`.
 pub const TASKS: &[&Task] = &[&cmd::op::TASK, &cmd::pushdown::TASK, &cmd::rdma::TASK];
@@ -39,6 +40,8 @@ pub struct Task {
     pub check: fn(&ArgMatches, &Globals) -> Result<(), Failure>,
     /// What a command line will take, roughly.
     pub cost: fn(&ArgMatches) -> Cost,
+    /// The value of a parameter in the test that gave a record; `None` where the record does not say it.
+    pub recorded: fn(&Parameter, &Record) -> Option<String>,
     /// Figures that papers published for the same work.
     pub published: Option<fn() -> Vec<Record>>,
 }
@@ -104,6 +107,12 @@ pub struct Cost {
     pub memory_bytes: u64,
     /// Disk space for data that is not there yet.
     pub disk_bytes: u64,
+}
+
+/// The value that a record has under the parameter's own name.
+pub fn recorded_by_name(parameter: &Parameter, record: &Record) -> Option<String> {
+    let value = record.parameters.get(&parameter.name);
+    value.map(ToString::to_string)
 }
 
 /// A metric that has charts.
@@ -173,15 +182,11 @@ impl Cost {
                 .each_run
                 .saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX))
     }
+}
 
-    /// Both, one behind the other.
-    pub fn and(self, next: Self) -> Self {
-        Self {
-            once: self.once + next.once,
-            each_run: self.each_run + next.each_run,
-            memory_bytes: self.memory_bytes.max(next.memory_bytes),
-            disk_bytes: self.disk_bytes + next.disk_bytes,
-        }
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Task").field(&self.name).finish()
     }
 }
 
@@ -200,7 +205,7 @@ mod tests {
                 assert!(!help.starts_with("Of "), "{} {name}: {help}", task.name);
                 let is_known = task.apart.contains(&name) || flag.is_hide_set();
                 assert!(
-                    is_known || parameters.iter().any(|parameter| parameter.name == name),
+                    is_known || parameters.iter().any(|parameter| parameter.id == name),
                     "{} {name}: its value name gives no type (see `Kind`)",
                     task.name
                 );

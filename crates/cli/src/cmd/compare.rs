@@ -101,6 +101,29 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
 }
 
+/// Prints what has changed between two sets of records of the same tests.
+///
+/// # Errors
+/// If stdout cannot be written, or no test is in both.
+pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), Failure> {
+    let options = Options {
+        metrics: Vec::new(),
+        ignored: BTreeSet::new(),
+        margin: 0.01,
+        across_evidence: false,
+        despite_interference: true,
+    };
+    let compared = comparison::compare(a, b, &options);
+    let in_both = compared
+        .into_iter()
+        .filter(|one| one.a.is_some() && one.b.is_some());
+    let in_both: Vec<Comparison> = in_both.collect();
+    if in_both.is_empty() {
+        return Err(Failure::check(unpaired(a, b)));
+    }
+    output::print_rows(globals.format(), &table(&in_both), &in_both)
+}
+
 /// The records of a file that fit the conditions.
 fn records(path: &Path, conditions: &[Condition], side: usize) -> Result<Vec<Record>, Failure> {
     let reading = Reading::of_file(path)

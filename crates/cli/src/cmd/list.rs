@@ -7,6 +7,7 @@ use dpb_operators::registry::Entry;
 use serde::Serialize;
 
 use crate::Globals;
+use crate::boxes::{SHIPPED, Shipped};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
 use crate::task::{TASKS, Task};
@@ -33,6 +34,8 @@ enum What {
     Backends,
     /// Tasks: what can be measured
     Tasks,
+    /// Boxes that dpb ships
+    Boxes,
 }
 
 /// One line of any list; what does not apply is empty.
@@ -64,6 +67,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
     if wanted(What::Tasks) {
         lists.push(tasks());
+    }
+    if wanted(What::Boxes) {
+        lists.push(SHIPPED.iter().map(shipped).collect());
     }
     match globals.format() {
         Format::Json => lists.iter().flatten().try_for_each(output::print_json),
@@ -151,4 +157,14 @@ fn tasks() -> Vec<Row> {
         details: task.example.to_owned(),
     };
     TASKS.iter().map(row).collect()
+}
+
+fn shipped(shipped: &Shipped) -> Row {
+    Row {
+        kind: "box",
+        name: shipped.name.to_owned(),
+        here: "yes".to_owned(),
+        summary: shipped.description(),
+        details: format!("dpb run {}", shipped.name),
+    }
 }

@@ -22,7 +22,7 @@ use dpb_operators::registry::{Case, Entry, Operators};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
-use crate::task::{Base, Cost, Task, View, charted, listed, sweep};
+use crate::task::{Base, Cost, Parameter, Task, View, charted, listed, recorded_by_name, sweep};
 use crate::{Globals, backends, interrupt, spec};
 
 /// Told to stop, a test is awaited for so long: somewhat more than the harness waits for jobs in flight.
@@ -40,6 +40,7 @@ pub const TASK: Task = Task {
     view: VIEW,
     check,
     cost,
+    recorded,
     published: None,
 };
 
@@ -182,6 +183,19 @@ fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
     let args =
         Args::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
     args.tests(globals).map(drop)
+}
+
+/// Records name an input where the flag names a file; the content of a file that a parameter names is in no record.
+fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
+    match parameter.name.as_str() {
+        "input" => None,
+        "parameters" => {
+            let own = spec::own(record).map(|(_, value)| value.to_string());
+            let has_content = own.into_iter().any(|value| value.contains(' '));
+            (!has_content).then(|| spec::written(record))
+        }
+        _ => recorded_by_name(parameter, record),
+    }
 }
 
 /// A run is as long as `--seconds` says; the rest is making inputs and looking at results.

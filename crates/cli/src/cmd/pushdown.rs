@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, FromArgMatches};
 
+use dpb_core::measure::provenance::is_part_of_run;
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_dbmods::compare::schemes::{Scheme, Side, fetch_shortage};
 use dpb_dbmods::compare::task::{self, Contender, Ended, Event, Plan};
@@ -31,7 +32,7 @@ use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::report::published;
-use crate::task::{Base, Cost, Task, View, charted, listed, sweep};
+use crate::task::{Base, Cost, Parameter, Task, View, charted, listed, recorded_by_name, sweep};
 use crate::{Globals, interrupt};
 
 /// The table that is scanned.
@@ -55,6 +56,7 @@ pub const TASK: Task = Task {
     view: VIEW,
     check,
     cost,
+    recorded,
     published: Some(published::pushdown),
 };
 
@@ -209,6 +211,16 @@ fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     schemes(&args.schemes).map(drop)
 }
 
+/// The condition in a record is what came of the flags, not what was given.
+fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
+    match parameter.name.as_str() {
+        "sf" | "threads" | "selectivity" | "link_gbps" | "cold" => {
+            recorded_by_name(parameter, record)
+        }
+        _ => None,
+    }
+}
+
 /// Rows of the table, at rates that one core of a server reaches, and the data that is not there yet.
 fn cost(matches: &ArgMatches) -> Cost {
     const ROWS: f64 = 6e6;
@@ -267,16 +279,21 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     say_ways(&args.bulk, &contenders);
     let questions = ask(asked, &mut contenders, &schema, args.sf)?;
     let out = match &args.out {
-        Some(out) => out.clone(),
+        Some(out) => Some(out.clone()),
+        // A box keeps its records itself.
+        None if is_part_of_run() => None,
         // Made here, so that a refusal above leaves no folder behind.
         None => {
             let folder = data_dir.join("records");
             std::fs::create_dir_all(&folder)
                 .map_err(|error| Failure::check(format!("{}: {error}", folder.display())))?;
-            folder.join("pushdown.jsonl")
+            Some(folder.join("pushdown.jsonl"))
         }
     };
-    let mut store = output::open_records(&out, Durability::Process)?;
+    let mut store = match &out {
+        Some(out) => Some(output::open_records(out, Durability::Process)?),
+        None => None,
+    };
     let plan = Plan {
         sf: args.sf,
         questions,
@@ -297,7 +314,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 fn carry_out(
     plan: &Plan,
     contenders: &mut [Contender],
-    store: &mut Store,
+    store: &mut Option<Store>,
     args: &Args,
     globals: &Globals,
 ) -> Result<(), Failure> {
@@ -317,9 +334,11 @@ fn carry_out(
                     .map_or_else(String::new, |finding| question_name(&finding.record));
                 show::add(&mut table, findings, &name);
                 for finding in findings {
-                    store
-                        .append(&finding.record)
-                        .map_err(|error| Failure::check(error.to_string()))?;
+                    if let Some(store) = store.as_mut() {
+                        store
+                            .append(&finding.record)
+                            .map_err(|error| Failure::check(error.to_string()))?;
+                    }
                     if let Outcome::Failed { reason } = &finding.record.outcome
                         && !failures.contains(reason)
                     {
@@ -344,7 +363,7 @@ fn carry_out(
         report::write_whole(path, &crate::report::html(&records, &[]))?;
         output::note(&format!("report: {}", path.display()));
     }
-    if globals.format() == Format::Table {
+    if let (Format::Table, Some(store)) = (globals.format(), store) {
         output::note(&format!("records: {}", store.path().display()));
     }
     match ended? {

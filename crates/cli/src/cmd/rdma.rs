@@ -15,7 +15,7 @@ use crate::Globals;
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
-use crate::task::{Cost, Task, View, charted, listed, sweep};
+use crate::task::{Cost, Parameter, Task, View, charted, listed, recorded_by_name, sweep};
 
 /// The task: RDMA between two machines.
 pub const TASK: Task = Task {
@@ -27,6 +27,7 @@ pub const TASK: Task = Task {
     view: VIEW,
     check,
     cost,
+    recorded,
     published: None,
 };
 
@@ -138,6 +139,14 @@ fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
         Args::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
     args.plan("")
         .and_then(|plan| plan.check().map_err(Failure::usage))
+}
+
+/// The host's name in records is the peer's.
+fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
+    match parameter.name.as_str() {
+        "host" => record.parameters.get("peer").map(ToString::to_string),
+        _ => recorded_by_name(parameter, record),
+    }
 }
 
 /// Messages of small sizes take microseconds; connecting takes longer.

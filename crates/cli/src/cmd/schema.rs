@@ -7,9 +7,9 @@ use dpb_core::spec::{Domain, Parameter};
 use dpb_operators::registry::Entry;
 use serde_json::{Map, Value, json};
 
-use crate::Globals;
 use crate::exit::Failure;
 use crate::output;
+use crate::{Globals, boxes};
 
 /// Print the JSON Schema of a document that dpb writes or reads.
 #[derive(Debug, clap::Args)]
@@ -31,6 +31,8 @@ enum Subject {
     Comparison,
     /// An operator with its parameters, as an object
     Operators,
+    /// A box: the file that `dpb run` takes
+    Box,
 }
 
 /// Prints the schema.
@@ -38,6 +40,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let schema = match args.of {
         Subject::Record => schemars::schema_for!(Record).to_value(),
         Subject::Comparison => schemars::schema_for!(Comparison).to_value(),
+        Subject::Box => boxes::schema(),
         Subject::Operators => json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "Operator",

@@ -8,7 +8,7 @@ use dpb_core::measure::{Ratio, Record, Value};
 use super::anchor;
 use super::html::escape;
 use super::origin::{Origin, Origins};
-use crate::output::{short, short_ns, verdict};
+use crate::output::{Column, Table, evidence, short, short_ns, verdict};
 use crate::spec;
 use crate::task::{Base, Task};
 
@@ -69,30 +69,76 @@ pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
     html + "</dl>"
 }
 
-/// One row a record.
-pub(super) fn table(task: &str, records: &[&Record], origins: &Origins<'_>) -> String {
-    let (lead, metrics) = columns(task, records);
+/// The parameters that differ between records, and those that are the same in all, both in the task's order.
+fn named<'a>(task: &str, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>) {
+    let lead = Task::find(task).map_or(&[] as &[&str], |task| task.view.lead);
     let given: BTreeSet<&str> = records
         .iter()
         .flat_map(|record| record.parameters.keys())
         .map(String::as_str)
         .filter(|name| !HIDDEN.contains(name))
         .collect();
-    let own = given.iter().copied().filter(|name| spec::is_own(name));
-    let (before, after) = lead.split_at(lead.len().min(1));
-    let lead: Vec<&str> = before
-        .iter()
-        .copied()
-        .chain(own)
-        .chain(after.iter().copied())
-        .collect();
-    let rest = given.iter().copied().filter(|name| !lead.contains(name));
-    let ordered = lead
-        .iter()
-        .copied()
-        .filter(|name| given.contains(name))
-        .chain(rest);
-    let (names, same): (Vec<&str>, Vec<&str>) = ordered.partition(|name| varies(records, name));
+    // An operator's own parameters stand behind its name.
+    let place = |name: &&str| match lead.iter().position(|lead| lead == name) {
+        Some(0) => 0,
+        Some(at) => at + 1,
+        None if spec::is_own(name) => 1,
+        None => lead.len() + 1,
+    };
+    let mut ordered: Vec<&str> = given.into_iter().collect();
+    ordered.sort_by_key(place);
+    ordered.into_iter().partition(|name| varies(records, name))
+}
+
+/// Records as rows of text; `wanted` are the metrics, empty for all of the task's.
+pub(super) fn text_table(task: &str, records: &[&Record], wanted: &[&String]) -> Table {
+    let (names, _) = named(task, records);
+    let metrics = columns(task, records);
+    let is_wanted = |metric: &&String| wanted.is_empty() || wanted.contains(metric);
+    let metrics: Vec<&String> = metrics.iter().filter(is_wanted).collect();
+    let is_number = |name: &str| {
+        let values = records
+            .iter()
+            .filter_map(|record| record.parameters.get(name));
+        values.clone().count() > 0
+            && values
+                .into_iter()
+                .all(|v| matches!(v, Value::Int(_) | Value::Float(_)))
+    };
+    let mut titles: Vec<Column> = Vec::new();
+    for name in &names {
+        titles.push(match is_number(name) {
+            true => Column::right(title(name)),
+            false => Column::left(title(name)),
+        });
+    }
+    titles.extend(metrics.iter().map(|metric| Column::right(heading(metric))));
+    titles.extend([Column::left("evidence"), Column::noted("verdict")]);
+    let mut table = Table::new(titles);
+    for record in records {
+        let mut row: Vec<String> = Vec::new();
+        for name in &names {
+            row.push(
+                record
+                    .parameters
+                    .get(*name)
+                    .map_or(String::new(), parameter),
+            );
+        }
+        for metric in &metrics {
+            let summary = record.summary.get(*metric);
+            row.push(summary.map_or("-".to_owned(), |s| figure(metric, s.median)));
+        }
+        row.extend([evidence(record).to_owned(), verdict(record)]);
+        table.row(row);
+    }
+    table
+}
+
+/// One row a record.
+pub(super) fn table(task: &str, records: &[&Record], origins: &Origins<'_>) -> String {
+    let metrics = columns(task, records);
+    let (names, same) = named(task, records);
     let mut html = String::new();
     let same: Vec<String> = same
         .iter()
@@ -193,21 +239,19 @@ fn row(
     );
 }
 
-/// The parameters that lead a row, and the summaries that it shows.
-fn columns(task: &str, records: &[&Record]) -> (&'static [&'static str], Vec<String>) {
+/// The summaries that a row shows.
+fn columns(task: &str, records: &[&Record]) -> Vec<String> {
+    let all = records.iter().flat_map(|record| record.summary.keys());
+    let all: BTreeSet<&String> = all.collect();
     let Some(task) = Task::find(task) else {
-        let all = records.iter().flat_map(|record| record.summary.keys());
-        let all: BTreeSet<&String> = all.collect();
-        return (&[], all.into_iter().cloned().collect());
+        return all.into_iter().cloned().collect();
     };
-    let has = |name: &str| {
-        records
-            .iter()
-            .any(|record| record.summary.contains_key(name))
-    };
-    let shown = task.view.metrics.iter().map(|metric| metric.name);
-    let shown = shown.filter(|name| has(name)).map(str::to_owned);
-    (task.view.lead, shown.collect())
+    let shown = task
+        .view
+        .metrics
+        .iter()
+        .map(|metric| metric.name.to_owned());
+    shown.filter(|name| all.contains(name)).collect()
 }
 
 /// The records that others of a table are held against, by what both must share; found once, as tables are long.

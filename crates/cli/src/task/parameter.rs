@@ -10,6 +10,8 @@ use crate::args;
 pub struct Parameter {
     /// The name: that of the flag, with underscores for hyphens, as records have it.
     pub name: String,
+    /// The name by which the command line's parser knows it.
+    pub id: String,
     /// What the value changes.
     pub meaning: String,
     /// The values that it takes.
@@ -63,8 +65,10 @@ impl Parameter {
     pub fn of(flag: &Arg) -> Option<Self> {
         let kind = Kind::of(flag)?;
         let default = flag.get_default_values().first();
+        let id = flag.get_id().as_str();
         Some(Self {
-            name: flag.get_id().as_str().to_owned(),
+            name: flag.get_long().unwrap_or(id).replace('-', "_"),
+            id: id.to_owned(),
             meaning: flag.get_help().map(ToString::to_string).unwrap_or_default(),
             default: match kind {
                 Kind::Switch => Some("false".to_owned()),
@@ -194,13 +198,25 @@ impl Kind {
         }
     }
 
-    /// The text of a command line as a value of a box.
+    /// The text of a command line as a JSON value: bytes, seconds and shares as numbers.
     pub fn value(&self, text: &str) -> Value {
         if *self == Self::Switch {
             return (text == "true").into();
         }
         if !self.takes_numbers() {
             return text.into();
+        }
+        let known = match self {
+            Self::Size => args::size(text).ok().map(Value::from),
+            Self::Time => args::duration(text)
+                .ok()
+                .map(|time| time.as_secs_f64().into()),
+            Self::Share => args::share(text).ok().map(Value::from),
+            Self::Rate => args::rate(text).ok().map(Value::from),
+            _ => None,
+        };
+        if let Some(known) = known {
+            return known;
         }
         match (text.parse::<u64>(), text.parse::<f64>()) {
             (Ok(whole), _) => whole.into(),

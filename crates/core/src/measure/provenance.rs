@@ -37,7 +37,9 @@ impl Provenance {
             toolchain: format!("rustc, {}", std::env::consts::ARCH),
         });
         Self {
-            run: RUN.get_or_init(|| unique_id(unix_s())).clone(),
+            run: RUN
+                .get_or_init(|| given_run().unwrap_or_else(new_run))
+                .clone(),
             command: std::env::args_os()
                 .map(|arg| arg.to_string_lossy().into_owned())
                 .collect(),
@@ -65,6 +67,23 @@ pub fn unix_s() -> f64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// A name for a run of a set of processes: `DPB_RUN` in their environment makes their records those of one run.
+pub fn new_run() -> String {
+    unique_id(unix_s())
+}
+
+/// Whether this process is part of a run that another one began, which keeps the records.
+pub fn is_part_of_run() -> bool {
+    given_run().is_some()
+}
+
+/// The run that this process is part of, if whoever started it said so.
+fn given_run() -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+    let run = std::env::var("DPB_RUN").ok()?;
+    (!run.is_empty() && run.len() <= 64 && run.chars().all(is_plain)).then_some(run)
 }
 
 /// What does not change while a process runs.

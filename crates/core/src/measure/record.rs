@@ -219,7 +219,7 @@ pub struct Samples {
 /// How to get the same again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {
-    /// The process that made the record. Records of one run share it; numbers of two runs make no ratio and no curve.
+    /// The process that made the record, or the run of a box that it was part of. Records of one run share it; numbers of two runs make no ratio and no curve.
     /// Empty in records from before it was kept.
     #[serde(default)]
     pub run: String,

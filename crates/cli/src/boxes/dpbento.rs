@@ -1,0 +1,380 @@
+//! Boxes as dpBento's `run_dpbento.py` reads them, turned into dpb's tasks.
+//!
+//! | `benchmark_class` | dpb |
+//! |---|---|
+//! | `compute` | `op arithmetic`, each type and operation |
+//! | `memory` | `memory` |
+//! | `storage` | `storage` |
+//! | `communication` | `tcp` and `rdma`, against `dpu_ip` |
+//! | `hashing` | `op` with the digest or the cipher that the algorithm names |
+//! | `compression` | `op deflate`, `op inflate` |
+//! | `regex` | `op rxpmatch` with the pattern of TPC-H's query 13 |
+//!
+//! A class, an item or an algorithm that dpb has no task for is listed ([`MeasurementBox::absent`](super::MeasurementBox)) and the rest
+//! runs. Keys that dpBento ignores (`output_dir`, `notes`, `…_description`) are ignored. dpBento multiplies lists with each other, as
+//! dpb does; where two of its values are one choice of dpb's (`randread`), each becomes a task of its own.
+
+use serde_json::{Value, json};
+
+use super::Reader;
+use super::place::Place;
+use crate::exit::Failure;
+use crate::task::Task;
+
+/// What becomes of one benchmark.
+type Translated = Result<Vec<Value>, String>;
+
+/// Reads `benchmarks`.
+pub(super) fn read(top: &Place<'_>, reader: &mut Reader<'_>) -> Result<(), Failure> {
+    for benchmark in top.need("benchmarks")?.items()? {
+        let class = benchmark.need("benchmark_class")?.text()?;
+        let given = Given::of(&benchmark)?;
+        match translated(&class, &given) {
+            Ok(tasks) => {
+                for task in tasks {
+                    add(&task, &class, &benchmark, reader)?;
+                }
+            }
+            Err(why) => reader.absent.push(format!("{class}: {why}")),
+        }
+    }
+    Ok(())
+}
+
+/// Adds a task, if there is one of its name.
+fn add(
+    task: &Value,
+    class: &str,
+    benchmark: &Place<'_>,
+    reader: &mut Reader<'_>,
+) -> Result<(), Failure> {
+    let name = task["task"].as_str().unwrap_or_default();
+    if let Some(why) = task["absent"].as_str() {
+        reader.absent.push(format!("{class}: {why}"));
+        return Ok(());
+    }
+    if Task::find(name).is_none() {
+        let line = format!("{class}: dpb has no task `{name}`");
+        if !reader.absent.contains(&line) {
+            reader.absent.push(line);
+        }
+        return Ok(());
+    }
+    reader.task(&benchmark.child("as", task))
+}
+
+fn translated(class: &str, given: &Given) -> Translated {
+    match class {
+        "compute" => compute(given),
+        "memory" => memory(given),
+        "storage" => storage(given),
+        "communication" => communication(given),
+        "hashing" => hashing(given),
+        "compression" => compression(given),
+        "regex" => regex(given),
+        "BTree" => Err("index offload has no task in dpb yet".to_owned()),
+        "RDB" => Err("the whole DBMS has no task in dpb yet".to_owned()),
+        "KVS_BF3" | "KVS_Octeon" | "KVS_Farnet" | "GraphDB" | "ml" => {
+            Err("dpBento's repository has no such benchmark, and dpb none either".to_owned())
+        }
+        _ => Err("there is no such benchmark in dpBento".to_owned()),
+    }
+}
+
+/// What a benchmark gives: items and parameters, each a list of texts.
+struct Given {
+    items: Vec<String>,
+    parameters: Vec<(String, Vec<String>)>,
+}
+
+impl Given {
+    fn of(benchmark: &Place<'_>) -> Result<Self, Failure> {
+        let items = match benchmark.get("benchmark_items") {
+            Some(items) => texts(&items)?,
+            None => Vec::new(),
+        };
+        let mut parameters = Vec::new();
+        if let Some(place) = benchmark.get("parameters") {
+            for key in place.keys()? {
+                if !key.ends_with("_description") {
+                    let values = place.get(key).expect("one of its keys");
+                    parameters.push((key.to_owned(), texts(&values)?));
+                }
+            }
+        }
+        Ok(Self { items, parameters })
+    }
+
+    /// The values of a parameter, or dpBento's default.
+    fn values(&self, name: &str, default: &str) -> Vec<String> {
+        let given = self.parameters.iter().find(|(key, _)| key == name);
+        let values = given.map(|(_, values)| values.clone()).unwrap_or_default();
+        if values.is_empty() {
+            return default.split(',').map(str::to_owned).collect();
+        }
+        values
+    }
+
+    fn first(&self, name: &str, default: &str) -> String {
+        self.values(name, default).swap_remove(0)
+    }
+
+    /// The items, or all that the class has.
+    fn items_or(&self, all: &[&str]) -> Vec<String> {
+        match self.items.as_slice() {
+            [] => all.iter().map(|&item| item.to_owned()).collect(),
+            items => items.to_vec(),
+        }
+    }
+}
+
+/// A value or a list of values, as texts; lists inside lists keep their JSON.
+fn texts(place: &Place<'_>) -> Result<Vec<String>, Failure> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let values = match place.is_list() {
+        true => place.items()?.iter().map(|item| text(item.value)).collect(),
+        false => vec![text(place.value)],
+    };
+    Ok(values
+        .into_iter()
+        .filter(|value| !value.is_empty())
+        .collect())
+}
+
+/// dpBento's sizes are powers of 1024: `8k`, `4m`, `1G`.
+fn sizes(values: &[String]) -> Vec<Value> {
+    let size = |value: &String| {
+        let split = value.find(|c: char| !c.is_ascii_digit());
+        let (number, unit) = value.split_at(split.unwrap_or(value.len()));
+        match unit.to_ascii_uppercase().as_str() {
+            "" => number
+                .parse::<u64>()
+                .map_or_else(|_| json!(value), |n| json!(n)),
+            "K" | "M" | "G" => json!(format!("{number}{}iB", unit.to_ascii_uppercase())),
+            _ => json!(value),
+        }
+    };
+    values.iter().map(size).collect()
+}
+
+fn numbers(values: &[String]) -> Vec<Value> {
+    let number = |value: &String| {
+        value
+            .parse::<u64>()
+            .map_or_else(|_| json!(value), |n| json!(n))
+    };
+    values.iter().map(number).collect()
+}
+
+/// `30`, `30s`.
+fn seconds(value: &str) -> Value {
+    let number = value.strip_suffix('s').unwrap_or(value);
+    number
+        .parse::<f64>()
+        .map_or_else(|_| json!(value), |s| json!(s))
+}
+
+fn absent(why: String) -> Value {
+    json!({ "absent": why })
+}
+
+fn compute(given: &Given) -> Translated {
+    let types = given.values("data_type", "int32,fp32");
+    // In one text with commas, or as a list.
+    let types: Vec<&str> = types.iter().flat_map(|text| text.split(',')).collect();
+    let mut parameters = Vec::new();
+    let mut tasks = Vec::new();
+    for name in types.iter().map(|name| name.trim()) {
+        let operand = match name {
+            "fp32" | "float" => "f32",
+            "double" | "fp64" => "f64",
+            "int8" | "int16" | "int32" | "int64" | "int128" => name,
+            _ => {
+                tasks.push(absent(format!("dpb has no arithmetic of the type {name}")));
+                continue;
+            }
+        };
+        for operation in ["add", "subtract", "multiply", "divide"] {
+            parameters.push(format!(
+                "type={operand},operation={operation},form=dependent"
+            ));
+        }
+    }
+    if !parameters.is_empty() {
+        tasks.push(json!({ "task": "op", "parameters": {
+            "operator": "arithmetic", "parameters": parameters, "size": 32, "batch": 16, "backend": "cpu/best",
+        }}));
+    }
+    Ok(tasks)
+}
+
+fn memory(given: &Given) -> Translated {
+    let access = given.values("memory-oper", "read");
+    let pattern: Vec<&str> = given
+        .values("memory-access-mode", "seq")
+        .iter()
+        .map(|mode| {
+            if mode == "rnd" {
+                "random"
+            } else {
+                "sequential"
+            }
+        })
+        .collect();
+    Ok(vec![json!({ "task": "memory", "parameters": {
+        "size": sizes(&given.values("memory-block-size", "1K")),
+        "access": access,
+        "pattern": pattern,
+        "threads": numbers(&given.values("threads", "1")),
+        "seconds": seconds(&given.first("time", "10")),
+    }, "repeats": 1 })])
+}
+
+fn storage(given: &Given) -> Translated {
+    let tests = given.values("test_lst", "randwrite,randread,write,read");
+    let engines: Vec<&str> = given
+        .values("io_engine", "io_uring")
+        .iter()
+        .map(|engine| match engine.as_str() {
+            "libaio" => "libaio",
+            "io_uring" => "io_uring",
+            _ => "sync",
+        })
+        .collect();
+    let is_direct = given.first("direct", "1") != "0";
+    let repeats: u64 = given.first("runtimes", "5").parse().unwrap_or(5);
+    let task = |test: &String| {
+        let (pattern, access) = match test.as_str() {
+            "randread" => ("random", "read"),
+            "randwrite" => ("random", "write"),
+            "read" => ("sequential", "read"),
+            "write" => ("sequential", "write"),
+            _ => return absent(format!("dpb has no access pattern {test}")),
+        };
+        json!({ "task": "storage", "parameters": {
+            "pattern": pattern,
+            "access": access,
+            "block": sizes(&given.values("block_sizes", "1m")),
+            "file_size": sizes(&given.values("size", "1G")),
+            "jobs": numbers(&given.values("numProc", "4")),
+            "depth": numbers(&given.values("iodepth", "32")),
+            "engine": engines,
+            "direct": is_direct,
+            "seconds": seconds(&given.first("runtime", "30s")),
+        }, "repeats": repeats })
+    };
+    Ok(tests.iter().map(task).collect())
+}
+
+fn communication(given: &Given) -> Translated {
+    let mut tasks = Vec::new();
+    let host = given.first("dpu_ip", "192.168.100.2");
+    for item in given.items_or(&["TCP", "RDMA"]) {
+        let size = sizes(&given.values("data_size", "8"));
+        let depth = numbers(&given.values("queue_depth", "1"));
+        tasks.push(match item.as_str() {
+            "TCP" => json!({ "task": "tcp", "parameters": {
+                "size": size,
+                "depth": depth,
+                "connections": numbers(&given.values("threads", "1")),
+            }}),
+            "RDMA" => json!({ "task": "rdma", "parameters": {
+                "method": "lat", "verb": "read", "host": host, "size": size,
+            }}),
+            _ => absent(format!("dpBento has no item {item}")),
+        });
+    }
+    Ok(tasks)
+}
+
+fn hashing(given: &Given) -> Translated {
+    let mut tasks = Vec::new();
+    for item in given.items_or(&["openssl_speed", "doca_sha256"]) {
+        let (backend, algorithms) = match item.as_str() {
+            "doca_sha256" => ("doca", vec!["sha256".to_owned()]),
+            _ => ("cpu/best", given.values("algorithm", "sha256")),
+        };
+        for algorithm in algorithms {
+            let (operator, own) = match algorithm.as_str() {
+                "md5" | "sha1" | "sha256" | "sha512" => (algorithm.as_str(), ""),
+                "aes-128-cbc" => ("aes-cbc", "bits=128"),
+                "aes-256-cbc" => ("aes-cbc", "bits=256"),
+                "aes-128-gcm" => ("aes-gcm", "bits=128"),
+                "aes-256-gcm" => ("aes-gcm", "bits=256"),
+                _ => {
+                    tasks.push(absent(format!("dpb has no operator for {algorithm}")));
+                    continue;
+                }
+            };
+            tasks.push(json!({ "task": "op", "parameters": {
+                "operator": operator,
+                "parameters": own,
+                "size": sizes(&given.values("bytes", "16")),
+                "threads": numbers(&given.values("multi", "1")),
+                "seconds": seconds(&given.first("seconds", "3")),
+                "backend": backend,
+            }, "repeats": 1 }));
+        }
+    }
+    Ok(tasks)
+}
+
+/// One item at a time, as dpBento times it.
+fn sized(operator: &str, own: &str, backend: &str, given: &Given) -> Value {
+    json!({ "task": "op", "parameters": {
+        "operator": operator,
+        "parameters": own,
+        "size": sizes(&given.values("data_size", "4K")),
+        "batch": 1,
+        "backend": backend,
+        "latency": true,
+    }})
+}
+
+/// dpBento's items: plain, with SIMD, on all cores, on DOCA's engine.
+fn backend_of(item: &str) -> Option<&'static str> {
+    match item {
+        "default" | "single" | "simd" => Some("cpu/best"),
+        "threading" | "threaded-single" => Some("pool"),
+        "doca" => Some("doca"),
+        _ => None,
+    }
+}
+
+fn compression(given: &Given) -> Translated {
+    let operations = given.values("operation", "compression");
+    let items = given.items_or(&["default", "single", "threaded-single", "threading", "doca"]);
+    let mut tasks = Vec::new();
+    for operation in &operations {
+        let operator = if operation.starts_with("de") {
+            "inflate"
+        } else {
+            "deflate"
+        };
+        let mut done = Vec::new();
+        for item in &items {
+            match backend_of(item) {
+                // Two of dpBento's items differ in the library alone.
+                Some(backend) if done.contains(&backend) => {}
+                Some(backend) => {
+                    done.push(backend);
+                    tasks.push(sized(operator, "", backend, given));
+                }
+                None => tasks.push(absent(format!("dpBento has no item {item}"))),
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+fn regex(given: &Given) -> Translated {
+    let items = given.items_or(&["simd", "threading", "doca"]);
+    let task = |item: &String| match backend_of(item) {
+        Some(backend) => sized("rxpmatch", "set=q13", backend, given),
+        None => absent(format!("dpBento has no item {item}")),
+    };
+    Ok(items.iter().map(task).collect())
+}

@@ -1,0 +1,212 @@
+use std::sync::LazyLock;
+
+use dpb_core::Families;
+use dpb_operators::registry::Operators;
+
+use super::*;
+use crate::backends;
+
+static FAMILIES: LazyLock<Families> = LazyLock::new(|| backends::families(&[], Operators::DPB));
+
+fn read(text: &str) -> Result<MeasurementBox, String> {
+    let globals = Globals {
+        format: None,
+        quiet: true,
+        families: *FAMILIES,
+        operators: Operators::DPB,
+    };
+    let plugins = Plugins::default();
+    MeasurementBox::read("b.json", text, &plugins, &Changes::default(), &globals)
+        .map_err(|failure| failure.message)
+}
+
+fn words(boxed: &MeasurementBox) -> Vec<String> {
+    let tests = boxed.tests.iter();
+    tests
+        .map(|test| test.words(repeats_of(test), boxed.seed).join(" "))
+        .collect()
+}
+
+#[test]
+fn tests_are_the_product_of_the_values() {
+    let boxed = read(
+        r#"{ "seed": 3, "repeats": 2, "tasks": [ { "task": "op", "metrics": ["items_per_s"],
+            "parameters": { "size": [64, "1KiB"], "backend": ["cpu/best", "cpu/portable"], "operator": "crc32c", "latency": true } } ] }"#,
+    );
+    let boxed = boxed.expect("a box");
+    assert_eq!(boxed.name, "b");
+    let tests = words(&boxed);
+    assert_eq!(
+        tests,
+        [
+            "op crc32c --size=64 --latency --backend=cpu/best --repeat=2 --seed=3",
+            "op crc32c --size=64 --latency --backend=cpu/portable --repeat=2 --seed=3",
+            "op crc32c --size=1024 --latency --backend=cpu/best --repeat=2 --seed=3",
+            "op crc32c --size=1024 --latency --backend=cpu/portable --repeat=2 --seed=3",
+        ]
+    );
+    assert_eq!(boxed.tests[0].metrics, ["items_per_s"]);
+    // A range is as many values as a list.
+    let range = read(
+        r#"{ "tasks": [ { "task": "op", "parameters": { "operator": "crc32c", "size": "64..1024" } } ] }"#,
+    );
+    assert_eq!(range.expect("a box").tests.len(), 5);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let task = |rest: &str| format!(r#"{{ "tasks": [ {{ "task": "op", {rest} }} ] }}"#);
+    let with = |parameters: &str| {
+        task(&format!(
+            r#""parameters": {{ "operator": "crc32c", {parameters} }}"#
+        ))
+    };
+    for (text, said) in [
+        ("{", "b.json: not JSON"),
+        ("[]", "b.json: an object is expected"),
+        ("{}", "b.json: `tasks` is missing"),
+        (r#"{ "tasks": {} }"#, "b.json: tasks: a list is expected"),
+        (
+            r#"{ "tasks": [], "colour": 1 }"#,
+            "no key `colour`; there are name",
+        ),
+        (
+            r#"{ "tasks": [], "name": "../up" }"#,
+            "b.json: name: a name has",
+        ),
+        (
+            r#"{ "tasks": [ { "task": "dance" } ] }"#,
+            "b.json: tasks[0].task: no task or plug-in `dance`; there are op",
+        ),
+        (
+            &task(r#""metrics": ["beauty"]"#),
+            "b.json: tasks[0].metrics[0]: op has no metric `beauty`; there are bytes_per_s",
+        ),
+        (
+            &task(r#""repeats": 0"#),
+            "b.json: tasks[0].repeats: a whole number from 1 on",
+        ),
+        (
+            &with(r#""colour": 1"#),
+            "b.json: tasks[0].parameters: no key `colour`; there are operator",
+        ),
+        (
+            &with(r#""size": [64, "4K"]"#),
+            "b.json: tasks[0].parameters.size[1]: `4K`: write `4KiB`",
+        ),
+        (
+            &with(r#""size": true"#),
+            "tasks[0].parameters.size: true is not a size",
+        ),
+        (
+            &with(r#""size": []"#),
+            "tasks[0].parameters.size: a parameter needs a value",
+        ),
+        (
+            &with(r#""size": [64, 64]"#),
+            "tasks[0].parameters.size[1]: `64` is there twice",
+        ),
+        (
+            &with(r#""threads": 100000"#),
+            "tasks[0].parameters.threads: ",
+        ),
+        (
+            &with(r#""mode": "sideways""#),
+            "tasks[0].parameters.mode: `sideways` is not one of closed, open",
+        ),
+        (
+            &with(r#""latency": "yes""#),
+            "tasks[0].parameters.latency: \"yes\" is not true or false",
+        ),
+        (&with(r#""out": "x""#), "no key `out`"),
+        (
+            &with(r#""backend": "abacus""#),
+            "tasks[0].parameters: op operator=crc32c backend=abacus: ",
+        ),
+        (&with(r#""parameters": "level=1""#), "takes no parameters"),
+        (
+            &task(r#""parameters": { "size": 64 }"#),
+            "required arguments",
+        ),
+        (&with(r#""mode": "open""#), "--rate"),
+    ] {
+        let why = read(text).expect_err(text);
+        assert!(why.contains(said), "{text}\n{why}\nnot: {said}");
+    }
+}
+
+#[test]
+fn dpb_ships_boxes_that_can_be_read() {
+    let globals_free: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+    assert!(globals_free.contains(&"quick"));
+    for shipped in SHIPPED {
+        let boxed = read(shipped.text).unwrap_or_else(|why| panic!("{}: {why}", shipped.name));
+        assert_eq!(boxed.name, shipped.name);
+        assert!(
+            !boxed.description.is_empty() && !boxed.tests.is_empty(),
+            "{}",
+            shipped.name
+        );
+    }
+}
+
+#[test]
+fn a_box_of_dpbento_becomes_tasks_and_a_list_of_what_is_missing() {
+    let boxed = read(
+        r#"{ "output_dir": "/optional", "benchmarks": [
+            { "benchmark_class": "compute", "benchmark_items": ["fp", "int"], "parameters": { "data_type": "int8,double,fp16" },
+              "metrics": ["data_type", "op_type", "ops/s"] },
+            { "benchmark_class": "hashing", "benchmark_items": ["openssl_speed"],
+              "parameters": { "algorithm": ["sha256", "sm3"], "seconds": [1], "bytes": [4, 4096], "multi": [1], "misalign": [0] } },
+            { "benchmark_class": "compression", "benchmark_items": ["single", "threading"],
+              "parameters": { "operation": ["decompress"], "data_size": ["1K", "4m"], "threads": -1 } },
+            { "benchmark_class": "RDB", "parameters": { "scale_factors": [10] } },
+            { "benchmark_class": "hasing" } ] }"#,
+    );
+    let boxed = boxed.expect("a box");
+    let tests = words(&boxed);
+    assert_eq!(
+        tests
+            .iter()
+            .filter(|test| test.starts_with("op arithmetic"))
+            .count(),
+        8
+    );
+    assert!(tests.contains(&"op sha256 --parameters= --size=4096 --threads=1 --seconds=1s --backend=cpu/best --repeat=1 --seed=1".to_owned())
+        || tests.iter().any(|test| test.starts_with("op sha256") && test.contains("--size=4096")), "{tests:#?}");
+    assert!(tests.iter().any(|test| test.starts_with("op inflate")
+        && test.contains("--size=4194304")
+        && test.contains("--backend=pool")));
+    for missing in [
+        "compute: dpb has no arithmetic of the type fp16",
+        "hashing: dpb has no operator for sm3",
+        "RDB: ",
+        "hasing: ",
+    ] {
+        assert!(
+            boxed.absent.iter().any(|line| line.starts_with(missing)),
+            "{missing}: {:#?}",
+            boxed.absent
+        );
+    }
+}
+
+#[test]
+fn the_schema_takes_what_the_reader_takes() {
+    let schema = schema();
+    let tasks = schema["properties"]["tasks"]["items"]["oneOf"]
+        .as_array()
+        .expect("tasks");
+    assert_eq!(tasks.len(), TASKS.len());
+    let op = tasks.iter().find(|task| task["title"] == "op").expect("op");
+    let size = &op["properties"]["parameters"]["properties"]["size"];
+    assert!(
+        size["description"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("Bytes of an item"))
+    );
+    assert_eq!(
+        op["properties"]["parameters"]["required"],
+        serde_json::json!(["operator"])
+    );
+}

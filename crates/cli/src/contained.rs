@@ -1,0 +1,223 @@
+//! Processes that are bounded in time and output, and leave no process behind.
+//!
+//! A child has a process group of its own and dies with this process. What it starts is ended with it, also what has left its
+//! group: `dpb run` makes itself the parent of orphans (`PR_SET_CHILD_SUBREAPER`), and ends whoever is its child when a child has
+//! ended. So one child runs at a time.
+
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, waitpid,
+};
+
+use crate::interrupt;
+
+/// How often the interrupt and the bounds are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time between the request to end and the end by force.
+const GRACE: Duration = Duration::from_secs(5);
+/// Most that is kept of the child's words on stderr: the last of them.
+const STDERR_BYTES_MAX: usize = 64 << 10;
+
+/// What a child may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Time from start to end.
+    pub time: Duration,
+    /// Bytes on stdout.
+    pub stdout_bytes: usize,
+}
+
+/// How a child ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Why.
+    pub how: How,
+    /// Everything on its stdout, up to the bound.
+    pub stdout: Vec<u8>,
+    /// The last words on its stderr.
+    pub stderr: String,
+    /// Processes that it had left behind, which were ended.
+    pub left_behind: usize,
+}
+
+/// Why a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By itself.
+    Exited(ExitStatus),
+    /// It was ended because its time was up.
+    TimedOut,
+    /// It was ended because it printed too much.
+    TooMuchOutput,
+    /// It was ended because somebody interrupted this process.
+    Interrupted,
+}
+
+/// Runs a program to its end. `stdin` is what it reads.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn run(mut command: Command, stdin: &[u8], bounds: Bounds) -> io::Result<Ended> {
+    // Where the kernel cannot do it, orphans are not found; their group is.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    let mut child = command.spawn()?;
+    let mut input = child.stdin.take().expect("it is piped");
+    let words = stdin.to_vec();
+    // A child that never reads must not hold this process up; its end closes the pipe.
+    let writer = thread::spawn(move || drop(input.write_all(&words)));
+    let is_full = Arc::new(AtomicBool::new(false));
+    let stdout = child.stdout.take().expect("it is piped");
+    let stdout = read_up_to(stdout, bounds.stdout_bytes, Arc::clone(&is_full));
+    let stderr = read_last(child.stderr.take().expect("it is piped"));
+    let stopped = wait(&mut child, bounds.time, &is_full)?;
+    // Of the group, whoever is still there.
+    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    let status = child.wait()?;
+    let left_behind = end_children();
+    let joined = "a thread that reads a pipe does not panic";
+    writer.join().expect(joined);
+    let stderr = stderr.join().expect(joined);
+    Ok(Ended {
+        how: match stopped {
+            Some(how) => how,
+            None if is_full.load(Ordering::Relaxed) => How::TooMuchOutput,
+            None if interrupt::has_ended(status) => How::Interrupted,
+            None => How::Exited(status),
+        },
+        stdout: stdout.join().expect(joined),
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        left_behind,
+    })
+}
+
+/// A command for a program that dies with this process: `dpb` asks for that and becomes the program.
+///
+/// # Errors
+/// If this program's path is not known.
+pub fn tied(program: &OsStr) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let parent = std::process::id().to_string();
+    command
+        .args(["tied", "--parent", &parent, "--"])
+        .arg(program);
+    Ok(command)
+}
+
+/// Waits for the child's end. If it has to be ended, it is asked first.
+fn wait(child: &mut Child, time: Duration, is_full: &AtomicBool) -> io::Result<Option<How>> {
+    let pid = Pid::from_child(child);
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let end = Instant::now() + time;
+    let (mut stopped, mut force) = (None, end);
+    loop {
+        let now = Instant::now();
+        if stopped.is_none() {
+            stopped = match () {
+                () if interrupt::is_set() => Some(How::Interrupted),
+                () if is_full.load(Ordering::Relaxed) => Some(How::TooMuchOutput),
+                () if now >= end => Some(How::TimedOut),
+                () => None,
+            };
+            if stopped.is_some() {
+                let _ = kill_process_group(pid, Signal::TERM);
+                force = now + GRACE;
+            }
+        } else if now >= force {
+            return Ok(stopped);
+        }
+        let look = Timespec {
+            tv_sec: 0,
+            tv_nsec: LOOK.as_nanos() as i64,
+        };
+        let mut ended = [PollFd::new(&process, PollFlags::IN)];
+        match poll(&mut ended, Some(&look)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(stopped),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Ends all children of this process, those that come of orphans too, and says how many there were.
+fn end_children() -> usize {
+    let mut ended = 0;
+    // A child of a child becomes one of this process when its parent has ended; so there may be several rounds.
+    for _ in 0..1000 {
+        let children = children();
+        if children.is_empty() {
+            break;
+        }
+        for pid in children {
+            let _ = kill_process(pid, Signal::KILL);
+            if waitpid(Some(pid), WaitOptions::empty()).is_ok() {
+                ended += 1;
+            }
+        }
+    }
+    ended
+}
+
+/// The children of this process, as the kernel lists them.
+fn children() -> Vec<Pid> {
+    let own = std::process::id().to_string();
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let processes = processes.filter_map(Result::ok).filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // Behind the name, which may hold anything: state, parent.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let parent = rest.split_whitespace().nth(1)?;
+        (parent == own).then(|| Pid::from_raw(pid)).flatten()
+    });
+    processes.collect()
+}
+
+/// Reads a pipe to its end, and keeps the first bytes.
+fn read_up_to(
+    mut pipe: impl Read + Send + 'static,
+    bytes_max: usize,
+    is_full: Arc<AtomicBool>,
+) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        let mut piece = [0; 16 << 10];
+        while let Ok(read @ 1..) = pipe.read(&mut piece) {
+            let room = bytes_max - kept.len();
+            kept.extend_from_slice(&piece[..read.min(room)]);
+            if read > room {
+                is_full.store(true, Ordering::Relaxed);
+            }
+        }
+        kept
+    })
+}
+
+/// Reads a pipe to its end, and keeps the last bytes.
+fn read_last(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        let mut piece = [0; 16 << 10];
+        while let Ok(read @ 1..) = pipe.read(&mut piece) {
+            kept.extend_from_slice(&piece[..read]);
+            let over = kept.len().saturating_sub(STDERR_BYTES_MAX);
+            kept.drain(..over);
+        }
+        kept
+    })
+}

@@ -1,0 +1,599 @@
+//! Plug-ins: tasks in any language, as dpBento has them.
+//!
+//! A plug-in is a folder with a manifest, `plugin.json`, and up to four executables: `prepare`, `run`, `report`, `clean`; only `run`
+//! must be there. Each reads one JSON object on stdin ([`Request`]). `run` prints its results as JSON lines ([`Line`]), whose fields
+//! are those of a record; what a line leaves out, dpb fills in. `report` reads the records behind the request, a line each, and what
+//! it prints is shown to the person. What `prepare` makes it puts into the folder `state`, which stays until `dpb clean`.
+//!
+//! A plug-in is a guest: it works in an empty folder that is removed after it, with a small environment, for a bounded time; its
+//! output is bounded, and processes that it leaves behind are ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dpb_core::measure::interference::Interference;
+use dpb_core::measure::statistics::judge;
+use dpb_core::measure::{Check, Evidence, Outcome, Record, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::args;
+use crate::boxes::Test;
+use crate::contained::{self, Bounds, Ended, How};
+use crate::exit::Failure;
+use crate::task::{Cost, Kind, Parameter, Place};
+
+/// The manifest's name.
+const MANIFEST: &str = "plugin.json";
+/// Longest manifest.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+/// Most that one step may print.
+const STDOUT_BYTES_MAX: usize = 16 << 20;
+/// Most results of one test, and most samples of one metric.
+const LINES_MAX: usize = 10_000;
+/// Time of a step whose manifest says nothing.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+/// A plug-in, its manifest read and checked.
+#[derive(Debug)]
+pub struct Plugin {
+    /// The task's name in boxes and records.
+    pub name: String,
+    /// What it measures, in a few words.
+    pub summary: String,
+    /// What its tests are given.
+    pub parameters: Vec<Parameter>,
+    /// What its tests measure.
+    pub metrics: Vec<Metric>,
+    /// What a test takes, as the manifest says.
+    pub cost: Cost,
+    folder: PathBuf,
+    time_limit: Duration,
+}
+
+/// A figure that a plug-in measures.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// The name in records; it ends in the unit.
+    pub name: String,
+    /// The title.
+    #[serde(default)]
+    pub label: String,
+}
+
+/// All plug-ins that there are.
+#[derive(Debug, Default)]
+pub struct Plugins {
+    folders: BTreeMap<String, PathBuf>,
+}
+
+/// A step of a plug-in, by the name of its executable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Makes what all tests need.
+    Prepare,
+    /// Carries out one test.
+    Run,
+    /// Shows the results.
+    Report,
+    /// Removes what was made.
+    Clean,
+}
+
+/// What a step reads on stdin.
+#[derive(Debug, Serialize)]
+struct Request<'a> {
+    step: Step,
+    /// The test's parameters, all of them; empty for steps that are for all tests.
+    parameters: BTreeMap<&'a str, serde_json::Value>,
+    repeats: u64,
+    seed: u64,
+    /// The folder that stays until `dpb clean`.
+    state: &'a Path,
+}
+
+/// A line that `run` prints: any part of a record.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Line {
+    /// More parameters than the test was given.
+    parameters: BTreeMap<String, Value>,
+    /// A value a run, by metric.
+    samples: BTreeMap<String, Vec<f64>>,
+    /// What was counted.
+    counts: BTreeMap<String, u64>,
+    /// What was checked.
+    check: Option<Check>,
+    /// Whether there are numbers.
+    outcome: Option<Outcome>,
+    /// Where the numbers come from; `measured` if it is not said.
+    evidence: Option<Evidence>,
+    /// Programs and libraries that took part, with versions.
+    libraries: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    name: String,
+    summary: String,
+    #[serde(default)]
+    parameters: Vec<Declared>,
+    metrics: Vec<Metric>,
+    /// Most time of one step.
+    time_limit: Option<String>,
+    /// Time that one run of a test takes, for estimates.
+    run_time: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Declared {
+    name: String,
+    meaning: String,
+    /// A word of [`Kind::named`].
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// Instead of a type: the words that the parameter takes.
+    #[serde(default)]
+    words: Vec<String>,
+    default: Option<serde_json::Value>,
+}
+
+impl Plugins {
+    /// The plug-ins of these folders: each is one, or holds some.
+    ///
+    /// # Errors
+    /// Two plug-ins of one name, or a folder that cannot be read.
+    pub fn of(folders: &[PathBuf]) -> Result<Self, Failure> {
+        let mut plugins = Self::default();
+        for folder in folders {
+            if folder.join(MANIFEST).is_file() {
+                plugins.add(folder)?;
+                continue;
+            }
+            let unreadable = |error: io::Error| {
+                Failure::usage(format!(
+                    "cannot read plug-ins in {}: {error}",
+                    folder.display()
+                ))
+            };
+            let mut inside: Vec<PathBuf> = Vec::new();
+            for entry in fs::read_dir(folder).map_err(unreadable)? {
+                inside.push(entry.map_err(unreadable)?.path());
+            }
+            inside.sort();
+            for folder in inside.iter().filter(|path| path.join(MANIFEST).is_file()) {
+                plugins.add(folder)?;
+            }
+        }
+        Ok(plugins)
+    }
+
+    fn add(&mut self, folder: &Path) -> Result<(), Failure> {
+        let plugin = Plugin::open(folder)?;
+        if let Some(other) = self.folders.insert(plugin.name.clone(), folder.to_owned()) {
+            return Err(Failure::usage(format!(
+                "two plug-ins are called {}: {} and {}",
+                plugin.name,
+                other.display(),
+                folder.display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.folders.keys().map(String::as_str)
+    }
+
+    /// The plug-in of this name, if there is one.
+    ///
+    /// # Errors
+    /// If its manifest is wrong.
+    pub fn find(&self, name: &str) -> Result<Option<Arc<Plugin>>, Failure> {
+        let folder = self.folders.get(name);
+        folder
+            .map(|folder| Plugin::open(folder).map(Arc::new))
+            .transpose()
+    }
+}
+
+impl Plugin {
+    /// Reads a plug-in's manifest.
+    ///
+    /// # Errors
+    /// Wrong usage: what is wrong with it.
+    pub fn open(folder: &Path) -> Result<Self, Failure> {
+        let path = folder.join(MANIFEST);
+        let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+        let bytes = dpb_core::file::read(&path, MANIFEST_BYTES_MAX);
+        let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
+        let folder = fs::canonicalize(folder).map_err(|error| wrong(error.to_string()))?;
+        Self::read(&bytes, folder).map_err(wrong)
+    }
+
+    /// A plug-in from its manifest's text.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(manifest: &[u8], folder: PathBuf) -> Result<Self, String> {
+        let manifest: Manifest =
+            serde_json::from_slice(manifest).map_err(|error| error.to_string())?;
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let name = manifest.name;
+        if name.is_empty() || !name.chars().all(is_plain) || !name.starts_with(|c: char| c != '-') {
+            return Err("name: it has lower-case letters, digits and hyphens".to_owned());
+        }
+        if crate::task::Task::find(&name).is_some() {
+            return Err(format!("name: `{name}` is a task of dpb"));
+        }
+        let mut parameters: Vec<Parameter> = Vec::new();
+        for declared in manifest.parameters {
+            let name = declared.name.clone();
+            let parameter = declared
+                .checked()
+                .map_err(|why| format!("parameter {name}: {why}"))?;
+            if parameters.iter().any(|known| known.name == parameter.name) {
+                return Err(format!("parameter {name}: it is there twice"));
+            }
+            parameters.push(parameter);
+        }
+        if manifest.metrics.is_empty() {
+            return Err("metrics: at least one is needed".to_owned());
+        }
+        let time =
+            |text: Option<String>, usual| text.map_or(Ok(usual), |text| args::duration(&text));
+        let run_time = time(manifest.run_time, Duration::from_secs(1));
+        Ok(Self {
+            name,
+            summary: manifest.summary,
+            parameters,
+            metrics: manifest.metrics,
+            cost: Cost {
+                each_run: run_time.map_err(|why| format!("run_time: {why}"))?,
+                ..Cost::default()
+            },
+            folder,
+            time_limit: time(manifest.time_limit, TIME_LIMIT)
+                .map_err(|why| format!("time_limit: {why}"))?,
+        })
+    }
+
+    /// Whether the plug-in has this step.
+    pub fn has(&self, step: Step) -> bool {
+        self.executable(step).is_file()
+    }
+
+    fn executable(&self, step: Step) -> PathBuf {
+        self.folder.join(match step {
+            Step::Prepare => "prepare",
+            Step::Run => "run",
+            Step::Report => "report",
+            Step::Clean => "clean",
+        })
+    }
+
+    /// Carries out a step that is for all tests.
+    ///
+    /// # Errors
+    /// If it failed, with its last words.
+    pub fn step(&self, step: Step, state: &Path, records: &[Record]) -> Result<String, Failure> {
+        let mut stdin = self.request(step, BTreeMap::new(), 1, 1, state);
+        for record in records {
+            stdin.extend(serde_json::to_vec(record).map_err(anyhow::Error::from)?);
+            stdin.push(b'\n');
+        }
+        let ended = self.start(step, &stdin, state)?;
+        match self.why_not(&ended) {
+            None => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
+            Some(_) if ended.how == How::Interrupted => Err(Failure::interrupted("interrupted")),
+            Some(why) => Err(Failure::check(format!("{}: {step:?}: {why}", self.name))),
+        }
+    }
+
+    /// Carries out one test. Whatever comes of it is a record; `None` if it was interrupted.
+    ///
+    /// # Errors
+    /// If the process cannot be started.
+    pub fn test(
+        &self,
+        test: &Test,
+        repeats: u64,
+        seed: u64,
+        state: &Path,
+    ) -> Result<Option<Vec<Record>>, Failure> {
+        let parameters: BTreeMap<&str, serde_json::Value> = self.typed(test);
+        let record = || {
+            let record = Record::new(&self.name, Evidence::of_this_cpu(), seed);
+            parameters.iter().fold(record, |record, (name, value)| {
+                record.with(name, value_of(value))
+            })
+        };
+        let stdin = self.request(Step::Run, parameters.clone(), repeats, seed, state);
+        let ended = self.start(Step::Run, &stdin, state)?;
+        if ended.how == How::Interrupted {
+            return Ok(None);
+        }
+        let failed = |reason: String| record().without_numbers(Outcome::Failed { reason });
+        if let Some(why) = self.why_not(&ended) {
+            return Ok(Some(vec![failed(why)]));
+        }
+        let lines = match self.lines(&ended.stdout) {
+            Ok(lines) => lines,
+            Err(why) => return Ok(Some(vec![failed(why)])),
+        };
+        let records = lines.into_iter().map(|line| line.fill(record(), repeats));
+        Ok(Some(records.collect()))
+    }
+
+    /// All parameters with their values, typed.
+    fn typed<'a>(&'a self, test: &'a Test) -> BTreeMap<&'a str, serde_json::Value> {
+        let given = |parameter: &Parameter| {
+            let given = test
+                .parameters
+                .iter()
+                .find(|(p, _)| p.name == parameter.name);
+            given.map(|(_, value)| value.clone())
+        };
+        let parameters = self.parameters.iter().filter_map(|parameter| {
+            let value = given(parameter).or_else(|| parameter.default.clone())?;
+            Some((parameter.name.as_str(), parameter.kind.value(&value)))
+        });
+        parameters.collect()
+    }
+
+    fn request(
+        &self,
+        step: Step,
+        parameters: BTreeMap<&str, serde_json::Value>,
+        repeats: u64,
+        seed: u64,
+        state: &Path,
+    ) -> Vec<u8> {
+        let request = Request {
+            step,
+            parameters,
+            repeats,
+            seed,
+            state,
+        };
+        let mut text = serde_json::to_vec(&request).expect("it has no keys that are no texts");
+        text.push(b'\n');
+        text
+    }
+
+    /// Starts a step in an empty folder of its own, and waits for its end.
+    fn start(&self, step: Step, stdin: &[u8], state: &Path) -> Result<Ended, Failure> {
+        let broke = |error: io::Error| Failure::check(format!("{}: {step:?}: {error}", self.name));
+        let work = state.with_extension(format!("work-{}", std::process::id()));
+        self.note(state)?;
+        fs::create_dir_all(state).map_err(broke)?;
+        fs::create_dir_all(&work).map_err(broke)?;
+        let mut command = contained::tied(self.executable(step).as_os_str()).map_err(broke)?;
+        command.current_dir(&work).env_clear();
+        for name in ["PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+            .env("HOME", &work)
+            .env("TMPDIR", &work)
+            .env("DPB_PLUGIN", &self.folder);
+        let bounds = Bounds {
+            time: self.time_limit,
+            stdout_bytes: STDOUT_BYTES_MAX,
+        };
+        let ended = contained::run(command, stdin, bounds).map_err(broke);
+        fs::remove_dir_all(&work).map_err(broke)?;
+        ended
+    }
+
+    /// Notes whose the folder of what is kept is, before it is made.
+    fn note(&self, state: &Path) -> Result<(), Failure> {
+        let path = note_of(state);
+        if path.is_file() {
+            return Ok(());
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(anyhow::Error::from)?;
+        }
+        let note = Kept {
+            name: self.name.clone(),
+            folder: self.folder.clone(),
+            state: state.to_owned(),
+        };
+        let text = serde_json::to_string(&note).map_err(anyhow::Error::from)?;
+        crate::cmd::report::write_whole(&path, &text)
+    }
+
+    /// Why a step did not do its work.
+    fn why_not(&self, ended: &Ended) -> Option<String> {
+        let said = ended.stderr.trim();
+        let said = said.lines().next_back().map(|line| format!(": {line}"));
+        let said = said.unwrap_or_default();
+        match ended.how {
+            How::Exited(status) if status.success() => None,
+            How::Exited(status) => Some(format!("it ended with {status}{said}")),
+            How::TimedOut => Some(format!("it took more than {:?}{said}", self.time_limit)),
+            How::TooMuchOutput => Some(format!("it printed more than {STDOUT_BYTES_MAX} bytes")),
+            How::Interrupted => Some("it was interrupted".to_owned()),
+        }
+    }
+
+    /// The results that `run` printed.
+    fn lines(&self, stdout: &[u8]) -> Result<Vec<Line>, String> {
+        let lines = stdout.split(|&byte| byte == b'\n');
+        let lines = lines
+            .enumerate()
+            .filter(|(_, line)| !line.trim_ascii().is_empty());
+        let mut read = Vec::new();
+        for (at, line) in lines {
+            let parsed: Result<Line, _> = serde_json::from_slice(line);
+            let parsed =
+                parsed.map_err(|error| format!("line {} of its output: {error}", at + 1))?;
+            if read.len() == LINES_MAX {
+                return Err(format!("it printed more than {LINES_MAX} results"));
+            }
+            self.judge(&parsed)
+                .map_err(|why| format!("line {} of its output: {why}", at + 1))?;
+            read.push(parsed);
+        }
+        match read.is_empty() {
+            true => Err("it printed no result".to_owned()),
+            false => Ok(read),
+        }
+    }
+
+    /// Whether a result has the metrics of the manifest, and numbers that are some.
+    fn judge(&self, line: &Line) -> Result<(), String> {
+        for (name, values) in &line.samples {
+            if !self.metrics.iter().any(|metric| metric.name == *name) {
+                return Err(format!("the manifest has no metric {name}"));
+            }
+            if values.is_empty() || values.len() > LINES_MAX {
+                return Err(format!("{name} has {} values", values.len()));
+            }
+            if !values.iter().all(|value| value.is_finite()) {
+                return Err(format!("{name} has a value that is no number"));
+            }
+        }
+        let is_done = matches!(line.outcome, None | Some(Outcome::Done));
+        if is_done && line.samples.is_empty() {
+            return Err("it has neither samples nor an outcome".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// What a plug-in keeps until `dpb clean`.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Kept {
+    /// The plug-in's name.
+    pub name: String,
+    /// The plug-in's folder.
+    pub folder: PathBuf,
+    /// The folder of what it keeps.
+    pub state: PathBuf,
+}
+
+impl Kept {
+    /// Removes what is kept, and the note of it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove(&self) -> io::Result<()> {
+        if self.state.exists() {
+            fs::remove_dir_all(&self.state)?;
+        }
+        fs::remove_file(note_of(&self.state))
+    }
+}
+
+/// The note that says whose the folder is. It is written before the folder is made.
+fn note_of(state: &Path) -> PathBuf {
+    state.with_extension("json")
+}
+
+/// What plug-ins keep, by the notes in the folder of all.
+///
+/// # Errors
+/// If a note cannot be read.
+pub fn prepared(folder: &Path) -> Result<Vec<Kept>, Failure> {
+    let mut kept: Vec<Kept> = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            let wrong = |why: String| Failure::check(format!("{}: {why}", path.display()));
+            let bytes = dpb_core::file::read(&path, MANIFEST_BYTES_MAX);
+            let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
+            let note: Kept = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+            // A note speaks of the folder beside it alone.
+            if note_of(&note.state) != path {
+                return Err(wrong("it speaks of another folder".to_owned()));
+            }
+            kept.push(note);
+        }
+    }
+    kept.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(kept)
+}
+
+impl Line {
+    /// The record that the line gives, on top of what is known of the test.
+    fn fill(self, mut record: Record, repeats: u64) -> Record {
+        for (name, value) in self.parameters {
+            // What the test was given stands.
+            record.parameters.entry(name).or_insert(value);
+        }
+        if let Some(evidence) = self.evidence {
+            record.evidence = evidence;
+        }
+        record.check = self.check;
+        record.counts = self.counts;
+        record.provenance.libraries.extend(self.libraries);
+        record = record.with("repeat", repeats);
+        if let Some(outcome) = self.outcome.filter(|outcome| *outcome != Outcome::Done) {
+            return record.without_numbers(outcome);
+        }
+        let first = self.samples.values().next().cloned();
+        for (name, values) in self.samples {
+            record.sample(&name, values);
+        }
+        record.stability = first.map(|runs| {
+            let asked = usize::try_from(repeats).unwrap_or(usize::MAX);
+            judge(&runs, asked.min(runs.len()), 1, &Interference::default())
+        });
+        record
+    }
+}
+
+impl Declared {
+    fn checked(self) -> Result<Parameter, String> {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if self.name.is_empty() || !self.name.chars().all(is_plain) {
+            return Err("a name has lower-case letters, digits and underscores".to_owned());
+        }
+        let kind = match (self.kind.as_deref(), self.words) {
+            (None, words) if !words.is_empty() => Kind::Word(words),
+            (Some(name), words) if words.is_empty() => Kind::named(name).ok_or_else(|| {
+                format!("no type `{name}`; there are size, count, number, real, time, share, rate, text, file, switch")
+            })?,
+            _ => return Err("it needs a `type` or `words`, one of both".to_owned()),
+        };
+        let mut parameter = Parameter {
+            id: self.name.clone(),
+            name: self.name,
+            meaning: self.meaning,
+            kind,
+            default: None,
+            is_required: self.default.is_none(),
+            place: Place::Flag,
+        };
+        let default = self.default.map(|value| parameter.text(&value));
+        parameter.default = default
+            .transpose()
+            .map_err(|why| format!("default: {why}"))?;
+        Ok(parameter)
+    }
+}
+
+/// A JSON value as a record's parameter.
+fn value_of(value: &serde_json::Value) -> Value {
+    match value {
+        serde_json::Value::Bool(value) => (*value).into(),
+        serde_json::Value::Number(number) => match (number.as_u64(), number.as_f64()) {
+            (Some(whole), _) => whole.into(),
+            (None, real) => real.unwrap_or_default().into(),
+        },
+        serde_json::Value::String(text) => text.as_str().into(),
+        other => other.to_string().into(),
+    }
+}
