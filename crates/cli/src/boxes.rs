@@ -379,12 +379,21 @@ impl Reader<'_> {
 
     /// Whether the test's task takes the values together.
     fn check(&self, test: &Test, place: &Place<'_>) -> Result<(), Failure> {
-        let Runner::Task(task) = &test.runner else {
-            return Ok(());
-        };
         let wrong = |why: &str| place.wrong(&format!("{}: {}", test.title(), why.trim()));
-        let command = task.command().no_binary_name(false);
-        let matches = command.try_get_matches_from(test.words(REPEATS, 1));
+        let task = match &test.runner {
+            Runner::Task(task) => task,
+            Runner::Plugin(plugin) => {
+                let needed = plugin.parameters.iter().filter(|p| p.is_required);
+                let missing = needed
+                    .map(|p| p.name.as_str())
+                    .find(|name| !test.gives(name));
+                return match missing {
+                    Some(name) => Err(wrong(&format!("`{name}` is missing"))),
+                    None => Ok(()),
+                };
+            }
+        };
+        let matches = task.command().try_get_matches_from(test.words(REPEATS, 1));
         let matches = matches.map_err(|error| wrong(&complaint(&error)))?;
         (task.check)(&matches, self.globals).map_err(|failure| wrong(&failure.message))
     }

@@ -60,9 +60,8 @@ pub struct Plugin {
 pub struct Metric {
     /// The name in records; it ends in the unit.
     pub name: String,
-    /// The title.
-    #[serde(default)]
-    pub label: String,
+    /// What it is, for people.
+    pub meaning: String,
 }
 
 /// All plug-ins that there are.
@@ -393,6 +392,16 @@ impl Plugin {
         };
         let ended = contained::run(command, stdin, bounds).map_err(broke);
         fs::remove_dir_all(&work).map_err(broke)?;
+        if let Ok(Ended {
+            left_behind: left @ 1..,
+            ..
+        }) = &ended
+        {
+            crate::output::note(&format!(
+                "{}: ended {left} processes that it left",
+                self.name
+            ));
+        }
         ended
     }
 

@@ -1,5 +1,7 @@
 //! `dpb list`: operators, their parameters, backends and tasks.
 
+use std::path::PathBuf;
+
 use dpb_core::Listed;
 use dpb_core::spec::Parameter;
 use dpb_operators::cpu::Cpu;
@@ -10,6 +12,7 @@ use crate::Globals;
 use crate::boxes::{SHIPPED, Shipped};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
+use crate::plugin::Plugins;
 use crate::task::{TASKS, Task};
 
 /// List operators, backends and tasks.
@@ -21,6 +24,9 @@ pub struct Args {
     /// List only this kind; without it, all but parameters
     #[arg(value_enum)]
     what: Option<What>,
+    /// A plug-in's folder, or a folder with plug-ins, for the list of tasks
+    #[arg(long, value_name = "FOLDER")]
+    plugins: Vec<PathBuf>,
 }
 
 /// What there are lists of.
@@ -66,7 +72,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         lists.push(globals.families.backends().map(backend).collect());
     }
     if wanted(What::Tasks) {
-        lists.push(tasks());
+        let mut rows = tasks();
+        rows.extend(plugins(&args.plugins)?);
+        lists.push(rows);
     }
     if wanted(What::Boxes) {
         lists.push(SHIPPED.iter().map(shipped).collect());
@@ -157,6 +165,32 @@ fn tasks() -> Vec<Row> {
         details: task.example.to_owned(),
     };
     TASKS.iter().map(row).collect()
+}
+
+fn plugins(folders: &[PathBuf]) -> Result<Vec<Row>, Failure> {
+    let plugins = Plugins::of(folders)?;
+    let mut rows = Vec::new();
+    for name in plugins.names() {
+        let plugin = plugins.find(name)?.expect("it has this name");
+        let parameters = plugin.parameters.iter().map(|parameter| {
+            let default = parameter.default.as_deref().unwrap_or("none");
+            format!(
+                "{} (default {default}): {}",
+                parameter.name, parameter.meaning
+            )
+        });
+        let metrics = plugin.metrics.iter();
+        let metrics = metrics.map(|metric| format!("{}: {}", metric.name, metric.meaning));
+        let details: Vec<String> = parameters.chain(metrics).collect();
+        rows.push(Row {
+            kind: "plug-in",
+            name: plugin.name.clone(),
+            here: "yes".to_owned(),
+            summary: plugin.summary.clone(),
+            details: details.join("; "),
+        });
+    }
+    Ok(rows)
 }
 
 fn shipped(shipped: &Shipped) -> Row {

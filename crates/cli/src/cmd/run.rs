@@ -92,6 +92,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         repeats: args.repeat,
     };
     let mut asked = MeasurementBox::open(&args.name, &plugins, &changes, globals)?;
+    if !globals.quiet && !asked.description.is_empty() {
+        output::note(&format!("{}: {}", asked.name, asked.description));
+    }
     for absent in &asked.absent {
         output::note(&format!("not in dpb: {absent}"));
     }
@@ -301,6 +304,13 @@ impl Runs<'_> {
         }
         let words = self.words(test, repeats);
         let ended = self.start(&words, cost.time(repeats))?;
+        if ended.left_behind > 0 {
+            let title = test.title();
+            output::note(&format!(
+                "{title}: ended {} processes that it left",
+                ended.left_behind
+            ));
+        }
         let why = last_words(&ended.stderr);
         let outcome = match ended.how {
             How::Interrupted => return Ok(None),

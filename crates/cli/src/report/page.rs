@@ -90,20 +90,21 @@ fn named<'a>(task: &str, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>)
     ordered.into_iter().partition(|name| varies(records, name))
 }
 
-/// Records as rows of text; `wanted` are the metrics, empty for all of the task's.
+/// Records as rows of text; `wanted` are the metrics, empty for all of the task's. An operator's own parameters share a column.
 pub(super) fn text_table(task: &str, records: &[&Record], wanted: &[&String]) -> Table {
-    let (names, _) = named(task, records);
+    let (differing, _) = named(task, records);
+    let (own, names): (Vec<&str>, Vec<&str>) = differing
+        .into_iter()
+        .filter(|name| *name != "input")
+        .partition(|name| spec::is_own(name));
     let metrics = columns(task, records);
     let is_wanted = |metric: &&String| wanted.is_empty() || wanted.contains(metric);
     let metrics: Vec<&String> = metrics.iter().filter(is_wanted).collect();
     let is_number = |name: &str| {
-        let values = records
+        let mut values = records
             .iter()
             .filter_map(|record| record.parameters.get(name));
-        values.clone().count() > 0
-            && values
-                .into_iter()
-                .all(|v| matches!(v, Value::Int(_) | Value::Float(_)))
+        values.all(|value| matches!(value, Value::Int(_) | Value::Float(_)))
     };
     let mut titles: Vec<Column> = Vec::new();
     for name in &names {
@@ -112,18 +113,28 @@ pub(super) fn text_table(task: &str, records: &[&Record], wanted: &[&String]) ->
             false => Column::left(title(name)),
         });
     }
+    if !own.is_empty() {
+        titles.push(Column::left("parameters"));
+    }
     titles.extend(metrics.iter().map(|metric| Column::right(heading(metric))));
     titles.extend([Column::left("evidence"), Column::noted("verdict")]);
     let mut table = Table::new(titles);
     for record in records {
-        let mut row: Vec<String> = Vec::new();
-        for name in &names {
-            row.push(
-                record
-                    .parameters
-                    .get(*name)
-                    .map_or(String::new(), parameter),
-            );
+        let value = |name: &&str| {
+            record
+                .parameters
+                .get(*name)
+                .map_or(String::new(), parameter)
+        };
+        let mut row: Vec<String> = names.iter().map(value).collect();
+        if !own.is_empty() {
+            // Where a parameter is the content of a file, its hash tells a reader nothing.
+            let given = own
+                .iter()
+                .filter_map(|name| Some((name, record.parameters.get(*name)?)));
+            let given = given.filter(|(_, value)| !value.to_string().contains(' '));
+            let given = given.map(|(name, value)| format!("{}={value}", spec::bare(name)));
+            row.push(given.collect::<Vec<_>>().join(","));
         }
         for metric in &metrics {
             let summary = record.summary.get(*metric);

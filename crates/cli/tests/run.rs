@@ -1,0 +1,585 @@
+//! `dpb run`, `dpb clean` and `dpb replay`, as processes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use dpb_core::measure::{Outcome, Reading, Record, Value};
+use dpb_core::random::SplitMix64;
+use tempfile::TempDir;
+
+fn dpb(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dpb"));
+    command
+        .current_dir(folder)
+        .args(words)
+        .env("DPB_DATA_DIR", folder.join("data"));
+    command
+}
+
+fn output(folder: &Path, words: &[&str]) -> Output {
+    dpb(folder, words).output().expect("dpb runs")
+}
+
+/// What a successful dpb printed.
+fn printed(folder: &Path, words: &[&str]) -> String {
+    let output = output(folder, words);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{words:?}\n{out}\n{err}");
+    out
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn records(folder: &Path) -> Vec<Record> {
+    let reading = Reading::of_file(&folder.join("records.jsonl")).expect("records");
+    assert_eq!(reading.damaged, []);
+    reading
+        .records
+        .into_iter()
+        .map(|line| line.record)
+        .collect()
+}
+
+/// The tests of records, without what differs from run to run.
+fn tests(records: &[Record]) -> Vec<BTreeMap<String, Value>> {
+    records
+        .iter()
+        .map(|record| record.parameters.clone())
+        .collect()
+}
+
+const TINY: &str = r#"{ "name": "tiny", "repeats": 2, "seed": 5, "tasks": [
+    { "task": "op", "metrics": ["items_per_s"], "parameters": {
+        "operator": ["crc32c", "toeplitz"], "size": [64, 256], "backend": ["cpu/best", "sim/default"],
+        "seconds": "10ms", "warm_up": "1ms" } } ] }"#;
+
+/// All files under a folder, with their content.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path
+                .strip_prefix(folder)
+                .expect("inside")
+                .display()
+                .to_string();
+            match path.is_dir() {
+                true => {
+                    all.insert(name + "/", Vec::new());
+                    folders.push(path);
+                }
+                false => {
+                    all.insert(name, fs::read(&path).expect("a file"));
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn a_box_is_measured_and_reported() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    fs::write(at.join("tiny.json"), TINY).expect("written");
+    let dry = output(at, &["run", "tiny.json", "--dry-run", "--format", "table"]);
+    assert!(text(&dry.stdout).contains("op") && text(&dry.stderr).contains("8 tests, about"));
+    assert!(!at.join("tiny-results").exists(), "a dry run makes nothing");
+    let table = printed(at, &["run", "tiny.json", "--format", "table"]);
+    assert!(
+        table.contains("items per s") && !table.contains("bytes per s"),
+        "{table}"
+    );
+    let results = at.join("tiny-results");
+    let measured = records(&results);
+    assert_eq!(measured.len(), 8);
+    for record in &measured {
+        assert_eq!(record.outcome, Outcome::Done);
+        assert_eq!(record.provenance.seed, 5);
+        assert_eq!(record.samples["items_per_s"].values.len(), 2);
+        assert_eq!(
+            record.provenance.run, measured[0].provenance.run,
+            "one run of a box"
+        );
+    }
+    assert!(
+        fs::read_to_string(results.join("report.html"))
+            .expect("a report")
+            .contains("toeplitz")
+    );
+    // The next run has a folder of its own, unless one is named that is complete.
+    printed(
+        at,
+        &[
+            "run",
+            "tiny.json",
+            "--filter",
+            "size=64",
+            "--filter",
+            "operator=crc32c",
+        ],
+    );
+    assert_eq!(records(&at.join("tiny-results-2")).len(), 2);
+    let again = output(at, &["run", "tiny.json", "--out", "tiny-results"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(
+        text(&again.stderr).contains("has all results"),
+        "{}",
+        text(&again.stderr)
+    );
+    let unknown = output(at, &["run", "tiny.json", "--filter", "colour=red"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
+fn a_budget_chooses_the_number_of_runs() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    fs::write(at.join("tiny.json"), TINY).expect("written");
+    printed(
+        at,
+        &[
+            "run",
+            "tiny.json",
+            "--time-budget",
+            "1ms",
+            "--shuffle",
+            "--out",
+            "few",
+        ],
+    );
+    for record in records(&at.join("few")) {
+        assert_eq!(record.samples["items_per_s"].values.len(), 3, "the fewest");
+    }
+    let dry = printed(
+        at,
+        &[
+            "run",
+            "tiny.json",
+            "--time-budget",
+            "10h",
+            "--dry-run",
+            "--format",
+            "json",
+        ],
+    );
+    assert!(dry.contains("\"repeats\":31"), "{dry}");
+}
+
+#[test]
+fn what_was_killed_goes_on_to_the_same_records() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    fs::write(at.join("tiny.json"), TINY).expect("written");
+    printed(at, &["run", "tiny.json", "--out", "whole"]);
+    let mut random = SplitMix64::new(11);
+    let mut kills = 0;
+    let results = at.join("killed");
+    loop {
+        let mut child = dpb(at, &["run", "tiny.json", "--out", "killed"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("dpb runs");
+        sleep(Duration::from_millis(random.next_u64() % 700));
+        child.kill().expect("it can be killed");
+        let status = child.wait().expect("it ended");
+        if status.success() {
+            break;
+        }
+        kills += 1;
+        if kills == 12 {
+            printed(at, &["run", "tiny.json", "--out", "killed"]);
+            break;
+        }
+    }
+    assert!(kills > 0, "nothing was killed");
+    assert_eq!(
+        tests(&records(&results)),
+        tests(&records(&at.join("whole")))
+    );
+    let left: Vec<String> = files(&results).into_keys().collect();
+    let is_known = |name: &String| !name.ends_with(".tmp") || name.starts_with("tests/");
+    assert!(left.iter().all(is_known), "{left:?}");
+}
+
+#[test]
+fn an_interrupt_leaves_whole_tests() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let slow = TINY.replace("10ms", "2s");
+    fs::write(at.join("tiny.json"), slow).expect("written");
+    let mut child = dpb(at, &["run", "tiny.json"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("dpb runs");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !at.join("tiny-results/box.json").exists() {
+        assert!(Instant::now() < patience, "it does not begin");
+        sleep(Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signalled");
+    assert_eq!(child.wait().expect("it ended").code(), Some(130));
+    for record in records(&at.join("tiny-results")) {
+        assert_eq!(record.outcome, Outcome::Done);
+    }
+}
+
+/// A plug-in whose `run` is this shell script.
+fn plugin(folder: &Path, name: &str, run: &str) {
+    let own = folder.join("plugins").join(name);
+    fs::create_dir_all(&own).expect("a folder");
+    let manifest = format!(
+        r#"{{ "name": "{name}", "summary": "a test", "time_limit": "2s", "run_time": "10ms",
+            "parameters": [ {{ "name": "size", "type": "size", "default": 64, "meaning": "Bytes" }} ],
+            "metrics": [ {{ "name": "bytes_per_s", "meaning": "bytes per second" }} ] }}"#
+    );
+    fs::write(own.join("plugin.json"), manifest).expect("written");
+    script(&own.join("run"), run);
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+fn run_plugin(at: &Path, name: &str) -> (Output, Record) {
+    let asked = format!(
+        r#"{{ "repeats": 3, "tasks": [ {{ "task": "{name}", "parameters": {{ "size": "1KiB" }} }} ] }}"#
+    );
+    fs::write(at.join(format!("{name}.json")), asked).expect("written");
+    let output = output(
+        at,
+        &[
+            "run",
+            &format!("{name}.json"),
+            "--plugins",
+            "plugins",
+            "--out",
+            &format!("{name}-out"),
+        ],
+    );
+    let record = records(&at.join(format!("{name}-out"))).swap_remove(0);
+    (output, record)
+}
+
+#[test]
+fn a_plugin_is_a_task_from_prepare_to_clean() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let result = r#"{"samples":{"bytes_per_s":[1e6,2e6,3e6]},"counts":{"bytes":7},"libraries":{"made-up":"1.0"},"parameters":{"note":"x","size":9}}"#;
+    plugin(
+        at,
+        "good",
+        &format!(
+            "cat > request\n[ \"$PWD\" = \"$HOME\" ] && [ -z \"$DPB_DATA_DIR\" ] || exit 1\necho '{result}'"
+        ),
+    );
+    let own = at.join("plugins/good");
+    let state = r#"state=$(sed -n '1s/.*"state":"\([^"]*\)".*/\1/p')"#;
+    script(
+        &own.join("prepare"),
+        &format!("{state}; echo made > $state/data"),
+    );
+    script(&own.join("report"), "wc -l | sed 's/^ */lines: /'");
+    script(
+        &own.join("clean"),
+        &format!(
+            "{state}; rm $state/data; echo cleaned > {}/cleaned",
+            at.display()
+        ),
+    );
+    let before = files(at);
+    let (output, record) = run_plugin(at, "good");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("lines: 2"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(
+        (record.task.as_str(), &record.outcome),
+        ("good", &Outcome::Done)
+    );
+    assert_eq!(
+        record.parameters["size"],
+        Value::Int(1024),
+        "what the test was given stands"
+    );
+    assert_eq!(record.parameters["note"], Value::from("x"));
+    assert_eq!(record.summary["bytes_per_s"].median, 2e6);
+    assert_eq!(
+        (
+            record.counts["bytes"],
+            record.provenance.libraries["made-up"].as_str()
+        ),
+        (7, "1.0")
+    );
+    assert_eq!(
+        fs::read_to_string(at.join("data/plugins/good/data")).expect("kept"),
+        "made\n"
+    );
+    printed(at, &["clean"]);
+    assert!(at.join("cleaned").exists(), "its own step ran");
+    let mut after = files(at);
+    after.retain(|name, _| {
+        !name.starts_with("good-out") && !["cleaned", "good.json"].contains(&name.as_str())
+    });
+    assert_eq!(
+        after.keys().collect::<Vec<_>>(),
+        before.keys().collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn hostile_plugins_are_contained() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let pids = at.join("pids");
+    let leave = format!(
+        "setsid sh -c 'echo $$ >> {}; sleep 1000' >/dev/null 2>&1 &\nsleep 0.3",
+        pids.display()
+    );
+    let good = r#"echo '{"samples":{"bytes_per_s":[1]}}'"#;
+    for (name, run, said) in [
+        ("silent", "exit 0", "it printed no result"),
+        (
+            "failing",
+            "echo no luck >&2; exit 3",
+            "exit status: 3: no luck",
+        ),
+        (
+            "endless",
+            "trap '' TERM; sleep 1000; sleep 1000",
+            "it took more than 2s",
+        ),
+        ("huge", "yes", "it printed more than"),
+        ("garbled", "echo '{\"samples\": '", "line 1 of its output"),
+        (
+            "lying",
+            r#"echo '{"samples":{"beauty":[1]}}'"#,
+            "no metric beauty",
+        ),
+        (
+            "infinite",
+            r#"echo '{"samples":{"bytes_per_s":[1e999]}}'"#,
+            "line 1 of its output",
+        ),
+        ("leaving", &format!("{leave}\n{good}"), ""),
+        ("killed", &format!("{leave}\nkill -9 $$"), "signal: 9"),
+    ] {
+        plugin(at, name, run);
+        let (output, record) = run_plugin(at, name);
+        match &record.outcome {
+            Outcome::Done => assert_eq!(said, "", "{name}"),
+            Outcome::Failed { reason } => {
+                assert!(
+                    !said.is_empty() && reason.contains(said),
+                    "{name}: {reason}"
+                );
+                assert_eq!(output.status.code(), Some(1), "{name}");
+                assert!(record.summary.is_empty());
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    let pids = fs::read_to_string(&pids).expect("they were started");
+    assert_eq!(pids.lines().count(), 2);
+    for pid in pids.lines() {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(
+            stat.is_empty() || stat.contains(") Z"),
+            "{pid} lives: {stat}"
+        );
+    }
+}
+
+#[test]
+fn manifests_are_checked() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    plugin(at, "one", "exit 0");
+    fs::write(
+        at.join("b.json"),
+        r#"{ "tasks": [ { "task": "one", "parameters": { "size": "big" } } ] }"#,
+    )
+    .expect("written");
+    let refused = |said: &str| {
+        let output = output(at, &["run", "b.json", "--plugins", "plugins", "--dry-run"]);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains(said), "{err}\nnot: {said}");
+    };
+    refused("b.json: tasks[0].parameters.size: `big` is not a size");
+    let manifest = at.join("plugins/one/plugin.json");
+    let good = fs::read_to_string(&manifest).expect("there");
+    for (now, then, said) in [
+        ("\"one\"", "\"op\"", "`op` is a task of dpb"),
+        ("\"one\"", "\"../x\"", "lower-case letters"),
+        (
+            "\"size\", \"type\": \"size\"",
+            "\"size\", \"type\": \"colour\"",
+            "no type `colour`",
+        ),
+        ("\"default\": 64", "\"default\": \"much\"", "default: "),
+        ("\"summary\"", "\"sumary\"", "unknown field `sumary`"),
+        ("2s", "never", "time_limit: "),
+    ] {
+        fs::write(&manifest, good.replace(now, then)).expect("written");
+        refused(said);
+    }
+}
+
+#[test]
+fn the_plugins_that_dpb_ships_work() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
+    let shipped = shipped.to_str().expect("a path");
+    let asked = r#"{ "repeats": 1, "tasks": [
+        { "task": "openssl-speed", "parameters": { "algorithm": "sha256", "size": 1024 } },
+        { "task": "python-zlib", "parameters": { "operation": ["compress", "decompress"], "size": 4096 } },
+        { "task": "perftest", "parameters": { "program": ["ib_write_bw", "ib_read_lat"], "host": "peer" } } ] }"#;
+    fs::write(at.join("b.json"), asked).expect("written");
+    // Stand-ins for perftest's programs, which print what these print.
+    let programs = at.join("bin");
+    fs::create_dir(&programs).expect("a folder");
+    script(
+        &programs.join("ib_write_bw"),
+        "echo ' #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]'\necho ' 65536      5000             1204.51            1203.77   \t\t   0.019260'",
+    );
+    script(
+        &programs.join("ib_read_lat"),
+        "echo ' #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]'\necho ' 64      1000          1.50           9.00         2.00     \t       2.10        \t0.30   \t\t3.25    \t\t8.00'",
+    );
+    let path = format!(
+        "{}:{}",
+        programs.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let ran = dpb(at, &["run", "b.json", "--plugins", shipped, "--out", "out"])
+        .env("PATH", path)
+        .output()
+        .expect("dpb runs");
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let records = records(&at.join("out"));
+    for record in &records {
+        match (&record.outcome, record.task.as_str()) {
+            (Outcome::Done, "perftest")
+                if record.parameters["program"] == Value::from("ib_write_bw") =>
+            {
+                assert_eq!(
+                    record.summary["bytes_per_s"].median,
+                    1203.77 * f64::from(1 << 20)
+                );
+            }
+            (Outcome::Done, "perftest") => {
+                assert_eq!(record.summary["latency_ns"].median, 2000.0);
+                assert_eq!(record.summary["latency_ns_p99"].median, 3250.0);
+            }
+            (Outcome::Done, _) => assert!(record.summary["bytes_per_s"].median > 1e5, "{record:?}"),
+            (Outcome::Unsupported { reason }, "openssl-speed") => println!("skipped: {reason}"),
+            (other, task) => panic!("{task}: {other:?}"),
+        }
+    }
+    assert_eq!(records.len(), 5);
+}
+
+#[test]
+fn cleaning_removes_what_was_prepared_and_nothing_else() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let asked = r#"{ "repeats": 1, "tasks": [ { "task": "pushdown", "parameters": { "sf": 0.01, "schemes": "dpb", "threads": 1 } } ] }"#;
+    fs::write(at.join("b.json"), asked).expect("written");
+    fs::create_dir(at.join("data")).expect("a folder");
+    fs::write(at.join("data/mine"), "a person's own").expect("written");
+    let before = files(at);
+    printed(at, &["run", "b.json", "--out", "out"]);
+    assert_eq!(records(&at.join("out"))[0].outcome, Outcome::Done);
+    assert!(
+        at.join("data/tpch").exists(),
+        "prepared data stays for the next box"
+    );
+    let dry = printed(at, &["clean", "--dry-run", "--format", "json"]);
+    assert!(
+        dry.contains("scale factor 0.01") && at.join("data/tpch").exists(),
+        "{dry}"
+    );
+    printed(at, &["clean"]);
+    let mut after = files(at);
+    after.retain(|name, _| !name.starts_with("out"));
+    assert_eq!(after, before);
+    // Nothing left is no failure.
+    printed(at, &["clean"]);
+}
+
+#[test]
+fn a_record_is_replayed() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    printed(
+        at,
+        &[
+            "op",
+            "deflate",
+            "--parameters",
+            "level=1",
+            "--parameters",
+            "level=6",
+            "--size",
+            "64,1KiB",
+            "--backend",
+            "cpu/best",
+            "--seconds",
+            "10ms",
+            "--repeat",
+            "2",
+            "--out",
+            "records.jsonl",
+            "--format",
+            "json",
+        ],
+    );
+    let all = records(at);
+    assert_eq!(all.len(), 4);
+    let last = &all[3];
+    let shown = printed(at, &["replay", "records.jsonl", "--id", &last.id, "--show"]);
+    assert!(
+        shown.contains("--parameters=format=raw,level=6 --size=1024"),
+        "{shown}"
+    );
+    let words: Vec<&str> = shown.split_whitespace().skip(1).collect();
+    assert!(
+        words.contains(&"--repeat=2") && words.contains(&"deflate"),
+        "{shown}"
+    );
+    printed(
+        at,
+        &[
+            "replay",
+            "records.jsonl",
+            "--id",
+            &last.id,
+            "--out",
+            "again.jsonl",
+        ],
+    );
+    let again = Reading::of_file(&at.join("again.jsonl"))
+        .expect("records")
+        .records;
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].record.parameters, last.parameters);
+    let none = output(at, &["replay", "records.jsonl", "--id", "nothing"]);
+    assert_eq!(none.status.code(), Some(2));
+}
