@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 use crate::Globals;
 use crate::exit::Failure;
 use crate::plugin::{Plugin, Plugins};
-use crate::task::{Cost, Parameter, Place as At, TASKS, Task};
+use crate::task::{Cost, Parameter, Place as At, Task};
 use place::Place;
 pub use schema::schema;
 pub use shipped::{SHIPPED, Shipped};
@@ -302,13 +302,13 @@ impl Reader<'_> {
 
     fn runner(&self, name: &Place<'_>) -> Result<Runner, Failure> {
         let word = name.text()?;
-        if let Some(task) = Task::find(&word) {
+        if let Some(task) = self.globals.tasks.find(&word) {
             return Ok(Runner::Task(task));
         }
         if let Some(plugin) = self.plugins.find(&word)? {
             return Ok(Runner::Plugin(plugin));
         }
-        let known = TASKS.iter().map(|task| task.name);
+        let known = self.globals.tasks.iter().map(|task| task.name);
         let known: Vec<&str> = known.chain(self.plugins.names()).collect();
         Err(name.wrong(&format!(
             "no task or plug-in `{word}`; there are {}",

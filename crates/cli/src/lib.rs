@@ -52,6 +52,7 @@ use dpb_operators::registry::{self, Entry, Operators};
 use exit::Failure;
 pub use operators::DATABASE;
 use output::{Asked, Format};
+use task::Tasks;
 
 /// The version and, if it was built in a checkout, its revision.
 const VERSION: &str = env!("DPB_VERSION");
@@ -72,6 +73,9 @@ struct Cli {
     verb: Verb,
 }
 
+/// The verbs that measure.
+const TASKS: Tasks = Tasks(&[&cmd::op::TASK, &cmd::pushdown::TASK, &cmd::rdma::TASK]);
+
 /// Flags that every verb takes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Globals {
@@ -87,6 +91,9 @@ pub(crate) struct Globals {
     /// The operators that there are
     #[arg(skip)]
     pub operators: Operators,
+    /// The tasks that there are
+    #[arg(skip)]
+    pub tasks: Tasks,
 }
 
 impl Globals {
@@ -184,6 +191,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
     });
     let mut cli = Cli::parse();
     (cli.globals.families, cli.globals.operators) = (families, operators);
+    cli.globals.tasks = TASKS;
     if let Err(why) = cpu_level::check() {
         output::note(&format!("dpb: {why}"));
         return ExitCode::from(exit::Exit::Usage as u8);

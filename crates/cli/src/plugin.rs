@@ -21,10 +21,9 @@ use dpb_core::measure::{Check, Evidence, Outcome, Record, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::args;
-use crate::boxes::Test;
 use crate::contained::{self, Bounds, Ended, How};
 use crate::exit::Failure;
-use crate::task::{Cost, Kind, Parameter, Place};
+use crate::task::{Cost, Kind, Parameter, Place, Tasks};
 
 /// The manifest's name.
 const MANIFEST: &str = "plugin.json";
@@ -149,11 +148,11 @@ impl Plugins {
     ///
     /// # Errors
     /// Two plug-ins of one name, or a folder that cannot be read.
-    pub fn of(folders: &[PathBuf]) -> Result<Self, Failure> {
+    pub fn of(folders: &[PathBuf], tasks: Tasks) -> Result<Self, Failure> {
         let mut plugins = Self::default();
         for folder in folders {
             if folder.join(MANIFEST).is_file() {
-                plugins.add(folder)?;
+                plugins.add(folder, tasks)?;
                 continue;
             }
             let unreadable = |error: io::Error| {
@@ -168,14 +167,22 @@ impl Plugins {
             }
             inside.sort();
             for folder in inside.iter().filter(|path| path.join(MANIFEST).is_file()) {
-                plugins.add(folder)?;
+                plugins.add(folder, tasks)?;
             }
         }
         Ok(plugins)
     }
 
-    fn add(&mut self, folder: &Path) -> Result<(), Failure> {
+    fn add(&mut self, folder: &Path, tasks: Tasks) -> Result<(), Failure> {
         let plugin = Plugin::open(folder)?;
+        if tasks.find(&plugin.name).is_some() {
+            let path = folder.join(MANIFEST);
+            return Err(Failure::usage(format!(
+                "{}: name: `{}` is a task of dpb",
+                path.display(),
+                plugin.name
+            )));
+        }
         if let Some(other) = self.folders.insert(plugin.name.clone(), folder.to_owned()) {
             return Err(Failure::usage(format!(
                 "two plug-ins are called {}: {} and {}",
@@ -229,9 +236,6 @@ impl Plugin {
         let name = manifest.name;
         if name.is_empty() || !name.chars().all(is_plain) || !name.starts_with(|c: char| c != '-') {
             return Err("name: it has lower-case letters, digits and hyphens".to_owned());
-        }
-        if crate::task::Task::find(&name).is_some() {
-            return Err(format!("name: `{name}` is a task of dpb"));
         }
         let mut parameters: Vec<Parameter> = Vec::new();
         for declared in manifest.parameters {
@@ -303,12 +307,12 @@ impl Plugin {
     /// If the process cannot be started.
     pub fn test(
         &self,
-        test: &Test,
+        given: &[(Parameter, String)],
         repeats: u64,
         seed: u64,
         state: &Path,
     ) -> Result<Option<Vec<Record>>, Failure> {
-        let parameters: BTreeMap<&str, serde_json::Value> = self.typed(test);
+        let parameters: BTreeMap<&str, serde_json::Value> = self.typed(given);
         let record = || {
             let record = Record::new(&self.name, Evidence::of_this_cpu(), seed);
             parameters.iter().fold(record, |record, (name, value)| {
@@ -333,17 +337,15 @@ impl Plugin {
     }
 
     /// All parameters with their values, typed.
-    fn typed<'a>(&'a self, test: &'a Test) -> BTreeMap<&'a str, serde_json::Value> {
-        let given = |parameter: &Parameter| {
-            let given = test
-                .parameters
-                .iter()
-                .find(|(p, _)| p.name == parameter.name);
-            given.map(|(_, value)| value.clone())
+    fn typed(&self, given: &[(Parameter, String)]) -> BTreeMap<&str, serde_json::Value> {
+        let value = |parameter: &Parameter| {
+            let given = given.iter().find(|(p, _)| p.name == parameter.name);
+            let given = given.map(|(_, value)| value.clone());
+            given.or_else(|| parameter.default.clone())
         };
         let parameters = self.parameters.iter().filter_map(|parameter| {
-            let value = given(parameter).or_else(|| parameter.default.clone())?;
-            Some((parameter.name.as_str(), parameter.kind.value(&value)))
+            let value = parameter.kind.value(&value(parameter)?);
+            Some((parameter.name.as_str(), value))
         });
         parameters.collect()
     }

@@ -14,14 +14,15 @@ use std::fmt::Write;
 use dpb_core::measure::{Outcome, Record};
 
 use crate::output::Table;
+use crate::task::{Task, Tasks};
 
 /// So many charts of a task are open at first; the rest is folded.
 const CHARTS_SHOWN: usize = 8;
 
 /// The page. Papers' figures for the same work are drawn beside `records`, as their own kind of evidence; `warnings` (damaged
 /// lines, for one) stand at the top.
-pub fn html(records: &[Record], warnings: &[String]) -> String {
-    let figures = select::published_for(records);
+pub fn html(records: &[Record], warnings: &[String], known: Tasks) -> String {
+    let figures = select::published_for(records, known);
     let mut html = String::from(page::HEAD);
     html.push_str("<h1>dpb report</h1>");
     let _ = write!(
@@ -36,7 +37,10 @@ pub fn html(records: &[Record], warnings: &[String]) -> String {
     let tasks: BTreeSet<&str> = records.iter().map(|record| record.task.as_str()).collect();
     for task in &tasks {
         let own: Vec<&Record> = of_task(records, task);
-        let charts = select::charts(task, records, &figures, &origins);
+        let declared = known.find(task);
+        let charts = declared.map_or_else(Vec::new, |task| {
+            select::charts(task, records, &figures, &origins)
+        });
         let _ = write!(html, "<section><h2>{}</h2>", html::escape(task));
         let (first, more) = charts.split_at(charts.len().min(CHARTS_SHOWN));
         html.push_str(&grid(first));
@@ -48,11 +52,11 @@ pub fn html(records: &[Record], warnings: &[String]) -> String {
                 grid(more)
             );
         }
-        html.push_str(&page::table(task, &own, &origins));
+        html.push_str(&page::table(declared, &own, &origins));
         let published = of_task(&figures, task);
         if !published.is_empty() {
             html.push_str("<h3 class=\"beside\">Published, for comparison</h3>");
-            html.push_str(&page::table(task, &published, &origins));
+            html.push_str(&page::table(declared, &published, &origins));
         }
         html.push_str("</section>");
     }
@@ -107,7 +111,7 @@ fn overview(records: &[Record]) -> String {
 }
 
 /// A task's records as rows: the parameters that differ, and the metrics that are `wanted`, or all of the task's.
-pub fn text_table(task: &str, records: &[&Record], wanted: &[&String]) -> Table {
+pub fn text_table(task: Option<&Task>, records: &[&Record], wanted: &[&String]) -> Table {
     page::text_table(task, records, wanted)
 }
 

@@ -15,12 +15,12 @@ use clap::{ArgMatches, Command};
 use dpb_core::measure::Record;
 
 use crate::Globals;
-use crate::cmd;
 use crate::exit::Failure;
 pub use parameter::{Kind, Parameter, Place};
 
-/// All tasks of `dpb`.
-pub const TASKS: &[&Task] = &[&cmd::op::TASK, &cmd::pushdown::TASK, &cmd::rdma::TASK];
+/// The tasks that a program has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tasks(pub &'static [&'static Task]);
 
 /// A verb that measures.
 pub struct Task {
@@ -144,12 +144,19 @@ pub const fn sweep(
     Sweep { name, label, text }
 }
 
-impl Task {
+impl Tasks {
     /// The task of this name.
-    pub fn find(name: &str) -> Option<&'static Self> {
-        TASKS.iter().copied().find(|task| task.name == name)
+    pub fn find(self, name: &str) -> Option<&'static Task> {
+        self.iter().find(|task| task.name == name)
     }
 
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = &'static Task> {
+        self.0.iter().copied()
+    }
+}
+
+impl Task {
     /// The verb's command line.
     pub fn command(&self) -> Command {
         let whole = crate::command();
@@ -192,11 +199,9 @@ impl fmt::Debug for Task {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn every_flag_of_a_task_is_described_and_has_a_type() {
-        for task in TASKS {
+        for task in crate::TASKS.iter() {
             let parameters = task.parameters();
             for flag in task.command().get_arguments() {
                 let name = flag.get_id().as_str();
@@ -215,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_view_names_each_metric_once() {
-        for task in TASKS {
+        for task in crate::TASKS.iter() {
             let names: Vec<&str> = task.view.metrics.iter().map(|m| m.name).collect();
             let mut once = names.clone();
             once.sort_unstable();

@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use super::Reader;
 use super::place::Place;
 use crate::exit::Failure;
-use crate::task::Task;
 
 /// What becomes of one benchmark.
 type Translated = Result<Vec<Value>, String>;
@@ -53,7 +52,7 @@ fn add(
         reader.absent.push(format!("{class}: {why}"));
         return Ok(());
     }
-    if Task::find(name).is_none() {
+    if reader.globals.tasks.find(name).is_none() {
         let line = format!("{class}: dpb has no task `{name}`");
         if !reader.absent.contains(&line) {
             reader.absent.push(line);

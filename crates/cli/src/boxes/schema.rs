@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::task::{TASKS, Task};
+use crate::task::{Task, Tasks};
 
 /// The schema. Plug-ins are not in it: their manifests say what they take.
-pub fn schema() -> Value {
+pub fn schema(tasks: Tasks) -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Box",
@@ -19,7 +19,7 @@ pub fn schema() -> Value {
             "description": { "type": "string" },
             "seed": { "type": "integer", "minimum": 0, "default": 1 },
             "repeats": { "type": "integer", "minimum": 1, "default": super::REPEATS },
-            "tasks": { "type": "array", "items": { "oneOf": TASKS.iter().map(|task| of(task)).collect::<Vec<_>>() } },
+            "tasks": { "type": "array", "items": { "oneOf": tasks.iter().map(of).collect::<Vec<_>>() } },
         },
     })
 }

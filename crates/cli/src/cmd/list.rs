@@ -13,7 +13,7 @@ use crate::boxes::{SHIPPED, Shipped};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
 use crate::plugin::Plugins;
-use crate::task::{TASKS, Task};
+use crate::task::{Task, Tasks};
 
 /// List operators, backends and tasks.
 #[derive(Debug, clap::Args)]
@@ -72,8 +72,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         lists.push(globals.families.backends().map(backend).collect());
     }
     if wanted(What::Tasks) {
-        let mut rows = tasks();
-        rows.extend(plugins(&args.plugins)?);
+        let mut rows = tasks(globals.tasks);
+        rows.extend(plugins(&args.plugins, globals.tasks)?);
         lists.push(rows);
     }
     if wanted(What::Boxes) {
@@ -156,19 +156,19 @@ fn backend((name, listed): (String, Listed)) -> Row {
     }
 }
 
-fn tasks() -> Vec<Row> {
-    let row = |task: &&Task| Row {
+fn tasks(tasks: Tasks) -> Vec<Row> {
+    let row = |task: &Task| Row {
         kind: "task",
         name: task.name.to_owned(),
         here: "yes".to_owned(),
         summary: task.summary.to_owned(),
         details: task.example.to_owned(),
     };
-    TASKS.iter().map(row).collect()
+    tasks.iter().map(row).collect()
 }
 
-fn plugins(folders: &[PathBuf]) -> Result<Vec<Row>, Failure> {
-    let plugins = Plugins::of(folders)?;
+fn plugins(folders: &[PathBuf], tasks: Tasks) -> Result<Vec<Row>, Failure> {
+    let plugins = Plugins::of(folders, tasks)?;
     let mut rows = Vec::new();
     for name in plugins.names() {
         let plugin = plugins.find(name)?.expect("it has this name");

@@ -360,7 +360,7 @@ fn carry_out(
         output::note(&plans.join("\n"));
     }
     if let Some(path) = &args.report {
-        report::write_whole(path, &crate::report::html(&records, &[]))?;
+        report::write_whole(path, &crate::report::html(&records, &[], globals.tasks))?;
         output::note(&format!("report: {}", path.display()));
     }
     if let (Format::Table, Some(store)) = (globals.format(), store) {

@@ -11,7 +11,7 @@ use crate::Globals;
 use crate::contained::{self, Bounds, How};
 use crate::exit::Failure;
 use crate::output;
-use crate::task::{Kind, Parameter, Place, Task};
+use crate::task::{Kind, Parameter, Place, Task, Tasks};
 
 /// Most that a test may print.
 const STDOUT_BYTES_MAX: usize = 256 << 20;
@@ -53,7 +53,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(id) => Failure::usage(format!("{} has no record {id}", args.records.display())),
         None => Failure::usage(format!("{} has no record", args.records.display())),
     })?;
-    let words = words(&record)?;
+    let words = words(&record, globals.tasks)?;
     if args.show {
         return output::print(&format!("dpb {}\n", words.join(" ")));
     }
@@ -92,8 +92,8 @@ fn again(words: &[String]) -> Result<Vec<Record>, Failure> {
 }
 
 /// The command line of a record's test: that of its process, with the record's value for each parameter that it has.
-fn words(record: &Record) -> Result<Vec<String>, Failure> {
-    let task = Task::find(&record.task).ok_or_else(|| {
+fn words(record: &Record, tasks: Tasks) -> Result<Vec<String>, Failure> {
+    let task = tasks.find(&record.task).ok_or_else(|| {
         Failure::usage(format!(
             "the record is of the task `{}`, which is no task of dpb",
             record.task

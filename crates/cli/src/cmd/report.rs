@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Reads, draws, writes.
-pub fn run(args: Args, _globals: &Globals) -> Result<(), Failure> {
+pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let (mut records, mut warnings) = (Vec::new(), Vec::new());
     for path in &args.records {
         let reading = Reading::of_file(path)
@@ -44,7 +44,7 @@ pub fn run(args: Args, _globals: &Globals) -> Result<(), Failure> {
             .collect();
         return Err(Failure::usage(format!("no record in {}", names.join(", "))));
     }
-    write_whole(&args.out, &report::html(&records, &warnings))?;
+    write_whole(&args.out, &report::html(&records, &warnings, globals.tasks))?;
     output::note(&format!(
         "{} records, {}",
         records.len(),

@@ -86,7 +86,7 @@ fn filter(text: &str) -> Result<(String, Vec<String>), String> {
 /// Reads the box, runs what is missing of it, writes records and report.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     interrupt::flag();
-    let plugins = Plugins::of(&args.plugins)?;
+    let plugins = Plugins::of(&args.plugins, globals.tasks)?;
     let changes = Changes {
         seed: args.seed,
         repeats: args.repeat,
@@ -300,7 +300,8 @@ impl Runs<'_> {
             Prepared::No(reason) => return Ok(Some(failed(Outcome::Failed { reason }))),
         }
         if let Runner::Plugin(plugin) = &test.runner {
-            return plugin.test(test, repeats, self.asked.seed, &self.state_of(&plugin.name));
+            let state = self.state_of(&plugin.name);
+            return plugin.test(&test.parameters, repeats, self.asked.seed, &state);
         }
         let words = self.words(test, repeats);
         let ended = self.start(&words, cost.time(repeats))?;
@@ -414,8 +415,11 @@ impl Runs<'_> {
         self.results.write_records(&records)?;
         if !records.is_empty() {
             let page = self.results.folder().join("report.html");
-            report::write_whole(&page, &crate::report::html(&records, &[]))?;
-            show(self.asked, &records, self.globals.format())?;
+            report::write_whole(
+                &page,
+                &crate::report::html(&records, &[], self.globals.tasks),
+            )?;
+            show(self.asked, &records, self.globals)?;
             self.plugin_reports(&records)?;
             output::note(&format!(
                 "records: {}",
@@ -501,7 +505,8 @@ fn shuffle(order: &mut [usize], seed: u64) {
 }
 
 /// Records as a table a task, or as JSON lines.
-fn show(asked: &MeasurementBox, records: &[Record], format: Format) -> Result<(), Failure> {
+fn show(asked: &MeasurementBox, records: &[Record], globals: &Globals) -> Result<(), Failure> {
+    let format = globals.format();
     if format == Format::Json {
         return records.iter().try_for_each(output::print_json);
     }
@@ -518,7 +523,7 @@ fn show(asked: &MeasurementBox, records: &[Record], format: Format) -> Result<()
             .collect();
         let wanted = asked.tests.iter().filter(|test| test.runner.name() == task);
         let wanted: Vec<&String> = wanted.flat_map(|test| &test.metrics).collect();
-        let table = crate::report::text_table(task, &own, &wanted);
+        let table = crate::report::text_table(globals.tasks.find(task), &own, &wanted);
         output::print(&match format {
             Format::Csv => table.to_csv(),
             Format::Markdown => format!("## {task}\n\n{}\n", table.to_markdown()),

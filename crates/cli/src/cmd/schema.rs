@@ -40,7 +40,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let schema = match args.of {
         Subject::Record => schemars::schema_for!(Record).to_value(),
         Subject::Comparison => schemars::schema_for!(Comparison).to_value(),
-        Subject::Box => boxes::schema(),
+        Subject::Box => boxes::schema(globals.tasks),
         Subject::Operators => json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "Operator",

@@ -70,8 +70,8 @@ pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
 }
 
 /// The parameters that differ between records, and those that are the same in all, both in the task's order.
-fn named<'a>(task: &str, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>) {
-    let lead = Task::find(task).map_or(&[] as &[&str], |task| task.view.lead);
+fn named<'a>(task: Option<&Task>, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>) {
+    let lead = task.map_or(&[] as &[&str], |task| task.view.lead);
     let given: BTreeSet<&str> = records
         .iter()
         .flat_map(|record| record.parameters.keys())
@@ -91,7 +91,7 @@ fn named<'a>(task: &str, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>)
 }
 
 /// Records as rows of text; `wanted` are the metrics, empty for all of the task's. An operator's own parameters share a column.
-pub(super) fn text_table(task: &str, records: &[&Record], wanted: &[&String]) -> Table {
+pub(super) fn text_table(task: Option<&Task>, records: &[&Record], wanted: &[&String]) -> Table {
     let (differing, _) = named(task, records);
     let (own, names): (Vec<&str>, Vec<&str>) = differing
         .into_iter()
@@ -147,7 +147,7 @@ pub(super) fn text_table(task: &str, records: &[&Record], wanted: &[&String]) ->
 }
 
 /// One row a record.
-pub(super) fn table(task: &str, records: &[&Record], origins: &Origins<'_>) -> String {
+pub(super) fn table(task: Option<&Task>, records: &[&Record], origins: &Origins<'_>) -> String {
     let metrics = columns(task, records);
     let (names, same) = named(task, records);
     let mut html = String::new();
@@ -251,10 +251,10 @@ fn row(
 }
 
 /// The summaries that a row shows.
-fn columns(task: &str, records: &[&Record]) -> Vec<String> {
+fn columns(task: Option<&Task>, records: &[&Record]) -> Vec<String> {
     let all = records.iter().flat_map(|record| record.summary.keys());
     let all: BTreeSet<&String> = all.collect();
-    let Some(task) = Task::find(task) else {
+    let Some(task) = task else {
         return all.into_iter().cloned().collect();
     };
     let shown = task
@@ -274,8 +274,8 @@ struct Bases<'a> {
 }
 
 impl<'a> Bases<'a> {
-    fn of(task: &str, records: &[&'a Record]) -> Option<Self> {
-        let Base { side, base, metric } = Task::find(task)?.view.base?;
+    fn of(task: Option<&Task>, records: &[&'a Record]) -> Option<Self> {
+        let Base { side, base, metric } = task?.view.base?;
         let mut bases = Self {
             side,
             base,

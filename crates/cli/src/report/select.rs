@@ -9,7 +9,7 @@ use super::chart::{Chart, Point, Series};
 use super::origin::Origins;
 use crate::output::number;
 use crate::spec;
-use crate::task::{Metric, Sweep, TASKS, Task};
+use crate::task::{Metric, Sweep, Task, Tasks};
 
 /// A view of some records.
 struct Charted<'a> {
@@ -19,9 +19,9 @@ struct Charted<'a> {
 }
 
 /// The published figures that belong beside `records`.
-pub(super) fn published_for(records: &[Record]) -> Vec<Record> {
+pub(super) fn published_for(records: &[Record], known: Tasks) -> Vec<Record> {
     let has = |task: &str| records.iter().any(|record| record.task == task);
-    let tasks = TASKS.iter().filter(|task| has(task.name));
+    let tasks = known.iter().filter(|task| has(task.name));
     tasks
         .filter_map(|task| task.published)
         .flat_map(|figures| figures())
@@ -30,14 +30,11 @@ pub(super) fn published_for(records: &[Record]) -> Vec<Record> {
 
 /// All charts of one task.
 pub(super) fn charts(
-    task: &str,
+    task: &'static Task,
     records: &[Record],
     figures: &[Record],
     origins: &Origins<'_>,
 ) -> Vec<Chart> {
-    let Some(task) = Task::find(task) else {
-        return Vec::new();
-    };
     let charted = Charted::new(task, records);
     let mut groups: BTreeMap<Vec<String>, Vec<&Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| record.task == task.name) {

@@ -54,9 +54,17 @@ fn assert_well_formed(html: &str) {
     assert!(open.is_empty(), "{open:?}");
 }
 
+fn task(name: &str) -> &'static crate::task::Task {
+    crate::TASKS.find(name).expect("a task")
+}
+
 #[test]
 fn the_page_is_whole_and_refers_to_nothing_outside() {
-    let html = html(&sweep(), &["Skipped records.jsonl:7: not a record".into()]);
+    let html = html(
+        &sweep(),
+        &["Skipped records.jsonl:7: not a record".into()],
+        crate::TASKS,
+    );
     assert_well_formed(&html);
     for outside in ["http://", "https://", "src=", "@import", "url("] {
         assert!(!html.contains(outside), "{outside}");
@@ -70,8 +78,11 @@ fn the_page_is_whole_and_refers_to_nothing_outside() {
 #[test]
 fn every_number_leads_to_its_record() {
     let records = sweep();
-    let html = html(&records, &[]);
-    for record in records.iter().chain(&select::published_for(&records)) {
+    let html = html(&records, &[], crate::TASKS);
+    for record in records
+        .iter()
+        .chain(&select::published_for(&records, crate::TASKS))
+    {
         let anchor = anchor(record);
         assert_eq!(
             html.matches(&format!("<details id=\"{anchor}\"")).count(),
@@ -89,8 +100,8 @@ fn every_number_leads_to_its_record() {
 #[test]
 fn published_figures_stand_beside_and_say_what_they_are() {
     let records = sweep();
-    let figures = select::published_for(&records);
-    let charts = select::charts("pushdown", &records, &figures, &Origins::of(&records));
+    let figures = select::published_for(&records, crate::TASKS);
+    let charts = select::charts(task("pushdown"), &records, &figures, &Origins::of(&records));
     // Threads at 1 % and at 10 %, selectivity with one thread and with two.
     assert_eq!(charts.len(), 4);
     let is_mixed =
@@ -136,13 +147,13 @@ fn a_batch_that_follows_from_the_size_is_no_sweep_of_its_own() {
         }
     }
     let origins = Origins::of(&records);
-    let charts = select::charts("op", &records, &[], &origins);
+    let charts = select::charts(task("op"), &records, &[], &origins);
     assert_eq!(charts.len(), 1);
     assert_eq!(charts[0].series.len(), 3);
     assert!(charts[0].html().contains("simulated"));
     // A ratio never crosses kinds of evidence.
     let rows: Vec<&Record> = records.iter().collect();
-    let table = page::table("op", &rows, &origins);
+    let table = page::table(crate::TASKS.find("op"), &rows, &origins);
     assert_eq!(table.matches("× cpu/portable").count(), 3);
 }
 
@@ -172,10 +183,10 @@ fn machines_and_runs_share_no_ratio_and_no_curve() {
     .concat();
     let origins = Origins::of(&records);
     let rows: Vec<&Record> = records.iter().collect();
-    let table = page::table("pushdown", &rows, &origins);
+    let table = page::table(crate::TASKS.find("pushdown"), &rows, &origins);
     assert_eq!(table.matches("4.00× fetch").count(), 6, "{table}");
     assert!(table.contains("<td>dpu, run 3</td>"), "{table}");
-    let charts = select::charts("pushdown", &records, &[], &origins);
+    let charts = select::charts(task("pushdown"), &records, &[], &origins);
     assert_eq!(charts.len(), 1);
     let names: Vec<&str> = charts[0]
         .series
@@ -201,10 +212,10 @@ fn machines_and_runs_share_no_ratio_and_no_curve() {
     );
     // Hosts alone tell two runs apart; one run needs no name.
     let two = [run_of("host", "a", 1.0), run_of("dpu", "b", 0.1)].concat();
-    let charts = select::charts("pushdown", &two, &[], &Origins::of(&two));
+    let charts = select::charts(task("pushdown"), &two, &[], &Origins::of(&two));
     assert_eq!(charts[0].series[1].name, "dpb, host");
     let one = run_of("host", "a", 1.0);
-    let charts = select::charts("pushdown", &one, &[], &Origins::of(&one));
+    let charts = select::charts(task("pushdown"), &one, &[], &Origins::of(&one));
     assert_eq!(charts[0].series[1].name, "dpb");
 }
 
@@ -219,7 +230,7 @@ fn a_baseline_of_another_run_is_none() {
     );
     let ratios = |records: &[Record]| {
         let rows: Vec<&Record> = records.iter().collect();
-        let table = page::table("pushdown", &rows, &Origins::of(records));
+        let table = page::table(crate::TASKS.find("pushdown"), &rows, &Origins::of(records));
         table.matches("× fetch").count()
     };
     assert_eq!(ratios(&records), 0);
@@ -251,7 +262,7 @@ fn an_operators_own_numbers_sweep_and_its_words_are_held() {
         }
     }
     let origins = Origins::of(&records);
-    let charts = select::charts("op", &records, &[], &origins);
+    let charts = select::charts(task("op"), &records, &[], &origins);
     let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
     assert_eq!(titles, ["deflate: input bytes per second against level"; 2]);
     assert!(
@@ -261,7 +272,7 @@ fn an_operators_own_numbers_sweep_and_its_words_are_held() {
     );
     assert!(charts.iter().all(|chart| chart.series.len() == 2));
     let rows: Vec<&Record> = records.iter().collect();
-    let table = page::table("op", &rows, &origins);
+    let table = page::table(crate::TASKS.find("op"), &rows, &origins);
     assert!(
         table.contains("<th>format</th><th>level</th><th>backend</th>"),
         "{table}"
@@ -279,7 +290,7 @@ fn records_without_numbers_are_rows_with_reasons() {
         pushdown("fetch", 1, 0.01, &[]).without_numbers(Outcome::Failed { reason }),
         Record::new("something new", Evidence::Measured, 1),
     ];
-    let html = html(&records, &[]);
+    let html = html(&records, &[], crate::TASKS);
     assert_well_formed(&html);
     assert!(html.contains("unsupported: needs &lt;AVX-512&gt;"));
     assert!(html.contains("1 done, 1 failed, 1 unsupported"));
