@@ -264,7 +264,7 @@ fn job(
     let batch = input.batch()?;
     let (count, len) = (batch.len(), batch.longest());
     // In front of the text lie a nonce and the like.
-    let offset = operator.in_place().unwrap_or(0);
+    let offset = operator.in_place().unwrap_or_default();
     let start = offset.next_multiple_of(LINE) - offset;
     let dst_len = operator.dst_len(len);
     let step = (start + len.max(offset + dst_len)).next_multiple_of(LINE);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Backend, Buf, Buffers, Completion, Control, Items, Job, JobError, Limits, Memory, OpSpec,
-    Operator, OutputShape, Place, Queue, SetupError, Span, Unsupported, spec,
+    Backend, Buf, Buffers, Completion, Control, Items, Job, JobError, Limits, Memory, NotInPlace,
+    OpSpec, Operator, OutputShape, Place, Queue, SetupError, Span, Unsupported, spec,
 };
 
 /// Operators one behind another, as one operator: output *i* of a stage is item *i* of the next. The stages may be of different
@@ -29,7 +29,7 @@ pub struct Chain {
     limits: Limits,
     alloc: Alloc,
     shape: OutputShape,
-    in_place: Option<usize>,
+    in_place: Result<usize, NotInPlace>,
 }
 
 type Alloc = Box<dyn Fn(usize) -> Result<Buf, SetupError> + Send + Sync>;
@@ -67,8 +67,6 @@ impl Chain {
         } else {
             OutputShape::Variable
         };
-        let in_place = stages[0].in_place();
-        let others = stages[1..].iter().all(|stage| stage.in_place() == Some(0));
         Ok(Self {
             spec: OpSpec::from(spec::Chain(
                 stages.iter().map(|stage| stage.spec().clone()).collect(),
@@ -76,7 +74,7 @@ impl Chain {
             limits,
             alloc: Box::new(alloc),
             shape,
-            in_place: in_place.filter(|_| others),
+            in_place: in_place(&stages),
             stages,
         })
     }
@@ -151,6 +149,33 @@ fn flat(specs: &[OpSpec]) -> Vec<&OpSpec> {
     stages
 }
 
+/// How far behind the start of an item the output of a chain of `stages` begins, in place.
+///
+/// # Errors
+/// The first stage to blame, and why.
+fn in_place(stages: &[Arc<dyn Operator>]) -> Result<usize, NotInPlace> {
+    let mut offsets = stages.iter().enumerate().map(|(k, stage)| {
+        let blamed = |reason: String| {
+            let name = stage.spec().name();
+            NotInPlace::new(format!("stage {} of {}, {name}: {reason}", k + 1, stages.len()))
+        };
+        match stage.in_place() {
+            Ok(offset) if k == 0 || offset == 0 => Ok(offset),
+            Ok(offset) => Err(blamed(format!(
+                "its output begins {offset} bytes behind the start of its item, and a chain writes over the first stage's items \
+                 alone; make it the first stage, or give the outputs slots outside of the items"
+            ))),
+            Err(why) => Err(blamed(why.to_string())),
+        }
+    });
+    let first = offsets.next().unwrap_or(Ok(0));
+    first.and_then(|first| {
+        offsets
+            .try_for_each(|offset| offset.map(drop))
+            .map(|()| first)
+    })
+}
+
 impl Operator for Chain {
     fn spec(&self) -> &OpSpec {
         &self.spec
@@ -165,8 +190,9 @@ impl Operator for Chain {
         stages.fold(item_len, |len, stage| stage.dst_len(len))
     }
 
-    fn in_place(&self) -> Option<usize> {
-        self.in_place
+    /// A refusal names the stage that it is due to.
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        self.in_place.clone()
     }
 
     /// That of the only stage that has one. Of several none is meant.
@@ -369,7 +395,9 @@ impl Queue for ChainQueue {
 impl Chain {
     fn admit(&self, job: &mut Job) -> Result<(), JobError> {
         if let Memory::Output = job.src {
-            let offset = self.in_place.ok_or(JobError::NotInPlace)?;
+            let Ok(offset) = self.in_place else {
+                return Err(JobError::NotInPlace);
+            };
             return job
                 .open_in_place(self.shape, &self.limits, offset)
                 .map(drop);

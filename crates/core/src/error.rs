@@ -1,5 +1,6 @@
 //! Findings and failures. `Unsupported` is a finding, `SetupError` ends a preparation, `JobError` ends one job.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Why a backend cannot run an operator here, in words that a person can act on.
@@ -7,6 +8,13 @@ use std::fmt;
 pub struct Unsupported {
     /// For example: `needs the SHA instruction set, which this CPU lacks`.
     pub reason: String,
+}
+
+/// Why an operator does not work in place, in words that a person can act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotInPlace {
+    /// For example: `a digest does not replace what it is made of; give the digests slots outside of the items`.
+    pub reason: Cow<'static, str>,
 }
 
 /// Why an operator could not be prepared, a queue not opened, memory not had.
@@ -43,7 +51,7 @@ pub enum SetupError {
     Parameter(String),
 }
 
-/// Why one job, or one item of a job, failed. `Copy`, so that a hot path can carry it.
+/// Why one job, or one item of a job, failed. A few bytes and `Copy`, so that a hot path can carry it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobError {
@@ -56,7 +64,7 @@ pub enum JobError {
     BadItems,
     /// A buffer lives in memory that this backend's device cannot reach.
     ForeignBuffer,
-    /// The job's input is its output, and the operator does not work in place.
+    /// The job's input is its output, and the operator does not work in place. [`Operator::in_place`](crate::Operator::in_place) says why.
     NotInPlace,
     /// Longer than `input_bytes_max`, or an item longer than `item_bytes_max`.
     TooLong,
@@ -70,6 +78,14 @@ pub enum JobError {
     Device(i32),
 }
 
+impl NotInPlace {
+    /// An operator does not work in place for this `reason`.
+    pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        let reason = reason.into();
+        Self { reason }
+    }
+}
+
 impl From<Unsupported> for SetupError {
     fn from(why: Unsupported) -> Self {
         Self::Unsupported(why)
@@ -77,6 +93,12 @@ impl From<Unsupported> for SetupError {
 }
 
 impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl fmt::Display for NotInPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
@@ -133,5 +155,6 @@ impl fmt::Display for JobError {
 }
 
 impl std::error::Error for Unsupported {}
+impl std::error::Error for NotInPlace {}
 impl std::error::Error for SetupError {}
 impl std::error::Error for JobError {}

@@ -51,7 +51,7 @@ pub use buf::{Buf, Region, View};
 pub use chain::Chain;
 pub use clock::{Clock, ClockKind, Timer, VirtualClock, WallClock};
 pub use control::{ChangeError, Control};
-pub use error::{JobError, SetupError, Unsupported};
+pub use error::{JobError, NotInPlace, SetupError, Unsupported};
 pub use evidence::Evidence;
 pub use family::{Families, Family, Finding, Listed, OpenError};
 pub use in_place::{InPlace, Overlay, Overlays};

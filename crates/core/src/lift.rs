@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Completion, Control, Job, JobError, Kernel, Limits, Memory, OpSpec, Operator, OutputShape,
-    Queue, SetupError,
+    Completion, Control, Job, JobError, Kernel, Limits, Memory, NotInPlace, OpSpec, Operator,
+    OutputShape, Queue, SetupError,
 };
 
 /// A kernel on the caller's own core: `submit` computes, `poll` hands back.
@@ -45,8 +45,8 @@ impl<K: Kernel> Operator for Inline<K> {
         self.prepared.kernel.dst_len(item_len)
     }
 
-    fn in_place(&self) -> Option<usize> {
-        self.prepared.in_place
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        self.prepared.in_place.clone()
     }
 
     fn control(&self) -> Option<Arc<dyn Control>> {
@@ -140,7 +140,7 @@ struct Prepared<K> {
     spec: OpSpec,
     limits: Limits,
     shape: OutputShape,
-    in_place: Option<usize>,
+    in_place: Result<usize, NotInPlace>,
 }
 
 impl<K: Kernel> Prepared<K> {
@@ -192,7 +192,9 @@ fn carry_out_any<K: Kernel>(
     let (shape, limits) = (prepared.shape, &prepared.limits);
     let kernel = &prepared.kernel;
     if let Memory::Output = job.src {
-        let offset = prepared.in_place.ok_or(JobError::NotInPlace)?;
+        let Ok(offset) = prepared.in_place else {
+            return Err(JobError::NotInPlace);
+        };
         let items = job.open_in_place(shape, limits, offset)?;
         return kernel.run_in_place(items, scratch);
     }

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Batch, BatchOut, Buf, Buffers, Clock, Control, InPlace, Items, JobError, Memory, OpSpec,
-    Properties, Region, SetupError, Slots, Span, Stride, Unsupported,
+    Batch, BatchOut, Buf, Buffers, Clock, Control, InPlace, Items, JobError, Memory, NotInPlace,
+    OpSpec, Properties, Region, SetupError, Slots, Span, Stride, Unsupported,
 };
 
 /// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
@@ -134,8 +134,12 @@ pub trait Operator: Send + Sync {
     /// If it takes jobs whose input is their output ([`Memory::Output`]): how many bytes behind the start of an item its output
     /// begins. Each slot of such a job begins there, in the buffer of its item; where it ends is the caller's choice. Items come in
     /// the order of their addresses, and an item and its slot overlap no others. What an item held is lost, even if it is refused.
-    fn in_place(&self) -> Option<usize> {
-        None
+    /// A wrapper hands on what is inside.
+    ///
+    /// # Errors
+    /// Why it takes none; as it stands here the reason that its shape gives ([`OutputShape::not_in_place`]).
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Err(self.shape().not_in_place())
     }
     /// The handle that changes its table while queues run, if it has such a table. A wrapper hands on what is inside.
     fn control(&self) -> Option<Arc<dyn Control>> {
@@ -178,9 +182,12 @@ pub trait Kernel: Send + Sync + 'static {
     fn shape(&self) -> OutputShape;
     /// See [`Operator::dst_len`].
     fn dst_len(&self, item_len: usize) -> usize;
-    /// See [`Operator::in_place`]. A kernel that says so has [`Kernel::run_in_place`].
-    fn in_place(&self) -> Option<usize> {
-        None
+    /// See [`Operator::in_place`]. A kernel that works so has [`Kernel::run_in_place`].
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Err(self.shape().not_in_place())
     }
     /// See [`Operator::control`]. What a job reads of the table comes from a [`crate::versions::Reader`] in its scratch, which enters once a job.
     fn control(&self) -> Option<Arc<dyn Control>> {
@@ -301,6 +308,19 @@ impl OutputShape {
         // No output is longer than an outcome can say; a fixed one would be found not to fit.
         let [len, count] = [len, items].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         Items::fixed(len, count)
+    }
+
+    /// Why operators of this shape mostly do not work in place. One that has a reason of its own says that instead.
+    pub fn not_in_place(self) -> NotInPlace {
+        NotInPlace::new(match self {
+            Self::Fixed(_) => {
+                "an output of fixed length tells something of its item and does not take its place; give the outputs slots \
+                 outside of the items"
+            }
+            Self::Variable => {
+                "an item is still read while its output is written; give the outputs slots outside of the items"
+            }
+        })
     }
 
     /// Whether the shortest of `items` slots, and the list of outcomes, which is cleared, have room for what is put there.

@@ -210,7 +210,7 @@ impl Stage {
     /// behind the item's start as [`Operator::in_place`] says. Gives the length of each output.
     ///
     /// # Errors
-    /// As [`Stage::run`]; [`JobError::NotInPlace`] if the operator does not do that here.
+    /// As [`Stage::run`]; [`JobError::NotInPlace`] if the operator does not do that here, for the reason that [`Operator::in_place`] gives.
     pub fn run_in_place(
         &mut self,
         memory: &mut Buffers,
@@ -361,7 +361,8 @@ impl std::error::Error for StageError {}
 mod tests {
     use super::*;
     use crate::{
-        Batch, BatchOut, InPlace, Inline, Kernel, Limits, OpSpec, Pool, Pooled, VirtualClock,
+        Batch, BatchOut, InPlace, Inline, Kernel, Limits, NotInPlace, OpSpec, Pool, Pooled,
+        VirtualClock,
     };
 
     /// Gives each item backwards; refuses those that begin with zero.
@@ -380,8 +381,8 @@ mod tests {
             item_len
         }
 
-        fn in_place(&self) -> Option<usize> {
-            Some(1)
+        fn in_place(&self) -> Result<usize, NotInPlace> {
+            Ok(1)
         }
 
         fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {

@@ -246,7 +246,7 @@ fn in_place_the_number_stays() {
         let Ok(operator) = backend.prepare(&spec) else {
             continue;
         };
-        assert_eq!(operator.in_place(), Some(16));
+        assert_eq!(operator.in_place(), Ok(16));
         let mut queue = Arc::clone(&operator).open(NonZeroU32::MIN).expect("opens");
         let mut dst = Buf::zeroed(3 * 64).expect("memory");
         let numbers = [1u32, 0, 5];

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Clock, Completion, Control, Evidence, Job, JobError, Limits, OpSpec, Operator,
-    OutputShape, Properties, Queue, SetupError, Unsupported,
+    Backend, Buf, Clock, Completion, Control, Evidence, Job, JobError, Limits, NotInPlace, OpSpec,
+    Operator, OutputShape, Properties, Queue, SetupError, Unsupported,
 };
 
 /// Which faults, and how often.
@@ -213,7 +213,7 @@ impl Operator for FaultyOperator {
         self.inner.dst_len(item_len)
     }
 
-    fn in_place(&self) -> Option<usize> {
+    fn in_place(&self) -> Result<usize, NotInPlace> {
         self.inner.in_place()
     }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dpb_core::{
-    Backend, Buf, Clock, ClockKind, Completion, Control, Job, JobError, Limits, Memory, OpSpec,
-    Operator, OutputShape, Properties, Queue, SetupError, Unsupported,
+    Backend, Buf, Clock, ClockKind, Completion, Control, Job, JobError, Limits, Memory, NotInPlace,
+    OpSpec, Operator, OutputShape, Properties, Queue, SetupError, Unsupported,
 };
 
 use crate::link::Link;
@@ -292,7 +292,7 @@ impl Operator for ModelledOperator {
         self.inner.dst_len(item_len)
     }
 
-    fn in_place(&self) -> Option<usize> {
+    fn in_place(&self) -> Result<usize, NotInPlace> {
         self.inner.in_place()
     }
 
@@ -405,7 +405,7 @@ impl ModelledOperator {
     /// Whether the engine takes `job`.
     fn admit(&self, job: &Job) -> Result<(), JobError> {
         match job.src {
-            Memory::Output if self.in_place().is_none() => Err(JobError::NotInPlace),
+            Memory::Output if self.in_place().is_err() => Err(JobError::NotInPlace),
             _ => job.batch().and_then(|batch| self.limits.check(batch)),
         }
     }

@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Completion, Job, JobError, OpSpec, Operator, OutputShape, Queue, SetupError, Unsupported,
+    Completion, Job, JobError, NotInPlace, OpSpec, Operator, OutputShape, Queue, SetupError,
+    Unsupported,
 };
 
 use super::kind::Kind;
@@ -51,6 +52,10 @@ enum Item {
     Settled(Result<u32, JobError>),
 }
 
+/// Why no operator works in place.
+const TWO_BUFFERS: &str = "a task of DOCA gets its source and its destination as two buffers here, and whether these may overlap was \
+                           never tried; give the outputs slots outside of the items";
+
 impl Operator for DocaOperator {
     fn spec(&self) -> &OpSpec {
         &self.spec
@@ -61,6 +66,10 @@ impl Operator for DocaOperator {
             Some(bytes) => OutputShape::Fixed(bytes),
             None => OutputShape::Variable,
         }
+    }
+
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Err(NotInPlace::new(TWO_BUFFERS))
     }
 
     fn dst_len(&self, item_len: usize) -> usize {

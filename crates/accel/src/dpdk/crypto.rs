@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use dpb_core::patience::Silence;
 use dpb_core::{
-    Backend, Buf, Clock, Direction, HmacHash, Items, Job, JobError, Limits, Material, OpSpec,
-    Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock, match_spec, spec,
+    Backend, Buf, Clock, Direction, HmacHash, Items, Job, JobError, Limits, Material, NotInPlace,
+    OpSpec, Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock,
+    match_spec, spec,
 };
 
 use super::raw::{Cipher, CryptoDevice, Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
@@ -147,7 +148,7 @@ impl Operator for CryptoOperator {
         self.plan.dst_len(item_len)
     }
 
-    fn in_place(&self) -> Option<usize> {
+    fn in_place(&self) -> Result<usize, NotInPlace> {
         self.plan.in_place()
     }
 
@@ -388,9 +389,13 @@ impl Recipe for Plan {
     }
 
     /// What stands in front of the text stays as it was.
-    fn in_place(&self) -> Option<usize> {
-        let before = usize::from(self.cipher.iv_len) + usize::from(self.cipher.aad_len);
-        (self.form != Form::Hashed).then_some(before)
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        match self.form {
+            Form::Hashed => Err(NotInPlace::new(
+                "a digest does not take the place of what it is made of; give the digests slots outside of the items",
+            )),
+            _ => Ok(usize::from(self.cipher.iv_len) + usize::from(self.cipher.aad_len)),
+        }
     }
 
     #[inline]

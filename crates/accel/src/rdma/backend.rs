@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, Completion, CopyMode, Job, Limits, OpSpec, Operator, OutputShape,
-    Properties, Queue, SetupError, Unsupported, WallClock, spec,
+    Backend, Buf, Clock, Completion, CopyMode, Job, Limits, NotInPlace, OpSpec, Operator,
+    OutputShape, Properties, Queue, SetupError, Unsupported, WallClock, spec,
 };
 
 use super::port::{Address, Device, Problem};
@@ -150,6 +150,13 @@ impl Operator for Copy {
 
     fn dst_len(&self, item_len: usize) -> usize {
         item_len
+    }
+
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Err(NotInPlace::new(
+            "an RDMA write copies from one memory to another, and what is copied onto itself is no copy; give the outputs slots \
+             outside of the items",
+        ))
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {

@@ -2,7 +2,10 @@
 
 use super::input::{BEFORE, BEHIND, GUARD, Input, Layout, STALE};
 use super::{BYTES_PER_JOB, Bench, Extent, Wrong};
-use crate::{Completion, Items, Job, JobError, Memory, Operator, OutputShape, Place, Span, Stride};
+use crate::{
+    Completion, Items, Job, JobError, Memory, NotInPlace, Operator, OutputShape, Place, Span,
+    Stride,
+};
 
 /// Items laid out so that outputs can be written over them.
 struct Overlaid {
@@ -15,10 +18,12 @@ struct Overlaid {
 impl Bench<'_> {
     /// Jobs whose input is their output give what is right in every layout, or are refused as such.
     pub(super) fn in_place(&mut self) -> Result<(), Wrong> {
-        let Some(offset) = self.operator.in_place() else {
-            return self
-                .not_in_place()
-                .map_err(|what| ("in place".into(), what));
+        let offset = match self.operator.in_place() {
+            Ok(offset) => offset,
+            Err(why) => {
+                let refused = self.not_in_place(&why);
+                return refused.map_err(|what| ("in place".into(), what));
+            }
         };
         let Extent {
             item_lengths,
@@ -53,8 +58,11 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A queue that does not work in place says so, and goes on.
-    fn not_in_place(&mut self) -> Result<(), String> {
+    /// An operator that does not work in place says why, and its queues refuse such a job and go on.
+    fn not_in_place(&mut self, why: &NotInPlace) -> Result<(), String> {
+        if why.reason.trim().is_empty() {
+            return Err("the operator does not work in place and does not say why".into());
+        }
         let inputs = self.inputs([1, 2], Layout::Scattered, 9, 3)?;
         if self.is_beyond(&inputs, 1) {
             return Ok(());

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 
 use crate::{
     Backend, Batch, BatchOut, Buf, Clock, DeflateFormat, Exact, InPlace, Inline, JobError, Kernel,
-    Limits, Material, OpSpec, Operator, OutputShape, Overlay, ParameterValue, Pool, Pooled,
-    Properties, Right, SetupError, Unsupported, WallClock, Workload, match_spec, spec,
+    Limits, Material, NotInPlace, OpSpec, Operator, OutputShape, Overlay, ParameterValue, Pool,
+    Pooled, Properties, Right, SetupError, Unsupported, WallClock, Workload, match_spec, spec,
 };
 
 /// Who says what is right.
@@ -232,8 +232,8 @@ where
         Ok(())
     }
 
-    fn in_place(&self) -> Option<usize> {
-        Some(0)
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Ok(0)
     }
 
     fn run_in_place(&self, work: InPlace<'_>, (): &mut ()) -> Result<(), JobError> {

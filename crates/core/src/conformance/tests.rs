@@ -13,7 +13,7 @@ use crate::buf::Island;
 use crate::spec;
 use crate::{
     Batch, BatchOut, Clock, Control, Exact, InPlace, Inline, Items, JobError, JobParts, Kernel,
-    Overlay, Place, Pool, Pooled, Properties, Queue, Region, Right, Unsupported,
+    NotInPlace, Overlay, Place, Pool, Pooled, Properties, Queue, Region, Right, Unsupported,
 };
 use sample::{Sample, stored, workloads, xored};
 
@@ -81,6 +81,8 @@ enum Bug {
     SrcWritten,
     /// Jobs that work in place are carried out, it says.
     InPlaceTaken,
+    /// It does not say why it refuses them.
+    NoReason,
     /// A byte of the headroom of its output changes.
     RoomWritten,
     /// Outputs land in each other's buffers.
@@ -240,8 +242,11 @@ impl Operator for BuggyOperator {
         self.inner.dst_len(item_len)
     }
 
-    fn in_place(&self) -> Option<usize> {
-        self.inner.in_place()
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        match self.bug {
+            Bug::NoReason => Err(NotInPlace::new(" ")),
+            _ => self.inner.in_place(),
+        }
     }
 
     fn control(&self) -> Option<Arc<dyn Control>> {
@@ -440,6 +445,7 @@ fn every_bug_is_caught() {
         (Bug::SrcReplaced, "came home changed"),
         (Bug::SrcWritten, "the input was written to"),
         (Bug::InPlaceTaken, "in place: expected NotInPlace"),
+        (Bug::NoReason, "does not say why"),
         (Bug::RoomWritten, "outside of slots"),
         (Bug::SlotsExchanged, "item 0"),
         (Bug::ItemsReplaced, "came home changed"),

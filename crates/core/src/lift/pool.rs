@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use super::{Prepared, carry_out, caught};
 use crate::{
-    Completion, Control, Job, JobError, Kernel, Limits, OpSpec, Operator, OutputShape, Queue,
-    SetupError,
+    Completion, Control, Job, JobError, Kernel, Limits, NotInPlace, OpSpec, Operator, OutputShape,
+    Queue, SetupError,
 };
 
 /// Worker threads, shared by any number of operators and queues. They end when the last of these has gone.
@@ -167,8 +167,8 @@ impl<K: Kernel> Operator for Pooled<K> {
         self.prepared.kernel.dst_len(item_len)
     }
 
-    fn in_place(&self) -> Option<usize> {
-        self.prepared.in_place
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        self.prepared.in_place.clone()
     }
 
     fn control(&self) -> Option<Arc<dyn Control>> {

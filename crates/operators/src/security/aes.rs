@@ -28,8 +28,8 @@ mod workload;
 use std::fmt;
 
 use dpb_core::{
-    Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, OpSpec, OutputShape, Overlays,
-    Picks, SetupError, Spec, Workload, match_spec,
+    Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, NotInPlace, OpSpec,
+    OutputShape, Overlays, Picks, SetupError, Spec, Workload, match_spec,
     spec::{self, Arguments, Domain, NO_FILE, Parameter},
 };
 
@@ -289,8 +289,8 @@ impl Kernel for Aes {
     }
 
     /// The output begins where the text does.
-    fn in_place(&self) -> Option<usize> {
-        Some(self.form.head_bytes())
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Ok(self.form.head_bytes())
     }
 
     fn run_in_place(&self, items: InPlace<'_>, (): &mut ()) -> Result<(), JobError> {
@@ -350,8 +350,8 @@ impl Keyed for PerSession {
         self.form.output_bytes_max(item_len)
     }
 
-    fn in_place(&self) -> Option<usize> {
-        Some(self.form.head_bytes())
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Ok(self.form.head_bytes())
     }
 
     fn run(

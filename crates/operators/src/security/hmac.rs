@@ -5,8 +5,8 @@
 use std::fmt;
 
 use dpb_core::{
-    Batch, BatchOut, Exact, Items, JobError, Kernel, Material, OpSpec, OutputShape, Picks,
-    SetupError, Workload,
+    Batch, BatchOut, Exact, Items, JobError, Kernel, Material, NotInPlace, OpSpec, OutputShape,
+    Picks, SetupError, Workload,
     spec::{self, Domain, NO_FILE, Parameter},
 };
 
@@ -179,6 +179,10 @@ impl<H: Hash> Keyed for PerSession<H> {
 
     fn slot_bytes(&self) -> usize {
         H::DIGEST_BYTES
+    }
+
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Err(OutputShape::Fixed(H::DIGEST_BYTES).not_in_place())
     }
 
     fn run(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dpb_core::random::SplitMix64;
 use dpb_core::versions::Reader;
 use dpb_core::{
-    Batch, BatchOut, ChangeError, Control, InPlace, JobError, Kernel, Material, OpSpec,
+    Batch, BatchOut, ChangeError, Control, InPlace, JobError, Kernel, Material, NotInPlace, OpSpec,
     OutputShape, Right, SetupError, Spec, Versioned, Versions, Workload,
     spec::{self, Arguments, Domain, Parameter},
 };
@@ -53,9 +53,10 @@ pub(super) trait Keyed: Send + Sync + 'static {
         0
     }
     /// See [`Kernel::in_place`]; of an item without its number.
-    fn in_place(&self) -> Option<usize> {
-        None
-    }
+    ///
+    /// # Errors
+    /// Why it does not work so.
+    fn in_place(&self) -> Result<usize, NotInPlace>;
     /// Computes the items that are wanted, and enters their outcomes: there is one for each item of the batch.
     fn run(
         &self,
@@ -229,7 +230,7 @@ impl<K: Keyed> Kernel for Sessions<K> {
         self.operator.dst_len(item_len.saturating_sub(NUMBER))
     }
 
-    fn in_place(&self) -> Option<usize> {
+    fn in_place(&self) -> Result<usize, NotInPlace> {
         self.operator.in_place().map(|offset| NUMBER + offset)
     }
 

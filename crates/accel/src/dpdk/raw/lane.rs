@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use dpb_core::patience::Silence;
 use dpb_core::{
-    Clock, Completion, Items, Job, JobError, Limits, OutputShape, Place, Queue, Region, Span,
+    Clock, Completion, Items, Job, JobError, Limits, NotInPlace, OutputShape, Place, Queue, Region,
+    Span,
 };
 
 use super::Memory;
@@ -49,8 +50,11 @@ pub(in crate::dpdk) trait Recipe {
     /// Where outputs go.
     fn shape(&self) -> OutputShape;
     /// See [`Operator::in_place`](dpb_core::Operator::in_place).
-    fn in_place(&self) -> Option<usize> {
-        None
+    ///
+    /// # Errors
+    /// Why it does not work so.
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Err(self.shape().not_in_place())
     }
     /// The next step for an item: `piece` counts the operations that the item got already.
     fn step(&self, item: &[u8], slot_len: usize, piece: u32) -> Step<'_>;
@@ -343,7 +347,8 @@ impl<D: Device, R: Recipe> Lane<D, R> {
         let (shape, limits) = (self.recipe.shape(), self.recipe.limits());
         let items = match job.src {
             dpb_core::Memory::Output => {
-                let offset = self.recipe.in_place().ok_or(JobError::NotInPlace)?;
+                let offset = self.recipe.in_place();
+                let offset = offset.map_err(|_| JobError::NotInPlace)?;
                 job.admit_in_place(shape, limits, offset)?
             }
             _ => job.admit(shape, limits)?,

@@ -128,8 +128,8 @@ impl Kernel for Overlaid {
         sample::Each(|item: &[u8]| Ok(xored(item, KEY).collect())).run(batch, out, &mut ())
     }
 
-    fn in_place(&self) -> Option<usize> {
-        Some(self.offset)
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Ok(self.offset)
     }
 
     fn run_in_place(&self, work: InPlace<'_>, (): &mut ()) -> Result<(), JobError> {

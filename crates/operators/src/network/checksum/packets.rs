@@ -4,8 +4,8 @@
 mod tests;
 
 use dpb_core::{
-    Batch, BatchOut, ChecksumForm, ChecksumLayers, InPlace, JobError, Kernel, OutputShape,
-    SetupError, spec,
+    Batch, BatchOut, ChecksumForm, ChecksumLayers, InPlace, JobError, Kernel, NotInPlace,
+    OutputShape, SetupError, spec,
 };
 
 use super::{Checksum, Code, GROUP, Group, Piece, complement, oracle, transport, transport_piece};
@@ -365,8 +365,8 @@ impl Kernel for ChecksumFill {
         item_len
     }
 
-    fn in_place(&self) -> Option<usize> {
-        Some(0)
+    fn in_place(&self) -> Result<usize, NotInPlace> {
+        Ok(0)
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
