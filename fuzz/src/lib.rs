@@ -54,7 +54,7 @@ impl Coder {
             (0..700u32).map(|at| (at * at >> 3) as u8).collect(),
             vec![7; 1000],
         ];
-        let item = |plain: &Vec<u8>| self.decoder.workload.feed(plain).expect("encodes");
+        let item = |plain: &Vec<u8>| self.decoder.workload.encode_item(plain).expect("encodes");
         let with_slot = |(plain, less): (&Vec<u8>, usize)| {
             let slot = plain.len().saturating_sub(less) as u16;
             [&slot.to_le_bytes()[..], &item(plain)].concat()

@@ -77,9 +77,9 @@ fn longest_items(backend: &dyn Backend) {
         let spec = registry::find(name).expect("registered").default_spec();
         let max = backend.limits(&spec).expect("offered").item_bytes_max;
         let workload = workload(&spec);
-        let around = workload.feed(&[]).expect("an item").len();
+        let around = workload.encode_item(&[]).expect("an item").len();
         let plain = input::text(1, max - around, 1).bytes;
-        let item = workload.feed(&plain).expect("an item");
+        let item = workload.encode_item(&plain).expect("an item");
         assert_eq!(item.len(), max, "{name}");
         let output = run(backend, &spec, &item, None);
         let slot = backend.prepare(&spec).expect("offered").dst_len(max);
@@ -259,7 +259,7 @@ fn streams_that_go_on_or_stop(backend: &dyn Backend) {
     let name = backend.name();
     for len in [0, 1, 10, 300] {
         let plain = input::text(3, len, 1).bytes;
-        let item = workload.feed(&plain).expect("encodes");
+        let item = workload.encode_item(&plain).expect("encodes");
         for end in 0..item.len() {
             let output = run(backend, &spec, &item[..end], Some(len));
             assert!(
@@ -309,7 +309,7 @@ fn longest_streams(backend: &dyn Backend) {
     let workload = workload(&spec);
     for len in [60_000, 1_000_000] {
         let plain = input::text(5, len, 1).bytes;
-        let item = workload.feed(&plain).expect("encodes");
+        let item = workload.encode_item(&plain).expect("encodes");
         // Where an mbuf must hold all, it bounds the output, too.
         if item_bytes_max < 65_536 && len > 65_535 {
             let output = run(

@@ -1,5 +1,11 @@
 //! Operators one behind another, as one operator: [`Chain`].
 
+mod control;
+mod stage_by_stage;
+
+pub use control::changes_to;
+pub use stage_by_stage::StageByStage;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem::{replace, swap, take};
@@ -7,6 +13,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::control::StageControls;
+use crate::items::SpareLists;
 use crate::{
     Backend, Buf, Buffers, Completion, Control, Items, Job, JobError, Limits, Memory, NotInPlace,
     OpSpec, Operator, OutputShape, Place, Queue, SetupError, Span, Unsupported, spec,
@@ -14,7 +22,7 @@ use crate::{
 
 /// Operators one behind another, as one operator: output *i* of a stage is item *i* of the next. The stages may be of different
 /// backends. A device that runs such a sequence by itself takes it whole, as [`spec::Chain`]; everything else runs it stage by
-/// stage, by this.
+/// stage, by this ([`StageByStage`]).
 ///
 /// An item that a stage refuses is refused by the chain, with that stage's error; the stages behind it see an empty item. A job that a
 /// stage cannot carry out fails with that stage's error, also where an output is longer than the next stage takes.
@@ -23,6 +31,10 @@ use crate::{
 /// output has the room there that its stage's [`Operator::dst_len`] says; what a decoder makes of an item beyond that is refused with
 /// [`JobError::DstTooShort`]. A chain works in place if its first stage does, and the others do with outputs
 /// that begin where their items do: what lies before an item's slot then stays as it was.
+///
+/// The tables of its stages change by one [`Control`], each call of which has changes for one stage ([`changes_to`]). A commit makes the
+/// changes of all stages visible, one stage after another: a job that it overtakes may see the new table of one stage and the old one of
+/// another. Of each stage it sees one version, and a job that is submitted after the commit sees all changes.
 pub struct Chain {
     spec: OpSpec,
     stages: Vec<Arc<dyn Operator>>,
@@ -30,6 +42,7 @@ pub struct Chain {
     alloc: Alloc,
     shape: OutputShape,
     in_place: Result<usize, NotInPlace>,
+    control: Option<Arc<dyn Control>>,
 }
 
 type Alloc = Box<dyn Fn(usize) -> Result<Buf, SetupError> + Send + Sync>;
@@ -75,6 +88,7 @@ impl Chain {
             alloc: Box::new(alloc),
             shape,
             in_place: in_place(&stages),
+            control: StageControls::of(stages.iter().map(|stage| stage.control()).collect()),
             stages,
         })
     }
@@ -115,6 +129,17 @@ impl Chain {
             limits = limits.and(backend.limits(spec)?);
         }
         Ok(limits)
+    }
+
+    /// The code that computes the chain of `specs` on `backend`, stage by stage: `inflate: libdeflate, …; crc32c: sse42, …`. `None` if the
+    /// code of no stage is known.
+    pub fn code_on(backend: &dyn Backend, specs: &[OpSpec]) -> Option<String> {
+        let codes = flat(specs).into_iter().filter_map(|spec| {
+            let code = backend.code(spec)?;
+            Some(format!("{}: {code}", spec.name()))
+        });
+        let codes = codes.collect::<Vec<_>>().join("; ");
+        (!codes.is_empty()).then_some(codes)
     }
 
     /// Bytes that go from each stage to the next at most, in a job at the limits.
@@ -195,11 +220,9 @@ impl Operator for Chain {
         self.in_place.clone()
     }
 
-    /// That of the only stage that has one. Of several none is meant.
+    /// Those of all stages, as one: [`changes_to`] addresses one stage.
     fn control(&self) -> Option<Arc<dyn Control>> {
-        let mut controls = self.stages.iter().filter_map(|stage| stage.control());
-        let only = controls.next();
-        only.filter(|_| controls.next().is_none())
+        self.control.clone()
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
@@ -280,7 +303,7 @@ struct Flight {
     /// Why an item was refused, of those that were.
     refused: Vec<Option<JobError>>,
     /// Lists of items or slots that are free.
-    lists: Vec<Vec<Span>>,
+    lists: SpareLists,
     /// In place: the end of each of the caller's slots, behind which no stage writes.
     ends: Vec<usize>,
 }
@@ -426,7 +449,7 @@ impl Flight {
             between: [even?, odd?],
             refused: Vec::with_capacity(items),
             // The items of a stage, those of the next, and slots.
-            lists: (0..3).map(|_| Vec::with_capacity(items)).collect(),
+            lists: SpareLists::new(3, items),
             ends: Vec::with_capacity(items),
         })
     }
@@ -457,22 +480,14 @@ impl Flight {
             }
             return job;
         };
-        let is_strided = matches!(
-            (before, &job.slots),
-            (OutputShape::Fixed(_), Items::Strided(_))
-        );
-        let list = match is_strided {
-            true => Vec::new(),
-            false => self.lists.pop().unwrap_or_default(),
-        };
-        let outputs = job.outputs(before, list);
+        let mut list = self.lists.take();
+        let outputs = job.outputs(before, &mut list);
+        self.lists.keep(Items::Spans(list));
         if k == 1 {
             swap(&mut job.items, &mut outer.items);
         }
-        let items = replace(&mut job.items, outputs);
-        self.keep(items);
-        let slots = take(&mut job.slots);
-        self.keep(slots);
+        self.lists.keep(replace(&mut job.items, outputs));
+        self.lists.keep(take(&mut job.slots));
         if !self.is_in_place {
             job.src = Memory::Own(take(&mut job.dst));
         }
@@ -493,8 +508,7 @@ impl Flight {
         if is_last {
             return self.aim_last(job, stage.shape());
         }
-        let mut list = self.lists.pop().unwrap_or_default();
-        list.clear();
+        let mut list = self.lists.take();
         let mut places = (0..job.items.count()).map(|i| job.items.place(i, job.input()));
         let mut push = |place: Place| span(place).map(|span| list.push(span));
         let mut end = 0_usize;
@@ -527,8 +541,7 @@ impl Flight {
         }
         if let OutputShape::Fixed(_) = stage.shape() {
             let slots = stage.shape().slots(room, job.items.count());
-            let list = replace(&mut job.slots, slots);
-            self.keep(list);
+            self.lists.keep(replace(&mut job.slots, slots));
         }
         job.dst = take(&mut self.between[k % 2]);
         Ok(())
@@ -554,9 +567,7 @@ impl Flight {
             swap(&mut job.slots, &mut outer.slots);
             return Ok(());
         }
-        let [mut items, mut slots] = [0; 2].map(|_| self.lists.pop().unwrap_or_default());
-        items.clear();
-        slots.clear();
+        let [mut items, mut slots] = [0; 2].map(|_| self.lists.take());
         let mut filled = Ok(());
         for (i, refused) in self.refused.iter_mut().enumerate() {
             let slot = slot(i);
@@ -573,8 +584,8 @@ impl Flight {
             }
         }
         job.slots = Items::Spans(slots);
-        let items = replace(&mut job.items, Items::Spans(items));
-        self.keep(items);
+        self.lists
+            .keep(replace(&mut job.items, Items::Spans(items)));
         filled
     }
 
@@ -633,9 +644,8 @@ impl Flight {
         } else if !job.dst.is_empty() {
             self.between[k % 2] = take(&mut job.dst);
         }
-        let [items, slots] = [take(&mut job.items), take(&mut job.slots)];
-        self.keep(items);
-        self.keep(slots);
+        self.lists.keep(take(&mut job.items));
+        self.lists.keep(take(&mut job.slots));
         if shape == OutputShape::Variable && result.is_ok() {
             let outcome = |(i, refused): (usize, &Option<JobError>)| match (refused, of_stage) {
                 (Some(error), _) => Err(*error),
@@ -648,15 +658,6 @@ impl Flight {
         }
         self.inner = Some(job);
         outer
-    }
-
-    /// Keeps a list for the next stage.
-    fn keep(&mut self, items: Items) {
-        if let Items::Spans(list) = items
-            && list.capacity() > 0
-        {
-            self.lists.push(list);
-        }
     }
 }
 

@@ -14,8 +14,11 @@
 //! Checked: results against what the [`Workload`] calls right at many lengths, batches, layouts and depths; one completion
 //! for each job taken, never more in flight than the depth, none left after a poll where that is promised; tags and buffers
 //! that come home untouched; limits that are kept; bad jobs, bad items and memory that the device cannot reach refused, not
-//! crashed on; properties that agree with the clock; queues beside each other, on one thread and on two; a busy queue that is dropped and gives every buffer back.
+//! crashed on; properties that agree with the clock; queues beside each other, on one thread and on two; a busy queue that is dropped and gives every
+//! buffer back. A test program that counts its allocations has them checked too ([`Suite::counting`]).
 
+mod allocations;
+mod counting;
 mod drive;
 mod in_place;
 mod input;
@@ -30,8 +33,9 @@ use crate::{
     Backend, Buf, Buffers, ClockKind, Completion, Evidence, Items, Job, Limits, Memory, OpSpec,
     Operator, OutputShape, SetupError, View, Workload,
 };
+pub use counting::Counting;
 use drive::CheckedQueue;
-use input::{Input, Layout};
+use input::{JobInput, Layout};
 
 /// What a passed suite rests on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,15 +130,55 @@ const BYTES_TOO_LONG: usize = 64 << 20;
 /// Items that decode to more than this need not be decoded.
 const RIGHT_BYTES_MAX: usize = 1 << 18;
 
-/// Runs the whole suite on the spec of each of `workloads`.
-///
-/// A spec that the backend does not support is skipped, with its reason in [`Coverage::skipped`].
+/// The suite, and the checks that a test program asks for. [`check`] runs it without these.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Suite {
+    allocations: Option<fn() -> u64>,
+}
+
+/// [`Suite::check`] without further checks.
 ///
 /// # Errors
 /// The first thing that is wrong.
 pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Coverage, Failure> {
-    let mut coverage = Coverage::default();
-    for &workload in workloads {
+    Suite::default().check(backend, workloads)
+}
+
+impl Suite {
+    /// Checks also that `submit` and `poll` of queues that compute inside `submit` allocate nothing once they are warm. `allocations`
+    /// gives the allocations of the calling thread so far: [`Counting::here`] where the program has installed [`Counting`]. Operators
+    /// that say that they allocate ([`Workload::allocates`]) are skipped, and so is what works on other threads.
+    #[must_use]
+    pub fn counting(self, allocations: fn() -> u64) -> Self {
+        Self {
+            allocations: Some(allocations),
+        }
+    }
+
+    /// Runs the whole suite on the spec of each of `workloads`.
+    ///
+    /// A spec that the backend does not support is skipped, with its reason in [`Coverage::skipped`].
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(
+        &self,
+        backend: &dyn Backend,
+        workloads: &[&dyn Workload],
+    ) -> Result<Coverage, Failure> {
+        let mut coverage = Coverage::default();
+        for &workload in workloads {
+            self.check_one(backend, workload, &mut coverage)?;
+        }
+        Ok(coverage)
+    }
+
+    fn check_one(
+        &self,
+        backend: &dyn Backend,
+        workload: &dyn Workload,
+        coverage: &mut Coverage,
+    ) -> Result<(), Failure> {
         let spec = workload.spec();
         let failure = |(case, what): (String, String)| Failure {
             backend: backend.name().to_string(),
@@ -144,10 +188,10 @@ pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Cover
         };
         properties(backend).map_err(|what| failure(("properties".into(), what)))?;
         memory(backend).map_err(|what| failure(("memory".into(), what)))?;
-        let Some((limits, operator)) = admission(backend, spec, &mut coverage)
-            .map_err(|what| failure(("limits".into(), what)))?
+        let Some((limits, operator)) =
+            admission(backend, spec, coverage).map_err(|what| failure(("limits".into(), what)))?
         else {
-            continue;
+            return Ok(());
         };
         let mut bench = Bench {
             backend,
@@ -156,17 +200,10 @@ pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Cover
             extent: Extent::of(workload),
             limits,
             operator,
-            coverage: &mut coverage,
+            coverage,
         };
-        bench.results().map_err(failure)?;
-        bench.in_place().map_err(failure)?;
-        bench.bad_items().map_err(failure)?;
-        bench.bad_jobs().map_err(failure)?;
-        bench.foreign_memory().map_err(failure)?;
-        bench.two_queues().map_err(failure)?;
-        bench.busy_drop().map_err(failure)?;
+        bench.whole(self.allocations).map_err(failure)
     }
-    Ok(coverage)
 }
 
 /// A model's times are simulated, on a virtual clock, and nothing else's are.
@@ -260,6 +297,17 @@ type Admitted = (Limits, Arc<dyn Operator>);
 type Wrong = (String, String);
 
 impl Bench<'_> {
+    fn whole(&mut self, allocations: Option<fn() -> u64>) -> Result<(), Wrong> {
+        self.results()?;
+        self.in_place()?;
+        self.bad_items()?;
+        self.bad_jobs()?;
+        self.foreign_memory()?;
+        self.two_queues()?;
+        self.busy_drop()?;
+        allocations.map_or(Ok(()), |count| self.allocations(count))
+    }
+
     /// Every length, batch, layout and depth against what is right.
     fn results(&mut self) -> Result<(), Wrong> {
         let Extent {
@@ -322,13 +370,14 @@ impl Bench<'_> {
         layout: Layout,
         item_len: usize,
         batch: usize,
-    ) -> Result<[Input; 2], String> {
-        let [one, two] = seeds.map(|seed| Input::new(self.workload, layout, item_len, batch, seed));
+    ) -> Result<[JobInput; 2], String> {
+        let [one, two] =
+            seeds.map(|seed| JobInput::new(self.workload, layout, item_len, batch, seed));
         Ok([one?, two?])
     }
 
     /// Drives jobs over `inputs` in turn through a queue and judges every item.
-    fn compare(&mut self, inputs: &mut [Input; 2], depth: u32) -> Result<(), String> {
+    fn compare(&mut self, inputs: &mut [JobInput; 2], depth: u32) -> Result<(), String> {
         if self.is_beyond(inputs, depth) {
             return Ok(());
         }
@@ -340,7 +389,7 @@ impl Bench<'_> {
     }
 
     /// Whether the backend does not promise this much; then that is noted.
-    fn is_beyond(&mut self, inputs: &[Input; 2], depth: u32) -> bool {
+    fn is_beyond(&mut self, inputs: &[JobInput; 2], depth: u32) -> bool {
         let is_within = inputs.iter().all(|input| input.is_within(&self.limits));
         let is_beyond = !is_within || depth > self.limits.depth_max.get();
         if is_beyond {
@@ -360,7 +409,7 @@ impl Bench<'_> {
     }
 
     /// Enough jobs over `inputs`, in turn, to fill a queue of `depth` twice if time allows.
-    fn jobs(&self, inputs: &[Input; 2], depth: u32) -> Result<Vec<Job>, String> {
+    fn jobs(&self, inputs: &[JobInput; 2], depth: u32) -> Result<Vec<Job>, String> {
         let jobs = self.jobs_over(inputs, depth);
         let mut shared: [Option<View>; 2] = [None, None];
         let mut source = |which: usize| match &shared[which] {
@@ -381,20 +430,20 @@ impl Bench<'_> {
     }
 
     /// How many jobs over `inputs` fill a queue of `depth` twice, if time allows.
-    fn jobs_over(&self, inputs: &[Input; 2], depth: u32) -> usize {
+    fn jobs_over(&self, inputs: &[JobInput; 2], depth: u32) -> usize {
         let most = 2 * depth as usize + 1;
         let bytes_per_run = match std::env::var_os("DPB_QEMU") {
             Some(_) => BYTES_PER_RUN_EMULATED.min(self.extent.bytes_per_run),
             None => self.extent.bytes_per_run,
         };
         let cost_bytes = self.workload.cost_bytes();
-        let cost_of = |input: &Input| input.bytes() + input.items.count() * cost_bytes;
+        let cost_of = |input: &JobInput| input.bytes() + input.items.count() * cost_bytes;
         let longest = inputs.iter().map(cost_of).max().unwrap_or(0);
         (bytes_per_run / longest.max(1)).clamp(3, most.max(3))
     }
 
     /// Judges every item of what [`Bench::jobs`] gave.
-    fn judge(&mut self, done: Vec<Completion>, inputs: &mut [Input; 2]) -> Result<(), String> {
+    fn judge(&mut self, done: Vec<Completion>, inputs: &mut [JobInput; 2]) -> Result<(), String> {
         for Completion { job, result } in done {
             let tag = job.tag;
             let input = &mut inputs[tag as usize % 2];
@@ -409,12 +458,12 @@ impl Bench<'_> {
     }
 
     /// `input` in memory that the backend can reach.
-    fn source(&self, input: &Input) -> Result<Memory, String> {
+    fn source(&self, input: &JobInput) -> Result<Memory, String> {
         input.source(|len| self.alloc(len))
     }
 
     /// Room for the outputs of `input` in memory that the backend can reach.
-    fn destination(&self, input: &Input) -> Result<(Buffers, Items), String> {
+    fn destination(&self, input: &JobInput) -> Result<(Buffers, Items), String> {
         input.destination(&*self.operator, |len| self.alloc(len))
     }
 

@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::{
-    Backend, Buf, Clock, Limits, OpSpec, Operator, Properties, SetupError, Unsupported, WallClock,
+    Backend, Buf, Clock, Limits, OpSpec, Operator, Properties, SetupError, StageByStage,
+    Unsupported, WallClock,
 };
 
 /// A kind of backends: CPU paths, pools, models, the devices of one library.
@@ -124,7 +125,8 @@ impl Families {
     }
 
     /// The backend called `name`. The slash may be a colon, and a family's name alone means its usual backend. One that is not to
-    /// be had here is a backend that can do nothing and says why, so that its rows do too.
+    /// be had here is a backend that can do nothing and says why, so that its rows do too. A chain of operators that it does not take
+    /// whole it runs stage by stage ([`StageByStage`]).
     ///
     /// # Errors
     /// If no backend can have this name; the message says which there are.
@@ -137,7 +139,7 @@ impl Families {
         };
         match family.open(instance) {
             Err(OpenError::Absent(why)) => Ok(Box::new(Absent::new(family, instance, why))),
-            opened => opened,
+            opened => Ok(Box::new(StageByStage::new(opened?))),
         }
     }
 

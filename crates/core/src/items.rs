@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 use crate::{Buf, Place};
 
-/// Where the items of a job lie in its buffers. A finished job gives its list back, to be filled for the next job.
+/// Where the items of a job lie in its buffers. A finished job gives its list back, to be filled for the next job:
+/// [`Items::into_spans`], [`Items::into_offsets`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Items {
     /// The only buffer is one item.
@@ -48,7 +49,7 @@ pub struct Stride {
     pub len: u32,
     /// Bytes from the start of an item to the start of the next.
     pub step: u32,
-    /// How many items.
+    /// The number of items.
     pub count: u32,
 }
 
@@ -70,6 +71,33 @@ pub enum Offsets {
     Own(Vec<u32>),
     /// Cloned without an allocation.
     Shared(Arc<[u32]>),
+}
+
+/// Lists of spans that are in no job, so that one who alternates between layouts allocates none.
+#[derive(Debug)]
+pub(crate) struct SpareLists(Vec<Vec<Span>>);
+
+impl SpareLists {
+    /// `lists` lists for up to `items` items each, and place for more of them.
+    pub(crate) fn new(lists: usize, items: usize) -> Self {
+        // Each of the two places of a job may bring one of its own.
+        let mut spare = Vec::with_capacity(lists + 2);
+        spare.extend((0..lists).map(|_| Vec::with_capacity(items)));
+        Self(spare)
+    }
+
+    /// An empty list.
+    pub(crate) fn take(&mut self) -> Vec<Span> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Keeps the list that `items` have, if they have one.
+    pub(crate) fn keep(&mut self, items: Items) {
+        let list = items.into_spans();
+        if list.capacity() > 0 {
+            self.0.push(list);
+        }
+    }
 }
 
 impl Items {
@@ -109,7 +137,19 @@ impl Items {
         }
     }
 
-    /// How many items.
+    /// The job's own list of offsets, emptied, for the next job; a new one if this is none, or one that jobs share.
+    #[must_use]
+    pub fn into_offsets(self) -> Vec<u32> {
+        match self {
+            Self::Offsets(Offsets::Own(mut offsets)) => {
+                offsets.clear();
+                offsets
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The number of items.
     #[inline]
     pub fn count(&self) -> usize {
         match self {

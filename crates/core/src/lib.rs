@@ -48,7 +48,7 @@ pub mod workload;
 
 pub use batch::{Batch, BatchIter};
 pub use buf::{Buf, Region, View};
-pub use chain::Chain;
+pub use chain::{Chain, StageByStage};
 pub use clock::{Clock, ClockKind, Timer, VirtualClock, WallClock};
 pub use control::{ChangeError, Control};
 pub use error::{JobError, NotInPlace, SetupError, Unsupported};

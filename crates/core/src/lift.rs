@@ -2,8 +2,10 @@
 //!
 //! Both check each job once, in `carry_out`, before and after the kernel sees it; both send it home whatever happens.
 
+mod one_kernel;
 mod pool;
 
+pub use one_kernel::OneKernel;
 pub use pool::{Pool, Pooled, threads_max};
 
 use std::collections::VecDeque;
@@ -102,8 +104,9 @@ impl<K: Kernel> Queue for InlineQueue<K> {
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
         let finished = self.finished.len();
-        if done.is_empty() && done.capacity() >= self.depth {
-            // Nothing is copied.
+        let room = self.depth..=self.finished.capacity();
+        if done.is_empty() && room.contains(&done.capacity()) {
+            // Nothing is copied, and `done` has the room that it had.
             std::mem::swap(done, &mut self.finished);
         } else {
             done.append(&mut self.finished);

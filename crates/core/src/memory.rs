@@ -4,7 +4,8 @@ use std::ops::{Deref, DerefMut};
 
 use crate::{Buf, View};
 
-/// The buffers that a job reads. They move into the job and come home with it; nothing is copied. As a slice: its buffers.
+/// The buffers that a job reads. They move into the job and come home with it ([`Memory::into_buffers`]); nothing is copied. As a slice:
+/// its buffers.
 #[derive(Debug)]
 pub enum Memory {
     /// One buffer that any number of jobs read.
@@ -15,7 +16,8 @@ pub enum Memory {
     Output,
 }
 
-/// Writable memory of one job. As a slice: its buffers; [`Span::buf`](crate::Span::buf) is the index of one.
+/// Writable memory of one job. As a slice: its buffers; [`Span::buf`](crate::Span::buf) is the index of one. A list of buffers comes home
+/// as the list that was given ([`Buffers::into_vec`]).
 #[derive(Debug)]
 pub enum Buffers {
     /// One buffer.
@@ -42,6 +44,29 @@ impl Place {
     /// If they do not lie inside one of `bufs`.
     pub fn bytes<'a>(&self, bufs: &'a [Buf]) -> &'a [u8] {
         &bufs[self.buf][self.start..][..self.len]
+    }
+}
+
+impl Buffers {
+    /// The list of buffers that was given, to be filled for the next job. One buffer gets a list, which is allocated, unless it was given
+    /// in one.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<Buf> {
+        match self {
+            Self::One(buf) => vec![buf],
+            Self::Many(bufs) => bufs,
+        }
+    }
+}
+
+impl Memory {
+    /// The job's own buffers; `None` if jobs share them, or if the job works in place.
+    #[must_use]
+    pub fn into_buffers(self) -> Option<Buffers> {
+        match self {
+            Self::Own(buffers) => Some(buffers),
+            Self::Shared(_) | Self::Output => None,
+        }
     }
 }
 

@@ -17,6 +17,7 @@
 //! slot that is too short refuses that item alone.
 
 use std::collections::VecDeque;
+use std::mem::take;
 use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -157,7 +158,9 @@ pub trait Operator: Send + Sync {
 pub trait Queue {
     /// Jobs taken and not yet completed.
     fn in_flight(&self) -> usize;
-    /// Takes jobs from the front of `ready` until full; says how many. Neither waits nor allocates.
+    /// Takes jobs from the front of `ready` until full; says how many. Neither waits nor allocates, but for the few operators whose page
+    /// says that their kernels allocate, because the library behind them does or because what they make is a list; their
+    /// [`Workload::allocates`](crate::Workload::allocates) says so too.
     fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize;
     /// Appends finished jobs to `done`; says how many. Neither waits nor, if `done` has room, allocates.
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize;
@@ -193,7 +196,7 @@ pub trait Kernel: Send + Sync + 'static {
     fn control(&self) -> Option<Arc<dyn Control>> {
         None
     }
-    /// Computes the whole batch; allocates nothing. The lift has checked that every item lies inside its input and has
+    /// Computes the whole batch; allocates nothing, see [`Queue::submit`]. The lift has checked that every item lies inside its input and has
     /// a slot; afterwards it checks that the outcomes of variable shape are one per item and within their slots, or the job
     /// fails with [`JobError::BadOutcomes`]. A panic is caught there too: the job fails with [`JobError::Panicked`] and
     /// the scratch is built anew.
@@ -534,19 +537,20 @@ impl JobParts {
     }
 
     /// Where the outputs lie in `dst`, once the job is home and its result is `Ok`: what a next job, which takes `dst` as its
-    /// [`Memory`], reads. `spans` is filled, one for each item, unless outputs of one length lie at a stride; an item that was
-    /// refused has no bytes.
+    /// [`Memory`], reads. If outputs of one length lie at a stride, so do these items, and `spans` stays as it is; else the list is taken
+    /// out of `spans` and filled, one for each item. An item that was refused has no bytes.
     ///
     /// # Panics
     /// If a slot starts at 4 GiB or behind it, or [`JobParts::check_outcomes`] has something to say.
-    pub fn outputs(&self, shape: OutputShape, mut spans: Vec<Span>) -> Items {
+    pub fn outputs(&self, shape: OutputShape, spans: &mut Vec<Span>) -> Items {
         let small = |n: usize| u32::try_from(n).expect("below 4 GiB");
         if let (OutputShape::Fixed(bytes), Items::Strided(slots)) = (shape, &self.slots) {
             let len = small(bytes);
             return Items::Strided(Stride { len, ..*slots });
         }
-        spans.clear();
-        spans.extend((0..self.items.count()).map(|i| {
+        let mut list = take(spans);
+        list.clear();
+        list.extend((0..self.items.count()).map(|i| {
             let slot = self.slots.place(i, &self.dst);
             Span {
                 buf: small(slot.buf),
@@ -554,7 +558,7 @@ impl JobParts {
                 len: small(self.len(shape, i).unwrap_or(0)),
             }
         }));
-        Items::Spans(spans)
+        Items::Spans(list)
     }
 
     /// Whether the outcomes are one per item, each length within its slot; of fixed outputs there are none to check. A

@@ -1,7 +1,7 @@
 //! One operator, used by one job at a time: [`Stage`], for programs in steps.
 //!
-//! A stage keeps its job and uses it again and again, so that after the first bursts nothing is allocated. What it reads is lent to
-//! it for the call, and nothing is copied. A program that wants several jobs in flight opens an [`Operator`]'s queue itself.
+//! A stage keeps its job and uses it again and again, so that after the first bursts nothing is allocated, whichever ways of running
+//! alternate. The memory that it reads is lent to it for the call, and nothing is copied. A program that wants several jobs in flight opens an [`Operator`]'s queue itself.
 //!
 //! ```
 //! use dpb_core::{Buf, Items, Span, Stage};
@@ -38,6 +38,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::items::SpareLists;
 use crate::patience::Silence;
 use crate::{
     Buf, Buffers, Clock, Completion, Items, Job, JobError, Memory, Operator, OutputShape, Queue,
@@ -52,6 +53,8 @@ pub struct Stage {
     slot_bytes: u32,
     /// At home between two calls. `None` once it was lost.
     job: Option<Job>,
+    /// Lists that the job does not need in this call.
+    lists: SpareLists,
     ready: VecDeque<Job>,
     done: Vec<Completion>,
     clock: Arc<dyn Clock>,
@@ -96,15 +99,16 @@ impl Stage {
             OutputShape::Variable => slot_bytes,
         };
         let dst = alloc(items_max.saturating_mul(slot_bytes as usize))?;
-        let [items, slots] = [0; 2].map(|_| Items::Spans(Vec::with_capacity(items_max)));
+        let none = Items::default;
         let outcomes = Vec::with_capacity(items_max);
-        let job = Job::with_slots(0, Memory::Output, items, dst, slots, outcomes);
+        let job = Job::with_slots(0, Memory::Output, none(), dst, none(), outcomes);
         Ok(Self {
             queue: operator.clone().open(NonZeroU32::MIN)?,
             operator,
             items_max,
             slot_bytes,
             job: Some(job),
+            lists: SpareLists::new(2, items_max),
             ready: VecDeque::with_capacity(1),
             done: Vec::with_capacity(1),
             clock: Arc::new(WallClock::default()),
@@ -166,8 +170,10 @@ impl Stage {
                 return Err(lost);
             }
         };
-        let spans = take(&mut job.items).into_spans();
-        job.items = earlier.outputs(before.operator.shape(), spans);
+        self.lists.keep(take(&mut job.items));
+        let mut list = self.lists.take();
+        job.items = earlier.outputs(before.operator.shape(), &mut list);
+        self.lists.keep(Items::Spans(list));
         job.src = Memory::Own(take(&mut earlier.dst));
         let result = self.send_to_slots(job)?;
         let job = self.job.as_mut().expect("it came home");
@@ -218,8 +224,8 @@ impl Stage {
         slots: &[Span],
     ) -> Result<impl ExactSizeIterator<Item = Result<usize, JobError>> + '_, StageError> {
         let mut job = self.take_job()?;
-        refill(&mut job.items, items);
-        refill(&mut job.slots, slots);
+        self.fill(&mut job.items, items);
+        self.fill(&mut job.slots, slots);
         let own = replace(&mut job.dst, take(memory));
         let result = self.send(job)?;
         let job = self.job.as_mut().expect("it came home");
@@ -235,7 +241,7 @@ impl Stage {
 
     fn read(&mut self, memory: &mut Memory, items: &[Span]) -> Result<Outputs<'_>, StageError> {
         let mut job = self.take_job()?;
-        refill(&mut job.items, items);
+        self.fill(&mut job.items, items);
         job.src = replace(memory, Memory::Output);
         let result = self.send_to_slots(job)?;
         let job = self.job.as_mut().expect("it came home");
@@ -261,8 +267,17 @@ impl Stage {
     /// Sends a job whose outputs go to the stage's own memory.
     fn send_to_slots(&mut self, mut job: Job) -> Result<Result<(), JobError>, StageError> {
         let count = u32::try_from(job.items.count()).unwrap_or(u32::MAX);
-        job.slots = Items::fixed(self.slot_bytes, count);
+        let slots = replace(&mut job.slots, Items::fixed(self.slot_bytes, count));
+        self.lists.keep(slots);
         self.send(job)
+    }
+
+    /// Makes `items` these spans, in a list that there is.
+    fn fill(&mut self, items: &mut Items, spans: &[Span]) {
+        self.lists.keep(take(items));
+        let mut list = self.lists.take();
+        list.extend_from_slice(spans);
+        *items = Items::Spans(list);
     }
 
     /// Sends the job, and waits until it is home.
@@ -284,13 +299,6 @@ impl Stage {
         self.job = Some(job);
         Ok(result)
     }
-}
-
-/// Makes `items` these spans, in the list that they have.
-fn refill(items: &mut Items, spans: &[Span]) {
-    let mut list = take(items).into_spans();
-    list.extend_from_slice(spans);
-    *items = Items::Spans(list);
 }
 
 impl<'a> Outputs<'a> {

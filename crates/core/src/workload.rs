@@ -47,7 +47,7 @@ pub trait Workload: Send + Sync {
     ///
     /// # Errors
     /// Why there is no item for it: a payload longer than a packet can be.
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         Ok(plain.to_vec())
     }
 
@@ -66,6 +66,12 @@ pub trait Workload: Send + Sync {
     /// What an item costs besides its bytes: what [`OpSpec::cost_bytes`] says, unless known better.
     fn cost_bytes(&self) -> usize {
         self.spec().cost_bytes()
+    }
+
+    /// True if the operator's kernels allocate while they compute, which [`Queue::submit`](crate::Queue::submit) allows an operator whose
+    /// page says so. The suite then counts no allocations.
+    fn allocates(&self) -> bool {
+        false
     }
 
     /// What is right for `item`, which may be anything, in a slot of `slot_bytes`. That is a bound, often far beyond what
@@ -158,7 +164,7 @@ pub fn fed<'a>(
 ) -> Result<Vec<Vec<u8>>, String> {
     let feed = |(i, plain): (usize, &[u8])| {
         let len = plain.len();
-        let item = workload.feed(plain);
+        let item = workload.encode_item(plain);
         item.map_err(|why| format!("{} of item {i}, {len} bytes: {why}", workload.spec()))
     };
     plain.into_iter().enumerate().map(feed).collect()

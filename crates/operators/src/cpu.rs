@@ -128,6 +128,9 @@ impl Backend for Cpu {
     }
 
     fn code(&self, spec: &OpSpec) -> Option<String> {
+        if let Some(spec::Chain(stages)) = spec.get() {
+            return Chain::code_on(self, stages);
+        }
         self.code_of(self.operators.of(spec).ok()?)
     }
 

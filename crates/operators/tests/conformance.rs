@@ -165,7 +165,7 @@ fn every_workload_feeds_its_operator() {
             let spec = &case.spec;
             let workload = entry.workload(&case).expect("its own spec");
             for len in [0, 1, 2, 3, 4, 7, 64, 1500] {
-                let fed = workload.feed(&input::text(3, len, 1).bytes);
+                let fed = workload.encode_item(&input::text(3, len, 1).bytes);
                 let item = fed.unwrap_or_else(|why| panic!("{spec:?}, {len} bytes: {why}"));
                 let right = workload.right(&item, usize::MAX);
                 assert!(!matches!(right, Right::Refused(_)), "{spec:?}, {len} bytes");

@@ -549,10 +549,10 @@ fn the_workload_knows_wrong_from_right() {
                 let other = encrypt.encrypted(b"another").expect("encrypts");
                 (b"a message".to_vec(), other)
             },
-            spec::Verify { .. } => (workload.feed(b"a message").expect("feeds"), vec![0]),
+            spec::Verify { .. } => (workload.encode_item(b"a message").expect("feeds"), vec![0]),
         } else {
             (
-                workload.feed(b"a message").expect("feeds"),
+                workload.encode_item(b"a message").expect("feeds"),
                 b"another".to_vec(),
             )
         });

@@ -1,13 +1,9 @@
 //! A card that computes Adler-32. Threads of this process stand in for its engines, and its numbers say so.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
-use dpb_core::lift::threads_max;
-use dpb_core::{
-    Backend, Buf, Clock, Family, Limits, Listed, OpSpec, OpenError, Operator, Pool, Pooled,
-    Properties, SetupError, Unsupported, WallClock,
-};
+use dpb_core::lift::{OneKernel, threads_max};
+use dpb_core::{Backend, Family, Limits, Listed, OpSpec, OpenError, Properties};
 
 use crate::Adler32;
 
@@ -17,12 +13,6 @@ pub struct Cards;
 
 /// Items that a job of the card has at most.
 const ITEMS_MAX: usize = 1024;
-
-struct Card {
-    name: String,
-    engines: NonZeroU32,
-    clock: WallClock,
-}
 
 impl Family for Cards {
     fn name(&self) -> &'static str {
@@ -50,11 +40,14 @@ impl Family for Cards {
                 "card/{instance}: not a number of engines from 1 to {most}"
             ))
         })?;
-        Ok(Box::new(Card {
-            name: format!("card/{engines}"),
-            engines,
-            clock: WallClock::default(),
-        }))
+        let stand_in = format!("{engines} threads of the host");
+        let mut limits = Limits::new(const { NonZeroU32::new(64).unwrap() });
+        limits.items_max = ITEMS_MAX;
+        let card = OneKernel::new(format!("card/{engines}"), |adler32: &Adler32| Ok(*adler32))
+            .on_workers(engines)
+            .with_properties(Properties::of_device(Some(stand_in)))
+            .with_limits(limits);
+        Ok(Box::new(card))
     }
 
     fn all_for(&self, spec: &OpSpec) -> Vec<String> {
@@ -62,45 +55,5 @@ impl Family for Cards {
             .then(|| "1".to_owned())
             .into_iter()
             .collect()
-    }
-}
-
-impl Backend for Card {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn clock(&self) -> &dyn Clock {
-        &self.clock
-    }
-
-    fn properties(&self) -> Properties {
-        Properties::of_device(Some(format!("{} threads of the host", self.engines)))
-    }
-
-    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
-        Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
-    }
-
-    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        if !spec.is::<Adler32>() {
-            let reason = format!("the card computes adler32, not {spec}");
-            return Err(Unsupported { reason });
-        }
-        let mut limits = Limits::new(const { NonZeroU32::new(64).unwrap() });
-        limits.items_max = ITEMS_MAX;
-        Ok(limits)
-    }
-
-    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        let limits = self.limits(spec).map_err(SetupError::Unsupported)?;
-        let adler32 = *spec.get::<Adler32>().expect("its limits say so");
-        let engines = Pool::new(self.engines)?;
-        Ok(Arc::new(Pooled::new(
-            adler32,
-            spec.clone(),
-            limits,
-            engines,
-        )))
     }
 }

@@ -1,6 +1,6 @@
 //! Jobs whose input is their output.
 
-use super::input::{BEFORE, BEHIND, GUARD, Input, Layout, STALE};
+use super::input::{BEFORE, BEHIND, GUARD, JobInput, Layout, STALE};
 use super::{BYTES_PER_JOB, Bench, Extent, Wrong};
 use crate::{
     Completion, Items, Job, JobError, Memory, NotInPlace, Operator, OutputShape, Place, Span,
@@ -74,7 +74,7 @@ impl Bench<'_> {
     /// Drives jobs over `inputs` in turn through a queue and judges every item.
     fn overlays(
         &mut self,
-        inputs: &mut [Input; 2],
+        inputs: &mut [JobInput; 2],
         offset: usize,
         depth: u32,
     ) -> Result<(), String> {
@@ -126,7 +126,7 @@ impl Bench<'_> {
 
 impl Overlaid {
     /// The items of `input`, each with a slot for the longest output that it can have.
-    fn of(input: &Input, operator: &dyn Operator, offset: usize) -> Self {
+    fn of(input: &JobInput, operator: &dyn Operator, offset: usize) -> Self {
         let (mut bufs, mut items, mut slots) = (vec![Vec::new()], Vec::new(), Vec::new());
         for item in input.contents() {
             if input.layout == Layout::Scattered && !items.is_empty() {

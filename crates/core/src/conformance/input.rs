@@ -52,7 +52,7 @@ impl Layout {
 }
 
 /// One job's input and what is right for it.
-pub(super) struct Input {
+pub(super) struct JobInput {
     pub(super) layout: Layout,
     /// What is in each buffer of its memory.
     bufs: Vec<Vec<u8>>,
@@ -66,7 +66,7 @@ pub(super) struct Input {
     slot: Option<usize>,
 }
 
-impl Input {
+impl JobInput {
     /// `batch` valid items that carry about `item_len` bytes.
     pub(super) fn new(
         workload: &dyn Workload,

@@ -61,7 +61,7 @@ impl Workload for StoredBlocks {
         NAME
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         match self.decodes() {
             true => stored(plain).map_err(|error| error.to_string()),
             false => Ok(plain.to_vec()),
@@ -158,13 +158,20 @@ impl Backend for Sample {
         self.limits(spec)?;
         Ok(match_spec!(spec, {
             spec::Crc32c => self.lift(Crc, spec),
-            spec::Deflate { .. } => self.lift(Each(stored), spec),
+            spec::Deflate { .. } => self.lift(Each(store), spec),
             spec::Inflate { .. } => {
-                self.lift(Each(|item: &[u8]| unstored(item).map(<[u8]>::to_vec)), spec)
+                let unstore = |item: &[u8], output: &mut Vec<u8>| {
+                    output.extend_from_slice(unstored(item)?);
+                    Ok(())
+                };
+                self.lift(Each(unstore), spec)
             },
         } else {
             let key = key_of(spec).expect("supported").clone();
-            let xor = move |item: &[u8]| Ok(xored(item, key.bytes()).collect());
+            let xor = move |item: &[u8], output: &mut Vec<u8>| {
+                output.extend(xored(item, key.bytes()));
+                Ok(())
+            };
             self.lift(Each(xor), spec)
         }))
     }
@@ -206,16 +213,20 @@ impl Kernel for Crc {
     }
 }
 
-/// A function of each item, of variable shape; its outputs are at most five bytes longer than its items. Works in place.
+/// A function of each item, of variable shape, which appends its output; outputs are at most five bytes longer than their items. Works
+/// in place.
 pub(super) struct Each<F>(pub(super) F);
 
 impl<F> Kernel for Each<F>
 where
-    F: Fn(&[u8]) -> Result<Vec<u8>, JobError> + Send + Sync + 'static,
+    F: Fn(&[u8], &mut Vec<u8>) -> Result<(), JobError> + Send + Sync + 'static,
 {
-    type Scratch = ();
+    /// The output of one item.
+    type Scratch = Vec<u8>;
 
-    fn scratch(&self) {}
+    fn scratch(&self) -> Vec<u8> {
+        Vec::new()
+    }
 
     fn shape(&self) -> OutputShape {
         OutputShape::Variable
@@ -225,9 +236,17 @@ where
         item_len + 5
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), JobError> {
         for (item, slot) in batch.iter().zip(out.slots) {
-            out.outcomes.push(put(self.0(item), slot));
+            output.clear();
+            let is_output = self.0(item, output);
+            out.outcomes
+                .push(is_output.and_then(|()| put(output, slot)));
         }
         Ok(())
     }
@@ -236,24 +255,26 @@ where
         Ok(0)
     }
 
-    fn run_in_place(&self, work: InPlace<'_>, (): &mut ()) -> Result<(), JobError> {
+    fn run_in_place(&self, work: InPlace<'_>, output: &mut Vec<u8>) -> Result<(), JobError> {
         for Overlay {
             bytes,
             item_len,
             slot_len,
         } in work.items
         {
-            let output = self.0(&bytes[..item_len]);
-            work.outcomes.push(put(output, &mut bytes[..slot_len]));
+            output.clear();
+            let is_output = self.0(&bytes[..item_len], output);
+            let slot = &mut bytes[..slot_len];
+            work.outcomes
+                .push(is_output.and_then(|()| put(output, slot)));
         }
         Ok(())
     }
 }
 
-fn put(output: Result<Vec<u8>, JobError>, slot: &mut [u8]) -> Result<u32, JobError> {
-    let bytes = output?;
+fn put(bytes: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
     let room = slot.get_mut(..bytes.len()).ok_or(JobError::DstTooShort)?;
-    room.copy_from_slice(&bytes);
+    room.copy_from_slice(bytes);
     Ok(bytes.len() as u32)
 }
 
@@ -287,15 +308,21 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
 
 /// One final stored block.
 pub(super) fn stored(item: &[u8]) -> Result<Vec<u8>, JobError> {
+    let mut block = Vec::new();
+    store(item, &mut block)?;
+    Ok(block)
+}
+
+fn store(item: &[u8], block: &mut Vec<u8>) -> Result<(), JobError> {
     if item.len() > STORED_MAX {
         return Err(JobError::TooLong);
     }
     let len = item.len() as u16;
-    let mut block = vec![1];
+    block.push(1);
     block.extend_from_slice(&len.to_le_bytes());
     block.extend_from_slice(&(!len).to_le_bytes());
     block.extend_from_slice(item);
-    Ok(block)
+    Ok(())
 }
 
 fn unstored(block: &[u8]) -> Result<&[u8], JobError> {

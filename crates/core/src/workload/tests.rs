@@ -14,7 +14,7 @@ impl Workload for Counted {
         "by hand"
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let len = u8::try_from(plain.len()).map_err(|_| "255 at most".to_owned())?;
         Ok([&[len], plain].concat())
     }

@@ -101,7 +101,7 @@ impl Workload for ScanWorkload {
 
     /// One row group for every 96 KiB of `plain`, at least one, chosen by its bytes. The last byte chooses the row where the scan of
     /// several begins.
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let groups = self.groups.len();
         if groups == 0 {
             return Err("the table has no rows".to_owned());

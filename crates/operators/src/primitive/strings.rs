@@ -205,7 +205,7 @@ impl Workload for Pairs {
         input::text(seed, len, count)
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let first = plain.iter().map(|byte| *byte.max(&1));
         let mut item: Vec<u8> = first.chain([0]).collect();
         let mut second = item.clone();

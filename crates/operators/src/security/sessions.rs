@@ -435,7 +435,7 @@ impl Workload for Items {
     }
 
     /// The session is drawn from the text, so that the same text makes the same item.
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let mut random = SplitMix64::new(plain.len() as u64);
         for word in plain.chunks(8).take(8) {
             let mut bytes = [0; 8];
@@ -444,7 +444,7 @@ impl Workload for Items {
         }
         let session = random.below(self.each.len());
         let mut item = (session as u32).to_le_bytes().to_vec();
-        item.extend(self.each[session].feed(plain)?);
+        item.extend(self.each[session].encode_item(plain)?);
         Ok(item)
     }
 

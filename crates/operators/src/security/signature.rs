@@ -352,7 +352,7 @@ impl Workload for Verifying {
         PORTABLE
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let signer = self.signer.as_ref().ok_or(
             "only the public key is known, by which nothing can be signed; give the private one",
         )?;

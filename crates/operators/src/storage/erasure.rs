@@ -258,7 +258,7 @@ impl Workload for Blocks {
         PORTABLE
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let code = self.parts.code;
         let unit = code.data_blocks() * ErasureCode::UNIT_BYTES;
         let mut blocks = plain.to_vec();

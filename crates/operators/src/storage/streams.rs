@@ -76,7 +76,7 @@ impl Workload for Streams {
         input::text(seed, len, count)
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         match self.decodes {
             true => (self.encode)(plain).map_err(|error| error.to_string()),
             false => Ok(plain.to_vec()),

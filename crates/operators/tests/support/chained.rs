@@ -36,9 +36,9 @@ impl Workload for Chained {
     }
 
     /// Where a stage decodes, its item is what the next one's encodes to.
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let mut stages = self.stages.iter().rev();
-        stages.try_fold(plain.to_vec(), |item, stage| stage.feed(&item))
+        stages.try_fold(plain.to_vec(), |item, stage| stage.encode_item(&item))
     }
 
     fn right(&self, item: &[u8], slot_bytes: usize) -> Right {

@@ -100,6 +100,10 @@ fn every_mistake_about_an_item_is_caught() {
         ),
     ];
     for (at, each, expected) in cases {
+        let each = move |item: &[u8], output: &mut Vec<u8>| {
+            output.extend(each(item)?);
+            Ok(())
+        };
         let said = Replaced::check(sample::Each(each), at).expect_err(expected);
         assert!(said.contains(expected), "{expected}: {said}");
     }
@@ -125,7 +129,11 @@ impl Kernel for Overlaid {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        sample::Each(|item: &[u8]| Ok(xored(item, KEY).collect())).run(batch, out, &mut ())
+        let xor = |item: &[u8], output: &mut Vec<u8>| {
+            output.extend(xored(item, KEY));
+            Ok(())
+        };
+        sample::Each(xor).run(batch, out, &mut Vec::new())
     }
 
     fn in_place(&self) -> Result<usize, NotInPlace> {
@@ -197,7 +205,7 @@ impl Workload for Unfit {
         crate::Input::random(seed, if self.is_short { len / 2 } else { len }, count)
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let is_short = plain.len() <= 8;
         is_short
             .then(|| plain.to_vec())

@@ -209,7 +209,7 @@ impl Workload for Records {
         input
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         Ok(plain[..plain.len() / RECORD_BYTES * RECORD_BYTES].to_vec())
     }
 

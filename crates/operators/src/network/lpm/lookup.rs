@@ -217,7 +217,7 @@ impl<A: Generated> Workload for Addresses<A> {
         Input::fixed(&what, bytes, len, count)
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         Ok(plain[..plain.len() / A::BYTES * A::BYTES].to_vec())
     }
 

@@ -235,7 +235,7 @@ impl<A: Generated> Workload for Scripts<A> {
     }
 
     /// Each change that would be malformed is made a good one.
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let mut script = Vec::with_capacity(plain.len());
         for bytes in plain.chunks_exact(change_bytes::<A>()) {
             let (prefix, hop) = parse::<A>(bytes).unwrap_or_else(|| mended(bytes));

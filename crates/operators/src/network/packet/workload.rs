@@ -121,7 +121,7 @@ where
         PORTABLE
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         match self.carrier {
             Carrier::Bytes => Ok(plain.to_vec()),
             Carrier::Send(transport) => Ok(sample(transport, plain.len()).packet(plain)),

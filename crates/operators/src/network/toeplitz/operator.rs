@@ -131,7 +131,7 @@ impl Workload for Tuples {
         PORTABLE
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let bytes = self.parts.form.bytes();
         Ok(plain[..plain.len() / bytes * bytes].to_vec())
     }

@@ -38,7 +38,7 @@ impl Workload for Texts {
     }
 
     /// What stands in front of the text is drawn from the text, so that the same text makes the same item.
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let mut random = SplitMix64::new(plain.len() as u64);
         for word in plain.chunks(8).take(64) {
             let mut bytes = [0; 8];

@@ -248,7 +248,7 @@ impl Workload for Encrypting {
         self.judges.as_ref().map_or(PORTABLE, |judges| &judges.name)
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         Ok(cut(plain, self.bits).to_vec())
     }
 
@@ -292,7 +292,7 @@ impl Workload for Decrypting {
         PORTABLE
     }
 
-    fn feed(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
+    fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {
         let item = self.encrypter.encrypted(cut(plain, self.bits));
         item.map_err(|error| error.to_string())
     }
