@@ -72,13 +72,13 @@ impl<'a> Batch<'a> {
         Layout::picked(&self.0, indices, skipped, picks).map(Batch)
     }
 
-    /// How many items.
+    /// The number of items.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.count()
     }
 
-    /// Whether there is no item.
+    /// True if there is no item.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -65,7 +65,7 @@ impl dyn Region {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// Whether both are the same region, not only of the same kind.
+    /// True if both are the same region, not only of the same kind.
     pub fn is(&self, other: &dyn Region) -> bool {
         std::ptr::addr_eq(self, other)
     }
@@ -159,7 +159,7 @@ impl Buf {
         (buf.ptr, buf.len, region)
     }
 
-    /// How many bytes. No reference to them is made.
+    /// The number of bytes. No reference to them is made.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -170,7 +170,7 @@ impl Buf {
         self.len == 0
     }
 
-    /// Where it starts. No reference to the memory is made, so that the address stays good while a device writes there; nobody but
+    /// The address of the first byte. No reference to the memory is made, so that the address stays good while a device writes there; nobody but
     /// the buffer's owner may write through it.
     #[inline]
     pub fn as_non_null(&self) -> NonNull<u8> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub trait Clock: Send + Sync {
     /// Nanoseconds since this clock's start.
     fn now_ns(&self) -> u64;
-    /// What moves this clock.
+    /// The kind of this clock: what moves it.
     fn kind(&self) -> ClockKind;
 }
 
@@ -19,14 +19,14 @@ pub trait Timer: Clock + fmt::Debug {
     fn sleep(&self, duration: Duration);
 }
 
-/// What moves a clock.
+/// The kinds of clocks, by what moves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockKind {
     /// Time passes by itself, whatever the program does.
     Wall,
     /// Only a model moves the clock.
     Virtual {
-        /// Whether polling an empty queue moves the clock. An open loop needs this: between two jobs nothing else would.
+        /// True if polling an empty queue moves the clock. An open loop needs this: between two jobs nothing else would.
         moves_when_polled: bool,
     },
 }

@@ -37,18 +37,18 @@ pub use counting::Counting;
 use drive::CheckedQueue;
 use input::{JobInput, Layout};
 
-/// What a passed suite rests on.
+/// The coverage of a passed suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Jobs that came home.
     pub jobs: u64,
     /// Items whose output was compared.
     pub items: u64,
-    /// What could not be checked on this backend, and why.
+    /// The checks that this backend could not be given, and why.
     pub skipped: Vec<String>,
 }
 
-/// What a backend does wrong, and where.
+/// A mistake of a backend, and where it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The backend's name.
@@ -57,7 +57,7 @@ pub struct Failure {
     pub spec: OpSpec,
     /// Lengths, layout and depth, or the rule that is broken.
     pub case: String,
-    /// What was seen.
+    /// A description of the mistake.
     pub what: String,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// How much is tried.
+/// The lengths, counts and depths that are tried.
 struct Extent {
     item_lengths: &'static [usize],
     /// Items per job.
@@ -84,7 +84,7 @@ struct Extent {
     depths: &'static [u32],
     /// Input that one case may push through one queue; bounds the suite's time with slow operators.
     bytes_per_run: usize,
-    /// How often two queues are filled and emptied.
+    /// The number of times that two queues are filled and emptied.
     rounds: usize,
 }
 
@@ -97,7 +97,7 @@ impl Extent {
         bytes_per_run: 1 << 18,
         rounds: 8,
     };
-    /// Where an item costs as much as thousands of bytes, which is not because of its length.
+    /// For items that cost as much as thousands of bytes, whatever their length.
     const COSTLY: Self = Self {
         item_lengths: &[0, 129],
         batches: &[1, 3],

@@ -35,13 +35,13 @@ pub trait Control: Send + Sync {
     fn commit(&self) -> Result<u64, ChangeError>;
 }
 
-/// Why a table was not changed.
+/// The reason why a table was not changed.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeError {
     /// Not changes as the operator reads them.
     Malformed {
-        /// Where the first faulty change begins, in bytes.
+        /// The first byte of the first faulty change.
         at: usize,
     },
     /// The table has no room for them.

@@ -66,18 +66,18 @@ impl Level {
         cpu().min(mask())
     }
 
-    /// Whether the variable hides something that this CPU has.
+    /// True if the variable hides something that this CPU has.
     pub fn is_masked() -> bool {
         mask() < cpu()
     }
 
-    /// Whether code that needs this level may run, as far as the variable says.
+    /// True if code that needs this level may run, as far as the variable says.
     pub fn is_allowed(self) -> bool {
         self <= mask()
     }
 }
 
-/// What the variable says, for a program to refuse at its start; without the variable all is well.
+/// Reads the variable, for a program to refuse it at its start; without the variable all is well.
 ///
 /// # Errors
 /// The variable names no level. Until it is mended, nothing above the lowest level runs.

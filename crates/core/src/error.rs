@@ -3,21 +3,21 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a backend cannot run an operator here, in words that a person can act on.
+/// The reason why a backend cannot run an operator here, in words that a person can act on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// For example: `needs the SHA instruction set, which this CPU lacks`.
     pub reason: String,
 }
 
-/// Why an operator does not work in place, in words that a person can act on.
+/// The reason why an operator does not work in place, in words that a person can act on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotInPlace {
     /// For example: `a digest does not replace what it is made of; give the digests slots outside of the items`.
     pub reason: Cow<'static, str>,
 }
 
-/// Why an operator could not be prepared, a queue not opened, memory not had.
+/// The reason why an operator was not prepared, a queue not opened, memory not given.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetupError {
@@ -25,9 +25,9 @@ pub enum SetupError {
     Unsupported(Unsupported),
     /// More jobs in flight were asked for than `depth_max`.
     TooDeep {
-        /// Asked for.
+        /// The depth that was asked for.
         asked: u32,
-        /// The limit.
+        /// The depth that is possible.
         depth_max: u32,
     },
     /// No memory of this length.
@@ -35,23 +35,23 @@ pub enum SetupError {
         /// Bytes asked for.
         len: usize,
     },
-    /// What was asked for needs more memory than there is.
+    /// A measurement needs more memory than there is.
     TooLittleMemory {
-        /// For inputs, their right outputs, and the outputs of all jobs in flight.
+        /// Bytes for inputs, their right outputs, and the outputs of all jobs in flight.
         needed_bytes: u64,
-        /// What may be taken.
+        /// Bytes that may be taken.
         available_bytes: u64,
     },
     /// A worker thread could not be started.
     NoThread {
-        /// What the system said.
+        /// The system's own words.
         reason: String,
     },
     /// A parameter of the operator is out of range.
     Parameter(String),
 }
 
-/// Why one job, or one item of a job, failed. A few bytes and `Copy`, so that a hot path can carry it.
+/// The reason why one job, or one item of a job, failed. A few bytes and `Copy`, so that a hot path can carry it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobError {

@@ -14,7 +14,7 @@ pub enum Evidence {
     Measured,
     /// QEMU, soft-RoCE, a stand-in for an SDK.
     Emulated {
-        /// What stands in.
+        /// The software that stands in for hardware.
         by: String,
     },
     /// Virtual time.

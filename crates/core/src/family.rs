@@ -49,7 +49,7 @@ pub trait Family: Sync {
     }
 }
 
-/// Why a family does not open a backend.
+/// The reason why a family does not open a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// No backend can have this name; says what names there are.
@@ -63,11 +63,11 @@ pub enum OpenError {
 pub struct Listed {
     /// The backend's name after the slash; the caller fills in words in capitals.
     pub instance: String,
-    /// Whether this machine has it.
+    /// True if this machine has it.
     pub is_here: bool,
     /// The operators that it runs, or what it is for.
     pub summary: String,
-    /// What the backend is, or what it needs.
+    /// A description of the backend, or of the things that it needs.
     pub details: String,
 }
 
@@ -75,9 +75,9 @@ pub struct Listed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "measure", derive(serde::Serialize))]
 pub struct Finding {
-    /// What: `library`, `device mlx5_0`.
+    /// The thing: `library`, `device mlx5_0`.
     pub what: String,
-    /// Whether the thing was found, and whether it can be used.
+    /// The state in which the thing was found.
     pub state: State,
     /// A description of the thing, or why it is not there.
     pub detail: String,
@@ -85,7 +85,7 @@ pub struct Finding {
     pub remedy: String,
 }
 
-/// Whether a thing that was looked for is there and usable.
+/// The state of a thing that was looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "measure",
@@ -93,11 +93,11 @@ pub struct Finding {
     serde(rename_all = "lowercase")
 )]
 pub enum State {
-    /// There.
+    /// The thing is there.
     Found,
-    /// There, but timings will suffer, or rights or parts are missing.
+    /// The thing is there, but timings will suffer, or rights or parts are missing.
     Limited,
-    /// Not there.
+    /// The thing is not there.
     Missing,
 }
 
@@ -182,7 +182,7 @@ impl fmt::Debug for Families {
 }
 
 impl Finding {
-    /// There.
+    /// A thing that is there.
     pub fn found(what: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -192,7 +192,7 @@ impl Finding {
         }
     }
 
-    /// There, with something left to wish for.
+    /// A thing that is there, with something left to wish for.
     pub fn limited(
         what: impl Into<String>,
         detail: impl Into<String>,
@@ -205,7 +205,7 @@ impl Finding {
         }
     }
 
-    /// Not there.
+    /// A thing that is not there.
     pub fn missing(
         what: impl Into<String>,
         detail: impl Into<String>,
@@ -247,7 +247,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// How a backend is written.
+/// The name of a backend, as people write it.
 fn whole_name(family: &dyn Family, instance: &str) -> String {
     match instance {
         "" => family.name().to_owned(),

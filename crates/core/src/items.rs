@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use crate::{Buf, Place};
 
-/// Where the items of a job lie in its buffers. A finished job gives its list back, to be filled for the next job:
+/// The places of a job's items in its buffers. A finished job gives its list back, to be filled for the next job:
 /// [`Items::into_spans`], [`Items::into_offsets`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Items {
@@ -53,7 +53,7 @@ pub struct Stride {
     pub count: u32,
 }
 
-/// Where one item lies.
+/// The place of one item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// The number of its buffer.
@@ -160,7 +160,7 @@ impl Items {
         }
     }
 
-    /// Where item `i` lies in `bufs`. For items that are checked already.
+    /// The place of item `i` in `bufs`. For items that are checked already.
     ///
     /// # Panics
     /// It may, if there is no such item; otherwise the place is of no item.
@@ -194,7 +194,7 @@ impl Default for Items {
 }
 
 impl Stride {
-    /// Whether the last item ends within `bytes`. Items that do not exist lie nowhere.
+    /// True if the last item ends within `bytes`. Items that do not exist lie nowhere.
     #[inline(always)]
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         let [start, len, step, count] =
@@ -244,7 +244,7 @@ impl From<Vec<u32>> for Offsets {
 }
 
 impl Span {
-    /// Where it ends in its buffer.
+    /// The byte behind its last one.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.start) + u64::from(self.len)
     }

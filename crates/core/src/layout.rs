@@ -171,7 +171,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// How many items.
+    /// The number of items.
     #[inline(always)]
     pub(crate) fn count(&self) -> usize {
         self.count

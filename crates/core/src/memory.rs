@@ -26,7 +26,7 @@ pub enum Buffers {
     Many(Vec<Buf>),
 }
 
-/// Where one item lies, as code that computes with addresses wants it.
+/// The place of one item, as code that computes with addresses wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The number of its buffer.

@@ -20,9 +20,9 @@ use crate::Evidence;
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// What its numbers rest on.
+    /// The evidence that its numbers rest on.
     pub evidence: Evidence,
-    /// What it is made of.
+    /// The parts that it is made of.
     pub made_of: MadeOf,
 }
 
@@ -54,7 +54,7 @@ pub struct MadeOf {
 pub struct Inner {
     /// Its name.
     pub name: String,
-    /// What it is made of.
+    /// The parts that it is made of.
     pub made_of: MadeOf,
 }
 
@@ -70,7 +70,7 @@ pub enum Executor {
     Caller,
     /// Worker threads of this process.
     Workers {
-        /// How many.
+        /// The number of threads.
         threads: NonZeroU32,
     },
     /// A device, or software that is driven as one.
@@ -107,7 +107,7 @@ impl Properties {
         Self::new(inner.evidence.clone(), executor).around(name, inner)
     }
 
-    /// The same, but what its numbers rest on.
+    /// The same properties with other evidence.
     #[must_use]
     pub fn with_evidence(self, evidence: Evidence) -> Self {
         Self { evidence, ..self }
@@ -136,7 +136,7 @@ impl Properties {
         self
     }
 
-    /// Whether its times are a model's.
+    /// True if its times are a model's.
     pub fn is_modelled(&self) -> bool {
         self.made_of.executor == Executor::Model
     }

@@ -20,17 +20,17 @@ pub const LINE_BYTES_MAX: usize = 1 << 16;
 /// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// What it is called in outputs.
+    /// The number by which outputs name the rule.
     pub id: u32,
     /// The expression, as written.
     pub expression: Vec<u8>,
-    /// How it is meant.
+    /// The flags behind the expression.
     pub flags: Flags,
-    /// What it means, flags considered.
+    /// The meaning of the expression, flags considered.
     pub meaning: Node,
 }
 
-/// How an expression is meant.
+/// The flags of an expression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `i`: ASCII letters stand for both cases.
@@ -52,7 +52,7 @@ pub enum Node {
     Look(Look),
     /// So often, one behind the other.
     Repeat {
-        /// What.
+        /// The expression that is repeated.
         node: Box<Node>,
         /// At least.
         min: u32,
@@ -65,7 +65,7 @@ pub enum Node {
     Either(Vec<Node>),
 }
 
-/// What can hold between two bytes.
+/// A condition on a place between two bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// In front of the payload.
@@ -86,25 +86,25 @@ pub enum Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSet([u64; 4]);
 
-/// What a rule file says.
+/// The content of a rule file.
 #[derive(Clone, Debug)]
 pub struct RuleFile<T> {
-    /// What was made of the rules, in order of their ids.
+    /// The rules as their reader made them, in order of their ids.
     pub rules: Vec<T>,
-    /// Those that were left out, and why.
+    /// The rules that were left out, and why.
     pub skipped: Vec<RuleError>,
 }
 
-/// Why a text is no rule file, or a rule is left out.
+/// The reason why a text is no rule file, or why a rule is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// A description of the fault.
     pub what: String,
 }
 
-/// What is wrong with a line.
+/// A fault of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// It is no rule, or one too many.
@@ -231,7 +231,7 @@ impl ByteSet {
         }
     }
 
-    /// Whether `byte` is in it.
+    /// True if `byte` is in it.
     pub fn contains(&self, byte: u8) -> bool {
         self.0[usize::from(byte) / 64] >> (byte % 64) & 1 == 1
     }

@@ -28,7 +28,7 @@ use crate::{
     OpSpec, Properties, Region, SetupError, Slots, Span, Stride, Unsupported,
 };
 
-/// What one backend can do for one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
+/// The limits within which one backend runs one operator; every field is a promise. Made by [`Limits::new`], then tightened field by
 /// field, so that a backend keeps compiling when there is one more.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +41,11 @@ pub struct Limits {
     pub item_bytes_max: usize,
     /// Most items that one job may carry: an engine's longest list.
     pub items_max: usize,
-    /// Whether the work happens inside `submit`: depth then means burst, and latency has meaning only at depth one.
+    /// True if the work happens inside `submit`: depth then means burst, and latency has meaning only at depth one.
     pub synchronous: bool,
 }
 
-/// Where an operator puts what it computes.
+/// The shape of an operator's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputShape {
     /// Exactly this many bytes per item. No item can be refused.
@@ -61,7 +61,7 @@ pub enum OutputShape {
 #[derive(Debug)]
 pub struct Job(Box<JobParts>);
 
-/// What a job is made of.
+/// The parts of a job.
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct JobParts {
@@ -69,12 +69,12 @@ pub struct JobParts {
     pub tag: u64,
     /// The memory that the device reads, if it is not what it writes.
     pub src: Memory,
-    /// Where the items lie in [`JobParts::input`].
+    /// The places of the items in [`JobParts::input`].
     pub items: Items,
     /// Written by the device; of this job alone, so that nobody can see them half written. Bytes outside of slots stay as
     /// they were.
     pub dst: Buffers,
-    /// Where the outputs lie in `dst`: a slot for each item, in the order of their addresses, none overlapping another.
+    /// The places of the outputs in `dst`: a slot for each item, in the order of their addresses, none overlapping another.
     pub slots: Items,
     /// For [`OutputShape::Variable`]: cleared and filled with one entry per item. Its capacity is the caller's, at
     /// least the number of items, so that a queue never allocates. Untouched for fixed outputs.
@@ -86,7 +86,7 @@ pub struct JobParts {
 pub struct Completion {
     /// The job, with `dst` and `outcomes` filled.
     pub job: Job,
-    /// Whether the job as a whole was carried out. Single items of variable shape may still be refused. After an error
+    /// The outcome of the job as a whole. Single items of variable shape may still be refused. After an error
     /// `dst` and `outcomes` mean nothing.
     pub result: Result<(), JobError>,
 }
@@ -97,7 +97,7 @@ pub trait Backend: Send + Sync {
     fn name(&self) -> &str;
     /// The clock that its work is timed by; virtual for modelled devices.
     fn clock(&self) -> &dyn Clock;
-    /// What it is: what its numbers rest on, who carries out its jobs, what it is made of. [`Properties::of_this_cpu`] is all that a
+    /// The properties of the backend: the evidence that its numbers rest on, who carries out its jobs, its parts. [`Properties::of_this_cpu`] is all that a
     /// backend of plain software has to say.
     fn properties(&self) -> Properties;
     /// The code that computes `spec` here, with its version: `libdeflate, libdeflater 1.26.1`. As it stands here: the library of its
@@ -125,9 +125,9 @@ pub trait Backend: Send + Sync {
 
 /// A prepared operator, shared by all threads: immutable but for the table that its [`Control`] changes, if it has one.
 pub trait Operator: Send + Sync {
-    /// What it computes.
+    /// The spec that it computes.
     fn spec(&self) -> &OpSpec;
-    /// Where outputs go.
+    /// The shape of its outputs.
     fn shape(&self) -> OutputShape;
     /// The longest output that an item of `item_len` bytes can need. For a decoder a suggestion: only the data knows,
     /// and the slot that the caller offers is the bound.
@@ -181,7 +181,7 @@ pub trait Kernel: Send + Sync + 'static {
     type Scratch: Send;
     /// Allocates the scratch.
     fn scratch(&self) -> Self::Scratch;
-    /// Where outputs go.
+    /// The shape of its outputs.
     fn shape(&self) -> OutputShape;
     /// See [`Operator::dst_len`].
     fn dst_len(&self, item_len: usize) -> usize;
@@ -283,7 +283,7 @@ impl Limits {
         }
     }
 
-    /// Whether a job over `batch` may be submitted.
+    /// Checks whether a job over `batch` may be submitted.
     ///
     /// # Errors
     /// [`JobError::TooManyItems`]; [`JobError::TooLong`] for the whole input or an item.
@@ -413,7 +413,7 @@ impl JobParts {
         }
     }
 
-    /// What it reads, checked. Of a job that was carried out in place: what lies there now.
+    /// The items that it reads, checked. Of a job that was carried out in place these are the bytes that lie there now.
     ///
     /// # Errors
     /// [`JobError::BadItems`] if an item does not lie inside its buffer.
@@ -530,14 +530,14 @@ impl JobParts {
         Ok(work.items.len())
     }
 
-    /// Whether all buffers that it reads and writes are of regions that `is_known` accepts.
+    /// True if all buffers that it reads and writes are of regions that `is_known` accepts.
     pub fn all_regions(&self, is_known: impl Fn(&dyn Region) -> bool) -> bool {
         let mut bufs = self.src.iter().chain(&*self.dst);
         bufs.all(|buf| is_known(buf.region()))
     }
 
-    /// Where the outputs lie in `dst`, once the job is home and its result is `Ok`: what a next job, which takes `dst` as its
-    /// [`Memory`], reads. If outputs of one length lie at a stride, so do these items, and `spans` stays as it is; else the list is taken
+    /// The places of the outputs in `dst`, once the job is home and its result is `Ok`: the items of a next job, which takes `dst` as its
+    /// [`Memory`]. If outputs of one length lie at a stride, so do these items, and `spans` stays as it is; else the list is taken
     /// out of `spans` and filled, one for each item. An item that was refused has no bytes.
     ///
     /// # Panics
@@ -595,7 +595,7 @@ impl JobParts {
         is_right.then_some(()).ok_or(JobError::BadOutcomes)
     }
 
-    /// What item `i` gave, once the job is home and its result is `Ok`.
+    /// The output of item `i`, once the job is home and its result is `Ok`.
     ///
     /// # Errors
     /// Why the item was refused.

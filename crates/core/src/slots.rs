@@ -12,7 +12,7 @@ use crate::{Batch, Buf, Items, JobError, Stride};
 /// The destination of a kernel: a slot for each item, and one outcome for each item if the shape is variable.
 #[derive(Debug)]
 pub struct BatchOut<'a> {
-    /// Where item *i* writes.
+    /// The slots; item *i* writes to slot *i*.
     pub slots: Slots<'a>,
     /// If the shape is variable: empty, with room for one entry for each item; the kernel pushes one for each. If it is fixed,
     /// a kernel leaves the list alone.
@@ -180,13 +180,13 @@ impl<'a> Slots<'a> {
         Some(Slots { layout, bytes })
     }
 
-    /// How many slots.
+    /// The number of slots.
     #[inline]
     pub fn len(&self) -> usize {
         self.layout.count()
     }
 
-    /// Whether there is no slot.
+    /// True if there is no slot.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -49,7 +49,7 @@ pub trait Spec: fmt::Debug + Clone + Eq + Hash + Send + Sync + 'static {
 
 /// A spec whose parameters are declared beside it, as [`spec!`](crate::spec!) does.
 pub trait Declared: Spec {
-    /// What [`Spec::name`] says.
+    /// The name that [`Spec::name`] gives.
     const NAME: &'static str;
 
     /// The parameters, in the order of [`Spec::parameters`].
@@ -163,7 +163,7 @@ impl OpSpec {
         self.0.as_any().downcast_ref()
     }
 
-    /// Whether the spec is of type `S`.
+    /// True if the spec is of type `S`.
     pub fn is<S: Spec>(&self) -> bool {
         self.get::<S>().is_some()
     }

@@ -61,7 +61,7 @@ pub struct Stage {
     patience: Duration,
 }
 
-/// Why a stage gave no outputs.
+/// The reason why a stage gave no outputs.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StageError {
@@ -72,7 +72,7 @@ pub enum StageError {
     Lost(Duration),
 }
 
-/// What the items of a call gave, in their order.
+/// The outputs of a call, in the order of its items.
 #[derive(Clone, Copy)]
 pub struct Outputs<'a> {
     job: &'a Job,
@@ -126,7 +126,7 @@ impl Stage {
         }
     }
 
-    /// What it computes with.
+    /// The operator of the stage.
     pub fn operator(&self) -> &dyn Operator {
         &*self.operator
     }
@@ -302,7 +302,7 @@ impl Stage {
 }
 
 impl<'a> Outputs<'a> {
-    /// What item `i` gave.
+    /// The output of item `i`.
     ///
     /// # Errors
     /// Why the item was refused.
@@ -313,12 +313,12 @@ impl<'a> Outputs<'a> {
         self.job.output(self.shape, i)
     }
 
-    /// How many there are: one for each item.
+    /// The number of outputs: one for each item.
     pub fn len(&self) -> usize {
         self.job.items.count()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -35,7 +35,7 @@ use crate::sync::{
 pub trait Versioned: Clone + Send + Sync + 'static {
     /// A change, which is kept until it was made in both copies.
     type Change: Send;
-    /// Why a change was refused.
+    /// The reason why a change was refused.
     type Error;
     /// Makes a change. Nobody reads the table meanwhile.
     ///

@@ -27,7 +27,7 @@ use std::fmt;
 use crate::random::SplitMix64;
 use crate::{Batch, Items, JobError, OpSpec};
 
-/// What one spec is run on, and what is right for it.
+/// The items that one spec is run on, and the judge of its outputs.
 pub trait Workload: Send + Sync {
     /// The spec that the items are for.
     fn spec(&self) -> &OpSpec;
@@ -51,7 +51,7 @@ pub trait Workload: Send + Sync {
         Ok(plain.to_vec())
     }
 
-    /// What items are that carry `plain`, described in a few words: `deflate of generated text`.
+    /// A description of items that carry `plain`, in a few words: `deflate of generated text`.
     fn describe(&self, plain: &str) -> String {
         plain.to_owned()
     }
@@ -63,7 +63,7 @@ pub trait Workload: Send + Sync {
         None
     }
 
-    /// What an item costs besides its bytes: what [`OpSpec::cost_bytes`] says, unless known better.
+    /// The cost of an item besides its bytes: that of [`OpSpec::cost_bytes`], unless known better.
     fn cost_bytes(&self) -> usize {
         self.spec().cost_bytes()
     }
@@ -79,7 +79,7 @@ pub trait Workload: Send + Sync {
     /// [`JobError::DstTooShort`].
     fn right(&self, item: &[u8], slot_bytes: usize) -> Right;
 
-    /// Where [`Right::AnyValid`] are right, whether `output` is one: an encoder's decodes back, a signature verifies.
+    /// Where [`Right::AnyValid`] are right, checks that `output` is one: an encoder's decodes back, a signature verifies.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -109,7 +109,7 @@ pub trait Workload: Send + Sync {
     }
 }
 
-/// What is right for an item.
+/// The right outputs for an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
     /// This output and no other.
@@ -123,11 +123,11 @@ pub enum Right {
 /// One batch of items; a job reads all of it.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub what: String,
     /// The items' bytes.
     pub bytes: Vec<u8>,
-    /// How they split.
+    /// The items that the bytes split into.
     pub items: Items,
     /// Bytes of an output slot; `None` takes what the operator's `dst_len` says.
     pub slot_bytes: Option<usize>,
@@ -221,7 +221,7 @@ impl Input {
         }
     }
 
-    /// What `workload` is run on to handle this user data: an item for each of these.
+    /// The items with which `workload` handles this user data, one for each of these.
     ///
     /// # Errors
     /// If the workload has no item for one of them, or the batch would have 4 GiB or more.
@@ -238,7 +238,7 @@ impl Input {
         })
     }
 
-    /// How the bytes split, checked.
+    /// The items, checked.
     ///
     /// # Errors
     /// [`JobError::BadItems`].

@@ -15,6 +15,7 @@ use dpb_core::{
     spec::{self},
 };
 use dpb_operators::cpu::FAMILIES;
+use dpb_operators::registry::find;
 use rayon::prelude::*;
 
 const CHAINS: &[&[&str]] = &[
@@ -103,6 +104,51 @@ fn what_one_stage_cannot_do_the_chain_cannot() {
         matches!(refused, Err(SetupError::Unsupported(_))),
         "{refused:?}"
     );
+}
+
+#[test]
+fn the_code_of_a_chain_is_that_of_its_stages() {
+    let backend = FAMILIES.open("cpu/best").expect("a CPU");
+    let of = |name: &str| {
+        let entry = find(name).expect("an operator");
+        backend.code(&entry.default_spec()).expect("a CPU knows")
+    };
+    let code = backend.code(Chained::of(&["inflate", "sha256"]).spec());
+    let right = format!("inflate: {}; sha256: {}", of("inflate"), of("sha256"));
+    assert_eq!(code, Some(right));
+    let unknown = OpSpec::from(spec::Chain(vec![OpSpec::custom("nobody", [])]));
+    assert_eq!(backend.code(&unknown), None);
+}
+
+/// Between stages a decoder has the room that `dst_len` says, whatever its item decodes to: an item beyond it is refused alone.
+#[test]
+fn a_decoder_that_needs_more_room_between_stages_refuses_its_item() {
+    let backend = FAMILIES.open("cpu/best").expect("a CPU");
+    let chained = Chained::of(&["inflate", "sha256"]);
+    let operator = backend.prepare(chained.spec()).expect("prepared");
+    let [short, long] = [10, 1 << 20].map(|len| {
+        let item = chained.encode_item(&vec![7; len]);
+        item.expect("a stream")
+    });
+    let stage = find("inflate").expect("an operator").default_spec();
+    let decoder = backend.prepare(&stage).expect("prepared");
+    assert!(decoder.dst_len(long.len()) < 1 << 20, "it needs more");
+    let src = [&short[..], &long, &short].concat();
+    let items = Items::one_behind_another([short.len(), long.len(), short.len()]);
+    let mut buf = zeroed(src.len()).expect("memory");
+    buf.copy_from_slice(&src);
+    let dst = zeroed(3 * 32).expect("memory");
+    let job = Job::new(0, buf, items, dst, operator.shape());
+    let mut queue = operator.clone().open(NonZeroU32::MIN).expect("opens");
+    let mut done = Vec::new();
+    queue.submit(&mut VecDeque::from([job]));
+    assert_eq!(queue.poll(&mut done), 1);
+    assert_eq!(done[0].result, Ok(()));
+    let output = |i| done[0].job.output(operator.shape(), i);
+    assert_eq!(output(1), Err(JobError::DstTooShort));
+    for i in [0, 2] {
+        assert_eq!(chained.check(&short, output(i), 32), Ok(()));
+    }
 }
 
 #[test]

@@ -2,19 +2,23 @@
 
 use std::num::NonZeroU32;
 
+use dpb_core::conformance::{Counting, Suite};
 use dpb_core::spec::Domain;
-use dpb_core::{
-    Backend, DeflateFormat, JobError, OpSpec, ParameterValue, Right, conformance, spec,
-};
+use dpb_core::{Backend, DeflateFormat, JobError, OpSpec, ParameterValue, Right, spec};
 use dpb_operators::cpu::{self, Cpu, FAMILIES};
 use dpb_operators::input;
 use dpb_operators::registry::{self, Case, Entry};
 use rayon::prelude::*;
 
+/// Of each thread, so that tests beside each other do not count each other's.
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
 fn assert_conforms(backend: &Cpu, entry: &Entry, case: &Case) {
     let workload = entry.workload(case).expect("its own spec");
-    let coverage =
-        conformance::check(backend, &[&*workload]).unwrap_or_else(|failure| panic!("{failure}"));
+    let suite = Suite::default().counting(Counting::here);
+    let coverage = suite.check(backend, &[&*workload]);
+    let coverage = coverage.unwrap_or_else(|failure| panic!("{failure}"));
     if backend.limits(&case.spec).is_ok() {
         assert!(coverage.items > 0, "{}: nothing compared", backend.name());
     }

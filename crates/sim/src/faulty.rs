@@ -14,7 +14,7 @@ use dpb_core::{
     Operator, OutputShape, Properties, Queue, SetupError, Unsupported,
 };
 
-/// Which faults, and how often.
+/// Kinds of faults, and how often each comes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The same seed and the same calls give the same faults.
@@ -26,7 +26,7 @@ pub struct Faults {
     pub flips_ppm: u32,
     /// Each completion is kept back for up to this many polls.
     pub delay_polls_max: u32,
-    /// Whether completions come home in random order.
+    /// True if completions come home in random order.
     pub reorder: bool,
 }
 
@@ -104,7 +104,7 @@ impl FromStr for Faults {
 }
 
 impl Faults {
-    /// What a job that is not carried out ends in.
+    /// The error of a job that is not carried out.
     pub const ERROR: JobError = JobError::Device(-5);
 }
 
@@ -142,7 +142,7 @@ impl<B: Backend> Faulty<B> {
         }
     }
 
-    /// What has been injected so far.
+    /// The faults injected so far.
     pub fn injected(&self) -> &Injected {
         &self.injected
     }

@@ -4,18 +4,18 @@ use std::fmt;
 
 use crate::simulation::{Simulation, Wire};
 
-/// What a link's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
+/// The parts of a link's time. Whole nanoseconds and picoseconds, so that times are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkModel {
     /// Time on the wire for each byte, in picoseconds; a job's total is rounded up to a nanosecond. 80 is 100 Gb/s.
     pub byte_ps: u64,
     /// From the last byte that is sent to the last that has arrived.
     pub latency_ns: u64,
-    /// What crosses it.
+    /// The directions that it has.
     pub ways: Ways,
 }
 
-/// Which way bytes cross a link.
+/// The directions in which bytes cross a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
     /// Inputs go to the engine; outputs are home as soon as they are computed.

@@ -19,10 +19,10 @@ use dpb_core::{
 use crate::link::Link;
 use crate::simulation::{Route, Seat, Simulation};
 
-/// What an engine's time is made of. Whole nanoseconds and picoseconds, so that times are exact.
+/// The parts of an engine's time. Whole nanoseconds and picoseconds, so that times are exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// How many jobs are served at a time.
+    /// The number of jobs that are served at a time.
     pub lanes: NonZeroU32,
     /// Lane time for each job.
     pub job_ns: u64,
@@ -103,7 +103,7 @@ impl Model {
         limits
     }
 
-    /// How long a lane is busy with `job`, in nanoseconds. Items that do not lie inside their input cost nothing: the
+    /// The time for which a lane is busy with `job`, in nanoseconds. Items that do not lie inside their input cost nothing: the
     /// job is refused before they are looked at.
     pub fn cost_ns(&self, job: &Job) -> u64 {
         let (items, bytes) = extent(job);

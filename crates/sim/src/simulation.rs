@@ -81,7 +81,7 @@ impl Simulation {
         self.0.clock.now_ns()
     }
 
-    /// Whether both are the same simulation.
+    /// True if both are the same simulation.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -246,7 +246,7 @@ impl Turn<'_> {
         self.state.seated(seat).home.pop_front()
     }
 
-    /// Whether time waits for a result that is not computed.
+    /// True if time waits for a result that is not computed.
     pub(crate) fn is_held(&self) -> bool {
         let next = self.state.events.peek();
         next.is_some_and(|Reverse(next)| self.state.is_held(next))
@@ -275,12 +275,12 @@ impl Turn<'_> {
 struct State {
     /// The earliest on top.
     events: BinaryHeap<Reverse<Event>>,
-    /// How many events were ever scheduled.
+    /// The number of events that were ever scheduled.
     scheduled: u64,
     /// When each server of each station is free, in nanoseconds; the earliest on top.
     stations: Vec<BinaryHeap<Reverse<u64>>>,
     seats: Vec<Option<Seated>>,
-    /// How many jobs ever came home.
+    /// The number of jobs that ever came home.
     homes: u64,
 }
 
@@ -312,7 +312,7 @@ struct Event {
     place: usize,
 }
 
-/// Where the job is then.
+/// The place of a job on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Over the wire, at the engine.

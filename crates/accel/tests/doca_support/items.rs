@@ -15,7 +15,10 @@ pub(super) fn unwraps(backend: &dyn Backend) {
     for format in ["zlib", "gzip"] {
         let workload = workload("inflate", &format!("format={format}"));
         let plain = workload.plain(7, 300, 1).bytes;
-        let cases = cases(format, &workload.encode_item(&plain).expect("a stream of it"));
+        let cases = cases(
+            format,
+            &workload.encode_item(&plain).expect("a stream of it"),
+        );
         let items = cases.iter().map(|(_, item, _)| item.clone()).collect();
         let outcomes = outcomes(backend, &*workload, items, plain.len());
         for ((what, _, ends), outcome) in cases.iter().zip(outcomes) {

@@ -18,7 +18,7 @@ const NAP: Duration = Duration::from_millis(2);
 pub(super) struct CheckedQueue {
     queue: Box<dyn Queue>,
     depth: usize,
-    /// Whether one poll after a submit must bring everything home.
+    /// True if one poll after a submit must bring everything home.
     is_synchronous: bool,
     ready: VecDeque<Job>,
     done: Vec<Completion>,

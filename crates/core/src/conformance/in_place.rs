@@ -168,7 +168,7 @@ impl Overlaid {
         Self { bufs, items, slots }
     }
 
-    /// Whether all bytes that are in no slot are as they were.
+    /// True if all bytes that are in no slot are as they were.
     fn is_kept(&self, job: &Job) -> bool {
         let mut now: Vec<Vec<u8>> = job.dst.iter().map(|buf| buf.to_vec()).collect();
         for i in 0..self.slots.count() {

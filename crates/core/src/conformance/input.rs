@@ -259,7 +259,7 @@ impl JobInput {
         })
     }
 
-    /// Whether the memory that a job brought home holds what it held.
+    /// True if the memory that a job brought home holds what it held.
     fn is_untouched(&self, memory: &Memory) -> bool {
         memory
             .iter()
@@ -277,7 +277,7 @@ impl JobInput {
         self.places.iter().map(|place| place.len).sum()
     }
 
-    /// Whether `limits` promises to take it.
+    /// True if `limits` promises to take it.
     pub(super) fn is_within(&self, limits: &Limits) -> bool {
         let longest = self.places.iter().map(|place| place.len).max();
         self.item_bytes() <= limits.input_bytes_max
@@ -390,7 +390,7 @@ impl JobInput {
     }
 }
 
-/// Whether all bytes that are in no slot are as they were.
+/// True if all bytes that are in no slot are as they were.
 fn are_guards_untouched(job: &Job) -> bool {
     let mut bufs: Vec<Vec<u8>> = job.dst.iter().map(|buf| buf.to_vec()).collect();
     for i in 0..job.slots.count() {

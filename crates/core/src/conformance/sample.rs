@@ -16,7 +16,7 @@ const NAME: &str = "sample";
 /// The longest item that one stored block holds.
 const STORED_MAX: usize = 0xFFFF;
 
-/// What [`Sample`] is run on: CRC-32C, DEFLATE, INFLATE, and `xor` with a key.
+/// The workloads of [`Sample`]: CRC-32C, DEFLATE, INFLATE, and `xor` with a key.
 pub fn workloads() -> &'static [&'static dyn Workload] {
     static CRC_AND_XOR: LazyLock<[Box<dyn Workload>; 2]> = LazyLock::new(|| {
         let crc = |item: &[u8], _| Ok(crc32c(item).to_le_bytes().to_vec());

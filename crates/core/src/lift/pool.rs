@@ -108,7 +108,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// How many threads.
+    /// The number of threads.
     pub fn workers(&self) -> usize {
         self.board.parked.len()
     }
@@ -277,7 +277,7 @@ impl Drop for PooledQueue {
 
 /// A queue, as workers see it.
 trait Lane: Send + Sync {
-    /// Whether a job waits for a worker.
+    /// True if a job waits for a worker.
     fn has_work(&self) -> bool;
     /// Does one job as worker `number`, if one waits.
     fn work(&self, number: usize) -> bool;

@@ -17,10 +17,10 @@ use super::record::{Outcome, Record, Value};
 use super::statistics;
 use crate::Evidence;
 
-/// How often one of all intervals of a comparison may miss.
+/// The probability that one of all intervals of a comparison misses.
 pub const MISS_MAX: f64 = 0.05;
 
-/// How tests are paired and judged.
+/// The rules by which tests are paired and judged.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The metrics that are compared; empty for the one that each record is about.
@@ -29,9 +29,9 @@ pub struct Options {
     pub ignored: BTreeSet<String>,
     /// A ratio this near to 1 is no difference: 0.01 for 1 %.
     pub margin: f64,
-    /// Whether records of different evidence are compared.
+    /// True if records of different evidence are compared.
     pub across_evidence: bool,
-    /// Whether records are compared although other work disturbed one of them.
+    /// True if records are compared although other work disturbed one of them.
     pub despite_interference: bool,
 }
 
@@ -49,7 +49,7 @@ const MAIN_METRICS: [&str; 7] = [
 ];
 const MAIN_METRICS_OPEN: [&str; 1] = ["latency_ns_p99"];
 
-/// Which of two values of a metric is the better one.
+/// The better one of two values of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// The larger one.
@@ -68,10 +68,10 @@ impl Better {
     }
 }
 
-/// What is found of one metric of one test.
+/// The comparison of one metric of one test.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
-    /// What was measured: `op`, `pushdown`, …
+    /// The task: `op`, `pushdown`, …
     pub task: String,
     /// The parameters of both tests; of ignored ones those of A.
     pub parameters: BTreeMap<String, Value>,
@@ -87,9 +87,9 @@ pub struct Comparison {
     pub ratio_low: Option<f64>,
     /// Upper end.
     pub ratio_high: Option<f64>,
-    /// What follows.
+    /// The judgement that follows from the ratio.
     pub verdict: Judgement,
-    /// Why it is not comparable, and what else a reader should know: records that are unstable, settings of the machine that differ.
+    /// The reasons why it is not comparable, and remarks for the reader: records that are unstable, settings of the machine that differ.
     pub notes: Vec<String>,
 }
 
@@ -100,13 +100,13 @@ pub struct SideOfComparison {
     pub id: String,
     /// The median over its runs, if it has numbers.
     pub median: Option<f64>,
-    /// How many runs.
+    /// The number of runs.
     pub runs: u64,
-    /// What its numbers rest on.
+    /// The evidence that its numbers rest on.
     pub evidence: Evidence,
 }
 
-/// What follows from a ratio.
+/// The judgement that follows from a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
@@ -142,7 +142,7 @@ impl Judgement {
 }
 
 impl Comparison {
-    /// How much better B is: above 1 it is better, below it is worse.
+    /// The gain of B over A: above 1 it is better, below it is worse.
     pub fn gain(&self) -> Option<f64> {
         let ratio = self.ratio?;
         Some(match Better::of(&self.metric) {

@@ -17,7 +17,7 @@ pub enum Crossing {
 /// A crossing and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crossover {
-    /// Of the medians.
+    /// The crossing of the medians.
     pub at: Crossing,
     /// The earliest and the latest that the ratios' 95 % intervals leave open: where their upper ends cross, and their
     /// lower. `None` if a ratio has no interval.

@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use super::interference::{Interference, Watch};
 use super::latency::Latencies;
+use super::provenance::memory_available_bytes;
 use crate::spec::{FNV_START, fnv1a64};
 use crate::{
     Backend, Batch, Clock, ClockKind, Input, Items, JobError, Limits, Operator, OutputShape,
@@ -50,10 +51,10 @@ use team::{Span, Team};
 /// Destinations of all threads together may take this much memory, if the jobs in flight need no more.
 const DST_BYTES_MAX: usize = 256 << 20;
 
-/// What is run, for how long, by how many.
+/// The plan of a measurement: what is timed, for how long, on how many threads.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is timed.
+    /// The quantity that is timed.
     pub mode: Mode,
     /// Threads, each with a queue of its own.
     pub threads: NonZeroU32,
@@ -63,7 +64,7 @@ pub struct Plan {
     pub seconds: Duration,
     /// How long each thread works before the first run. On a virtual clock: until it has seen each input.
     pub warm_up: Duration,
-    /// How many runs.
+    /// The number of runs.
     pub repeat: u32,
     /// Cores for the threads, in order, used again from the start if there are fewer; empty: wherever the kernel likes.
     pub pin: Vec<u32>,
@@ -73,14 +74,33 @@ pub struct Plan {
     /// a job adds a microsecond. [`SILENCE`] unless you know better.
     pub silence: Duration,
     /// What inputs and outputs may take together; more is refused before anything is allocated. What
-    /// [`memory_available_bytes`](super::provenance::memory_available_bytes) says, unless you need some yourself.
+    /// [`memory_available_bytes`] says, unless you need some yourself.
     pub memory_bytes: u64,
+}
+
+impl Default for Plan {
+    /// Throughput by one thread, one job at a time, in seven runs of 0.2 s after 0.1 s of warming up, wherever the kernel likes, in the memory
+    /// that there is.
+    fn default() -> Self {
+        Self {
+            mode: Mode::Throughput,
+            threads: NonZeroU32::MIN,
+            depth: NonZeroU32::MIN,
+            seconds: Duration::from_millis(200),
+            warm_up: Duration::from_millis(100),
+            repeat: 7,
+            pin: Vec::new(),
+            seed: 1,
+            silence: SILENCE,
+            memory_bytes: memory_available_bytes(),
+        }
+    }
 }
 
 /// See [`Plan::silence`].
 pub const SILENCE: Duration = Duration::from_secs(60);
 
-/// What is timed.
+/// The quantity that is timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// As many jobs as the queue takes; two readings of the clock a segment.
@@ -99,13 +119,13 @@ pub enum Mode {
 /// What came of it. Every result behind these numbers was checked.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What was timed.
+    /// The quantity that was timed.
     pub mode: Mode,
     /// The runs that finished.
     pub runs: Vec<Run>,
-    /// How many were asked for.
+    /// The number of runs that were asked for.
     pub runs_asked: u32,
-    /// How many threads worked.
+    /// The number of threads that worked.
     pub threads: u32,
     /// The recorded name of the oracle: the workload's name.
     pub against: String,
@@ -113,16 +133,16 @@ pub struct Measured {
     pub digest: Option<String>,
     /// Jobs between two readings of the clock.
     pub segment_jobs: u64,
-    /// What else happened meanwhile.
+    /// The other work of the machine meanwhile.
     pub interference: Interference,
-    /// Whether it was told to stop before the last run.
+    /// True if it was told to stop before the last run.
     pub interrupted: bool,
 }
 
 /// One run, over all threads.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// What was handled, counted at each completion.
+    /// The jobs, items and bytes that were handled, counted at each completion.
     pub counts: Counts,
     /// Items a second: what all threads did in the time that they were timed together.
     pub items_per_s: f64,
@@ -151,7 +171,7 @@ pub struct Counts {
     pub arrivals_unserved: u64,
 }
 
-/// Why there is no number.
+/// The reason why there is no number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// The backend cannot do this here; a finding.
@@ -224,7 +244,7 @@ struct Bench<'a> {
     loads: Vec<Load>,
     /// The host's clock, whatever the backend's is: for how long to run, and when a device counts as wedged.
     wall: WallClock,
-    /// Whether only a model moves the clock.
+    /// True if only a model moves the clock.
     is_virtual: bool,
     /// Destinations of all threads together may take this much memory, and at least hold the jobs in flight.
     dst_bytes_max: usize,
@@ -244,7 +264,7 @@ struct Load {
 struct Known {
     bytes: Vec<u8>,
     outcomes: Vec<Result<u32, JobError>>,
-    /// Whether each item's is the only one.
+    /// True if each item's is the only one.
     is_only: bool,
 }
 

@@ -28,24 +28,24 @@ pub enum Program {
     Fio,
     /// `iperf3 --json`.
     Iperf3,
-    /// What `sysbench … run` prints.
+    /// The text that `sysbench … run` prints.
     Sysbench,
-    /// What `stress-ng --metrics` or `--metrics-brief` prints.
+    /// The text that `stress-ng --metrics` or `--metrics-brief` prints.
     StressNg,
-    /// What perftest's programs (`ib_write_bw` …) print.
+    /// The text that perftest's programs (`ib_write_bw` …) print.
     Perftest,
 }
 
-/// Where results come from, as far as the caller knows.
+/// The origin of results, as far as the caller knows it.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The machine's name; `None` for the one that the file names.
     pub host: Option<String>,
-    /// What the figures rest on.
+    /// The evidence that the figures rest on.
     pub evidence: Evidence,
 }
 
-/// Why a file is no result.
+/// The reason why a file is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportError(String);
 

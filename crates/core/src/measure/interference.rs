@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-/// What disturbed a measurement.
+/// The other work that disturbed a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interference {
-    /// How long was watched, in seconds.
+    /// The time that was watched, in seconds.
     pub wall_s: f64,
-    /// How long the threads watched were ready to run and waited for a core, in seconds, summed over them.
+    /// The time for which the threads watched were ready to run and waited for a core, in seconds, summed over them.
     pub core_wait_s: Option<f64>,
     /// Involuntary context switches of the threads watched.
     pub context_switches_involuntary: Option<u64>,
@@ -87,7 +87,7 @@ impl Watch {
         }
     }
 
-    /// What happened since.
+    /// The interference since the watch began.
     pub fn stop(&self) -> Interference {
         let now = threads();
         let (mut switches, mut core_wait_ns) = (0, 0);

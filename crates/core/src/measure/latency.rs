@@ -36,7 +36,7 @@ impl Latencies {
         self.0.reset();
     }
 
-    /// How many jobs.
+    /// The number of jobs.
     pub fn count(&self) -> u64 {
         self.0.len()
     }

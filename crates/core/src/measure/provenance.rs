@@ -10,7 +10,7 @@ use super::record::{Provenance, unique_id};
 use crate::cpu_level::Level;
 use crate::evidence::{cpuinfo, emulator};
 
-/// What a binary knows about how it was built.
+/// The facts that a binary knows about its own build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
     /// Version and, if there was one, the revision: `0.1.0 (d53f06b)`.
@@ -86,7 +86,7 @@ fn given_run() -> Option<String> {
     (!run.is_empty() && run.len() <= 64 && run.chars().all(is_plain)).then_some(run)
 }
 
-/// What does not change while a process runs.
+/// The facts about a machine that do not change while a process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// As the kernel says it; on Arm from the implementer and part numbers.

@@ -20,16 +20,16 @@ pub struct Record {
     pub schema_version: u32,
     /// Unique: start time and a random part.
     pub id: String,
-    /// What was measured: `op`, `pushdown`, …
+    /// The task: `op`, `pushdown`, …
     pub task: String,
     /// The test's parameters, by the names they have on the command line (`size`, `threads`, `backend`, `scheme` …);
     /// an operator's own behind `op.`, all of them, those with their usual value too (`op.level`).
     pub parameters: BTreeMap<String, Value>,
-    /// Where the numbers come from.
+    /// The evidence that the numbers rest on.
     pub evidence: Evidence,
-    /// Whether there are numbers at all.
+    /// The outcome: numbers, or the reason why there are none.
     pub outcome: Outcome,
-    /// What was checked before the numbers counted.
+    /// The check that the numbers passed before they counted.
     pub check: Option<Check>,
     /// Raw samples, by metric name; the unit ends the name (`run_ns`, `latency_ns`).
     pub samples: BTreeMap<String, Samples>,
@@ -37,9 +37,9 @@ pub struct Record {
     pub counts: BTreeMap<String, u64>,
     /// Derived from samples and counts: `tuples_per_s`, `bytes_per_s`, `latency_ns_p99` …
     pub summary: BTreeMap<String, Summary>,
-    /// Whether the numbers can be trusted.
+    /// The verdict on whether the numbers can be trusted.
     pub stability: Option<Stability>,
-    /// How to get them again.
+    /// The facts with which to get the numbers again.
     pub provenance: Provenance,
 }
 
@@ -136,6 +136,12 @@ impl From<u64> for Value {
     }
 }
 
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
 /// Of an operator, as [`OpSpec::parameters`](crate::OpSpec::parameters) gives it.
 impl From<ParameterValue> for Value {
     fn from(value: ParameterValue) -> Self {
@@ -176,7 +182,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Whether a test gave numbers.
+/// The outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
@@ -184,24 +190,24 @@ pub enum Outcome {
     Done,
     /// A check failed, or the run broke. There are no numbers.
     Failed {
-        /// What, on which input.
+        /// The failure, and the input that it came on.
         reason: String,
     },
     /// Not available here; what a person can do about it.
     Unsupported {
-        /// Why.
+        /// The reason why there is no number here.
         reason: String,
     },
     /// Ended before all the runs that were asked for; the numbers are of those that finished.
     Interrupted,
 }
 
-/// What was checked, and against what.
+/// A check: the oracle, and the number of things that it judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// The oracle: `cpu/portable`, `duckdb 2.0.0`, `RFC 3720 B.4` …
     pub against: String,
-    /// How many things were compared: items, rows, vectors.
+    /// The number of things that were compared: items, rows, vectors.
     pub compared: u64,
     /// A digest of the results that all compared sides share, if there is one.
     pub digest: Option<String>,
@@ -216,7 +222,7 @@ pub struct Samples {
     pub hdr: Option<String>,
 }
 
-/// How to get the same again.
+/// The facts with which to get the same numbers again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {
     /// The process that made the record, or the run of a box that it was part of. Records of one run share it; numbers of two runs make no ratio and no curve.
@@ -253,7 +259,7 @@ pub struct Provenance {
     pub host: String,
     /// Backends and libraries that took part, with versions.
     pub libraries: BTreeMap<String, String>,
-    /// What the backend is made of, where there is one; `None` in records of before.
+    /// The parts of the backend, where there is one; `None` in older records.
     #[serde(default)]
     pub made_of: Option<MadeOf>,
     /// Seed of everything random.

@@ -16,11 +16,11 @@ pub struct Summary {
     pub ci95_low: Option<f64>,
     /// Upper end.
     pub ci95_high: Option<f64>,
-    /// How many samples it rests on.
+    /// The number of samples that it rests on.
     pub samples: u64,
 }
 
-/// Whether the numbers can be trusted.
+/// The verdict on whether the numbers can be trusted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stability {
     /// No reason against it was found.
@@ -32,7 +32,7 @@ pub struct Stability {
     pub disturbed: bool,
     /// Coefficient of variation over the runs.
     pub cv: Option<f64>,
-    /// How long the threads were ready to run and waited for a core during the timed runs, summed over them, in seconds.
+    /// The time for which the threads were ready to run and waited for a core during the timed runs, summed over them, in seconds.
     #[serde(default)]
     pub core_wait_s: Option<f64>,
     /// Involuntary context switches during the timed runs. Polling threads that offer their core have many, harmless ones.
@@ -104,7 +104,7 @@ pub fn summarize(values: &[f64]) -> Option<Summary> {
     })
 }
 
-/// How one side compares with another.
+/// The ratio of one side to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// Median over median.
@@ -140,7 +140,7 @@ impl Ratio {
         ))
     }
 
-    /// Whether the interval leaves no doubt on which side of 1 the ratio is.
+    /// True if the interval leaves no doubt on which side of 1 the ratio is.
     pub fn is_decided(&self) -> bool {
         self.ci95.is_some_and(|(low, high)| low > 1.0 || high < 1.0)
     }

@@ -23,7 +23,7 @@ pub struct Store {
     durability: Durability,
 }
 
-/// What an appended record outlives.
+/// The events that an appended record outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The end of this process, however sudden.
@@ -32,7 +32,7 @@ pub enum Durability {
     Machine,
 }
 
-/// What a file of records holds.
+/// The content of a file of records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// The records, in order.
@@ -55,7 +55,7 @@ pub struct Line {
 pub struct Damage {
     /// From 1.
     pub number: usize,
-    /// Why not.
+    /// The reason why the line is no record.
     pub reason: String,
 }
 
@@ -111,7 +111,7 @@ impl Store {
         })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -11,7 +11,7 @@
 
 use super::ranks::Shift;
 
-/// How often a comparison of a thing with itself may find a difference.
+/// The probability that a comparison of a thing with itself finds a difference.
 pub const MISS_MAX: f64 = 0.01;
 /// Pairs before the first look.
 const FIRST_LOOK: usize = 10;
@@ -36,11 +36,11 @@ pub struct Turns {
 pub struct Estimate {
     /// The middle of the pairs' ratios (Hodges and Lehmann, on the logarithmic scale).
     pub ratio: f64,
-    /// What is left open, at a confidence of 1 - [`MISS_MAX`] over all looks.
+    /// The interval of the ratio, at a confidence of 1 - [`MISS_MAX`] over all looks.
     pub interval: (f64, f64),
 }
 
-/// What a comparison has found.
+/// The finding of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// `b` has less.
@@ -85,7 +85,7 @@ impl Turns {
         self.verdict != Verdict::TooClose
     }
 
-    /// What was found; what no look has decided yet gets a last one.
+    /// The finding; a comparison that no look has decided yet gets a last one.
     pub fn finish(mut self) -> (Verdict, Option<Estimate>) {
         if self.verdict == Verdict::TooClose {
             self.look_now();
@@ -119,7 +119,7 @@ impl Turns {
 }
 
 impl Estimate {
-    /// What the ratio says, if one within `margin` of 1 is no difference.
+    /// The verdict of the ratio, if one within `margin` of 1 is no difference.
     pub fn verdict(&self, margin: f64) -> Verdict {
         let (low, high) = self.interval;
         let is_within = low * (1.0 + margin) >= 1.0 && high <= 1.0 + margin;

@@ -396,7 +396,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether what comes next in a class makes a range of what was read.
+    /// True if what comes next in a class makes a range of what was read.
     fn is_range(&self) -> bool {
         matches!(self.rest(), [b'-', next, ..] if *next != b']')
     }

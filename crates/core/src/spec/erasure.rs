@@ -50,17 +50,17 @@ impl ErasureCode {
         })
     }
 
-    /// How many data blocks.
+    /// The number of data blocks.
     pub fn data_blocks(self) -> usize {
         self.data_blocks.into()
     }
 
-    /// How many parity blocks.
+    /// The number of parity blocks.
     pub fn parity_blocks(self) -> usize {
         self.parity_blocks.into()
     }
 
-    /// How many of both.
+    /// The number of data and parity blocks.
     pub fn blocks(self) -> usize {
         self.data_blocks() + self.parity_blocks()
     }
@@ -109,12 +109,12 @@ impl BlockLoss {
         }
     }
 
-    /// Of which code.
+    /// The code that the blocks are of.
     pub fn code(&self) -> ErasureCode {
         self.code
     }
 
-    /// How many blocks.
+    /// The number of blocks that are lost.
     pub fn blocks(&self) -> usize {
         self.missing
             .iter()

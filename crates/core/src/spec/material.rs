@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A key, a route list, a rule file: bytes in a form that the operator's page names and other programs read. Cheap to
 /// clone; equal if the bytes and the kind are.
@@ -20,8 +20,8 @@ pub struct Material(Arc<Held>);
 
 struct Held {
     bytes: Vec<u8>,
-    /// FNV-1a 64 of the bytes.
-    hash: u64,
+    /// FNV-1a 64 of the bytes, once somebody has asked: a table of gigabytes is not read only to be held.
+    hash: OnceLock<u64>,
     is_secret: bool,
 }
 
@@ -47,20 +47,23 @@ impl Material {
     }
 
     fn new(bytes: Vec<u8>, is_secret: bool) -> Self {
-        let hash = fnv1a64(FNV_START, &bytes);
         Self(Arc::new(Held {
             bytes,
-            hash,
+            hash: OnceLock::new(),
             is_secret,
         }))
     }
 }
 
 impl Held {
+    fn hash(&self) -> u64 {
+        *self.hash.get_or_init(|| fnv1a64(FNV_START, &self.bytes))
+    }
+
     /// Leaves neither the bytes nor what could give them away.
     fn clear(&mut self) {
         self.bytes.fill(0);
-        self.hash = 0;
+        self.hash = OnceLock::new();
         black_box(self);
     }
 }
@@ -76,8 +79,7 @@ impl Drop for Held {
 impl PartialEq for Material {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (&*self.0, &*other.0);
-        let are_alike = a.is_secret == b.is_secret && a.hash == b.hash;
-        Arc::ptr_eq(&self.0, &other.0) || are_alike && a.bytes == b.bytes
+        Arc::ptr_eq(&self.0, &other.0) || a.is_secret == b.is_secret && a.bytes == b.bytes
     }
 }
 
@@ -85,7 +87,7 @@ impl Eq for Material {}
 
 impl Hash for Material {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0.hash);
+        state.write_u64(self.0.hash());
     }
 }
 
@@ -95,7 +97,7 @@ impl fmt::Display for Material {
         let len = self.bytes().len();
         match self.is_secret() {
             true => write!(f, "secret, {len} bytes"),
-            false => write!(f, "fnv1a:{:016x}, {len} bytes", self.0.hash),
+            false => write!(f, "fnv1a:{:016x}, {len} bytes", self.0.hash()),
         }
     }
 }
@@ -183,10 +185,30 @@ mod tests {
     fn clearing_leaves_nothing() {
         let mut held = Held {
             bytes: b"key".to_vec(),
-            hash: fnv1a64(FNV_START, b"key"),
+            hash: OnceLock::new(),
             is_secret: true,
         };
+        assert_eq!(held.hash(), fnv1a64(FNV_START, b"key"));
         held.clear();
-        assert_eq!((held.bytes.as_slice(), held.hash), (&[0; 3][..], 0));
+        assert_eq!(
+            (held.bytes.as_slice(), held.hash.get()),
+            (&[0; 3][..], None)
+        );
+    }
+
+    #[test]
+    fn nothing_is_hashed_before_somebody_asks() {
+        let (one, same) = (Material::public("routes"), Material::public("routes"));
+        assert_eq!(one, same);
+        assert_eq!(
+            [&one, &same].map(|material| material.0.hash.get()),
+            [None; 2]
+        );
+        assert_eq!(one.to_string(), same.to_string());
+        assert!(
+            [&one, &same]
+                .iter()
+                .all(|material| material.0.hash.get().is_some())
+        );
     }
 }

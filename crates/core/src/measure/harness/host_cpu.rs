@@ -29,11 +29,11 @@ pub(super) struct Account {
 /// CPU time of one run, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuTime {
-    /// Of the measuring threads while their clocks ran.
+    /// The time of the measuring threads while their clocks ran.
     pub segments_ns: f64,
-    /// What of it other work had.
+    /// The part of it that other work had.
     pub spare_ns: f64,
-    /// Of the measuring threads, checks and waiting for each other too.
+    /// The time of the measuring threads, with checks and with waiting for each other.
     pub threads_ns: f64,
     /// Of all other threads: a backend's own.
     pub others_ns: f64,

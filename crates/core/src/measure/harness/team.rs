@@ -63,7 +63,7 @@ impl Team {
         self.off_from.fetch_min(round, Ordering::AcqRel);
     }
 
-    /// Whether `round` is not to be run; the same for all who lined up for it.
+    /// True if `round` is not to be run; the same for all who lined up for it.
     pub(super) fn is_off(&self, round: usize) -> bool {
         self.off_from.load(Ordering::Acquire) <= round
     }

@@ -230,10 +230,8 @@ fn plan(mode: Mode) -> Plan {
         seconds: Duration::from_millis(20),
         warm_up: Duration::from_millis(2),
         repeat: 3,
-        pin: Vec::new(),
-        seed: 1,
-        silence: SILENCE,
         memory_bytes: 1 << 30,
+        ..Plan::default()
     }
 }
 
