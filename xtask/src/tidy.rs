@@ -7,6 +7,7 @@
 //! * No files need each other in a loop.
 //! * Dependencies between our crates point one way; core has none that a feature does not ask for.
 //! * Nothing is left to do in the code.
+//! * No doc comment is a bare question word, in the crates that are free of them so far.
 //! * No file is larger than a mebibyte.
 //!
 //! All are tests as well, so that `cargo test` sees them.
@@ -41,6 +42,18 @@ const HOST_TIME: [&str; 9] = [
     "OsRng",
     "thread_rng",
 ];
+/// Doc comments that leave the reader to guess their subject.
+const BARE_DOCS: [&str; 7] = [
+    "Which.",
+    "Where.",
+    "Why.",
+    "What.",
+    "Of what.",
+    "How many.",
+    "How.",
+];
+/// Where there are none of them, nor is one to come: folders are added as they become clean.
+const CLEAN_OF_BARE_DOCS: [&str; 2] = ["crates/core/", "crates/sim/"];
 /// Words that say something is not done. In pieces, or this file would hold them.
 const UNFINISHED: [&str; 4] = [
     concat!("TO", "DO"),
@@ -105,6 +118,14 @@ fn sources(files: &[String]) -> Result<Vec<String>> {
                 "{path}: does not say what it is for: begin with `//!`"
             ));
         }
+        if CLEAN_OF_BARE_DOCS
+            .iter()
+            .any(|clean| path.starts_with(clean))
+        {
+            let bare = lines_of_bare_docs(&text);
+            wrong
+                .extend(bare.map(|line| format!("{path}:{line}: a doc comment without a subject")));
+        }
         let found = source::line_of_unsafe(&text).map(|line| (line, "unsafe"));
         wrong.extend(unsafe_files.judge(path, found));
         if is_of_a_crate(path) {
@@ -115,6 +136,17 @@ fn sources(files: &[String]) -> Result<Vec<String>> {
     wrong.extend(unsafe_files.rest());
     wrong.extend(time_files.rest());
     Ok(wrong)
+}
+
+/// The lines of doc comments that are one bare question word.
+fn lines_of_bare_docs(text: &str) -> impl Iterator<Item = usize> {
+    let is_bare = |line: &str| {
+        let doc = line.trim().strip_prefix("/// ");
+        doc.is_some_and(|doc| BARE_DOCS.contains(&doc))
+    };
+    (1..)
+        .zip(text.lines())
+        .filter_map(move |(number, line)| is_bare(line).then_some(number))
 }
 
 /// Files that need each other in a loop, those of tests and fuzzers aside.
@@ -203,6 +235,12 @@ fn absolute(path: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bare_question_word_is_no_doc_comment() {
+        let text = "/// The number of items.\n/// How many.\n    /// Why.\nlet a = 1; // How.\n/// Why it is.\n";
+        assert!(lines_of_bare_docs(text).eq([2, 3]));
+    }
 
     #[test]
     fn the_tree_is_tidy() {

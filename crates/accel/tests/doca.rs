@@ -53,6 +53,23 @@ fn erasure_codes_conform_or_say_why_not() {
     conform("conforms erasure", &ERASURE);
 }
 
+#[test]
+fn a_chain_runs_stage_by_stage() {
+    on_each(|flavour, libraries| {
+        let said = passes(libraries, "conforms chain", "");
+        let (compiled, _) = flavour.operators(libraries);
+        let has_both = ["copy", "sha256"]
+            .iter()
+            .all(|name| compiled.contains(name));
+        assert_eq!(
+            said.contains("conforms: chain\n"),
+            has_both,
+            "{}: {said}",
+            flavour.name
+        );
+    });
+}
+
 fn conform(case: &str, operators: &[(&str, &str)]) {
     on_each(|flavour, libraries| {
         let said = passes(libraries, case, "");

@@ -65,6 +65,7 @@ const SCAN: Entry = Entry {
         name: "dpb-dbmods",
         version: env!("CARGO_PKG_VERSION"),
     },
+    allocates: PATHS,
     documentation: include_str!("../../dbmods/docs/scan.md"),
     ..Entry::new::<Scan>(
         parse,

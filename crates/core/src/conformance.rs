@@ -146,8 +146,8 @@ pub fn check(backend: &dyn Backend, workloads: &[&dyn Workload]) -> Result<Cover
 
 impl Suite {
     /// Checks also that `submit` and `poll` of queues that compute inside `submit` allocate nothing once they are warm. `allocations`
-    /// gives the allocations of the calling thread so far: [`Counting::here`] where the program has installed [`Counting`]. Operators
-    /// that say that they allocate ([`Workload::allocates`]) are skipped, and so is what works on other threads.
+    /// gives the allocations of the calling thread so far: [`Counting::here`] where the program has installed [`Counting`]. Queues whose
+    /// work happens elsewhere are skipped. This check is the last one: a failure in it says that all others passed.
     #[must_use]
     pub fn counting(self, allocations: fn() -> u64) -> Self {
         Self {

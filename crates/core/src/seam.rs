@@ -158,9 +158,9 @@ pub trait Operator: Send + Sync {
 pub trait Queue {
     /// Jobs taken and not yet completed.
     fn in_flight(&self) -> usize;
-    /// Takes jobs from the front of `ready` until full; says how many. Neither waits nor allocates, but for the few operators whose page
-    /// says that their kernels allocate, because the library behind them does or because what they make is a list; their
-    /// [`Workload::allocates`](crate::Workload::allocates) says so too.
+    /// Takes jobs from the front of `ready` until full; says how many. Neither waits nor allocates. The exception are kernels that allocate
+    /// while they compute, as libraries for large numbers do: whoever has such a kernel says so where the operator is described
+    /// (`Entry::allocates` of dpb's operators).
     fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize;
     /// Appends finished jobs to `done`; says how many. Neither waits nor, if `done` has room, allocates.
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize;

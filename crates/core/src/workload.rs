@@ -68,12 +68,6 @@ pub trait Workload: Send + Sync {
         self.spec().cost_bytes()
     }
 
-    /// True if the operator's kernels allocate while they compute, which [`Queue::submit`](crate::Queue::submit) allows an operator whose
-    /// page says so. The suite then counts no allocations.
-    fn allocates(&self) -> bool {
-        false
-    }
-
     /// What is right for `item`, which may be anything, in a slot of `slot_bytes`. That is a bound, often far beyond what
     /// is needed, so not something to allocate ahead. An output that is longer may be given whole, or is
     /// [`JobError::DstTooShort`].
@@ -184,7 +178,7 @@ impl Input {
     /// `count` items that carry `len` bytes each of what the workload itself makes of `seed`.
     ///
     /// # Errors
-    /// If the workload has no item for so many bytes, or the batch would have 4 GiB or more.
+    /// If the workload has no item for `len` bytes, or the batch would have 4 GiB or more.
     pub fn of(
         workload: &dyn Workload,
         seed: u64,
@@ -304,7 +298,7 @@ impl<F> Exact<F>
 where
     F: Fn(&[u8], usize) -> Result<Vec<u8>, JobError> + Send + Sync,
 {
-    /// Of `spec`; `right` gives the output for an item in a slot of so many bytes (see [`Workload::right`]), on the
+    /// Of `spec`; `right` gives the output for an item in a slot of the bytes that it is given (see [`Workload::right`]), on the
     /// authority of `name`.
     pub fn new(spec: &OpSpec, name: &str, right: F) -> Self {
         Self {

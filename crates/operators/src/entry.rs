@@ -34,6 +34,9 @@ pub struct Entry {
     pub paths: &'static [Path],
     /// The library behind a path, where the code is not this crate's own.
     pub libraries: &'static [(Path, Library)],
+    /// The paths whose kernels allocate while they compute: their libraries do, or they are the plain oracle. All others keep what
+    /// [`Queue::submit`](dpb_core::Queue::submit) promises, and the tests count.
+    pub allocates: &'static [Path],
     /// The operator's page, in Markdown.
     pub documentation: &'static str,
     /// The code behind every path that [`Self::libraries`] does not name.
@@ -217,6 +220,7 @@ impl Entry {
             workload_parameters: &[],
             paths: &[Path::Portable],
             libraries: &[],
+            allocates: &[],
             documentation: "",
             library: Library {
                 name: env!("CARGO_PKG_NAME"),

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use dpb_accel::doca::{self, Doca};
 use dpb_core::{
-    Backend, Completion, Family, Input, Items, Job, JobError, Material, OpSpec, Operator, Queue,
-    UnsupportedRules, Workload, conformance, spec,
+    Backend, Completion, Families, Family, Input, Items, Job, JobError, Material, OpSpec, Operator,
+    Queue, UnsupportedRules, Workload, conformance, spec,
 };
 use dpb_operators::registry;
 
+use super::chained::Chained;
 use super::items;
 
 /// Operators with the parameters that engines take.
@@ -68,6 +69,7 @@ pub(crate) fn run(case: &str) {
             ("rxpmatch", "set=q13"),
             ("erasure-recover", "data=3,parity=2,missing=1+4"),
         ]),
+        ("conforms", "chain") => chain_conforms(),
         ("drives", operator) => drives(operator),
         ("refuses", "rules") => refuses_rules(),
         ("opens", "queues") => opens_queues(),
@@ -107,6 +109,22 @@ fn conforms(operators: &[(&str, &str)]) {
             }
             Err(why) => println!("{name} {parameters}: {why}"),
         }
+    }
+}
+
+/// The engines know no chain: by the family's name their operators run one behind another.
+fn chain_conforms() {
+    let families = Families::new(&[&Doca]);
+    let backend = families.open("doca").expect("its name");
+    let workload = Chained::of(&["copy", "sha256"]);
+    let coverage = conformance::check(&*backend, &[&workload]);
+    let coverage = coverage.unwrap_or_else(|failure| panic!("{failure}"));
+    match backend.limits(workload.spec()) {
+        Ok(_) => {
+            assert!(coverage.items > 100, "{coverage:?}");
+            println!("conforms: chain");
+        }
+        Err(why) => println!("no chain: {why}"),
     }
 }
 

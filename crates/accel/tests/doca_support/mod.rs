@@ -1,6 +1,8 @@
 //! Programs that run on the stand-in for DOCA's libraries, each in a process of its own.
 
 pub(crate) mod cases;
+#[path = "../../../operators/tests/support/chained.rs"]
+mod chained;
 mod items;
 mod stand_in;
 

@@ -95,7 +95,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// `None` for the caller's core; else a pool of so many workers.
+    /// The kernels on a pool of `workers` threads; on the caller's core without a number.
     pub fn new(workers: Option<NonZeroU32>) -> Self {
         Self {
             name: match workers {

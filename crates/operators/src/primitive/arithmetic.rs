@@ -22,6 +22,7 @@ pub(crate) const ENTRY: Entry = Entry {
     output: "fixed: the last value of each chain, little endian",
     source: "two's complement, wrapping; IEEE 754, to nearest",
     paths: Arithmetic::PATHS,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/arithmetic.md"),
     ..Entry::of::<spec::Arithmetic>(
         |spec, path| Ok(Box::new(Arithmetic::new(Task::of(spec), path)?)),

@@ -42,6 +42,7 @@ pub(crate) const STRCAT: Entry = Entry {
     source: "ISO C, strcat",
     peers: &["glibc"],
     paths: PATHS,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/strcat.md"),
     ..Entry::of::<spec::Strcat>(
         |_, path| Ok(Box::new(Strcat::new(path)?)),

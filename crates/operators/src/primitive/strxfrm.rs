@@ -22,6 +22,7 @@ pub(crate) const ENTRY: Entry = Entry {
     source: "Unicode Technical Standards 10 and 35 (CLDR)",
     paths: Strxfrm::PATHS,
     libraries: &[(Path::Portable, library!("icu_collator"))],
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/strxfrm.md"),
     ..Entry::of::<spec::Strxfrm>(
         |spec, path| {

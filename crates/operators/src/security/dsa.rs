@@ -23,6 +23,7 @@ pub(crate) const SIGN: Entry = Entry {
     source: SOURCE,
     parameters: &[PRIVATE_KEY],
     libraries: LIBRARIES,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/dsa.md"),
     ..sign_entry(|given| sign_case(given, SignatureScheme::Dsa))
 };
@@ -32,6 +33,7 @@ pub(crate) const VERIFY: Entry = Entry {
     source: SOURCE,
     parameters: &[KEY_PAIR],
     libraries: LIBRARIES,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/dsa.md"),
     ..verify_entry(|given| verify_case(given, SignatureScheme::Dsa))
 };

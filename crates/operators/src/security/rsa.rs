@@ -24,6 +24,7 @@ pub(crate) const SIGN: Entry = Entry {
     source: "RFC 8017, 8; FIPS 186-5, 5",
     parameters: &[BITS, PADDING, PRIVATE_KEY],
     libraries: LIBRARIES,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/rsa.md"),
     ..sign_entry(|given| sign_case(given, scheme(given)))
 };
@@ -33,6 +34,7 @@ pub(crate) const VERIFY: Entry = Entry {
     source: "RFC 8017, 8; FIPS 186-5, 5",
     parameters: &[BITS, PADDING, KEY_PAIR],
     libraries: LIBRARIES,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/rsa.md"),
     ..verify_entry(|given| verify_case(given, scheme(given)))
 };

@@ -67,6 +67,7 @@ pub(crate) const ENTRY: Entry = Entry {
         meaning: "What payloads look like, and the rules if there is no file: attacks, URLs, TPC-H's query 13.",
     }],
     paths: PATHS,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/rxpmatch.md"),
     ..Entry::new::<spec::RxpMatch>(parse, kernel, |case| {
         Ok(Box::new(workload::Payloads::new(case)?))

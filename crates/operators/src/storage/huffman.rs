@@ -62,6 +62,7 @@ pub(crate) const UNHUFFMAN: Entry = Entry {
     output: "the plain bytes of each item, variable; malformed or too long items are refused",
     source: "Huffman 1952; Larmore and Hirschberg 1990; codes as in RFC 1951, 3.2.2",
     paths: Unhuffman::PATHS,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/huffman.md"),
     ..Entry::of::<spec::Unhuffman>(
         |_, path| Ok(Box::new(Unhuffman::new(path)?)),

@@ -48,6 +48,7 @@ pub(crate) const UNLZ4: Entry = Entry {
     peers: &["lz4"],
     paths: Unlz4::PATHS,
     libraries: LIBRARIES,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/lz4.md"),
     ..Entry::of::<spec::Unlz4>(
         |_, path| Ok(Box::new(Unlz4::new(path)?)),

@@ -45,6 +45,7 @@ pub(crate) const UNSNAPPY: Entry = Entry {
     peers: &["snappy"],
     paths: Unsnappy::PATHS,
     libraries: LIBRARIES,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../docs/snappy.md"),
     ..Entry::of::<spec::Unsnappy>(
         |_, path| Ok(Box::new(Unsnappy::new(path)?)),

@@ -22,6 +22,7 @@ use super::script::{Change, change_bytes, changes, parse, write_change};
 use super::trie::ROOT_BITS;
 use super::{Lpm, NO_ROUTE};
 use crate::entry::{Case, Entry, PORTABLE, own};
+use crate::path::Path;
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4_UPDATE: Entry =
@@ -39,6 +40,7 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
         output: "4 bytes per change: the hop that its prefix had, little endian; all ones: none",
         source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
         parameters: &[ROUTES],
+        allocates: &[Path::Portable],
         documentation: include_str!("../../../docs/lpm.md"),
         ..Entry::new::<spec::LpmUpdate>(
             |given| {

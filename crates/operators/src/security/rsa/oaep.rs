@@ -25,6 +25,7 @@ pub(crate) const ENCRYPT: Entry = Entry {
     source: "RFC 8017, 7.1",
     parameters: &[BITS, KEY_PAIR],
     libraries: LIBRARIES,
+    allocates: &[Path::Portable],
     documentation: include_str!("../../../docs/rsa-oaep.md"),
     ..entry::<spec::RsaEncrypt>(
         |given| {
@@ -48,6 +49,7 @@ pub(crate) const DECRYPT: Entry = Entry {
     source: "RFC 8017, 7.1",
     parameters: &[BITS, PRIVATE_KEY],
     libraries: LIBRARIES,
+    allocates: PATHS,
     documentation: include_str!("../../../docs/rsa-oaep.md"),
     ..entry::<spec::RsaDecrypt>(
         |given| {
