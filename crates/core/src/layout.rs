@@ -52,6 +52,13 @@ enum Rule {
 #[derive(Debug, Default)]
 pub struct Picks(Vec<NonNull<[u8]>>);
 
+impl Picks {
+    /// Room for `items` items; for more it grows.
+    pub fn with_capacity(items: usize) -> Self {
+        Self(Vec::with_capacity(items))
+    }
+}
+
 // SAFETY: what it holds is read through a layout alone, which borrows it and the items.
 unsafe impl Send for Picks {}
 // SAFETY: as above.

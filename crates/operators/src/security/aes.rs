@@ -342,6 +342,11 @@ impl Keyed for PerSession {
     /// The places of some items and of their slots, and their outcomes.
     type Scratch = ([Picks; 2], Vec<Result<u32, JobError>>);
 
+    fn scratch(&self) -> Self::Scratch {
+        let picks = [(); 2].map(|()| Picks::with_capacity(TOGETHER));
+        (picks, Vec::with_capacity(TOGETHER))
+    }
+
     fn ready(&self, key: &[u8]) -> Result<Aes, SetupError> {
         Aes::new(&rekeyed(&self.of, Material::secret(key)), self.path)
     }
@@ -358,7 +363,7 @@ impl Keyed for PerSession {
         &self,
         wanted: Wanted<'_, Aes>,
         batch: &Batch<'_>,
-        mut out: BatchOut<'_>,
+        out: &mut BatchOut<'_>,
         (picks, outcomes): &mut Self::Scratch,
     ) {
         Self::each(wanted, |code, keys, indices| {
@@ -380,7 +385,7 @@ impl Keyed for PerSession {
     fn run_in_place(
         &self,
         wanted: Wanted<'_, Aes>,
-        mut work: InPlace<'_>,
+        work: &mut InPlace<'_>,
         (picks, outcomes): &mut Self::Scratch,
     ) -> Result<(), JobError> {
         Self::each(wanted, |code, keys, indices| {

@@ -49,6 +49,9 @@ pub(crate) const HMAC_SHA512: Entry = Entry {
     ..entry::<Sha512>()
 };
 
+/// Most inner digests that a scratch has room for: with them the longest ones take half of a small second-level cache.
+const DIGESTS_MAX: usize = 1024;
+
 /// HMAC over a hash function on one code path, with a key.
 ///
 /// What the key makes of the state is kept, so each item costs the blocks of the hash function's own and one more. That is
@@ -90,7 +93,14 @@ impl<H: Hash> Hmac<H> {
     fn each(&self, batch: &Batch<'_>, codes: &mut [u8], digests: &mut Vec<u8>) {
         let Ready { inner, outer } = &self.key;
         let starts = [inner, outer].map(Starts::One);
-        each(self.hash, starts, batch, codes, digests);
+        if batch.len() <= DIGESTS_MAX {
+            return each(self.hash, starts, batch, codes, digests);
+        }
+        for (part, codes) in codes.chunks_mut(DIGESTS_MAX * H::DIGEST_BYTES).enumerate() {
+            let first = part * DIGESTS_MAX;
+            let batch = batch.part(first..first + codes.len() / H::DIGEST_BYTES);
+            each(self.hash, starts, &batch, codes, digests);
+        }
     }
 }
 
@@ -136,7 +146,7 @@ impl<H: Hash> Kernel for Hmac<H> {
     type Scratch = Vec<u8>;
 
     fn scratch(&self) -> Vec<u8> {
-        Vec::new()
+        Vec::with_capacity(DIGESTS_MAX * H::DIGEST_BYTES)
     }
 
     fn shape(&self) -> OutputShape {
@@ -169,6 +179,11 @@ impl<H: Hash> Keyed for PerSession<H> {
     /// The places of some items, their codes, and room for the inner digests.
     type Scratch = (Picks, Vec<u8>, Vec<u8>);
 
+    fn scratch(&self) -> Self::Scratch {
+        let codes = || Vec::with_capacity(TOGETHER * H::DIGEST_BYTES);
+        (Picks::with_capacity(TOGETHER), codes(), codes())
+    }
+
     fn ready(&self, key: &[u8]) -> Result<Ready<H::State>, SetupError> {
         Ok(Ready::of(self.0, key))
     }
@@ -189,7 +204,7 @@ impl<H: Hash> Keyed for PerSession<H> {
         &self,
         wanted: Wanted<'_, Self::Key>,
         batch: &Batch<'_>,
-        mut out: BatchOut<'_>,
+        out: &mut BatchOut<'_>,
         (picks, codes, digests): &mut Self::Scratch,
     ) {
         let run = |keys: &[&Self::Key], indices: &[u32]| {

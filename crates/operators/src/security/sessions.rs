@@ -5,6 +5,7 @@
 //! the length of its key, two bytes; the key. A key of no bytes ends the session. All numbers are little endian.
 //! [`write_change`] writes one.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use dpb_core::random::SplitMix64;
@@ -19,7 +20,8 @@ use crate::entry::PORTABLE;
 
 /// Sessions of a table, at most: no number is higher.
 pub const SESSIONS_MAX: u32 = 1 << 20;
-/// Most items that [`Wanted::each_chunk`] hands over at a time.
+/// Most items that a [`Keyed`] operator is given at a time. A job of more items is carried out in parts, so that every scratch has a
+/// bound and is made whole before the first job.
 pub(super) const TOGETHER: usize = 256;
 /// Bytes of a session's number.
 pub(super) const NUMBER: usize = 4;
@@ -40,7 +42,9 @@ pub(super) trait Keyed: Send + Sync + 'static {
     /// A key, ready.
     type Key: Send + Sync + 'static;
     /// What a thread has to itself.
-    type Scratch: Default + Send;
+    type Scratch: Send;
+    /// The scratch, with room for [`TOGETHER`] items.
+    fn scratch(&self) -> Self::Scratch;
     /// Makes a key ready.
     ///
     /// # Errors
@@ -57,12 +61,12 @@ pub(super) trait Keyed: Send + Sync + 'static {
     /// # Errors
     /// Why it does not work so.
     fn in_place(&self) -> Result<usize, NotInPlace>;
-    /// Computes the items that are wanted, and enters their outcomes: there is one for each item of the batch.
+    /// Computes the wanted items, [`TOGETHER`] at most, and enters their outcomes, which are there already.
     fn run(
         &self,
         wanted: Wanted<'_, Self::Key>,
         batch: &Batch<'_>,
-        out: BatchOut<'_>,
+        out: &mut BatchOut<'_>,
         scratch: &mut Self::Scratch,
     );
     /// The same where outputs are written over their items.
@@ -72,18 +76,18 @@ pub(super) trait Keyed: Send + Sync + 'static {
     fn run_in_place(
         &self,
         _wanted: Wanted<'_, Self::Key>,
-        _items: InPlace<'_>,
+        _items: &mut InPlace<'_>,
         _scratch: &mut Self::Scratch,
     ) -> Result<(), JobError> {
         Err(JobError::NotInPlace)
     }
 }
 
-/// The items whose session there is, in their order.
+/// Some items whose session there is, in their order.
 pub(super) struct Wanted<'a, K> {
     /// The session of each.
     sessions: &'a [u32],
-    /// Which item of the batch it is.
+    /// The number of each in the batch.
     indices: &'a [u32],
     table: &'a Table<K>,
 }
@@ -108,7 +112,7 @@ impl<'a, K> Wanted<'a, K> {
         })
     }
 
-    /// Up to [`TOGETHER`] items at a time, whose keys are alike: the key of each, and which items they are.
+    /// Neighbours whose keys are alike: the key of each, and which items they are.
     pub(super) fn each_chunk(
         self,
         are_alike: impl Fn(&K, &K) -> bool,
@@ -204,9 +208,7 @@ impl<K: Keyed> Sessions<K> {
 /// What a thread that works for sessions has to itself.
 pub(super) struct Scratch<K: Keyed> {
     table: Reader<Table<K::Key>>,
-    /// The session of each item that is wanted, and which item that is.
-    sessions: Vec<u32>,
-    indices: Vec<u32>,
+    found: Found,
     own: K::Scratch,
 }
 
@@ -216,9 +218,8 @@ impl<K: Keyed> Kernel for Sessions<K> {
     fn scratch(&self) -> Scratch<K> {
         Scratch {
             table: self.table.reader(),
-            sessions: Vec::new(),
-            indices: Vec::new(),
-            own: K::Scratch::default(),
+            found: Found::new(),
+            own: self.operator.scratch(),
         }
     }
 
@@ -242,67 +243,83 @@ impl<K: Keyed> Kernel for Sessions<K> {
     fn run(
         &self,
         batch: Batch<'_>,
-        out: BatchOut<'_>,
+        mut out: BatchOut<'_>,
         scratch: &mut Scratch<K>,
     ) -> Result<(), JobError> {
-        let table = scratch.table.enter();
-        let (sessions, indices) = (&mut scratch.sessions, &mut scratch.indices);
-        let (slot_bytes, BatchOut { slots, outcomes }) = (self.operator.slot_bytes(), out);
-        wanted(
-            &table,
-            batch.len(),
-            sessions,
-            indices,
-            outcomes,
-            |i| match slots[i].len() < slot_bytes {
+        let Scratch { table, found, own } = scratch;
+        let table = table.enter();
+        let slot_bytes = self.operator.slot_bytes();
+        for part in parts(batch.len()) {
+            let slots = &out.slots;
+            let item = |i: usize| match slots[i].len() < slot_bytes {
                 true => Err(JobError::DstTooShort),
                 false => Ok(batch.item(i)),
-            },
-        );
-        let wanted = Wanted {
-            sessions,
-            indices,
-            table: &table,
-        };
-        let out = BatchOut { slots, outcomes };
-        self.operator.run(wanted, &batch, out, &mut scratch.own);
+            };
+            let wanted = found.wanted(&table, part, out.outcomes, item);
+            self.operator.run(wanted, &batch, &mut out, own);
+        }
         Ok(())
     }
 
-    fn run_in_place(&self, work: InPlace<'_>, scratch: &mut Scratch<K>) -> Result<(), JobError> {
-        let table = scratch.table.enter();
-        let (sessions, indices) = (&mut scratch.sessions, &mut scratch.indices);
-        let InPlace { items, outcomes } = work;
-        wanted(&table, items.len(), sessions, indices, outcomes, |i| {
-            Ok(items.item(i))
-        });
-        let wanted = Wanted {
-            sessions,
-            indices,
-            table: &table,
-        };
-        let work = InPlace { items, outcomes };
-        self.operator.run_in_place(wanted, work, &mut scratch.own)
+    fn run_in_place(
+        &self,
+        mut work: InPlace<'_>,
+        scratch: &mut Scratch<K>,
+    ) -> Result<(), JobError> {
+        let Scratch { table, found, own } = scratch;
+        let table = table.enter();
+        for part in parts(work.items.len()) {
+            let item = |i| Ok(work.items.item(i));
+            let wanted = found.wanted(&table, part, work.outcomes, item);
+            self.operator.run_in_place(wanted, &mut work, own)?;
+        }
+        Ok(())
     }
 }
 
-/// Finds the items whose session there is, and refuses the others; `item` may refuse one too.
-fn wanted<'a, K>(
-    table: &Table<K>,
-    count: usize,
-    sessions: &mut Vec<u32>,
-    indices: &mut Vec<u32>,
-    outcomes: &mut Vec<Result<u32, JobError>>,
-    item: impl Fn(usize) -> Result<&'a [u8], JobError>,
-) {
-    sessions.clear();
-    indices.clear();
-    outcomes.extend((0..count).map(|i| {
-        let number = number(item(i)?).filter(|&number| table.has(number));
-        sessions.push(number.ok_or(JobError::Malformed)?);
-        indices.push(i as u32);
-        Ok(0)
-    }));
+/// The items of a job, [`TOGETHER`] at a time.
+fn parts(count: usize) -> impl Iterator<Item = Range<usize>> {
+    let starts = (0..count).step_by(TOGETHER);
+    starts.map(move |start| start..count.min(start + TOGETHER))
+}
+
+/// Room for the sessions and the numbers of [`TOGETHER`] items.
+struct Found {
+    sessions: Vec<u32>,
+    indices: Vec<u32>,
+}
+
+impl Found {
+    fn new() -> Self {
+        Self {
+            sessions: Vec::with_capacity(TOGETHER),
+            indices: Vec::with_capacity(TOGETHER),
+        }
+    }
+
+    /// Finds the items of `part` whose session there is, and refuses the others; `item` may refuse one too.
+    fn wanted<'a, 'b, K>(
+        &'a mut self,
+        table: &'a Table<K>,
+        part: Range<usize>,
+        outcomes: &mut Vec<Result<u32, JobError>>,
+        item: impl Fn(usize) -> Result<&'b [u8], JobError>,
+    ) -> Wanted<'a, K> {
+        let Self { sessions, indices } = self;
+        sessions.clear();
+        indices.clear();
+        outcomes.extend(part.map(|i| {
+            let number = number(item(i)?).filter(|&number| table.has(number));
+            sessions.push(number.ok_or(JobError::Malformed)?);
+            indices.push(i as u32);
+            Ok(0)
+        }));
+        Wanted {
+            sessions,
+            indices,
+            table,
+        }
+    }
 }
 
 fn number(item: &[u8]) -> Option<u32> {
