@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use dpb_core::{JobError, Material, OpSpec, OutputShape, ParameterValue};
+use dpb_core::{JobError, Material, OpSpec, OutputShape, ParameterValue, spec};
 
 use crate::bound::Bound;
 use crate::dpdk;
@@ -273,6 +273,11 @@ impl Code {
         }
         let [name, operator, parameters] =
             [name, spec.name(), &parameters].map(|text| CString::new(text).expect("no zeros"));
+        let of_sessions = spec.get::<spec::Sessions>().map(|sessions| {
+            let keys: Vec<&[u8]> = sessions.keys.iter().map(Material::bytes).collect();
+            Material::secret(keys.concat())
+        });
+        let material = of_sessions.or(material);
         let secret = material.as_ref().map_or(&[][..], Material::bytes);
         let spec = Spec {
             operator: operator.as_ptr(),

@@ -11,6 +11,12 @@ use dpb_operators::storage::xxh3::Xxh3;
 
 /// The peer called `name` in the registry for `spec`, if there is a call for it here.
 pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
+    let kinds = [null, checksum, hash, compressor, erasure];
+    kinds.iter().find_map(|find| find(name, spec))
+}
+
+/// The operator that does nothing.
+fn null(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
     Some(match (name, spec.name()) {
         ("null-crate", _) if spec.is::<spec::Custom>() => {
             item_by_item(OutputShape::Fixed(4), |item, slot| {
@@ -18,6 +24,13 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
                 4
             })
         }
+        _ => return None,
+    })
+}
+
+/// Cyclic redundancy checks.
+fn checksum(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
+    Some(match (name, spec.name()) {
         ("crc-fast", "crc32c") => item_by_item(OutputShape::Fixed(4), |item, slot| {
             slot.copy_from_slice(&crc_fast::crc32_iscsi(item).to_le_bytes());
             4
@@ -39,6 +52,13 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
             slot.copy_from_slice(&crc_fast::crc64_nvme(item).to_le_bytes());
             8
         }),
+        _ => return None,
+    })
+}
+
+/// Hash functions and message authentication codes.
+fn hash(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
+    Some(match (name, spec.name()) {
         ("md-5", "md5") => digest::<md5::Md5>(),
         ("sha1", "sha1") => digest::<sha1::Sha1>(),
         ("sha2", "sha256") => digest::<sha2::Sha256>(),
@@ -62,6 +82,13 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
                 8
             })
         }
+        _ => return None,
+    })
+}
+
+/// Compressors and their decoders.
+fn compressor(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
+    Some(match (name, spec.name()) {
         ("zlib-rs", "deflate") => {
             let &spec::Deflate { level, format } = spec.get()?;
             let mut config = zlib_rs::DeflateConfig::new(i32::from(level));
@@ -101,6 +128,13 @@ pub fn find(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
             let room = i32::try_from(slot.len()).expect("below 2 GiB");
             lz4::block::decompress_to_buffer(item, Some(room), slot).expect("a block")
         }),
+        _ => return None,
+    })
+}
+
+/// Erasure codes.
+fn erasure(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
+    Some(match (name, spec.name()) {
         ("rusty_erasure", "erasure-encode") => {
             let &spec::ErasureEncode { code } = spec.get()?;
             match code.blocks() {

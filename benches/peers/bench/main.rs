@@ -83,28 +83,14 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    cpu_level::check().map_err(anyhow::Error::msg)?;
-    let are_told =
-        ["GLIBC_TUNABLES", "OPENSSL_ia32cap"].map(|name| std::env::var_os(name).is_some());
-    ensure!(
-        !cpu_level::Level::is_masked() || are_told == [true; 2],
-        "{} alone leaves glibc and OpenSSL what the CPU has: cargo xtask bench --peers --cpu-level LEVEL",
-        cpu_level::VARIABLE
-    );
-    let rounds = match args {
-        Args { bench: false, .. }
-        | Args {
-            emulated: Some(_), ..
-        } => 0,
-        Args { quick: true, .. } => ROUNDS_QUICK,
-        _ => ROUNDS,
-    };
+    check_level()?;
     let evidence = match &args.emulated {
         Some(by) => Evidence::Emulated { by: by.clone() },
         None => Evidence::Measured,
     };
     let machine = table::machine(&Record::new("peers", evidence.clone(), SEED));
     println!("{machine}");
+    let rounds = args.rounds();
     let mut bench = Bench {
         rounds,
         evidence,
@@ -115,55 +101,97 @@ fn run(args: &Args) -> Result<()> {
     say_libraries();
     let all = rows()?;
     agree_with_the_registry(&all)?;
-    let is_chosen = |row: &&Row| {
-        let name = format!("{} {} {}", row.group, row.operator, row.parameters);
-        row.control.is_some()
-            || args.only.is_empty()
-            || args.only.iter().any(|only| name.contains(only))
-    };
-    let chosen: Vec<&Row> = all.iter().filter(is_chosen).collect();
-    let controls = chosen.iter().filter(|row| row.control.is_some()).count();
-    ensure!(
-        args.only.is_empty() || chosen.len() > controls,
-        "no row's group, operator and parameters contain {}",
-        args.only.join(" or ")
-    );
-    let mut table = Table::default();
-    let mut records = Vec::new();
-    let (mut failed, mut out_of_true) = (0, Vec::new());
-    for row in chosen {
-        let Some(record) = bench.row(row, controls)? else {
-            println!(
-                "{}: its subject, {}, is not here",
-                row.operator, row.subject
-            );
-            continue;
-        };
-        failed += usize::from(matches!(record.outcome, Outcome::Failed { .. }));
-        println!("{}", table.add(row, &record));
-        if row
-            .control
-            .is_some_and(|within| rounds == ROUNDS && !holds_one(&record, within))
-        {
-            out_of_true.push(table::name(row));
-        }
-        records.push(record);
-    }
-    ensure!(failed == 0, "{failed} rows with wrong outputs");
-    ensure!(
-        out_of_true.is_empty(),
-        "the bench is wrong here, and nothing of this run counts or is recorded: a thing beside itself is not 1 for {}",
-        out_of_true.join(", ")
-    );
+    let mut results = Results::default();
+    bench.compare(&args.choose(&all)?, &mut results)?;
+    results.judge()?;
     if rounds < ROUNDS {
         println!("controls are judged in {ROUNDS} rounds, not in {rounds}");
     }
     if let Some(folder) = &args.record {
         let is_whole = args.only.is_empty() && !args.quick;
-        let table = table.markdown(&machine, &bench.evidence);
-        keep(folder, is_whole, &records, &table)?;
+        let table = results.table.markdown(&machine, &bench.evidence);
+        keep(folder, is_whole, &results.records, &table)?;
     }
     Ok(())
+}
+
+/// That a level, if one is hidden, is hidden from the libraries too.
+fn check_level() -> Result<()> {
+    cpu_level::check().map_err(anyhow::Error::msg)?;
+    let are_told =
+        ["GLIBC_TUNABLES", "OPENSSL_ia32cap"].map(|name| std::env::var_os(name).is_some());
+    ensure!(
+        !cpu_level::Level::is_masked() || are_told == [true; 2],
+        "{} alone leaves glibc and OpenSSL what the CPU has: cargo xtask bench --peers --cpu-level LEVEL",
+        cpu_level::VARIABLE
+    );
+    Ok(())
+}
+
+impl Args {
+    /// Rounds that are timed; none where only the checks count.
+    fn rounds(&self) -> usize {
+        match self {
+            Self { bench: false, .. }
+            | Self {
+                emulated: Some(_), ..
+            } => 0,
+            Self { quick: true, .. } => ROUNDS_QUICK,
+            _ => ROUNDS,
+        }
+    }
+
+    /// The rows that were asked for, and all controls.
+    fn choose<'a>(&self, all: &'a [Row]) -> Result<Vec<&'a Row>> {
+        let is_chosen = |row: &&Row| {
+            let name = format!("{} {} {}", row.group, row.operator, row.parameters);
+            row.control.is_some()
+                || self.only.is_empty()
+                || self.only.iter().any(|only| name.contains(only))
+        };
+        let chosen: Vec<&Row> = all.iter().filter(is_chosen).collect();
+        ensure!(
+            self.only.is_empty() || chosen.iter().any(|row| row.control.is_none()),
+            "no row's group, operator and parameters contain {}",
+            self.only.join(" or ")
+        );
+        Ok(chosen)
+    }
+}
+
+/// What came of the rows.
+#[derive(Default)]
+struct Results {
+    table: Table,
+    records: Vec<Record>,
+    /// Rows with wrong outputs.
+    failed: usize,
+    /// The controls that differ from 1.
+    out_of_true: Vec<String>,
+}
+
+impl Results {
+    /// Prints a row and keeps its record.
+    fn add(&mut self, row: &Row, record: Record, are_controls_judged: bool) {
+        self.failed += usize::from(matches!(record.outcome, Outcome::Failed { .. }));
+        println!("{}", self.table.add(row, &record));
+        let is_out_of_true = |within| are_controls_judged && !holds_one(&record, within);
+        if row.control.is_some_and(is_out_of_true) {
+            self.out_of_true.push(table::name(row));
+        }
+        self.records.push(record);
+    }
+
+    /// Whether anything of the run counts.
+    fn judge(&self) -> Result<()> {
+        ensure!(self.failed == 0, "{} rows with wrong outputs", self.failed);
+        ensure!(
+            self.out_of_true.is_empty(),
+            "the bench is wrong here, and nothing of this run counts or is recorded: a thing beside itself is not 1 for {}",
+            self.out_of_true.join(", ")
+        );
+        Ok(())
+    }
 }
 
 fn say_libraries() {
@@ -394,7 +422,22 @@ impl Subject {
 }
 
 impl Bench {
-    /// Runs a row of a run with so many controls. `None` if its subject is not here.
+    /// Runs the chosen rows.
+    fn compare(&mut self, chosen: &[&Row], results: &mut Results) -> Result<()> {
+        let controls = chosen.iter().filter(|row| row.control.is_some()).count();
+        for row in chosen {
+            match self.row(row, controls)? {
+                Some(record) => results.add(row, record, self.rounds == ROUNDS),
+                None => println!(
+                    "{}: its subject, {}, is not here",
+                    row.operator, row.subject
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a row of a run with `controls` controls. `None` if its subject is not here.
     fn row(&mut self, row: &Row, controls: usize) -> Result<Option<Record>> {
         let subject = Subject::new(row, self.rounds == 0)?;
         let Some(mut sides) = subject.sides(row)? else {
@@ -476,34 +519,18 @@ impl Bench {
         for round in 0..=last {
             let src = subject.placed(self.place());
             let calls = subject.calls(&src)?;
-            let batch = Batch::new(&src, &subject.input.items)?;
             let mut work = Work {
-                batch,
+                batch: Batch::new(&src, &subject.input.items)?,
                 calls: &calls,
                 shape: subject.shape,
                 slot: subject.slot,
                 place: 0,
             };
-            let mut placements = Vec::with_capacity(sides.len());
-            let mut missing = Vec::new();
-            for (i, side) in sides.iter().enumerate() {
-                work.place = self.place();
-                match side.place(&work)? {
-                    Some(placement) => placements.push(placement),
-                    None => missing.push(i),
-                }
-            }
-            for i in missing.into_iter().rev() {
-                let side = sides.remove(i);
-                println!(
-                    "missing  {}: does not do this, or could not be set up",
-                    side.name
-                );
-            }
+            let mut placements = self.place_sides(sides, &mut work)?;
             let mut check = |sides: &mut [Side], placements: &mut [Placement<'_>]| {
                 for (side, placement) in sides.iter_mut().zip(placements) {
                     side.check(placement, &*subject.workload, &work)?;
-                    checked += batch.len() as u64;
+                    checked += work.batch.len() as u64;
                 }
                 Ok(())
             };
@@ -525,13 +552,7 @@ impl Bench {
             {
                 return Ok(Err(wrong));
             }
-            if let Some(file) = &self.instructions {
-                for (side, placement) in sides.iter().zip(&mut placements) {
-                    let count = instructions::of(file, || placement.run())?;
-                    let name = format!("{} instructions", side.name);
-                    record.counts.insert(name, count);
-                }
-            }
+            self.count_instructions(sides, &mut placements, record)?;
         }
         record.check = Some(Check {
             against: subject.workload.name().to_owned(),
@@ -539,6 +560,49 @@ impl Bench {
             digest: None,
         });
         Ok(Ok(()))
+    }
+
+    /// Sets every side up, each at a place of its own. A side that does not do this work leaves `sides`.
+    fn place_sides<'a>(
+        &mut self,
+        sides: &mut Vec<Side>,
+        work: &mut Work<'a>,
+    ) -> Result<Vec<Placement<'a>>> {
+        let mut placements = Vec::with_capacity(sides.len());
+        let mut missing = Vec::new();
+        for (i, side) in sides.iter().enumerate() {
+            work.place = self.place();
+            match side.place(work)? {
+                Some(placement) => placements.push(placement),
+                None => missing.push(i),
+            }
+        }
+        for i in missing.into_iter().rev() {
+            let side = sides.remove(i);
+            println!(
+                "missing  {}: does not do this, or could not be set up",
+                side.name
+            );
+        }
+        Ok(placements)
+    }
+
+    /// The instructions of one run of each side, if an emulator counts them.
+    fn count_instructions(
+        &self,
+        sides: &[Side],
+        placements: &mut [Placement<'_>],
+        record: &mut Record,
+    ) -> Result<()> {
+        let Some(file) = &self.instructions else {
+            return Ok(());
+        };
+        for (side, placement) in sides.iter().zip(placements) {
+            let count = instructions::of(file, || placement.run())?;
+            let name = format!("{} instructions", side.name);
+            record.counts.insert(name, count);
+        }
+        Ok(())
     }
 
     fn place(&mut self) -> usize {

@@ -11,7 +11,7 @@
 struct spec {
 	const char *operator_name;
 	const char *parameters; /* "format=raw,level=6," */
-	const uint8_t *material; /* the key, route list or rules, if the operator has one */
+	const uint8_t *material; /* the key, route list or rules, if the operator has one; the keys of sessions, one behind another */
 	size_t material_len;
 };
 
@@ -82,6 +82,23 @@ static inline long number(const struct spec *spec, const char *name)
 	return -1;
 }
 
+/* Bytes of a session's number, with which an item begins where there are sessions. */
+#define SESSION 4
+
+/* Sessions, each with a key of its own; 0 where one key serves all items. */
+static inline size_t sessions(const struct spec *spec)
+{
+	long count = number(spec, "sessions");
+	return count > 0 ? count : 0;
+}
+
+/* The session of item `i`: a number, little endian. */
+static inline size_t session_of(const struct task *task, size_t i)
+{
+	const uint8_t *at = src_of(task, i);
+	return (size_t)at[0] | (size_t)at[1] << 8 | (size_t)at[2] << 16 | (size_t)at[3] << 24;
+}
+
 static inline void put_be16(uint8_t *at, uint16_t value)
 {
 	at[0] = value >> 8;
@@ -95,6 +112,15 @@ static inline void *room(size_t bytes)
 	if (!at)
 		abort();
 	return at;
+}
+
+/* Zeroed, where a line of a cache begins. */
+static inline void *aligned_room(size_t bytes)
+{
+	void *at;
+	if (posix_memalign(&at, 64, bytes))
+		abort();
+	return memset(at, 0, bytes);
 }
 
 #endif
