@@ -8,13 +8,13 @@ use dpb_core::Batch;
 
 use super::{Function, Starts, pad};
 
-/// How an instruction set takes `N` messages forward by the function `F`.
+/// An instruction set that takes `N` messages forward by the function `F`.
 pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize>:
     Copy
 {
     /// `N` states, as its instructions want them.
     type States;
-    /// All the same.
+    /// The states of all lanes, which are the same.
     fn fill(self, state: &F::State) -> Self::States;
     /// Replaces the state of one lane.
     fn set(self, states: &mut Self::States, lane: usize, state: &F::State);
@@ -121,10 +121,27 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
             }
         }
     }
+    finish_each::<BLOCK, N, F, C>((code, &states), &mut lanes, alone, digests, digest_bytes);
+}
+
+/// Takes what is left of each lane's message to its end, one after another.
+// Inlined, so that the states need not lie in memory before.
+#[inline(always)]
+fn finish_each<const BLOCK: usize, const N: usize, F, C>(
+    (code, states): (C, &C::States),
+    lanes: &mut [Lane<'_, BLOCK>; N],
+    alone: impl Fn(&mut F::State, &[[u8; BLOCK]]),
+    digests: &mut [u8],
+    digest_bytes: usize,
+) where
+    F: Function<BLOCK>,
+    C: Compress<F, BLOCK, N>,
+{
     for (i, lane) in lanes.iter_mut().enumerate() {
         if !lane.left().is_empty() {
-            let mut state = code.state(&states, i);
-            lane.finish::<F>(&alone, &mut state, &mut digests[digest(lane.item)]);
+            let mut state = code.state(states, i);
+            let digest = &mut digests[lane.item * digest_bytes..][..digest_bytes];
+            lane.finish::<F>(&alone, &mut state, digest);
         }
     }
 }
@@ -132,9 +149,9 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
 /// Blocks left of a lane without a message: never the fewest.
 const IDLE: usize = usize::MAX;
 
-/// What is left of one message: full blocks where they lie, then the padded tail.
+/// The rest of one message: full blocks where they lie, then the padded tail.
 struct Lane<'a, const BLOCK: usize> {
-    /// Which item.
+    /// The number of the item.
     item: usize,
     full: &'a [[u8; BLOCK]],
     tail: [[u8; BLOCK]; 2],

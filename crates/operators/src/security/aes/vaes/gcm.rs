@@ -192,26 +192,8 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
     text: InOutBuf<'_, '_, Group>,
     behind: usize,
 ) -> (Hash<'a>, __m512i) {
-    let mut next = || {
-        let mut stream = [swap(counter); WIDE];
-        // Mostly only the last byte of the counter changes, which can be added to where it is.
-        let last_byte = _mm_cvtsi128_si32(_mm512_castsi512_si128(counter)) & 0xff;
-        if last_byte < 256 - 4 * WIDE as i32 {
-            let four = swap(four_blocks());
-            for i in 1..WIDE {
-                stream[i] = _mm512_add_epi32(stream[i - 1], four);
-            }
-            counter = _mm512_add_epi32(counter, _mm512_slli_epi32::<2>(four_blocks()));
-            return stream;
-        }
-        for stream in &mut stream {
-            *stream = swap(counter);
-            counter = _mm512_add_epi32(counter, four_blocks());
-        }
-        stream
-    };
     let mut group = [_mm512_setzero_si512(); WIDE];
-    let stream = encrypt_blocks(keys, next());
+    let stream = encrypt_blocks(keys, next_counters(&mut counter));
     let mut left = text.len();
     let mut text = text.into_iter();
     let mut now = text.next().expect("two groups at least");
@@ -226,7 +208,7 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
         left -= 1;
         let powers = &hash.powers.0[SUMMANDS - hash.left..][..4 * WIDE];
         let powers = powers.as_flattened().as_chunks::<64>().0;
-        let mut blocks = next();
+        let mut blocks = next_counters(&mut counter);
         for block in &mut blocks {
             *block = _mm512_xor_si512(*block, keys[0]);
         }
@@ -270,6 +252,28 @@ fn many<'a, const N: usize, const ENCRYPT: bool>(
     (hash, counter)
 }
 
+/// The counter blocks of a group, and `counter` taken forward behind them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,pclmulqdq")]
+fn next_counters(counter: &mut __m512i) -> [__m512i; WIDE] {
+    let mut blocks = [swap(*counter); WIDE];
+    // Mostly only the last byte of the counter changes, which can be added to where it is.
+    let last_byte = _mm_cvtsi128_si32(_mm512_castsi512_si128(*counter)) & 0xff;
+    if last_byte < 256 - 4 * WIDE as i32 {
+        let four = swap(four_blocks());
+        for i in 1..WIDE {
+            blocks[i] = _mm512_add_epi32(blocks[i - 1], four);
+        }
+        *counter = _mm512_add_epi32(*counter, _mm512_slli_epi32::<2>(four_blocks()));
+        return blocks;
+    }
+    for block in &mut blocks {
+        *block = swap(*counter);
+        *counter = _mm512_add_epi32(*counter, four_blocks());
+    }
+    blocks
+}
+
 /// Keeps the compiler from moving one block's rounds behind another's, which it does for want of registers: the CPU would not
 /// look far enough ahead to start them together.
 #[inline]
@@ -302,7 +306,7 @@ struct Hash<'a> {
     /// Of the blocks before the current sum, in the lowest block.
     before: __m512i,
     sum: Sum,
-    /// How many blocks the current sum still takes.
+    /// The number of blocks that the current sum still takes.
     left: usize,
 }
 
@@ -318,7 +322,7 @@ impl<'a> Hash<'a> {
         }
     }
 
-    /// Begins a sum of so many blocks, at most [`SUMMANDS`].
+    /// Begins a sum of `blocks` blocks, at most [`SUMMANDS`].
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn begin(&mut self, blocks: usize) {
