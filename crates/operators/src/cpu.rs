@@ -15,18 +15,21 @@ use dpb_core::{
 
 pub use crate::direct::Lift;
 use crate::entry::Entry;
-pub use crate::path::Path;
+pub use crate::implementation::Implementation;
 use crate::registry::Operators;
 
+/// The family `cpu` with dpb's operators, for a program that lists it among others.
+pub static CPU: CpuPaths = CpuPaths::new(Operators::DPB);
+/// The family `pool` with dpb's operators.
+pub static POOLS: Pools = Pools::new(Operators::DPB);
 /// The families of this module.
-pub const FAMILIES: Families =
-    Families::new(&[&CpuPaths::new(Operators::DPB), &Pools::new(Operators::DPB)]);
+pub static FAMILIES: Families = Families::new(&[&CPU, &POOLS]);
 
 /// A backend on this machine's CPU.
 pub struct Cpu {
     name: String,
     /// `None`: the best there is for each operator.
-    path: Option<Path>,
+    path: Option<Implementation>,
     lift: Lift,
     operators: Operators,
     clock: WallClock,
@@ -34,10 +37,15 @@ pub struct Cpu {
 
 /// Every backend of this module, found or not on this machine: all paths, `cpu/best`, and `pool/N` for all CPUs.
 pub fn backends() -> Vec<Cpu> {
-    let mut backends: Vec<_> = Path::ALL.iter().copied().map(Cpu::on).collect();
+    let mut backends: Vec<_> = Implementation::ALL.iter().copied().map(Cpu::on).collect();
     backends.push(Cpu::best());
     backends.push(Cpu::pool(cores()));
     backends
+}
+
+/// The backend `cpu/best`, from which models take their results.
+pub fn best() -> Box<dyn Backend> {
+    Box::new(Cpu::best())
 }
 
 /// Cores that this process may use.
@@ -53,7 +61,7 @@ impl Cpu {
     }
 
     /// One path, whether this CPU has it or not.
-    pub fn on(path: Path) -> Self {
+    pub fn on(path: Implementation) -> Self {
         Self::new(format!("cpu/{path}"), Some(path), Lift::Inline)
     }
 
@@ -68,7 +76,7 @@ impl Cpu {
         self
     }
 
-    fn new(name: String, path: Option<Path>, lift: Lift) -> Self {
+    fn new(name: String, path: Option<Implementation>, lift: Lift) -> Self {
         Self {
             name,
             path,
@@ -82,8 +90,10 @@ impl Cpu {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn path(&self, entry: &Entry) -> Result<Path, Unsupported> {
-        let path = self.path.unwrap_or_else(|| Path::best(entry.paths));
+    pub fn path(&self, entry: &Entry) -> Result<Implementation, Unsupported> {
+        let path = self
+            .path
+            .unwrap_or_else(|| Implementation::best(entry.paths));
         if entry.paths.contains(&path) && path.is_available() {
             Ok(path)
         } else {
@@ -92,7 +102,7 @@ impl Cpu {
     }
 
     /// The path that `spec`, one of `entry`, takes here.
-    fn admit(&self, entry: &Entry, spec: &OpSpec) -> Result<Path, Unsupported> {
+    fn admit(&self, entry: &Entry, spec: &OpSpec) -> Result<Implementation, Unsupported> {
         if let Lift::Pooled(_) = self.lift
             && (entry.keeps_state)(spec)
         {

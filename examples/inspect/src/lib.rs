@@ -14,49 +14,38 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 use dpb_accel::{doca::Doca, dpdk::Dpdk};
-use dpb_core::{Backend, Families, Span, Stage, View};
-use dpb_operators::cpu::{Cpu, CpuPaths, Pools};
+use dpb_core::{Families, HashTuple, JobError, Span, Stage, View};
+use dpb_operators::cpu::{self, CPU, POOLS};
 use dpb_operators::network::checksum::Verdict;
-use dpb_operators::network::packet::{Packet, TCP, UDP, Version};
-use dpb_operators::registry::{self, Operators};
+use dpb_operators::network::packet::{Packet, Version, in_frame};
+use dpb_operators::registry;
 use dpb_sim::{Faultiness, Models};
 
 /// Packets of a burst.
 pub const BURST: usize = 64;
 /// Queues that packets are spread over.
-pub const QUEUES: usize = 16;
+pub const QUEUES: u32 = 16;
 /// Rules that one payload may match; with more it is [refused](Found::refused).
 const RULES_MAX: u32 = 32;
-/// What is hashed: the addresses, and the ports where they follow.
-const TUPLES: [&str; 4] = ["ipv4", "ipv4-ports", "ipv6", "ipv6-ports"];
 
-static CPU: CpuPaths = CpuPaths::new(Operators::DPB);
-static POOLS: Pools = Pools::new(Operators::DPB);
-static MODELS: Models = Models::new(&best);
-static FAULTINESS: Faultiness = Faultiness::new(&best);
+static MODELS: Models = Models::new(&cpu::best);
+static FAULTINESS: Faultiness = Faultiness::new(&cpu::best);
 
 /// The backends that the program knows: `cpu`, `cpu/portable`, `pool/2`, `sim/default`, `faulty/`, `doca/`, `dpdk/`.
 pub static FAMILIES: Families = Families::new(&[&CPU, &POOLS, &MODELS, &FAULTINESS, &Doca, &Dpdk]);
 
-/// What models and faults take their results from.
-fn best() -> Box<dyn Backend> {
-    Box::new(Cpu::best())
-}
-
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Packets seen.
-    pub packets: u64,
-    /// Those without an IP packet in them, or with a broken one.
+    /// Frames without an IP packet in them.
     pub not_ip: u64,
-    /// Those with a wrong checksum.
+    /// Packets with a wrong checksum or a wrong length.
     pub damaged: u64,
-    /// The others, by their queue.
-    pub by_queue: [u64; QUEUES],
-    /// The same by their next hop; `None`: there is no route.
-    pub by_hop: BTreeMap<Option<u32>, u64>,
-    /// How many payloads each rule matched, by its id.
+    /// The other packets, by their queue.
+    pub by_queue: BTreeMap<u32, u64>,
+    /// The same packets by their next hop; all ones: there is no route.
+    pub by_hop: BTreeMap<u32, u64>,
+    /// The number of payloads that each rule matched, by the rule's id.
     pub by_rule: BTreeMap<u32, u64>,
     /// Payloads that an engine refused, because more rules matched than it can report, say.
     pub refused: u64,
@@ -64,185 +53,156 @@ pub struct Found {
     pub bytes: [u64; 2],
 }
 
-/// The stages, and the places in the capture that they read in a burst.
+/// The steps that a burst goes through.
 pub struct Inspector {
-    verify: Stage,
-    hashes: [Stage; 4],
-    routes: [Stage; 2],
-    rules: Stage,
-    digest: Stage,
-    compress: Stage,
-    ip: Vec<Span>,
-    tuples: [Vec<Span>; 4],
-    destinations: [Vec<Span>; 2],
-    payloads: Vec<Span>,
-    matched: Vec<Span>,
+    verify: Step,
+    /// For each kind of tuple.
+    hashes: [Step; 4],
+    /// For each version of IP.
+    routes: [Step; 2],
+    rules: Step,
+    digest: Step,
+    compress: Step,
+}
+
+/// An operator, and the places of its items in the capture.
+struct Step {
+    stage: Stage,
+    places: Vec<Span>,
 }
 
 impl Inspector {
-    /// The stages on these backends: of checksums, hashes, routes, rules, digests and compression. `parameters` are those of `lpm4`,
-    /// `lpm6` and `rxpmatch`, as for `dpb op`.
+    /// The steps on these backends: checksums, hashes, routes, rules, digests and compression. `routes` and `rules` are the
+    /// parameters of `lpm4` and `rxpmatch`, as for `dpb op`.
     ///
     /// # Errors
     /// If a backend is not there, or does not have the operator.
-    pub fn new(backends: [&str; 6], parameters: [&str; 3]) -> Result<Self> {
-        let stage = |at: usize, name, parameters: &str, slot_bytes| -> Result<Stage> {
-            let backend = FAMILIES.open(backends[at])?;
-            let entry = registry::find(name).context("no such operator")?;
-            let operator = backend.prepare(&entry.spec(parameters)?);
-            let operator = operator.with_context(|| format!("{name} on {}", backend.name()))?;
-            let alloc = |len| backend.alloc(len);
-            Ok(Stage::new(operator, BURST, slot_bytes, alloc)?)
+    pub fn new(backends: [&str; 6], routes: &str, rules: &str) -> Result<Self> {
+        let [sums, hashes, hops, matches, digests, streams] = backends;
+        let hash = |tuple: HashTuple| {
+            let parameters = format!("form={},queues={QUEUES}", tuple.name());
+            Step::new(hashes, "toeplitz", &parameters, 4)
         };
-        let hash = |form| stage(1, "toeplitz", &format!("form={form},queues={QUEUES}"), 4);
-        let [ipv4, ipv4_ports, ipv6, ipv6_ports] = TUPLES.map(hash);
-        let list = || Vec::with_capacity(BURST);
+        let [ipv4, ipv4_ports, ipv6, ipv6_ports] = HashTuple::ALL.map(hash);
+        let lpm4 = Step::new(hops, "lpm4", routes, 4)?;
+        let lpm6 = Step::new(hops, "lpm6", "", 4)?;
         Ok(Self {
-            verify: stage(0, "checksum-verify", "", 1)?,
+            verify: Step::new(sums, "checksum-verify", "", 1)?,
             hashes: [ipv4?, ipv4_ports?, ipv6?, ipv6_ports?],
-            routes: [
-                stage(2, "lpm4", parameters[0], 4)?,
-                stage(2, "lpm6", parameters[1], 4)?,
-            ],
-            rules: stage(3, "rxpmatch", parameters[2], 8 * RULES_MAX)?,
-            digest: stage(4, "sha256", "", 32)?,
+            routes: [lpm4, lpm6],
+            rules: Step::new(matches, "rxpmatch", rules, 8 * RULES_MAX)?,
+            digest: Step::new(digests, "sha256", "", 32)?,
             // A payload that does not shrink has 5 bytes more for each 64 KiB.
-            compress: stage(5, "deflate", "level=1", (1 << 16) + 64)?,
-            ip: list(),
-            tuples: [(); 4].map(|()| list()),
-            destinations: [list(), list()],
-            payloads: list(),
-            matched: list(),
+            compress: Step::new(streams, "deflate", "level=1", (1 << 16) + 64)?,
         })
     }
 
-    /// Sends a burst through: `packets` of the capture `file`, [`BURST`] at most. `each` hears of every payload that matched: its
+    /// Sends a burst through: `frames` of the capture `file`, [`BURST`] at most. `each` hears of every payload that matched: its
     /// place, its SHA-256, and it as a raw DEFLATE stream.
     ///
     /// # Errors
-    /// If a stage cannot carry out its job.
+    /// If a step cannot carry out its job.
     pub fn inspect(
         &mut self,
         file: &View,
-        packets: &[Range<usize>],
+        frames: &[Range<usize>],
         found: &mut Found,
         mut each: impl FnMut(Range<usize>, &[u8], &[u8]),
     ) -> Result<()> {
-        let lists = [&mut self.ip, &mut self.payloads, &mut self.matched].into_iter();
-        let lists = lists.chain(&mut self.tuples).chain(&mut self.destinations);
-        lists.for_each(Vec::clear);
-        found.packets += packets.len() as u64;
-        self.ip
-            .extend(packets.iter().filter_map(|frame| ip(file, frame)));
-        found.not_ip += (packets.len() - self.ip.len()) as u64;
-
-        let verdicts = self.verify.run(file, &self.ip)?;
-        for (verdict, place) in verdicts.iter().zip(&self.ip) {
-            let verdict = Verdict(verdict?[0]);
-            if verdict.is_accepted() {
-                let Span { start, len, .. } = *place;
-                let packet = Packet::parse_padded(&file[start as usize..][..len as usize])?;
-                let [tuples, destinations] = [&mut self.tuples[..], &mut self.destinations[..]];
-                sort(file, &packet, tuples, destinations, &mut self.payloads);
-            } else if verdict.0 & Verdict::NO_PACKET == 0 {
+        for frame in frames {
+            match in_frame(&file[frame.clone()]) {
+                Some(packet) => self.verify.add(file, packet),
+                None => found.not_ip += 1,
+            }
+        }
+        for (verdict, place) in self.verify.run(file)? {
+            if !Verdict(verdict?[0]).is_accepted() {
                 found.damaged += 1;
-            } else {
-                found.not_ip += 1;
+                continue;
+            }
+            let packet = Packet::parse_padded(&file[range(place)])?;
+            let (tuple, addresses) = (packet.tuple(), packet.addresses());
+            let kinds = HashTuple::ALL.map(HashTuple::bytes);
+            let kind = kinds.iter().position(|bytes| *bytes == tuple.len());
+            self.hashes[kind.context("no such tuple")?].add(file, tuple);
+            let version = usize::from(packet.version() == Version::V6);
+            self.routes[version].add(file, &addresses[addresses.len() / 2..]);
+            if let Some(payload @ [_, ..]) = packet.user_data() {
+                self.rules.add(file, payload);
             }
         }
-        for (stage, tuples) in self.hashes.iter_mut().zip(&self.tuples) {
-            for queue in stage.run(file, tuples)?.iter() {
-                found.by_queue[number(queue?) as usize] += 1;
+        count(&mut self.hashes, file, &mut found.by_queue)?;
+        count(&mut self.routes, file, &mut found.by_hop)?;
+        for (output, payload) in self.rules.run(file)? {
+            let Ok(matches) = output else {
+                found.refused += 1;
+                continue;
+            };
+            for id in matches.chunks(8).map(number) {
+                *found.by_rule.entry(id).or_default() += 1;
+            }
+            if !matches.is_empty() {
+                self.digest.places.push(payload);
+                self.compress.places.push(payload);
             }
         }
-        for (stage, destinations) in self.routes.iter_mut().zip(&self.destinations) {
-            for hop in stage.run(file, destinations)?.iter() {
-                let hop = Some(number(hop?)).filter(|hop| *hop != u32::MAX);
-                *found.by_hop.entry(hop).or_default() += 1;
-            }
-        }
-        let rules = self.rules.run(file, &self.payloads)?;
-        for (output, payload) in rules.iter().zip(&self.payloads) {
-            match output {
-                Ok([]) => {}
-                Ok(rules) => {
-                    let ids = rules.chunks(8).map(number);
-                    ids.for_each(|id| *found.by_rule.entry(id).or_default() += 1);
-                    self.matched.push(*payload);
-                }
-                Err(_) => found.refused += 1,
-            }
-        }
-        let digests = self.digest.run(file, &self.matched)?;
-        let streams = self.compress.run(file, &self.matched)?;
-        let outputs = digests.iter().zip(streams.iter());
-        for ((digest, compressed), span) in outputs.zip(&self.matched) {
-            let (digest, compressed, start) = (digest?, compressed?, span.start as usize);
-            found.bytes[0] += u64::from(span.len);
-            found.bytes[1] += compressed.len() as u64;
-            each(start..start + span.len as usize, digest, compressed);
+        for ((digest, place), (stream, _)) in self.digest.run(file)?.zip(self.compress.run(file)?) {
+            let (digest, stream) = (digest?, stream?);
+            found.bytes[0] += u64::from(place.len);
+            found.bytes[1] += stream.len() as u64;
+            each(range(place), digest, stream);
         }
         Ok(())
     }
 }
 
-/// Notes where a packet's tuple, destination and payload lie.
-fn sort(
-    file: &View,
-    packet: &Packet<'_>,
-    tuples: &mut [Vec<Span>],
-    destinations: &mut [Vec<Span>],
-    payloads: &mut Vec<Span>,
-) {
-    let (addresses, behind) = (packet.addresses(), packet.payload());
-    let is_v6 = usize::from(packet.version() == Version::V6);
-    destinations[is_v6].push(place(file, &addresses[addresses.len() / 2..]));
-    // A fragment is hashed without ports, as all of its datagram are, and its payload is a part of one.
-    let header = match (packet.protocol(), packet.is_fragment()) {
-        (TCP, false) => behind.get(12).map(|offset| usize::from(offset >> 4) * 4),
-        (UDP, false) => Some(8),
-        _ => None,
-    };
-    let mut tuple = place(file, addresses);
-    let ports = header
-        .and_then(|_| behind.get(..4))
-        .map(|ports| place(file, ports));
-    // Options and extension headers stand between.
-    let ports = ports.filter(|ports| ports.start == tuple.start + tuple.len);
-    tuple.len += ports.map_or(0, |ports| ports.len);
-    tuples[2 * is_v6 + usize::from(ports.is_some())].push(tuple);
-    let payload = header.and_then(|header| behind.get(header..));
-    payloads.extend(
-        payload
-            .filter(|payload| !payload.is_empty())
-            .map(|payload| place(file, payload)),
-    );
+impl Step {
+    /// The operator called `name` on a backend, with room for a burst.
+    fn new(backend: &str, name: &str, parameters: &str, slot_bytes: u32) -> Result<Self> {
+        let backend = FAMILIES.open(backend)?;
+        let entry = registry::find(name).context("no such operator")?;
+        let operator = backend.prepare(&entry.spec(parameters)?);
+        let operator = operator.with_context(|| format!("{name} on {}", backend.name()))?;
+        let alloc = |len| backend.alloc(len);
+        Ok(Self {
+            stage: Stage::new(operator, BURST, slot_bytes, alloc)?,
+            places: Vec::with_capacity(BURST),
+        })
+    }
+
+    /// Makes `item`, a part of the capture `file`, one of the items.
+    fn add(&mut self, file: &View, item: &[u8]) {
+        let start = (item.as_ptr().addr() - file.as_ptr().addr()) as u32;
+        let (buf, len) = (0, item.len() as u32);
+        self.places.push(Span { buf, start, len });
+    }
+
+    /// Carries the items out: the output of each, and its place.
+    fn run(
+        &mut self,
+        file: &View,
+    ) -> Result<impl Iterator<Item = (Result<&[u8], JobError>, Span)>> {
+        let outputs = self.stage.run(file, &self.places)?;
+        Ok(outputs.iter().zip(self.places.drain(..)))
+    }
 }
 
-/// Where the IP packet of an Ethernet frame lies, and what pads it; behind tags of IEEE 802.1Q, if there are any.
-fn ip(file: &View, frame: &Range<usize>) -> Option<Span> {
-    let bytes = &file[frame.clone()];
-    let mut at = 12;
-    while matches!(bytes.get(at..at + 2)?, [0x81, 0x00] | [0x88, 0xa8]) {
-        at += 4;
+/// Carries some steps out, whose outputs are numbers, and counts these.
+fn count(steps: &mut [Step], file: &View, counts: &mut BTreeMap<u32, u64>) -> Result<()> {
+    for step in steps {
+        for (output, _) in step.run(file)? {
+            *counts.entry(number(output?)).or_default() += 1;
+        }
     }
-    let is_ip = matches!(bytes.get(at..at + 2)?, [0x08, 0x00] | [0x86, 0xdd]);
-    is_ip.then(|| place(file, &bytes[at + 2..]))
+    Ok(())
 }
 
-/// Where `part` lies in `file`, of which it is one.
-fn place(file: &View, part: &[u8]) -> Span {
-    let start = part.as_ptr().addr() - file.as_ptr().addr();
-    Span {
-        buf: 0,
-        start: start as u32,
-        len: part.len() as u32,
-    }
+fn range(place: Span) -> Range<usize> {
+    place.start as usize..place.start as usize + place.len as usize
 }
 
 /// The number that four bytes begin with.
 fn number(bytes: &[u8]) -> u32 {
-    bytes
-        .first_chunk()
-        .map_or(u32::MAX, |bytes| u32::from_le_bytes(*bytes))
+    let first = bytes.first_chunk();
+    first.map_or(u32::MAX, |bytes| u32::from_le_bytes(*bytes))
 }

@@ -31,28 +31,22 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let backends: Vec<&str> = args.backends.iter().map(String::as_str).collect();
     let backends = <[_; 6]>::try_from(backends).ok().context("six backends")?;
-    let (routes, rules) = (
-        format!("routes={}", args.routes),
-        format!("rules={}", args.rules),
-    );
-    let mut inspector = Inspector::new(backends, [&routes, "", &rules])?;
+    let routes = format!("routes={}", args.routes);
+    let rules = format!("rules={}", args.rules);
+    let mut inspector = Inspector::new(backends, &routes, &rules)?;
     let memory = FAMILIES.open(backends[0])?;
     let mut found = Found::default();
     for path in &args.captures {
-        let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+        let name = path.display();
+        let bytes = fs::read(path).with_context(|| name.to_string())?;
+        let frames: Vec<_> = capture::packets(&bytes)?.collect::<Result<_, _>>()?;
         let mut file = memory.alloc(bytes.len())?;
         file.copy_from_slice(&bytes);
-        let packets: Vec<_> = capture::packets(&bytes)?.collect::<Result<_, _>>()?;
         let file = file.freeze();
-        for burst in packets.chunks(BURST) {
+        for burst in frames.chunks(BURST) {
             inspector.inspect(&file, burst, &mut found, |payload, digest, _| {
                 let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-                println!(
-                    "{}:{} {} {digest}",
-                    path.display(),
-                    payload.start,
-                    payload.len()
-                );
+                println!("{name}:{} {} {digest}", payload.start, payload.len());
             })?;
         }
     }

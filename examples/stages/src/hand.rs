@@ -139,7 +139,7 @@ impl Kernel {
         self.check()
     }
 
-    /// That no item was refused.
+    /// Checks that no item was refused.
     fn check(&self) -> Result<()> {
         for outcome in &self.outcomes {
             outcome.context("refused")?;

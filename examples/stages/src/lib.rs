@@ -18,9 +18,8 @@ use std::ops::Range;
 use anyhow::{Context, Result};
 use dpb_accel::{doca::Doca, dpdk::Dpdk};
 use dpb_core::{Backend, Buf, Families, Span};
-use dpb_operators::cpu::{Cpu, CpuPaths, Pools};
+use dpb_operators::cpu::{self, CPU, POOLS};
 use dpb_operators::network::checksum::Verdict;
-use dpb_operators::registry::Operators;
 use dpb_sim::{Faultiness, Models};
 
 pub use hand::ByHand;
@@ -54,9 +53,9 @@ pub const OPERATORS: [Use; 4] = [
     },
 ];
 
-/// Where the addresses of a packet of IPv4 without options lie, and behind them its ports.
+/// The place of the addresses of a packet of IPv4 without options, and behind them of its ports.
 const TUPLE: Range<usize> = PACKET_AT + 12..PACKET_AT + 24;
-/// Where its destination lies.
+/// The place of its destination.
 const DESTINATION: Range<usize> = PACKET_AT + 16..PACKET_AT + 20;
 
 /// The four stages, and what the last burst gave.
@@ -65,11 +64,11 @@ pub struct Program {
     hash: Stage,
     route: Stage,
     encrypt: Stage,
-    /// Which packets of the burst were right.
+    /// The numbers of the packets of the burst that were right.
     accepted: Vec<u32>,
 }
 
-/// What one burst gave, packet by packet of those that were accepted.
+/// The results of one burst, for each packet that was accepted.
 #[derive(Debug)]
 pub struct Burst<'a> {
     /// The numbers of the packets.
@@ -152,18 +151,11 @@ impl Program {
     }
 }
 
-static CPU: CpuPaths = CpuPaths::new(Operators::DPB);
-static POOLS: Pools = Pools::new(Operators::DPB);
-static MODELS: Models = Models::new(&best);
-static FAULTINESS: Faultiness = Faultiness::new(&best);
+static MODELS: Models = Models::new(&cpu::best);
+static FAULTINESS: Faultiness = Faultiness::new(&cpu::best);
 
 /// The backends that the program knows: `cpu`, `cpu/portable`, `pool/2`, `sim/default`, `faulty/`, `dpdk/crypto_aesni_mb`.
 pub static FAMILIES: Families = Families::new(&[&CPU, &POOLS, &MODELS, &FAULTINESS, &Doca, &Dpdk]);
-
-/// What models and faults take their results from.
-fn best() -> Box<dyn Backend> {
-    Box::new(Cpu::best())
-}
 
 /// A part of the buffer with this number.
 fn span(buf: u32, part: Range<usize>) -> Span {

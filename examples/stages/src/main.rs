@@ -29,7 +29,7 @@ struct Args {
     /// Encrypts packets in place: aes-gcm on this backend, whose memory they lie in
     #[arg(long, default_value = CPU)]
     encrypt: String,
-    /// How many turns each side has
+    /// The number of turns of each side
     #[arg(long, default_value_t = 31)]
     rounds: usize,
     /// Bursts of a turn

@@ -7,14 +7,14 @@ use dpb_operators::network::packet::{Sample, Transport, Version};
 
 use crate::BURST;
 
-/// Where a packet begins in its buffer.
+/// The place at which a packet begins in its buffer.
 pub const PACKET_AT: usize = 128;
 /// The nonce that lies before it.
 pub const NONCE_BYTES: usize = 12;
 /// Room behind it, for the tag.
 pub const ROOM_BEHIND: usize = 16;
 
-/// One in so many packets was damaged on its way.
+/// The number of packets of which one was damaged on its way.
 const DAMAGED_ONE_IN: usize = 16;
 
 /// A burst of packets, to be received again and again.
@@ -72,7 +72,7 @@ impl Packets {
         self.received -= self.packets.len() as u64;
     }
 
-    /// How many of a burst are as they were sent.
+    /// The number of packets of a burst that are as they were sent.
     pub fn undamaged(&self) -> usize {
         self.packets.len() - self.packets.len() / DAMAGED_ONE_IN
     }

@@ -12,9 +12,9 @@ use crate::{BURST, span};
 /// An operator that the program uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Use {
-    /// Its name, as `dpb list operators` has it.
+    /// The operator's name, as `dpb list operators` has it.
     pub name: &'static str,
-    /// Its parameters, as for `dpb op`.
+    /// The operator's parameters, as for `dpb op`.
     pub parameters: &'static str,
     /// Bytes of each output; none where packets are changed in place.
     pub output_bytes: u32,
@@ -50,7 +50,7 @@ impl Stage {
         })
     }
 
-    /// What the operator computes, to call the same kernel by hand.
+    /// The operator, to call the same kernel by hand.
     pub fn operator(&self) -> &dyn Operator {
         self.stage.operator()
     }
@@ -129,7 +129,7 @@ impl Stage {
     }
 }
 
-/// Where a part of a packet lies.
+/// The bytes of a part of a packet.
 fn bytes<'a>(packets: &'a [Buf], part: &Span) -> &'a [u8] {
     &packets[part.buf as usize][part.start as usize..][..part.len as usize]
 }

@@ -98,6 +98,17 @@ enum Length {
     Padded,
 }
 
+/// The IP packet in an Ethernet frame (IEEE 802.3) and the bytes that pad it, behind any tags of IEEE 802.1Q; `None` if the frame carries
+/// something else.
+pub fn in_frame(frame: &[u8]) -> Option<&[u8]> {
+    let mut at = 12;
+    while matches!(frame.get(at..at + 2)?, [0x81, 0x00] | [0x88, 0xa8]) {
+        at += 4;
+    }
+    let is_ip = matches!(frame.get(at..at + 2)?, [0x08, 0x00] | [0x86, 0xdd]);
+    is_ip.then(|| &frame[at + 2..])
+}
+
 impl<'a> Packet<'a> {
     /// The packet that is all of `bytes`.
     ///
@@ -230,6 +241,23 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// Source and destination, and the ports where they follow at once: in whole packets of TCP and UDP without options or extension
+    /// headers. Receive-side scaling hashes these bytes.
+    pub fn tuple(&self) -> &'a [u8] {
+        let (start, end) = match self.version {
+            Version::V4 => (12, IPV4_BYTES),
+            Version::V6 => (8, IPV6_BYTES),
+        };
+        let has_ports = self.payload_at == end && self.user_data().is_some();
+        &self.bytes[start..if has_ports { end + 4 } else { end }]
+    }
+
+    /// The payload of a segment of TCP or a datagram of UDP; `None` of other packets, and of fragments, which carry a part of one.
+    pub fn user_data(&self) -> Option<&'a [u8]> {
+        let is_whole = matches!(self.protocol, TCP | UDP) && !self.is_fragment();
+        is_whole.then(|| self.payload().get(self.transport_header_bytes()..))?
+    }
+
     /// Says whether the packet is a part of a datagram: in IPv6, any packet with a fragment header.
     pub fn is_fragment(&self) -> bool {
         match self.version {
@@ -250,7 +278,7 @@ impl<'a> Packet<'a> {
         self.per_fragment_bytes
     }
 
-    /// Where [`Packet::per_fragment_bytes`] says what follows.
+    /// The place at which [`Packet::per_fragment_bytes`] says what follows.
     pub(crate) fn next_header_at(&self) -> usize {
         self.next_header_at
     }
@@ -301,7 +329,7 @@ impl<'a> Iterator for Burst<'a> {
     }
 }
 
-/// How long the packet at the start of `bytes` says it is, if it lies inside.
+/// The length that the packet at the start of `bytes` has by its own word, if it lies inside.
 fn packet_bytes(bytes: &[u8]) -> Result<usize, PacketError> {
     let len = match version(bytes)? {
         Version::V4 => usize::from(u16_at(bytes, 2)),
@@ -320,7 +348,7 @@ pub(super) fn version(bytes: &[u8]) -> Result<Version, PacketError> {
     }
 }
 
-/// How many of `len` bytes a length field stands for.
+/// The number of bytes, of `len`, that a length field stands for.
 fn said_bytes(field: u16, len: usize, length: Length) -> Result<usize, PacketError> {
     let said = usize::from(field);
     match length {
@@ -372,7 +400,7 @@ pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
 }
 
 impl PacketError {
-    /// What it is at the seam.
+    /// The error at the seam.
     pub(crate) fn refusal(self) -> JobError {
         match self {
             Self::DstTooShort => JobError::DstTooShort,

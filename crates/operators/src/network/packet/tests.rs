@@ -196,3 +196,62 @@ proptest! {
         prop_assert!(total <= bytes.len());
     }
 }
+
+#[test]
+fn frames_tuples_and_payloads_are_found_where_another_implementation_put_them() {
+    use etherparse::{PacketBuilder, VlanId};
+    let ethernet = || PacketBuilder::ethernet2([2; 6], [4; 6]);
+    let tagged = || ethernet().single_vlan(VlanId::try_new(5).expect("twelve bits"));
+    let (v4, v6) = (([1; 4], [2; 4]), ([1; 16], [2; 16]));
+    let mut frames = [const { Vec::new() }; 4];
+    let [udp, tcp, padded, icmp] = &mut frames;
+    let data = b"user data";
+    let built = [
+        ethernet()
+            .ipv4(v4.0, v4.1, 9)
+            .udp(258, 772)
+            .write(udp, data),
+        tagged()
+            .ipv6(v6.0, v6.1, 9)
+            .tcp(258, 772, 5, 6)
+            .write(tcp, data),
+        ethernet()
+            .ipv4(v4.0, v4.1, 9)
+            .tcp(258, 772, 5, 6)
+            .write(padded, &[]),
+        ethernet()
+            .ipv4(v4.0, v4.1, 9)
+            .icmpv4_echo_request(1, 2)
+            .write(icmp, data),
+    ];
+    for built in built {
+        built.expect("fits");
+    }
+    padded.resize(60, 0);
+    let ports = &[1, 2, 3, 4][..];
+    let rights: [(Vec<u8>, Option<&[u8]>); 4] = [
+        ([&v4.0, &v4.1, ports].concat(), Some(data)),
+        ([&v6.0, &v6.1, ports].concat(), Some(data)),
+        ([&v4.0, &v4.1, ports].concat(), Some(&[])),
+        ([v4.0, v4.1].concat(), None),
+    ];
+    for (frame, (tuple, user_data)) in frames.iter().zip(rights) {
+        let packet = Packet::parse_padded(in_frame(frame).expect("IP")).expect("whole");
+        assert_eq!(
+            (packet.tuple(), packet.user_data()),
+            (&tuple[..], user_data)
+        );
+    }
+    // A first fragment: more follow.
+    let mut fragment = frames[0].clone();
+    fragment[14 + 6] |= 0x20;
+    let packet = Packet::parse(&fragment[14..]).expect("whole");
+    assert_eq!(
+        (packet.tuple(), packet.user_data()),
+        (packet.addresses(), None)
+    );
+    let arp = [[2; 12].as_slice(), &[0x08, 0x06], &[0; 46]].concat();
+    for other in [&arp[..], &arp[..13], &[]] {
+        assert_eq!(in_frame(other), None);
+    }
+}
