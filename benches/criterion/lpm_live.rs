@@ -27,7 +27,7 @@ const BURST: usize = 256;
 const HOPS: u32 = 100;
 const DEPTH: NonZeroU32 = NonZeroU32::new(32).unwrap();
 
-/// How much of everything.
+/// The sizes of a run.
 struct Size {
     routes: usize,
     /// Bursts with addresses of their own.
@@ -57,7 +57,7 @@ const TEST: Size = Size {
     phase: Duration::from_millis(5),
 };
 
-/// How many changes a second the writer makes; `None`: as many as it can.
+/// The rates of changes a second that the writer keeps; `None`: the writer does not pause.
 const RATES: [Option<f64>; 3] = [Some(100e3), Some(1e6), None];
 /// Bytes of a change in a script.
 const CHANGE_BYTES: usize = 10;
@@ -97,7 +97,7 @@ fn main() {
     assert_eq!(lookups.hops(), right(&routes, &writer, &lookups.addresses));
 }
 
-/// What one round gave, a second.
+/// The rates of one round, a second.
 struct Round {
     alone: f64,
     again: f64,
@@ -206,7 +206,7 @@ impl Lookups {
         (jobs * BURST) as f64 / start.elapsed().as_secs_f64()
     }
 
-    /// What all addresses get.
+    /// The hops of all addresses.
     fn hops(&mut self) -> Vec<u32> {
         let mut home = 0;
         while home < self.ready.len() {
@@ -223,10 +223,10 @@ impl Lookups {
 struct Writer<'a> {
     control: &'a dyn Control,
     changes: Vec<Change>,
-    /// All of them as bytes.
+    /// All changes as bytes.
     script: Vec<u8>,
     per_commit: usize,
-    /// How many were made so far.
+    /// The number of changes made so far.
     made: usize,
 }
 
@@ -278,7 +278,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What the model says after the same changes.
+/// The hops that the model gives after the same changes.
 fn right(routes: &[Route<Ipv4Addr>], writer: &Writer<'_>, addresses: &[Ipv4Addr]) -> Vec<u32> {
     let mut model = Model::new(routes);
     let count = writer.changes.len();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
 use dpb_core::{Batch, BatchOut, Buf, Input, Items, JobError, OpSpec, OutputShape, Workload};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::{Case, Entry, OPERATORS};
 use dpb_peers::{native, rust_peers};
@@ -58,7 +58,9 @@ fn contest(
             return;
         }
     };
-    let portable = entry.direct(spec, Path::Portable).expect("any CPU");
+    let portable = entry
+        .direct(spec, Implementation::Portable)
+        .expect("any CPU");
     // Room for what any contender writes, if it keeps to the portable path's bound.
     let slot = match portable.shape() {
         OutputShape::Fixed(bytes) => bytes,

@@ -22,7 +22,7 @@ const BATCHES: [u32; 2] = [256, 32];
 const DEPTH: u32 = 8;
 /// Bytes of an item's output.
 const SUM_BYTES: u32 = 4;
-/// What outputs hold before a round that is checked.
+/// The byte that fills outputs before a round that is checked.
 const SPOILT: u8 = 0xa5;
 
 fn main() {
@@ -104,7 +104,7 @@ fn sources(batch: u32) -> Vec<View> {
 struct Direct {
     kernel: Crc32c,
     items: Items,
-    /// Where the sums go.
+    /// The places of the sums.
     slots: Items,
     jobs: Vec<(View, Buf)>,
 }

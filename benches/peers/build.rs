@@ -5,7 +5,7 @@ use std::process::Command;
 
 /// Where functions and loops begin must not decide: one loop compiled twice differed by 9 % without this.
 const ALIGNED: &[&str] = &["-falign-functions=64", "-falign-loops=64"];
-/// What to link, besides the file of the same name in `native/`.
+/// The libraries to link, besides the file of the same name in `native/`.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("glibc", &[]),
     ("ipsec", &["IPSec_MB"]),
@@ -53,7 +53,7 @@ fn main() {
     }
 }
 
-/// What the compiler may use: this CPU, or what a level leaves of it.
+/// The compiler's flags for this CPU, or for the level that it is kept to.
 fn machine(level: &str) -> Vec<String> {
     let flags: &[&str] = match level {
         "" => &["-march=native"],

@@ -9,7 +9,7 @@ use dpb_core::{BatchOut, HashTuple, IpFamily, Items, JobError, Kernel, OpSpec, s
 use crate::bound::Bound;
 use crate::work::{Placed, Shifted, Work};
 
-/// If it is here.
+/// The version of DPDK, if DPDK is here.
 pub(crate) fn version() -> Option<String> {
     Libraries::load().ok().map(|libraries| libraries.version())
 }

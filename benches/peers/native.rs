@@ -15,11 +15,11 @@ use crate::work::{Placed, Work};
 pub struct Library {
     /// In words.
     pub name: &'static str,
-    /// What to install for it.
+    /// The package to install for it.
     pub package: &'static str,
     /// The peers that it gives.
     pub peers: &'static [&'static str],
-    /// How the file begins that it is loaded from; empty if it is compiled into this program.
+    /// The beginning of the name of the file that it is loaded from; empty if it is compiled into this program.
     pub file: &'static str,
     /// Whether it keeps to what [`dpb_core::cpu_level`] hides; others ask the CPU themselves.
     pub is_maskable: bool,
@@ -30,7 +30,7 @@ pub struct Library {
 /// Sets a peer up by its name; `None` if it does not do this.
 type SetUp = for<'a> fn(&str, &OpSpec, &Work<'a>) -> Option<Box<dyn Bound + 'a>>;
 
-/// What is behind a file in `native/`.
+/// The functions of a file in `native/`.
 struct Code {
     version: unsafe extern "C" fn() -> *const c_char,
     peer: unsafe extern "C" fn(*const c_char, *const Spec, *const Task) -> *mut Peer,
@@ -55,7 +55,7 @@ macro_rules! code {
     }};
 }
 
-/// All of them, here or not.
+/// All libraries, found on this machine or not.
 pub const LIBRARIES: &[Library] = &[
     Library {
         name: "DPDK",

@@ -11,11 +11,11 @@ pub struct Work<'a> {
     pub batch: Batch<'a>,
     /// The same items, as many in each call.
     pub calls: &'a [Batch<'a>],
-    /// What the operator writes for an item.
+    /// The shape of the operator's outputs.
     pub shape: OutputShape,
     /// Bytes of an item's slot.
     pub slot: usize,
-    /// Where slots begin: see [`Placed`].
+    /// The place at which slots begin, see [`Placed`].
     pub place: usize,
 }
 

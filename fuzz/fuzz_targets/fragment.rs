@@ -8,7 +8,7 @@
 use std::sync::{LazyLock, Mutex};
 
 use dpb_core::{Batch, BatchOut, ChecksumForm, Items, JobError, Workload};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
 use dpb_operators::network::checksum::Checksum;
 use dpb_operators::network::fragmentation::Fragmentation;
@@ -20,7 +20,7 @@ use libfuzzer_sys::fuzz_target;
 /// A spec on every path that this CPU has, and what is right for it.
 struct Subject {
     workload: Box<dyn Workload>,
-    kernels: Vec<(Path, Box<dyn Direct>)>,
+    kernels: Vec<(Implementation, Box<dyn Direct>)>,
 }
 
 /// The operators that read packets, each in one variant at least; reassembly first.
@@ -142,11 +142,12 @@ fn fragment_v6(id: u8, start: u16, more: bool, payload: &[u8]) -> Vec<u8> {
 
 /// What a reassembler with tight limits holds, while time passes.
 fn hold(burst: &[u8], mode: u8) {
-    let mut reassembler = Reassembler::new(ReassemblyLimits {
+    let limits = ReassemblyLimits {
         datagrams_max: 1 + u32::from(mode >> 1) % 3,
         fragments_max: 1 + u32::from(mode >> 3) % 8,
         timeout_ns: 20,
-    });
+    };
+    let mut reassembler = Reassembler::new(limits, [1, 2]);
     for (now_ns, packet) in Burst::new(burst).map_while(Result::ok).enumerate() {
         if let Ok(Some(datagram)) = reassembler.push(packet, now_ns as u64) {
             assert_eq!(Burst::new(datagram).count(), 1);

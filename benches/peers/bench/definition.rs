@@ -73,7 +73,7 @@ pub(crate) struct Shape {
     pub(crate) goal: f64,
 }
 
-/// What a speed counts.
+/// The unit of a speed.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -103,7 +103,7 @@ pub(crate) struct Row {
     pub(crate) subject: String,
     /// The sides that it is compared with; `itself` is the subject once more.
     pub(crate) peers: Vec<String>,
-    /// What is counted.
+    /// The unit that is counted.
     pub(crate) unit: Unit,
     /// Routes of a generated list, where the operator has one.
     pub(crate) routes: Option<usize>,

@@ -37,7 +37,7 @@ const SEED: u64 = 1;
 /// Rounds: set-ups, places, and turns of each side.
 const ROUNDS: usize = 25;
 const ROUNDS_QUICK: usize = 7;
-/// How often all controls of a run together may miss 1 by chance alone.
+/// The probability that any control of a run misses 1 by chance alone.
 const CONTROLS_MISS: f64 = 0.01;
 /// Routes where only the checks count.
 const ROUTES_TEST: usize = 2_000;
@@ -115,7 +115,7 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// That a level, if one is hidden, is hidden from the libraries too.
+/// Sees that a level that is hidden from dpb is hidden from the libraries too.
 fn check_level() -> Result<()> {
     cpu_level::check().map_err(anyhow::Error::msg)?;
     let are_told =
@@ -159,7 +159,7 @@ impl Args {
     }
 }
 
-/// What came of the rows.
+/// The results of the rows.
 #[derive(Default)]
 struct Results {
     table: Table,
@@ -304,11 +304,11 @@ struct Bench {
     evidence: Evidence,
     instructions: Option<PathBuf>,
     pinned: Vec<u32>,
-    /// Where memory is taken next.
+    /// The random numbers that place memory.
     places: SplitMix64,
 }
 
-/// What all rounds of a row share.
+/// The parts of a row that all its rounds share.
 struct Subject {
     case: Case,
     workload: Box<dyn Workload>,
@@ -358,7 +358,7 @@ impl Subject {
             (_, Items::Strided(stride)) => Items::fixed(stride.len, row.shape.items as u32),
             _ => bail!("{}: items of several lengths go in one call", row.operator),
         };
-        let portable = entry.direct(&case.spec, cpu::Path::Portable)?;
+        let portable = entry.direct(&case.spec, cpu::Implementation::Portable)?;
         let shape = portable.shape();
         let slot = match shape {
             OutputShape::Fixed(bytes) => bytes,

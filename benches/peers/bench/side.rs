@@ -5,7 +5,7 @@ use dpb_core::cpu_level::Level;
 use dpb_core::{
     Batch, BatchOut, Items, JobError, Kernel, OpSpec, OutputShape, SetupError, Workload,
 };
-use dpb_operators::cpu::{Cpu, Path};
+use dpb_operators::cpu::{Cpu, Implementation};
 use dpb_operators::direct::{Direct, direct};
 use dpb_operators::registry::{self, Entry};
 use dpb_peers::bound::Bound;
@@ -15,7 +15,7 @@ use dpb_peers::work::{Placed, Work};
 
 /// Length of a turn, in seconds of CPU time.
 const TURN_S: f64 = 0.008;
-/// What slots hold before a run that is checked.
+/// The byte that fills slots before a run that is checked.
 const SPOILT: u8 = 0xa5;
 /// The subject once more.
 pub(crate) const ITSELF: &str = "itself";
@@ -34,7 +34,7 @@ const UNMASKABLE: &[&str] = &[
 /// One side.
 pub(crate) struct Side {
     pub(crate) name: String,
-    /// Its version, and how it was built.
+    /// The version of the code, and how it was built.
     pub(crate) build: String,
     /// CPU time of one run, by round.
     pub(crate) seconds: Vec<f64>,
@@ -84,7 +84,7 @@ impl Side {
         name: &str,
         entry: &'static Entry,
         spec: &OpSpec,
-        path: Path,
+        path: Implementation,
         build: String,
     ) -> Self {
         let spec = spec.clone();
@@ -233,7 +233,7 @@ impl Placement<'_> {
         cpu_s() - start
     }
 
-    /// Runs for so many seconds of CPU time, at least once.
+    /// Runs for `seconds` of CPU time, at least once.
     fn warm_up(&mut self, seconds: f64) {
         let start = cpu_s();
         loop {
@@ -308,7 +308,7 @@ fn cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// As Cargo.lock has it.
+/// The version of a crate, read from Cargo.lock.
 fn crate_version(name: &str) -> &'static str {
     const LOCK: &str = include_str!("../../../Cargo.lock");
     let start = format!("[[package]]\nname = \"{name}\"\nversion = \"");

@@ -9,7 +9,7 @@ use dpb_core::measure::{Evidence, Outcome, Record, Summary};
 
 use crate::definition::{Row, Unit};
 
-/// What a ratio's name in a record begins with; the peer's follows.
+/// The beginning of a ratio's name in a record; the peer's name follows.
 pub(crate) const RATIO: &str = "ratio to ";
 
 /// All rows so far.
@@ -73,7 +73,7 @@ impl Table {
         )
     }
 
-    /// The whole, below what it was measured on.
+    /// The whole table, below a line on the machine.
     pub(crate) fn markdown(&self, machine: &str, evidence: &Evidence) -> String {
         let evidence = match evidence {
             Evidence::Emulated { by } => format!("emulated by {by}: right or wrong, no speed"),
@@ -200,7 +200,7 @@ fn shape(row: &Row) -> String {
     }
 }
 
-/// How much of what is counted one run does.
+/// The amount of work in one run, in the row's unit.
 fn units(row: &Row, record: &Record) -> f64 {
     let bytes = record.counts["bytes_in"] as f64;
     match row.unit {

@@ -13,14 +13,19 @@ use dpb_dbmods::scan::operator::{NAME, Scan};
 use dpb_dbmods::schema::Schema;
 use dpb_dbmods::table::segment::Segment;
 use dpb_dbmods::tpch;
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::registry::{Case, Entry, Library, own};
 
 /// Operators of the database modules.
 pub const DATABASE: &[Entry] = &[SCAN];
 
 /// The paths of the scan, best first.
-const PATHS: &[Path] = &[Path::Avx512, Path::Avx2, Path::Neon, Path::Portable];
+const PATHS: &[Implementation] = &[
+    Implementation::Avx512,
+    Implementation::Avx2,
+    Implementation::Neon,
+    Implementation::Portable,
+];
 
 /// The query that is none of TPC-H's: every row, all columns.
 const ALL: &str = "all";
@@ -63,7 +68,7 @@ const SCAN: Entry = Entry {
     paths: PATHS,
     library: Library {
         name: "dpb-dbmods",
-        version: env!("CARGO_PKG_VERSION"),
+        version: || env!("CARGO_PKG_VERSION"),
     },
     allocates: PATHS,
     documentation: include_str!("../../dbmods/docs/scan.md"),

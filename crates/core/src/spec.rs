@@ -22,7 +22,7 @@ pub use material::Material;
 #[cfg(feature = "measure")]
 pub(crate) use material::{FNV_START, fnv1a64};
 pub use network::*;
-pub use parameter::{Arguments, Domain, NO_FILE, Parameter, ParameterType};
+pub use parameter::{Arguments, Domain, MakeMaterial, NO_FILE, Parameter, ParameterType};
 pub use primitive::*;
 pub use security::*;
 pub use storage::*;
@@ -49,22 +49,25 @@ pub trait Spec: fmt::Debug + Clone + Eq + Hash + Send + Sync + 'static {
 
 /// A spec whose parameters are declared beside it, as [`spec!`](crate::spec!) does.
 pub trait Declared: Spec {
-    /// The name that [`Spec::name`] gives.
+    /// What [`Spec::name`] says; where it says several names, the first of them.
     const NAME: &'static str;
 
     /// The parameters, in the order of [`Spec::parameters`].
     const PARAMETERS: &'static [Parameter];
 
-    /// The spec with these arguments, which were parsed by [`Self::PARAMETERS`].
-    fn from_arguments(arguments: &Arguments<'_>) -> Self;
+    /// The spec with these arguments, which were parsed by [`Self::PARAMETERS`] for an operator of this type.
+    ///
+    /// # Errors
+    /// As [`Arguments::material`], for a parameter that is a file.
+    fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, SetupError>;
 
     /// The spec that `text` chooses: `level=9,format=zlib`, or nothing for the defaults.
     ///
     /// # Errors
-    /// As [`Arguments::parse`] says.
+    /// As [`Arguments::parse`] and [`Arguments::material`] say.
     fn from_text(text: &str) -> Result<Self, SetupError> {
         let arguments = Arguments::parse(Self::NAME, Self::PARAMETERS.iter(), text)?;
-        Ok(Self::from_arguments(&arguments))
+        Self::from_arguments(&arguments)
     }
 }
 

@@ -9,12 +9,12 @@ use dpb_core::{
     Batch, BatchOut, InPlace, JobError, Kernel, Limits, OpSpec, Operator, OutputShape, SetupError,
 };
 
-/// Whose threads a kernel runs on.
+/// The threads that a kernel runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lift {
-    /// The caller's.
+    /// The caller's thread.
     Inline,
-    /// The workers of the process, so many.
+    /// This number of workers, which the process shares.
     Pooled(NonZeroU32),
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+#[cfg(feature = "packets")]
+use std::hash::{BuildHasher, RandomState};
 
-use dpb_core::spec::{Arguments, Declared, Domain, Parameter, ParameterType};
+use dpb_core::spec::{Arguments, Declared, Domain, MakeMaterial, Parameter, ParameterType};
 use dpb_core::{Material, OpSpec, ParameterValue, SetupError, Spec, Workload};
 
 use crate::direct::{AnyKernel, Direct};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// One operator: its description, its kernels, and the workload that tests and benches run it on.
 #[derive(Clone, Debug)]
@@ -31,12 +33,12 @@ pub struct Entry {
     /// The parameters of the workload: they choose what the operator is run on, and are not in the spec.
     pub workload_parameters: &'static [Parameter],
     /// The code paths there are, best first, the portable one last.
-    pub paths: &'static [Path],
+    pub paths: &'static [Implementation],
     /// The library behind a path, where the code is not this crate's own.
-    pub libraries: &'static [(Path, Library)],
+    pub libraries: &'static [(Implementation, Library)],
     /// The paths whose kernels allocate while they compute: their libraries do, or they are the plain oracle. All others keep what
     /// [`Queue::submit`](dpb_core::Queue::submit) promises, and the tests count.
-    pub allocates: &'static [Path],
+    pub allocates: &'static [Implementation],
     /// The operator's page, in Markdown.
     pub documentation: &'static str,
     /// The code behind every path that [`Self::libraries`] does not name.
@@ -46,6 +48,8 @@ pub struct Entry {
     /// Whether what a job gives depends on those that its queue had before. Such jobs go one behind another, in their order: a pool does
     /// not take them.
     pub keeps_state: fn(&OpSpec) -> bool,
+    /// Gives the material of a parameter that is a file, for a spec that `spec!` declares: checks the file's content, or makes one.
+    pub material: MakeMaterial,
     /// Makes a case of arguments, but for the workload's parameters. Callers want [`Self::case`].
     pub parse: Parse,
     /// Makes the kernel of a spec of this name and type, which it does not check. Callers want [`Self::direct`].
@@ -57,17 +61,17 @@ pub struct Entry {
 /// Makes the case that arguments choose. Keys and tables that are not given are generated.
 pub type Parse = fn(&Arguments<'_>) -> Result<Case, SetupError>;
 /// Makes the kernel of a spec on a path.
-pub type MakeKernel = fn(&OpSpec, Path) -> Result<Box<dyn AnyKernel>, SetupError>;
+pub type MakeKernel = fn(&OpSpec, Implementation) -> Result<Box<dyn AnyKernel>, SetupError>;
 /// Makes the workload of a case, whose outputs the portable path judges.
 pub type MakeWorkload = fn(&Case) -> Result<Box<dyn Workload>, SetupError>;
 
 /// The name under which records keep the oracle: the portable path.
 pub(crate) const PORTABLE: &str = "cpu/portable";
 
-/// What is computed, and what it is computed on: a spec, and the parameters of its workload.
+/// A spec, and the parameters of the workload that it is run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// What is computed.
+    /// The operator with its parameters.
     pub spec: OpSpec,
     /// Parameters of the workload. One that is absent has its default.
     words: BTreeMap<&'static str, ParameterValue>,
@@ -75,12 +79,12 @@ pub struct Case {
 }
 
 /// Code that others wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Library {
     /// The name in a package registry.
     pub name: &'static str,
-    /// The version that was built in.
-    pub version: &'static str,
+    /// Says the version that was built in, or that was found at run time.
+    pub version: fn() -> &'static str,
 }
 
 /// A [`Library`] that this crate depends on, by its name; the build script knows its version.
@@ -89,7 +93,7 @@ macro_rules! library {
     ($name:literal) => {
         $crate::entry::Library {
             name: $name,
-            version: match option_env!(concat!("DPB_VERSION_", $name)) {
+            version: || match option_env!(concat!("DPB_VERSION_", $name)) {
                 Some(version) => version,
                 None => "of unknown version",
             },
@@ -107,7 +111,7 @@ pub fn own<S: Spec>(spec: &OpSpec) -> &S {
     spec.get().unwrap_or_else(|| foreign(spec))
 }
 
-/// Where an operator takes its spec apart: [`Entry`] gives it no spec of another operator.
+/// Ends an operator that was given the spec of another one, which [`Entry`] does not do.
 pub(crate) fn foreign(spec: &OpSpec) -> ! {
     unreachable!("{spec} is another operator")
 }
@@ -131,6 +135,13 @@ pub(crate) fn secret(
         SetupError::Parameter(reason)
     })?;
     Ok(random)
+}
+
+/// Seeds of a hash that whoever sends the keys must not know, or he could choose keys that collide.
+#[cfg(feature = "packets")]
+pub(crate) fn hash_seeds() -> [u64; 2] {
+    let state = RandomState::new();
+    [0, 1].map(|number| state.hash_one(number))
 }
 
 impl Case {
@@ -198,7 +209,7 @@ impl Entry {
     /// The entry of the operator whose declared spec is `S`. Name, parameters and how arguments make a case follow from it; the
     /// texts are empty, the path is the portable one.
     pub const fn of<S: Declared>(kernel: MakeKernel, workload: MakeWorkload) -> Self {
-        let parse: Parse = |given| Ok(OpSpec::from(S::from_arguments(given)).into());
+        let parse: Parse = |given| Ok(OpSpec::from(S::from_arguments(given)?).into());
         Self {
             name: S::NAME,
             parameters: S::PARAMETERS,
@@ -218,16 +229,17 @@ impl Entry {
             peers: &[],
             parameters: &[],
             workload_parameters: &[],
-            paths: &[Path::Portable],
+            paths: &[Implementation::Portable],
             libraries: &[],
             allocates: &[],
             documentation: "",
             library: Library {
                 name: env!("CARGO_PKG_NAME"),
-                version: env!("CARGO_PKG_VERSION"),
+                version: || env!("CARGO_PKG_VERSION"),
             },
             is_own: OpSpec::is::<S>,
             keeps_state: |_| false,
+            material: |given, name| given.read(name),
             parse,
             kernel,
             workload,
@@ -242,6 +254,7 @@ impl Entry {
     /// in the message.
     pub fn case(&self, parameters: &str) -> Result<Case, SetupError> {
         let arguments = Arguments::parse(self.name, self.all_parameters(), parameters)?;
+        let arguments = arguments.with_materials(self.material);
         let mut case = (self.parse)(&arguments)?;
         for parameter in self.workload_parameters {
             let value = parameter.value(arguments.word(parameter.name));
@@ -302,22 +315,17 @@ impl Entry {
     ///
     /// # Errors
     /// If `spec` is another operator's, this CPU lacks what the path needs, or there is no such path.
-    pub fn direct(&self, spec: &OpSpec, path: Path) -> Result<Box<dyn Direct>, SetupError> {
+    pub fn direct(
+        &self,
+        spec: &OpSpec,
+        path: Implementation,
+    ) -> Result<Box<dyn Direct>, SetupError> {
         self.check(spec)?;
         Ok((self.kernel)(spec, path)?.direct())
     }
 
     /// The library, or this crate, whose code computes on `path`.
-    pub fn code(&self, path: Path) -> Library {
-        #[cfg(feature = "rxpmatch")]
-        if path == Path::Hyperscan
-            && let Some(library) = crate::security::rxpmatch::Hyperscan::detect()
-        {
-            return Library {
-                name: "libhs",
-                version: library.version(),
-            };
-        }
+    pub fn code(&self, path: Implementation) -> Library {
         let named = self.libraries.iter().find(|(of, _)| *of == path);
         named.map_or(self.library, |(_, library)| *library)
     }
@@ -358,6 +366,6 @@ impl Entry {
 /// `libdeflater 1.26.1`.
 impl fmt::Display for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.version)
+        write!(f, "{} {}", self.name, (self.version)())
     }
 }

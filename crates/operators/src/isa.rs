@@ -11,7 +11,7 @@ macro_rules! token {
         pub struct $name(());
 
         impl $name {
-            /// What a CPU must have, in words.
+            /// The needs that a CPU must meet, in words.
             pub const NEEDS: &'static str = $needs;
 
             /// The token, if this CPU and the operating system have all that it stands for.

@@ -18,7 +18,7 @@
 //! use std::num::NonZeroU32;
 //!
 //! use dpb_core::{Backend, ChecksumForm, Items, Job, OpSpec, spec};
-//! use dpb_operators::cpu::{Cpu, Path};
+//! use dpb_operators::cpu::{Cpu, Implementation};
 //!
 //! fn checksums(device: &dyn Backend, packets: &[u8], len: u32) -> Result<Vec<u8>, Box<dyn Error>> {
 //!     let spec = OpSpec::from(spec::Checksum { form: ChecksumForm::Plain });
@@ -45,7 +45,7 @@
 //! }
 //!
 //! // What has no checksum here stands for a device that is missing. The bytes are RFC 1071's, twice.
-//! let device = Cpu::on(Path::ShaNi);
+//! let device = Cpu::on(Implementation::ShaNi);
 //! let packets = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7].repeat(2);
 //! assert_eq!(checksums(&device, &packets, 8)?, [0x22, 0x0d, 0x22, 0x0d]);
 //! # Ok::<(), Box<dyn Error>>(())
@@ -54,10 +54,10 @@
 pub mod cpu;
 pub mod direct;
 mod entry;
+mod implementation;
 pub mod input;
 pub mod isa;
 pub mod network;
-mod path;
 pub mod primitive;
 pub mod registry;
 pub mod security;

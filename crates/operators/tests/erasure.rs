@@ -19,7 +19,7 @@ fn encoded(code: ErasureCode, block_bytes: usize, seed: u64) -> Vec<Vec<u8>> {
     data.into_iter().map(<[u8]>::to_vec).chain(parity).collect()
 }
 
-/// What `spec` gives for an item on each path.
+/// Asserts the output of `spec` for an item on each path.
 fn assert_gives(spec: &OpSpec, item: &[u8], right: &[u8]) {
     let entry = registry::of(spec).expect("registered");
     for path in entry.paths.iter().filter(|path| path.is_available()) {

@@ -5,7 +5,7 @@ use dpb_core::{
     Batch, Items, SetupError,
     spec::{self},
 };
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::registry;
 use dpb_operators::security::hash::{Hash, Starts};
 use dpb_operators::security::hmac::Hmac;
@@ -145,7 +145,10 @@ fn a_key_is_read_from_its_file_else_made_and_shown_nowhere() {
         let refused = sha1.workload(&spec).err();
         assert!(matches!(refused, Some(SetupError::Parameter(_))));
     }
-    let code = format!("{:?}", Hmac::<Sha256>::new(Path::Portable, b"Jefe"));
+    let code = format!(
+        "{:?}",
+        Hmac::<Sha256>::new(Implementation::Portable, b"Jefe")
+    );
     assert_eq!(code, "Ok(Hmac { hash: Sha256(Portable), .. })");
 }
 
@@ -226,7 +229,7 @@ fn side_by_side<H: Hash>(hash: &H, messages: &[&[u8]]) -> Vec<Vec<u8>> {
     digests.map(<[u8]>::to_vec).collect()
 }
 
-fn available<H: Hash>() -> impl Iterator<Item = Path> {
+fn available<H: Hash>() -> impl Iterator<Item = Implementation> {
     H::PATHS.iter().copied().filter(|path| path.is_available())
 }
 
@@ -253,7 +256,7 @@ fn read(file: &str) -> Vec<Vector> {
     vectors
 }
 
-/// So many bytes, no two neighbours alike.
+/// `len` bytes, no two neighbours alike.
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 167 + i / 251) as u8).collect()
 }

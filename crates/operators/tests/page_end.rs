@@ -7,7 +7,7 @@ mod support;
 use std::ptr::NonNull;
 
 use dpb_core::{Batch, Input, Workload};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::OPERATORS;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
@@ -63,7 +63,7 @@ impl Drop for Guarded {
 /// Runs a batch, at the end of its pages or at their start, and checks each output.
 fn assert_stays_inside(
     workload: &dyn Workload,
-    (kernel, path): (&mut dyn Direct, Path),
+    (kernel, path): (&mut dyn Direct, Implementation),
     (src, dst): (&mut Guarded, &mut Guarded),
     input: &Input,
     at_end: bool,

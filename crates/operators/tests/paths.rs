@@ -5,7 +5,7 @@ mod support;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, Input, Items, Span, Stride, Workload, workload};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::{Case, Entry, OPERATORS};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ const CANARY: u8 = 0xa5;
 /// One spec on all paths that this CPU has.
 struct Contest {
     workload: Box<dyn Workload>,
-    kernels: Vec<(Path, Box<dyn Direct>)>,
+    kernels: Vec<(Implementation, Box<dyn Direct>)>,
 }
 
 impl Contest {

@@ -4,7 +4,7 @@ use std::path::Path as File;
 use std::process::Command;
 
 use dpb_core::{Curve, Input, JobError, Right, RsaPadding, SignatureScheme, match_spec, spec};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::registry::{self, Case, Entry, OPERATORS};
 use dpb_operators::security::keys::{Kind, Pair};
 use dpb_operators::security::rsa::oaep::{Decrypt, Encrypt, encrypted_bytes, message_bytes_max};
@@ -33,7 +33,7 @@ fn schemes() -> Vec<(SignatureScheme, Kind)> {
     schemes
 }
 
-fn paths() -> impl Iterator<Item = Path> {
+fn paths() -> impl Iterator<Item = Implementation> {
     PATHS.iter().copied().filter(|path| path.is_available())
 }
 
@@ -217,7 +217,7 @@ fn rfc_6979() {
     ];
     for (scheme, kind, key, sample, test) in vectors {
         let pair = kind.read(&key).expect("a key");
-        let signer = Sign::new(Path::Portable, scheme, private(&pair)).expect("any CPU");
+        let signer = Sign::new(Implementation::Portable, scheme, private(&pair)).expect("any CPU");
         for (message, signature) in [("sample", sample), ("test", test)] {
             let message = message.as_bytes();
             assert_eq!(signer.signature(message), Ok(hex(signature)), "{kind}");
@@ -545,7 +545,7 @@ fn the_workload_knows_wrong_from_right() {
         let (item, wrong) = match_spec!(spec, {
             spec::Sign { scheme, .. } => (b"a message".to_vec(), vec![1; scheme.bytes()]),
             spec::RsaEncrypt { bits, key } => {
-                let encrypt = Encrypt::new(Path::Portable, *bits, key.bytes()).expect("any CPU");
+                let encrypt = Encrypt::new(Implementation::Portable, *bits, key.bytes()).expect("any CPU");
                 let other = encrypt.encrypted(b"another").expect("encrypts");
                 (b"a message".to_vec(), other)
             },

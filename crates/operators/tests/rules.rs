@@ -1,7 +1,7 @@
 //! Real rules over real and generated payloads: the paths agree with PCRE2 on which rules match.
 
 use dpb_core::{Batch, BatchOut, Input, Items, UnsupportedRules, spec};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::registry;
 use dpb_operators::security::rxpmatch::{Match, Rule, Rules};
 use pcre2::bytes::{Regex, RegexBuilder};
@@ -11,7 +11,7 @@ const CRS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/crs.rules");
 /// The sets that are built in.
 const SETS: [&str; 3] = ["ips", "url", "q13"];
 
-/// How PCRE2 reads a rule; `None` if it does not.
+/// A rule as PCRE2 reads it; `None` if it does not.
 fn peer(rule: &Rule) -> Option<Regex> {
     let expression = std::str::from_utf8(&rule.expression).ok()?;
     let flags = rule.flags;
@@ -32,7 +32,7 @@ fn payloads(input: &Input) -> Vec<Vec<u8>> {
 }
 
 /// The ids that a path gives for each payload.
-fn ids(parameters: &str, path: Path, payloads: &[Vec<u8>]) -> Vec<Vec<u32>> {
+fn ids(parameters: &str, path: Implementation, payloads: &[Vec<u8>]) -> Vec<Vec<u32>> {
     let entry = registry::find("rxpmatch").expect("registered");
     let spec = entry.case(parameters).expect("a rule file").spec;
     let mut kernel = entry.direct(&spec, path).expect("any CPU");
@@ -64,7 +64,7 @@ fn assert_agree(parameters: &str, rules: &Rules, payloads: &[Vec<u8>]) -> usize 
         "PCRE2 reads {read} of the rules"
     );
     let mut total = 0;
-    for path in [Path::Tables, Path::Portable] {
+    for path in [Implementation::Tables, Implementation::Portable] {
         for (payload, ids) in payloads.iter().zip(ids(parameters, path, payloads)) {
             for (id, peer) in &peers {
                 // A match that PCRE2 gives up on says nothing.

@@ -12,7 +12,7 @@ use dpb_core::{
     Backend, Batch, BatchOut, Buf, ChangeError, Direction, HmacHash, Items, Job, JobError,
     Material, Memory, OpSpec, Operator, Queue, Span, spec,
 };
-use dpb_operators::cpu::{self, Cpu, Path};
+use dpb_operators::cpu::{self, Cpu, Implementation};
 use dpb_operators::registry;
 use dpb_operators::security::aes::Aes;
 use dpb_operators::security::sessions::{SESSIONS_MAX, write_change};
@@ -20,7 +20,7 @@ use hmac::{KeyInit, Mac};
 
 const NONCE: &[u8; 12] = b"of 12 bytes!";
 
-/// What is right for the rest of an item, with this key.
+/// Gives the right output for the rest of an item, with this key.
 type Right = fn(key: &[u8], rest: &[u8]) -> Vec<u8>;
 
 fn gcm(keys: Vec<Material>) -> OpSpec {
@@ -127,7 +127,7 @@ fn chains_of_any_keys_go_side_by_side() {
         });
         let alone: Vec<Aes> = keys
             .iter()
-            .map(|key| Aes::new(&cbc(key), Path::Portable).expect("any CPU"))
+            .map(|key| Aes::new(&cbc(key), Implementation::Portable).expect("any CPU"))
             .collect();
         let entry = registry::of(&spec).expect("registered");
         for &path in entry.paths.iter().filter(|path| path.is_available()) {
@@ -318,7 +318,7 @@ fn item(random: &mut SplitMix64, sessions: usize) -> Vec<u8> {
     item
 }
 
-/// What comes of a text of session `number`.
+/// The output for a text of session `number`.
 fn sealed_by(
     operator: &dyn Operator,
     queue: &mut dyn Queue,

@@ -1,7 +1,7 @@
 //! Published vectors of the CRCs, and another implementation at every length near a border, on every path that this CPU has.
 
 use dpb_core::Input;
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::network::crc::combine::Combine;
 use dpb_operators::network::crc::{Algorithm, Castagnoli, Crc, Ieee, T10Dif};
 
@@ -16,7 +16,7 @@ fn assert_vectors<A: Algorithm>(vectors: &[(&[u8], u64)]) {
     }
 }
 
-fn paths<A: Algorithm>() -> impl Iterator<Item = Path> {
+fn paths<A: Algorithm>() -> impl Iterator<Item = Implementation> {
     let paths = Crc::<A>::PATHS.iter().copied();
     paths.filter(|path| path.is_available())
 }
@@ -55,7 +55,7 @@ fn crc32c_of_rfc_3720() {
     ]);
 }
 
-/// What zlib's `crc32` gives.
+/// The CRC that zlib's `crc32` gives.
 #[test]
 fn crc32_of_zlib() {
     let (up, down) = up_and_down();

@@ -2,14 +2,14 @@
 #![cfg(feature = "hashes")]
 
 use dpb_core::Input;
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::storage::xxh3::Xxh3Hash;
 use twox_hash::XxHash3_64;
 
 /// The seed of the published vectors.
 const SEED: u64 = 0x9e37_79b1_85eb_ca8d;
 
-fn kernels(seed: u64) -> impl Iterator<Item = (Path, Xxh3Hash)> {
+fn kernels(seed: u64) -> impl Iterator<Item = (Implementation, Xxh3Hash)> {
     let paths = Xxh3Hash::PATHS.iter().copied();
     let paths = paths.filter(|path| path.is_available());
     paths.map(move |path| (path, Xxh3Hash::new(seed, path).expect("available")))

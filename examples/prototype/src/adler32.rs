@@ -2,7 +2,7 @@
 
 use dpb_core::spec::Declared;
 use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OutputShape};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::registry::{Entry, Library, own};
 
 dpb_core::spec! {
@@ -21,12 +21,12 @@ pub const ADLER32: Entry = Entry {
     source: "RFC 1950, 8.2",
     library: Library {
         name: env!("CARGO_PKG_NAME"),
-        version: env!("CARGO_PKG_VERSION"),
+        version: || env!("CARGO_PKG_VERSION"),
     },
     documentation: "# adler32\n\nThe checksum of zlib's format.",
     ..Entry::of::<Adler32>(
         |spec, path| {
-            path.among(Adler32::NAME, &[Path::Portable])?;
+            path.among(Adler32::NAME, &[Implementation::Portable])?;
             Ok(Box::new(*own::<Adler32>(spec)))
         },
         |case| {

@@ -13,7 +13,7 @@ const RESERVED: u8 = 0xe0;
 /// gzip's OS where none is meant.
 const OS_UNKNOWN: u8 = 255;
 
-/// What stands behind a stream: its bytes.
+/// The bytes behind a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeflateTrailer {
     bytes: [u8; 8],

@@ -60,7 +60,7 @@ impl ErasureCode {
         self.parity_blocks.into()
     }
 
-    /// The number of data and parity blocks.
+    /// The number of data and parity blocks together.
     pub fn blocks(self) -> usize {
         self.data_blocks() + self.parity_blocks()
     }
@@ -114,7 +114,7 @@ impl BlockLoss {
         self.code
     }
 
-    /// The number of blocks that are lost.
+    /// The number of lost blocks.
     pub fn blocks(&self) -> usize {
         self.missing
             .iter()

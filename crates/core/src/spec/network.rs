@@ -1,8 +1,8 @@
 //! Specs of operators on packets and streams.
 
 use super::{
-    ChecksumForm, ChecksumLayers, CopyMode, CrcName, FragmentsKept, HashTuple, IpFamily, Material,
-    ParameterValue, SegmentationMode, Spec,
+    ChecksumForm, ChecksumLayers, CopyMode, CrcName, FragmentsKept, HashTuple, IpFamily,
+    SegmentationMode,
 };
 use crate::spec;
 
@@ -97,75 +97,46 @@ spec! {
     }
 }
 
-/// Longest prefix match of addresses, 4 or 16 bytes each in network order. Output: variable, the next hop of each, four
-/// bytes little endian, all ones if there is no route; an item that ends inside an address is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Lpm {
-    /// Whether addresses are IPv4 or IPv6.
-    pub family: IpFamily,
-    /// The route list, as text: on each line a prefix and a hop.
-    pub routes: Material,
-}
-
-/// Changes to a table of routes. Each item is a script of route changes; the table is restored afterwards. Output: variable,
-/// for each change the hop that its prefix had before, four bytes little endian, all ones if it had none; malformed scripts
-/// are refused.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LpmUpdate {
-    /// Whether addresses are IPv4 or IPv6.
-    pub family: IpFamily,
-    /// The route list that each item starts from, as text.
-    pub routes: Material,
-}
-
-/// Toeplitz hash of tuples that lie one behind another. Output: variable, the hash or queue of each, four bytes little
-/// endian; an item that ends inside a tuple is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Toeplitz {
-    /// What is hashed.
-    pub form: HashTuple,
-    /// How many queues a redirection table, filled in turn, spreads hashes over; the output is a queue. With 0 it is the hash.
-    pub queues: u16,
-    /// 40 or 52 bytes.
-    pub key: Material,
-}
-
-impl Spec for Lpm {
-    fn name(&self) -> &str {
-        match self.family {
-            IpFamily::V4 => "lpm4",
-            IpFamily::V6 => "lpm6",
+spec! {
+    /// Longest prefix match of addresses, 4 or 16 bytes each in network order. Output: variable, the next hop of each, four
+    /// bytes little endian, all ones if there is no route; an item that ends inside an address is refused.
+    pub struct Lpm =
+        /// Whether addresses are IPv4 or IPv6.
+        family: IpFamily { V4 = "lpm4", V6 = "lpm6" } {
+        file {
+            /// A route list, `prefix/length hop` on each line; or `generated:N` routes, without either 10,000.
+            routes,
         }
     }
-
-    fn parameters(&self) -> Vec<(&str, ParameterValue)> {
-        vec![("routes", self.routes.clone().into())]
-    }
 }
 
-impl Spec for LpmUpdate {
-    fn name(&self) -> &str {
-        match self.family {
-            IpFamily::V4 => "lpm4-update",
-            IpFamily::V6 => "lpm6-update",
+spec! {
+    /// Changes to a table of routes. Each item is a script of route changes; the table is restored afterwards. Output: variable,
+    /// for each change the hop that its prefix had before, four bytes little endian, all ones if it had none; malformed scripts
+    /// are refused.
+    pub struct LpmUpdate =
+        /// Whether addresses are IPv4 or IPv6.
+        family: IpFamily { V4 = "lpm4-update", V6 = "lpm6-update" } {
+        file {
+            /// The route list that each item starts from, `prefix/length hop` on each line; or `generated:N` routes, without either
+            /// 10,000.
+            routes,
         }
     }
-
-    fn parameters(&self) -> Vec<(&str, ParameterValue)> {
-        vec![("routes", self.routes.clone().into())]
-    }
 }
 
-impl Spec for Toeplitz {
-    fn name(&self) -> &str {
-        "toeplitz"
-    }
-
-    fn parameters(&self) -> Vec<(&str, ParameterValue)> {
-        vec![
-            ("form", self.form.name().into()),
-            ("queues", i64::from(self.queues).into()),
-            ("key", self.key.clone().into()),
-        ]
+spec! {
+    /// Toeplitz hash of tuples that lie one behind another. Output: variable, the hash or queue of each, four bytes little
+    /// endian; an item that ends inside a tuple is refused.
+    pub struct Toeplitz = "toeplitz" {
+        /// The parts of a tuple.
+        form: HashTuple = "ipv4-ports",
+        /// The number of queues that a redirection table, filled in turn, spreads hashes over; the output is a queue. With 0 it is the
+        /// hash.
+        queues: u16 = "0" in 0..=512,
+        file {
+            /// The key, 40 or 52 bytes; without a file, Microsoft's.
+            key,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::Material;
 use crate::{SetupError, file};
 
 /// A parameter of an operator.
@@ -52,7 +53,12 @@ pub trait ParameterType: Sized {
 pub struct Arguments<'a> {
     operator: &'static str,
     values: Vec<(&'static str, &'a str)>,
+    make: MakeMaterial,
 }
+
+/// Gives the material of a parameter that is a file, which it is called with: the file's content, or what the operator makes where no file
+/// is given.
+pub type MakeMaterial = fn(&Arguments<'_>, &'static str) -> Result<Material, SetupError>;
 
 /// The value of a [`Domain::File`] that names no file.
 pub const NO_FILE: &str = "-";
@@ -125,7 +131,17 @@ impl<'a> Arguments<'a> {
                 values.push((parameter.name, parameter.default));
             }
         }
-        Ok(Self { operator, values })
+        Ok(Self {
+            operator,
+            values,
+            make: |given, name| given.read(name),
+        })
+    }
+
+    /// The same arguments, whose materials `make` gives. As they stand, their materials are public, and a file is needed.
+    #[must_use]
+    pub fn with_materials(self, make: MakeMaterial) -> Self {
+        Self { make, ..self }
     }
 
     /// The operator's name.
@@ -161,6 +177,32 @@ impl<'a> Arguments<'a> {
     pub fn numbers(&self, name: &str) -> impl Iterator<Item = u64> {
         let numbers = self.word(name).split('+');
         numbers.map(|number| number.parse().expect("its domain is of numbers"))
+    }
+
+    /// The material that the parameter `name`, which is a file, stands for.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is none of the operator's, or a file is needed and not given.
+    ///
+    /// # Panics
+    /// If the operator has no such parameter.
+    pub fn material(&self, name: &'static str) -> Result<Material, SetupError> {
+        (self.make)(self, name)
+    }
+
+    /// The content of the file that the parameter `name` names, which everybody may know.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or none is given.
+    ///
+    /// # Panics
+    /// If the operator has no such parameter.
+    pub fn read(&self, name: &'static str) -> Result<Material, SetupError> {
+        let content = self.file(name)?.ok_or_else(|| {
+            let operator = self.operator;
+            SetupError::Parameter(format!("{operator}: {name}: a file is needed"))
+        })?;
+        Ok(Material::public(content))
     }
 
     /// The content of the file that the parameter `name` names; `None` if it names none.
@@ -305,9 +347,32 @@ macro_rules! words {
 /// ```
 ///
 /// A parameter is a `u8`, `u16`, `u32`, `u64` or an enum of [`words!`](crate::words); other types implement
-/// [`ParameterType`](crate::spec::ParameterType) in their own crate. A spec with a key or a file in it implements
-/// [`Spec`](crate::Spec) by hand. A parameter whose name is no good name for a field has `as "name"` behind the field's. A spec
-/// whose items cost more than their bytes ends in `cost |spec| …`, see [`Spec::cost_bytes`](crate::Spec::cost_bytes).
+/// [`ParameterType`](crate::spec::ParameterType) in their own crate. A parameter whose name is no good name for a field has `as "name"`
+/// behind the field's. A spec whose items cost more than their bytes ends in `cost |spec| …`, see
+/// [`Spec::cost_bytes`](crate::Spec::cost_bytes).
+///
+/// Keys and tables are a [`Material`](crate::Material) each, and stand behind the others under `file`. A type that several operators share
+/// has a field that tells them apart, with the name of each operator:
+///
+/// ```
+/// use dpb_core::spec::{Declared, IpFamily, Spec};
+/// use dpb_core::{Material, OpSpec};
+///
+/// dpb_core::spec! {
+///     /// Whether addresses are in a list.
+///     pub struct Listed =
+///         /// The version of the addresses.
+///         family: IpFamily { V4 = "listed4", V6 = "listed6" } {
+///         file {
+///             /// The list, an address on each line.
+///             list,
+///         }
+///     }
+/// }
+/// let list = Material::public(*b"::1");
+/// assert_eq!(Listed { family: IpFamily::V6, list }.name(), "listed6");
+/// assert_eq!(Listed::PARAMETERS[0].values.to_string(), "FILE");
+/// ```
 #[macro_export]
 macro_rules! spec {
     (
@@ -318,7 +383,7 @@ macro_rules! spec {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         $vis struct $Spec;
 
-        $crate::spec!(@traits $Spec $name {});
+        $crate::spec!(@traits $Spec $name (|_: &$Spec| $name) {} {} {});
     };
     (
         $(#[$meta:meta])*
@@ -340,23 +405,108 @@ macro_rules! spec {
             )+
         }
 
-        $crate::spec!(@traits $Spec $name {
+        $crate::spec!(@traits $Spec $name (|_: &$Spec| $name) {} {
             $(
                 $field ($crate::spec!(@label $field $($label)?)) $type, $default,
                 ($crate::spec!(@domain $type $(, $first, $last)?)), concat!($($meaning),+);
             )+
+        } {} $($cost)?);
+    };
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $Spec:ident = $name:literal {
+            $(
+                $(#[doc = $meaning:literal])+
+                $field:ident $(as $label:literal)?: $type:ty = $default:literal
+                $(in $first:literal..=$last:literal)?,
+            )*
+            file {
+                $(
+                    $(#[doc = $content:literal])+
+                    $file:ident,
+                )+
+            }
+            $(cost $cost:expr)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        $vis struct $Spec {
+            $(
+                $(#[doc = $meaning])+
+                pub $field: $type,
+            )*
+            $(
+                $(#[doc = $content])+
+                pub $file: $crate::Material,
+            )+
+        }
+
+        $crate::spec!(@traits $Spec $name (|_: &$Spec| $name) {} {
+            $(
+                $field ($crate::spec!(@label $field $($label)?)) $type, $default,
+                ($crate::spec!(@domain $type $(, $first, $last)?)), concat!($($meaning),+);
+            )*
+        } {
+            $($file concat!($($content),+);)+
         } $($cost)?);
     };
-    (@traits $Spec:ident $name:literal {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $Spec:ident =
+            $(#[$of_kind:meta])+
+            $kind:ident: $Kind:ident { $Value:ident = $name:literal, $($Other:ident = $other:literal),+ } {
+            file {
+                $(
+                    $(#[doc = $content:literal])+
+                    $file:ident,
+                )+
+            }
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        $vis struct $Spec {
+            $(#[$of_kind])+
+            pub $kind: $Kind,
+            $(
+                $(#[doc = $content])+
+                pub $file: $crate::Material,
+            )+
+        }
+
+        $crate::spec!(
+            @traits $Spec $name
+            (|spec: &$Spec| match spec.$kind {
+                $Kind::$Value => $name,
+                $($Kind::$Other => $other,)+
+            })
+            {
+                $kind |operator: &str| match operator {
+                    $($other => $Kind::$Other,)+
+                    _ => $Kind::$Value,
+                };
+            }
+            {}
+            { $($file concat!($($content),+);)+ }
+        );
+    };
+    (@traits $Spec:ident $name:literal ($name_of:expr) { $($kind:ident $kind_of:expr;)? } {
         $($field:ident ($label:expr) $type:ty, $default:literal, ($domain:expr), $meaning:expr;)*
+    } {
+        $($file:ident $content:expr;)*
     } $($cost:expr)?) => {
         impl $crate::spec::Spec for $Spec {
             fn name(&self) -> &str {
-                $name
+                let name_of: fn(&Self) -> &'static str = $name_of;
+                name_of(self)
             }
 
             fn parameters(&self) -> Vec<(&str, $crate::ParameterValue)> {
-                vec![$(($label, $crate::spec::ParameterType::value(&self.$field))),*]
+                vec![
+                    $(($label, $crate::spec::ParameterType::value(&self.$field)),)*
+                    $((stringify!($file), self.$file.clone().into()),)*
+                ]
             }
 
             $(
@@ -369,17 +519,32 @@ macro_rules! spec {
 
         impl $crate::spec::Declared for $Spec {
             const NAME: &'static str = $name;
-            const PARAMETERS: &'static [$crate::spec::Parameter] = &[$($crate::spec::Parameter {
-                name: $label,
-                values: $domain,
-                default: $default,
-                meaning: $meaning.trim_ascii(),
-            }),*];
+            const PARAMETERS: &'static [$crate::spec::Parameter] = &[
+                $($crate::spec::Parameter {
+                    name: $label,
+                    values: $domain,
+                    default: $default,
+                    meaning: $meaning.trim_ascii(),
+                },)*
+                $($crate::spec::Parameter {
+                    name: stringify!($file),
+                    values: $crate::spec::Domain::File,
+                    default: $crate::spec::NO_FILE,
+                    meaning: $content.trim_ascii(),
+                },)*
+            ];
 
-            fn from_arguments(_arguments: &$crate::spec::Arguments<'_>) -> Self {
-                Self {
+            fn from_arguments(
+                _arguments: &$crate::spec::Arguments<'_>,
+            ) -> Result<Self, $crate::SetupError> {
+                Ok(Self {
+                    $($kind: {
+                        let kind_of: fn(&str) -> _ = $kind_of;
+                        kind_of(_arguments.operator())
+                    },)?
                     $($field: _arguments.get($label),)*
-                }
+                    $($file: _arguments.material(stringify!($file))?,)*
+                })
             }
         }
     };

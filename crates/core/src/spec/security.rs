@@ -78,7 +78,7 @@ pub struct AesXts {
 /// that there is not is refused. Sessions come, change and go by the operator's [`Control`](crate::Control).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sessions {
-    /// What is done with each key. Its own key is no session's.
+    /// The operator that is given each key. Its own key is no session's.
     pub of: OpSpec,
     /// The keys of sessions 0, 1 and so on.
     pub keys: Vec<Material>,
@@ -121,14 +121,17 @@ pub struct RsaDecrypt {
     pub key: Material,
 }
 
-/// Which regular expressions of a rule set match, and where first. Output: variable, for each that does, in order of
-/// their ids, its id and the smallest offset at which a match of it ends, four bytes each, little endian.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RxpMatch {
-    /// The rule file: on each line `id:/expression/flags`.
-    pub rules: Material,
-    /// What to do with a rule that no automaton can match.
-    pub unsupported: UnsupportedRules,
+spec! {
+    /// The regular expressions of a rule set that match, and where first. Output: variable, for each expression that matches, in order of
+    /// their ids, its id and the smallest offset at which a match of it ends, four bytes each, little endian.
+    pub struct RxpMatch = "rxpmatch" {
+        /// Whether a rule that no automaton can match, because it is not regular or too large, is refused or left out.
+        unsupported: UnsupportedRules = "refuse",
+        file {
+            /// A rule file, `id:/expression/flags` on each line; without one, the rules of `set`.
+            rules,
+        }
+    }
 }
 
 impl Spec for Hmac {
@@ -282,21 +285,8 @@ impl Spec for RsaDecrypt {
     }
 }
 
-impl Spec for RxpMatch {
-    fn name(&self) -> &str {
-        "rxpmatch"
-    }
-
-    fn parameters(&self) -> Vec<(&str, ParameterValue)> {
-        vec![
-            ("rules", self.rules.clone().into()),
-            ("unsupported", self.unsupported.name().into()),
-        ]
-    }
-}
-
 impl SignatureScheme {
-    /// What an item that is signed, and checked, costs.
+    /// The cost of an item that is signed, and checked.
     const fn sign_ns(self) -> usize {
         match self {
             Self::Rsa { bits, .. } => rsa_private_ns(bits),
@@ -305,7 +295,7 @@ impl SignatureScheme {
         }
     }
 
-    /// What an item that is signed on a fast path, and verified, costs.
+    /// The cost of an item that is signed on a fast path, and verified.
     const fn verify_ns(self) -> usize {
         match self {
             Self::Rsa { bits, .. } => rsa_private_ns(bits) / 4,
@@ -333,7 +323,7 @@ impl SignatureScheme {
 
 /// The parameter that says how many sessions there are.
 const SESSIONS: &str = "sessions";
-/// What it is where one key serves all items.
+/// The parameter's value where one key serves all items.
 const NO_SESSIONS: (&str, ParameterValue) = (SESSIONS, ParameterValue::Number(0));
 
 /// A key that is `keys` keys, one behind another.

@@ -89,7 +89,7 @@ impl Spec for ErasureRecover {
     }
 }
 
-/// How many blocks of each kind.
+/// The numbers of blocks of each kind, as parameters.
 fn blocks(code: ErasureCode) -> Vec<(&'static str, ParameterValue)> {
     let number = |blocks: usize| ParameterValue::Number(blocks as i64);
     vec![

@@ -217,7 +217,7 @@ words! {
         All = "all",
         /// The IPv4 header's.
         Ip = "ip",
-        /// That of TCP or UDP.
+        /// The checksum of TCP or UDP.
         Transport = "transport",
     }
 }
@@ -255,7 +255,7 @@ impl Curve {
 }
 
 impl ArithmeticType {
-    /// Its length.
+    /// The length in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Int8 => 1,
@@ -268,7 +268,7 @@ impl ArithmeticType {
 }
 
 impl HashTuple {
-    /// Its length.
+    /// The length in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Ipv4 => 8,

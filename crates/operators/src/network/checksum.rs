@@ -23,8 +23,7 @@ use super::packet::{
     IPV4_BYTES, IPV6_BYTES, Packet, PacketError, TCP, Transport, UDP, Version, u16_at,
 };
 use crate::entry::{Entry, own};
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 pub use packets::{ChecksumFill, ChecksumVerify, Verdict};
 
 /// The registry's line.
@@ -66,17 +65,15 @@ pub struct Checksum {
     code: Code,
 }
 
-/// A path on which words are summed, with its proof.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512Vnni),
-    #[cfg(target_arch = "aarch64")]
-    Neon(isa::Neon),
+codes! {
+    pub(crate) enum Code {
+        "x86_64": Avx512Vnni,
+        "aarch64": Neon,
+        Portable,
+    }
 }
 
-/// What is summed of an item, in the byte order of memory: 16-bit words, little endian.
+/// The part of an item that is summed, in the byte order of memory: 16-bit words, little endian.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'a> {
     pub(crate) bytes: &'a [u8],
@@ -84,10 +81,10 @@ pub(crate) struct Piece<'a> {
     pub(crate) plus: u32,
 }
 
-/// How many items are summed together: on AVX-512 across lanes.
+/// The number of items that are summed together: on AVX-512 across lanes.
 const GROUP: usize = 16;
 
-/// Items to be summed together. What is not there is empty.
+/// Items to be summed together. The places without an item are empty.
 struct Group<'a> {
     bytes: [&'a [u8]; GROUP],
     /// Added to the sum of each.
@@ -115,20 +112,20 @@ pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 
 impl Checksum {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = Code::PATHS;
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// Makes the checksum of `form` on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(form: ChecksumForm, path: Path) -> Result<Self, SetupError> {
-        let code = Code::new(path).ok_or_else(|| path.missing("checksum", Self::PATHS))?;
+    pub fn new(form: ChecksumForm, path: Implementation) -> Result<Self, SetupError> {
+        let code = Code::on("checksum", path)?;
         Ok(Self { form, code })
     }
 
     /// Makes the checksum of `form` on the best path of this CPU.
     pub fn best(form: ChecksumForm) -> Self {
-        let path = Path::best(Self::PATHS);
+        let path = Implementation::best(Self::PATHS);
         Self::new(form, path).expect("the best path is available")
     }
 
@@ -169,27 +166,12 @@ impl Checksum {
 }
 
 impl Code {
-    /// The paths there are, best first.
-    pub(crate) const PATHS: &'static [Path] = &[Path::Avx512Vnni, Path::Neon, Path::Portable];
-
-    /// On `path`, if there is such a path and this CPU has what it needs.
-    pub(crate) fn new(path: Path) -> Option<Self> {
-        match path {
-            Path::Portable => Some(Self::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512Vnni => isa::Avx512Vnni::detect().map(Self::Avx512),
-            #[cfg(target_arch = "aarch64")]
-            Path::Neon => isa::Neon::detect().map(Self::Neon),
-            _ => None,
-        }
-    }
-
     /// The checksum of one piece, little endian.
     fn checksum(self, piece: Piece<'_>) -> u16 {
         let sum = match self {
             Self::Portable => portable::sum_le(piece.bytes),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(proof) => avx512::sum(proof, piece.bytes),
+            Self::Avx512Vnni(proof) => avx512::sum(proof, piece.bytes),
             #[cfg(target_arch = "aarch64")]
             Self::Neon(proof) => neon::sum(proof, piece.bytes),
         };
@@ -199,7 +181,7 @@ impl Code {
     /// The checksums of the first `count` items of a group, little endian; what stands behind them means nothing.
     fn checksums(self, group: &Group<'_>, count: usize) -> [u16; GROUP] {
         #[cfg(target_arch = "x86_64")]
-        if let Self::Avx512(proof) = self {
+        if let Self::Avx512Vnni(proof) = self {
             return avx512::group(proof, group);
         }
         let mut checksums = [0; GROUP];
@@ -243,7 +225,7 @@ impl Kernel for Checksum {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         match self.code {
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) if self.form == ChecksumForm::Plain => {
+            Code::Avx512Vnni(proof) if self.form == ChecksumForm::Plain => {
                 out.fixed(&batch, 2, |batch, sums| {
                     avx512::plain(proof, batch, sums.as_chunks_mut().0);
                 });
@@ -291,7 +273,7 @@ impl Checksum {
     }
 }
 
-/// What is right for `item`: the definition, read from the RFCs.
+/// The right checksum of `item`, by the definition in the RFCs.
 pub(crate) fn oracle(form: ChecksumForm, item: &[u8]) -> Result<u16, PacketError> {
     match form {
         ChecksumForm::Plain => Ok(portable::checksum(item)),
@@ -343,7 +325,7 @@ fn transport<'a>(packet: Packet<'a>, protocol: u8) -> Result<&'a [u8], PacketErr
     Ok(&payload[..len])
 }
 
-/// What the fast paths sum of `item`.
+/// The part of `item` that the fast paths sum.
 pub(crate) fn piece(form: ChecksumForm, item: &[u8]) -> Result<Piece<'_>, PacketError> {
     let of = |bytes, plus| Piece { bytes, plus };
     match form {
@@ -392,7 +374,7 @@ pub(crate) fn pseudo(protocol: u8, len: usize) -> u32 {
     swapped(usize::from(protocol)) + swapped(len >> 16) + swapped(len & 0xffff)
 }
 
-/// What takes a field out of a sum that counted it.
+/// The summand that takes a field out of a sum that counted it.
 fn complement(bytes: &[u8], at: usize) -> u32 {
     u32::from(!u16::from_le_bytes([bytes[at], bytes[at + 1]]))
 }

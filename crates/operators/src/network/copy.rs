@@ -10,8 +10,7 @@ mod neon;
 use dpb_core::{Batch, BatchOut, CopyMode, Exact, JobError, Kernel, OutputShape, SetupError, spec};
 
 use crate::entry::{Entry, PORTABLE, own};
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -38,40 +37,30 @@ pub struct Copy {
     code: Code,
 }
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512),
-    #[cfg(target_arch = "aarch64")]
-    Neon(isa::Neon),
+codes! {
+    enum Code {
+        "x86_64": Avx512,
+        "aarch64": Neon,
+        Portable,
+    }
 }
 
 impl Copy {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Neon, Path::Portable];
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// Makes the copy of `mode` on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(mode: CopyMode, path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
-            #[cfg(target_arch = "aarch64")]
-            Path::Neon => isa::Neon::detect().map(Code::Neon),
-            _ => None,
-        };
-        let code = code.ok_or_else(|| path.missing("copy", Self::PATHS))?;
+    pub fn new(mode: CopyMode, path: Implementation) -> Result<Self, SetupError> {
+        let code = Code::on("copy", path)?;
         Ok(Self { mode, code })
     }
 
     /// Makes the copy of `mode` on the best path of this CPU.
     pub fn best(mode: CopyMode) -> Self {
-        let path = Path::best(Self::PATHS);
+        let path = Implementation::best(Self::PATHS);
         Self::new(mode, path).expect("the best path is available")
     }
 }

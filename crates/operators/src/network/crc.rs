@@ -34,8 +34,7 @@ use dpb_core::{
 pub use algorithm::{Algorithm, Castagnoli, Ieee, T10Dif};
 
 use crate::entry::{Entry, PORTABLE};
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 /// The registry's line of CRC-32.
 pub(crate) const CRC32: Entry = Entry {
@@ -65,7 +64,7 @@ pub(crate) const CRC16_T10DIF: Entry = Entry {
     ..entry::<T10Dif, spec::Crc16T10Dif>()
 };
 
-/// What the lines have in common.
+/// The parts that the lines have in common.
 const fn entry<A: Algorithm, S: Declared>() -> Entry {
     Entry {
         scenario: "network",
@@ -103,44 +102,30 @@ pub type Crc16T10Dif = Crc<T10Dif>;
 #[derive(Clone, Copy, Debug)]
 pub struct Crc<A>(Code, PhantomData<A>);
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Sse42(isa::Sse42),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512),
-    #[cfg(target_arch = "aarch64")]
-    ArmCrc(isa::ArmCrc),
+codes! {
+    enum Code {
+        "x86_64": Avx512,
+        "x86_64": Sse42,
+        "aarch64": ArmCrc,
+        Portable,
+    }
 }
 
 impl<A: Algorithm> Crc<A> {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Sse42, Path::ArmCrc, Path::Portable];
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Sse42 => isa::Sse42::detect().map(Code::Sse42),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
-            #[cfg(target_arch = "aarch64")]
-            Path::ArmCrc => isa::ArmCrc::detect().map(Code::ArmCrc),
-            _ => None,
-        };
-        code.map(|code| Self(code, PhantomData))
-            .ok_or_else(|| path.missing(A::NAME, Self::PATHS))
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
+        Ok(Self(Code::on(A::NAME, path)?, PhantomData))
     }
 
     /// Makes the operator on the best path of this CPU.
     pub fn best() -> Self {
-        let path = Path::best(Self::PATHS);
+        let path = Implementation::best(Self::PATHS);
         Self::new(path).expect("the best path is available")
     }
 

@@ -18,7 +18,7 @@ use super::packet::{
     Transport, Version, put_u16, put_u32, u16_at,
 };
 use crate::entry::{Entry, own};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -67,19 +67,19 @@ pub struct Fragmentation {
 
 impl Fragmentation {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Portable];
+    pub const PATHS: &'static [Implementation] = &[Implementation::Portable];
 
     /// To fragments of at most `mtu` bytes, on `path`.
     ///
     /// # Errors
     /// If `mtu` is below [`MTU_MIN`], or there is no such path.
-    pub fn new(mtu: u16, path: Path) -> Result<Self, SetupError> {
+    pub fn new(mtu: u16, path: Implementation) -> Result<Self, SetupError> {
         if mtu < MTU_MIN {
             let what = format!("an MTU of {mtu} bytes: not {MTU_MIN}..{}", u16::MAX);
             return Err(SetupError::Parameter(what));
         }
         match path {
-            Path::Portable => Ok(Self { mtu: mtu.into() }),
+            Implementation::Portable => Ok(Self { mtu: mtu.into() }),
             _ => Err(path.missing("fragmentation", Self::PATHS)),
         }
     }
@@ -89,7 +89,7 @@ impl Fragmentation {
     /// # Errors
     /// If `mtu` is below [`MTU_MIN`].
     pub fn best(mtu: u16) -> Result<Self, SetupError> {
-        Self::new(mtu, Path::best(Self::PATHS))
+        Self::new(mtu, Implementation::best(Self::PATHS))
     }
 
     /// Writes the fragments of `packet`, one after another, to the start of `dst` and says how many bytes they are.
@@ -145,7 +145,7 @@ fn cut(
     Ok(out.len)
 }
 
-/// What has been written.
+/// The output so far.
 struct Out<'a> {
     dst: &'a mut [u8],
     len: usize,
@@ -197,7 +197,7 @@ fn cut_v4(packet: Packet<'_>, mtu: usize, out: &mut Out<'_>) -> Result<(), Packe
 struct Header {
     bytes: [u8; 60],
     len: usize,
-    /// Of its words, but those that change.
+    /// The sum of the header's words that do not change.
     sum: u32,
 }
 

@@ -34,9 +34,7 @@ pub use script::write_change;
 pub use update::Updates;
 pub(crate) use update::{LPM4_UPDATE, LPM6_UPDATE};
 
-#[cfg(target_arch = "x86_64")]
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 use hops::Hops;
 use trie::Trie;
 
@@ -80,12 +78,11 @@ pub struct Lpm<A> {
     family: PhantomData<A>,
 }
 
-/// The path that batches take, with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512),
+codes! {
+    enum Code {
+        "x86_64": Avx512,
+        Portable,
+    }
 }
 
 /// Working memory of batches of lookups. A caller makes one, keeps it for all its batches, and has it to itself while a batch
@@ -107,7 +104,7 @@ pub enum InsertError {
 
 impl<A: Address> Lpm<A> {
     /// The paths that batches can take, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Portable];
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// With these routes, of equal prefixes the last; batches on the best path of this CPU.
     ///
@@ -115,7 +112,8 @@ impl<A: Address> Lpm<A> {
     /// A hop is [`NO_ROUTE`], or there are too many routes.
     pub fn new(routes: &[Route<A>]) -> Result<Self, InsertError> {
         let mut table = Self {
-            code: Code::on(Path::best(Self::PATHS)).unwrap_or(Code::Portable),
+            code: Code::on(A::OPERATOR, Implementation::best(Self::PATHS))
+                .unwrap_or(Code::Portable),
             trie: Trie::new(),
             hops: Hops::new(routes.iter().map(|route| route.hop)),
             len: 0,
@@ -137,8 +135,8 @@ impl<A: Address> Lpm<A> {
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn on(self, path: Path) -> Result<Self, SetupError> {
-        let code = Code::on(path).ok_or_else(|| path.missing(A::OPERATOR, Self::PATHS))?;
+    pub fn on(self, path: Implementation) -> Result<Self, SetupError> {
+        let code = Code::on(A::OPERATOR, path)?;
         Ok(Self { code, ..self })
     }
 
@@ -280,18 +278,6 @@ impl<A: Address> Lpm<A> {
         assert!(!self.trie.is_full(), "blocks grew to four times their size");
         self.len += usize::from(before.is_none());
         before
-    }
-}
-
-impl Code {
-    /// `None` if there is no such path here.
-    fn on(path: Path) -> Option<Self> {
-        match path {
-            Path::Portable => Some(Self::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => isa::Avx512::detect().map(Self::Avx512),
-            _ => None,
-        }
     }
 }
 

@@ -22,8 +22,8 @@ use dpb_core::{
 use super::checksum::{fold, words};
 use super::packet::workload::Packets;
 use super::packet::{self, Burst, Packet, PacketError, Version};
-use crate::entry::{Entry, own};
-use crate::path::Path;
+use crate::entry::{Entry, hash_seeds, own};
+use crate::implementation::Implementation;
 use key::Piece;
 use table::Table;
 
@@ -38,7 +38,7 @@ pub(crate) const ENTRY: Entry = Entry {
     documentation: include_str!("../../docs/reassembly.md"),
     keeps_state,
     ..Entry::of::<spec::Reassembly>(
-        |spec, path| Ok(Box::new(Reassembly::new(*own(spec), path)?)),
+        |spec, path| Ok(Box::new(Reassembly::new(*own(spec), path, hash_seeds())?)),
         |case| {
             let spec: &spec::Reassembly = own(&case.spec);
             let limits = ReassemblyLimits::of(spec);
@@ -108,8 +108,11 @@ pub enum Dropped {
 /// IP reassembly as an operator: an item is a burst of packets as they came off the wire, the output the datagrams that
 /// became whole and the packets that were, in the order in which they did. Fragments are kept as the spec says: no longer than their item,
 /// or in the queue's [`Reassembler`].
-#[derive(Clone, Copy, Debug)]
-pub struct Reassembly(spec::Reassembly);
+#[derive(Clone, Copy)]
+pub struct Reassembly {
+    spec: spec::Reassembly,
+    seeds: [u64; 2],
+}
 
 impl Default for ReassemblyLimits {
     /// 64 datagrams, 8,192 fragments each (as many as there can be), 60 seconds.
@@ -123,7 +126,7 @@ impl Default for ReassemblyLimits {
 }
 
 impl ReassemblyLimits {
-    /// Those of a spec.
+    /// The limits of a spec.
     fn of(spec: &spec::Reassembly) -> Self {
         Self {
             datagrams_max: spec.datagrams.into(),
@@ -134,11 +137,12 @@ impl ReassemblyLimits {
 }
 
 impl Reassembler {
-    /// Allocates everything. At least one datagram.
-    pub fn new(limits: ReassemblyLimits) -> Self {
+    /// Allocates everything. At least one datagram. `seeds` are of the hash that finds datagrams; whoever knows them can send fragments that
+    /// all have one hash, and each of which takes a search through all datagrams.
+    pub fn new(limits: ReassemblyLimits, seeds: [u64; 2]) -> Self {
         Self {
             limits,
-            table: Table::new(limits.datagrams_max.max(1)),
+            table: Table::new(limits.datagrams_max.max(1), seeds),
             now_ns: 0,
         }
     }
@@ -205,17 +209,28 @@ impl Reassembler {
 
 impl Reassembly {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Portable];
+    pub const PATHS: &'static [Implementation] = &[Implementation::Portable];
 
-    /// Makes the operator on the code path `path`.
+    /// Makes the operator on the code path `path`. `seeds` are those of [`Reassembler::new`].
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(spec: spec::Reassembly, path: Path) -> Result<Self, SetupError> {
-        match path {
-            Path::Portable => Ok(Self(spec)),
-            _ => Err(path.missing("reassembly", Self::PATHS)),
-        }
+    pub fn new(
+        spec: spec::Reassembly,
+        path: Implementation,
+        seeds: [u64; 2],
+    ) -> Result<Self, SetupError> {
+        path.among("reassembly", Self::PATHS)?;
+        Ok(Self { spec, seeds })
+    }
+}
+
+/// Says nothing of the seeds.
+impl fmt::Debug for Reassembly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reassembly")
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
     }
 }
 
@@ -223,7 +238,7 @@ impl Kernel for Reassembly {
     type Scratch = Reassembler;
 
     fn scratch(&self) -> Reassembler {
-        Reassembler::new(ReassemblyLimits::of(&self.0))
+        Reassembler::new(ReassemblyLimits::of(&self.spec), self.seeds)
     }
 
     fn shape(&self) -> OutputShape {
@@ -233,7 +248,7 @@ impl Kernel for Reassembly {
     /// A datagram is never longer than its fragments together. Where some of these came in earlier items, this is room for one datagram
     /// more.
     fn dst_len(&self, item_len: usize) -> usize {
-        match self.0.keep {
+        match self.spec.keep {
             FragmentsKept::Item => item_len,
             FragmentsKept::Queue => item_len + packet::PACKET_BYTES_MAX,
         }
@@ -245,7 +260,7 @@ impl Kernel for Reassembly {
         out: BatchOut<'_>,
         scratch: &mut Reassembler,
     ) -> Result<(), JobError> {
-        match self.0.keep {
+        match self.spec.keep {
             FragmentsKept::Item => out.each_outcome(batch, |item, slot| {
                 scratch.clear();
                 burst::run(scratch, item, slot)
@@ -272,7 +287,7 @@ fn timed(item: &[u8]) -> Option<(u64, &[u8])> {
 
 /// A packet, as far as it can be read by itself.
 enum Read<'a> {
-    /// That is no fragment.
+    /// A packet that is no fragment.
     Packet(&'a [u8]),
     Fragment(Piece<'a>),
 }

@@ -24,7 +24,7 @@ use super::checksum::Code;
 use super::packet::workload::Packets;
 use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP, Transport};
 use crate::entry::{Entry, own};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -42,7 +42,7 @@ pub(crate) const ENTRY: Entry = Entry {
         },
         |case| {
             let &spec::Segmentation { mss, mode } = own(&case.spec);
-            let judge = Segmentation::new(mss, mode, Path::Portable)?;
+            let judge = Segmentation::new(mss, mode, Implementation::Portable)?;
             let right = move |item: &[u8]| {
                 let mut segments = vec![0; judge.dst_len(item.len())];
                 let len = judge.segment(item, &mut segments)?;
@@ -93,7 +93,7 @@ pub struct Segmentation {
     code: Code,
 }
 
-/// A send, checked: what every segment of it repeats and what it shares out.
+/// A send, checked: the headers that every segment repeats, and the payload that the segments share.
 #[derive(Clone, Copy, Debug)]
 struct Send<'a> {
     packet: Packet<'a>,
@@ -104,13 +104,13 @@ struct Send<'a> {
 
 impl Segmentation {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = Code::PATHS;
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// With `mss` bytes of payload a segment, on `path`.
     ///
     /// # Errors
     /// If `mss` is not from [`MSS_MIN`] to [`MSS_MAX`], this CPU lacks what the path needs, or there is no such path.
-    pub fn new(mss: u16, mode: Mode, path: Path) -> Result<Self, SetupError> {
+    pub fn new(mss: u16, mode: Mode, path: Implementation) -> Result<Self, SetupError> {
         if !(MSS_MIN..=MSS_MAX).contains(&mss) {
             let what = format!("an MSS of {mss} bytes: not {MSS_MIN}..{MSS_MAX}");
             return Err(SetupError::Parameter(what));
@@ -118,7 +118,7 @@ impl Segmentation {
         Ok(Self {
             mss: usize::from(mss),
             mode,
-            code: Code::new(path).ok_or_else(|| path.missing("segmentation", Self::PATHS))?,
+            code: Code::on("segmentation", path)?,
         })
     }
 
@@ -127,7 +127,7 @@ impl Segmentation {
     /// # Errors
     /// If `mss` is not from [`MSS_MIN`] to [`MSS_MAX`].
     pub fn best(mss: u16, mode: Mode) -> Result<Self, SetupError> {
-        Self::new(mss, mode, Path::best(Self::PATHS))
+        Self::new(mss, mode, Implementation::best(Self::PATHS))
     }
 
     /// Writes the segments of `send` to the start of `dst` and says how many bytes they are.
@@ -143,7 +143,7 @@ impl Segmentation {
         match self.code {
             Code::Portable => oracle::segment(&send, self.mss, self.mode, dst),
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => avx512::segment(proof, &send, self.mss, self.mode, dst),
+            Code::Avx512Vnni(proof) => avx512::segment(proof, &send, self.mss, self.mode, dst),
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) => neon::segment(proof, &send, self.mss, self.mode, dst),
         }
@@ -179,7 +179,7 @@ impl<'a> Send<'a> {
         is_right.then_some(()).ok_or(PacketError::Flags)
     }
 
-    /// How many segments: one at least.
+    /// The number of segments: one at least.
     fn segments(&self, mss: usize) -> usize {
         self.payload.len().div_ceil(mss).max(1)
     }
@@ -192,7 +192,7 @@ impl<'a> Send<'a> {
     }
 }
 
-/// What a descriptor with so many bytes of headers takes.
+/// The length of a descriptor with `headers_bytes` bytes of headers.
 fn descriptor_bytes(headers_bytes: usize) -> usize {
     (DESCRIPTOR_BYTES + headers_bytes).next_multiple_of(DESCRIPTOR_ALIGN)
 }

@@ -20,9 +20,7 @@ use dpb_core::{HashTuple, SetupError};
 pub(crate) use operator::ENTRY;
 pub use redirection::Redirection;
 
-#[cfg(target_arch = "aarch64")]
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 use tables::Tables;
 
 /// Microsoft's key, that of the RSS verification suite, which many drivers come with.
@@ -57,7 +55,16 @@ pub struct Toeplitz {
     redirection: Option<Redirection>,
 }
 
-/// The path with its proof, and what it knows of the key.
+codes! {
+    enum Choice {
+        "x86_64": Gfni,
+        "aarch64": ArmCrc,
+        Tables,
+        Portable,
+    }
+}
+
+/// An implementation with its proof, and what it knows of the key.
 enum Code {
     Portable(Key),
     Tables(Tables),
@@ -91,25 +98,21 @@ impl Key {
 
 impl Toeplitz {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Gfni, Path::ArmCrc, Path::Tables, Path::Portable];
+    pub const PATHS: &'static [Implementation] = Choice::ALL;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(key: &Key, tuple: HashTuple, path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable(*key)),
-            Path::Tables => Some(Code::Tables(Tables::new(key, tuple))),
+    pub fn new(key: &Key, tuple: HashTuple, path: Implementation) -> Result<Self, SetupError> {
+        let code = match Choice::on("toeplitz", path)? {
+            Choice::Portable => Code::Portable(*key),
+            Choice::Tables => Code::Tables(Tables::new(key, tuple)),
             #[cfg(target_arch = "x86_64")]
-            Path::Gfni => crate::isa::Gfni::detect()
-                .map(|proof| Code::Avx512(Box::new(avx512::Matrices::new(proof, key, tuple)))),
+            Choice::Gfni(proof) => Code::Avx512(Box::new(avx512::Matrices::new(proof, key, tuple))),
             #[cfg(target_arch = "aarch64")]
-            Path::ArmCrc => isa::ArmCrc::detect()
-                .map(|proof| Code::ArmPmull(aarch64::Windows::new(proof, key, tuple))),
-            _ => None,
+            Choice::ArmCrc(proof) => Code::ArmPmull(aarch64::Windows::new(proof, key, tuple)),
         };
-        let code = code.ok_or_else(|| path.missing("toeplitz", Self::PATHS))?;
         Ok(Self {
             code,
             tuple,
@@ -119,7 +122,8 @@ impl Toeplitz {
 
     /// Makes the operator on the best path of this CPU.
     pub fn best(key: &Key, tuple: HashTuple) -> Self {
-        Self::new(key, tuple, Path::best(Self::PATHS)).expect("the best path is available")
+        Self::new(key, tuple, Implementation::best(Self::PATHS))
+            .expect("the best path is available")
     }
 
     /// Gives queues instead of hashes.

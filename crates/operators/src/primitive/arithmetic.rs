@@ -12,7 +12,7 @@ use dpb_core::{
 };
 
 use crate::entry::{Entry, PORTABLE, own};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -22,7 +22,7 @@ pub(crate) const ENTRY: Entry = Entry {
     output: "fixed: the last value of each chain, little endian",
     source: "two's complement, wrapping; IEEE 754, to nearest",
     paths: Arithmetic::PATHS,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/arithmetic.md"),
     ..Entry::of::<spec::Arithmetic>(
         |spec, path| Ok(Box::new(Arithmetic::new(Task::of(spec), path)?)),
@@ -63,7 +63,7 @@ impl Task {
         }
     }
 
-    /// How many chains: as many as registers hold, eight at most.
+    /// The number of chains: as many as registers hold, eight at most.
     fn chains(self) -> usize {
         match (self.form, self.operand) {
             (ArithmeticForm::Dependent, _) => 1,
@@ -93,15 +93,16 @@ pub struct Arithmetic {
 
 impl Arithmetic {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Registers, Path::Portable];
+    pub const PATHS: &'static [Implementation] =
+        &[Implementation::Registers, Implementation::Portable];
 
     /// Makes the operator for `task` on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(task: Task, path: Path) -> Result<Self, SetupError> {
+    pub fn new(task: Task, path: Implementation) -> Result<Self, SetupError> {
         let run = match path.among("arithmetic", Self::PATHS)? {
-            Path::Registers => Some(registers::of(task)),
+            Implementation::Registers => Some(registers::of(task)),
             _ => None,
         };
         Ok(Self { task, run })

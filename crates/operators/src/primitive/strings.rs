@@ -13,8 +13,8 @@ use dpb_core::{
 };
 
 use crate::entry::{Entry, PORTABLE};
+use crate::implementation::Implementation;
 use crate::input;
-use crate::path::Path;
 
 /// The registry's line of `strcmp`.
 pub(crate) const STRCMP: Entry = Entry {
@@ -42,7 +42,7 @@ pub(crate) const STRCAT: Entry = Entry {
     source: "ISO C, strcat",
     peers: &["glibc"],
     paths: PATHS,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/strcat.md"),
     ..Entry::of::<spec::Strcat>(
         |_, path| Ok(Box::new(Strcat::new(path)?)),
@@ -51,21 +51,21 @@ pub(crate) const STRCAT: Entry = Entry {
 };
 
 /// The paths there are, best first.
-const PATHS: &[Path] = &[Path::Libc, Path::Portable];
+const PATHS: &[Implementation] = &[Implementation::Libc, Implementation::Portable];
 
 /// `strcmp` on one code path.
 #[derive(Clone, Copy, Debug)]
-pub struct Strcmp(Path);
+pub struct Strcmp(Implementation);
 
 impl Strcmp {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = PATHS;
+    pub const PATHS: &'static [Implementation] = PATHS;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
         path.among("strcmp", PATHS).map(Self)
     }
 }
@@ -86,7 +86,7 @@ impl Kernel for Strcmp {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         out.each(batch, |item, order| {
             order[0] = match self.0 {
-                Path::Libc => {
+                Implementation::Libc => {
                     let [first, second] = halves(item);
                     libc::order(first, second).signum() as u8
                 }
@@ -99,24 +99,24 @@ impl Kernel for Strcmp {
 
 /// `strcat` on one code path.
 #[derive(Clone, Copy, Debug)]
-pub struct Strcat(Path);
+pub struct Strcat(Implementation);
 
 impl Strcat {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = PATHS;
+    pub const PATHS: &'static [Implementation] = PATHS;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
         path.among("strcat", PATHS).map(Self)
     }
 
     /// Both strings of `item` and a zero byte into `slot`: how many bytes.
     fn join(&self, item: &[u8], slot: &mut [u8]) -> Option<usize> {
         match self.0 {
-            Path::Libc => {
+            Implementation::Libc => {
                 let [first, second] = halves(item).map(libc::string);
                 let (len, bytes) = (first.len(), first.len() + second.len());
                 let slot = slot.get_mut(..=bytes)?;
@@ -156,7 +156,7 @@ impl Kernel for Strcat {
     }
 }
 
-/// Where both strings lie.
+/// The two strings of an item.
 fn halves(item: &[u8]) -> [&[u8]; 2] {
     let half = item.len() / 2;
     [&item[..half], &item[half..2 * half]]

@@ -11,8 +11,8 @@ use icu_collator::options::CollatorOptions;
 use icu_locale_core::{Locale, locale};
 
 use crate::entry::{Entry, PORTABLE, library, own};
+use crate::implementation::Implementation;
 use crate::input;
-use crate::path::Path;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -21,8 +21,8 @@ pub(crate) const ENTRY: Entry = Entry {
     output: "variable: bytes that compare as the text sorts",
     source: "Unicode Technical Standards 10 and 35 (CLDR)",
     paths: Strxfrm::PATHS,
-    libraries: &[(Path::Portable, library!("icu_collator"))],
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
+    libraries: &[(Implementation::Portable, library!("icu_collator"))],
     documentation: include_str!("../../docs/strxfrm.md"),
     ..Entry::of::<spec::Strxfrm>(
         |spec, path| {
@@ -34,7 +34,7 @@ pub(crate) const ENTRY: Entry = Entry {
         |case| {
             let locale = own::<spec::Strxfrm>(&case.spec).locale;
             Ok(Box::new(Text {
-                strxfrm: Strxfrm::new(locale, Path::Portable)?,
+                strxfrm: Strxfrm::new(locale, Implementation::Portable)?,
                 spec: case.spec.clone(),
             }))
         },
@@ -57,13 +57,13 @@ pub struct Strxfrm(CollatorBorrowed<'static>);
 
 impl Strxfrm {
     /// The path there is.
-    pub const PATHS: &'static [Path] = &[Path::Portable];
+    pub const PATHS: &'static [Implementation] = &[Implementation::Portable];
 
     /// In the order of `locale`, on `path`.
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(locale: CollationLocale, path: Path) -> Result<Self, SetupError> {
+    pub fn new(locale: CollationLocale, path: Implementation) -> Result<Self, SetupError> {
         path.among("strxfrm", Self::PATHS)?;
         let locale: Locale = match locale {
             CollationLocale::Root => Locale::UNKNOWN,
@@ -76,7 +76,7 @@ impl Strxfrm {
 
     /// In the order of `locale`.
     pub fn best(locale: CollationLocale) -> Self {
-        Self::new(locale, Path::Portable).expect("runs on any CPU")
+        Self::new(locale, Implementation::Portable).expect("runs on any CPU")
     }
 
     /// The key of `text`.

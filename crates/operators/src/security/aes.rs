@@ -35,9 +35,9 @@ use dpb_core::{
 
 use self::form::{Apart, Form, Mode, Places, Work};
 use crate::entry::{Case, Entry, Library, Parse, foreign, library, secret};
+use crate::implementation::Implementation;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
-use crate::path::Path;
 use crate::security::sessions::{self, Keyed, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
 
 /// The registry's lines.
@@ -82,7 +82,7 @@ pub(crate) const XTS_DECRYPT: Entry = Entry {
     ..xts_entry(|given| xts(given, Direction::Decrypt))
 };
 
-/// What the registry's lines have in common.
+/// The parts that the registry's lines have in common.
 const fn entry<S: Spec>(parse: Parse) -> Entry {
     Entry {
         scenario: "security",
@@ -115,7 +115,8 @@ const fn entry<S: Spec>(parse: Parse) -> Entry {
     }
 }
 
-const GCM_LIBRARIES: &[(Path, Library)] = &[(Path::AwsLc, library!("aws-lc-rs")), PORTABLE];
+const GCM_LIBRARIES: &[(Implementation, Library)] =
+    &[(Implementation::AwsLc, library!("aws-lc-rs")), PORTABLE];
 
 const fn gcm_entry(parse: Parse) -> Entry {
     Entry {
@@ -167,7 +168,7 @@ const KEY: Parameter = Parameter {
     meaning: "the key, as it is in the file, for XTS both keys, for sessions those of each, one behind another; secret. Without a \
               file, random bytes",
 };
-const PORTABLE: (Path, Library) = (Path::Portable, library!("aes"));
+const PORTABLE: (Implementation, Library) = (Implementation::Portable, library!("aes"));
 
 /// AES in one mode and direction, with its key, on one code path.
 pub struct Aes {
@@ -226,29 +227,39 @@ impl<C: Coder> Code for C {
 
 impl Aes {
     /// The paths of CTR, CBC and XTS, best first.
-    pub const PATHS: &'static [Path] = &[Path::Vaes, Path::ArmAes, Path::Portable];
+    pub const PATHS: &'static [Implementation] = &[
+        Implementation::Vaes,
+        Implementation::ArmAes,
+        Implementation::Portable,
+    ];
     /// The paths of GCM, best first.
-    pub const GCM_PATHS: &'static [Path] = &[Path::Vaes, Path::AwsLc, Path::Portable];
+    pub const GCM_PATHS: &'static [Implementation] = &[
+        Implementation::Vaes,
+        Implementation::AwsLc,
+        Implementation::Portable,
+    ];
 
     /// Makes the operator of `spec` on the code path `path`.
     ///
     /// # Errors
     /// If it is no spec of AES, the key is not as long as it should be, the two keys of XTS are equal, the CPU or the build
     /// lacks what the path needs, or the mode has no such path.
-    pub fn new(spec: &OpSpec, path: Path) -> Result<Self, SetupError> {
+    pub fn new(spec: &OpSpec, path: Implementation) -> Result<Self, SetupError> {
         let (form, key) = Form::of(spec)?;
         let paths = match form.mode {
             Mode::Gcm => Self::GCM_PATHS,
             Mode::Ctr | Mode::Cbc | Mode::Xts => Self::PATHS,
         };
         let code: Option<Box<dyn Code>> = match path.among(spec.name(), paths)? {
-            Path::Portable => Some(portable::new(form, key)),
+            Implementation::Portable => Some(portable::new(form, key)),
             #[cfg(target_arch = "x86_64")]
-            Path::Vaes => isa::Vaes::detect().map(|proof| vaes::new(proof, form, key)),
+            Implementation::Vaes => isa::Vaes::detect().map(|proof| vaes::new(proof, form, key)),
             #[cfg(target_arch = "aarch64")]
-            Path::ArmAes => isa::ArmAes::detect().map(|proof| aarch64::new(proof, form, key)),
+            Implementation::ArmAes => {
+                isa::ArmAes::detect().map(|proof| aarch64::new(proof, form, key))
+            }
             #[cfg(feature = "aws-lc")]
-            Path::AwsLc => Some(Box::new(aws_lc::Gcm::new(form, key)?)),
+            Implementation::AwsLc => Some(Box::new(aws_lc::Gcm::new(form, key)?)),
             _ => None,
         };
         let code = code.ok_or_else(|| path.missing(spec.name(), paths))?;
@@ -304,11 +315,11 @@ struct PerSession {
     /// With a key that is no session's.
     of: OpSpec,
     form: Form,
-    path: Path,
+    path: Implementation,
 }
 
 impl PerSession {
-    fn new(of: &OpSpec, path: Path) -> Result<Self, SetupError> {
+    fn new(of: &OpSpec, path: Implementation) -> Result<Self, SetupError> {
         let (form, _) = Form::of(of)?;
         let of = of.clone();
         Ok(Self { of, form, path })

@@ -2,10 +2,10 @@
 
 use dpb_core::{JobError, SetupError};
 
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// AWS-LC, and RustCrypto's crates.
-pub const PATHS: &[Path] = &[Path::AwsLc, Path::Portable];
+pub const PATHS: &[Implementation] = &[Implementation::AwsLc, Implementation::Portable];
 
 /// A library's private key, ready to sign. Many threads may do so at once.
 pub(super) trait Signer: Send + Sync {
@@ -37,11 +37,11 @@ pub(super) trait Encrypter: Send + Sync {
 
 /// A library's private key, ready to decrypt. Many threads may do so at once.
 pub(super) trait Decrypter: Send + Sync {
-    /// What `item` was made of, which is as long as the modulus; `None` if of nothing.
+    /// The plain text of `item`, which is as long as the modulus; `None` if there is none.
     fn decrypt(&self, item: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// What a library says of a key that it does not take.
+/// The error for a key that a library does not take, with the library's words.
 pub(super) fn refused(error: impl std::fmt::Display) -> SetupError {
     SetupError::Parameter(format!("key: {error}"))
 }

@@ -11,7 +11,7 @@ use dpb_core::SignatureScheme;
 
 use super::signature::{KEY_PAIR, PRIVATE_KEY, sign_case, sign_entry, verify_case, verify_entry};
 use crate::entry::{Entry, Library, library};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 pub(super) use portable::group;
 
@@ -23,7 +23,7 @@ pub(crate) const SIGN: Entry = Entry {
     source: SOURCE,
     parameters: &[PRIVATE_KEY],
     libraries: LIBRARIES,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/dsa.md"),
     ..sign_entry(|given| sign_case(given, SignatureScheme::Dsa))
 };
@@ -33,16 +33,16 @@ pub(crate) const VERIFY: Entry = Entry {
     source: SOURCE,
     parameters: &[KEY_PAIR],
     libraries: LIBRARIES,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/dsa.md"),
     ..verify_entry(|given| verify_case(given, SignatureScheme::Dsa))
 };
 
 const SOURCE: &str = "FIPS 186-4, 4; IEEE P1363";
-const LIBRARIES: &[(Path, Library)] = &[
+const LIBRARIES: &[(Implementation, Library)] = &[
     // Its safe interface is aws-lc-rs, which has no DSA.
-    (Path::AwsLc, library!("aws-lc-sys")),
-    (Path::Portable, library!("dsa")),
+    (Implementation::AwsLc, library!("aws-lc-sys")),
+    (Implementation::Portable, library!("dsa")),
 ];
 
 #[cfg(test)]

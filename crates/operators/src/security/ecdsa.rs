@@ -13,7 +13,7 @@ use dpb_core::{
 
 use super::signature::{KEY_PAIR, PRIVATE_KEY, sign_case, sign_entry, verify_case, verify_entry};
 use crate::entry::{Entry, Library, library};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's lines.
 pub(crate) const SIGN: Entry = Entry {
@@ -38,10 +38,10 @@ pub(crate) const VERIFY: Entry = Entry {
 
 const SOURCE: &str = "FIPS 186-5, 6; SP 800-186; IEEE P1363";
 const DOCUMENTATION: &str = include_str!("../../docs/ecdsa.md");
-const LIBRARIES: &[(Path, Library)] = &[
-    (Path::AwsLc, library!("aws-lc-rs")),
+const LIBRARIES: &[(Implementation, Library)] = &[
+    (Implementation::AwsLc, library!("aws-lc-rs")),
     // p384 comes from the same hands, in the same version.
-    (Path::Portable, library!("p256")),
+    (Implementation::Portable, library!("p256")),
 ];
 const CURVE: Parameter = Parameter {
     name: "curve",

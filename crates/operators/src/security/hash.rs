@@ -17,21 +17,21 @@ use dpb_core::{
 
 use crate::direct::AnyKernel;
 use crate::entry::{Case, PORTABLE};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// A hash function on one code path.
 pub trait Hash: Copy + Debug + Send + Sync + 'static {
-    /// As on the command line.
+    /// The name on the command line.
     const NAME: &'static str;
-    /// As the hash under HMAC.
+    /// The name of the hash under HMAC.
     const HMAC: HmacHash;
     /// The paths there are, best first.
-    const PATHS: &'static [Path];
+    const PATHS: &'static [Implementation];
     /// Bytes of a digest.
     const DIGEST_BYTES: usize;
     /// Bytes that the function takes at once.
     const BLOCK_BYTES: usize;
-    /// What is carried from block to block.
+    /// The state that is carried from block to block.
     type State: Copy + Debug + Send + Sync + 'static;
     /// Before the first block.
     const INITIAL: Self::State;
@@ -40,7 +40,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    fn new(path: Path) -> Result<Self, SetupError>;
+    fn new(path: Implementation) -> Result<Self, SetupError>;
 
     /// The state after one more block, of [`Self::BLOCK_BYTES`].
     ///
@@ -53,10 +53,10 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
 
     /// Makes the hash function on the best path of this CPU.
     fn best() -> Self {
-        Self::new(Path::best(Self::PATHS)).expect("the best path is available")
+        Self::new(Implementation::best(Self::PATHS)).expect("the best path is available")
     }
 
-    /// Where a message begins that stands by itself.
+    /// The start of a message that stands by itself.
     fn start() -> Start<Self::State> {
         Start {
             state: Self::INITIAL,
@@ -73,7 +73,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     }
 }
 
-/// Where hashing begins.
+/// A point from which hashing begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<State> {
     /// After the blocks that came before.
@@ -82,17 +82,17 @@ pub struct Start<State> {
     pub bytes: u64,
 }
 
-/// Where hashing begins, for each item of a batch.
+/// The points from which hashing begins, for each item of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Starts<'a, State> {
-    /// For all of them there.
+    /// One point for all items.
     One(&'a Start<State>),
-    /// For each where it says.
+    /// A point for each item.
     Each(&'a [&'a Start<State>]),
 }
 
 impl<'a, State> Starts<'a, State> {
-    /// Where item `i` begins.
+    /// The point from which item `i` begins.
     ///
     /// # Panics
     /// It may, if there is no such item.
@@ -105,7 +105,7 @@ impl<'a, State> Starts<'a, State> {
     }
 }
 
-/// How a hash function reads blocks and ends, in plain code.
+/// The steps of a hash function in plain code: how it reads blocks, and how it ends.
 pub(crate) trait Function<const BLOCK: usize> {
     type State: Copy;
     /// One block, as the standard has it: the oracle.
@@ -143,13 +143,16 @@ impl<H: Hash> Kernel for Digests<H> {
 }
 
 /// For a registry entry.
-pub(crate) fn kernel<H: Hash>(_: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+pub(crate) fn kernel<H: Hash>(
+    _: &OpSpec,
+    path: Implementation,
+) -> Result<Box<dyn AnyKernel>, SetupError> {
     Ok(Box::new(Digests(H::new(path)?)))
 }
 
 /// For a registry entry.
 pub(crate) fn workload<H: Hash>(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
-    let oracle = H::new(Path::Portable)?;
+    let oracle = H::new(Implementation::Portable)?;
     let right = move |item: &[u8], _| Ok(oracle.digest(item));
     Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
 }

@@ -17,7 +17,7 @@ use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
 use crate::entry::{Entry, PORTABLE, own, secret};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's lines.
 pub(crate) const HMAC_MD5: Entry = Entry {
@@ -62,7 +62,7 @@ pub struct Hmac<H: Hash> {
     key: Ready<H::State>,
 }
 
-/// What a key makes of the state.
+/// The states after a key's blocks.
 #[derive(Clone)]
 struct Ready<State> {
     /// After the key's inner block, before the message.
@@ -76,7 +76,7 @@ impl<H: Hash> Hmac<H> {
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or the hash function has no such path.
-    pub fn new(path: Path, key: &[u8]) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation, key: &[u8]) -> Result<Self, SetupError> {
         let hash = H::new(path)?;
         let key = Ready::of(hash, key);
         Ok(Self { hash, key })
@@ -231,7 +231,7 @@ impl<H: Hash> Keyed for PerSession<H> {
     }
 }
 
-/// What the registry's lines have in common.
+/// The parts that the registry's lines have in common.
 const fn entry<H: Hash>() -> Entry {
     Entry {
         scenario: "security",
@@ -279,7 +279,7 @@ fn hmac<H: Hash>(key: Material) -> OpSpec {
 }
 
 fn workload<H: Hash>(spec: &OpSpec) -> Result<Box<dyn Workload>, SetupError> {
-    let oracle = Hmac::<H>::new(Path::Portable, key::<H>(spec).bytes())?;
+    let oracle = Hmac::<H>::new(Implementation::Portable, key::<H>(spec).bytes())?;
     let right = move |item: &[u8], _| Ok(oracle.code(item));
     Ok(Box::new(Exact::new(spec, PORTABLE, right)))
 }

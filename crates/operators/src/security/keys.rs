@@ -14,14 +14,14 @@ use p256::elliptic_curve::Generate;
 use super::dsa;
 use crate::entry::Case;
 
-/// Whom a key is for.
+/// The scheme that a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// With a modulus of so many bits.
+    /// RSA, with a modulus of this number of bits.
     Rsa(u16),
-    /// With primes of 2048 and 256 bits.
+    /// DSA, with primes of 2048 and 256 bits.
     Dsa,
-    /// On a curve.
+    /// ECDSA, on a curve.
     Ecdsa(Curve),
 }
 
@@ -34,7 +34,7 @@ pub struct Pair {
     pub private: Option<Material>,
 }
 
-/// Those that were made: one of a kind, because big ones take seconds.
+/// The pairs that were made: one of a kind, because big ones take seconds.
 static MADE: Mutex<Vec<(Kind, Pair)>> = Mutex::new(Vec::new());
 
 impl Pair {

@@ -11,9 +11,7 @@ use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
-#[cfg(target_arch = "x86_64")]
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -43,34 +41,25 @@ const K: [u32; 64] = [
 #[derive(Clone, Copy, Debug)]
 pub struct Md5(Code);
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    Chains,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512),
+codes! {
+    enum Code {
+        "x86_64": Avx512,
+        Tables,
+        Portable,
+    }
 }
 
 impl Hash for Md5 {
     const NAME: &'static str = "md5";
     const HMAC: HmacHash = HmacHash::Md5;
-    const PATHS: &'static [Path] = &[Path::Avx512, Path::Tables, Path::Portable];
+    const PATHS: &'static [Implementation] = Code::ALL;
     const DIGEST_BYTES: usize = 16;
     const BLOCK_BYTES: usize = 64;
     type State = [u32; 4];
     const INITIAL: [u32; 4] = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476];
 
-    fn new(path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            Path::Tables => Some(Code::Chains),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
-            _ => None,
-        };
-        code.map(Self)
-            .ok_or_else(|| path.missing(Self::NAME, Self::PATHS))
+    fn new(path: Implementation) -> Result<Self, SetupError> {
+        Code::on(Self::NAME, path).map(Self)
     }
 
     fn after(mut state: [u32; 4], block: &[u8]) -> [u32; 4] {
@@ -84,7 +73,7 @@ impl Hash for Md5 {
                 let portable = lanes::portable::<64, Self>;
                 lanes::serial::<64, Self>(portable, starts, batch, digests);
             }
-            Code::Chains => {
+            Code::Tables => {
                 let alone = chains::alone;
                 lanes::batch::<64, { chains::LANES }, Self, _>(
                     chains::Chains,

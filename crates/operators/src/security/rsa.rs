@@ -14,7 +14,7 @@ use dpb_core::{
 
 use super::signature::{KEY_PAIR, PRIVATE_KEY, sign_case, sign_entry, verify_case, verify_entry};
 use crate::entry::{Entry, Library, library};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's lines.
 pub(crate) const SIGN: Entry = Entry {
@@ -24,7 +24,7 @@ pub(crate) const SIGN: Entry = Entry {
     source: "RFC 8017, 8; FIPS 186-5, 5",
     parameters: &[BITS, PADDING, PRIVATE_KEY],
     libraries: LIBRARIES,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/rsa.md"),
     ..sign_entry(|given| sign_case(given, scheme(given)))
 };
@@ -34,14 +34,14 @@ pub(crate) const VERIFY: Entry = Entry {
     source: "RFC 8017, 8; FIPS 186-5, 5",
     parameters: &[BITS, PADDING, KEY_PAIR],
     libraries: LIBRARIES,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/rsa.md"),
     ..verify_entry(|given| verify_case(given, scheme(given)))
 };
 
-const LIBRARIES: &[(Path, Library)] = &[
-    (Path::AwsLc, library!("aws-lc-rs")),
-    (Path::Portable, library!("rsa")),
+const LIBRARIES: &[(Implementation, Library)] = &[
+    (Implementation::AwsLc, library!("aws-lc-rs")),
+    (Implementation::Portable, library!("rsa")),
 ];
 const BITS: Parameter = Parameter {
     name: "bits",
@@ -56,7 +56,7 @@ const PADDING: Parameter = Parameter {
     meaning: "RSASSA-PKCS1-v1_5 or RSASSA-PSS",
 };
 
-/// Sees that a key has as many bits as was said.
+/// Checks that a key has `bits` bits.
 fn sized(bits: u16, bytes: usize) -> Result<(), SetupError> {
     let is_right = bytes == usize::from(bits).div_ceil(8);
     is_right.then_some(()).ok_or_else(|| {

@@ -20,8 +20,8 @@ mod workload;
 use std::sync::Arc;
 
 use dpb_core::{
-    Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, SetupError, UnsupportedRules,
-    spec::{self, Arguments, Domain, NO_FILE, Parameter, ParameterType},
+    Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
+    spec::{self, Arguments, Parameter, ParameterType},
     words,
 };
 use regex_automata::hybrid::dfa::Cache;
@@ -31,8 +31,8 @@ pub use hyperscan::Hyperscan;
 pub use rules::{Rule, Rules};
 
 use crate::direct::AnyKernel;
-use crate::entry::{Case, Entry, PORTABLE, own};
-use crate::path::Path;
+use crate::entry::{Entry, Library, PORTABLE, own};
+use crate::implementation::Implementation;
 use by_hyperscan::ByHyperscan;
 use engine::{Engine, Lookout};
 use loaded::Loaded;
@@ -40,26 +40,11 @@ use portable::Oracle;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "rxpmatch",
     scenario: "security",
     summary: "which regular expressions of a rule set match, and where first",
     output: "8 bytes per rule that matches, little endian, by id: id, smallest end of a match",
     source: "PCRE2's syntax, as far as it is regular; pcre2pattern(3)",
     peers: &["hyperscan"],
-    parameters: &[
-        Parameter {
-            name: "rules",
-            values: Domain::File,
-            default: NO_FILE,
-            meaning: "A rule file, `id:/expression/flags` on each line; without one, those of `set`.",
-        },
-        Parameter {
-            name: "unsupported",
-            values: UnsupportedRules::DOMAIN,
-            default: UnsupportedRules::Refuse.name(),
-            meaning: "What to do with a rule that is not regular, or too large.",
-        },
-    ],
     workload_parameters: &[Parameter {
         name: SET,
         values: RuleSet::DOMAIN,
@@ -67,18 +52,18 @@ pub(crate) const ENTRY: Entry = Entry {
         meaning: "What payloads look like, and the rules if there is no file: attacks, URLs, TPC-H's query 13.",
     }],
     paths: PATHS,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
+    libraries: &[(Implementation::Hyperscan, LIBHS)],
     documentation: include_str!("../../docs/rxpmatch.md"),
-    ..Entry::new::<spec::RxpMatch>(parse, kernel, |case| {
-        Ok(Box::new(workload::Payloads::new(case)?))
-    })
+    material: rules_given,
+    ..Entry::of::<spec::RxpMatch>(kernel, |case| Ok(Box::new(workload::Payloads::new(case)?)))
 };
 
 /// The workload's parameter.
 const SET: &str = "set";
 
 words! {
-    /// What a rule set is for.
+    /// The purpose of a rule set.
     pub enum RuleSet {
         /// Intrusion prevention: attacks in HTTP requests, mail and shell sessions.
         Ips = "ips",
@@ -89,13 +74,23 @@ words! {
     }
 }
 
-const NAME: &str = "rxpmatch";
-const PATHS: &[Path] = &[Path::Tables, Path::Hyperscan, Path::Portable];
+/// The library behind a path, whichever version was found.
+const LIBHS: Library = Library {
+    name: "libhs",
+    version: || Hyperscan::detect().map_or("of unknown version", Hyperscan::version),
+};
 
-/// That a rule matches.
+const NAME: &str = "rxpmatch";
+const PATHS: &[Implementation] = &[
+    Implementation::Tables,
+    Implementation::Hyperscan,
+    Implementation::Portable,
+];
+
+/// A match of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Match {
-    /// The rule's.
+    /// The rule's id.
     pub id: u32,
     /// The smallest offset at which a match of it ends.
     pub end: u32,
@@ -117,15 +112,13 @@ fn write(found: &[Match], slot: &mut [u8]) -> Result<u32, JobError> {
     Ok(len as u32)
 }
 
-fn parse(given: &Arguments<'_>) -> Result<Case, SetupError> {
-    let set: RuleSet = given.get(SET);
-    let unsupported = given.get("unsupported");
-    let rules = match given.file("rules")? {
+fn rules_given(given: &Arguments<'_>, name: &'static str) -> Result<Material, SetupError> {
+    let rules = match given.file(name)? {
         Some(text) => Material::public(text),
-        None => workload::built_in(set),
+        None => workload::built_in(given.get(SET)),
     };
-    Loaded::of(&rules, unsupported)?;
-    Ok(OpSpec::from(spec::RxpMatch { rules, unsupported }).into())
+    Loaded::of(&rules, given.get("unsupported"))?;
+    Ok(rules)
 }
 
 /// The rules of a spec of this operator.
@@ -134,11 +127,11 @@ fn rules(spec: &OpSpec) -> Result<Arc<Loaded>, SetupError> {
     Loaded::of(rules, *unsupported)
 }
 
-fn kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+fn kernel(spec: &OpSpec, path: Implementation) -> Result<Box<dyn AnyKernel>, SetupError> {
     let rules = rules(spec)?;
     match path.among(NAME, PATHS)? {
-        Path::Hyperscan => Ok(Box::new(ByHyperscan::new(rules)?)),
-        Path::Portable => Ok(Box::new(OneByOne(Oracle::new(&rules), rules))),
+        Implementation::Hyperscan => Ok(Box::new(ByHyperscan::new(rules)?)),
+        Implementation::Portable => Ok(Box::new(OneByOne(Oracle::new(&rules), rules))),
         _ => Ok(Box::new(Together(Engine::new(&rules), rules))),
     }
 }
@@ -201,7 +194,7 @@ impl Kernel for Together {
     }
 }
 
-/// If every rule matches.
+/// The length of an output in which every rule matches.
 fn dst_len(rules: &Rules) -> usize {
     rules.rules().len() * Match::BYTES
 }

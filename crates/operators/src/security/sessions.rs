@@ -28,7 +28,7 @@ pub(super) const NUMBER: usize = 4;
 /// Bytes of a change before its key.
 const CHANGE_HEAD: usize = NUMBER + 2;
 
-/// The parameter that chooses them.
+/// The parameter that chooses sessions.
 pub(super) const SESSIONS: Parameter = Parameter {
     name: "sessions",
     values: Domain::Number(0, 4096),
@@ -37,11 +37,11 @@ pub(super) const SESSIONS: Parameter = Parameter {
               0: one key for all, and no number",
 };
 
-/// A keyed operator: how a key is made ready, and what is done with items of many.
+/// A keyed operator: it makes keys ready, and computes items of many keys.
 pub(super) trait Keyed: Send + Sync + 'static {
     /// A key, ready.
     type Key: Send + Sync + 'static;
-    /// What a thread has to itself.
+    /// The memory of one thread.
     type Scratch: Send;
     /// The scratch, with room for [`TOGETHER`] items.
     fn scratch(&self) -> Self::Scratch;
@@ -205,7 +205,7 @@ impl<K: Keyed> Sessions<K> {
     }
 }
 
-/// What a thread that works for sessions has to itself.
+/// The memory of one thread that works for sessions.
 pub(super) struct Scratch<K: Keyed> {
     table: Reader<Table<K::Key>>,
     found: Found,
@@ -377,7 +377,7 @@ pub fn write_change(changes: &mut Vec<u8>, number: u32, key: &[u8]) {
     changes.extend(key);
 }
 
-/// How many sessions arguments ask for.
+/// The number of sessions that arguments ask for.
 pub(super) fn count(given: &Arguments<'_>) -> usize {
     given.get::<u32>(SESSIONS.name) as usize
 }
@@ -480,7 +480,7 @@ impl Workload for Items {
         }
     }
 
-    /// What a session's workload does, or a session that there is not.
+    /// Spoils the item as workloads do, or gives it a session that there is not.
     fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
         match item.split_first_chunk_mut::<NUMBER>() {
             Some((number, _)) if seed % 4 == 3 => {

@@ -15,8 +15,7 @@ use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -30,49 +29,33 @@ pub(crate) const ENTRY: Entry = Entry {
     ..Entry::of::<spec::Sha1>(hash::kernel::<Sha1>, hash::workload::<Sha1>)
 };
 
-/// What each twenty steps add (4.2.1).
+/// The constants that each twenty steps add (4.2.1).
 const K: [u32; 4] = [0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6];
 
 /// SHA-1 on one code path.
 #[derive(Clone, Copy, Debug)]
 pub struct Sha1(Code);
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512, Option<isa::ShaNi>),
-    #[cfg(target_arch = "x86_64")]
-    ShaNi(isa::ShaNi),
-    #[cfg(target_arch = "aarch64")]
-    ArmSha2(isa::ArmSha2),
+codes! {
+    enum Code {
+        "x86_64": Avx512 with ShaNi,
+        "x86_64": ShaNi,
+        "aarch64": ArmSha2,
+        Portable,
+    }
 }
 
 impl Hash for Sha1 {
     const NAME: &'static str = "sha1";
     const HMAC: HmacHash = HmacHash::Sha1;
-    const PATHS: &'static [Path] = &[Path::Avx512, Path::ShaNi, Path::ArmSha2, Path::Portable];
+    const PATHS: &'static [Implementation] = Code::ALL;
     const DIGEST_BYTES: usize = 20;
     const BLOCK_BYTES: usize = 64;
     type State = [u32; 5];
     const INITIAL: [u32; 5] = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0];
 
-    fn new(path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => {
-                isa::Avx512::detect().map(|proof| Code::Avx512(proof, isa::ShaNi::detect()))
-            }
-            #[cfg(target_arch = "x86_64")]
-            Path::ShaNi => isa::ShaNi::detect().map(Code::ShaNi),
-            #[cfg(target_arch = "aarch64")]
-            Path::ArmSha2 => isa::ArmSha2::detect().map(Code::ArmSha2),
-            _ => None,
-        };
-        code.map(Self)
-            .ok_or_else(|| path.missing(Self::NAME, Self::PATHS))
+    fn new(path: Implementation) -> Result<Self, SetupError> {
+        Code::on(Self::NAME, path).map(Self)
     }
 
     fn after(mut state: [u32; 5], block: &[u8]) -> [u32; 5] {

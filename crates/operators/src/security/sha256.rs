@@ -14,8 +14,7 @@ use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -45,22 +44,19 @@ const K: [u32; 64] = [
 #[derive(Clone, Copy, Debug)]
 pub struct Sha256(Code);
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512, Option<isa::ShaNi>),
-    #[cfg(target_arch = "x86_64")]
-    ShaNi(isa::ShaNi),
-    #[cfg(target_arch = "aarch64")]
-    ArmSha2(isa::ArmSha2),
+codes! {
+    enum Code {
+        "x86_64": Avx512 with ShaNi,
+        "x86_64": ShaNi,
+        "aarch64": ArmSha2,
+        Portable,
+    }
 }
 
 impl Hash for Sha256 {
     const NAME: &'static str = "sha256";
     const HMAC: HmacHash = HmacHash::Sha256;
-    const PATHS: &'static [Path] = &[Path::Avx512, Path::ShaNi, Path::ArmSha2, Path::Portable];
+    const PATHS: &'static [Implementation] = Code::ALL;
     const DIGEST_BYTES: usize = 32;
     const BLOCK_BYTES: usize = 64;
     type State = [u32; 8];
@@ -70,21 +66,8 @@ impl Hash for Sha256 {
         0x5be0cd19,
     ];
 
-    fn new(path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => {
-                isa::Avx512::detect().map(|proof| Code::Avx512(proof, isa::ShaNi::detect()))
-            }
-            #[cfg(target_arch = "x86_64")]
-            Path::ShaNi => isa::ShaNi::detect().map(Code::ShaNi),
-            #[cfg(target_arch = "aarch64")]
-            Path::ArmSha2 => isa::ArmSha2::detect().map(Code::ArmSha2),
-            _ => None,
-        };
-        code.map(Self)
-            .ok_or_else(|| path.missing(Self::NAME, Self::PATHS))
+    fn new(path: Implementation) -> Result<Self, SetupError> {
+        Code::on(Self::NAME, path).map(Self)
     }
 
     fn after(mut state: [u32; 8], block: &[u8]) -> [u32; 8] {

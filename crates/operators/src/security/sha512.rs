@@ -10,9 +10,7 @@ use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
-#[cfg(target_arch = "x86_64")]
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -114,18 +112,17 @@ const K: [u64; 80] = [
 #[derive(Clone, Copy, Debug)]
 pub struct Sha512(Code);
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512, Option<isa::Bmi2>),
+codes! {
+    enum Code {
+        "x86_64": Avx512 with Bmi2,
+        Portable,
+    }
 }
 
 impl Hash for Sha512 {
     const NAME: &'static str = "sha512";
     const HMAC: HmacHash = HmacHash::Sha512;
-    const PATHS: &'static [Path] = &[Path::Avx512, Path::Portable];
+    const PATHS: &'static [Implementation] = Code::ALL;
     const DIGEST_BYTES: usize = 64;
     const BLOCK_BYTES: usize = 128;
     type State = [u64; 8];
@@ -141,17 +138,8 @@ impl Hash for Sha512 {
         0x5be0cd19137e2179,
     ];
 
-    fn new(path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => {
-                isa::Avx512::detect().map(|proof| Code::Avx512(proof, isa::Bmi2::detect()))
-            }
-            _ => None,
-        };
-        code.map(Self)
-            .ok_or_else(|| path.missing(Self::NAME, Self::PATHS))
+    fn new(path: Implementation) -> Result<Self, SetupError> {
+        Code::on(Self::NAME, path).map(Self)
     }
 
     fn after(mut state: [u64; 8], block: &[u8]) -> [u64; 8] {

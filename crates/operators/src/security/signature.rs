@@ -17,7 +17,7 @@ use super::keys::Kind;
 use super::{dsa, ecdsa, rsa};
 use crate::direct::AnyKernel;
 use crate::entry::{Case, Entry, MakeKernel, MakeWorkload, PORTABLE, Parse, own};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// Signs each item.
 pub struct Sign {
@@ -36,7 +36,11 @@ impl Sign {
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
-    pub fn new(path: Path, scheme: SignatureScheme, pkcs8: &[u8]) -> Result<Self, SetupError> {
+    pub fn new(
+        path: Implementation,
+        scheme: SignatureScheme,
+        pkcs8: &[u8],
+    ) -> Result<Self, SetupError> {
         let signer = signer(path, scheme, pkcs8)?;
         Ok(Self { scheme, signer })
     }
@@ -57,7 +61,11 @@ impl Verify {
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
-    pub fn new(path: Path, scheme: SignatureScheme, spki: &[u8]) -> Result<Self, SetupError> {
+    pub fn new(
+        path: Implementation,
+        scheme: SignatureScheme,
+        spki: &[u8],
+    ) -> Result<Self, SetupError> {
         let verifier = verifier(path, scheme, spki)?;
         Ok(Self { scheme, verifier })
     }
@@ -67,7 +75,7 @@ impl Verify {
         signature.len() == self.scheme.bytes() && self.verifier.verify(message, signature)
     }
 
-    /// The same of both in one: the signature, then the message.
+    /// Says whether `item`, a signature and then a message, is genuine.
     fn is_signed(&self, item: &[u8]) -> bool {
         item.split_at_checked(self.scheme.bytes())
             .is_some_and(|(signature, message)| self.is_genuine(message, signature))
@@ -76,21 +84,23 @@ impl Verify {
 
 /// The private key on `path`.
 fn signer(
-    path: Path,
+    path: Implementation,
     scheme: SignatureScheme,
     pkcs8: &[u8],
 ) -> Result<Box<dyn Signer>, SetupError> {
     use SignatureScheme::{Dsa, Ecdsa, Rsa};
     match (path, scheme) {
-        (Path::Portable, Rsa { bits, padding }) => rsa::portable::signer(bits, padding, pkcs8),
-        (Path::Portable, Dsa) => dsa::portable::signer(pkcs8),
-        (Path::Portable, Ecdsa { curve }) => ecdsa::portable::signer(curve, pkcs8),
+        (Implementation::Portable, Rsa { bits, padding }) => {
+            rsa::portable::signer(bits, padding, pkcs8)
+        }
+        (Implementation::Portable, Dsa) => dsa::portable::signer(pkcs8),
+        (Implementation::Portable, Ecdsa { curve }) => ecdsa::portable::signer(curve, pkcs8),
         #[cfg(feature = "aws-lc")]
-        (Path::AwsLc, Rsa { bits, padding }) => rsa::aws_lc::signer(bits, padding, pkcs8),
+        (Implementation::AwsLc, Rsa { bits, padding }) => rsa::aws_lc::signer(bits, padding, pkcs8),
         #[cfg(feature = "aws-lc")]
-        (Path::AwsLc, Dsa) => Ok(Box::new(dsa::aws_lc::Key::private(pkcs8)?)),
+        (Implementation::AwsLc, Dsa) => Ok(Box::new(dsa::aws_lc::Key::private(pkcs8)?)),
         #[cfg(feature = "aws-lc")]
-        (Path::AwsLc, Ecdsa { curve }) => ecdsa::aws_lc::signer(curve, pkcs8),
+        (Implementation::AwsLc, Ecdsa { curve }) => ecdsa::aws_lc::signer(curve, pkcs8),
         (path, Rsa { .. }) => Err(path.missing("rsa-sign", PATHS)),
         (path, Dsa) => Err(path.missing("dsa-sign", PATHS)),
         (path, Ecdsa { .. }) => Err(path.missing("ecdsa-sign", PATHS)),
@@ -99,21 +109,25 @@ fn signer(
 
 /// The public key on `path`.
 fn verifier(
-    path: Path,
+    path: Implementation,
     scheme: SignatureScheme,
     spki: &[u8],
 ) -> Result<Box<dyn Verifier>, SetupError> {
     use SignatureScheme::{Dsa, Ecdsa, Rsa};
     match (path, scheme) {
-        (Path::Portable, Rsa { bits, padding }) => rsa::portable::verifier(bits, padding, spki),
-        (Path::Portable, Dsa) => dsa::portable::verifier(spki),
-        (Path::Portable, Ecdsa { curve }) => ecdsa::portable::verifier(curve, spki),
+        (Implementation::Portable, Rsa { bits, padding }) => {
+            rsa::portable::verifier(bits, padding, spki)
+        }
+        (Implementation::Portable, Dsa) => dsa::portable::verifier(spki),
+        (Implementation::Portable, Ecdsa { curve }) => ecdsa::portable::verifier(curve, spki),
         #[cfg(feature = "aws-lc")]
-        (Path::AwsLc, Rsa { bits, padding }) => rsa::aws_lc::verifier(bits, padding, spki),
+        (Implementation::AwsLc, Rsa { bits, padding }) => {
+            rsa::aws_lc::verifier(bits, padding, spki)
+        }
         #[cfg(feature = "aws-lc")]
-        (Path::AwsLc, Dsa) => Ok(Box::new(dsa::aws_lc::Key::public(spki)?)),
+        (Implementation::AwsLc, Dsa) => Ok(Box::new(dsa::aws_lc::Key::public(spki)?)),
         #[cfg(feature = "aws-lc")]
-        (Path::AwsLc, Ecdsa { curve }) => ecdsa::aws_lc::verifier(curve, spki),
+        (Implementation::AwsLc, Ecdsa { curve }) => ecdsa::aws_lc::verifier(curve, spki),
         (path, Rsa { .. }) => Err(path.missing("rsa-verify", PATHS)),
         (path, Dsa) => Err(path.missing("dsa-verify", PATHS)),
         (path, Ecdsa { .. }) => Err(path.missing("ecdsa-verify", PATHS)),
@@ -160,7 +174,7 @@ impl Kernel for Verify {
     }
 }
 
-/// What all signing operators have in common.
+/// The parts that all signing operators have in common.
 pub(super) const fn sign_entry(parse: Parse) -> Entry {
     Entry {
         unit: "signature",
@@ -168,7 +182,7 @@ pub(super) const fn sign_entry(parse: Parse) -> Entry {
     }
 }
 
-/// What all verifying operators have in common.
+/// The parts that all verifying operators have in common.
 pub(super) const fn verify_entry(parse: Parse) -> Entry {
     Entry {
         unit: "signature",
@@ -177,7 +191,7 @@ pub(super) const fn verify_entry(parse: Parse) -> Entry {
     }
 }
 
-/// What all operators with a key pair have in common.
+/// The parts that all operators with a key pair have in common.
 pub(super) const fn entry<S: Spec>(
     parse: Parse,
     kernel: MakeKernel,
@@ -235,12 +249,12 @@ fn kind(scheme: SignatureScheme) -> Kind {
     }
 }
 
-fn sign_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+fn sign_kernel(spec: &OpSpec, path: Implementation) -> Result<Box<dyn AnyKernel>, SetupError> {
     let spec::Sign { scheme, key } = own(spec);
     Ok(Box::new(Sign::new(path, *scheme, key.bytes())?))
 }
 
-fn verify_kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+fn verify_kernel(spec: &OpSpec, path: Implementation) -> Result<Box<dyn AnyKernel>, SetupError> {
     let spec::Verify { scheme, key } = own(spec);
     Ok(Box::new(Verify::new(path, *scheme, key.bytes())?))
 }
@@ -251,7 +265,7 @@ struct Signing {
     verifiers: Jury<Verify>,
 }
 
-/// What a verifying spec is run on: signatures of any bytes.
+/// The items of a verifying spec: signatures of any bytes.
 struct Verifying {
     spec: OpSpec,
     scheme: SignatureScheme,
@@ -263,17 +277,19 @@ struct Verifying {
 /// Judges of outputs of which several are right, one on each path that is here. The best path's, which is quick, judges every
 /// output; the others, of which one is not quick at all, the first ones, and then one in so many.
 pub(super) struct Jury<T> {
-    /// All of them.
+    /// The names of all judges.
     pub(super) name: String,
-    judges: Vec<(Path, T)>,
+    judges: Vec<(Implementation, T)>,
     asked: AtomicU64,
 }
 
 impl<T> Jury<T> {
-    /// So many outputs go before all judges, and later one in so many.
+    /// The number of outputs that go before all judges; later one in this number does.
     const ALL_IN: u64 = 64;
 
-    pub(super) fn new(judge: impl Fn(Path) -> Result<T, SetupError>) -> Result<Self, SetupError> {
+    pub(super) fn new(
+        judge: impl Fn(Implementation) -> Result<T, SetupError>,
+    ) -> Result<Self, SetupError> {
         let paths = PATHS.iter().filter(|path| path.is_available());
         let judges = paths
             .map(|&path| Ok((path, judge(path)?)))
@@ -286,7 +302,7 @@ impl<T> Jury<T> {
         })
     }
 
-    /// What is wrong with an output by the first judge who says so, and who that is.
+    /// Asks for a verdict on an output. The error is the first judge's who finds something wrong, with the judge's name.
     pub(super) fn ask(&self, verdict: impl Fn(&T) -> Result<(), String>) -> Result<(), String> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         let count = match asked < Self::ALL_IN || asked.is_multiple_of(Self::ALL_IN) {
@@ -311,11 +327,12 @@ fn signing(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
 
 fn verifying(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
     let spec::Verify { scheme, key } = own(&case.spec);
-    let signer = |private: &Material| Sign::new(Path::best(PATHS), *scheme, private.bytes());
+    let signer =
+        |private: &Material| Sign::new(Implementation::best(PATHS), *scheme, private.bytes());
     Ok(Box::new(Verifying {
         spec: case.spec.clone(),
         scheme: *scheme,
-        oracle: Verify::new(Path::Portable, *scheme, key.bytes())?,
+        oracle: Verify::new(Implementation::Portable, *scheme, key.bytes())?,
         signer: case.private().map(signer).transpose()?,
     }))
 }

@@ -22,8 +22,7 @@ use dpb_core::spec::Declared;
 use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OutputShape, SetupError};
 
 use crate::entry::{Entry, PORTABLE};
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 dpb_core::spec! {
     /// CRC-64/NVME (NVM Express NVM Command Set). Output: eight bytes, little endian, per item.
@@ -65,44 +64,30 @@ const BYTES: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Crc64(Code);
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Sse42(isa::Sse42),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512),
-    #[cfg(target_arch = "aarch64")]
-    ArmCrc(isa::ArmCrc),
+codes! {
+    enum Code {
+        "x86_64": Avx512,
+        "x86_64": Sse42,
+        "aarch64": ArmCrc,
+        Portable,
+    }
 }
 
 impl Crc64 {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Sse42, Path::ArmCrc, Path::Portable];
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Sse42 => isa::Sse42::detect().map(Code::Sse42),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
-            #[cfg(target_arch = "aarch64")]
-            Path::ArmCrc => isa::ArmCrc::detect().map(Code::ArmCrc),
-            _ => None,
-        };
-        code.map(Self)
-            .ok_or_else(|| path.missing(Crc64Nvme::NAME, Self::PATHS))
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
+        Code::on(Crc64Nvme::NAME, path).map(Self)
     }
 
     /// Makes the operator on the best path of this CPU.
     pub fn best() -> Self {
-        let path = Path::best(Self::PATHS);
+        let path = Implementation::best(Self::PATHS);
         Self::new(path).expect("the best path is available")
     }
 

@@ -14,7 +14,7 @@ use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use super::each;
 use crate::entry::{Entry, Library, library, own};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's line for the encoder.
 pub(crate) const DEFLATE: Entry = Entry {
@@ -64,17 +64,17 @@ pub(crate) const INFLATE: Entry = Entry {
 };
 
 /// The paths of encoder and decoder, best first.
-const PATHS: &[Path] = &[Path::Libdeflate, Path::Portable];
+const PATHS: &[Implementation] = &[Implementation::Libdeflate, Implementation::Portable];
 
-const LIBRARIES: &[(Path, Library)] = &[
-    (Path::Libdeflate, library!("libdeflater")),
-    (Path::Portable, library!("miniz_oxide")),
+const LIBRARIES: &[(Implementation, Library)] = &[
+    (Implementation::Libdeflate, library!("libdeflater")),
+    (Implementation::Portable, library!("miniz_oxide")),
 ];
 
 /// The encoder on one code path.
 #[derive(Clone, Copy, Debug)]
 pub struct Deflate {
-    path: Path,
+    path: Implementation,
     level: u8,
     format: DeflateFormat,
 }
@@ -82,7 +82,7 @@ pub struct Deflate {
 /// The decoder on one code path.
 #[derive(Clone, Copy, Debug)]
 pub struct Inflate {
-    path: Path,
+    path: Implementation,
     format: DeflateFormat,
 }
 
@@ -109,7 +109,7 @@ impl Deflate {
     ///
     /// # Errors
     /// If DEFLATE has no such path, or the level is out of range.
-    pub fn new(path: Path, level: u8, format: DeflateFormat) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation, level: u8, format: DeflateFormat) -> Result<Self, SetupError> {
         if !(1..=9).contains(&level) {
             return Err(SetupError::Parameter(format!(
                 "level={level}: not from 1 to 9"
@@ -129,7 +129,7 @@ impl Inflate {
     ///
     /// # Errors
     /// If INFLATE has no such path.
-    pub fn new(path: Path, format: DeflateFormat) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation, format: DeflateFormat) -> Result<Self, SetupError> {
         let path = path.among("inflate", PATHS)?;
         Ok(Self { path, format })
     }
@@ -140,7 +140,7 @@ impl Kernel for Deflate {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
-            Path::Libdeflate => {
+            Implementation::Libdeflate => {
                 let level = CompressionLvl::new(i32::from(self.level)).expect("1 to 9");
                 EncoderScratch::Libdeflate(Compressor::new(level))
             }
@@ -181,7 +181,7 @@ impl Kernel for Inflate {
 
     fn scratch(&self) -> DecoderScratch {
         match self.path {
-            Path::Libdeflate => DecoderScratch::Libdeflate(Decompressor::new()),
+            Implementation::Libdeflate => DecoderScratch::Libdeflate(Decompressor::new()),
             _ => DecoderScratch::Portable(Box::default()),
         }
     }

@@ -23,9 +23,7 @@ use dpb_core::{
 
 use super::each;
 use crate::entry::{Entry, PORTABLE, foreign};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 use matrix::Matrix;
 
 /// The registry's line for encoding.
@@ -103,7 +101,7 @@ fn code(given: &Arguments<'_>) -> Result<ErasureCode, SetupError> {
     ErasureCode::new(given.get("data"), given.get("parity"))
 }
 
-/// What a spec consists of.
+/// The parts of a spec.
 struct Parts {
     code: ErasureCode,
     /// A row for each block of the output.
@@ -139,7 +137,16 @@ pub struct Erasure {
     product: Product,
 }
 
-/// The path with its proof, and the coefficients as it needs them.
+codes! {
+    enum Choice {
+        "x86_64": Gfni,
+        "x86_64": Avx2,
+        "aarch64": Neon,
+        Portable,
+    }
+}
+
+/// An implementation with its proof, and the coefficients as it needs them.
 #[derive(Debug)]
 enum Product {
     Portable(Matrix),
@@ -153,25 +160,19 @@ enum Product {
 
 impl Erasure {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Gfni, Path::Avx2, Path::Neon, Path::Portable];
+    pub const PATHS: &'static [Implementation] = Choice::ALL;
 
-    fn new(parts: &Parts, path: Path) -> Result<Self, SetupError> {
+    fn new(parts: &Parts, path: Implementation) -> Result<Self, SetupError> {
         let matrix = &parts.matrix;
-        let product = match path {
-            Path::Portable => Some(Product::Portable(matrix.clone())),
+        let product = match Choice::on("erasure coding", path)? {
+            Choice::Portable => Product::Portable(matrix.clone()),
             #[cfg(target_arch = "x86_64")]
-            Path::Gfni => isa::Gfni::detect()
-                .map(|proof| Product::Gfni(x86_64::gfni::Matrices::new(proof, matrix))),
+            Choice::Gfni(proof) => Product::Gfni(x86_64::gfni::Matrices::new(proof, matrix)),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => isa::Avx2::detect()
-                .map(|proof| Product::Avx2(x86_64::avx2::Tables::new(proof, matrix))),
+            Choice::Avx2(proof) => Product::Avx2(x86_64::avx2::Tables::new(proof, matrix)),
             #[cfg(target_arch = "aarch64")]
-            Path::Neon => {
-                isa::Neon::detect().map(|proof| Product::Neon(aarch64::Tables::new(proof, matrix)))
-            }
-            _ => None,
+            Choice::Neon(proof) => Product::Neon(aarch64::Tables::new(proof, matrix)),
         };
-        let product = product.ok_or_else(|| path.missing("erasure coding", Self::PATHS))?;
         Ok(Self {
             code: parts.code,
             outputs: matrix.rows(),

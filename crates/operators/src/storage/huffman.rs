@@ -33,9 +33,7 @@ use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec}
 use super::each;
 use super::streams::{Decode, Encode, Streams};
 use crate::entry::Entry;
-#[cfg(target_arch = "x86_64")]
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 /// The registry's line for the encoder.
 pub(crate) const HUFFMAN: Entry = Entry {
@@ -62,7 +60,7 @@ pub(crate) const UNHUFFMAN: Entry = Entry {
     output: "the plain bytes of each item, variable; malformed or too long items are refused",
     source: "Huffman 1952; Larmore and Hirschberg 1990; codes as in RFC 1951, 3.2.2",
     paths: Unhuffman::PATHS,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/huffman.md"),
     ..Entry::of::<spec::Unhuffman>(
         |_, path| Ok(Box::new(Unhuffman::new(path)?)),
@@ -97,7 +95,7 @@ const STREAMS: usize = 8;
 /// Plain bytes from which a block is long: below, sixteen bytes of lengths weigh too much.
 const LONG_BLOCK_BYTES: usize = 1024;
 
-/// What a block's first byte says.
+/// The kind of a block, which its first byte says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Stored = 0,
@@ -113,13 +111,12 @@ pub struct Huffman(Code);
 #[derive(Clone, Copy, Debug)]
 pub struct Unhuffman(Code);
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    Tables,
-    #[cfg(target_arch = "x86_64")]
-    Bmi2(isa::Bmi2),
+codes! {
+    enum Code {
+        "x86_64": Bmi2,
+        Tables,
+        Portable,
+    }
 }
 
 /// A queue's memory for the encoder.
@@ -141,7 +138,7 @@ impl Kind {
     }
 }
 
-/// Streams of a coded block of so many plain bytes.
+/// The number of streams of a coded block of `plain_bytes` bytes.
 fn streams(plain_bytes: usize) -> usize {
     if plain_bytes < LONG_BLOCK_BYTES {
         1
@@ -150,51 +147,35 @@ fn streams(plain_bytes: usize) -> usize {
     }
 }
 
-/// The longest output of an item of so many bytes: all blocks stored.
+/// The longest output of an item of `item_len` bytes: all blocks stored.
 fn encoded_bytes_max(item_len: usize) -> usize {
     item_len + item_len.div_ceil(BLOCK_BYTES_MAX) * HEADER_BYTES
 }
 
 impl Huffman {
     /// The paths there are, best first. All write the same bytes.
-    pub const PATHS: &'static [Path] = &[Path::Bmi2, Path::Portable];
+    pub const PATHS: &'static [Implementation] = &[Implementation::Bmi2, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path, or this CPU lacks what it needs.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
-        let code = Code::new(path, Self::PATHS);
-        code.map(Self)
-            .ok_or_else(|| path.missing("huffman", Self::PATHS))
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
+        let path = path.among("huffman", Self::PATHS)?;
+        Code::on("huffman", path).map(Self)
     }
 }
 
 impl Unhuffman {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Bmi2, Path::Tables, Path::Portable];
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path, or this CPU lacks what it needs.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
-        let code = Code::new(path, Self::PATHS);
-        code.map(Self)
-            .ok_or_else(|| path.missing("unhuffman", Self::PATHS))
-    }
-}
-
-impl Code {
-    fn new(path: Path, paths: &[Path]) -> Option<Self> {
-        let code = match path {
-            Path::Portable => Some(Self::Portable),
-            Path::Tables => Some(Self::Tables),
-            #[cfg(target_arch = "x86_64")]
-            Path::Bmi2 => isa::Bmi2::detect().map(Self::Bmi2),
-            _ => None,
-        };
-        code.filter(|_| paths.contains(&path))
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
+        Code::on("unhuffman", path).map(Self)
     }
 }
 

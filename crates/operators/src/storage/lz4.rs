@@ -17,7 +17,7 @@ use lz4_flex::block::{
 use super::each;
 use super::streams::{Decode, Encode, Streams};
 use crate::entry::{Entry, Library, library};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's line for the encoder.
 pub(crate) const LZ4: Entry = Entry {
@@ -48,7 +48,7 @@ pub(crate) const UNLZ4: Entry = Entry {
     peers: &["lz4"],
     paths: Unlz4::PATHS,
     libraries: LIBRARIES,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/lz4.md"),
     ..Entry::of::<spec::Unlz4>(
         |_, path| Ok(Box::new(Unlz4::new(path)?)),
@@ -59,7 +59,7 @@ pub(crate) const UNLZ4: Entry = Entry {
     )
 };
 
-const LIBRARIES: &[(Path, Library)] = &[(Path::Lz4Flex, library!("lz4_flex"))];
+const LIBRARIES: &[(Implementation, Library)] = &[(Implementation::Lz4Flex, library!("lz4_flex"))];
 
 /// The portable encoder.
 fn encoder() -> Encode {
@@ -88,13 +88,13 @@ const ITEM_BYTES_MAX: usize = 0x7E00_0000;
 /// The encoder on one code path.
 #[derive(Clone, Copy, Debug)]
 pub struct Lz4 {
-    path: Path,
+    path: Implementation,
 }
 
 /// The decoder on one code path.
 #[derive(Clone, Copy, Debug)]
 pub struct Unlz4 {
-    path: Path,
+    path: Implementation,
 }
 
 /// A queue's memory for the encoder.
@@ -108,13 +108,14 @@ pub enum EncoderScratch {
 
 impl Lz4 {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Lz4Flex, Path::Portable];
+    pub const PATHS: &'static [Implementation] =
+        &[Implementation::Lz4Flex, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
         let path = path.among("lz4", Self::PATHS)?;
         Ok(Self { path })
     }
@@ -122,13 +123,14 @@ impl Lz4 {
 
 impl Unlz4 {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Lz4Flex, Path::Portable];
+    pub const PATHS: &'static [Implementation] =
+        &[Implementation::Lz4Flex, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
         let path = path.among("unlz4", Self::PATHS)?;
         Ok(Self { path })
     }
@@ -144,7 +146,7 @@ impl Kernel for Lz4 {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
-            Path::Lz4Flex => {
+            Implementation::Lz4Flex => {
                 EncoderScratch::Library(Box::new([CompressTable::small(), CompressTable::large()]))
             }
             _ => EncoderScratch::Portable(Box::new([0; _])),
@@ -193,7 +195,7 @@ impl Kernel for Unlz4 {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         each(batch, out, |item, slot| match self.path {
-            Path::Lz4Flex => decode(item, slot),
+            Implementation::Lz4Flex => decode(item, slot),
             _ => portable::decode(item, slot.len()).map(|plain| {
                 slot[..plain.len()].copy_from_slice(&plain);
                 plain.len()

@@ -14,7 +14,7 @@ use snap::raw::{Decoder, Encoder, max_compress_len};
 use super::each;
 use super::streams::{Decode, Encode, Streams};
 use crate::entry::{Entry, Library, library};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's line for the encoder.
 pub(crate) const SNAPPY: Entry = Entry {
@@ -45,7 +45,7 @@ pub(crate) const UNSNAPPY: Entry = Entry {
     peers: &["snappy"],
     paths: Unsnappy::PATHS,
     libraries: LIBRARIES,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/snappy.md"),
     ..Entry::of::<spec::Unsnappy>(
         |_, path| Ok(Box::new(Unsnappy::new(path)?)),
@@ -56,7 +56,7 @@ pub(crate) const UNSNAPPY: Entry = Entry {
     )
 };
 
-const LIBRARIES: &[(Path, Library)] = &[(Path::Snap, library!("snap"))];
+const LIBRARIES: &[(Implementation, Library)] = &[(Implementation::Snap, library!("snap"))];
 
 /// The portable encoder.
 fn encoder() -> Encode {
@@ -76,13 +76,13 @@ fn decoder() -> Decode {
 /// The encoder on one code path.
 #[derive(Clone, Copy, Debug)]
 pub struct Snappy {
-    path: Path,
+    path: Implementation,
 }
 
 /// The decoder on one code path.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsnappy {
-    path: Path,
+    path: Implementation,
 }
 
 /// A queue's memory for the encoder.
@@ -96,13 +96,13 @@ pub enum EncoderScratch {
 
 impl Snappy {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Snap, Path::Portable];
+    pub const PATHS: &'static [Implementation] = &[Implementation::Snap, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
         let path = path.among("snappy", Self::PATHS)?;
         Ok(Self { path })
     }
@@ -110,13 +110,13 @@ impl Snappy {
 
 impl Unsnappy {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Snap, Path::Portable];
+    pub const PATHS: &'static [Implementation] = &[Implementation::Snap, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
         let path = path.among("unsnappy", Self::PATHS)?;
         Ok(Self { path })
     }
@@ -132,7 +132,7 @@ impl Kernel for Snappy {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
-            Path::Snap => EncoderScratch::Library(Box::new(Encoder::new())),
+            Implementation::Snap => EncoderScratch::Library(Box::new(Encoder::new())),
             _ => EncoderScratch::Portable(Box::new([0; _])),
         }
     }
@@ -179,7 +179,7 @@ impl Kernel for Unsnappy {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         each(batch, out, |item, slot| match self.path {
-            Path::Snap => decode(item, slot),
+            Implementation::Snap => decode(item, slot),
             _ => portable::decode(item, slot.len()).map(|plain| {
                 slot[..plain.len()].copy_from_slice(&plain);
                 plain.len()

@@ -8,7 +8,7 @@ use crate::input;
 /// Text and streams of it; the portable path's word counts. An encoder is free in what it writes, as long as it decodes.
 pub(super) struct Streams {
     spec: OpSpec,
-    /// What a stream is called.
+    /// The name of a stream's format.
     format: &'static str,
     /// The portable path.
     encode: Encode,

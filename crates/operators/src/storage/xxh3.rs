@@ -21,8 +21,7 @@ use dpb_core::spec::Declared;
 use dpb_core::{Batch, BatchOut, Exact, JobError, Kernel, OutputShape, SetupError};
 
 use crate::entry::{Entry, PORTABLE, own};
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 use secret::{SECRET_BYTES, Secret};
 
@@ -46,7 +45,7 @@ pub(crate) const ENTRY: Entry = Entry {
     ..Entry::of::<Xxh3>(
         |spec, path| Ok(Box::new(Xxh3Hash::new(own::<Xxh3>(spec).seed, path)?)),
         |case| {
-            let oracle = Xxh3Hash::new(own::<Xxh3>(&case.spec).seed, Path::Portable)?;
+            let oracle = Xxh3Hash::new(own::<Xxh3>(&case.spec).seed, Implementation::Portable)?;
             let right = move |item: &[u8], _| Ok(oracle.hash(item).to_be_bytes().to_vec());
             Ok(Box::new(Exact::new(&case.spec, PORTABLE, right)))
         },
@@ -59,9 +58,9 @@ const BYTES: usize = 8;
 const STRIPE_BYTES: usize = 64;
 /// After so many bytes the sums are scrambled: each stripe of a block sees the secret eight bytes further on.
 const BLOCK_BYTES: usize = (SECRET_BYTES - STRIPE_BYTES) / 8 * STRIPE_BYTES;
-/// Where the last stripe sees the secret.
+/// The offset at which the last stripe sees the secret.
 const LAST: usize = SECRET_BYTES - STRIPE_BYTES - 7;
-/// Where the sums are merged with the secret.
+/// The offset at which the sums are merged with the secret.
 const MERGE: usize = 11;
 
 const PRIME32_1: u64 = 0x9E37_79B1;
@@ -95,45 +94,32 @@ pub struct Xxh3Hash {
     code: Code,
 }
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2(isa::Avx2),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(isa::Avx512),
-    #[cfg(target_arch = "aarch64")]
-    Neon(isa::Neon),
+codes! {
+    enum Code {
+        "x86_64": Avx512,
+        "x86_64": Avx2,
+        "aarch64": Neon,
+        Portable,
+    }
 }
 
 impl Xxh3Hash {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = &[Path::Avx512, Path::Avx2, Path::Neon, Path::Portable];
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(seed: u64, path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => isa::Avx2::detect().map(Code::Avx2),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => isa::Avx512::detect().map(Code::Avx512),
-            #[cfg(target_arch = "aarch64")]
-            Path::Neon => isa::Neon::detect().map(Code::Neon),
-            _ => None,
-        };
-        let code = code.ok_or_else(|| path.missing(Xxh3::NAME, Self::PATHS))?;
+    pub fn new(seed: u64, path: Implementation) -> Result<Self, SetupError> {
+        let code = Code::on(Xxh3::NAME, path)?;
         let secret = Secret::of(seed);
         Ok(Self { seed, secret, code })
     }
 
     /// Makes the operator on the best path of this CPU.
     pub fn best(seed: u64) -> Self {
-        let path = Path::best(Self::PATHS);
+        let path = Implementation::best(Self::PATHS);
         Self::new(seed, path).expect("the best path is available")
     }
 

@@ -4,17 +4,17 @@ use std::fmt::Display;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, BatchOut, JobError, OpSpec, OutputShape, Workload};
-use dpb_operators::cpu::Path;
+use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::{Entry, OPERATORS};
 
-/// What one test may spend on one spec.
+/// The bytes that one test may spend on one spec.
 const BYTES_PER_TEST: usize = 1 << 27;
 /// The same where `DPB_QEMU` says that instructions are emulated.
 const BYTES_PER_TEST_EMULATED: usize = 1 << 24;
 
 /// The paths of `entry` that this CPU has, each with its kernel of `spec`.
-pub(crate) fn kernels(entry: &Entry, spec: &OpSpec) -> Vec<(Path, Box<dyn Direct>)> {
+pub(crate) fn kernels(entry: &Entry, spec: &OpSpec) -> Vec<(Implementation, Box<dyn Direct>)> {
     let paths = entry.paths.iter().filter(|path| path.is_available());
     paths
         .map(|&path| (path, entry.direct(spec, path).expect("available")))
@@ -23,7 +23,10 @@ pub(crate) fn kernels(entry: &Entry, spec: &OpSpec) -> Vec<(Path, Box<dyn Direct
 
 /// Says which paths this CPU lacks, once a test program: no test of it reaches them.
 pub(crate) fn say_what_is_skipped() {
-    for path in Path::ALL.iter().filter(|path| !path.is_available()) {
+    for path in Implementation::ALL
+        .iter()
+        .filter(|path| !path.is_available())
+    {
         let has = |entry: &&Entry| entry.paths.contains(path);
         let operators: Vec<_> = OPERATORS
             .iter()
@@ -57,7 +60,7 @@ pub(crate) fn affordable<T>(
     drawn
 }
 
-/// How many items that cost so much one test can afford.
+/// The number of items of this cost that one test can afford.
 pub(crate) fn items_max(cost_bytes: usize) -> usize {
     let bytes = match std::env::var_os("DPB_QEMU") {
         Some(_) => BYTES_PER_TEST_EMULATED,

@@ -22,7 +22,7 @@ use crate::isa::Avx512Vnni;
 const BLOCK_BYTES: usize = 1 << 16;
 /// From this length on whole cache lines are read.
 const LINED_BYTES_MIN: usize = 512;
-/// What flipping the top bits takes from the sum of one vector of 32 words.
+/// The amount by which flipped top bits change the sum of one vector of 32 words.
 const BIAS: u32 = 32 * 0x8000;
 /// The sum of the little-endian words of `data`.
 pub(crate) fn sum(_proof: Avx512Vnni, data: &[u8]) -> u64 {
@@ -306,12 +306,12 @@ fn longer(items: &[&[u8]; GROUP]) -> __m512i {
     load(&sums)
 }
 
-/// What [`read`] made of a block.
+/// The result of [`read`] for a block.
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
     /// The sum, spread over 32-bit lanes, less `bias`.
     lanes: __m512i,
-    /// What flipping top bits took from the sum.
+    /// The amount by which flipped top bits changed the sum.
     bias: u32,
     /// Bits by which the sum must be shifted to the left: zero, or eight if the words were read across.
     shift: u32,

@@ -10,9 +10,9 @@ use dpb_core::{
 
 use super::{Checksum, Code, GROUP, Group, Piece, complement, oracle, transport, transport_piece};
 use crate::entry::{Entry, own};
+use crate::implementation::Implementation;
 use crate::network::packet::workload::Packets;
 use crate::network::packet::{Packet, PacketError, TCP, UDP, Version, put_u16, u16_at};
-use crate::path::Path;
 
 /// The offset of the checksum in an IPv4 header.
 const HEADER_FIELD: usize = 10;
@@ -179,8 +179,8 @@ impl ChecksumVerify {
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(layers: ChecksumLayers, path: Path) -> Result<Self, SetupError> {
-        let code = code("checksum-verify", path)?;
+    pub fn new(layers: ChecksumLayers, path: Implementation) -> Result<Self, SetupError> {
+        let code = Code::on("checksum-verify", path)?;
         Ok(Self { layers, code })
     }
 
@@ -258,7 +258,7 @@ impl Kernel for ChecksumVerify {
     }
 }
 
-/// What is written into a packet.
+/// The fields that are written into a packet.
 #[derive(Clone, Copy)]
 struct Fields {
     /// Bytes of the packet.
@@ -295,12 +295,12 @@ impl ChecksumFill {
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(layers: ChecksumLayers, path: Path) -> Result<Self, SetupError> {
-        let code = code("checksum-fill", path)?;
+    pub fn new(layers: ChecksumLayers, path: Implementation) -> Result<Self, SetupError> {
+        let code = Code::on("checksum-fill", path)?;
         Ok(Self { layers, code })
     }
 
-    /// What is to be written into the packets that the first `count` of `items` are.
+    /// The fields to write into the packets that the first `count` of `items` are.
     fn fields(&self, items: &[&[u8]; GROUP], count: usize) -> [Fields; GROUP] {
         let (mut headers, mut transports) = (Group::empty(), Group::empty());
         let mut fields = [Fields {
@@ -415,11 +415,6 @@ impl Kernel for ChecksumFill {
         }
         Ok(())
     }
-}
-
-/// The code of `operator` on `path`.
-fn code(operator: &str, path: Path) -> Result<Code, SetupError> {
-    Code::new(path).ok_or_else(|| path.missing(operator, Checksum::PATHS))
 }
 
 /// What is right of `item`: each checksum is computed as the RFCs say, and compared with its field.

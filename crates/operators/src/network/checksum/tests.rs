@@ -21,7 +21,7 @@ fn each(form: ChecksumForm) -> Vec<Checksum> {
     made.collect()
 }
 
-/// What another implementation says.
+/// The checksum that another implementation gives.
 fn another(data: &[u8]) -> u16 {
     Sum16BitWords::new()
         .add_slice(data)

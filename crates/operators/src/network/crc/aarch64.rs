@@ -119,7 +119,7 @@ mod folded {
     }
 }
 
-/// A remainder with so many bytes behind it.
+/// A remainder with `bytes` zero bytes behind it.
 pub(super) fn forward<A: Algorithm>(_proof: ArmCrc, remainder: u32, bytes: u64) -> u32 {
     // SAFETY: `ArmCrc` exists only where these instructions do.
     unsafe { forward_by::<A>(remainder, bytes) }

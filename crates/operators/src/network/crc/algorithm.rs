@@ -24,7 +24,7 @@ pub trait Algorithm: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static 
     fn crc(register: u32) -> Self::Crc;
     /// The register that stands for it.
     fn register(crc: Self::Crc) -> u32;
-    /// Its bytes.
+    /// The bytes of a CRC, in the order of an output.
     fn slot(crc: Self::Crc) -> Self::Slot;
     /// The value that the low bits of a word are.
     fn from_word(word: u32) -> Self::Crc;

@@ -165,7 +165,7 @@ fn four<A: Algorithm>(items: [&[u8]; 4]) -> __m128i {
     reduce::<A>(vectors)
 }
 
-/// How an item is cut.
+/// The pieces of an item.
 #[derive(Clone, Copy, Default)]
 struct Parts<'a> {
     /// The odd bytes before the body.
@@ -375,7 +375,7 @@ fn registers<A: Algorithm>(lanes: __m512i) -> __m128i {
     _mm512_castsi512_si128(registers)
 }
 
-/// What four registers stand for, into their slots.
+/// Writes the CRCs of four registers into their slots.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
 fn put<A: Algorithm>(slots: &mut [A::Slot; 4], registers: __m128i) {

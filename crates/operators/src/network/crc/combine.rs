@@ -17,8 +17,7 @@ use dpb_core::{
 use super::constants::{BYTE_POWER, product};
 use super::{Algorithm, Castagnoli, Ieee, T10Dif};
 use crate::entry::{Entry, PORTABLE, own};
-use crate::isa;
-use crate::path::Path;
+use crate::implementation::{Implementation, codes};
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -51,7 +50,11 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 /// The paths there are, best first.
-const PATHS: &[Path] = &[Path::Sse42, Path::ArmCrc, Path::Portable];
+const PATHS: &[Implementation] = &[
+    Implementation::Sse42,
+    Implementation::ArmCrc,
+    Implementation::Portable,
+];
 
 /// Two CRCs of four bytes, a length of eight, little endian.
 const RECORD_BYTES: usize = 16;
@@ -69,40 +72,29 @@ const RECORD_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Combine<A>(Code, PhantomData<A>);
 
-/// The path with its proof.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Sse42(isa::Sse42),
-    #[cfg(target_arch = "aarch64")]
-    ArmCrc(isa::ArmCrc),
+codes! {
+    enum Code {
+        "x86_64": Sse42,
+        "aarch64": ArmCrc,
+        Portable,
+    }
 }
 
 impl<A: Algorithm> Combine<A> {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Path] = PATHS;
+    pub const PATHS: &'static [Implementation] = PATHS;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If this CPU lacks what the path needs, or there is no such path.
-    pub fn new(path: Path) -> Result<Self, SetupError> {
-        let code = match path {
-            Path::Portable => Some(Code::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Path::Sse42 => isa::Sse42::detect().map(Code::Sse42),
-            #[cfg(target_arch = "aarch64")]
-            Path::ArmCrc => isa::ArmCrc::detect().map(Code::ArmCrc),
-            _ => None,
-        };
-        code.map(|code| Self(code, PhantomData))
-            .ok_or_else(|| path.missing("crc-combine", Self::PATHS))
+    pub fn new(path: Implementation) -> Result<Self, SetupError> {
+        Ok(Self(Code::on("crc-combine", path)?, PhantomData))
     }
 
     /// Makes the operator on the best path of this CPU.
     pub fn best() -> Self {
-        let path = Path::best(Self::PATHS);
+        let path = Implementation::best(Self::PATHS);
         Self::new(path).expect("the best path is available")
     }
 
@@ -112,7 +104,7 @@ impl<A: Algorithm> Combine<A> {
         A::crc(raw::<A>(first ^ raw::<A>(A::register(second))))
     }
 
-    /// A remainder with so many bytes behind it.
+    /// A remainder with `bytes` zero bytes behind it.
     fn forward(&self, remainder: u32, bytes: u64) -> u32 {
         match self.0 {
             Code::Portable => forward::<A>(remainder, bytes),
@@ -176,7 +168,7 @@ fn read<A: Algorithm>(record: &[u8; RECORD_BYTES]) -> (A::Crc, A::Crc, u64) {
     (crc(crcs), crc(crcs >> 32), u64::from_le_bytes(words[1]))
 }
 
-/// What is right for a record.
+/// The right CRC for a record.
 fn oracle<A: Algorithm>(record: &[u8; RECORD_BYTES]) -> u32 {
     let (first, second, second_bytes) = read::<A>(record);
     let whole = Combine::<A>(Code::Portable, PhantomData).combine(first, second, second_bytes);

@@ -14,7 +14,7 @@ pub(super) fn advance<A: Algorithm>(register: u32, data: &[u8]) -> u32 {
     })
 }
 
-/// What one byte does to the register.
+/// The change of the register by each byte.
 const fn table<A: Algorithm>() -> [u32; 256] {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -232,7 +232,7 @@ fn scapy_cuts_the_same() {
     }
 }
 
-/// What a Python program makes of `input`; none without Python or if it fails.
+/// The output of a Python program for `input`; none without Python or if it fails.
 fn python(arguments: &[&str], input: &[u8]) -> Option<Vec<u8>> {
     use std::io::Write;
     use std::process::{Command, Stdio};

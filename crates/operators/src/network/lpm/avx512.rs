@@ -62,7 +62,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Which step is the first.
+/// The first step.
 #[derive(Clone, Copy)]
 enum First {
     Coarse,
@@ -82,22 +82,22 @@ impl First {
     }
 }
 
-/// What a stretch's lookups know of themselves between passes, one after another.
+/// The notes that a stretch's lookups keep between passes, one after another.
 #[repr(align(64))]
 struct Notes {
-    /// Which address of the span. Room for one more vector than there can be.
+    /// The number of the address in the span. There is room for one more vector than there can be.
     index: [u32; STRETCH + LANES],
-    /// What a table said; or where in the pool a child's entry is.
+    /// The value that a table gave; or the place of a child's entry in the pool.
     found: [u32; STRETCH + LANES],
     /// The block that is looked up in.
     entry: [u32; STRETCH],
-    /// Where its part starts that has the value.
+    /// The start of the part that has the value.
     part: [u32; STRETCH],
     /// The value of the byte that is looked up, four times.
     value: [u32; STRETCH],
     /// Of the block's kind, what finding a code takes: see [`HOWS`].
     how: [u32; STRETCH],
-    /// Which bytes of the part's line are below the value.
+    /// The bytes of the part's line that are below the value.
     below: [u64; STRETCH],
 }
 
@@ -534,13 +534,13 @@ fn scatter(hops: &mut [[u8; 4]], live: u16, index: __m512i, hop: __m512i) {
     }
 }
 
-/// Which lanes of a vector of the list are below its length.
+/// The lanes of a vector of the list that are below its length.
 #[inline]
 fn live(count: usize, vector: usize) -> u16 {
     (u32::MAX >> (32 - (count - vector).min(LANES))) as u16
 }
 
-/// Where a block's first part starts, in bytes: grains are 8.
+/// The start of a block's first part, in bytes: grains are 8.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn block_start(entry: __m512i) -> __m512i {

@@ -24,14 +24,14 @@ pub(super) type Entry = u32;
 /// Bits of an entry that say the kind.
 pub(super) const KIND_BITS: u32 = 5;
 
-/// How a block is laid out.
+/// The layout of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     /// Bytes of a code, as a power of two: 0, 1, 2.
     pub(super) width_log2: u8,
     /// Bytes of a part, as a power of two: 3 to 6, or in a plain table those of a code.
     pub(super) stride_log2: u8,
-    /// How far a value is shifted to say its part: 8 if there is only one.
+    /// The shift by which a value gives its part: 8 if there is only one.
     pub(super) shift: u8,
     /// Room for ends in a part; none in a plain table.
     pub(super) ends: u8,
@@ -60,7 +60,7 @@ pub(super) const KINDS: [Kind; 19] = [
     Kind::plain(2),
 ];
 
-/// Where a value of the next byte leads: a hop by its code, or [`child`].
+/// The target of a value of the next byte: a hop by its code, or [`child`].
 pub(super) type Leaf = u32;
 
 /// The leaf that leads to a block's child of this number, from 0 to 255. Cut to the width of a code, it is that code.
@@ -162,7 +162,7 @@ impl Runs {
         }
     }
 
-    /// Those of a block.
+    /// The runs of a block.
     fn read(pool: &[u8], entry: Entry) -> Self {
         let kind = Kind::of(entry);
         let ends = usize::from(kind.ends);
@@ -323,14 +323,14 @@ fn write_part(kind: Kind, part: &mut [u8], runs: &[(u8, Leaf)]) {
     }
 }
 
-/// Gives back the room of a block with so many children.
+/// Gives back the room of a block with `children` children.
 pub(super) fn release(pool: &mut Pool, entry: Entry, children: usize) {
     let bytes = Kind::of(entry).bytes();
     let end = start(entry) + bytes;
     pool.give_back(end, bytes + children * 4);
 }
 
-/// Where the first part of a block starts.
+/// The start of the first part of a block.
 #[inline]
 pub(super) fn start(entry: Entry) -> usize {
     (entry >> KIND_BITS) as usize * GRAIN_BYTES
@@ -342,7 +342,7 @@ pub(super) fn set_child(pool: &mut Pool, entry: Entry, child: usize, to: Entry) 
     pool.bytes_mut(at, 4).copy_from_slice(&to.to_le_bytes());
 }
 
-/// Where `value` leads from `entry`: to a hop's code, or to a child's entry.
+/// The target of `value` from `entry`: a hop's code, or a child's entry.
 #[inline]
 pub(super) fn find(pool: &[u8], entry: Entry, value: u8) -> Result<u32, Entry> {
     let kind = Kind::of(entry);

@@ -18,7 +18,7 @@ pub(super) const ASK: u8 = 0xc0;
 pub(super) const COARSE_BITS: u8 = 20;
 /// Bits that the fine table looks up.
 pub(super) const FINE_BITS: u8 = 24;
-/// Where the coarse table starts, behind the fine one.
+/// The start of the coarse table, behind the fine one.
 pub(super) const COARSE_AT: usize = 1 << FINE_BITS;
 /// Bytes of both, and so many more that four can be read where the last one is.
 pub(super) const BYTES: usize = COARSE_AT + (1 << COARSE_BITS) + 64;
@@ -33,7 +33,7 @@ const HUGE_PAGE: usize = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Direct {
     memory: Vec<u8>,
-    /// Where in it the tables start: at a huge page.
+    /// The start of the tables: a huge page.
     start: usize,
 }
 
@@ -99,7 +99,7 @@ impl Direct {
         }
     }
 
-    /// What both tables have for the first 16 bits.
+    /// The rows of both tables for the first 16 bits.
     fn row(&mut self, slot: usize) -> (&mut [u8; ROW], &mut [u8; COARSE_ROW]) {
         let tables = &mut self.memory[self.start..][..BYTES];
         let (fine, coarse) = tables.split_at_mut(COARSE_AT);
@@ -124,7 +124,7 @@ impl Clone for Direct {
     }
 }
 
-/// What the coarse table has where the fine one has these bytes.
+/// The byte of the coarse table where the fine one has these bytes.
 fn coarse_of(fine: &[u8]) -> u8 {
     let is_same = fine.iter().all(|byte| *byte == fine[0]);
     if is_same { fine[0].min(ASK) } else { ASK }

@@ -194,7 +194,7 @@ const LENGTHS6: [(u8, u32); 46] = [
     (128, 6),
 ];
 
-/// What the registries give out from, and the routes there in the same table.
+/// The ranges that the registries give out from, and the routes there in the same table.
 const REGIONS6: [(u32, u8, u32); 8] = [
     (0x2001_0000, 16, 20_154),
     (0x2400_0000, 12, 52_268),

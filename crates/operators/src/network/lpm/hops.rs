@@ -13,7 +13,7 @@ pub(super) const NONE: u32 = 0;
 pub(super) struct Hops {
     /// By code.
     hops: Vec<u32>,
-    /// How many routes use each code.
+    /// The number of routes that use each code.
     uses: Vec<u32>,
     codes: HashMap<u32, u32>,
     /// Codes out of use, to be given out smallest first.

@@ -9,21 +9,21 @@ use super::Lpm;
 use super::model::Model;
 use super::route::{self, Address, Route};
 
-/// A route list, and what is made of it when it is first asked for.
+/// A route list, and the tables made of it when they are first asked for.
 pub(super) struct Loaded<A> {
     routes: Vec<Route<A>>,
     table: OnceLock<Result<Arc<Lpm<A>>, SetupError>>,
     model: OnceLock<Model<A>>,
 }
 
-/// What was loaded last for a family.
+/// The list that was loaded last for a family.
 type Kept = (IpFamily, Material, Arc<dyn Any + Send + Sync>);
 
 /// One list of each family at most: a sweep prepares the same one again and again, and a full table takes a second.
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 impl<A: Address> Loaded<A> {
-    /// What `list` says.
+    /// The routes that `list` says.
     ///
     /// # Errors
     /// If it is no route list.
@@ -44,7 +44,7 @@ impl<A: Address> Loaded<A> {
         Ok(loaded)
     }
 
-    /// Its routes.
+    /// The routes.
     pub(super) fn routes(&self) -> &[Route<A>] {
         &self.routes
     }
@@ -61,7 +61,7 @@ impl<A: Address> Loaded<A> {
         table.as_ref().map_err(Clone::clone)
     }
 
-    /// What is right for them.
+    /// The model of the routes, which says what is right.
     pub(super) fn model(&self) -> &Model<A> {
         self.model.get_or_init(|| Model::new(&self.routes))
     }

@@ -7,7 +7,7 @@ use dpb_core::versions::Reader;
 use dpb_core::{
     Batch, BatchOut, Control, Input, IpFamily, JobError, Kernel, Material, OpSpec, OutputShape,
     Right, SetupError, Versions, Workload,
-    spec::{self, Arguments, Domain, NO_FILE, Parameter, ParameterType},
+    spec::{self, Arguments, Parameter, ParameterType},
 };
 
 use super::generator::{Generated, LookupKeys, draw};
@@ -16,7 +16,7 @@ use super::loaded::Loaded;
 use super::route::{self, Address};
 use super::{Code, LookupScratch, Lpm};
 use crate::entry::{Case, Entry, PORTABLE, own};
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4: Entry = entry::<Ipv4Addr>(
@@ -29,15 +29,7 @@ pub(crate) const LPM6: Entry = entry::<Ipv6Addr>(
     &["rte_fib6"],
 );
 
-/// The route list.
-pub(super) const ROUTES: Parameter = Parameter {
-    name: "routes",
-    values: Domain::File,
-    default: NO_FILE,
-    meaning: "A route list, `prefix/length hop` on each line; or `generated:N` routes, without either 10,000",
-};
-
-/// How many routes a spec has to which none are given, and to how many hops.
+/// The number of routes of a spec to which none are given, and of their hops.
 const GENERATED_ROUTES: usize = 10_000;
 const GENERATED_HOPS: u32 = 100;
 
@@ -50,16 +42,11 @@ const fn entry<A: Generated>(summary: &'static str, peers: &'static [&'static st
         output: "4 bytes per address, little endian; all ones: no route",
         source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
         peers,
-        parameters: &[ROUTES],
         workload_parameters: &[KEYS],
+        material: routes_given::<A>,
         paths: Lpm::<A>::PATHS,
         documentation: include_str!("../../../docs/lpm.md"),
-        ..Entry::new::<spec::Lpm>(
-            |given| {
-                let family = A::FAMILY;
-                let routes = routes_given::<A>(given)?;
-                Ok(OpSpec::from(spec::Lpm { family, routes }).into())
-            },
+        ..Entry::of::<spec::Lpm>(
             |spec, path| Ok(Box::new(Lookups::<A>::new(routes_of::<A>(spec), path)?)),
             |case| Ok(Box::new(Addresses::<A>::new(case)?)),
         )
@@ -73,13 +60,16 @@ const KEYS: Parameter = Parameter {
     meaning: "How addresses are drawn: of all; of routes, by Zipf's law or all alike.",
 };
 
-/// Instead of a path: so many generated routes.
+/// Stands before a number of generated routes, instead of a path.
 const GENERATED: &str = "generated:";
 const GENERATED_MAX: usize = 2_000_000;
 
-/// The route list of `routes=`, checked; or a generated one.
-pub(super) fn routes_given<A: Generated>(given: &Arguments<'_>) -> Result<Material, SetupError> {
-    let word = given.word("routes");
+/// The route list of a file, checked; or a generated one.
+pub(super) fn routes_given<A: Generated>(
+    given: &Arguments<'_>,
+    name: &'static str,
+) -> Result<Material, SetupError> {
+    let word = given.word(name);
     if let Some(count) = word.strip_prefix(GENERATED) {
         let count = count.parse().ok();
         let count = count.filter(|count| (1..=GENERATED_MAX).contains(count));
@@ -92,7 +82,7 @@ pub(super) fn routes_given<A: Generated>(given: &Arguments<'_>) -> Result<Materi
         let routes = A::routes(1, count, GENERATED_HOPS);
         return Ok(Material::public(route::write(&routes)));
     }
-    match given.file("routes")? {
+    match given.file(name)? {
         Some(text) => {
             let routes = Material::public(text);
             Loaded::<A>::of(&routes)?;
@@ -129,16 +119,16 @@ struct Lookups<A: Address> {
     code: Code,
 }
 
-/// What a thread that looks addresses up has to itself.
+/// The memory of one thread that looks addresses up.
 struct Scratch<A> {
     table: Reader<Lpm<A>>,
     lookups: LookupScratch,
 }
 
 impl<A: Address> Lookups<A> {
-    fn new(routes: &Material, path: Path) -> Result<Self, SetupError> {
+    fn new(routes: &Material, path: Implementation) -> Result<Self, SetupError> {
         let table = Loaded::<A>::of(routes)?.table()?.clone();
-        let code = Code::on(path).ok_or_else(|| path.missing(A::OPERATOR, Lpm::<A>::PATHS))?;
+        let code = Code::on(A::OPERATOR, path)?;
         let table = Arc::new(Versions::new(table));
         Ok(Self { table, code })
     }

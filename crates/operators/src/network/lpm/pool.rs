@@ -2,7 +2,7 @@
 
 use dpb_core::Buf;
 
-/// What chunks begin at multiples of, and the smallest chunk.
+/// The alignment of chunks, and the smallest chunk.
 pub(super) const GRAIN_BYTES: usize = 8;
 
 const LINE_BYTES: usize = 64;
@@ -11,7 +11,7 @@ const SIZES: usize = 3 + 32;
 const LARGEST_BYTES: usize = 32 * LINE_BYTES;
 /// Entries count grains in 27 bits.
 const BYTES_MAX: usize = GRAIN_BYTES << 27;
-/// What a fresh pool can hold before it grows.
+/// The capacity of a fresh pool before it grows.
 const START_BYTES: usize = 1 << 16;
 
 /// Chunks, those in use and those given back.
@@ -20,7 +20,7 @@ pub(super) struct Pool {
     memory: Buf,
     /// Bytes at the start that chunks were ever taken from.
     used: usize,
-    /// Where the chunks given back start, by their size.
+    /// The starts of the chunks given back, by their size.
     free: [Vec<u32>; SIZES],
     /// Whether a chunk was asked for that there is no room for: the first chunk was given instead, which nobody else has.
     is_full: bool,
@@ -106,7 +106,7 @@ impl Clone for Pool {
     }
 }
 
-/// The size of the smallest chunk that holds so many bytes.
+/// The size of the smallest chunk that holds `bytes` bytes.
 fn room(bytes: usize) -> usize {
     match bytes {
         0..=32 => bytes.max(GRAIN_BYTES).next_power_of_two(),

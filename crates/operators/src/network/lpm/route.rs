@@ -19,9 +19,9 @@ pub trait Address:
     const BITS: u8;
     /// 4 or 16.
     const BYTES: usize;
-    /// Which they are.
+    /// The family of the addresses.
     const FAMILY: IpFamily;
-    /// What the operator that looks them up is called.
+    /// The name of the operator that looks them up.
     const OPERATOR: &'static str;
 
     /// From the high bits of `bits`; the others do not matter.
@@ -53,7 +53,7 @@ pub struct Prefix<A> {
     len: u8,
 }
 
-/// Where the addresses of a prefix go.
+/// The hop to which the addresses of a prefix go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route<A> {
     /// The addresses that the route is for.
@@ -121,12 +121,12 @@ impl<A: Address> Prefix<A> {
         }
     }
 
-    /// Its first address.
+    /// The first address of the prefix.
     pub fn address(&self) -> A {
         self.address
     }
 
-    /// Its length in bits.
+    /// The length of the prefix in bits.
     pub fn bits(&self) -> u8 {
         self.len
     }

@@ -26,7 +26,7 @@ const ABSENT: u32 = u32::MAX;
 /// A table from addresses to codes of hops; addresses stand in the high bits.
 #[derive(Clone, Debug)]
 pub(super) struct Trie {
-    /// What each value of the first 16 bits leads to.
+    /// The targets of the values of the first 16 bits.
     root: Box<[Entry; SLOTS]>,
     direct: Direct,
     pool: Pool,
@@ -51,7 +51,7 @@ struct Node {
     inherited: u32,
 }
 
-/// Where a prefix belongs: bits of it above a node, and a place inside.
+/// The place of a prefix: bits of it above a node, and a place inside.
 struct Place {
     /// `1 << len | bits`, of what is left for the node.
     spot: usize,
@@ -310,7 +310,7 @@ impl Trie {
         }
     }
 
-    /// What the first 24 bits decide in a slot of the root, whose blocks are as they shall be.
+    /// Sets what the first 24 bits decide in a slot of the root, whose blocks are final.
     fn set_direct(&mut self, slot: usize) {
         let node = self.root_nodes[slot];
         if node == ABSENT {
@@ -498,7 +498,7 @@ impl Place {
     }
 }
 
-/// How long the part of a prefix within a byte is, and the values that it covers.
+/// The length of the part of a prefix within a byte, and the values that it covers.
 fn spread(spot: u16) -> (u8, std::ops::Range<usize>) {
     let len = spot.ilog2() as u8;
     let first = (usize::from(spot) - (1 << len)) << (8 - len);
@@ -513,7 +513,7 @@ fn root_spot(address: u128, len: u8) -> usize {
     1 << len | slot(address) >> (ROOT_BITS - len)
 }
 
-/// The byte at so many bytes behind the root's bits.
+/// The byte that lies `depth` bytes behind the root's bits.
 fn byte(address: u128, depth: usize) -> u8 {
     (address << ROOT_BITS << (8 * depth) >> 120) as u8
 }

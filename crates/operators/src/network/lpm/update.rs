@@ -16,13 +16,13 @@ use dpb_core::{
 
 use super::generator::Generated;
 use super::loaded::Loaded;
-use super::lookup::{ROUTES, routes_given};
+use super::lookup::routes_given;
 use super::route::{Address, Prefix, Route};
 use super::script::{Change, change_bytes, changes, parse, write_change};
 use super::trie::ROOT_BITS;
 use super::{Lpm, NO_ROUTE};
 use crate::entry::{Case, Entry, PORTABLE, own};
-use crate::path::Path;
+use crate::path::Implementation;
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4_UPDATE: Entry =
@@ -39,17 +39,14 @@ const fn entry<A: Generated>(name: &'static str, summary: &'static str) -> Entry
         unit: "input byte, 10 a change of IPv4 and 22 one of IPv6 routes",
         output: "4 bytes per change: the hop that its prefix had, little endian; all ones: none",
         source: "RFC 1812, 5.2.4.3; RFC 4632, 5.1",
-        parameters: &[ROUTES],
-        allocates: &[Path::Portable],
+        allocates: &[Implementation::Portable],
+        material: |given, name| {
+            let routes = routes_given::<A>(given, name)?;
+            Loaded::<A>::of(&routes).and_then(|routes| check::<A>(&routes))?;
+            Ok(routes)
+        },
         documentation: include_str!("../../../docs/lpm.md"),
-        ..Entry::new::<spec::LpmUpdate>(
-            |given| {
-                let family = A::FAMILY;
-                let routes = routes_given::<A>(given)?;
-                let case = OpSpec::from(spec::LpmUpdate { family, routes }).into();
-                Scripts::<A>::new(&case)?;
-                Ok(case)
-            },
+        ..Entry::of::<spec::LpmUpdate>(
             |spec, path| {
                 let routes = Loaded::<A>::of(list::<A>(spec))?;
                 Ok(Box::new(Updates(Lpm::clone(routes.table()?).on(path)?)))
@@ -73,7 +70,7 @@ pub struct Updates<A>(Lpm<A>);
 #[allow(missing_debug_implementations)]
 pub struct Scratch<A> {
     table: Lpm<A>,
-    /// What is to be done to undo a script, last first: a prefix and the hop it had.
+    /// The changes that undo a script, last first: a prefix and the hop it had.
     undo: Vec<Change<A>>,
 }
 
@@ -179,20 +176,27 @@ struct Scripts<A> {
     routes: Arc<Loaded<A>>,
 }
 
+/// Refuses routes of which no script of changes can be made.
+fn check<A: Address>(routes: &Loaded<A>) -> Result<(), SetupError> {
+    let routes = routes.routes();
+    let slots = |route: &Route<A>| 1 << ROOT_BITS.saturating_sub(route.prefix.bits());
+    let slots: usize = routes.iter().map(slots).sum();
+    let most = SLOTS_MAX * routes.len();
+    if slots > most || most == 0 {
+        return Err(SetupError::Parameter(format!(
+            "{}-update: routes: no script of changes can be made of these {} routes: changes to short prefixes alone \
+             rewrite most of the table each; add longer ones",
+            A::OPERATOR,
+            routes.len(),
+        )));
+    }
+    Ok(())
+}
+
 impl<A: Address> Scripts<A> {
     fn new(case: &Case) -> Result<Self, SetupError> {
         let routes = Loaded::<A>::of(list::<A>(&case.spec))?;
-        let slots = |route: &Route<A>| 1 << ROOT_BITS.saturating_sub(route.prefix.bits());
-        let slots: usize = routes.routes().iter().map(slots).sum();
-        let most = SLOTS_MAX * routes.routes().len();
-        if slots > most || most == 0 {
-            return Err(SetupError::Parameter(format!(
-                "{}-update: routes: no script of changes can be made of these {} routes: changes to short prefixes alone \
-                 rewrite most of the table each; add longer ones",
-                A::OPERATOR,
-                routes.routes().len(),
-            )));
-        }
+        check::<A>(&routes)?;
         let spec = case.spec.clone();
         Ok(Self { spec, routes })
     }

@@ -15,7 +15,7 @@ impl Values {
         Self(words)
     }
 
-    /// Without those of `other`.
+    /// These values without those of `other`.
     pub(super) fn without(self, other: Self) -> Self {
         let mut words = self.0;
         for (word, other) in words.iter_mut().zip(other.0) {

@@ -160,7 +160,7 @@ impl Transport {
     }
 }
 
-/// What a length field says of `len` bytes: zero if it cannot.
+/// The length field for `len` bytes: zero if it cannot say them.
 fn said(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }

@@ -11,7 +11,7 @@ use crate::entry::PORTABLE;
 use crate::network::checksum::portable;
 use crate::network::fragmentation;
 
-/// What a datagram carries at most where several share a payload.
+/// The most bytes that a datagram carries where several share a payload.
 const DATAGRAM_BYTES_MAX: usize = 60_000;
 
 /// Packets, and what is right for each by a function that refuses what is none.
@@ -25,7 +25,7 @@ pub(crate) struct Packets<F> {
     right: F,
 }
 
-/// What carries a payload.
+/// The packets that carry a payload.
 #[derive(Clone, Copy)]
 enum Carrier {
     /// Nothing: it is the item.
@@ -44,7 +44,7 @@ enum Carrier {
     Framed(Checksums),
 }
 
-/// What stands in the checksum fields of packets.
+/// The content of the checksum fields of packets.
 #[derive(Clone, Copy)]
 enum Checksums {
     /// The right ones, but in some packets.
@@ -213,7 +213,7 @@ fn framed(checksums: Checksums, payload: &[u8]) -> Result<Vec<u8>, String> {
     Ok(packet)
 }
 
-/// What carries so many bytes.
+/// The sample of a packet with `payload_bytes` bytes of payload.
 fn sample(transport: Transport, payload_bytes: usize) -> Sample<'static> {
     let version = match payload_bytes % 2 {
         0 => Version::V4,

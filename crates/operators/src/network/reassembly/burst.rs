@@ -36,12 +36,12 @@ pub(super) fn run(
     Ok(output.len as u32)
 }
 
-/// What has become of a burst so far.
+/// The output of a burst so far.
 struct Output<'a> {
     slot: &'a mut [u8],
     /// Bytes of datagrams that are whole.
     len: usize,
-    /// What is put together behind them.
+    /// The datagram that is put together behind the finished ones.
     front: Option<Front>,
 }
 
@@ -117,7 +117,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Where the front lies.
+    /// The place of the front.
     fn place(&mut self, front: Front) -> Place<'_> {
         Place {
             bytes: &mut self.slot[self.len..],

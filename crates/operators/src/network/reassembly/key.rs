@@ -5,7 +5,7 @@ use crate::network::packet::{
     Version, extension, transport_header_bytes, u16_at, u32_at,
 };
 
-/// What the fragments of one datagram have in common.
+/// The fields that the fragments of one datagram have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     /// Source, then destination; of IPv4 in the first eight bytes.
@@ -24,7 +24,7 @@ pub(super) struct Piece<'a> {
     pub(super) headers: &'a [u8],
     /// IPv6: where `headers` say what follows, and what does.
     pub(super) next_header: (usize, u8),
-    /// Where `payload` belongs, in bytes.
+    /// The start of `payload` in the datagram's, in bytes.
     pub(super) start: usize,
     pub(super) payload: &'a [u8],
     /// Whether fragments follow it.
@@ -117,7 +117,7 @@ impl<'a> Piece<'a> {
         is_there.then_some(()).ok_or(PacketError::Malformed)
     }
 
-    /// Where `payload` ends in the datagram's.
+    /// The end of `payload` in the datagram's.
     pub(super) fn end(&self) -> usize {
         self.start + self.payload.len()
     }

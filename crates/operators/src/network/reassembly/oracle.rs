@@ -7,7 +7,7 @@ use super::key::{Key, Piece};
 use crate::network::checksum::portable;
 use crate::network::packet::{Burst, Packet, PacketError, Version};
 
-/// What waits of one datagram.
+/// The fragments of one datagram that wait.
 struct Waiting<'a> {
     number: usize,
     /// `None`: given up.

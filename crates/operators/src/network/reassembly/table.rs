@@ -1,6 +1,5 @@
 //! The datagrams that wait: found by key, kept in the order of their age.
 
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use super::Dropped;
@@ -13,10 +12,10 @@ use crate::network::packet::{HEADERS_BYTES_MAX, IPV6_BYTES, PACKET_BYTES_MAX, Ve
 const NONE: u32 = u32::MAX;
 /// In front of a datagram's payload: room for its headers, which end where the payload begins.
 const ROOM: usize = HEADERS_BYTES_MAX;
-/// What one datagram's bytes take, in whole units.
+/// The size of one datagram's buffer, in whole units.
 const BUFFER_BYTES: usize = ROOM + PACKET_BYTES_MAX.next_multiple_of(64);
 
-/// Where a datagram is put together: its payload begins at `base`, its headers end there.
+/// Memory in which a datagram is put together: its payload begins at `base`, its headers end there.
 pub(super) struct Place<'a> {
     pub(super) bytes: &'a mut [u8],
     pub(super) base: usize,
@@ -37,6 +36,7 @@ pub(super) struct Table {
     last: u32,
     len: usize,
     evicted: u64,
+    /// Seeds of the hash, secret so that nobody can choose keys that collide.
     seeds: [u64; 2],
 }
 
@@ -65,9 +65,8 @@ struct Datagram {
 }
 
 impl Table {
-    pub(super) fn new(datagrams_max: u32) -> Self {
+    pub(super) fn new(datagrams_max: u32, seeds: [u64; 2]) -> Self {
         let count = datagrams_max as usize;
-        let state = RandomState::new();
         let mut datagrams = vec![Datagram::NEW; count];
         for (i, datagram) in datagrams.iter_mut().enumerate() {
             datagram.next = if i + 1 < count { i as u32 + 1 } else { NONE };
@@ -82,8 +81,7 @@ impl Table {
             last: NONE,
             len: 0,
             evicted: 0,
-            // So that nobody can choose keys that collide.
-            seeds: [state.hash_one(0), state.hash_one(1)],
+            seeds,
         }
     }
 

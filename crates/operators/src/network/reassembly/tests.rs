@@ -10,6 +10,7 @@ use crate::network::fragmentation::Fragmentation;
 use crate::network::packet::tests::{bytes, samples};
 use crate::network::packet::{Burst, Sample, Transport, u16_at};
 
+const SEEDS: [u64; 2] = [1, 2];
 const LIMITS: ReassemblyLimits = ReassemblyLimits {
     datagrams_max: 4,
     fragments_max: 100,
@@ -39,7 +40,7 @@ fn cut(version: Version, len: usize, id: u16) -> (Vec<u8>, Vec<Vec<u8>>) {
     (packet, fragments)
 }
 
-/// What each push gives.
+/// The result of each push.
 fn push_all(
     reassembler: &mut Reassembler,
     packets: &[Vec<u8>],
@@ -60,7 +61,7 @@ fn in_any_order_the_datagram_comes_back() {
         for len in [493, 1000, 9000, 65_000] {
             let packet = sample.packet(&bytes(len, 1));
             let mut pieces = fragments(&packet, 500, 9);
-            let mut reassembler = Reassembler::new(ReassemblyLimits::default());
+            let mut reassembler = Reassembler::new(ReassemblyLimits::default(), SEEDS);
             for order in 0..3 {
                 match order {
                     1 => pieces.reverse(),
@@ -83,7 +84,7 @@ fn in_any_order_the_datagram_comes_back() {
 fn a_duplicate_is_dropped_and_changes_nothing() {
     for version in [Version::V4, Version::V6] {
         let (packet, pieces) = cut(version, 1300, 1);
-        let mut reassembler = Reassembler::new(LIMITS);
+        let mut reassembler = Reassembler::new(LIMITS, SEEDS);
         let doubled: Vec<_> = pieces[..2].iter().chain(&pieces[..2]).cloned().collect();
         let outcomes = push_all(&mut reassembler, &doubled);
         let duplicate = Err(Dropped::Duplicate);
@@ -92,7 +93,7 @@ fn a_duplicate_is_dropped_and_changes_nothing() {
     }
 }
 
-/// Moves an IPv4 fragment by so many units, its checksum right.
+/// Moves an IPv4 fragment by `units`, its checksum right.
 fn moved(fragment: &[u8], units: i16) -> Vec<u8> {
     let mut fragment = fragment.to_vec();
     let field = u16_at(&fragment, 6).wrapping_add_signed(units);
@@ -127,7 +128,7 @@ fn an_overlap_ends_a_datagram() {
         last_inside,
     ];
     for bad in worse {
-        let mut reassembler = Reassembler::new(LIMITS);
+        let mut reassembler = Reassembler::new(LIMITS, SEEDS);
         let packets = [
             pieces[0].clone(),
             pieces[1].clone(),
@@ -159,7 +160,7 @@ fn what_lies_behind_the_end_ends_a_datagram() {
         (pieces[2].clone(), moved(&pieces[1], 120)),
         (moved(&pieces[1], 120), pieces[2].clone()),
     ] {
-        let mut reassembler = Reassembler::new(LIMITS);
+        let mut reassembler = Reassembler::new(LIMITS, SEEDS);
         let outcomes = push_all(&mut reassembler, &[first, second]);
         assert_eq!(outcomes, [Ok(None), Err(Dropped::Overlap)]);
     }
@@ -168,14 +169,14 @@ fn what_lies_behind_the_end_ends_a_datagram() {
 #[test]
 fn a_datagram_too_long_is_given_up() {
     let (_, pieces) = cut(Version::V4, 1400, 1);
-    let mut reassembler = Reassembler::new(LIMITS);
+    let mut reassembler = Reassembler::new(LIMITS, SEEDS);
     let mut far = pieces[1].clone();
     put(&mut far, 6, 0x3fff);
     assert_eq!(reassembler.push(&far, 0), Err(Dropped::TooLong));
     // Each fragment fits, but not with the header.
     let sample = Sample::new(Version::V4, Transport::Udp);
     let whole = sample.packet(&bytes(65_507, 1));
-    let mut reassembler = Reassembler::new(ReassemblyLimits::default());
+    let mut reassembler = Reassembler::new(ReassemblyLimits::default(), SEEDS);
     let mut pieces = fragments(&whole, 1500, 1);
     let last = pieces.last_mut().expect("not empty");
     let len = last.len() as u16 + 8;
@@ -188,7 +189,7 @@ fn a_datagram_too_long_is_given_up() {
 #[test]
 fn time_runs_from_the_first_fragment() {
     let (packet, pieces) = cut(Version::V6, 1300, 1);
-    let mut reassembler = Reassembler::new(LIMITS);
+    let mut reassembler = Reassembler::new(LIMITS, SEEDS);
     assert_eq!(reassembler.push(&pieces[0], 0), Ok(None));
     assert_eq!(reassembler.push(&pieces[1], 999), Ok(None));
     assert_eq!(reassembler.expire(999), 0);
@@ -204,7 +205,7 @@ fn time_runs_from_the_first_fragment() {
 
 #[test]
 fn a_flood_takes_no_more_than_it_is_given() {
-    let mut reassembler = Reassembler::new(LIMITS);
+    let mut reassembler = Reassembler::new(LIMITS, SEEDS);
     for id in 0..10_000 {
         let (_, pieces) = cut(Version::V4, 1400, id);
         assert_eq!(reassembler.push(&pieces[1], 0), Ok(None));
@@ -246,7 +247,7 @@ fn congestion_marks_are_kept() {
             let word = u16_at(piece, 0) | u16::from(code);
             put(piece, 0, word);
         }
-        let mut reassembler = Reassembler::new(LIMITS);
+        let mut reassembler = Reassembler::new(LIMITS, SEEDS);
         push_all(&mut reassembler, &pieces).pop().expect("three")
     };
     let whole = |outcome: Result<Option<Vec<u8>>, Dropped>| outcome.expect("fits").expect("whole");
@@ -264,7 +265,7 @@ fn an_atomic_fragment_stands_for_itself() {
     atomic.splice(40..40, [17, 0, 0, 0, 0, 0, 0, 1]);
     atomic[6] = 44;
     atomic[5] += 8;
-    let mut reassembler = Reassembler::new(LIMITS);
+    let mut reassembler = Reassembler::new(LIMITS, SEEDS);
     assert_eq!(reassembler.push(&pieces[0], 0), Ok(None));
     assert_eq!(reassembler.push(&atomic, 0), Ok(Some(&packet[..])));
     assert_eq!(reassembler.waiting(), 1);
@@ -293,7 +294,7 @@ fn fragments_that_cannot_be_are_dropped() {
         (first, PacketError::Malformed),
         (pieces[0][..30].to_vec(), PacketError::Malformed),
     ];
-    let mut reassembler = Reassembler::new(LIMITS);
+    let mut reassembler = Reassembler::new(LIMITS, SEEDS);
     for (packet, error) in cases {
         assert_eq!(reassembler.push(&packet, 0), Err(Dropped::Packet(error)));
         assert_eq!(reassembler.waiting(), 0);
@@ -304,7 +305,7 @@ fn fragments_that_cannot_be_are_dropped() {
 #[test]
 fn another_implementation_puts_the_same_together() {
     let mut pool = etherparse::defrag::IpDefragPool::<(), ()>::new();
-    let mut reassembler = Reassembler::new(ReassemblyLimits::default());
+    let mut reassembler = Reassembler::new(ReassemblyLimits::default(), SEEDS);
     for sample in samples(Transport::Udp) {
         let packet = sample.packet(&bytes(7000, 1));
         let mut pieces = fragments(&packet, 600, 9);
@@ -382,7 +383,7 @@ impl Kept {
         Self(Stage::new(operator.expect("portable"), 1, 300_000, alloc).expect("opens"))
     }
 
-    /// What comes of a burst that came at `now_ns`.
+    /// The output for a burst that came at `now_ns`.
     fn take(&mut self, now_ns: u64, burst: &[u8]) -> Result<Vec<u8>, JobError> {
         let item = [&now_ns.to_le_bytes(), burst].concat();
         let mut src = Buf::zeroed(item.len()).expect("memory");
@@ -479,7 +480,7 @@ proptest! {
     fn a_burst_is_as_the_oracle_says(burst in bursts(), datagrams_max in 1u32..4, fragments_max in prop_oneof![1u32..20, Just(8192u32)]) {
         let limits = ReassemblyLimits { datagrams_max, fragments_max, timeout_ns: 1 };
         let right = oracle::reassemble(&burst, limits).map_err(PacketError::refusal);
-        let mut reassembler = Reassembler::new(limits);
+        let mut reassembler = Reassembler::new(limits, SEEDS);
         let mut slot = vec![0; burst.len()];
         let len = burst::run(&mut reassembler, &burst, &mut slot);
         prop_assert_eq!(len.map(|len| &slot[..len as usize]), right.as_deref().map_err(|error| *error));

@@ -42,7 +42,7 @@ pub(super) fn segment(send: &Send<'_>, mss: usize, mode: Mode, dst: &mut [u8]) {
     }
 }
 
-/// Segment `i` of so many, whole.
+/// Segment `i` of `count`, whole.
 fn write(
     send: &Send<'_>,
     i: usize,

@@ -13,7 +13,7 @@ pub(super) struct Template {
     /// The headers, from the place that was asked for; zeros around them.
     pub(super) bytes: [u8; Self::BYTES],
     version: Version,
-    /// Where TCP's header begins in the headers.
+    /// The start of TCP's header in the headers.
     tcp_at: usize,
     tcp_bytes: usize,
     /// Of the next segment.

@@ -221,7 +221,7 @@ proptest! {
     #[test]
     fn every_path_is_as_the_oracle(send in sends(), mss in prop_oneof![48u16..200, 200u16..3000]) {
         for mode in [Mode::Copy, Mode::Descriptor] {
-            let oracle = Segmentation::new(mss, mode, Path::Portable).expect("there");
+            let oracle = Segmentation::new(mss, mode, Implementation::Portable).expect("there");
             let right = run(&oracle, &send);
             for segmentation in each(mss, mode) {
                 prop_assert_eq!(&run(&segmentation, &send), &right, "{:?}", segmentation);

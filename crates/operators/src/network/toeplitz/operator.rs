@@ -3,64 +3,46 @@
 use dpb_core::{
     Batch, BatchOut, HashTuple, JobError, Kernel, Material, OpSpec, OutputShape, Right, SetupError,
     Workload,
-    spec::{self, Arguments, Domain, Parameter, ParameterType},
+    spec::{self, Arguments},
 };
 
 use super::{Key, MICROSOFT_KEY, Redirection, Toeplitz, definition};
 use crate::direct::AnyKernel;
-use crate::entry::{Case, Entry, PORTABLE, own};
-use crate::path::Path;
+use crate::entry::{Entry, PORTABLE, own};
+use crate::implementation::Implementation;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
-    name: "toeplitz",
     scenario: "network",
     summary: "Toeplitz hashes of tuples for receive-side scaling, or their queues",
     unit: "input byte, 8, 12, 32 or 36 a tuple",
     output: "4 bytes per tuple, little endian",
     source: "Microsoft, RSS hashing types and verification suite",
     peers: &["rte_thash"],
-    parameters: &[
-        Parameter {
-            name: "form",
-            values: HashTuple::DOMAIN,
-            default: "ipv4-ports",
-            meaning: "what a tuple has",
-        },
-        Parameter {
-            name: "queues",
-            values: Domain::Number(0, 512),
-            default: "0",
-            meaning: "gives one of so many queues, by a redirection table; 0: the hash itself",
-        },
-        Parameter {
-            name: "key",
-            values: Domain::File,
-            default: "-",
-            meaning: "40 or 52 bytes; without them, Microsoft's key",
-        },
-    ],
+    material: key_given,
     paths: Toeplitz::PATHS,
     documentation: include_str!("../../../docs/toeplitz.md"),
-    ..Entry::new::<spec::Toeplitz>(parse, kernel, |case| {
+    ..Entry::of::<spec::Toeplitz>(kernel, |case| {
         let parts = Parts::of(&case.spec)?;
         let spec = case.spec.clone();
         Ok(Box::new(Tuples { spec, parts }))
     })
 };
 
-fn parse(given: &Arguments<'_>) -> Result<Case, SetupError> {
-    let key = given.file("key")?.unwrap_or(MICROSOFT_KEY.to_vec());
-    let spec = OpSpec::from(spec::Toeplitz {
-        form: given.get("form"),
-        queues: given.get("queues"),
-        key: Material::public(key),
-    });
-    Parts::of(&spec)?;
-    Ok(spec.into())
+fn key_given(given: &Arguments<'_>, name: &'static str) -> Result<Material, SetupError> {
+    let key = given.file(name)?.unwrap_or(MICROSOFT_KEY.to_vec());
+    key_of(&key)?;
+    Ok(Material::public(key))
 }
 
-/// What a spec consists of.
+fn key_of(bytes: &[u8]) -> Result<Key, SetupError> {
+    Key::new(bytes).ok_or_else(|| {
+        let len = bytes.len();
+        SetupError::Parameter(format!("toeplitz: key: {len} bytes, not 40 or 52"))
+    })
+}
+
+/// The parts of a spec.
 struct Parts {
     key: Key,
     form: HashTuple,
@@ -69,24 +51,23 @@ struct Parts {
 
 impl Parts {
     fn of(spec: &OpSpec) -> Result<Self, SetupError> {
-        let wrong = |what: &str| SetupError::Parameter(format!("toeplitz: {what}"));
         let spec::Toeplitz { form, queues, key } = own(spec);
-        let bytes = key.bytes();
-        let not_a_key = || wrong(&format!("key: {} bytes, not 40 or 52", bytes.len()));
         let entries = if *queues <= 128 { 128 } else { 512 };
         let redirection = Redirection::in_turn(*queues, entries);
         if redirection.is_none() && *queues > 0 {
-            return Err(wrong(&format!("queues={queues}: not from 0 to 512")));
+            return Err(SetupError::Parameter(format!(
+                "toeplitz: queues={queues}: not from 0 to 512"
+            )));
         }
         Ok(Self {
-            key: Key::new(bytes).ok_or_else(not_a_key)?,
+            key: key_of(key.bytes())?,
             form: *form,
             redirection,
         })
     }
 }
 
-fn kernel(spec: &OpSpec, path: Path) -> Result<Box<dyn AnyKernel>, SetupError> {
+fn kernel(spec: &OpSpec, path: Implementation) -> Result<Box<dyn AnyKernel>, SetupError> {
     let parts = Parts::of(spec)?;
     let toeplitz = Toeplitz::new(&parts.key, parts.form, path)?;
     Ok(Box::new(match parts.redirection {

@@ -10,7 +10,7 @@
 
 use dpb_core::ArithmeticOperation;
 
-/// A number and what is computed with it, as bits.
+/// The numbers of a computation, as bits.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     /// Where chain `i` starts is this plus `i` times [`Operands::STEP`].
@@ -23,7 +23,7 @@ impl Operands {
     /// Even, so that odd starts stay odd.
     pub(super) const STEP: u128 = 2;
 
-    /// Of integers of so many bits.
+    /// The operands of integers of `bits` bits.
     pub(super) fn integers(item: &[u8], operation: ArithmeticOperation, bits: u32) -> Self {
         let Self { start, other } = Self::of(item);
         match operation {

@@ -64,7 +64,7 @@ fn run<T: Operand, O: Operation, const CHAINS: usize>(item: &[u8], task: Task, s
 
 /// A number that fits registers.
 trait Operand: Copy + 'static {
-    /// Where the chains start, and the other operand.
+    /// The starts of the chains, and the other operand.
     fn operands<const CHAINS: usize>(
         item: &[u8],
         operation: ArithmeticOperation,
@@ -80,7 +80,7 @@ trait Operand: Copy + 'static {
     fn put(self, place: &mut [u8]);
 }
 
-/// What is computed, as a type, so that each has its own code.
+/// The operation as a type, so that each has its own code.
 trait Operation {
     fn apply<T: Operand>(value: T, other: T) -> T;
 }

@@ -54,7 +54,7 @@ pub(super) struct Work<'a, P> {
 
 /// Items and where their outputs go.
 pub(super) trait Places<'a> {
-    /// How many items are left.
+    /// The number of items that are left.
     fn count(&self) -> usize;
     /// The parts of the next item.
     ///
@@ -180,7 +180,7 @@ impl Form {
         }
     }
 
-    /// How many keys it takes.
+    /// The number of keys that it takes.
     pub(super) fn keys(self) -> usize {
         match self.mode {
             Mode::Gcm | Mode::Ctr | Mode::Cbc => 1,

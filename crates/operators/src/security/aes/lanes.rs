@@ -17,9 +17,9 @@ pub(super) const LANES: usize = 16;
 pub(super) struct Chains<'a, K> {
     /// The last block that came out, before the first one the initialisation vector.
     pub(super) states: [[u8; BLOCK]; LANES],
-    /// What each lane encrypts with, if not all have the same.
+    /// The keys of each lane, if not all have the same.
     pub(super) keys: [K; LANES],
-    /// What is left to encrypt.
+    /// The texts that are left to encrypt.
     texts: [Rest<'a>; LANES],
     busy: usize,
 }
@@ -118,7 +118,7 @@ impl<'a, K: Copy> Chains<'a, K> {
         }
     }
 
-    /// Steps over so many bytes, and puts the lanes that have any left to the front.
+    /// Steps over `bytes` bytes, and puts the lanes that have any left to the front.
     fn leave_behind(&mut self, bytes: usize) {
         for lane in (0..self.busy).rev() {
             let text = &mut self.texts[lane];

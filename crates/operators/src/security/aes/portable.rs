@@ -19,7 +19,7 @@ struct Portable<C> {
     form: Form,
     cipher: C,
     gcm: AesGcm<C, aes::cipher::consts::U12>,
-    /// What encrypts the tweak of XTS.
+    /// The cipher that encrypts the tweak of XTS.
     tweak: C,
 }
 

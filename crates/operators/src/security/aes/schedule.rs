@@ -8,11 +8,11 @@ use super::form::{Form, Mode};
 /// A key for each round, and one before the first: 11 with keys of 128 bits, 15 with 256. Overwritten when dropped.
 pub(super) type RoundKeys<const N: usize> = Zeroizing<[[u8; 16]; N]>;
 
-/// What a mode encrypts or decrypts with.
+/// The keys that a mode encrypts or decrypts with.
 pub(super) struct Keys<const N: usize> {
     /// Of the direction in which the mode uses the block cipher.
     pub(super) data: RoundKeys<N>,
-    /// What encrypts the tweak of XTS; else zeros.
+    /// The keys that encrypt the tweak of XTS; else zeros.
     pub(super) tweak: RoundKeys<N>,
 }
 

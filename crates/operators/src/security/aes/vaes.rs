@@ -23,7 +23,7 @@ use crate::security::sessions::TOGETHER;
 /// Vectors on their way at once.
 const WIDE: usize = 4;
 
-/// What they hold.
+/// The bytes of a group.
 type Group = [[u8; 64]; WIDE];
 
 /// A mode with its keys, of `N` rounds and one.

@@ -6,7 +6,7 @@ use dpb_core::{Direction, JobError, OpSpec, Right, SetupError, Workload, match_s
 use super::Aes;
 use super::form::{Form, Mode};
 use crate::entry::PORTABLE;
-use crate::path::Path;
+use crate::implementation::Implementation;
 
 /// Items that carry a text, and the portable path, whose word counts.
 pub(super) struct Texts {
@@ -22,8 +22,8 @@ impl Texts {
         Ok(Self {
             spec: spec.clone(),
             form: Form::of(spec)?.0,
-            oracle: Aes::new(spec, Path::Portable)?,
-            encrypt: Aes::new(&encrypting(spec), Path::Portable)?,
+            oracle: Aes::new(spec, Implementation::Portable)?,
+            encrypt: Aes::new(&encrypting(spec), Implementation::Portable)?,
         })
     }
 }

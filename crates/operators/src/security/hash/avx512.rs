@@ -15,7 +15,7 @@ pub(crate) struct States32<const W: usize>(pub(crate) [[u32; 16]; W]);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct States64<const W: usize>(pub(crate) [[u64; 8]; W]);
 
-/// What the two have in common: one state in and out, and vectors in and out.
+/// The parts that the two have in common: one state in and out, and vectors in and out.
 macro_rules! states {
     ($states:ident, $word:ty) => {
         impl<const W: usize> $states<W> {

@@ -11,7 +11,7 @@ use dpb_core::{
 
 use super::{BITS, LIBRARIES, portable};
 use crate::entry::{Case, Entry, PORTABLE, own};
-use crate::path::Path;
+use crate::implementation::Implementation;
 use crate::security::asymmetric::{Decrypter, Encrypter, PATHS};
 use crate::security::keys::Kind;
 use crate::security::signature::{Jury, KEY_PAIR, PRIVATE_KEY, entry};
@@ -25,7 +25,7 @@ pub(crate) const ENCRYPT: Entry = Entry {
     source: "RFC 8017, 7.1",
     parameters: &[BITS, KEY_PAIR],
     libraries: LIBRARIES,
-    allocates: &[Path::Portable],
+    allocates: &[Implementation::Portable],
     documentation: include_str!("../../../docs/rsa-oaep.md"),
     ..entry::<spec::RsaEncrypt>(
         |given| {
@@ -92,11 +92,11 @@ impl Encrypt {
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
-    pub fn new(path: Path, bits: u16, spki: &[u8]) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation, bits: u16, spki: &[u8]) -> Result<Self, SetupError> {
         let encrypter: Box<dyn Encrypter> = match path {
-            Path::Portable => Box::new(portable::public(bits, spki)?),
+            Implementation::Portable => Box::new(portable::public(bits, spki)?),
             #[cfg(feature = "aws-lc")]
-            Path::AwsLc => super::aws_lc::encrypter(bits, spki)?,
+            Implementation::AwsLc => super::aws_lc::encrypter(bits, spki)?,
             _ => return Err(path.missing("rsa-encrypt", PATHS)),
         };
         Ok(Self { bits, encrypter })
@@ -128,11 +128,11 @@ impl Decrypt {
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
-    pub fn new(path: Path, bits: u16, pkcs8: &[u8]) -> Result<Self, SetupError> {
+    pub fn new(path: Implementation, bits: u16, pkcs8: &[u8]) -> Result<Self, SetupError> {
         let decrypter: Box<dyn Decrypter> = match path {
-            Path::Portable => Box::new(portable::private(bits, pkcs8)?),
+            Implementation::Portable => Box::new(portable::private(bits, pkcs8)?),
             #[cfg(feature = "aws-lc")]
-            Path::AwsLc => super::aws_lc::decrypter(bits, pkcs8)?,
+            Implementation::AwsLc => super::aws_lc::decrypter(bits, pkcs8)?,
             _ => return Err(path.missing("rsa-decrypt", PATHS)),
         };
         Ok(Self { bits, decrypter })
@@ -198,11 +198,11 @@ impl Kernel for Decrypt {
 struct Encrypting {
     spec: OpSpec,
     bits: u16,
-    /// If the private key is known.
+    /// The judges, if the private key is known.
     judges: Option<Jury<Decrypt>>,
 }
 
-/// What a decrypting spec is run on: encryptions of as much of any bytes as fits.
+/// The items of a decrypting spec: encryptions of as much of any bytes as fits.
 struct Decrypting {
     spec: OpSpec,
     bits: u16,
@@ -227,12 +227,12 @@ fn decrypting(case: &Case) -> Result<Box<dyn Workload>, SetupError> {
     Ok(Box::new(Decrypting {
         spec: case.spec.clone(),
         bits: *bits,
-        encrypter: Encrypt::new(Path::best(PATHS), *bits, public.bytes())?,
-        oracle: Decrypt::new(Path::Portable, *bits, key.bytes())?,
+        encrypter: Encrypt::new(Implementation::best(PATHS), *bits, public.bytes())?,
+        oracle: Decrypt::new(Implementation::Portable, *bits, key.bytes())?,
     }))
 }
 
-/// As much of `plain` as fits.
+/// The part of `plain` that fits.
 fn cut(plain: &[u8], bits: u16) -> &[u8] {
     &plain[..plain.len().min(message_bytes_max(bits))]
 }

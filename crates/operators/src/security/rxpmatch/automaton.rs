@@ -44,17 +44,17 @@ pub(super) struct Automaton {
     key_bytes: usize,
     bytes_max: usize,
     start: u32,
-    /// What threads that start before a byte of a class enter, by context and class.
+    /// The step of the threads that start before a byte of a class, by context and class.
     starts: Vec<Option<Box<Step>>>,
     scratch: Scratch,
 }
 
-/// What never changes.
+/// The part that never changes.
 struct Program {
     nfa: NFA,
     /// The pattern that each of Thompson's states belongs to.
     owners: Vec<u32>,
-    /// Where the patterns start that match anywhere, and those that match at the start only.
+    /// The starts of the patterns that match anywhere, and of the patterns that match at the start only.
     starts: Vec<StateID>,
     anchored_starts: Vec<StateID>,
     /// Contexts that rules tell apart.
@@ -69,7 +69,7 @@ struct Program {
 /// Context, number of patterns that matched, these patterns, then Thompson's states, sorted.
 type Key = Arc<[u32]>;
 
-/// What a set of threads does on a byte.
+/// The step of a set of threads on a byte.
 #[derive(Default)]
 struct Step {
     matched: Vec<u32>,
@@ -150,7 +150,7 @@ impl Automaton {
         self.program.stride() - 1
     }
 
-    /// How many states there are.
+    /// The number of states.
     pub(super) fn len(&self) -> usize {
         self.states.len()
     }
@@ -165,7 +165,7 @@ impl Automaton {
         self.bytes_max
     }
 
-    /// What tells a state, to find it again when all were forgotten.
+    /// The key of a state, to find it again when all were forgotten.
     pub(super) fn key(&self, state: u32) -> Key {
         self.states[state as usize / self.program.stride()].clone()
     }
@@ -234,7 +234,7 @@ impl Automaton {
         state
     }
 
-    /// Where the state of `from` goes by a column.
+    /// The state that follows `from` by a column.
     fn step(&mut self, from: &Key, class: usize) -> Key {
         let (program, scratch) = (&self.program, &mut self.scratch);
         let context = from[0] as Context;

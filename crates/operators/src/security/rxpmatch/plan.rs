@@ -27,7 +27,7 @@ pub(super) struct Pattern {
     pub(super) is_wild: bool,
 }
 
-/// What it means that a pattern matches.
+/// The meaning of a pattern's match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// This rule does.
@@ -36,14 +36,14 @@ pub(super) enum Meaning {
     Asks(u32),
 }
 
-/// What a match of a rule contains.
+/// A part that every match of a rule contains.
 struct Part {
     hir: Hir,
-    /// How rare that is in ordinary payloads.
+    /// The rarity of the part in ordinary payloads.
     bits: f32,
 }
 
-/// As many rules with gaps inside are looked for as a whole from the beginning.
+/// The most rules with gaps inside that are looked for as a whole from the beginning.
 const GAPS_MAX: usize = 3;
 /// Rarer than one in 2^20 positions of ordinary payloads.
 const BITS_MIN: f32 = 20.0;
@@ -259,7 +259,7 @@ impl Part {
     }
 }
 
-/// How rare a match of `hir` is at a position of an ordinary payload, in bits.
+/// The rarity of a match of `hir` at a position of an ordinary payload, in bits.
 fn rarity(hir: &Hir) -> f32 {
     match hir.kind() {
         HirKind::Literal(literal) => literal.0.iter().copied().map(byte_rarity).sum(),
@@ -277,12 +277,12 @@ fn rarity(hir: &Hir) -> f32 {
     }
 }
 
-/// How rare it is that something comes of what is so rare each.
+/// The rarity of any event out of events with these rarities.
 fn any_of(rarities: impl Iterator<Item = f32>) -> f32 {
     -rarities.map(|bits| (-bits).exp2()).sum::<f32>().log2()
 }
 
-/// How rare a byte is in text and requests, roughly.
+/// The rarity of a byte in text and requests, roughly.
 fn byte_rarity(byte: u8) -> f32 {
     match byte {
         b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' | b' ' => 4.0,

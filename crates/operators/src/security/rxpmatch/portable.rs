@@ -41,7 +41,7 @@ impl Oracle {
             .collect()
     }
 
-    /// What matches in each item.
+    /// The matches in each item.
     pub(super) fn matches(&self, caches: &mut [Cache], items: &[&[u8]]) -> Vec<Vec<Match>> {
         let mut found = vec![Vec::new(); items.len()];
         for ((id, dfa), cache) in self.rules.iter().zip(caches) {
@@ -68,7 +68,7 @@ impl Oracle {
     }
 }
 
-/// What is written of matches.
+/// The output for these matches.
 pub(super) fn output(found: &[Match]) -> Result<Vec<u8>, JobError> {
     let mut bytes = vec![0; found.len() * Match::BYTES];
     write(found, &mut bytes).map(|_| bytes)

@@ -16,7 +16,7 @@ pub(super) struct Hit {
     pub(super) end: u32,
 }
 
-/// Which patterns each lane's payload has matched.
+/// The patterns that each lane's payload has matched.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// [`LANES`] rows of bits.
@@ -44,7 +44,7 @@ struct Scan<'a, 's> {
     seen: &'s mut Seen,
     hits: &'s mut Vec<Hit>,
     lanes: [Lane<'a>; LANES],
-    /// So many of them are in use, from the first.
+    /// The number of rows in use, from the first.
     used: usize,
     /// Bytes since states were last forgotten.
     bytes: usize,
@@ -158,7 +158,7 @@ impl<'a> Scan<'a, '_> {
         }
     }
 
-    /// Where to begin with a payload; `None` if its first bytes settle that nothing matches.
+    /// The position and state to begin a payload with; `None` if its first bytes settle that nothing matches.
     fn open(&self, bytes: &[u8]) -> Option<(usize, u32)> {
         /// Most payloads that are settled early are by then.
         const BYTES: usize = 8;

@@ -19,7 +19,7 @@ struct Sequence {
     lines: Vec<Vec<Finder<'static>>>,
 }
 
-/// What is between two literals.
+/// The gap between two literals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gap {
     Anything,
@@ -85,7 +85,7 @@ impl Sequence {
     }
 }
 
-/// Where the first match of `parts` ends that starts at `from` or behind.
+/// The end of the first match of `parts` that starts at `from` or behind.
 fn line_end(parts: &[Finder<'_>], payload: &[u8], from: usize) -> Option<usize> {
     let mut start = from;
     'lines: loop {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dpb_core::random::SplitMix64;
-use dpb_core::{Batch, Items};
+use dpb_core::{Batch, Items, UnsupportedRules};
 use proptest::prelude::*;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
@@ -18,7 +18,7 @@ fn loaded(rules: Rules) -> Arc<Loaded> {
     Arc::new(rules.into())
 }
 
-/// What a kernel finds in each item.
+/// The matches that a kernel finds in each item.
 fn found(kernel: &mut dyn Direct, items: &[&[u8]]) -> Vec<Vec<Match>> {
     let (src, ends): (Vec<u8>, Vec<u32>) = (
         items.concat(),

@@ -7,7 +7,8 @@ use regex_automata::hybrid::dfa::Cache;
 
 use super::loaded::Loaded;
 use super::portable::{Oracle, output};
-use super::{Case, PORTABLE, RuleSet, SET, rules, traffic};
+use super::{PORTABLE, RuleSet, SET, rules, traffic};
+use crate::entry::Case;
 
 /// The rules that stand in where no file is given.
 pub(super) fn built_in(set: RuleSet) -> Material {

@@ -74,7 +74,7 @@ fn one(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
 /// The words of up to eight blocks side by side.
 struct Schedule {
     words: States64<80>,
-    /// What each step adds: its word and its constant.
+    /// The summands of each step: its word and its constant.
     inputs: States64<80>,
 }
 

@@ -46,7 +46,7 @@ impl Start {
     }
 }
 
-/// How an item is cut.
+/// The pieces of an item.
 #[derive(Clone, Copy, Default)]
 struct Parts<'a> {
     /// 1 to 64 bytes before the body.

@@ -2,7 +2,7 @@
 
 use super::POLYNOMIAL;
 
-/// What one byte does to the register.
+/// The change of the register by each byte.
 static TABLE: [u64; 256] = table();
 
 /// The register after `data`.

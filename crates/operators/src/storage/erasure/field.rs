@@ -21,7 +21,7 @@ pub(super) fn product(a: u8, b: u8) -> u8 {
     products(a)[usize::from(b)]
 }
 
-/// What gives 1 when it is multiplied by `a`.
+/// The element whose product with `a` is 1.
 ///
 /// # Panics
 /// If `a` is 0.

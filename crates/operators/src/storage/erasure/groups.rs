@@ -13,7 +13,7 @@ pub(super) struct Groups<T> {
 /// Some rows of it.
 #[derive(Debug)]
 pub(super) struct Group<T> {
-    /// How many.
+    /// The number of outputs.
     pub(super) outputs: usize,
     /// For each input one for each output.
     pub(super) coefficients: Vec<T>,

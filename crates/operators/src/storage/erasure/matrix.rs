@@ -12,7 +12,7 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// What gives the parity blocks from the data blocks.
+    /// The matrix that gives the parity blocks from the data blocks.
     pub(super) fn parity(code: ErasureCode) -> Self {
         let first = code.data_blocks() as u8;
         Self::of_blocks(code, (0..code.parity_blocks()).map(|j| first + j as u8))
@@ -24,7 +24,7 @@ impl Matrix {
         Self::of_blocks(loss.code(), loss.missing()).times(&data)
     }
 
-    /// What gives these blocks from the data blocks.
+    /// The matrix that gives these blocks from the data blocks.
     fn of_blocks(code: ErasureCode, blocks: impl Iterator<Item = u8>) -> Self {
         let columns = code.data_blocks();
         let coefficient = |block: u8, i: u8| match usize::from(block) < columns {
@@ -49,7 +49,7 @@ impl Matrix {
         self.columns
     }
 
-    /// What block `column` is multiplied by for block `row`.
+    /// The coefficient of block `column` for block `row`.
     pub(super) fn at(&self, row: usize, column: usize) -> u8 {
         self.row(row)[column]
     }

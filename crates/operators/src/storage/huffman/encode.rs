@@ -11,7 +11,7 @@ const SYMBOLS_A_WORD: usize = (64 - 7) / BITS_MAX;
 /// Most bytes of a block's streams, and a word more, which the last bits are written with.
 const CODED_BYTES_MAX: usize = BLOCK_BYTES_MAX * BITS_MAX / 8 + STREAMS + 8;
 
-/// Where a block is coded before it is known to be shorter than what it codes.
+/// Memory in which a block is coded before it is known to be shorter than its plain bytes.
 pub(super) type Scratch = Box<[u8; CODED_BYTES_MAX]>;
 
 /// Room for any block.

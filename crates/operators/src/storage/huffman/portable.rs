@@ -65,7 +65,7 @@ fn coded<'a>(block: &'a [u8], len: usize, plain: &mut Vec<u8>) -> Result<&'a [u8
 struct Code {
     /// Shorter codes first, then by symbol.
     symbols: Vec<u8>,
-    /// How many codes have each length.
+    /// The number of codes of each length.
     counts: [usize; BITS_MAX + 1],
 }
 

@@ -7,7 +7,7 @@ use dpb_core::Input;
 use super::*;
 use crate::input;
 
-/// What all decoders say of an item, in a slot of so many bytes.
+/// The output of all decoders for an item, in a slot of `slot_bytes` bytes.
 fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
     let right = portable::decode(item, slot_bytes);
     let mut slot = vec![0; slot_bytes];
@@ -21,7 +21,7 @@ fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
     let fast = tables::decode(item, &mut slot, &mut [0; _]);
     same(fast, &slot);
     #[cfg(target_arch = "x86_64")]
-    if let Some(proof) = isa::Bmi2::detect() {
+    if let Some(proof) = crate::isa::Bmi2::detect() {
         let fast = x86_64::decode(proof, item, &mut slot, &mut [0; _]);
         same(fast, &slot);
     }

@@ -53,7 +53,7 @@ fn length(nibble: u8, mut next: impl FnMut() -> Result<u8, JobError>) -> Result<
     Ok(length)
 }
 
-/// Where each hash of four bytes was seen last, and one more.
+/// The place at which each hash of four bytes was seen last, and one more.
 pub(super) type Table = [u32; 1 << HASH_BITS];
 const HASH_BITS: u32 = 12;
 
@@ -104,7 +104,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// What of a length does not fit its nibble.
+    /// Writes the part of a length that does not fit its nibble.
     fn rest_of(&mut self, length: usize) -> Result<(), JobError> {
         let Some(mut rest) = length.checked_sub(15) else {
             return Ok(());

@@ -50,7 +50,7 @@ pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError>
     }
 }
 
-/// Where each hash of four bytes was seen last, and one more.
+/// The place at which each hash of four bytes was seen last, and one more.
 pub(super) type Table = [u32; 1 << HASH_BITS];
 const HASH_BITS: u32 = 12;
 

@@ -8,7 +8,7 @@ use dpb_core::Input;
 use super::*;
 use crate::input;
 
-/// What both decoders say of an item, in a slot of so many bytes.
+/// The output of both decoders for an item, in a slot of `slot_bytes` bytes.
 fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
     let right = portable::decode(item, slot_bytes);
     let mut slot = vec![0; slot_bytes];
@@ -20,7 +20,7 @@ fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
     right
 }
 
-/// What each path makes of `plain`.
+/// The output of each path for `plain`.
 fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
     let mut slot = vec![0; compressed_bytes_max(plain.len())];
     let portable = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");

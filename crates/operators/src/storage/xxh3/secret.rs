@@ -46,7 +46,7 @@ impl Secret {
         u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
     }
 
-    /// What a stripe sees from `at` on.
+    /// The part of the secret that a stripe sees from `at` on.
     #[inline]
     pub(super) fn stripe(&self, at: usize) -> &[u8; super::STRIPE_BYTES] {
         self.0[at..].first_chunk().expect("inside the secret")

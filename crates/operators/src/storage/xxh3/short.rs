@@ -105,7 +105,7 @@ fn word(data: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*data[at..].first_chunk().expect("eight bytes"))
 }
 
-/// What XXH64 ends with.
+/// The last mixing step, as in XXH64.
 #[inline]
 fn avalanche_of_xxh64(mut hash: u64) -> u64 {
     hash ^= hash >> 33;

@@ -10,7 +10,7 @@ use crate::network::packet::{FRAGMENT, Sample};
 const RIGHT: u8 = Verdict::TRANSPORT_RIGHT;
 const WRONG: u8 = Verdict::TRANSPORT_WRONG;
 
-fn paths() -> impl Iterator<Item = Path> {
+fn paths() -> impl Iterator<Item = Implementation> {
     let all = Checksum::PATHS.iter().copied();
     all.filter(|path| path.is_available())
 }

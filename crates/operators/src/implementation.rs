@@ -1,4 +1,4 @@
-//! Code paths: how an operator is computed on a CPU, by instruction sets or by a library.
+//! Implementations: how an operator is computed on a CPU, by instruction sets or by a library. Backends, records and flags call each a path.
 
 use std::fmt;
 
@@ -8,37 +8,37 @@ use crate::isa;
 #[cfg(feature = "rxpmatch")]
 use crate::security::rxpmatch::Hyperscan;
 
-/// [`Path`] and its lists from one table.
-macro_rules! paths {
-    ($($(#[$doc:meta])* $path:ident = $name:literal needs $needs:tt),+ $(,)?) => {
+/// [`Implementation`] and its lists from one table.
+macro_rules! implementations {
+    ($($(#[$doc:meta])* $implementation:ident = $name:literal needs $needs:tt),+ $(,)?) => {
         /// How an operator is computed on a CPU.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Path {
-            $($(#[$doc])* $path,)+
+        pub enum Implementation {
+            $($(#[$doc])* $implementation,)+
         }
 
-        impl Path {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$path),+];
+        impl Implementation {
+            /// All implementations.
+            pub const ALL: &'static [Self] = &[$(Self::$implementation),+];
 
-            /// As in a backend's name, after `cpu/`.
+            /// The name, which stands behind `cpu/` in a backend's name.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Self::$path => $name,)+
+                    $(Self::$implementation => $name,)+
                 }
             }
 
-            /// What the CPU must have for it, or this crate be built with.
+            /// The needs of it, in words: of the CPU, or of this crate's build.
             pub fn needs(self) -> &'static str {
                 match self {
-                    $(Self::$path => paths!(@needs $needs),)+
+                    $(Self::$implementation => implementations!(@needs $needs),)+
                 }
             }
 
             /// Whether this CPU has it, and this build.
             pub fn is_available(self) -> bool {
                 match self {
-                    $(Self::$path => paths!(@has $needs),)+
+                    $(Self::$implementation => implementations!(@has $needs),)+
                 }
             }
         }
@@ -53,7 +53,7 @@ macro_rules! paths {
     (@has $token:ident) => { isa::$token::detect().is_some() };
 }
 
-paths! {
+implementations! {
     /// Without any instruction set of its own: the oracle.
     Portable = "portable" needs _,
     /// Without any instruction set of its own either, but written for speed: tables, and many chains at once.
@@ -98,7 +98,63 @@ paths! {
     Hyperscan = "hyperscan" needs (Hyperscan),
 }
 
-/// What stands for the library where no operator uses it.
+/// Declares the implementations of one operator, best first: an enum that a kernel matches once a batch. The ones with an architecture hold the
+/// proof that their instructions may be used, which has their name, and the ones with a second proof that too if the CPU has it. `ALL` lists
+/// them on every architecture, and `on` chooses one.
+macro_rules! codes {
+    (
+        $vis:vis enum $Code:ident {
+            $($arch:literal: $Proven:ident $(with $Other:ident)?,)*
+            $($Plain:ident),+ $(,)?
+        }
+    ) => {
+        /// The implementations, each with its proof.
+        #[derive(Clone, Copy, Debug)]
+        $vis enum $Code {
+            $(
+                #[cfg(target_arch = $arch)]
+                $Proven(
+                    $crate::isa::$Proven,
+                    $(Option<$crate::isa::$Other>)?
+                ),
+            )*
+            $($Plain,)+
+        }
+
+        impl $Code {
+            /// The implementations there are, best first.
+            $vis const ALL: &'static [$crate::implementation::Implementation] = &[
+                $($crate::implementation::Implementation::$Proven,)*
+                $($crate::implementation::Implementation::$Plain,)+
+            ];
+
+            /// This implementation of `operator`.
+            ///
+            /// # Errors
+            /// If this CPU lacks what it needs, or there is no such implementation.
+            $vis fn on(
+                operator: &str,
+                implementation: $crate::implementation::Implementation,
+            ) -> Result<Self, dpb_core::SetupError> {
+                use $crate::implementation::Implementation;
+                let code = match implementation {
+                    $(
+                        #[cfg(target_arch = $arch)]
+                        Implementation::$Proven => $crate::isa::$Proven::detect()
+                            .map(|proof| Self::$Proven(proof, $($crate::isa::$Other::detect())?)),
+                    )*
+                    $(Implementation::$Plain => Some(Self::$Plain),)+
+                    _ => None,
+                };
+                code.ok_or_else(|| implementation.missing(operator, Self::ALL))
+            }
+        }
+    };
+}
+#[allow(unused_imports, reason = "which operators are built in, features say")]
+pub(crate) use codes;
+
+/// Stands for the library where no operator uses it.
 #[cfg(not(feature = "rxpmatch"))]
 enum Hyperscan {}
 
@@ -111,7 +167,7 @@ impl Hyperscan {
     }
 }
 
-impl Path {
+impl Implementation {
     /// The first of `paths`, sorted best first, that this CPU has.
     pub(crate) fn best(paths: &[Self]) -> Self {
         paths
@@ -151,7 +207,7 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for Implementation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
