@@ -8,7 +8,7 @@ pub trait Bound {
     fn run(&mut self);
     /// Overwrites all outputs with `byte`.
     fn spoil_outputs(&mut self, byte: u8);
-    /// What came of each item in the last run.
+    /// The output of each item in the last run.
     ///
     /// # Panics
     /// If the code wrote beyond a slot, or not as many bytes as the operator's shape says.

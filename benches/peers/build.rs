@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-/// Where functions and loops begin must not decide: one loop compiled twice differed by 9 % without this.
+/// Flags that align functions and loops, so that their addresses do not decide: one loop compiled twice differed by 9 % without this.
 const ALIGNED: &[&str] = &["-falign-functions=64", "-falign-loops=64"];
 /// The libraries to link, besides the file of the same name in `native/`.
 const LIBRARIES: &[(&str, &[&str])] = &[

@@ -153,7 +153,7 @@ fn erasure(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
     })
 }
 
-/// Blocks of the codes that are used: so many have room on the stack, where an allocation would count.
+/// The most blocks of the codes that are used: they have room on the stack, where an allocation would count.
 const BLOCKS_USUAL: usize = 32;
 
 /// The parity blocks, of a code of at most `MAX` blocks.

@@ -26,7 +26,7 @@ const FILES: &[(&str, &str)] = files![
     "rules",
 ];
 
-/// What is wanted where a shape says nothing: the best peer's speed, but for what a bench cannot tell apart.
+/// The wanted ratio where a shape says nothing: the best peer's speed, but for what a bench cannot tell apart.
 const GOAL: f64 = 0.95;
 /// Warm-up of code that learns nothing from its data but what caches and predictors do.
 const WARM_UP_S: f64 = 0.001;
@@ -68,7 +68,7 @@ pub(crate) struct Shape {
     /// Calls of a run, each on items of its own.
     #[serde(default = "one")]
     pub(crate) calls: usize,
-    /// How many times the fastest peer's speed is wanted.
+    /// The wanted speed, as a multiple of the fastest peer's.
     #[serde(default = "goal")]
     pub(crate) goal: f64,
 }
@@ -82,7 +82,7 @@ pub(crate) enum Unit {
     Bytes,
     /// Items.
     Items,
-    /// Parts of an item, of so many bytes each: lookups, tuples.
+    /// Parts of an item, each of `part_bytes`: lookups, tuples.
     #[serde(untagged)]
     Parts {
         /// Bytes of a part.
@@ -95,7 +95,7 @@ pub(crate) enum Unit {
 pub(crate) struct Row {
     /// The definition file.
     pub(crate) group: &'static str,
-    /// As in the registry, or `null`.
+    /// The operator's name in the registry, or `null`.
     pub(crate) operator: String,
     /// Its parameters, as on the command line.
     pub(crate) parameters: String,

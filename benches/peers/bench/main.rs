@@ -208,7 +208,7 @@ fn say_libraries() {
     }
 }
 
-/// That definitions and registry name the same peers of each operator: people read the registry's.
+/// Checks that definitions and registry name the same peers of each operator: people read the registry's.
 fn agree_with_the_registry(rows: &[Row]) -> Result<()> {
     let mut defined: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in rows

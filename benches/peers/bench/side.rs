@@ -290,7 +290,7 @@ impl Called<'_> {
     }
 }
 
-/// How many runs take `seconds` of CPU time: doubled until a quarter of it is reached, since one run may be shorter than reading
+/// The number of runs that take `seconds` of CPU time: doubled until a quarter of it is reached, since one run may be shorter than reading
 /// the clock.
 fn runs_of(seconds: f64, placement: &mut Placement<'_>) -> usize {
     let mut runs = 1;

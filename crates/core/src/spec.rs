@@ -39,7 +39,7 @@ pub trait Spec: fmt::Debug + Clone + Eq + Hash + Send + Sync + 'static {
     /// Every parameter by its name, those with their usual value too: with the name they say exactly what is computed.
     fn parameters(&self) -> Vec<(&str, ParameterValue)>;
 
-    /// What an item costs besides its bytes, whatever its length, expressed in bytes. One such byte stands for about a nanosecond
+    /// The cost of an item besides its bytes, whatever its length, expressed in bytes. One such byte stands for about a nanosecond
     /// on a slow path, for making an item, running it and checking it. Most operators cost 0 here, a signature millions. Only the
     /// order of magnitude matters. Code that bounds time by bytes adds this cost.
     fn cost_bytes(&self) -> usize {
@@ -49,7 +49,7 @@ pub trait Spec: fmt::Debug + Clone + Eq + Hash + Send + Sync + 'static {
 
 /// A spec whose parameters are declared beside it, as [`spec!`](crate::spec!) does.
 pub trait Declared: Spec {
-    /// What [`Spec::name`] says; where it says several names, the first of them.
+    /// The name that [`Spec::name`] says; where there are several, the first of them.
     const NAME: &'static str;
 
     /// The parameters, in the order of [`Spec::parameters`].

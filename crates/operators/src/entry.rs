@@ -287,7 +287,7 @@ impl Entry {
         self.parameters.iter().chain(self.workload_parameters)
     }
 
-    /// What tests and benches run: the default, and each parameter at each end of its range or at each of its words, the
+    /// The cases that tests and benches run: the default, and each parameter at each end of its range or at each of its words, the
     /// others at their defaults. Files are not given.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = vec![self.default_case()];

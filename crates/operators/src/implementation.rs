@@ -11,7 +11,7 @@ use crate::security::rxpmatch::Hyperscan;
 /// [`Implementation`] and its lists from one table.
 macro_rules! implementations {
     ($($(#[$doc:meta])* $implementation:ident = $name:literal needs $needs:tt),+ $(,)?) => {
-        /// How an operator is computed on a CPU.
+        /// A way in which an operator is computed on a CPU.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Implementation {
             $($(#[$doc])* $implementation,)+

@@ -23,7 +23,7 @@ use dpb_operators::network::lpm::{
 /// Addresses of a job, and of each of its items.
 const ADDRESSES: usize = 256;
 const PER_ITEM: usize = 64;
-/// One address of so many is sent to a hop of its own by each version, so that no part of two versions' answers is alike.
+/// The number of addresses of which one is sent to a hop of its own by each version, so that no part of two versions' answers is alike.
 const MARKED: usize = 16;
 const QUEUES: usize = 2;
 const DEPTH: u32 = 4;
@@ -120,7 +120,7 @@ fn changes<A: Generated>(
     changes
 }
 
-/// How far the writer is, for readers to know, and the other way round.
+/// The progress of the writer, for readers to know, and the other way round.
 #[derive(Default)]
 struct Progress {
     begun: AtomicUsize,

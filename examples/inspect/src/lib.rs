@@ -56,9 +56,9 @@ pub struct Found {
 /// The steps that a burst goes through.
 pub struct Inspector {
     verify: Step,
-    /// For each kind of tuple.
+    /// One for each kind of tuple.
     hashes: [Step; 4],
-    /// For each version of IP.
+    /// One for each version of IP.
     routes: [Step; 2],
     rules: Step,
     digest: Step,

@@ -65,7 +65,7 @@ impl ByHand {
         })
     }
 
-    /// What [`Program::run`] does with a burst: the hashes and the hops.
+    /// Does with a burst what [`Program::run`] does: the hashes and the hops.
     ///
     /// # Errors
     /// If a kernel refuses a packet.

@@ -57,7 +57,7 @@ impl Packets {
         Ok(bufs.collect::<Result<_, _>>()?)
     }
 
-    /// What a card does when a burst comes in: puts each packet into its buffer. Each gets a nonce that none had before.
+    /// Does what a card does when a burst comes in: puts each packet into its buffer. Each gets a nonce that none had before.
     pub fn receive(&mut self, buffers: &mut [Buf]) {
         for (buf, packet) in buffers.iter_mut().zip(&self.packets) {
             buf[PACKET_AT..][..packet.len()].copy_from_slice(packet);

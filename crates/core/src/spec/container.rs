@@ -21,7 +21,7 @@ pub struct DeflateTrailer {
 }
 
 impl DeflateFormat {
-    /// What stands in front of a stream that an encoder of this level writes: of zlib a window of 32 KiB, of gzip no name, no time
+    /// The bytes in front of a stream that an encoder of this level writes: of zlib a window of 32 KiB, of gzip no name, no time
     /// and no system. Decoders take [longer ones](Self::header_bytes) too.
     pub const fn header(self, level: u8) -> &'static [u8] {
         match (self, level) {
@@ -57,7 +57,7 @@ impl DeflateFormat {
         }
     }
 
-    /// What stands behind the stream of so many plain bytes with this `check`, their Adler-32 (zlib) or CRC-32 (gzip).
+    /// The bytes behind the stream of `plain_bytes` bytes with this `check`, their Adler-32 (zlib) or CRC-32 (gzip).
     pub fn trailer(self, check: u32, plain_bytes: usize) -> DeflateTrailer {
         let mut bytes = [0; 8];
         match self {

@@ -25,7 +25,7 @@ pub struct BlockLoss {
 }
 
 impl ErasureCode {
-    /// What a block's length is a multiple of, in bytes: engines take no others, and vectors are as long.
+    /// The unit of a block's length, in bytes: engines take no others, and vectors are as long.
     pub const UNIT_BYTES: usize = 64;
 
     /// Most blocks, data and parity together.

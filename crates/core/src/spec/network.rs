@@ -26,7 +26,7 @@ spec! {
     /// two CRCs of four bytes and a length of eight, little endian. Output: variable, four bytes a record; an item that ends
     /// inside a record is refused.
     pub struct CrcCombine = "crc-combine" {
-        /// Which CRC is combined.
+        /// The CRC that is combined.
         crc: CrcName = "crc32c",
     }
 }
@@ -42,7 +42,7 @@ spec! {
 spec! {
     /// The Internet checksum (RFC 1071). Output: two bytes, big endian; of packets variable, refusing what is none.
     pub struct Checksum = "checksum" {
-        /// What is summed: the item's bytes, or a header or the transport of the packet that the item is.
+        /// The part that is summed: the item's bytes, or a header or the transport of the packet that the item is.
         form: ChecksumForm = "plain",
     }
 }
@@ -52,7 +52,7 @@ spec! {
     /// for nothing. Output: one byte, in which 1 says that the IPv4 header's is right and 2 that it is wrong, 4 and 8 say the same
     /// of the transport's, and 16 says that the item is no packet. A checksum that the packet does not have sets no bit.
     pub struct ChecksumVerify = "checksum-verify" {
-        /// Which checksums are looked at.
+        /// The checksums that are looked at.
         layers: ChecksumLayers = "all",
     }
 }
@@ -61,7 +61,7 @@ spec! {
     /// Fills in the checksums of an IP packet: IPv4's, and that of TCP or UDP. Output: variable, the packet without bytes that pad
     /// it; refuses what is no packet.
     pub struct ChecksumFill = "checksum-fill" {
-        /// Which checksums are filled in.
+        /// The checksums that are filled in.
         layers: ChecksumLayers = "all",
     }
 }
@@ -87,12 +87,12 @@ spec! {
 spec! {
     /// IP reassembly of a burst of fragments (RFC 791, RFC 8200, RFC 5722). Output: variable.
     pub struct Reassembly = "reassembly" {
-        /// How long fragments wait: to the end of their item, or for later items of their queue. Then each item begins with the time at
+        /// The time for which fragments wait: to the end of their item, or for later items of their queue. Then each item begins with the time at
         /// which it came, eight bytes, little endian, in nanoseconds.
         keep: FragmentsKept = "item",
         /// Datagrams that wait at once; the oldest gives way to one more. Each takes about 68 KiB.
         datagrams: u16 = "64" in 1..=1024,
-        /// How long a datagram waits after its first fragment came, in milliseconds (RFC 8200: 60 s).
+        /// The time for which a datagram waits after its first fragment came, in milliseconds (RFC 8200: 60 s).
         timeout_ms as "timeout-ms": u32 = "60000" in 1..=86400000,
     }
 }

@@ -14,7 +14,7 @@ pub struct Parameter {
     pub values: Domain,
     /// The value when none is given.
     pub default: &'static str,
-    /// What the value changes.
+    /// The meaning of the value.
     pub meaning: &'static str,
 }
 

@@ -13,7 +13,7 @@ spec! {
         operation: ArithmeticOperation = "add",
         /// One chain of operations, for latency, or several side by side, for throughput.
         form: ArithmeticForm = "dependent",
-        /// How many rounds of eight operations run.
+        /// The number of rounds of eight operations.
         rounds: u32 = "128" in 1..=8192,
         cost |spec| spec.rounds as usize * 8
     }

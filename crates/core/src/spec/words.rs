@@ -12,7 +12,7 @@ pub enum IpFamily {
 }
 
 words! {
-    /// What to do with a rule whose expression is not regular, or too large.
+    /// The treatment of a rule whose expression is not regular, or too large.
     pub enum UnsupportedRules {
         /// The rule set is refused; the error names the line.
         Refuse = "refuse",
@@ -22,7 +22,7 @@ words! {
 }
 
 words! {
-    /// What of a packet is hashed for receive-side scaling; everything in network order.
+    /// The parts of a packet that are hashed for receive-side scaling; everything in network order.
     pub enum HashTuple {
         /// Source and destination address: 8 bytes.
         Ipv4 = "ipv4",
@@ -36,7 +36,7 @@ words! {
 }
 
 words! {
-    /// How long fragments wait for the rest of their datagram.
+    /// The time for which fragments wait for the rest of their datagram.
     pub enum FragmentsKept {
         /// To the end of their item.
         Item = "item",
@@ -55,7 +55,7 @@ pub enum Direction {
 }
 
 words! {
-    /// What wraps a DEFLATE stream.
+    /// The format that wraps a DEFLATE stream.
     pub enum DeflateFormat {
         /// RFC 1951, no header.
         Raw = "raw",
@@ -164,7 +164,7 @@ pub enum SignatureScheme {
     Rsa {
         /// The length of the modulus in bits.
         bits: u16,
-        /// How the digest is padded to the length of the modulus.
+        /// The padding of the digest to the length of the modulus.
         padding: RsaPadding,
     },
     /// FIPS 186-4, 4: primes of 2048 and 256 bits, with SHA-256.
@@ -177,7 +177,7 @@ pub enum SignatureScheme {
 }
 
 words! {
-    /// How a digest is padded for RSA.
+    /// The padding of a digest for RSA.
     pub enum RsaPadding {
         /// RSASSA-PKCS1-v1_5.
         Pkcs1 = "pkcs1",
@@ -197,7 +197,7 @@ words! {
 }
 
 words! {
-    /// What a checksum covers.
+    /// The part of an item that a checksum covers.
     pub enum ChecksumForm {
         /// The item's bytes.
         Plain = "plain",
@@ -211,7 +211,7 @@ words! {
 }
 
 words! {
-    /// Which checksums of a packet are meant.
+    /// The checksums of a packet that are meant.
     pub enum ChecksumLayers {
         /// The IPv4 header's and the transport's.
         All = "all",

@@ -10,7 +10,7 @@ use crate::registry::Operators;
 #[derive(Clone, Copy, Debug)]
 pub struct CpuPaths(Operators);
 
-/// The family `pool`: the best path on so many workers as stand behind the slash; without a number, on one for each core that this
+/// The family `pool`: the best path on the number of workers behind the slash; without a number, on one for each core that this
 /// process may use. `cpu-threads` is another name for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pools(Operators);

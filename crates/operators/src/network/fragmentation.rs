@@ -213,7 +213,7 @@ impl Header {
         .summed()
     }
 
-    /// With the options that have the copy bit alone, closed up.
+    /// The header with the options that have the copy bit alone, closed up.
     fn of_later_fragments(mut self) -> Result<Self, PacketError> {
         let (mut from, mut to) = (IPV4_BYTES, IPV4_BYTES);
         while from < self.len {
@@ -249,7 +249,7 @@ impl Header {
         self
     }
 
-    /// For a fragment with these flags and offset, and so many bytes of payload.
+    /// The header of a fragment with these flags and offset, and `payload_bytes` bytes of payload.
     fn with(&mut self, field: u16, payload_bytes: usize) -> &[u8] {
         let len = (self.len + payload_bytes) as u16;
         put_u16(&mut self.bytes, 2, len);
@@ -306,7 +306,7 @@ impl Kernel for Fragmentation {
         OutputShape::Variable
     }
 
-    /// With the longest headers that such an item can have.
+    /// The length with the longest headers that such an item can have.
     fn dst_len(&self, item_len: usize) -> usize {
         let len = item_len.min(PACKET_BYTES_MAX);
         if len <= self.mtu {

@@ -106,7 +106,7 @@ impl<A: Address> Lpm<A> {
     /// The paths that batches can take, best first.
     pub const PATHS: &'static [Implementation] = Code::ALL;
 
-    /// With these routes, of equal prefixes the last; batches on the best path of this CPU.
+    /// A table of these routes, of equal prefixes the last; batches on the best path of this CPU.
     ///
     /// # Errors
     /// A hop is [`NO_ROUTE`], or there are too many routes.

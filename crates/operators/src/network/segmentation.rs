@@ -75,7 +75,7 @@ pub const DESCRIPTOR_ALIGN: usize = 64;
 pub struct Descriptor<'a> {
     /// IP and TCP headers, final, both checksums too. Bytes 6 and 7 of the descriptor say how long they are, little endian.
     pub headers: &'a [u8],
-    /// Where the payload begins in the send: bytes 0 to 3, little endian.
+    /// The start of the payload in the send: bytes 0 to 3, little endian.
     pub payload_at: u32,
     /// The length of the payload: bytes 4 and 5, little endian.
     pub payload_bytes: u16,
@@ -222,7 +222,7 @@ impl Kernel for Segmentation {
         OutputShape::Variable
     }
 
-    /// With the longest headers that such an item can have.
+    /// The length with the longest headers that such an item can have.
     fn dst_len(&self, item_len: usize) -> usize {
         const HEADERS_BYTES_MIN: usize = IPV4_BYTES + 20;
         let payload_max = item_len.saturating_sub(HEADERS_BYTES_MIN);

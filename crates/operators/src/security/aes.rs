@@ -176,7 +176,7 @@ pub struct Aes {
     code: Box<dyn Code>,
 }
 
-/// How a path computes a batch, wherever outputs go. It has its form and its key.
+/// The code of a path, which computes batches wherever outputs go. It has its form and its key.
 trait Code: Send + Sync {
     /// The outcome of each item, and its output in its slot.
     fn run(&self, work: Work<'_, Apart<'_>>);
@@ -312,7 +312,7 @@ impl Kernel for Aes {
 
 /// AES with a key for each session.
 struct PerSession {
-    /// With a key that is no session's.
+    /// The operator, with a key that is no session's.
     of: OpSpec,
     form: Form,
     path: Implementation,
@@ -469,7 +469,7 @@ fn xts(given: &Arguments<'_>, direction: Direction) -> Result<Case, SetupError> 
     case(given, 2, |key| spec::AesXts { direction, key }.into())
 }
 
-/// What `of` makes of a key that is so many keys, one behind another, or of the keys of sessions: those given, or made now.
+/// The case that `of` makes of a key, which is `keys` keys one behind another, or of the keys of sessions: given, or made now.
 fn case(
     given: &Arguments<'_>,
     keys: usize,

@@ -26,7 +26,7 @@ impl Verifier for aws_lc_rs::signature::ParsedPublicKey {
     }
 }
 
-/// What a library ends in that does not say why: there were no random bytes, or it found its own result wrong.
+/// The error of a library that does not say why: there were no random bytes, or it found its own result wrong.
 pub(super) const FAILED: JobError = JobError::Device(-1);
 
 /// A library's public key, ready to encrypt. Many threads may do so at once.

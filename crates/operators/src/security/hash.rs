@@ -48,7 +48,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     /// If it is longer or shorter.
     fn after(state: Self::State, block: &[u8]) -> Self::State;
 
-    /// The digest of what came before its start and then the item, for each item. `digests` has room for so many and no more.
+    /// The digest of the bytes before its start and then the item, for each item. `digests` has room for all digests and no more.
     fn each(&self, starts: Starts<'_, Self::State>, batch: Batch<'_>, digests: &mut [u8]);
 
     /// Makes the hash function on the best path of this CPU.

@@ -259,7 +259,7 @@ fn verify_kernel(spec: &OpSpec, path: Implementation) -> Result<Box<dyn AnyKerne
     Ok(Box::new(Verify::new(path, *scheme, key.bytes())?))
 }
 
-/// What a signing spec is run on: any bytes. Several signatures may be right, and verifiers tell.
+/// The items of a signing spec: any bytes. Several signatures may be right, and verifiers tell.
 struct Signing {
     spec: OpSpec,
     verifiers: Jury<Verify>,
@@ -270,7 +270,7 @@ struct Verifying {
     spec: OpSpec,
     scheme: SignatureScheme,
     oracle: Verify,
-    /// If the private key is known. On the best path: the oracle says itself whether that is right.
+    /// The signer, if the private key is known. On the best path: the oracle says itself whether that is right.
     signer: Option<Sign>,
 }
 

@@ -182,7 +182,7 @@ impl Erasure {
 }
 
 impl Product {
-    /// From blocks of `block_bytes`, one behind another, to blocks of as many.
+    /// Multiplies blocks of `block_bytes`, one behind another, into blocks of the same length.
     fn run(&self, blocks: &[u8], block_bytes: usize, out: &mut [u8]) {
         match self {
             Self::Portable(matrix) => portable::product(matrix, blocks, block_bytes, out),
@@ -224,7 +224,7 @@ impl Kernel for Erasure {
     }
 }
 
-/// Bytes of so many blocks; an outcome says no more than 4 GiB, which a few blocks of data can make of parity.
+/// Bytes of `blocks` blocks; an outcome says no more than 4 GiB, which a few blocks of data can make of parity.
 fn output_bytes(block_bytes: usize, blocks: usize) -> Result<usize, JobError> {
     let bytes = block_bytes.checked_mul(blocks);
     bytes

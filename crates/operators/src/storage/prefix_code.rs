@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// With Fibonacci's counts the limit binds.
+    /// Fibonacci's counts make the limit bind.
     #[test]
     fn no_code_within_the_limit_is_shorter() {
         let mut counts = [0; 256];

@@ -19,7 +19,7 @@ pub(super) struct Streams {
 
 /// A stream of these plain bytes.
 pub(super) type Encode = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, JobError> + Send + Sync>;
-/// The plain bytes of this stream, if they are at most so many.
+/// Gives the plain bytes of a stream, if they are at most as many as the second argument says.
 pub(super) type Decode = Box<dyn Fn(&[u8], usize) -> Result<Vec<u8>, JobError> + Send + Sync>;
 
 impl Streams {
@@ -53,7 +53,7 @@ impl Streams {
         }
     }
 
-    /// With a way of its own to make items worse.
+    /// The same with a way of its own to make items worse.
     #[cfg(feature = "deflate")]
     pub(super) fn spoilt_by(self, spoil: fn(&mut Vec<u8>, u64)) -> Self {
         Self { spoil, ..self }

@@ -28,7 +28,7 @@ use secret::{SECRET_BYTES, Secret};
 dpb_core::spec! {
     /// XXH3, 64 bits (xxHash 0.8). Output: eight bytes, big endian, per item.
     pub struct Xxh3 = "xxh3-64" {
-        /// What the default secret is varied with.
+        /// The number that the default secret is varied with.
         seed: u64 = "0",
     }
 }
@@ -56,7 +56,7 @@ pub(crate) const ENTRY: Entry = Entry {
 const BYTES: usize = 8;
 /// A step of a long item.
 const STRIPE_BYTES: usize = 64;
-/// After so many bytes the sums are scrambled: each stripe of a block sees the secret eight bytes further on.
+/// The number of bytes after which the sums are scrambled: each stripe of a block sees the secret eight bytes further on.
 const BLOCK_BYTES: usize = (SECRET_BYTES - STRIPE_BYTES) / 8 * STRIPE_BYTES;
 /// The offset at which the last stripe sees the secret.
 const LAST: usize = SECRET_BYTES - STRIPE_BYTES - 7;

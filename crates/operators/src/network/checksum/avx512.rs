@@ -213,7 +213,7 @@ fn eight_of_40(items: &[u8; GROUP / 2 * 40]) -> __m512i {
     sum
 }
 
-/// Which of `LANES` items have a column's lane, the fifth of their lanes for each column, at `start` or behind.
+/// The items, of `LANES`, that have a column's lane, the fifth of their lanes for each column, at `start` or behind.
 const fn lanes_from<const LANES: usize>(start: usize) -> [u16; 5] {
     let mut masks = [0; 5];
     let mut lane = 0;
@@ -329,7 +329,7 @@ pub(crate) fn read(block: &[u8]) -> Read {
     }
 }
 
-/// As it lies: masks cost more than the lines that are crossed.
+/// Reads the bytes as they lie: masks cost more than the lines that are crossed.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,bmi2")]
 fn read_few(block: &[u8]) -> Read {

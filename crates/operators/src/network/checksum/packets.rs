@@ -73,7 +73,7 @@ pub struct ChecksumFill {
     code: Code,
 }
 
-/// What `checksum-verify` says of a packet: the bits below. A checksum that the packet does not have, or was not asked for, sets none.
+/// The verdict of `checksum-verify` on a packet: the bits below. A checksum that the packet does not have, or was not asked for, sets none.
 ///
 /// ```
 /// use dpb_operators::network::checksum::Verdict;
@@ -127,7 +127,7 @@ struct Transport<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Those of `item` in `layers`.
+    /// The checksums of `item` in `layers`.
     ///
     /// # Errors
     /// [`PacketError::Malformed`].
@@ -215,7 +215,7 @@ impl ChecksumVerify {
     }
 }
 
-/// What is known of packet `i` before its sums are: each checksum that it has is wrong. What is to be summed goes into the groups.
+/// The verdict on packet `i` before its sums are known: each checksum that it has is wrong. What is to be summed goes into the groups.
 fn doubted<'a>(
     found: Found<'a>,
     i: usize,
@@ -417,7 +417,7 @@ impl Kernel for ChecksumFill {
     }
 }
 
-/// What is right of `item`: each checksum is computed as the RFCs say, and compared with its field.
+/// The right verdict on `item`: each checksum is computed as the RFCs say, and compared with its field.
 fn verdict(layers: ChecksumLayers, item: &[u8]) -> Verdict {
     let Ok(packet) = Packet::parse_padded(item) else {
         return Verdict(Verdict::NO_PACKET);

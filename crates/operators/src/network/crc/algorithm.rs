@@ -28,7 +28,7 @@ pub trait Algorithm: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static 
     fn slot(crc: Self::Crc) -> Self::Slot;
     /// The value that the low bits of a word are.
     fn from_word(word: u32) -> Self::Crc;
-    /// Places for so many values, one behind another.
+    /// Places for values, one behind another.
     fn slots(bytes: &mut [u8]) -> &mut [Self::Slot];
 }
 

@@ -230,7 +230,7 @@ fn with_tail<A: Algorithm>(vector: __m512i, tail: &[u8]) -> __m512i {
     folded(vector, by(factors), taken::<A>(load_head(tail)))
 }
 
-/// The factors that move a vector forward by so many bytes, from one on.
+/// The factors that move a vector forward by 1 byte, 2 bytes and so on.
 const fn by_bytes<A: Algorithm>() -> [[u64; 2]; 65] {
     let mut factors = [[0; 2]; 65];
     let mut bytes = 1;

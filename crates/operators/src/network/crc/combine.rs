@@ -116,7 +116,7 @@ impl<A: Algorithm> Combine<A> {
     }
 }
 
-/// What of a register comes from the message: the register without where it started; and the reverse.
+/// The part of a register that comes from the message: the register without where it started; and the reverse.
 fn raw<A: Algorithm>(register: u32) -> u32 {
     register ^ A::INITIAL
 }

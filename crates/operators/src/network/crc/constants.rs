@@ -25,7 +25,7 @@ pub(super) const fn fold<A: Algorithm>(bits: u32) -> [u64; 2] {
     [shift::<A>(bits + 64), shift::<A>(bits)]
 }
 
-/// How 128 bits become a register (Barrett reduction, three products). With the low half moved forward by
+/// The constants by which 128 bits become a register (Barrett reduction, three products). With the low half moved forward by
 /// [`Barrett::FORWARD`] the 128 bits are 96, times x^32. Of these the first 64, times [`Barrett::QUOTIENT`], give the
 /// quotient by the polynomial in the product's low half; that times [`Barrett::POLYNOMIAL`], taken off, leaves the
 /// register in the third quarter.

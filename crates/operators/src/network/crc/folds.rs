@@ -96,7 +96,7 @@ pub(super) use folds;
 /// Defines `forward_by` over an instruction set's `product(u64, u64) -> [u64; 2]`.
 macro_rules! forward {
     ($features:literal) => {
-        /// A remainder with so many bytes behind it: a product for each byte of their number.
+        /// A remainder with `bytes` zero bytes behind it: a product for each byte of their number.
         #[target_feature(enable = $features)]
         fn forward_by<A: Algorithm>(mut remainder: u32, mut bytes: u64) -> u32 {
             let mut powers = const { &powers::<A>() }.iter();

@@ -16,7 +16,7 @@ fn each(mtu: u16) -> Vec<Fragmentation> {
     made.collect()
 }
 
-/// What comes out in a slot of exactly the operator's `dst_len`, every byte behind it untouched.
+/// The output in a slot of exactly the operator's `dst_len`, every byte behind it untouched.
 fn run(fragmentation: &Fragmentation, packet: &[u8]) -> Result<Vec<u8>, PacketError> {
     let slot = fragmentation.dst_len(packet.len());
     let mut dst = vec![0xaa; slot + 64];
@@ -29,7 +29,7 @@ fn run(fragmentation: &Fragmentation, packet: &[u8]) -> Result<Vec<u8>, PacketEr
     Ok(dst)
 }
 
-/// What another implementation reads in the fragments: offset, whether more follow, payload.
+/// The fields that another implementation reads in the fragments: offset, whether more follow, payload.
 fn read(output: &[u8]) -> Vec<(usize, bool, Vec<u8>)> {
     Burst::new(output)
         .map(|fragment| {

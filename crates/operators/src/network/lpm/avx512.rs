@@ -34,7 +34,7 @@ const SPAN: usize = 16 * STRETCH;
 /// In a list of lookups that tables left, the bits below what they said: which address of the span.
 const INDEX_BITS: u32 = 24;
 
-/// What lookups read from. [`Trie`] and [`Hops`] see to it that:
+/// The memory that lookups read from. [`Trie`] and [`Hops`] see to it that:
 ///
 /// * entries, those of the root and those of children, lead to blocks in the pool as `block::write` writes them;
 /// * children go no deeper than addresses have bytes, and a direct table knows none but those of its slot of the root;
@@ -71,7 +71,7 @@ enum First {
 }
 
 impl First {
-    /// What to do, when of so many addresses the coarse table left so many and the fine one these.
+    /// The first step that pays, when of `count` addresses the coarse table left `coarse` and the fine one `left`.
     fn that_pays(count: usize, coarse: usize, left: &[u32]) -> Self {
         let asks = |left: &&u32| **left >> INDEX_BITS == u32::from(ASK);
         match [coarse, left.iter().filter(asks).count()] {
@@ -104,7 +104,7 @@ struct Notes {
 /// A queue's memory: 49 KiB, too much to clear at each call for a burst of packets. No value is read that the call has not written.
 pub(super) struct Scratch {
     notes: Notes,
-    /// What the tables leave, few addresses of each stretch: the trie's steps need many to be worth their while.
+    /// The addresses that the tables leave, few of each stretch: the trie's steps need many to be worth their while.
     left: [u32; SPAN + LANES],
 }
 
@@ -360,7 +360,7 @@ fn walk<const BYTES: usize>(
     }
 }
 
-/// What the direct table that starts at `at` says, in the lowest byte, of the first `BITS` bits of the live words.
+/// The values of the direct table that starts at `at`, in the lowest byte, of the first `BITS` bits of the live words.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn codes<const BITS: u8>(view: View<'_>, at: usize, word: __m512i, live: u16) -> __m512i {
@@ -401,7 +401,7 @@ fn entry_of_root(view: View<'_>, word: __m512i, live: u16) -> __m512i {
     unsafe { _mm512_mask_i32gather_epi32::<4>(zero, live, slot, root) }
 }
 
-/// Where the entries of children of these numbers are, of the blocks that these entries lead to: child 0 stands right before the
+/// The places of the entries of children with these numbers, of the blocks that these entries lead to: child 0 stands right before the
 /// block.
 #[inline]
 #[target_feature(enable = "avx512f")]

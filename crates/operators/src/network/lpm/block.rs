@@ -18,7 +18,7 @@
 use super::pool::{GRAIN_BYTES, Pool};
 use super::values::Values;
 
-/// What leads to a block: its kind in the low bits, and where its first part starts, in grains of the pool.
+/// The way to a block: its kind in the low bits, and the start of its first part, in grains of the pool.
 pub(super) type Entry = u32;
 
 /// Bits of an entry that say the kind.
@@ -129,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// The number of the smallest that holds these runs and so many children.
+    /// The number of the smallest layout that holds these runs and `children` children.
     fn smallest(runs: &Runs, children: usize) -> usize {
         let hops = runs.iter().map(|(_, leaf)| *leaf);
         let hop_max = hops
@@ -253,7 +253,7 @@ pub(super) fn write(pool: &mut Pool, leaves: &[Leaf; 256], children: &[Entry]) -
     write_runs(pool, &Runs::of(leaves), children)
 }
 
-/// Sends these values of a block with so many children to `leaf`; none of them leads to a child. A plain table stays one if
+/// Sends these values of a block with `children` children to `leaf`; none of them leads to a child. A plain table stays one if
 /// it `may_stay`.
 pub(super) fn repaint(
     pool: &mut Pool,

@@ -20,7 +20,7 @@ pub(super) const COARSE_BITS: u8 = 20;
 pub(super) const FINE_BITS: u8 = 24;
 /// The start of the coarse table, behind the fine one.
 pub(super) const COARSE_AT: usize = 1 << FINE_BITS;
-/// Bytes of both, and so many more that four can be read where the last one is.
+/// Bytes of both, and enough more that four can be read where the last one is.
 pub(super) const BYTES: usize = COARSE_AT + (1 << COARSE_BITS) + 64;
 
 /// Values of the fine table's index that share the first 16 bits, and of the coarse one's.

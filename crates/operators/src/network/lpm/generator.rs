@@ -9,7 +9,7 @@ use dpb_core::words;
 use super::route::{Address, Prefix, Route};
 
 words! {
-    /// How the addresses to look up are drawn.
+    /// The way in which addresses to look up are drawn.
     pub enum LookupKeys {
         /// Every address is equally likely; for IPv6 every address of 2000::/3, the global ones.
         Random = "random",
@@ -73,7 +73,7 @@ fn bits(random: &mut SplitMix64) -> u128 {
     u128::from(random.next_u64()) << 64 | u128::from(random.next_u64())
 }
 
-/// How many routes each published length gets if there are `count` in all: in proportion, the rest to the most frequent.
+/// The number of routes that each published length gets if there are `count` in all: in proportion, the rest to the most frequent.
 fn scaled(weights: &[u32], count: usize) -> Vec<usize> {
     let total: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
     let share = |weight: &u32| (u64::from(*weight) * count as u64 / total) as usize;

@@ -8,12 +8,12 @@ use super::route::{Address, Prefix, Route};
 /// A table of routes that says what is right.
 #[derive(Clone, Debug)]
 pub struct Model<A> {
-    /// For each length the hops by prefix; no map is empty.
+    /// The hops by prefix, for each length; no map is empty.
     lengths: BTreeMap<u8, BTreeMap<A, u32>>,
 }
 
 impl<A: Address> Model<A> {
-    /// With these routes; of equal prefixes the last counts.
+    /// A model of these routes; of equal prefixes the last counts.
     pub fn new(routes: &[Route<A>]) -> Self {
         let mut model = Self {
             lengths: BTreeMap::new(),

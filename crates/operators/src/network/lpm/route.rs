@@ -24,7 +24,7 @@ pub trait Address:
     /// The name of the operator that looks them up.
     const OPERATOR: &'static str;
 
-    /// From the high bits of `bits`; the others do not matter.
+    /// The address in the high bits of `bits`; the others do not matter.
     fn from_high(bits: u128) -> Self;
     /// The address in the high bits, zeros below.
     fn high(self) -> u128;

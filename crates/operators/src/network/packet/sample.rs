@@ -136,7 +136,7 @@ impl Transport {
         }
     }
 
-    /// With a checksum of zero.
+    /// Writes the header, with a checksum of zero.
     fn put_header(self, packet: &mut Vec<u8>, transport_bytes: usize) {
         let at = packet.len();
         packet.resize(at + self.header_bytes(), 0);

@@ -65,7 +65,7 @@ impl Template {
         }
     }
 
-    /// Makes `headers`, to which the template was copied, the next segment's: so many bytes of payload with this sum of
+    /// Makes `headers`, to which the template was copied, the next segment's: its bytes of payload with this sum of
     /// little-endian words.
     #[inline]
     pub(super) fn finish(

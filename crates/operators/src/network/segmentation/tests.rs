@@ -15,7 +15,7 @@ fn each(mss: u16, mode: Mode) -> Vec<Segmentation> {
     made.collect()
 }
 
-/// What comes out in a slot of exactly the operator's `dst_len`, every byte behind it untouched.
+/// The output in a slot of exactly the operator's `dst_len`, every byte behind it untouched.
 fn run(segmentation: &Segmentation, send: &[u8]) -> Result<Vec<u8>, PacketError> {
     let slot = segmentation.dst_len(send.len());
     let mut dst = vec![0xaa; slot + 64];

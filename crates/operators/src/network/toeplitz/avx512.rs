@@ -26,7 +26,7 @@ const GROUP: usize = 16;
 #[repr(align(64))]
 struct Line([u8; 64]);
 
-/// For each word of a tuple, how its column is permuted, and for each byte of the hash the matrices of its four bytes.
+/// The permutation of the column of each word of a tuple, and for each byte of the hash the matrices of its four bytes.
 pub(super) struct Matrices {
     proof: Gfni,
     columns: Vec<Column>,
@@ -108,7 +108,7 @@ fn order(words: usize, word: usize) -> Line {
     }))
 }
 
-/// What the four bytes of a word add to a byte of the hash: each matrix twice, for sixteen tuples.
+/// The matrices by which the four bytes of a word add to a byte of the hash: each matrix twice, for sixteen tuples.
 fn matrices(key: &Key, word: usize, hash_byte: usize) -> Line {
     let mut line = [0; 64];
     for (byte, twice) in line.chunks_exact_mut(16).enumerate() {

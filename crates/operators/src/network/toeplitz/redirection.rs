@@ -5,7 +5,7 @@
 pub struct Redirection(Box<[u16]>);
 
 impl Redirection {
-    /// With these entries. `None` unless there are 128 or 512, as network cards have.
+    /// A table with these entries. `None` unless there are 128 or 512, as network cards have.
     pub fn new(queues: &[u16]) -> Option<Self> {
         matches!(queues.len(), 128 | 512).then(|| Self(queues.into()))
     }

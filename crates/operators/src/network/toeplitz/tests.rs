@@ -110,7 +110,7 @@ fn suite(tuple: HashTuple) -> Vec<(Vec<u8>, u32)> {
     }
 }
 
-/// On every path of this CPU.
+/// The operator on every path of this CPU.
 fn all(key: &Key, tuple: HashTuple) -> Vec<Toeplitz> {
     Toeplitz::PATHS
         .iter()

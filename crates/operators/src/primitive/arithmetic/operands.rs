@@ -13,7 +13,7 @@ use dpb_core::ArithmeticOperation;
 /// The numbers of a computation, as bits.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
-    /// Where chain `i` starts is this plus `i` times [`Operands::STEP`].
+    /// The start of chain 0; chain `i` starts `i` times [`Operands::STEP`] further on.
     pub(super) start: u128,
     /// The other operand of each step: what is divided, or the right-hand side.
     pub(super) other: u128,
@@ -40,7 +40,7 @@ impl Operands {
         }
     }
 
-    /// Of floats of so many bits in the fraction: where the first chain starts, and the other operand.
+    /// The operands of floats of `fraction` bits in the fraction.
     pub(super) fn floats(item: &[u8], operation: ArithmeticOperation, fraction: u32) -> [f64; 2] {
         let Self { start, other } = Self::of(item);
         let scale = (1u64 << fraction) as f64;
@@ -58,7 +58,7 @@ impl Operands {
         }
     }
 
-    /// The first 32 bytes, as far as there are so many.
+    /// The first 32 bytes, or fewer if there are fewer.
     fn of(item: &[u8]) -> Self {
         let mut bytes = [[0; 16]; 2];
         let flat = bytes.as_flattened_mut();

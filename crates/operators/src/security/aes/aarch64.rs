@@ -229,7 +229,7 @@ fn encrypt<const N: usize, const W: usize>(
     blocks
 }
 
-/// With the keys of the inverse cipher.
+/// The same with the keys of the inverse cipher.
 #[inline]
 #[target_feature(enable = "aes")]
 fn decrypt<const N: usize, const W: usize>(

@@ -129,7 +129,7 @@ impl<'a> Places<'a> for Overlays<'a> {
 }
 
 impl Form {
-    /// What `spec` says, and its key, which has a length that there is.
+    /// The form that `spec` says, and its key, which has a length that there is.
     ///
     /// # Errors
     /// If it is no spec of AES, the key is not as long as it should be, or the two keys of XTS are equal.

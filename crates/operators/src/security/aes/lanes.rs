@@ -24,7 +24,7 @@ pub(super) struct Chains<'a, K> {
     busy: usize,
 }
 
-/// What is left of a text: [`InOutBuf`] as addresses, because an idle lane reads and writes where the first one does.
+/// The rest of a text: [`InOutBuf`] as addresses, because an idle lane reads and writes where the first one does.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
     from: *const u8,
@@ -88,7 +88,7 @@ impl<'a, K: Copy> Chains<'a, K> {
         self.busy
     }
 
-    /// Where each lane reads and where it writes, `bytes` bytes of each.
+    /// The addresses at which each lane reads and writes, `bytes` bytes of each.
     ///
     /// # Panics
     /// If a lane has fewer left.

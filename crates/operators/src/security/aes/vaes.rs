@@ -248,7 +248,7 @@ fn load_some(bytes: &[u8]) -> __m512i {
     unsafe { _mm512_maskz_loadu_epi8(first(bytes.len()), bytes.as_ptr().cast()) }
 }
 
-/// As many bytes as `to` has, up to 64.
+/// Stores as many bytes as `to` has, up to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store_some(to: &mut [u8], vector: __m512i) {

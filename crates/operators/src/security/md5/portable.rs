@@ -2,7 +2,7 @@
 
 use super::K;
 
-/// How far each step rotates: by its round, and by its place among four.
+/// The rotation of each step: by its round, and by its place among four.
 const ROTATE: [[u32; 4]; 4] = [
     [7, 12, 17, 22],
     [5, 9, 14, 20],

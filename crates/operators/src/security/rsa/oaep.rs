@@ -88,7 +88,7 @@ pub const fn message_bytes_max(bits: u16) -> usize {
 }
 
 impl Encrypt {
-    /// Makes the operator on the code path `path`, with the public key `spki` (DER), whose modulus has so many bits.
+    /// Makes the operator on the code path `path`, with the public key `spki` (DER), whose modulus has `bits` bits.
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
@@ -124,7 +124,7 @@ impl Encrypt {
 }
 
 impl Decrypt {
-    /// Makes the operator on the code path `path`, with the private key `pkcs8` (DER), whose modulus has so many bits.
+    /// Makes the operator on the code path `path`, with the private key `pkcs8` (DER), whose modulus has `bits` bits.
     ///
     /// # Errors
     /// If there is no such path here, or this is no such key.
@@ -194,7 +194,7 @@ impl Kernel for Decrypt {
     }
 }
 
-/// What an encrypting spec is run on: as much of any bytes as fits. The private key tells what is right.
+/// The items of an encrypting spec: as much of any bytes as fits. The private key tells what is right.
 struct Encrypting {
     spec: OpSpec,
     bits: u16,

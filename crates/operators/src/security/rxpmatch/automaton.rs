@@ -23,7 +23,7 @@ pub(super) const SPECIAL: u32 = 1 << 31;
 /// In a transition: no byte leads on to a match. Special.
 pub(super) const DEAD: u32 = u32::MAX - 1;
 
-/// Where no byte was, a line feed, a letter, any other: what assertions ask of the byte before.
+/// The class of the byte before, as assertions ask for it: no byte, a line feed, a letter, any other.
 type Context = u8;
 const AT_START: Context = 0;
 const LINE_FEED: Context = 1;
@@ -297,7 +297,7 @@ impl Program {
         self.examples.get(class).copied()
     }
 
-    /// What the byte of a class is for what follows, as far as some rule asks.
+    /// The context that a byte of a class gives to the next one, as far as some rule asks.
     fn context_behind(&self, class: usize) -> Context {
         match self.byte(class) {
             None => AT_END,
@@ -335,7 +335,7 @@ impl Program {
         Arc::from(&scratch.key[..])
     }
 
-    /// What threads do that start between a byte of `context` and one of `class`.
+    /// The step of threads that start between a byte of `context` and one of `class`.
     fn start_step(&self, context: Context, class: usize) -> Step {
         let mut scratch = Scratch::new(self);
         for start in &self.starts {
@@ -379,7 +379,7 @@ impl Program {
         }
     }
 
-    /// What the closure enters by a byte of `class`, but for rules that have matched.
+    /// Enters the closure's states by a byte of `class`, but for rules that have matched.
     fn enter(&self, class: usize, scratch: &mut Scratch) {
         let Some(byte) = self.byte(class) else { return };
         let Scratch {

@@ -14,14 +14,14 @@ use super::{Match, write};
 
 /// Bytes of states of all automata that every payload goes through; each has its share.
 const GROUPS_BYTES_MAX: usize = 64 << 20;
-/// So many of them at most.
+/// The most groups.
 const GROUPS_MAX: usize = 64;
 /// Bytes of states of one rule that is looked for only where a part of it was found, and of all these.
 const CHECK_BYTES_MAX: usize = 1 << 20;
 const CHECKS_BYTES_MAX: usize = 128 << 20;
 /// Items until it is looked for the first time which rules are asked for too often; each time four times as many.
 const REVIEW_ITEMS: usize = 512;
-/// In one of so many items is too often.
+/// A hit in one of this number of items is too often.
 const ITEMS_PER_ASK: usize = 16;
 /// Of an automaton's Thompson form. Each of its rules passed a stricter limit.
 const NFA_BYTES_MAX: usize = 2 << 30;
@@ -38,7 +38,7 @@ pub(super) struct Engine {
     bytes_max: usize,
 }
 
-/// What one queue's payloads have led to so far.
+/// The findings of one queue's payloads so far.
 pub(super) struct Lookout {
     groups: Vec<Watch>,
     groups_bytes_max: usize,
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// With so many bytes for states.
+    /// The same engine with at most `bytes_max` bytes for states.
     #[cfg(test)]
     pub(super) fn with_bytes_max(self, bytes_max: usize) -> Self {
         Self { bytes_max, ..self }
@@ -171,7 +171,7 @@ impl Lookout {
         }
     }
 
-    /// What the hits of a group mean.
+    /// Finds the matches behind the hits of a group.
     fn sort_out(&mut self, group: usize) {
         let patterns = &self.groups[group].patterns;
         for hit in &self.hits {

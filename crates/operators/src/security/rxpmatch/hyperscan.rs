@@ -156,7 +156,7 @@ impl Database {
         Some(Scratch::new(self.hyperscan, scratch))
     }
 
-    /// What matches in `payload`, sorted.
+    /// The matches in `payload`, sorted.
     ///
     /// # Errors
     /// The library's own code.
@@ -234,7 +234,7 @@ fn is_misread(hir: &Hir) -> bool {
     properties.minimum_len() == Some(0) && !properties.look_set().is_empty()
 }
 
-/// How a rule is compiled: with one report, the first, where reports come in the order of their ends.
+/// The flags with which a rule is compiled: with one report, the first, where reports come in the order of their ends.
 ///
 /// They do not where an assertion reads the byte behind a match: that match is reported once the byte is known, together
 /// with those that end behind it. Of `A(?:\n|$)` in lines of `A`, version 5.4 reports the line feed's end first. Such

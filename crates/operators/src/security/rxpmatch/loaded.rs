@@ -22,7 +22,7 @@ static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 const KEPT_MAX: usize = 4;
 
 impl Loaded {
-    /// What `file` says.
+    /// The rules that `file` says.
     ///
     /// # Errors
     /// If it is no rule file.
@@ -47,10 +47,10 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// What `library` makes of it.
+    /// The database that `library` makes of the rules.
     ///
     /// # Errors
-    /// What it says against a rule.
+    /// The library's words against a rule.
     pub(super) fn database(&self, library: Hyperscan) -> Result<Arc<Database>, SetupError> {
         let compiled = || library.compile(&self.rules).map(Arc::new);
         self.database.get_or_init(compiled).clone()

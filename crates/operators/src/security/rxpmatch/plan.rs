@@ -5,18 +5,18 @@ use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, HirKind, Look, 
 
 use super::rules::Rules;
 
-/// What is looked for, and how.
+/// The patterns that are looked for, and how.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Rules that match at the start of everything, for they match nothing at all; by their number, as all rules here.
     pub(super) always: Vec<u32>,
-    /// What is looked for in every payload.
+    /// The patterns that are looked for in every payload.
     pub(super) patterns: Vec<Pattern>,
-    /// What is left of each rule when only the end of its first match counts.
+    /// The rest of each rule when only the end of its first match counts.
     pub(super) rules: Vec<Hir>,
 }
 
-/// What an automaton looks for.
+/// A pattern that an automaton looks for.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     pub(super) hir: Hir,

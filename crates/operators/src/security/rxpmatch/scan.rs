@@ -113,7 +113,7 @@ impl Seen {
         }
     }
 
-    /// What `from` has seen is `to`'s now.
+    /// Moves the patterns that `from` has seen to `to`.
     fn move_row(&mut self, from: usize, to: usize) {
         if self.is_dirty[from] || self.is_dirty[to] {
             let start = from * self.row_words;

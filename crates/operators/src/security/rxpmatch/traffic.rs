@@ -7,7 +7,7 @@ use super::RuleSet;
 use super::plan::{bytes, is_anchored};
 use super::rules::Rules;
 
-/// One payload of so many bytes, on average, has what a rule looks for, and at least one of so many payloads.
+/// The average length of payloads of which one has what a rule looks for; at least one payload of a batch has it.
 const PLANT_BYTES: usize = 4096;
 const PLANT_ITEMS: usize = 16;
 

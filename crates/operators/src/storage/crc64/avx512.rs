@@ -214,7 +214,7 @@ fn with_tail(vector: __m512i, tail: &[u8]) -> __m512i {
     folded(vector, by(BY_BYTES[tail.len()]), load_head(tail))
 }
 
-/// The factors that move a vector forward by so many bytes, from one on.
+/// The factors that move a vector forward by 1 byte, 2 bytes and so on.
 static BY_BYTES: [[u64; 2]; 65] = {
     let mut factors = [[0; 2]; 65];
     let mut bytes = 1;

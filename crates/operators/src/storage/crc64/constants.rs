@@ -12,7 +12,7 @@ pub(super) const fn fold(bits: u32) -> [u64; 2] {
     [shift(bits + 64), shift(bits)]
 }
 
-/// How 128 bits become a register (Barrett reduction, three products). With the low half moved forward by [`FORWARD`] and the
+/// The constants by which 128 bits become a register (Barrett reduction, three products). With the low half moved forward by [`FORWARD`] and the
 /// high half on its low one, the 128 bits have the remainder of 192, of which 64 are zeros at the end. Their low half times
 /// [`QUOTIENT`] gives the quotient by the polynomial in the product's low half; that times the polynomial, taken off, leaves
 /// the register in the high half. [`DIVISOR`] is the polynomial without its last term, for which the quotient itself stands.

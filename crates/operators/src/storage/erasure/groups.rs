@@ -15,12 +15,12 @@ pub(super) struct Groups<T> {
 pub(super) struct Group<T> {
     /// The number of outputs.
     pub(super) outputs: usize,
-    /// For each input one for each output.
+    /// The coefficients: for each input one for each output.
     pub(super) coefficients: Vec<T>,
 }
 
 impl<T> Groups<T> {
-    /// Of at most so many rows each, as many in one as in another if that can be: each reads all inputs again.
+    /// Groups of at most `outputs_max` rows each, as many in one as in another if that can be: each reads all inputs again.
     pub(super) fn new(matrix: &Matrix, outputs_max: usize, coefficient: impl Fn(u8) -> T) -> Self {
         let (inputs, outputs) = (matrix.columns(), matrix.rows());
         let together = outputs.div_ceil(outputs.div_ceil(outputs_max));

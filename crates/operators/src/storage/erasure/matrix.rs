@@ -18,7 +18,7 @@ impl Matrix {
         Self::of_blocks(code, (0..code.parity_blocks()).map(|j| first + j as u8))
     }
 
-    /// What gives the missing blocks from those that they are recovered from: data from these, and the missing blocks from data.
+    /// The matrix that gives the missing blocks from the blocks that they are recovered from: data from these, and the missing blocks from data.
     pub(super) fn recovery(loss: &BlockLoss) -> Self {
         let data = Self::of_blocks(loss.code(), loss.available()).inverted();
         Self::of_blocks(loss.code(), loss.missing()).times(&data)

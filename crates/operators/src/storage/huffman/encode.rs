@@ -51,7 +51,7 @@ impl Out<'_> {
     }
 }
 
-/// How often each byte occurs. Four tables, so that a byte that follows itself does not wait for its own count.
+/// The number of times that each byte occurs. Four tables, so that a byte that follows itself does not wait for its own count.
 #[inline(always)]
 fn counts(block: &[u8]) -> [u32; 256] {
     let mut tables = [[0u32; 256]; 4];

@@ -128,7 +128,7 @@ struct Stream<'a> {
     done: usize,
 }
 
-/// Decodes all streams with a table of so many entries, of whose longest codes a word surely holds so many: side by side as long
+/// Decodes all streams with a table of `ENTRIES` entries, of whose longest codes a word surely holds `SYMBOLS`: side by side as long
 /// as each has words to read and to fill, then each to its end.
 #[inline(always)]
 fn finish<const ENTRIES: usize, const SYMBOLS: usize>(

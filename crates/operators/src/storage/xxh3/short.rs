@@ -70,7 +70,7 @@ fn up_to_128(data: &[u8], seed: u64) -> u64 {
     avalanche(sum.wrapping_add(pair::<0>(data, seed)))
 }
 
-/// The pair that lies so many pairs from the ends.
+/// The pair that lies `PAIR` pairs from the ends.
 #[inline]
 fn pair<const PAIR: usize>(data: &[u8], seed: u64) -> u64 {
     let front = mixed(data, 16 * PAIR, 32 * PAIR, seed);

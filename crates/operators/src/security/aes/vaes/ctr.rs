@@ -30,7 +30,7 @@ pub(super) fn crypt<'a, const N: usize, P: Places<'a>>(
     });
 }
 
-/// Where only the lower word of the counter changes. Made for each `P`, so that the one call of it is inlined.
+/// The case in which only the lower word of the counter changes. Made for each `P`, so that the one call of it is inlined.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
 fn in_one_word<const N: usize, P>(keys: &[__m512i; N], counter: u128, text: InOutBuf<'_, '_, u8>) {
@@ -61,7 +61,7 @@ fn in_one_word<const N: usize, P>(keys: &[__m512i; N], counter: u128, text: InOu
     }
 }
 
-/// Where both words change, which one item in 2^60 sees: four blocks at a time.
+/// The case in which both words change, which one item in 2^60 sees: four blocks at a time.
 #[cold]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes")]
 fn across_words<const N: usize>(keys: &[__m512i; N], first: u128, text: InOutBuf<'_, '_, u8>) {

@@ -338,7 +338,7 @@ impl<'a> Hash<'a> {
         }
     }
 
-    /// Takes so many blocks in, four at most; zeros are behind them.
+    /// Takes `blocks` blocks in, four at most; zeros are behind them.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq")]
     fn add(&mut self, four: __m512i, blocks: usize) {

@@ -96,7 +96,7 @@ fn unit<const N: usize, const ENCRYPT: bool, P>(
     }
 }
 
-/// From plain text to ciphertext, or back.
+/// The direction: from plain text to ciphertext, or back.
 fn direction(encrypt: bool) -> Direction {
     match encrypt {
         true => Direction::Encrypt,

@@ -35,7 +35,7 @@ const NAMES: [&str; 2] = ["libhs.so.5", "libhs.so"];
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
-        /// What was found in the library, which stays loaded for as long as this lives.
+        /// The functions of the library, which stays loaded for as long as this lives.
         pub(super) struct Functions {
             $($(#[$doc])* pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
             _library: Library,
@@ -77,7 +77,7 @@ functions! {
     hs_free_database: fn(*mut Database) -> c_int;
     /// Room for scanning with a database, one call at a time.
     hs_alloc_scratch: fn(*const Database, *mut *mut Scratch) -> c_int;
-    /// As much room again.
+    /// Makes as much room again.
     hs_clone_scratch: fn(*const Scratch, *mut *mut Scratch) -> c_int;
     /// Ends it.
     hs_free_scratch: fn(*mut Scratch) -> c_int;
