@@ -20,6 +20,7 @@
 pub mod doca;
 pub mod dpdk;
 mod library;
+mod readiness;
 pub mod port;
 pub mod rdma;
 

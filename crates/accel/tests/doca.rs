@@ -139,6 +139,40 @@ fn late_completions_in_any_order_change_nothing() {
 }
 
 #[test]
+fn a_job_that_is_late_is_waited_for_and_not_polled_for() {
+    with_each(&["copy", "sha256"], |operator, libraries| {
+        // A tenth of a second each, in which naps of the usual length would poll hundreds of times.
+        let said = passes(libraries, &format!("waits {operator}"), "late=100,counts=1");
+        // Work queues are polled.
+        if said.contains("a file: false") {
+            assert!(libraries.to_string_lossy().contains("jobs-2.2"), "{said}");
+            return;
+        }
+        let number = |before, after| between(&said, before, after).parse::<u64>();
+        let polls = number("waited for with ", " polls").expect("a number");
+        let progressed = number("progressed ", " times").expect("a number");
+        assert!(polls <= cases::WAITS * 4, "{said}");
+        assert!(progressed <= cases::WAITS * 20, "{said}");
+    });
+}
+
+#[test]
+fn a_job_that_ends_before_anybody_waits_for_it_is_found() {
+    with_each(&["copy"], |operator, libraries| {
+        let said = passes(libraries, &format!("oversleeps {operator}"), "late=1");
+        let polls = format!("{0} jobs were waited for with {0} polls", cases::WAITS);
+        assert!(said.contains(&polls) || said.contains("a file: false"), "{said}");
+    });
+}
+
+#[test]
+fn queues_that_are_waited_for_by_their_files_conform() {
+    on_each(|_, libraries| {
+        passes(libraries, "conforms quickly", "late=1");
+    });
+}
+
+#[test]
 fn an_engine_that_takes_few_tasks_at_a_time_gets_all_of_them() {
     with_each(&["copy", "rxpmatch"], |operator, libraries| {
         let drives = format!("drives {operator}");

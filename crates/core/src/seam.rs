@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -166,12 +167,34 @@ pub trait Queue {
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize;
     /// Sleeps until a job has finished, at most for `timeout`; returns at once if nothing is in flight. It may return before a job has
     /// finished: `poll` says. As it stands here it is a short sleep, for devices that wake nobody; a queue on virtual time, which
-    /// polling moves, must replace it.
+    /// polling moves, must replace it. A queue with a [`Queue::file`] arms that file and sleeps in `poll(2)`; if a job had finished
+    /// before, it does not sleep.
     fn wait(&mut self, timeout: Duration) {
         const NAP: Duration = Duration::from_micros(50);
         if self.in_flight() > 0 {
             std::thread::sleep(timeout.min(NAP));
         }
+    }
+    /// The file that becomes readable when a job may have finished, for who waits for other files too (`poll(2)`, `epoll(7)`, a runtime).
+    /// `None` where the device has none: software, and devices that must be polled. It is the same file as long as the queue lives.
+    /// Nobody but the queue reads it.
+    ///
+    /// [`Queue::wait`] arms the file, if jobs are in flight; with a timeout of zero it does nothing else. An armed file becomes readable
+    /// once, when the device has finished something, and stays readable until the next `wait`. A job that has finished before the file
+    /// was armed need not make it readable. So the caller polls between arming and sleeping:
+    ///
+    /// ```text
+    /// loop {
+    ///     queue.wait(Duration::ZERO);          // arms the file
+    ///     if queue.poll(&mut done) > 0 { … }   // the jobs that have finished before
+    ///     else { poll(2) on the file and on others }
+    /// }
+    /// ```
+    ///
+    /// The file never replaces [`Queue::poll`]. A readable file says that `poll` may have something to do, not that a job is home; and a
+    /// job that the device gets in several parts goes on in `poll` alone.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 }
 

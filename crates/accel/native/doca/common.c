@@ -7,6 +7,7 @@
  *   fail_task=N    the Nth task ends in an error
  *   full=N         so many tasks at a time; a further submit is to be tried again
  *   delay=N        a task is due after up to N polls
+ *   late=N         a task is due N milliseconds after its submission (tasks alone)
  *   shuffle=1      what is due comes in any order
  *   engines=N      there can be so many contexts at a time
  *   fail_start=1   no context starts
@@ -17,13 +18,18 @@
  *   unplugged=N    the Nth submit and all behind it fail, and nothing ends but by stopping its context
  *   matches=N      a search reports N matches at most, and how many it found
  *   gives_up=N     the Nth task, if it is a search, says that it gave up
+ *   counts=1       at exit stdout says how often progress was asked for (tasks alone)
  * What is called in a wrong way or order, or left behind at exit, is said on stderr. */
+#define _GNU_SOURCE
 #include "internal.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
 
 #define DEVICES 2
 
@@ -56,12 +62,12 @@ struct doca_buf_inventory {
 
 struct knobs {
     long devices, missing, fail_submit, fail_task, full, delay, shuffle, engines, fail_start, starting, stop, wedged, unplugged;
-    long blocks, matches, gives_up;
+    long blocks, matches, gives_up, late, counts;
 };
 
 static struct knobs knobs;
 static struct doca_dev devices[DEVICES];
-static atomic_ulong submits, tasks_run, left;
+static atomic_ulong submits, tasks_run, progresses, left;
 static atomic_long contexts;
 
 static long knob(const char *name, long otherwise)
@@ -103,6 +109,8 @@ __attribute__((constructor)) static void set_up(void)
         .blocks = knob("blocks", BLOCKS_MAX),
         .matches = knob("matches", MATCHES_MAX),
         .gives_up = knob("gives_up", 0),
+        .late = knob("late", 0),
+        .counts = knob("counts", 0),
     };
     for (int i = 0; i < DEVICES; i++) {
         snprintf(devices[i].info.ibdev, sizeof devices[i].info.ibdev, "mlx5_%d", i);
@@ -113,6 +121,8 @@ __attribute__((constructor)) static void set_up(void)
 
 __attribute__((destructor)) static void tear_down(void)
 {
+    if (knobs.counts)
+        printf("progressed %lu times\n", (unsigned long)progresses);
     if (left)
         fprintf(stderr, "stand-in: %lu objects were not given back\n", (unsigned long)left);
 }

@@ -66,6 +66,7 @@ struct doca_task {
     int is_in_flight, is_flushed;
     uint64_t number;
     uint32_t polls;
+    uint64_t due_ns;
 };
 struct doca_aes_gcm_key {
     uint8_t bytes[32];

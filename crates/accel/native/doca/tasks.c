@@ -1,10 +1,21 @@
 /* Contexts, progress engines and tasks: part of common.c from 2.5 on. */
 
+/* Its file is a timer, so that it tells of what is due later without a thread. It tells strictly: of what falls due once it was
+ * asked to tell, and of nothing before. */
 struct doca_pe {
     struct doca_task **tasks;
     size_t count, room;
     struct doca_ctx *ctx;
+    int file, is_armed;
+    uint64_t armed_ns, tells_ns;
 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 const char *doca_error_get_name(doca_error_t code) { return name_of(code); }
 const char *doca_error_get_descr(doca_error_t code) { return text_of(code); }
@@ -31,6 +42,7 @@ doca_error_t doca_buf_dec_refcount(struct doca_buf *buf, uint16_t *count)
 doca_error_t doca_pe_create(struct doca_pe **pe)
 {
     *pe = made(sizeof **pe);
+    (*pe)->file = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     return DOCA_SUCCESS;
 }
 
@@ -39,6 +51,8 @@ doca_error_t doca_pe_destroy(struct doca_pe *pe)
     if (pe->ctx)
         return misuse("a progress engine is destroyed before its context", DOCA_ERROR_IN_USE);
     free(pe->tasks);
+    if (pe->file >= 0)
+        close(pe->file);
     gone(pe);
     return DOCA_SUCCESS;
 }
@@ -202,6 +216,66 @@ doca_error_t doca_task_get_status(const struct doca_task *task)
     return task->is_in_flight ? misuse("a task in flight is asked for its status", DOCA_ERROR_IN_PROGRESS) : task->status;
 }
 
+/* When the file of an engine that is armed has to tell of a task; 0 for not at all. */
+static uint64_t tells_at(const struct doca_pe *pe, const struct doca_task *task)
+{
+    if (is_wedged(task->number) || !task->is_flushed)
+        return 0;
+    if (knobs.unplugged && submits >= (unsigned long)knobs.unplugged)
+        return 0;
+    /* Only progress makes it due: there is always something to do. */
+    if (task->polls)
+        return pe->armed_ns;
+    return task->due_ns < pe->armed_ns ? 0 : task->due_ns;
+}
+
+/* Sets the timer for the task that falls due next, unless it has told already. */
+static void set_timer(struct doca_pe *pe)
+{
+    struct itimerspec timer = {0};
+    uint64_t next = 0;
+    if (!pe->is_armed || (pe->tells_ns && pe->tells_ns <= now_ns()))
+        return;
+    for (size_t i = 0; i < pe->count; i++) {
+        uint64_t at = tells_at(pe, pe->tasks[i]);
+        next = at && (!next || at < next) ? at : next;
+    }
+    pe->tells_ns = next;
+    timer.it_value.tv_sec = (time_t)(next / 1000000000u);
+    timer.it_value.tv_nsec = (long)(next % 1000000000u);
+    timerfd_settime(pe->file, TFD_TIMER_ABSTIME, &timer, NULL);
+}
+
+doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe, doca_notification_handle_t *handle)
+{
+    *handle = pe->file;
+    return pe->file >= 0 ? DOCA_SUCCESS : DOCA_ERROR_OPERATING_SYSTEM;
+}
+
+doca_error_t doca_pe_request_notification(struct doca_pe *pe)
+{
+    if (!pe->ctx)
+        return misuse("an engine without a context is asked to tell", DOCA_ERROR_BAD_STATE);
+    /* It tells until it is cleared. */
+    if (pe->is_armed && pe->tells_ns && pe->tells_ns <= now_ns())
+        return DOCA_SUCCESS;
+    pe->is_armed = 1;
+    pe->armed_ns = now_ns();
+    pe->tells_ns = 0;
+    set_timer(pe);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_pe_clear_notification(struct doca_pe *pe, doca_notification_handle_t handle)
+{
+    uint64_t times;
+    if (handle != pe->file || read(pe->file, &times, sizeof times) != sizeof times)
+        return misuse("an engine is cleared that has told of nothing", DOCA_ERROR_BAD_STATE);
+    pe->is_armed = 0;
+    pe->tells_ns = 0;
+    return DOCA_SUCCESS;
+}
+
 static doca_error_t submit(struct doca_task *task, int is_flushed)
 {
     struct doca_pe *pe = task->ctx->pe;
@@ -221,8 +295,10 @@ static doca_error_t submit(struct doca_task *task, int is_flushed)
     task->is_in_flight = 1;
     task->is_flushed = is_flushed;
     task->polls = knobs.delay ? lot((uint32_t)knobs.delay + 1) : 0;
+    task->due_ns = knobs.late || pe->is_armed ? now_ns() + (uint64_t)knobs.late * 1000000u : 0;
     task->ctx->in_flight++;
     pe->tasks[pe->count++] = task;
+    set_timer(pe);
     return DOCA_SUCCESS;
 }
 
@@ -241,6 +317,7 @@ void doca_ctx_flush_tasks(struct doca_ctx *ctx)
 {
     for (size_t i = 0; i < ctx->pe->count; i++)
         ctx->pe->tasks[i]->is_flushed = 1;
+    set_timer(ctx->pe);
 }
 
 doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
@@ -257,7 +334,7 @@ static int is_due(struct doca_task *task)
         return 1;
     if (knobs.unplugged && submits >= (unsigned long)knobs.unplugged)
         return 0;
-    return task->polls == 0;
+    return task->polls == 0 && (!knobs.late || task->due_ns <= now_ns());
 }
 
 static void land(struct doca_task *task)
@@ -287,6 +364,7 @@ uint8_t doca_pe_progress(struct doca_pe *pe)
 {
     size_t due = 0, chosen = 0;
     struct doca_task *task = NULL;
+    progresses++;
     if (pe->ctx && pe->ctx->state == DOCA_CTX_STATE_STARTING && --pe->ctx->starts_left == 0)
         pe->ctx->state = DOCA_CTX_STATE_RUNNING;
     if (pe->ctx && pe->ctx->state == DOCA_CTX_STATE_STOPPING) {

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dpb_core::{
     Completion, Job, JobError, NotInPlace, OpSpec, Operator, OutputShape, Queue, SetupError,
@@ -13,6 +15,7 @@ use super::kind::Kind;
 use super::operator::{DocaOperator, IV_BYTES, LEVEL, TAG_BYTES, Work, wrapping_bytes};
 use super::raw::{Landing, Lane, MATCH_BYTES, Piece, Start};
 use super::sys::Code;
+use crate::readiness;
 
 /// Tasks that a queue has, unless its depth or the device say otherwise: enough to keep an engine busy with short items.
 const TASKS_USUAL: u32 = 256;
@@ -342,6 +345,24 @@ impl Queue for DocaQueue {
         self.in_flight -= finished;
         done.append(&mut self.finished);
         finished
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        if self.in_flight == 0 || !self.finished.is_empty() {
+            return;
+        }
+        let is_armed = self.lane.arm();
+        // What ended before the file was armed may never be told of.
+        self.lane.poll(&mut self.landed);
+        match self.lane.file() {
+            _ if !self.landed.is_empty() => {}
+            Some(file) if is_armed => _ = readiness::sleep(file, timeout),
+            _ => readiness::nap(timeout),
+        }
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.lane.file()
     }
 }
 

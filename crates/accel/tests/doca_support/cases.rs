@@ -51,6 +51,8 @@ pub(crate) const ERASURE: [(&str, &str); 8] = [
     ("erasure-recover", "data=128,parity=2,missing=127+128"),
 ];
 
+/// Jobs of [`waits`].
+pub(crate) const WAITS: u64 = 4;
 /// Jobs of [`drives`], and the items of each.
 const JOBS: u64 = 40;
 const ITEMS: usize = 3;
@@ -71,6 +73,8 @@ pub(crate) fn run(case: &str) {
         ]),
         ("conforms", "chain") => chain_conforms(),
         ("drives", operator) => drives(operator),
+        ("waits", operator) => waits(operator, Duration::ZERO),
+        ("oversleeps", operator) => waits(operator, Duration::from_millis(20)),
         ("refuses", "rules") => refuses_rules(),
         ("opens", "queues") => opens_queues(),
         ("opens", instance) => opens(instance),
@@ -228,6 +232,26 @@ fn drives(name: &str) {
     if let Some(JobError::Device(code)) = refused.first() {
         println!("{}", doca::describe(*code).expect("a library is loaded"));
     }
+}
+
+/// Sends jobs one at a time, turns to something else for a while, and waits for each; says how often it polled. A wait that missed the
+/// end of its job would last for an hour.
+fn waits(name: &str, elsewhere: Duration) {
+    let bench = Bench::new(name);
+    let mut queue = bench.open();
+    let (mut done, mut polls) = (Vec::new(), 0);
+    for tag in 0..WAITS {
+        queue.submit(&mut VecDeque::from([bench.job(tag)]));
+        std::thread::sleep(elsewhere);
+        while done.len() as u64 == tag {
+            queue.wait(Duration::from_secs(3600));
+            queue.poll(&mut done);
+            polls += 1;
+        }
+    }
+    assert!(done.iter().all(|done| bench.fault(done).is_none()));
+    let has_file = queue.file().is_some();
+    println!("{WAITS} jobs were waited for with {polls} polls; a file: {has_file}");
 }
 
 fn opens(instance: &str) {

@@ -2,8 +2,11 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::patience::{self, Silence};
 use crate::{Buf, Clock, Completion, Items, Job, Limits, Operator, Queue, SetupError, WallClock};
@@ -27,6 +30,8 @@ pub(super) struct CheckedQueue {
     clock: WallClock,
     silence: Silence,
     silence_max: Duration,
+    /// Whether the next wait is for the queue's file, if it has one.
+    is_file_next: bool,
 }
 
 /// What must come home as it went.
@@ -57,6 +62,7 @@ impl CheckedQueue {
             clock: WallClock::default(),
             silence: Silence::default(),
             silence_max: SILENCE,
+            is_file_next: false,
         })
     }
 
@@ -101,9 +107,43 @@ impl CheckedQueue {
                 "{flying} jobs in flight and {ready} ready, but nothing happens; the queue is leaked with its buffers"
             ));
         } else {
-            self.wait()?;
+            self.is_file_next = !self.is_file_next;
+            match self.is_file_next && self.queue.file().is_some() {
+                true => self.wait_for_file()?,
+                false => self.wait()?,
+            }
         }
         Ok(false)
+    }
+
+    /// Waits for a job by the queue's file, as [`Queue::file`] says: what has finished before it was armed is found by a poll, and the rest
+    /// makes it readable.
+    fn wait_for_file(&mut self) -> Result<(), String> {
+        let number = |queue: &dyn Queue| queue.file().map(|file| file.as_raw_fd());
+        let before = number(&*self.queue);
+        self.queue.wait(Duration::ZERO);
+        if self.step()? > 0 || self.queue.in_flight() == 0 {
+            self.silence.end();
+            return Ok(());
+        }
+        if number(&*self.queue) != before {
+            return Err("the queue's file is another one after a wait".into());
+        }
+        let file = self.queue.file().expect("the same as before");
+        let patience = Timespec::try_from(self.silence_max).expect("not too long");
+        let mut files = [PollFd::new(&file, PollFlags::IN)];
+        match poll(&mut files, Some(&patience)) {
+            Ok(0) => {
+                let flying = self.queue.in_flight();
+                patience::leak(&mut self.queue);
+                Err(format!(
+                    "{flying} jobs in flight, but the queue's file does not become readable; the queue is leaked with its buffers"
+                ))
+            }
+            // A signal ends it early.
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(format!("the queue's file: {error}")),
+        }
     }
 
     /// Waits a moment for a job.

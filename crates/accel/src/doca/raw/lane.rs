@@ -9,6 +9,7 @@
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -395,6 +396,25 @@ impl Lane {
     pub(in crate::doca) fn flush(&mut self) {
         if let Engine::Task(engine) = &mut *self.engine {
             engine.flush();
+        }
+    }
+
+    /// The file that says that tasks have ended, if the engine has one.
+    pub(in crate::doca) fn file(&self) -> Option<BorrowedFd<'_>> {
+        match &*self.engine {
+            // A work queue has one too, in an event mode of its own that nobody could try: it is polled.
+            Engine::Job(_) => None,
+            Engine::Task(engine) => engine.file(),
+        }
+    }
+
+    /// Has the file tell of the next task that ends; says whether it will. It need not tell of a task that has ended by now.
+    pub(in crate::doca) fn arm(&mut self) -> bool {
+        match &mut *self.engine {
+            // What a lost device's context flushes may come without a word.
+            _ if self.dead.is_some() => false,
+            Engine::Job(_) => false,
+            Engine::Task(engine) => engine.arm(),
         }
     }
 

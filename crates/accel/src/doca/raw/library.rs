@@ -42,6 +42,7 @@ pub(in crate::doca) struct Progress {
     pub(super) tasks: tasks::Tasks,
     pub(super) flush: Option<tasks::Flush>,
     pub(super) thread_safety: Option<tasks::ThreadSafety>,
+    pub(super) notification: Option<tasks::Notification>,
 }
 
 /// The functions of a kind of work.
@@ -258,6 +259,7 @@ unsafe fn family_of(common: &Library) -> Result<Family, Vec<NoSymbol>> {
             tasks: tasks::Tasks::load(common, of)?,
             flush: tasks::Flush::load(common, of).ok(),
             thread_safety: tasks::ThreadSafety::load(common, of).ok(),
+            notification: tasks::Notification::load(common, of).ok(),
         }))
     }
 }

@@ -4,6 +4,8 @@
 //! else.
 #![allow(unsafe_code)]
 
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{Progress, TaskCalls, TaskForm};
 use super::memory::Window;
 use super::{Device, Refused, SILENCE, Unopened, setup};
+use crate::readiness;
 
 /// Bytes of a nonce.
 pub(super) const IV_BYTES: u32 = 12;
@@ -40,6 +43,7 @@ pub(super) struct TaskEngine {
     log: LogHandle,
     in_flight: usize,
     is_unflushed: bool,
+    notification: Option<Notification>,
     /// The format that wraps the streams.
     format: DeflateFormat,
     device: Arc<Device>,
@@ -57,6 +61,13 @@ enum TaskState {
     Idle,
     InFlight,
     Freed,
+}
+
+/// The file by which a progress engine says that it has something to do, and how it is asked to.
+#[derive(Clone, Copy)]
+struct Notification {
+    file: c_int,
+    calls: tasks::Notification,
 }
 
 /// Tasks by their numbers, and whether they failed, since they were last looked at.
@@ -145,6 +156,7 @@ impl TaskEngine {
             )))),
             in_flight: 0,
             is_unflushed: false,
+            notification: None,
             format: given.format(),
             device: device.clone(),
         })
@@ -171,7 +183,38 @@ impl TaskEngine {
             let slot = slot.map_err(|code| self.refused("doca_X_task_Y_alloc_init", code))?;
             self.tasks.push(slot);
         }
+        self.notification = self.find_notification();
         Ok(())
+    }
+
+    /// The progress engine's file, if this release has such files and gives one.
+    fn find_notification(&self) -> Option<Notification> {
+        let calls = self.progress.notification?;
+        let mut file = -1;
+        // SAFETY: our progress engine; the handle, which is a file, is written on success.
+        let code = setup(|| unsafe { (calls.handle)(self.pe.0.as_ptr(), &mut file) });
+        (code == Code::SUCCESS && file >= 0).then_some(Notification { file, calls })
+    }
+
+    /// The progress engine's file.
+    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
+        let Notification { file, .. } = self.notification?;
+        // SAFETY: the progress engine's own, which closes it when it is destroyed; it lives as long as `self`.
+        Some(unsafe { BorrowedFd::borrow_raw(file) })
+    }
+
+    /// Has the file tell of the next task that ends; says whether it will. It need not tell of a task that has ended by now.
+    pub(super) fn arm(&mut self) -> bool {
+        let Some(Notification { file, calls }) = self.notification else {
+            return false;
+        };
+        let pe = self.pe.0.as_ptr();
+        let has_told = self.file().is_some_and(readiness::is_readable);
+        // SAFETY: our progress engine and its file, which has told of something if it is cleared.
+        unsafe {
+            let is_clear = !has_told || (calls.clear)(pe, file) == Code::SUCCESS;
+            is_clear && (calls.request)(pe) == Code::SUCCESS
+        }
     }
 
     fn configure(&mut self, count: u32) -> Result<(), Refused> {

@@ -159,6 +159,7 @@ fn tables(is_of_jobs: bool) -> Vec<(SymbolNames, &'static [Declared])> {
             (any, tasks::Tasks::DECLARED),
             (any, tasks::Flush::DECLARED),
             (any, tasks::ThreadSafety::DECLARED),
+            (any, tasks::Notification::DECLARED),
         ]),
     }
     for kind in Kind::ALL {

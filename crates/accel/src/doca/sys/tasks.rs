@@ -76,6 +76,15 @@ table! {
 }
 
 table! {
+    /// Functions by which a progress engine says that it has something to do.
+    Notification {
+        handle: ["doca_pe_get_notification_handle"] fn(*const Pe, *mut c_int) -> Code;
+        request: ["doca_pe_request_notification"] fn(*mut Pe) -> Code;
+        clear: ["doca_pe_clear_notification"] fn(*mut Pe, c_int) -> Code;
+    }
+}
+
+table! {
     /// Functions for memory that queues of several threads use, from 2.10 on.
     ThreadSafety {
         mmap_enable: ["doca_mmap_enable_thread_safety"] fn(*mut Mmap) -> Code;

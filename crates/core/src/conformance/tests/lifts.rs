@@ -1,6 +1,8 @@
 //! What the lifts promise, and queues that do not answer.
 
 use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::thread::ThreadId;
 
@@ -125,8 +127,8 @@ fn outcomes_that_cannot_be_fail_their_job() {
     }
 }
 
-/// Takes jobs and gives none back; cannot be dropped.
-struct Wedged(Vec<Job>);
+/// Takes jobs and gives none back; cannot be dropped. It may have a file, of which nothing comes either.
+struct Wedged(Vec<Job>, Option<[UnixStream; 2]>);
 
 impl Queue for Wedged {
     fn in_flight(&self) -> usize {
@@ -142,6 +144,10 @@ impl Queue for Wedged {
     fn poll(&mut self, _: &mut Vec<Completion>) -> usize {
         0
     }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.1.as_ref().map(|[near, _far]| near.as_fd())
+    }
 }
 
 impl Drop for Wedged {
@@ -150,11 +156,14 @@ impl Drop for Wedged {
     }
 }
 
-struct Wedge(OpSpec);
+struct Wedge {
+    spec: OpSpec,
+    has_file: bool,
+}
 
 impl Operator for Wedge {
     fn spec(&self) -> &OpSpec {
-        &self.0
+        &self.spec
     }
 
     fn shape(&self) -> OutputShape {
@@ -166,22 +175,31 @@ impl Operator for Wedge {
     }
 
     fn open(self: Arc<Self>, _: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
-        Ok(Box::new(Wedged(Vec::new())))
+        let file = self
+            .has_file
+            .then(|| <[UnixStream; 2]>::from(UnixStream::pair().expect("sockets")));
+        Ok(Box::new(Wedged(Vec::new(), file)))
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "it leaks on purpose")]
 fn a_wedged_queue_is_a_failure_and_is_left_alone() {
-    let operator: Arc<dyn Operator> = Arc::new(Wedge(OpSpec::custom("wedge", [])));
-    let limits = Limits::new(NonZeroU32::MIN);
-    let checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
-    let mut checked = checked.with_silence(Duration::from_millis(20));
-    let empty = || Buf::zeroed(0).unwrap();
-    let shape = operator.shape();
-    checked.add(Job::new(0, empty().freeze(), Items::One, empty(), shape));
-    let said = checked.finish().unwrap_err();
-    assert!(said.starts_with("1 jobs in flight and 0 ready"), "{said}");
+    for (has_file, complaint) in [
+        (false, "1 jobs in flight and 0 ready, but nothing happens"),
+        (true, "1 jobs in flight, but the queue's file does not"),
+    ] {
+        let spec = OpSpec::custom("wedge", []);
+        let operator: Arc<dyn Operator> = Arc::new(Wedge { spec, has_file });
+        let limits = Limits::new(NonZeroU32::MIN);
+        let checked = CheckedQueue::open(&operator, &limits, 1).unwrap();
+        let mut checked = checked.with_silence(Duration::from_millis(20));
+        let empty = || Buf::zeroed(0).unwrap();
+        let shape = operator.shape();
+        checked.add(Job::new(0, empty().freeze(), Items::One, empty(), shape));
+        let said = checked.finish().unwrap_err();
+        assert!(said.starts_with(complaint), "{said}");
+    }
 }
 
 /// Notes the threads that it runs on.
