@@ -18,7 +18,7 @@ pub mod capture;
 mod sys;
 
 pub use af_packet::AfPacket;
-pub use capture::Capture;
+pub use capture::{Capture, Dates};
 
 /// Somewhere packets come from and go to, each in a buffer of its own: an Ethernet frame without preamble and check
 /// sequence. Driven by one thread at a time; nothing waits.

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpb_accel::PacketPort;
 use dpb_accel::dpdk::Dpdk;
-use dpb_accel::port::{AfPacket, Capture};
+use dpb_accel::port::{AfPacket, Capture, Dates};
 use dpb_core::family::State;
-use dpb_core::{Buf, Family};
+use dpb_core::{Buf, Family, VirtualClock};
 
 fn open(device: &str) -> Option<Box<dyn PacketPort>> {
     match Dpdk.port(device) {
@@ -115,7 +116,11 @@ fn captures() {
         std::env::temp_dir().join(format!("dpb-{}-{name}.pcap", std::process::id()))
     };
     let (from, to) = (name("from"), name("to"));
-    let mut writer = Capture::open(None, Some(&from)).expect("scratch");
+    let dates = Dates {
+        clock: Arc::new(VirtualClock::new(false)),
+        start_ns: 0,
+    };
+    let mut writer = Capture::open(None, Some((&from, dates))).expect("scratch");
     let mut ready: VecDeque<Buf> = (0..100)
         .map(|i| frame(&mut writer, i, 80 + usize::from(i)))
         .collect();

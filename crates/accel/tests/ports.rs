@@ -1,15 +1,17 @@
 //! Ports without DPDK: raw sockets on the loopback interface, and pcap files that another tool reads and writes.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpb_accel::PacketPort;
 use dpb_accel::port::capture::{ByteOrder, Reader, Resolution, Writer};
-use dpb_accel::port::{AfPacket, Capture, pair};
-use dpb_core::Buf;
+use dpb_accel::port::{AfPacket, Capture, Dates, pair};
+use dpb_core::{Buf, VirtualClock};
 
 /// A frame of a type that is for experiments (IEEE 802), told from others by its number.
 fn frame(port: &mut dyn PacketPort, number: u8, len: usize) -> Buf {
@@ -169,7 +171,13 @@ fn captures_are_what_scapy_reads_and_writes() {
 #[test]
 fn a_capture_sends_to_a_file_what_another_receives_from_it() {
     let file = scratch("both.pcap");
-    let mut sender = Capture::open(None, Some(&file)).expect("scratch");
+    let clock = Arc::new(VirtualClock::new(false));
+    let dates = Dates {
+        clock: clock.clone(),
+        start_ns: 1_700_000_000_000_000_000,
+    };
+    let mut sender = Capture::open(None, Some((&file, dates))).expect("scratch");
+    clock.advance_to(123);
     let mut ready: VecDeque<Buf> = (0..9).map(|i| frame(&mut sender, i, 100)).collect();
     assert_eq!(sender.send(&mut ready).expect("writes"), 9);
     assert_eq!(sender.receive(&mut Vec::new(), 1).expect("has no file"), 0);
@@ -186,6 +194,9 @@ fn a_capture_sends_to_a_file_what_another_receives_from_it() {
     for (i, packet) in came.iter().enumerate() {
         assert_eq!(packet[..], frame(&mut two, i as u8, 100)[..]);
     }
+    let mut reader = Reader::new(File::open(&file).expect("written")).expect("a capture");
+    let first = reader.read().expect("whole").expect("nine");
+    assert_eq!(first.time_ns, 1_700_000_000_000_000_123);
     std::fs::remove_file(&file).expect("scratch");
     assert!(Capture::open(Some(&file), None).is_err());
 }

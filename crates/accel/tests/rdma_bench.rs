@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use dpb_accel::rdma::bench::{self, Figures, Measured, Method, Plan, Role, Verb};
+use dpb_core::WallClock;
 use rdma_support::devices;
 
 const SIZES: [u32; 4] = [2, 64, 4096, 65536];
@@ -25,7 +26,8 @@ fn both(plan: &Plan) -> [Vec<Measured>; 2] {
         let plan = plan.clone();
         thread::spawn(move || {
             let mut all = Vec::new();
-            let ended = bench::run(&plan, &role, &mut |measured| all.push(measured));
+            let timer = WallClock::default();
+            let ended = bench::run(&plan, &role, &timer, 1, &mut |measured| all.push(measured));
             ended.map(|()| all)
         })
     };
@@ -115,6 +117,7 @@ fn every_bandwidth_has_all_its_messages() {
 fn a_device_that_is_not_there_is_unavailable() {
     let plan = Plan::new("no-such-device", Method::Latency, Verb::Read, vec![2]);
     let role = Role::Client("127.0.0.1".into());
-    let why = bench::run(&plan, &role, &mut |_| {}).expect_err("there is none");
+    let timer = WallClock::default();
+    let why = bench::run(&plan, &role, &timer, 1, &mut |_| {}).expect_err("there is none");
     assert!(matches!(why, bench::Failure::Unavailable(_)), "{why:?}");
 }

@@ -3,16 +3,26 @@
 
 mod rdma_support;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dpb_accel::rdma::bulk::{self, PIECE_BYTES, PIECES, Receiver, Sender};
+use dpb_accel::rdma::bulk::{self, Circumstances, PIECE_BYTES, PIECES, Receiver, Sender};
+use dpb_core::WallClock;
 use rdma_support::devices;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
+fn circumstances(device: &str) -> Circumstances {
+    Circumstances {
+        device: Some(device.to_owned()),
+        clock: Arc::new(WallClock::default()),
+        seed: 1,
+    }
+}
+
 fn ends(device: &str) -> (Sender, Receiver) {
-    let (words, offered) = bulk::offer(Some(device)).expect("a ring");
-    let (answer, sender) = bulk::accept(Some(device), &words).expect("a sender");
+    let (words, offered) = bulk::offer(circumstances(device)).expect("a ring");
+    let (answer, sender) = bulk::accept(circumstances(device), &words).expect("a sender");
     let receiver = offered.open(&answer).expect("they reach each other");
     (sender, receiver)
 }
@@ -109,8 +119,8 @@ fn a_receiver_that_is_gone_breaks_the_senders_next_piece() {
 #[test]
 fn an_end_that_nobody_has_is_not_opened() {
     for device in devices() {
-        let (words, offered) = bulk::offer(Some(&device)).expect("a ring");
-        let (answer, sender) = bulk::accept(Some(&device), &words).expect("a sender");
+        let (words, offered) = bulk::offer(circumstances(&device)).expect("a ring");
+        let (answer, sender) = bulk::accept(circumstances(&device), &words).expect("a sender");
         // It ends before its peer has seen it.
         drop(sender);
         let refused = offered.open(&answer).expect_err("nobody is there").reason;

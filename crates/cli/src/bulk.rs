@@ -1,10 +1,11 @@
 //! RDMA as the pushdown's transport beside TCP: what the command line says, and `dpb-accel`'s rings as `dpb-dbmods` takes them.
 
+use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use dpb_accel::rdma::bulk::{self, Offered, PIECE_BYTES, PIECES, RING_BYTES, Receiver, Sender};
-use dpb_core::Unsupported;
+use dpb_accel::rdma::bulk::{self, Circumstances, Offered, PIECE_BYTES, PIECES, RING_BYTES, Receiver, Sender};
+use dpb_core::{Unsupported, WallClock};
 use dpb_dbmods::service::agent::TRANSPORT_BYTES_MAX;
 use dpb_dbmods::service::bulk::{
     Acceptor, Broken, Connected, Connector, Offer, Reader, Ring, Writer,
@@ -74,16 +75,31 @@ impl FromStr for Choice {
     }
 }
 
+impl Rdma {
+    fn circumstances(&self) -> Circumstances {
+        Circumstances {
+            device: self.device.clone(),
+            clock: Arc::new(WallClock::default()),
+            seed: fresh_seed(),
+        }
+    }
+}
+
+/// A seed for the numbers that packets of a connection start with: not that of the last run.
+pub(crate) fn fresh_seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
 impl Connector for Rdma {
     fn offer(&self) -> Result<(Vec<u8>, Box<dyn Offer>), String> {
-        let (words, offered) = bulk::offer(self.device.as_deref()).map_err(reason)?;
+        let (words, offered) = bulk::offer(self.circumstances()).map_err(reason)?;
         Ok((words, Box::new(Made(offered))))
     }
 }
 
 impl Acceptor for Rdma {
     fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn Writer>), String> {
-        let (words, sender) = bulk::accept(self.device.as_deref(), offer).map_err(reason)?;
+        let (words, sender) = bulk::accept(self.circumstances(), offer).map_err(reason)?;
         Ok((words, Box::new(Out(sender))))
     }
 }

@@ -5,13 +5,14 @@
 //! records, each a header of 16 bytes (seconds, fraction, bytes kept, bytes there were) and the packet.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
 
-use dpb_core::{Buf, SetupError};
+use dpb_core::{Buf, Clock, SetupError};
 
 use super::{BYTES_MAX, PacketPort, copied, too_long, zeroed};
 
@@ -90,11 +91,26 @@ pub struct Writer<W> {
 
 /// A port that receives what one file holds and sends to another. Either may be missing: then nothing comes, or what is
 /// sent is dropped. A packet of which a part was captured is an error, behind the packets before it.
-#[derive(Debug)]
 pub struct Capture {
     name: String,
     reader: Option<Reader<BufReader<File>>>,
-    writer: Option<Writer<BufWriter<File>>>,
+    writer: Option<(Writer<BufWriter<File>>, Dates)>,
+}
+
+/// The dates of packets that are sent to a file.
+#[derive(Clone)]
+pub struct Dates {
+    /// The clock that is read for each burst.
+    pub clock: Arc<dyn Clock>,
+    /// The date at which the clock stood at zero, in nanoseconds since 1970. With 0, where dates do not matter, packets are dated
+    /// from 1970 on.
+    pub start_ns: u64,
+}
+
+impl Dates {
+    fn now_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.clock.now_ns())
+    }
 }
 
 impl ByteOrder {
@@ -282,22 +298,28 @@ impl<W: Write> Writer<W> {
 }
 
 impl Capture {
-    /// Receives from the file `from`, sends to the file `to`, which is made anew.
+    /// Receives from the file `from`; sends to the file `to`, which is made anew, with these dates.
     ///
     /// # Errors
     /// A file cannot be opened or made, or `from` is no pcap file of Ethernet frames.
-    pub fn open(from: Option<&Path>, to: Option<&Path>) -> io::Result<Self> {
+    pub fn open(from: Option<&Path>, to: Option<(&Path, Dates)>) -> io::Result<Self> {
         let shown =
             |path: Option<&Path>| path.map_or("-".to_owned(), |path| path.display().to_string());
         let reader = from
             .map(|path| Reader::new(BufReader::new(File::open(path)?)))
             .transpose()?;
-        let writer = to.map(|path| {
+        let name = format!(
+            "pcap {} to {}",
+            shown(from),
+            shown(to.as_ref().map(|(path, _)| *path))
+        );
+        let writer = to.map(|(path, dates)| {
             let output = BufWriter::new(File::create(path)?);
-            Writer::new(output, ByteOrder::default(), Resolution::default())
+            let writer = Writer::new(output, ByteOrder::default(), Resolution::default())?;
+            Ok::<_, io::Error>((writer, dates))
         });
         Ok(Self {
-            name: format!("pcap {} to {}", shown(from), shown(to)),
+            name,
             reader,
             writer: writer.transpose()?,
         })
@@ -308,7 +330,18 @@ impl Capture {
     /// # Errors
     /// What writing gives.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.writer.as_mut().map_or(Ok(()), Writer::flush)
+        match &mut self.writer {
+            Some((writer, _)) => writer.flush(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -339,16 +372,15 @@ impl PacketPort for Capture {
     }
 
     fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let mut writer = self.writer.as_mut();
+        let now_ns = writer.as_ref().map_or(0, |(_, dates)| dates.now_ns());
         let mut taken = 0;
         while let Some(packet) = packets.front() {
             if packet.len() > BYTES_MAX {
                 return Err(too_long(packet.len(), BYTES_MAX));
             }
-            if let Some(writer) = &mut self.writer {
-                writer.write(now.as_nanos() as u64, packet)?;
+            if let Some((writer, _)) = &mut writer {
+                writer.write(now_ns, packet)?;
             }
             packets.pop_front();
             taken += 1;

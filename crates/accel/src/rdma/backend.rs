@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dpb_core::{
     Backend, Buf, Clock, Completion, CopyMode, Job, Limits, NotInPlace, OpSpec, Operator,
@@ -196,5 +198,13 @@ impl Queue for Lane {
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
         self.0.poll(done)
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        self.0.wait(timeout);
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.0.file()
     }
 }

@@ -23,6 +23,8 @@ mod session;
 use std::fmt;
 use std::net::IpAddr;
 
+use dpb_core::Timer;
+
 pub use exchange::Report;
 pub use figures::{Bandwidth, Latency, Summary};
 
@@ -250,13 +252,20 @@ impl From<Refused> for Failure {
     }
 }
 
-/// Measures, and gives each size's figures as soon as they are there.
+/// Measures, and gives each size's figures as soon as they are there. Sides wait for each other by `timer`. Packets of the connection
+/// are numbered from a number that `seed` chooses: with another seed than the last run's, late packets of that run do not count.
 ///
 /// # Errors
 /// As [`Failure`] has them; what was given before stands.
-pub fn run(plan: &Plan, role: &Role, each: &mut dyn FnMut(Measured)) -> Result<(), Failure> {
+pub fn run(
+    plan: &Plan,
+    role: &Role,
+    timer: &dyn Timer,
+    seed: u64,
+    each: &mut dyn FnMut(Measured),
+) -> Result<(), Failure> {
     plan.check().map_err(Failure::Plan)?;
-    session::Session::open(plan, role)?.run(each)
+    session::Session::open(plan, role, timer, seed)?.run(each)
 }
 
 /// What `device` is if it is software, which makes every figure emulated.

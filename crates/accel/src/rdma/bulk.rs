@@ -20,9 +20,10 @@ mod endpoint;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dpb_core::Unsupported;
+use dpb_core::patience::Silence;
+use dpb_core::{Clock, Unsupported};
 
 use self::endpoint::Endpoint;
 use super::bench;
@@ -86,12 +87,23 @@ pub struct Sender {
     failure: Option<Broken>,
 }
 
-/// Registers a ring on this device, or on the first whose port is up; the ring, and the words for who is to write to it.
+/// The circumstances of an end: what it does not find out by itself.
+#[derive(Clone)]
+pub struct Circumstances {
+    /// The name of its device; `None` for the first device whose port is up.
+    pub device: Option<String>,
+    /// The clock by which its patience with the device is counted.
+    pub clock: Arc<dyn Clock>,
+    /// The seed of the number that its first packet has. With another seed than the last run's, late packets of that run do not count.
+    pub seed: u64,
+}
+
+/// Registers a ring; gives the ring, and the words for who is to write to it.
 ///
 /// # Errors
 /// What is missing, and what to do.
-pub fn offer(device: Option<&str>) -> Result<(Vec<u8>, Offered), Unsupported> {
-    let end = End::new(device, Access::Write)?;
+pub fn offer(circumstances: Circumstances) -> Result<(Vec<u8>, Offered), Unsupported> {
+    let end = End::new(circumstances, Access::Write)?;
     let words = Endpoint {
         rkey: end.window.rkey(),
         address: end.window.address(0),
@@ -102,13 +114,16 @@ pub fn offer(device: Option<&str>) -> Result<(Vec<u8>, Offered), Unsupported> {
     Ok((words.encode(), Offered { end }))
 }
 
-/// Connects this device, or the first whose port is up, to who has offered; the sending end, and the words that answer.
+/// Connects to who has offered; gives the sending end, and the words that answer.
 ///
 /// # Errors
 /// What is missing, or why the offer is none.
-pub fn accept(device: Option<&str>, offer: &[u8]) -> Result<(Vec<u8>, Sender), Unsupported> {
+pub fn accept(
+    circumstances: Circumstances,
+    offer: &[u8],
+) -> Result<(Vec<u8>, Sender), Unsupported> {
     let theirs = Endpoint::decode(offer).and_then(Endpoint::with_ring)?;
-    let mut end = End::new(device, Access::None)?;
+    let mut end = End::new(circumstances, Access::None)?;
     end.connect(&theirs)?;
     let sender = Sender {
         remote: theirs,
@@ -280,13 +295,20 @@ impl Sender {
 
     /// Waits until the place that is next here is free again: its piece has arrived, or its peer would not have released it.
     fn wait_for_place(&mut self) -> Result<(), Broken> {
-        let began = Instant::now();
+        let mut silence = Silence::default();
         while self.in_flight()? >= PIECES {
-            if began.elapsed() > PATIENCE {
+            let left = PATIENCE.saturating_sub(silence.lasts(&*self.end.clock));
+            if left.is_zero() {
                 let why = format!("no piece was acknowledged for {PATIENCE:?}");
                 return Err(self.fail(Broken(why)));
             }
-            std::thread::yield_now();
+            if let Err(error) = self.end.completions.arm() {
+                return Err(self.fail(error.into()));
+            }
+            // The file need not tell of what completed before it was armed.
+            if self.in_flight()? >= PIECES {
+                self.end.completions.sleep(left);
+            }
         }
         Ok(())
     }
@@ -347,19 +369,21 @@ struct End {
     device: Device,
     address: Address,
     psn: u32,
+    clock: Arc<dyn Clock>,
 }
 
 impl End {
-    fn new(device: Option<&str>, access: Access) -> Result<Self, Unsupported> {
-        let first;
+    fn new(circumstances: Circumstances, access: Access) -> Result<Self, Unsupported> {
+        let Circumstances {
+            device,
+            clock,
+            seed,
+        } = circumstances;
         let name = match device {
             Some(name) => name,
-            None => {
-                first = bench::first_device().map_err(|e| unsupported(&e))?;
-                &first
-            }
+            None => bench::first_device().map_err(|e| unsupported(&e))?,
         };
-        let device = Device::open(name).map_err(|e| unsupported(&e))?;
+        let device = Device::open(&name).map_err(|e| unsupported(&e))?;
         let address = device.address(None).map_err(|e| unsupported(&e))?;
         let domain = ProtectionDomain::new(&device.context).map_err(call)?;
         let window = Window::new(&domain, RING_BYTES, access).map_err(|refused| match refused {
@@ -368,7 +392,7 @@ impl End {
                 "{error}; {RING_BYTES} bytes are registered for it, see `ulimit -l`"
             )),
         })?;
-        let completions = CompletionQueue::new(&device.context, 2 * PIECES).map_err(call)?;
+        let completions = CompletionQueue::with_file(&device.context, 2 * PIECES).map_err(call)?;
         let capacity = Capacity {
             sends: PIECES,
             receives: PIECES,
@@ -376,12 +400,13 @@ impl End {
         };
         let pair = QueuePair::new(&domain, [&completions; 2], capacity).map_err(call)?;
         Ok(Self {
-            psn: first_packet_number(pair.number()),
+            psn: first_packet_number(seed, pair.number()),
             lane: Lane::new(pair, window.clone(), 1),
             window,
             completions,
             device,
             address,
+            clock,
         })
     }
 
@@ -438,15 +463,22 @@ impl End {
             is_signalled: true,
         };
         self.lane.post([request].into_iter()).map_err(call)?;
-        let began = Instant::now();
         let mut completion = [Completion::default()];
-        while self.completions.poll(&mut completion).map_err(call)? == 0 {
-            if began.elapsed() > PATIENCE {
+        let mut poll = || self.completions.poll(&mut completion).map_err(call);
+        let mut silence = Silence::default();
+        while poll()? == 0 {
+            let left = PATIENCE.saturating_sub(silence.lasts(&*self.clock));
+            if left.is_zero() {
                 return Err(unsupported(&format!(
                     "the agent's device did not answer for {PATIENCE:?}"
                 )));
             }
-            std::thread::yield_now();
+            self.completions.arm().map_err(call)?;
+            // The file need not tell of what completed before it was armed.
+            if poll()? > 0 {
+                break;
+            }
+            self.completions.sleep(left);
         }
         succeeded(&completion[0])
             .map_err(|broken| unsupported(&format!("the agent's device does not answer: {broken}")))
@@ -465,16 +497,23 @@ fn unsupported(why: &dyn fmt::Display) -> Unsupported {
 
 #[cfg(test)]
 mod tests {
+    use dpb_core::WallClock;
+
     use super::*;
 
     #[test]
     fn a_device_that_is_not_here_is_named() {
-        let missing = offer(Some("no-such-device")).expect_err("there is none");
+        let circumstances = Circumstances {
+            device: Some("no-such-device".to_owned()),
+            clock: Arc::new(WallClock::default()),
+            seed: 1,
+        };
+        let missing = offer(circumstances.clone()).expect_err("there is none");
         assert!(!missing.reason.is_empty());
         let offered = Endpoint::of_a_test().encode();
-        let missing = accept(Some("no-such-device"), &offered).expect_err("there is none");
+        let missing = accept(circumstances.clone(), &offered).expect_err("there is none");
         assert!(!missing.reason.is_empty());
-        let refused = accept(None, b"what?").expect_err("no words").reason;
+        let refused = accept(circumstances, b"what?").expect_err("no words").reason;
         assert!(refused.contains("words"), "{refused}");
     }
 }

@@ -206,10 +206,10 @@ const RXE_VENDOR_ID: u32 = 0xff_ffff;
 /// As Linux's siw driver calls itself.
 const SIW_VENDOR_ID: u32 = 0x62_6d74;
 
-/// A first packet number that is not the last run's: packets that are late must not count.
-pub(super) fn first_packet_number(qp_num: u32) -> u32 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seed = now.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(qp_num) << 32;
+/// The first packet number of a queue pair. With a seed that the last run did not have it is another one, so that late packets of
+/// that run do not count.
+pub(super) fn first_packet_number(seed: u64, qp_num: u32) -> u32 {
+    let seed = seed ^ u64::from(qp_num) << 32;
     dpb_core::random::SplitMix64::new(seed).next_u64() as u32 & 0xff_ffff
 }
 

@@ -8,6 +8,7 @@
 
 mod chain;
 pub(super) mod cm;
+mod completions;
 pub(super) mod copier;
 pub(super) mod lane;
 mod memory;
@@ -21,6 +22,7 @@ use std::sync::{Arc, OnceLock};
 use super::sys;
 use crate::library::Library;
 
+pub(super) use completions::CompletionQueue;
 pub(super) use memory::{Access, Refused, Registered, Window};
 
 /// A request that is over.
@@ -297,56 +299,6 @@ impl Drop for ProtectionDomain {
     fn drop(&mut self) {
         // SAFETY: allocated by us, freed once; everything made from it holds it and is gone.
         unsafe { (self.context.verbs.symbols.dealloc_pd)(self.ptr.as_ptr()) };
-    }
-}
-
-/// Where completions arrive.
-pub(super) struct CompletionQueue {
-    context: Arc<Context>,
-    ptr: NonNull<sys::Cq>,
-}
-
-// SAFETY: as for `Context`.
-unsafe impl Send for CompletionQueue {}
-// SAFETY: as for `Context`.
-unsafe impl Sync for CompletionQueue {}
-
-impl CompletionQueue {
-    /// With room for `depth` completions, at least.
-    pub(super) fn new(context: &Arc<Context>, depth: u32) -> Result<Arc<Self>, VerbsError> {
-        // SAFETY: the context is open; neither a cookie nor a channel is needed.
-        let ptr = unsafe {
-            (context.verbs.symbols.create_cq)(
-                context.ptr.as_ptr(),
-                depth.max(1) as c_int,
-                ptr::null_mut(),
-                ptr::null_mut(),
-                0,
-            )
-        };
-        let ptr = NonNull::new(ptr).ok_or_else(|| VerbsError::last("ibv_create_cq"))?;
-        let context = context.clone();
-        Ok(Arc::new(Self { context, ptr }))
-    }
-
-    /// Takes up to as many completions as `into` has room for; says how many.
-    #[inline]
-    pub(super) fn poll(&self, into: &mut [sys::Wc]) -> Result<usize, VerbsError> {
-        let cq = self.ptr.as_ptr();
-        // SAFETY: the queue lives, and its context's slot is the provider's function; `into` has room for what is asked.
-        let count =
-            unsafe { ((*(*cq).context).ops.poll_cq)(cq, into.len() as c_int, into.as_mut_ptr()) };
-        usize::try_from(count).map_err(|_| VerbsError {
-            call: "ibv_poll_cq",
-            errno: -count,
-        })
-    }
-}
-
-impl Drop for CompletionQueue {
-    fn drop(&mut self) {
-        // SAFETY: created by us, destroyed once; queue pairs hold it and are gone.
-        unsafe { (self.context.verbs.symbols.destroy_cq)(self.ptr.as_ptr()) };
     }
 }
 

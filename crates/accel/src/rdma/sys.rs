@@ -55,10 +55,19 @@ pub(super) struct Context {
 pub(super) struct ContextOps {
     _before_poll_cq: [*const c_void; 11],
     pub(super) poll_cq: unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int,
-    _before_post_send: [*const c_void; 13],
+    pub(super) req_notify_cq: unsafe extern "C" fn(*mut Cq, c_int) -> c_int,
+    _before_post_send: [*const c_void; 12],
     pub(super) post_send: unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int,
     pub(super) post_recv: unsafe extern "C" fn(*mut Qp, *mut RecvWr, *mut *mut RecvWr) -> c_int,
     _rest: [*const c_void; 5],
+}
+
+/// `struct ibv_comp_channel`.
+#[repr(C)]
+pub(super) struct CompChannel {
+    _context: *mut Context,
+    pub(super) fd: c_int,
+    _refcnt: c_int,
 }
 
 /// `struct ibv_pd`; never looked into.
@@ -373,7 +382,11 @@ symbols! {
         dealloc_pd: unsafe extern "C" fn(*mut Pd) -> c_int,
         reg_mr: unsafe extern "C" fn(*mut Pd, *mut c_void, usize, c_int) -> *mut Mr,
         dereg_mr: unsafe extern "C" fn(*mut Mr) -> c_int,
-        create_cq: unsafe extern "C" fn(*mut Context, c_int, *mut c_void, *mut c_void, c_int) -> *mut Cq,
+        create_comp_channel: unsafe extern "C" fn(*mut Context) -> *mut CompChannel,
+        destroy_comp_channel: unsafe extern "C" fn(*mut CompChannel) -> c_int,
+        get_cq_event: unsafe extern "C" fn(*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int,
+        ack_cq_events: unsafe extern "C" fn(*mut Cq, c_uint),
+        create_cq: unsafe extern "C" fn(*mut Context, c_int, *mut c_void, *mut CompChannel, c_int) -> *mut Cq,
         destroy_cq: unsafe extern "C" fn(*mut Cq) -> c_int,
         create_qp: unsafe extern "C" fn(*mut Pd, *mut QpInitAttr) -> *mut Qp,
         modify_qp: unsafe extern "C" fn(*mut Qp, *mut QpAttr, c_int) -> c_int,

@@ -9,10 +9,12 @@ use clap::{ArgMatches, FromArgMatches, ValueEnum};
 use dpb_accel::rdma::bench::{
     self, Bandwidth, Figures, Latency, Measured, Method, Plan, Report, Role, Verb, perftest,
 };
+use dpb_core::WallClock;
 use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store, Summary};
 
 use crate::Globals;
 use crate::args::{self, List};
+use crate::bulk::fresh_seed;
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
 use crate::task::{Cost, Parameter, Task, View, charted, listed, recorded_by_name, sweep};
@@ -194,7 +196,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     };
     show.begin()?;
     let mut shown = Ok(());
-    let ended = bench::run(&plan, &role, &mut |measured| {
+    let timer = WallClock::default();
+    let ended = bench::run(&plan, &role, &timer, fresh_seed(), &mut |measured| {
         if shown.is_ok() {
             shown = show.measured(&measured);
         }

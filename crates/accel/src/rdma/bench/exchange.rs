@@ -11,7 +11,10 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use dpb_core::Timer;
+use dpb_core::patience::Silence;
 
 use super::{Failure, Role};
 
@@ -20,6 +23,8 @@ const VERSION: &str = "6.06";
 const VERSION_MIN: f64 = 5.7;
 /// How long a client tries to reach a server that may not have started yet.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client waits until it tries again.
+const RETRY: Duration = Duration::from_millis(50);
 /// No page and no cache line of a peer is longer: memory is laid out by them.
 const UNIT_BYTES_MAX: u32 = 1 << 21;
 /// How long half a message may wait for its other half.
@@ -60,6 +65,8 @@ pub struct Report {
 pub(super) struct Control<'a> {
     stream: TcpStream,
     is_client: bool,
+    /// By which its patience with the peer is counted.
+    timer: &'a dyn Timer,
     /// While it answers `Ok`, waiting is worth it.
     is_worth_it: Box<dyn Fn() -> Result<(), Failure> + Send + 'a>,
 }
@@ -69,18 +76,20 @@ impl<'a> Control<'a> {
     pub(super) fn meet(
         role: &Role,
         port: u16,
+        timer: &'a dyn Timer,
         is_worth_it: impl Fn() -> Result<(), Failure> + Send + 'a,
     ) -> Result<Self, Failure> {
         let stream = match role {
             Role::Server(address) => accept(*address, port)?,
-            Role::Client(host) => connect(host, port)?,
+            Role::Client(host) => connect(host, port, timer)?,
         };
-        Self::over(stream, matches!(role, Role::Client(_)), is_worth_it)
+        Self::over(stream, matches!(role, Role::Client(_)), timer, is_worth_it)
     }
 
     fn over(
         stream: TcpStream,
         is_client: bool,
+        timer: &'a dyn Timer,
         is_worth_it: impl Fn() -> Result<(), Failure> + Send + 'a,
     ) -> Result<Self, Failure> {
         let prepared = stream
@@ -90,6 +99,7 @@ impl<'a> Control<'a> {
         Ok(Self {
             stream,
             is_client,
+            timer,
             is_worth_it: Box::new(is_worth_it),
         })
     }
@@ -187,15 +197,18 @@ impl<'a> Control<'a> {
     fn read<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
         let mut bytes = [0; N];
         let mut filled = 0;
-        let mut since = Instant::now();
+        let mut silence = Silence::default();
         while filled < N {
             match self.stream.read(&mut bytes[filled..]) {
                 Ok(0) => return Err(gone(&ErrorKind::UnexpectedEof.into())),
-                Ok(count) => (filled, since) = (filled + count, Instant::now()),
+                Ok(count) => {
+                    filled += count;
+                    silence.end();
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     (self.is_worth_it)()?;
-                    if filled > 0 && since.elapsed() > HALF_PATIENCE {
+                    if filled > 0 && silence.lasts(self.timer) > HALF_PATIENCE {
                         return Err(Failure::Broken(format!(
                             "the peer sent {filled} bytes where {N} were due: has one side a GID and the other none?"
                         )));
@@ -221,13 +234,14 @@ fn accept(address: IpAddr, port: u16) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
-    let deadline = Instant::now() + CONNECT_PATIENCE;
+fn connect(host: &str, port: u16, timer: &dyn Timer) -> Result<TcpStream, Failure> {
+    let mut silence = Silence::default();
     loop {
+        let may_come = silence.lasts(timer) < CONNECT_PATIENCE;
         match TcpStream::connect((host, port)) {
             Ok(stream) => return Ok(stream),
-            Err(e) if e.kind() == ErrorKind::ConnectionRefused && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(50));
+            Err(e) if e.kind() == ErrorKind::ConnectionRefused && may_come => {
+                timer.sleep(RETRY);
             }
             Err(e) => {
                 return Err(Failure::Unavailable(format!(
@@ -302,6 +316,10 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use dpb_core::WallClock;
+
     use super::*;
 
     const KEYS: Keys = Keys {
@@ -348,12 +366,13 @@ mod tests {
     }
 
     fn pair() -> [Control<'static>; 2] {
+        static TIMER: LazyLock<WallClock> = LazyLock::new(WallClock::default);
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
         let address = listener.local_addr().expect("bound");
         let client = TcpStream::connect(address).expect("listening");
         let (server, _) = listener.accept().expect("a client");
-        let client = Control::over(client, true, || Ok(()));
-        let server = Control::over(server, false, || Ok(()));
+        let client = Control::over(client, true, &*TIMER, || Ok(()));
+        let server = Control::over(server, false, &*TIMER, || Ok(()));
         [client, server].map(|side| side.unwrap_or_else(|e| panic!("{e}")))
     }
 

@@ -5,6 +5,8 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
+use dpb_core::Timer;
+
 use super::exchange::{Control, Keys};
 use super::loops::{Loops, Stage};
 use super::{Failure, Figures, Measured, Method, Plan, RECEIVES, Report, Role, Verb};
@@ -26,17 +28,23 @@ pub(super) struct Session<'a> {
     control: Control<'a>,
     keys: Vec<Keys>,
     loops: Loops,
-    /// Those that librdmacm made; queue pairs go first.
+    /// The connections that librdmacm made; queue pairs go first.
     connections: Vec<Connection>,
+    timer: &'a dyn Timer,
 }
 
 impl<'a> Session<'a> {
-    /// Meets the peer and connects.
-    pub(super) fn open(plan: &'a Plan, role: &Role) -> Result<Self, Failure> {
+    /// Meets the peer and connects. Its patience is by `timer`; packet numbers are drawn from `seed`.
+    pub(super) fn open(
+        plan: &'a Plan,
+        role: &Role,
+        timer: &'a dyn Timer,
+        seed: u64,
+    ) -> Result<Self, Failure> {
         let device = Device::open(&plan.device)?;
         let address = device.address(plan.gid_index)?;
         let watched = device.clone();
-        let mut control = Control::meet(role, plan.port, move || is_up(&watched))?;
+        let mut control = Control::meet(role, plan.port, timer, move || is_up(&watched))?;
         control.versions()?;
         let page_bytes = control.larger(PAGE_BYTES)?;
         let line_bytes = control.larger(LINE_BYTES)?;
@@ -46,10 +54,11 @@ impl<'a> Session<'a> {
         let mut session = Self {
             plan,
             is_client: matches!(role, Role::Client(_)),
-            keys: side.keys(plan, &device, &address, &stage),
+            keys: side.keys(plan, &device, &address, &stage, seed),
             control,
             loops: Loops::new(plan, stage, side.window, side.completions, side.lanes),
             connections: Vec::new(),
+            timer,
         };
         session.agree(role, &device, &address, mtu)?;
         Ok(session)
@@ -127,8 +136,10 @@ impl<'a> Session<'a> {
         for (lane, keys) in self.loops.lanes.iter_mut().zip(&self.keys) {
             let pair = lane.queue_pair();
             let connection = match way {
-                Way::Here(listener) => listener.accept(pair, keys.reads),
-                Way::There(address) => Connection::connect(*address, pair, keys.reads),
+                Way::Here(listener) => listener.accept(pair, keys.reads, self.timer),
+                Way::There(address) => {
+                    Connection::connect(*address, pair, keys.reads, self.timer)
+                }
             };
             self.connections.push(connection.map_err(Failure::Broken)?);
         }
@@ -258,7 +269,14 @@ impl Side {
     }
 
     /// Where our queue pairs and their parts of the window are.
-    fn keys(&self, plan: &Plan, device: &Device, address: &Address, stage: &Stage) -> Vec<Keys> {
+    fn keys(
+        &self,
+        plan: &Plan,
+        device: &Device,
+        address: &Address,
+        stage: &Stage,
+        seed: u64,
+    ) -> Vec<Keys> {
         let reads = match plan.verb {
             Verb::Read => device.attributes.reads_max.max(1),
             _ => 1,
@@ -268,7 +286,7 @@ impl Side {
             lid: device.link.lid,
             reads,
             qp_num: lane.number(),
-            psn: first_packet_number(lane.number()),
+            psn: first_packet_number(seed, lane.number()),
             rkey: self.window.rkey(),
             address: self.window.address(stage.receive_offset(i)),
             gid: address.gid_index.map(|_| address.gid),

@@ -3,18 +3,23 @@
 
 use std::ffi::{CStr, c_int};
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use dpb_core::Clock;
+use dpb_core::patience::Silence;
 
 use super::super::sys;
 use super::super::sys::cm::{
     ConnParam, EVENT_ADDR_RESOLVED, EVENT_CONNECT_REQUEST, EVENT_CONNECT_RESPONSE,
-    EVENT_ESTABLISHED, EVENT_ROUTE_RESOLVED, Event, EventChannel, Id, POLLIN, PS_TCP, PollFd,
-    SocketAddress, Symbols, poll,
+    EVENT_ESTABLISHED, EVENT_ROUTE_RESOLVED, Event, EventChannel, Id, PS_TCP, SocketAddress,
+    Symbols,
 };
 use super::{QueuePair, RNR_RETRIES, Retry, VerbsError};
 use crate::library::Library;
+use crate::readiness;
 
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,13 +95,14 @@ impl Listener {
         Ok(Self(identifier))
     }
 
-    /// Takes the next connection, onto `pair`, with so many reads under way each way.
+    /// Takes the next connection, onto `pair`, with up to `reads` reads under way each way. Its patience is by `clock`.
     pub(in crate::rdma) fn accept(
         &self,
         pair: &mut QueuePair,
         reads: u8,
+        clock: &dyn Clock,
     ) -> Result<Connection, String> {
-        let requested = self.0.channel.next(EVENT_CONNECT_REQUEST)?;
+        let requested = self.0.channel.next(EVENT_CONNECT_REQUEST, clock)?;
         let ptr = NonNull::new(requested).ok_or("rdma_cm: a request without an end")?;
         let channel = self.0.channel.clone();
         let identifier = Identifier { channel, ptr };
@@ -107,7 +113,7 @@ impl Listener {
             (identifier.channel.symbols.accept)(identifier.ptr.as_ptr(), &raw mut parameters)
         };
         check("rdma_accept", code)?;
-        identifier.channel.next(EVENT_ESTABLISHED)?;
+        identifier.channel.next(EVENT_ESTABLISHED, clock)?;
         Ok(Connection {
             _identifier: identifier,
         })
@@ -115,11 +121,12 @@ impl Listener {
 }
 
 impl Connection {
-    /// To who listens there, from `pair`, with so many reads under way each way.
+    /// Connects `pair` to the listener at `address`, with up to `reads` reads under way each way. Its patience is by `clock`.
     pub(in crate::rdma) fn connect(
         address: SocketAddr,
         pair: &mut QueuePair,
         reads: u8,
+        clock: &dyn Clock,
     ) -> Result<Self, String> {
         let identifier = Identifier::new()?;
         let (symbols, id) = (identifier.channel.symbols, identifier.ptr.as_ptr());
@@ -128,18 +135,18 @@ impl Connection {
         let code =
             unsafe { (symbols.resolve_addr)(id, ptr::null_mut(), &raw mut address, RESOLVE_MS) };
         check("rdma_resolve_addr", code)?;
-        identifier.channel.next(EVENT_ADDR_RESOLVED)?;
+        identifier.channel.next(EVENT_ADDR_RESOLVED, clock)?;
         // SAFETY: the identifier lives and has its address.
         check("rdma_resolve_route", unsafe {
             (symbols.resolve_route)(id, RESOLVE_MS)
         })?;
-        identifier.channel.next(EVENT_ROUTE_RESOLVED)?;
+        identifier.channel.next(EVENT_ROUTE_RESOLVED, clock)?;
         let mut parameters = parameters(pair, reads);
         // SAFETY: the identifier lives; the parameters have the library's layout.
         check("rdma_connect", unsafe {
             (symbols.connect)(id, &raw mut parameters)
         })?;
-        identifier.channel.next(EVENT_CONNECT_RESPONSE)?;
+        identifier.channel.next(EVENT_CONNECT_RESPONSE, clock)?;
         identifier.ready(pair, reads)?;
         // SAFETY: the identifier lives and has its answer.
         check("rdma_establish", unsafe { (symbols.establish)(id) })?;
@@ -210,9 +217,9 @@ impl Identifier {
 }
 
 impl Channel {
-    /// Waits for this event; the identifier that it came with.
-    fn next(&self, expected: c_int) -> Result<*mut Id, String> {
-        self.wait()?;
+    /// Waits for the event `expected`; gives the identifier that came with it.
+    fn next(&self, expected: c_int, clock: &dyn Clock) -> Result<*mut Id, String> {
+        self.wait(clock)?;
         let mut event: *mut Event = ptr::null_mut();
         // SAFETY: the channel lives, `event` is written.
         let code = unsafe { (self.symbols.get_cm_event)(self.ptr.as_ptr(), &raw mut event) };
@@ -233,29 +240,19 @@ impl Channel {
     }
 
     /// Waits until there is an event.
-    fn wait(&self) -> Result<(), String> {
-        // SAFETY: the channel lives; its file is written once, when it is made.
-        let fd = unsafe { (*self.ptr.as_ptr()).fd };
-        let end = Instant::now() + PATIENCE;
+    fn wait(&self, clock: &dyn Clock) -> Result<(), String> {
+        // SAFETY: the channel lives, and its file with it, whose number is written once, when it is made.
+        let file = unsafe { BorrowedFd::borrow_raw((*self.ptr.as_ptr()).fd) };
+        let mut silence = Silence::default();
         loop {
-            let left_ms = end.saturating_duration_since(Instant::now()).as_millis() as c_int;
-            let mut file = PollFd {
-                fd,
-                events: POLLIN,
-                revents: 0,
-            };
-            // SAFETY: one file, which is written.
-            match unsafe { poll(&raw mut file, 1, left_ms) } {
-                1.. => return Ok(()),
-                0 => {
-                    return Err(format!(
-                        "rdma_cm: nobody for {} seconds",
-                        PATIENCE.as_secs()
-                    ));
-                }
-                // A signal: again, for what is left.
-                _ if left_ms > 0 => {}
-                _ => return Err(VerbsError::last("poll").to_string()),
+            let left = PATIENCE.saturating_sub(silence.lasts(clock));
+            if readiness::sleep(file, left) {
+                return Ok(());
+            }
+            // After a signal: again, for the rest.
+            if left.is_zero() {
+                let seconds = PATIENCE.as_secs();
+                return Err(format!("rdma_cm: nobody for {seconds} seconds"));
             }
         }
     }

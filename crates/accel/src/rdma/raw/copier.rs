@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ impl Copier {
         room: u32,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, VerbsError> {
-        let completions = CompletionQueue::new(&domain.context, room)?;
+        let completions = CompletionQueue::with_file(&domain.context, room)?;
         let capacity = Capacity {
             sends: room,
             receives: 1,
@@ -158,6 +159,33 @@ impl Copier {
             }));
         }
         done.len() - before
+    }
+
+    /// Sleeps until a write has completed, at most for `timeout`, unless `poll` has something already.
+    pub(in crate::rdma) fn wait(&mut self, timeout: Duration) {
+        if self.in_flight() == 0 || !self.refused.is_empty() {
+            return;
+        }
+        if self.pairs.is_some() {
+            let completed = self.completed;
+            if let Err(error) = self.completions.arm() {
+                self.fail(JobError::Device(-error.errno()));
+            }
+            // The file need not tell of what completed before it was armed.
+            self.collect();
+            if self.completed != completed {
+                return;
+            }
+        }
+        // Of a device that has failed, `poll` gives the jobs home, but for those that are left to it for good.
+        if self.pairs.is_some() || self.jobs.is_empty() {
+            self.completions.sleep(timeout);
+        }
+    }
+
+    /// The file that says that something has completed.
+    pub(in crate::rdma) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.completions.file()
     }
 
     /// Whether the job may be carried out.

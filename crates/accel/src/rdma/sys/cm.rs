@@ -1,7 +1,7 @@
 //! librdmacm as it is called here.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use super::{Context, QpAttr};
 use crate::library::{Library, NoSymbol};
@@ -52,26 +52,12 @@ pub(in crate::rdma) struct SocketAddress {
     pub(in crate::rdma) address: [u8; 24],
 }
 
-/// `struct pollfd`.
-#[repr(C)]
-pub(in crate::rdma) struct PollFd {
-    pub(in crate::rdma) fd: c_int,
-    pub(in crate::rdma) events: i16,
-    pub(in crate::rdma) revents: i16,
-}
-
 pub(in crate::rdma) const PS_TCP: c_int = 0x0106;
 pub(in crate::rdma) const EVENT_ADDR_RESOLVED: c_int = 0;
 pub(in crate::rdma) const EVENT_ROUTE_RESOLVED: c_int = 2;
 pub(in crate::rdma) const EVENT_CONNECT_REQUEST: c_int = 4;
 pub(in crate::rdma) const EVENT_CONNECT_RESPONSE: c_int = 5;
 pub(in crate::rdma) const EVENT_ESTABLISHED: c_int = 9;
-pub(in crate::rdma) const POLLIN: i16 = 1;
-
-unsafe extern "C" {
-    /// The C library's.
-    pub(in crate::rdma) fn poll(fds: *mut PollFd, count: c_ulong, timeout_ms: c_int) -> c_int;
-}
 
 symbols! {
     /// Functions that connect. `init_qp_attr` and `establish` are for queue pairs that the library does not own: since rdma-core 23.

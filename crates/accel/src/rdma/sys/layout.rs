@@ -54,9 +54,11 @@ fn structures() -> String {
         "ibv_context_ops",
         whole,
         poll_cq,
+        req_notify_cq,
         post_send,
         post_recv
     );
+    structure!(c, CompChannel, "ibv_comp_channel", whole, fd);
     structure!(c, Mr, "ibv_mr", whole, lkey, rkey);
     structure!(c, Cq, "ibv_cq", start, context);
     structure!(c, Qp, "ibv_qp", start, context, qp_num);
@@ -256,9 +258,6 @@ fn connections() -> String {
         EVENT_CONNECT_RESPONSE RDMA_CM_EVENT_CONNECT_RESPONSE,
         EVENT_ESTABLISHED RDMA_CM_EVENT_ESTABLISHED,
     );
-    c += "#include <poll.h>\n";
-    structure!(c, cm::PollFd, "pollfd", whole, fd, events, revents);
-    values!(c, POLLIN POLLIN);
     c
 }
 
