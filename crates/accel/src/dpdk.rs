@@ -16,6 +16,10 @@
 //!
 //! **Threads.** Queues are polled on the caller's threads, which EAL does not know. Nothing there needs it to: each queue
 //! has its operations and mbufs to itself, and pools have no caches.
+//!
+//! **Sessions.** An operator with a key for each session has a session of the device for each, and each operation has its own. They are
+//! made when the operator is prepared, and when its control changes them. Of OpenSSL's driver, which keeps state in sessions, one queue at a
+//! time can be open for such an operator.
 
 mod compress;
 mod crypto;

@@ -20,8 +20,8 @@
 pub mod doca;
 pub mod dpdk;
 mod library;
-mod readiness;
 pub mod port;
 pub mod rdma;
+mod readiness;
 
 pub use port::PacketPort;

@@ -161,7 +161,10 @@ fn a_job_that_ends_before_anybody_waits_for_it_is_found() {
     with_each(&["copy"], |operator, libraries| {
         let said = passes(libraries, &format!("oversleeps {operator}"), "late=1");
         let polls = format!("{0} jobs were waited for with {0} polls", cases::WAITS);
-        assert!(said.contains(&polls) || said.contains("a file: false"), "{said}");
+        assert!(
+            said.contains(&polls) || said.contains("a file: false"),
+            "{said}"
+        );
     });
 }
 

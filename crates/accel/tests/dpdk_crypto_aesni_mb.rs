@@ -25,4 +25,5 @@ fn conforms() {
         &operators,
         &["md5", "hmac-md5", "aes-xts", "deflate", "crc32c"],
     );
+    dpdk::sessions::follow_the_cpu(|| dpdk::open("crypto_aesni_mb").expect("opened before"));
 }

@@ -29,6 +29,7 @@ fn conforms() {
         "hmac-sha512",
     ];
     dpdk::conforms(&*backend, &operators, &["aes-xts", "deflate", "crc32c"]);
+    dpdk::sessions::follow_the_cpu(|| dpdk::open("crypto_openssl").expect("opened before"));
     runs_chains();
 }
 

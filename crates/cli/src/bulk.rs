@@ -4,7 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use dpb_accel::rdma::bulk::{self, Circumstances, Offered, PIECE_BYTES, PIECES, RING_BYTES, Receiver, Sender};
+use dpb_accel::rdma::bulk::{
+    self, Circumstances, Offered, PIECE_BYTES, PIECES, RING_BYTES, Receiver, Sender,
+};
 use dpb_core::{Unsupported, WallClock};
 use dpb_dbmods::service::agent::TRANSPORT_BYTES_MAX;
 use dpb_dbmods::service::bulk::{

@@ -28,6 +28,7 @@ struct dpb_crypto_queue {
 	uint16_t iv_len;
 	enum kind kind;
 	bool wants_iova;
+	bool has_session; /* else each run brings its own */
 	struct rte_mbuf **mbufs;
 	uint32_t n_free;
 	struct rte_crypto_op *free[]; /* last in, first out: what was used last is in the caches */
@@ -52,7 +53,11 @@ static const struct {
 	[DPB_HMAC_SHA512] = {HASH, RTE_CRYPTO_AUTH_SHA512_HMAC},
 };
 
-static struct rte_mempool *session_pools[RTE_CRYPTO_MAX_DEVS];
+/* Pools of a device's sessions, each twice as large as the one before. */
+#define SESSION_POOLS 13
+
+static struct rte_mempool *session_pools[RTE_CRYPTO_MAX_DEVS][SESSION_POOLS];
+static uint32_t sessions_first[RTE_CRYPTO_MAX_DEVS];
 
 const char *dpb_crypto_status(int status)
 {
@@ -145,6 +150,27 @@ int dpb_crypto_ranges(uint32_t device, uint32_t algorithm, struct dpb_ranges *ra
 	return 0;
 }
 
+/* A pool that has a session left, or NULL. */
+static struct rte_mempool *session_pool(uint32_t device)
+{
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	for (uint32_t i = 0; i < SESSION_POOLS; i++) {
+		struct rte_mempool **pool = &session_pools[device][i];
+
+		if (*pool == NULL) {
+			snprintf(name, sizeof(name), "dpb_sessions_%u_%u", device, i);
+			*pool = rte_cryptodev_sym_session_pool_create(
+				name, sessions_first[device] << i,
+				rte_cryptodev_sym_get_private_session_size((uint8_t)device), 0, 0, SOCKET_ID_ANY);
+			return *pool;
+		}
+		if (!rte_mempool_empty(*pool))
+			return *pool;
+	}
+	return NULL;
+}
+
 int dpb_crypto_start(uint32_t device, uint32_t queue_pairs, uint32_t descriptors, uint32_t sessions)
 {
 	struct rte_cryptodev_config config = {
@@ -152,17 +178,14 @@ int dpb_crypto_start(uint32_t device, uint32_t queue_pairs, uint32_t descriptors
 		.nb_queue_pairs = (uint16_t)queue_pairs,
 	};
 	struct rte_cryptodev_qp_conf queue_pair = {.nb_descriptors = descriptors};
-	char name[RTE_MEMPOOL_NAMESIZE];
 	int error = rte_cryptodev_configure((uint8_t)device, &config);
 
 	if (error != 0)
 		return error;
-	snprintf(name, sizeof(name), "dpb_sessions_%u", device);
-	session_pools[device] = rte_cryptodev_sym_session_pool_create(
-		name, sessions, rte_cryptodev_sym_get_private_session_size((uint8_t)device), 0, 0, SOCKET_ID_ANY);
-	if (session_pools[device] == NULL)
+	sessions_first[device] = sessions;
+	queue_pair.mp_session = session_pool(device);
+	if (queue_pair.mp_session == NULL)
 		return -ENOMEM;
-	queue_pair.mp_session = session_pools[device];
 	for (uint16_t i = 0; i < queue_pairs; i++) {
 		error = rte_cryptodev_queue_pair_setup((uint8_t)device, i, &queue_pair, SOCKET_ID_ANY);
 		if (error != 0)
@@ -176,9 +199,13 @@ int dpb_crypto_session(uint32_t device, const struct dpb_cipher *cipher, void **
 	const enum kind kind = algorithms[cipher->algorithm].kind;
 	const int algorithm = algorithms[cipher->algorithm].algorithm;
 	struct rte_crypto_sym_xform transform = {0};
+	struct rte_mempool *pool;
 
 	if (cipher->iv_len > IV_MAX)
 		return -EINVAL;
+	pool = session_pool(device);
+	if (pool == NULL)
+		return -ENOMEM;
 	switch (kind) {
 	case AEAD:
 		transform.type = RTE_CRYPTO_SYM_XFORM_AEAD;
@@ -210,7 +237,7 @@ int dpb_crypto_session(uint32_t device, const struct dpb_cipher *cipher, void **
 		transform.auth.digest_length = cipher->digest_len;
 		break;
 	}
-	*session = rte_cryptodev_sym_session_create((uint8_t)device, &transform, session_pools[device]);
+	*session = rte_cryptodev_sym_session_create((uint8_t)device, &transform, pool);
 	if (*session != NULL)
 		return 0;
 	return rte_errno > 0 ? -rte_errno : -EIO;
@@ -272,6 +299,7 @@ void dpb_crypto_bind(struct dpb_crypto_queue *queue, const struct dpb_cipher *ci
 {
 	queue->iv_len = cipher->iv_len;
 	queue->kind = algorithms[cipher->algorithm].kind;
+	queue->has_session = session != NULL;
 	for (uint32_t i = 0; i < queue->n_free; i++) {
 		struct rte_crypto_sym_op *sym = queue->free[i]->sym;
 
@@ -358,6 +386,9 @@ uint32_t dpb_crypto_submit(struct dpb_crypto_queue *queue, const struct dpb_run 
 			fill_all(queue, CIPHER, queue->iv_len, ops + filled, &runs[i], wanted);
 		else
 			fill_all(queue, HASH, 0, ops + filled, &runs[i], wanted);
+		if (!queue->has_session)
+			for (uint32_t j = 0; j < wanted; j++)
+				ops[filled + j]->sym->session = runs[i].session;
 		filled += wanted;
 		if (wanted < runs[i].n)
 			break;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPB_DPDK_ABI 3
+#define DPB_DPDK_ABI 4
 
 /* Most operations or packets of one call. */
 #define DPB_BURST 64
@@ -98,6 +98,7 @@ struct dpb_run {
 	const uint8_t *iv;
 	const uint8_t *aad;
 	uint8_t *digest; /* written by encryption and hashes, read by decryption */
+	void *session;	 /* of a crypto queue that was bound to none */
 	uint64_t user;	 /* the first one's; counts up */
 	uint64_t item_step; /* from one `src`, `iv` or `aad` to the next */
 	uint64_t slot_step; /* from one `dst` to the next */
@@ -249,6 +250,7 @@ struct dpb_dpdk_table {
 	int (*crypto_session)(uint32_t device, const struct dpb_cipher *cipher, void **session);
 	void (*crypto_session_free)(uint32_t device, void *session);
 	int (*crypto_open)(uint32_t device, uint32_t queue_pair, uint32_t operations, struct dpb_crypto_queue **queue);
+	/* Without a session each run brings its own, of this cipher. */
 	void (*crypto_bind)(struct dpb_crypto_queue *queue, const struct dpb_cipher *cipher, void *session);
 	/* From the front of `n` runs: how many operations were taken. */
 	uint32_t (*crypto_submit)(struct dpb_crypto_queue *queue, const struct dpb_run *runs, uint32_t n);

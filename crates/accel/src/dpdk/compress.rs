@@ -12,7 +12,8 @@ use dpb_core::{
 };
 
 use super::raw::{
-    Check, Coding, CompressDevice, Digest, End, Guard, Iv, Lane, Operation, Over, Recipe, Step,
+    Check, Coding, CompressDevice, Digest, End, Guard, Iv, Operation, OperationQueue, Over, Recipe,
+    Step,
 };
 use super::sys::{self, Done};
 
@@ -69,14 +70,14 @@ impl Backend for CompressBackend {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        Ok(Plan::new(spec, &self.device, &self.guard)?.limits)
+        Ok(StreamTransform::new(spec, &self.device, &self.guard)?.limits)
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        let plan = Plan::new(spec, &self.device, &self.guard);
+        let transform = StreamTransform::new(spec, &self.device, &self.guard);
         Ok(Arc::new(CompressOperator {
             spec: spec.clone(),
-            plan: plan.map_err(SetupError::Unsupported)?,
+            transform: transform.map_err(SetupError::Unsupported)?,
             device: self.device.clone(),
             clock: self.clock.clone(),
         }))
@@ -85,7 +86,7 @@ impl Backend for CompressBackend {
 
 struct CompressOperator {
     spec: OpSpec,
-    plan: Plan,
+    transform: StreamTransform,
     device: Arc<CompressDevice>,
     clock: Arc<WallClock>,
 }
@@ -100,41 +101,46 @@ impl Operator for CompressOperator {
     }
 
     fn dst_len(&self, item_len: usize) -> usize {
-        self.plan.dst_len(item_len)
+        self.transform.dst_len(item_len)
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
-        let depth_max = self.plan.limits.depth_max;
+        let depth_max = self.transform.limits.depth_max;
         if depth > depth_max {
             return Err(SetupError::TooDeep {
                 asked: depth.get(),
                 depth_max: depth_max.get(),
             });
         }
-        Ok(Box::new(lane(&self.device, self.plan, depth, &self.clock)?))
+        Ok(Box::new(open(
+            &self.device,
+            self.transform,
+            depth,
+            &self.clock,
+        )?))
     }
 }
 
-fn lane(
+fn open(
     device: &Arc<CompressDevice>,
-    plan: Plan,
+    transform: StreamTransform,
     depth: NonZeroU32,
     clock: &Arc<WallClock>,
 ) -> Result<impl Queue + use<>, SetupError> {
-    let queue = device.open(plan.coding)?;
-    Ok(Lane::new(
+    let queue = device.open(transform.coding)?;
+    Ok(OperationQueue::new(
         device.eal().memory().clone(),
         device.name(),
-        plan,
+        transform,
         queue,
         depth,
         clock.clone(),
     ))
 }
 
-/// How items become operations.
+/// The way from items to operations that write or read streams.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct StreamTransform {
     coding: Coding,
     /// The format of a stream that is written.
     format: DeflateFormat,
@@ -145,7 +151,7 @@ struct Plan {
     limits: Limits,
 }
 
-impl Plan {
+impl StreamTransform {
     /// Unless the device lacks something for `spec`.
     fn new(
         spec: &OpSpec,
@@ -244,7 +250,11 @@ fn check_of(format: DeflateFormat) -> Check {
     }
 }
 
-impl Recipe for Plan {
+impl Recipe for StreamTransform {
+    type Version = ();
+
+    fn version(&mut self) {}
+
     fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -253,7 +263,7 @@ impl Recipe for Plan {
         OutputShape::Variable
     }
 
-    fn step(&self, item: &[u8], slot_len: usize, _piece: u32) -> Step<'_> {
+    fn step<'a>(&'a self, (): &'a (), item: &[u8], slot_len: usize, _piece: u32) -> Step<'a> {
         let is_encoder = matches!(self.coding, Coding::Compress { .. });
         let room = slot_len.checked_sub(self.head.len() + self.format.trailer_bytes());
         let useful = if is_encoder {
@@ -278,6 +288,7 @@ impl Recipe for Plan {
             iv: Iv::Item(0),
             aad: 0,
             digest: Digest::Nowhere,
+            session: None,
             has_more: false,
             is_alike: true,
             planned: 0,
@@ -332,10 +343,10 @@ fn find_guard(device: &Arc<CompressDevice>, clock: &Arc<WallClock>) -> Result<Gu
         (false, false) => &[Guard::Byte, Guard::None],
     };
     for &guard in guards {
-        let plan = Plan::bare(Coding::Decompress { guard }, device);
+        let transform = StreamTransform::bare(Coding::Decompress { guard }, device);
         let mut answers = Vec::new();
         for stream in [&STREAM[..], &STREAM[..2], &[0x4B]] {
-            answers.push(inflated(device, plan, stream, clock)?);
+            answers.push(inflated(device, transform, stream, clock)?);
         }
         if answers[0].as_deref() == Ok(b"a") && answers[1..].iter().all(Result::is_err) {
             return Ok(guard);
@@ -349,7 +360,7 @@ fn find_guard(device: &Arc<CompressDevice>, clock: &Arc<WallClock>) -> Result<Gu
 /// One stream through the device.
 fn inflated(
     device: &Arc<CompressDevice>,
-    plan: Plan,
+    transform: StreamTransform,
     stream: &[u8],
     clock: &Arc<WallClock>,
 ) -> Result<Result<Vec<u8>, JobError>, Unsupported> {
@@ -360,7 +371,7 @@ fn inflated(
     src.copy_from_slice(stream);
     let dst = device.eal().memory().alloc(64).map_err(failed)?;
     let job = Job::new(0, src.freeze(), Items::One, dst, OutputShape::Variable);
-    let mut queue = lane(device, plan, NonZeroU32::MIN, clock).map_err(failed)?;
+    let mut queue = open(device, transform, NonZeroU32::MIN, clock).map_err(failed)?;
     queue.submit(&mut VecDeque::from([job]));
     let mut done: Vec<Completion> = Vec::with_capacity(1);
     let mut silence = Silence::default();

@@ -1,15 +1,19 @@
 //! DPDK's environment and memory, behind types whose construction proves what they need. What the devices do is in
-//! `raw/`: `lane.rs` owns jobs while a device works on them, `pmd.rs` is a device, `crypto.rs` and `compress.rs` the two kinds of
+//! `raw/`: `queue.rs` owns jobs while a device works on them (`operation.rs`, `flight.rs`, `burst.rs`), `pmd.rs` is a device, `crypto.rs` and `compress.rs` the two kinds of
 //! them; `port.rs` is network devices; `libraries.rs`, `routes.rs` and `pieces.rs` are DPDK's own libraries.
 #![allow(unsafe_code)]
 
+mod burst;
+mod cipher;
 mod compress;
 mod crypto;
-mod lane;
+mod flight;
 mod libraries;
+mod operation;
 mod pieces;
 mod pmd;
 mod port;
+mod queue;
 mod routes;
 
 use std::alloc::Layout;
@@ -20,12 +24,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dpb_core::{Buf, Region, SetupError, Unsupported, buf};
 
+pub(super) use cipher::Cipher;
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
-pub(super) use crypto::{Cipher, CryptoDevice};
-pub(super) use lane::{Digest, End, Iv, Lane, Operation, Over, Recipe, Step};
+pub(super) use crypto::{CryptoDevice, Session};
+pub(super) use flight::Over;
 pub(super) use libraries::{Hash, Libraries, Sum, Tuples};
+pub(super) use operation::{Digest, End, Iv, Operation, Recipe, Step};
 pub(super) use pieces::{Pieces, Work};
 pub(super) use port::Port;
+pub(super) use queue::OperationQueue;
 pub(super) use routes::{Routes, Size};
 
 use super::sys::{self, Shim};

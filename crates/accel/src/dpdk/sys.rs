@@ -17,7 +17,7 @@ pub(super) const SEGMENT: usize = 65535;
 /// Bytes of a name, the closing zero included.
 const NAME: usize = 64;
 /// The ABI of the table.
-const ABI: u32 = 3;
+const ABI: u32 = 4;
 /// The shim that was built with this program, as bytes of it: no folder that somebody else may write to is loaded from, and a copy
 /// of the program has it wherever that runs. Empty where none could be built.
 const BUILT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libdpb_dpdk.so"));
@@ -108,6 +108,7 @@ pub(super) struct Run {
     pub(super) iv: *const u8,
     pub(super) aad: *const u8,
     pub(super) digest: *mut u8,
+    pub(super) session: *mut c_void,
     pub(super) user: u64,
     pub(super) item_step: u64,
     pub(super) slot_step: u64,
@@ -188,7 +189,7 @@ pub(super) struct Table {
 // As the C compiler has them.
 const _: () = assert!(size_of::<Device>() == 152 && size_of::<Ranges>() == 24);
 const _: () = assert!(size_of::<Cipher>() == 24 && size_of::<Codec>() == 16);
-const _: () = assert!(size_of::<Run>() == 88 && size_of::<Done>() == 32);
+const _: () = assert!(size_of::<Run>() == 96 && size_of::<Done>() == 32);
 
 impl Device {
     pub(super) const EMPTY: Self = Self {

@@ -513,7 +513,9 @@ mod tests {
         let offered = Endpoint::of_a_test().encode();
         let missing = accept(circumstances.clone(), &offered).expect_err("there is none");
         assert!(!missing.reason.is_empty());
-        let refused = accept(circumstances, b"what?").expect_err("no words").reason;
+        let refused = accept(circumstances, b"what?")
+            .expect_err("no words")
+            .reason;
         assert!(refused.contains("words"), "{refused}");
     }
 }

@@ -2,6 +2,8 @@
 //! is initialised once in a process.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub(crate) mod sessions;
+
 use dpb_accel::dpdk::Dpdk;
 use dpb_core::{Backend, Family, conformance};
 use dpb_operators::registry::{self, Case};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dpb_core::{SetupError, Unsupported};
 
 use super::Eal;
-use super::lane::{Device, Digest, Iv, Operation};
+use super::operation::{Device, Digest, Iv, Operation};
 use super::pmd::Pmd;
 use crate::dpdk::sys::{self, BURST, Codec, Done, Run, SEGMENT};
 
@@ -185,7 +185,7 @@ impl Coding {
 }
 
 impl Device for CompressQueue {
-    fn admits(&self, operation: &Operation, item_len: usize, slot_len: usize) -> bool {
+    fn admits(&self, operation: &Operation<'_>, item_len: usize, slot_len: usize) -> bool {
         let Operation { src, dst, head, .. } = operation;
         let (src_max, dst_max) = self.coding.bytes_max(self.device.is_chained);
         // A guard of one byte is what lies behind the item: `Memory` has some behind each buffer.
@@ -198,6 +198,7 @@ impl Device for CompressQueue {
             && dst.len() <= dst_max
             && (operation.aad, operation.iv) == (0, Iv::Item(0))
             && operation.digest == Digest::Nowhere
+            && operation.session.is_none()
     }
 
     unsafe fn submit(&mut self, runs: &[Run]) -> usize {

@@ -1,5 +1,6 @@
 //! Crypto devices: sessions and queue pairs.
 
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -7,14 +8,15 @@ use std::sync::Arc;
 use dpb_core::{SetupError, Unsupported};
 
 use super::Eal;
-use super::lane::{Device, Digest, Iv, Operation};
+use super::cipher::{Cipher, SessionRef};
+use super::operation::{Device, Digest, Iv, Operation};
 use super::pmd::Pmd;
 use crate::dpdk::sys::{self, Algorithm, BURST, Done, Ranges, Run, SEGMENT};
 
 /// Operations that a queue pair has room for; a queue uses as many with hardware, and a burst with software, whose
 /// operations are then in the caches.
 const DESCRIPTORS: u32 = 1024;
-/// Sessions that a device has room for.
+/// Sessions that a device has room for at first.
 const SESSIONS: u32 = 256;
 
 /// A crypto device.
@@ -27,19 +29,12 @@ pub(in crate::dpdk) struct Session {
     cipher: Cipher,
 }
 
-/// The parameters of a session, but for the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::dpdk) struct Cipher {
-    pub(in crate::dpdk) algorithm: Algorithm,
-    pub(in crate::dpdk) decrypts: bool,
-    pub(in crate::dpdk) iv_len: u16,
-    pub(in crate::dpdk) digest_len: u16,
-    pub(in crate::dpdk) aad_len: u16,
-}
-
-/// A queue pair, with operations of one session.
+/// A queue pair, with operations of one cipher.
 pub(in crate::dpdk) struct CryptoQueue {
-    session: Arc<Session>,
+    device: Arc<CryptoDevice>,
+    cipher: Cipher,
+    /// The session of all operations; without it each operation has its own.
+    session: Option<Session>,
     queue_pair: u32,
     queue: NonNull<sys::CryptoQueue>,
     table: &'static sys::Table,
@@ -47,8 +42,8 @@ pub(in crate::dpdk) struct CryptoQueue {
 
 // SAFETY: made and freed under EAL's lock, and used by no thread in particular.
 unsafe impl Send for Session {}
-// SAFETY: a shared session gives nothing but queues, and operators make one for each queue: some drivers keep state in it that
-// two queues would write to (that of openssl, in some releases).
+// SAFETY: a session that threads share is used by the queues of several threads only if `CryptoDevice::shares_sessions`; each queue
+// that is bound to one owns it.
 unsafe impl Sync for Session {}
 
 impl Deref for CryptoDevice {
@@ -99,6 +94,12 @@ impl CryptoDevice {
         (result == 0).then_some(ranges)
     }
 
+    /// Whether queues of several threads may use one session at a time. The driver over OpenSSL keeps state in it that two queues would
+    /// write to, in some releases.
+    pub(in crate::dpdk) fn shares_sessions(&self) -> bool {
+        self.driver() != "crypto_openssl"
+    }
+
     /// Schedules a key.
     ///
     /// # Errors
@@ -130,47 +131,58 @@ impl CryptoDevice {
             cipher,
         })
     }
-}
 
-impl Cipher {
-    fn for_shim(&self, key: &[u8]) -> sys::Cipher {
-        sys::Cipher {
-            algorithm: self.algorithm as u32,
-            decrypts: self.decrypts.into(),
-            key: key.as_ptr(),
-            key_len: key.len() as u16,
-            iv_len: self.iv_len,
-            digest_len: self.digest_len,
-            aad_len: self.aad_len,
-        }
-    }
-}
-
-impl Session {
-    /// A queue pair for it.
+    /// A queue pair for operations of a cipher: of one session, or without it each with its own.
     ///
     /// # Errors
     /// All are in use, or there is no memory for operations.
-    pub(in crate::dpdk) fn open(self: &Arc<Self>) -> Result<CryptoQueue, SetupError> {
-        let device = &*self.device;
-        let table = device.eal().table();
-        let operations = match device.is_hardware() {
+    pub(in crate::dpdk) fn open(
+        self: &Arc<Self>,
+        cipher: Cipher,
+        session: Option<Session>,
+    ) -> Result<CryptoQueue, SetupError> {
+        if let Some(session) = &session {
+            assert!(
+                session.reference().is_of(self.id(), &cipher),
+                "of this device"
+            );
+        }
+        self.start().map_err(SetupError::Unsupported)?;
+        let operations = match self.is_hardware() {
             true => DESCRIPTORS,
             false => BURST as u32,
         };
-        let (queue_pair, queue) = device.take(|table, number, queue| {
+        let table = self.eal().table();
+        let (queue_pair, queue) = self.take(|table, number, queue| {
             // SAFETY: a device that was started, and a queue pair of it that is ours alone.
-            unsafe { (table.crypto_open)(device.id(), number, operations, queue) }
+            unsafe { (table.crypto_open)(self.id(), number, operations, queue) }
         })?;
-        let cipher = self.cipher.for_shim(&[]);
+        let handle = session
+            .as_ref()
+            .map_or(std::ptr::null_mut(), |session| session.session.as_ptr());
         // SAFETY: ours alone, with nothing in flight; the session is this device's, and the queue keeps it.
-        unsafe { (table.crypto_bind)(queue.as_ptr(), &cipher, self.session.as_ptr()) };
+        unsafe { (table.crypto_bind)(queue.as_ptr(), &cipher.for_shim(&[]), handle) };
         Ok(CryptoQueue {
-            session: self.clone(),
+            device: self.clone(),
+            cipher,
+            session,
             queue_pair,
             queue,
             table,
         })
+    }
+}
+
+impl Session {
+    /// The session, for an operation of a queue that is bound to none.
+    #[inline]
+    pub(in crate::dpdk) fn reference(&self) -> SessionRef<'_> {
+        SessionRef {
+            session: self.session,
+            device: self.device.id(),
+            cipher: self.cipher,
+            lasts: PhantomData,
+        }
     }
 }
 
@@ -189,9 +201,9 @@ impl Drop for Session {
 
 impl Device for CryptoQueue {
     #[inline]
-    fn admits(&self, operation: &Operation, item_len: usize, slot_len: usize) -> bool {
+    fn admits(&self, operation: &Operation<'_>, item_len: usize, slot_len: usize) -> bool {
         let Operation { src, dst, .. } = operation;
-        let cipher = &self.session.cipher;
+        let cipher = &self.cipher;
         let (digest_len, aad_len) = (cipher.digest_len.into(), usize::from(cipher.aad_len));
         let is_within = |at: usize, len: usize, whole: usize| {
             at.checked_add(len).is_some_and(|end| end <= whole)
@@ -204,6 +216,10 @@ impl Device for CryptoQueue {
             && src.len().max(dst.len()) <= SEGMENT
             && (is_hash || dst.len() >= src.len())
             && operation.head.is_empty()
+            && match operation.session {
+                None => self.session.is_some(),
+                Some(session) => self.session.is_none() && session.is_of(self.device.id(), cipher),
+            }
             && is_within(operation.aad, aad_len, item_len)
             && match operation.iv {
                 Iv::Item(at) => is_within(at, cipher.iv_len.into(), item_len),
@@ -233,7 +249,7 @@ impl Device for CryptoQueue {
 impl Drop for CryptoQueue {
     /// Closes a queue without operations in flight; one with them is leaked instead.
     fn drop(&mut self) {
-        self.session.device.give(self.queue_pair, Some(self.queue));
+        self.device.give(self.queue_pair, Some(self.queue));
     }
 }
 

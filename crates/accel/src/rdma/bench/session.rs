@@ -137,9 +137,7 @@ impl<'a> Session<'a> {
             let pair = lane.queue_pair();
             let connection = match way {
                 Way::Here(listener) => listener.accept(pair, keys.reads, self.timer),
-                Way::There(address) => {
-                    Connection::connect(*address, pair, keys.reads, self.timer)
-                }
+                Way::There(address) => Connection::connect(*address, pair, keys.reads, self.timer),
             };
             self.connections.push(connection.map_err(Failure::Broken)?);
         }

@@ -35,7 +35,10 @@ struct Channel {
 
 impl CompletionQueue {
     /// A queue with room for `depth` completions, at least, which is polled.
-    pub(in crate::rdma) fn new(context: &Arc<Context>, depth: u32) -> Result<Arc<Self>, VerbsError> {
+    pub(in crate::rdma) fn new(
+        context: &Arc<Context>,
+        depth: u32,
+    ) -> Result<Arc<Self>, VerbsError> {
         Self::with(context, depth, None)
     }
 
@@ -148,9 +151,8 @@ impl Channel {
         loop {
             let (mut cq, mut cookie) = (ptr::null_mut(), ptr::null_mut());
             // SAFETY: the channel lives; both are written.
-            let code = unsafe {
-                (symbols.get_cq_event)(self.ptr.as_ptr(), &raw mut cq, &raw mut cookie)
-            };
+            let code =
+                unsafe { (symbols.get_cq_event)(self.ptr.as_ptr(), &raw mut cq, &raw mut cookie) };
             if code != 0 {
                 // No more events, or a signal: what is still there wakes who sleeps next, who then looks for completions in vain.
                 let error = io::Error::last_os_error();

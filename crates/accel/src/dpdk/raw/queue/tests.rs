@@ -1,4 +1,4 @@
-//! Lanes over devices that are made up: answers in any order, few operations taken at a time, failures, and no answer
+//! Queues over devices that are made up: answers in any order, few operations taken at a time, failures, and no answer
 //! at all.
 #![allow(unsafe_code)]
 
@@ -6,12 +6,13 @@ use std::sync::{LazyLock, Mutex};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, ClockKind, CopyMode, OpSpec, Operator, Properties, SetupError, Timer,
-    Unsupported, View, VirtualClock, conformance, spec,
+    Backend, Buf, ClockKind, CopyMode, Items, Limits, OpSpec, Operator, Properties, SetupError,
+    Timer, Unsupported, View, VirtualClock, conformance, spec,
 };
 use dpb_operators::registry;
 
 use super::super::Memory;
+use super::super::operation::{Digest, Iv, Operation, Step};
 use super::*;
 use crate::dpdk::sys;
 
@@ -31,7 +32,7 @@ struct Shuffled {
 }
 
 impl Device for Shuffled {
-    fn admits(&self, operation: &Operation, item_len: usize, slot_len: usize) -> bool {
+    fn admits(&self, operation: &Operation<'_>, item_len: usize, slot_len: usize) -> bool {
         operation.src.end <= item_len
             && operation.dst.end <= slot_len
             && operation.src.len() <= operation.dst.len()
@@ -63,7 +64,7 @@ impl Device for Shuffled {
         for done in &mut done[..count] {
             let at = self.random.below(self.held.len());
             let item = self.held.swap_remove(at);
-            // SAFETY: the lane admitted it, and keeps both buffers until this is told to be over.
+            // SAFETY: the queue admitted it, and keeps both buffers until this is told to be over.
             unsafe {
                 item.dst
                     .copy_from_nonoverlapping(item.src, item.src_len as usize)
@@ -88,6 +89,10 @@ impl Device for Shuffled {
 struct Copying(Limits);
 
 impl Recipe for Copying {
+    type Version = ();
+
+    fn version(&mut self) {}
+
     fn limits(&self) -> &Limits {
         &self.0
     }
@@ -96,7 +101,7 @@ impl Recipe for Copying {
         OutputShape::Variable
     }
 
-    fn step(&self, item: &[u8], slot_len: usize, piece: u32) -> Step<'_> {
+    fn step<'a>(&'a self, (): &'a (), item: &[u8], slot_len: usize, piece: u32) -> Step<'a> {
         if item.len() > slot_len {
             return Step::Known(Err(JobError::DstTooShort));
         }
@@ -114,6 +119,7 @@ impl Recipe for Copying {
             iv: Iv::Item(0),
             aad: 0,
             digest: Digest::Nowhere,
+            session: None,
             head: &[],
             planned: item.len() as u32,
         })
@@ -170,7 +176,7 @@ impl MadeUp {
         }
     }
 
-    fn lane(&self, depth: u32) -> Lane<Shuffled, Copying> {
+    fn queue(&self, depth: u32) -> OperationQueue<Shuffled, Copying> {
         let seed = self.seed.lock().expect("nobody panics").next_u64();
         let device = Shuffled {
             held: Vec::new(),
@@ -180,7 +186,7 @@ impl MadeUp {
             answers: self.answers,
         };
         let depth = NonZeroU32::new(depth).expect("not zero");
-        Lane::new(
+        OperationQueue::new(
             self.memory.clone(),
             "made up",
             Copying(self.limits),
@@ -249,7 +255,7 @@ impl Operator for MadeUp {
                 asked: depth.get(),
                 depth_max: self.limits.depth_max.get(),
             }),
-            false => Ok(Box::new(self.lane(depth.get()))),
+            false => Ok(Box::new(self.queue(depth.get()))),
         }
     }
 }
@@ -267,12 +273,12 @@ fn answers_in_any_order_pass_the_suite() {
 #[test]
 fn an_operation_that_fails_fails_its_job_and_no_other() {
     let made_up = MadeUp::new(12, true);
-    let mut lane = made_up.lane(50);
+    let mut queue = made_up.queue(50);
     let mut ready: VecDeque<Job> = (0..50).map(|tag| made_up.job(tag)).collect();
     let mut done = Vec::new();
     while done.len() < 50 {
-        lane.submit(&mut ready);
-        lane.poll(&mut done);
+        queue.submit(&mut ready);
+        queue.poll(&mut done);
     }
     // 300 operations, six a job: each twelfth fails, so no job can have more than one.
     let failed = done
@@ -290,16 +296,16 @@ fn an_operation_that_fails_fails_its_job_and_no_other() {
 #[test]
 fn a_device_that_does_not_answer_keeps_the_buffers() {
     let made_up = MadeUp::new(usize::MAX, false);
-    let mut lane = made_up.lane(2);
+    let mut queue = made_up.queue(2);
     let mut ready: VecDeque<Job> = (0..3).map(|tag| made_up.job(tag)).collect();
-    while lane.flying == 0 {
-        lane.submit(&mut ready);
-        assert_eq!(lane.poll(&mut Vec::new()), 0);
+    while queue.flying == 0 {
+        queue.submit(&mut ready);
+        assert_eq!(queue.poll(&mut Vec::new()), 0);
     }
     drop(ready);
     let before = Arc::strong_count(&made_up.memory);
-    drop(lane);
-    // The lane's own handle is gone; those of two jobs' buffers, which the device may yet write to, are not.
+    drop(queue);
+    // The queue's own handle is gone; those of two jobs' buffers, which the device may yet write to, are not.
     assert_eq!(Arc::strong_count(&made_up.memory), before - 1);
     assert!(before > 4);
 }
