@@ -9,7 +9,7 @@ use dpb_core::{
     Backend, ChangeError, Control, Direction, HmacHash, Items, Job, JobError, Material, OpSpec,
     Operator, Queue, spec,
 };
-use dpb_operators::cpu::{Cpu, Path};
+use dpb_operators::cpu::{Cpu, Implementation};
 use dpb_operators::security::sessions::{SESSIONS_MAX, write_change};
 
 /// What became of each item.
@@ -116,7 +116,7 @@ impl Side {
 pub(crate) fn follow_the_cpu(device: fn() -> Box<dyn Backend>) {
     let keys: [&[u8]; 3] = [&[1; 16], &[2; 32], &[3; 16]];
     for spec in [gcm(&keys), ctr(&keys), hmac(&keys)] {
-        let cpu = Cpu::on(Path::Portable);
+        let cpu = Cpu::on(Implementation::Portable);
         let mut sides = [Side::new(device(), &spec), Side::new(Box::new(cpu), &spec)];
         let items = items();
         let before = sides.each_mut().map(|side| side.run(&items));

@@ -22,7 +22,7 @@ use super::script::{Change, change_bytes, changes, parse, write_change};
 use super::trie::ROOT_BITS;
 use super::{Lpm, NO_ROUTE};
 use crate::entry::{Case, Entry, PORTABLE, own};
-use crate::path::Implementation;
+use crate::implementation::Implementation;
 
 /// The registry's line for IPv4.
 pub(crate) const LPM4_UPDATE: Entry =
