@@ -123,6 +123,10 @@ enum Verb {
     Replay(cmd::replay::Args),
     /// Measure an operator over sizes, batches, threads and backends
     Op(cmd::op::Args),
+    /// Measure memory: random and sequential accesses, chains of cache lines, STREAM's kernels
+    Memory(cmd::memory::Args),
+    /// Measure storage: requests to a file or a block device, each one's time kept
+    Storage(cmd::storage::Args),
     /// Make, list, check or remove TPC-H data
     Data(cmd::data::Args),
     /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here
@@ -209,6 +213,8 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Replay(args) => cmd::replay::run(args, globals),
         Verb::Tied(args) => cmd::tied::run(args, globals),
         Verb::Op(args) => cmd::op::run(args, globals),
+        Verb::Memory(args) => cmd::memory::run(args, globals),
+        Verb::Storage(args) => cmd::storage::run(args, globals),
         Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
         Verb::Serve(args) => cmd::serve::run(args, globals),

@@ -47,6 +47,18 @@ pub struct Runs {
     pub pin: Vec<u32>,
 }
 
+impl Default for Runs {
+    /// Seven short runs, anywhere.
+    fn default() -> Self {
+        Self {
+            seconds: Duration::from_millis(200),
+            warm_up: Duration::from_millis(50),
+            repeat: 7,
+            pin: Vec::new(),
+        }
+    }
+}
+
 /// What all runs gave, by thread, and what else happened meanwhile.
 #[derive(Debug)]
 pub(crate) struct Series<P> {
@@ -94,7 +106,11 @@ enum Order {
 
 enum Report<P> {
     Prepared,
-    Worked { part: P, start_ns: u64, end_ns: u64 },
+    Worked {
+        part: P,
+        start_ns: u64,
+        end_ns: u64,
+    },
     Checked(u64),
     /// Another thread is gone.
     Alone,
@@ -314,8 +330,9 @@ fn pin(core: u32) -> Result<(), Broken> {
         return Err(Broken::Unsupported(format!("there is no core {core}")));
     }
     cores.set(core as usize);
-    sched_setaffinity(None, &cores)
-        .map_err(|error| Broken::Unsupported(format!("cannot pin a thread to core {core}: {error}")))
+    sched_setaffinity(None, &cores).map_err(|error| {
+        Broken::Unsupported(format!("cannot pin a thread to core {core}: {error}"))
+    })
 }
 
 /// CPU time of all threads of this process; the kernel's own for its requests (io_uring's workers) among them.

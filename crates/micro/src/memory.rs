@@ -10,8 +10,8 @@ mod sequential;
 mod stream;
 mod wide;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use dpb_core::Clock;
 use dpb_core::measure::Interference;
@@ -188,7 +188,7 @@ pub fn bytes_needed(size: u64, threads: u32) -> Option<u64> {
 /// [`Broken`]; then nothing that was timed counts.
 pub fn measure(plan: &Plan, clock: &dyn Clock, stop: &AtomicBool) -> Result<Measured, Broken> {
     check(plan)?;
-    let pages_seen = std::sync::Mutex::new(Vec::new());
+    let pages_seen = Mutex::new(Vec::new());
     let threads = 0..plan.threads;
     let members = threads.map(|number| Thread {
         plan,
@@ -234,7 +234,7 @@ struct Thread<'a> {
     stop: &'a AtomicBool,
     walk: Box<dyn Walk>,
     memory: Option<Mapping>,
-    pages_seen: &'a std::sync::Mutex<Vec<Option<u64>>>,
+    pages_seen: &'a Mutex<Vec<Option<u64>>>,
     handled: u64,
 }
 
@@ -306,18 +306,6 @@ impl Run {
             accesses_per_s: timed.per_s(handled.accesses),
             bytes_per_s: timed.per_s(handled.bytes),
             ns_per_access: thread_ns as f64 / handled.accesses.max(1) as f64,
-        }
-    }
-}
-
-impl Default for Runs {
-    /// Seven short runs, anywhere.
-    fn default() -> Self {
-        Self {
-            seconds: Duration::from_millis(200),
-            warm_up: Duration::from_millis(50),
-            repeat: 7,
-            pin: Vec::new(),
         }
     }
 }

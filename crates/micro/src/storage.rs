@@ -40,7 +40,7 @@ pub struct Plan {
     /// Whether the page cache is passed by (`O_DIRECT`).
     pub direct: bool,
     /// When writes must be on the device.
-    pub sync: Sync,
+    pub sync: Fsync,
     /// Whether buffers and file are registered with io_uring.
     pub registered: bool,
     /// Whether every unit of every read is checked, and every block that was written is read back.
@@ -87,7 +87,7 @@ pub enum Access {
 
 /// When writes must be on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
+pub enum Fsync {
     /// When the kernel likes.
     Never,
     /// At the end of each run, on the clock (`fsync(2)`).
@@ -176,6 +176,11 @@ impl Access {
     /// Whether anything is written.
     pub fn writes(self) -> bool {
         self != Self::Read
+    }
+
+    /// Whether anything is read.
+    pub fn reads(self) -> bool {
+        self != Self::Write
     }
 }
 

@@ -56,6 +56,8 @@ const PARTS: &[Part] = &[
     Part("sshd", Program(&["sshd"]), &["openssh-server"], "benches over ssh are not tested"),
     Part("Maven", Program(&["mvn"]), &["maven"], "DuckDB is not fetched with it"),
     Part("npm", Program(&["npm"]), &["npm"], "DuckDB is not fetched with it, for 64-bit Arm neither"),
+    Part("sysbench", Program(&["sysbench"]), &["sysbench"], "memory is not measured beside it"),
+    Part("fio", Program(&["fio"]), &["fio"], "storage is not measured beside it"),
     Part("debootstrap", Program(&["debootstrap"]), &["debootstrap"], "no peers of a newer release"),
 ];
 

@@ -130,7 +130,11 @@ mod tests {
             *seen.entry(words).or_insert(0) += 1;
         }
         assert_eq!(seen.len(), 6);
-        assert!(seen.values().all(|count| (850..1150).contains(count)), "{:?}", seen.values());
+        assert!(
+            seen.values().all(|count| (850..1150).contains(count)),
+            "{:?}",
+            seen.values()
+        );
     }
 
     #[test]

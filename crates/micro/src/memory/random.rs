@@ -46,7 +46,9 @@ impl Random {
         // A generator of this kind stays at zero.
         let generators = [(); 32].map(|()| (random.next_u64() as u32).max(1));
         let is_beyond = |skip: &u32| words as u64 >> skip > 1 << 32;
-        let skip = (0..SKIP_MAX).find(|skip| !is_beyond(skip)).unwrap_or(SKIP_MAX);
+        let skip = (0..SKIP_MAX)
+            .find(|skip| !is_beyond(skip))
+            .unwrap_or(SKIP_MAX);
         Self {
             access,
             width: Width::here(),
@@ -103,7 +105,9 @@ impl Random {
         for (at, word) in words.iter_mut().enumerate() {
             let is = word.wrapping_sub(at as u64);
             if is != seen && is != UNTOUCHED {
-                return Err(format!("random writes wrote word {at}, whose address was not drawn"));
+                return Err(format!(
+                    "random writes wrote word {at}, whose address was not drawn"
+                ));
             }
             *word = (at as u64).wrapping_add(UNTOUCHED);
         }
@@ -194,7 +198,10 @@ mod tests {
         });
         counted.expect("nothing refused");
         // 128 each; the standard deviation is 11.
-        assert!(counts.iter().all(|&count| (60..200).contains(&count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|&count| (60..200).contains(&count)),
+            "{counts:?}"
+        );
         random.check(&mut memory).expect("right");
     }
 

@@ -58,7 +58,9 @@ impl Sequential {
         for (at, word) in words.iter().enumerate() {
             let last = if at < self.at { pass } else { pass - 1 };
             if *word != Self::first(last).wrapping_add(at as u64) {
-                return Err(format!("sequential writes left word {at} wrong in pass {last}"));
+                return Err(format!(
+                    "sequential writes left word {at} wrong in pass {last}"
+                ));
             }
         }
         Ok(())
@@ -96,7 +98,9 @@ impl Walk for Sequential {
         if self.access == Access::Write {
             return self.check_writes(memory.words_mut());
         }
-        let expected = self.sum_to(self.done).wrapping_sub(self.sum_to(self.checked));
+        let expected = self
+            .sum_to(self.done)
+            .wrapping_sub(self.sum_to(self.checked));
         let sum = std::mem::take(&mut self.sum);
         self.checked = self.done;
         match sum == expected {

@@ -91,7 +91,13 @@ impl Walk for Stream {
                 Kernel::Copy => wide::copy(width, &mut c[part.clone()], &a[part]),
                 Kernel::Scale => wide::scale(width, &mut b[part.clone()], &c[part], SCALAR),
                 Kernel::Add => wide::add(width, &mut c[part.clone()], &a[part.clone()], &b[part]),
-                Kernel::Triad => wide::triad(width, &mut a[part.clone()], &b[part.clone()], &c[part], SCALAR),
+                Kernel::Triad => wide::triad(
+                    width,
+                    &mut a[part.clone()],
+                    &b[part.clone()],
+                    &c[part],
+                    SCALAR,
+                ),
             }
             black_box((&mut *a, &mut *b, &mut *c));
             left -= end - self.at;
@@ -156,7 +162,11 @@ mod tests {
                     stream.go(&mut memory);
                 }
                 let target = stream.target();
-                assert!(stream.arrays(&mut memory)[target].iter().all(|&is| is == right));
+                assert!(
+                    stream.arrays(&mut memory)[target]
+                        .iter()
+                        .all(|&is| is == right)
+                );
                 stream.check(&mut memory).expect("right");
                 stream.go(&mut memory);
                 stream.check(&mut memory).expect("as far as it came");

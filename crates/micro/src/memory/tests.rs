@@ -1,5 +1,7 @@
 //! Whole tests of memory, short ones: counts, refusals, stops.
 
+use std::time::Duration;
+
 use dpb_core::WallClock;
 
 use super::*;
@@ -65,7 +67,10 @@ fn what_does_not_fit_is_refused_with_the_figure() {
         other => panic!("{other:?}"),
     };
     let why = refused(&plan(Work::Chain, 40 << 20, 2));
-    assert!(why.contains("41943040") && why.contains("67108864"), "{why}");
+    assert!(
+        why.contains("41943040") && why.contains("67108864"),
+        "{why}"
+    );
     assert!(refused(&plan(Work::Chain, 1000, 1)).contains("1024"));
     assert!(refused(&plan(Work::Chain, u64::MAX / 64 * 64, 3)).contains("do not fit"));
     let mut huge = plan(Work::Random(Access::Read), 1 << 40, 1);

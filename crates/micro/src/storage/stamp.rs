@@ -88,7 +88,12 @@ impl Stamps {
     pub(super) fn stamp(&self, block: &mut [u8], rests: &[u64], offset: u64, generation: u64) {
         let units = block.chunks_exact_mut(self.unit).zip(rests);
         for ((unit, rest), offset) in units.zip((offset..).step_by(self.unit)) {
-            let head = [self.tag, offset, generation, self.seal(*rest, offset, generation)];
+            let head = [
+                self.tag,
+                offset,
+                generation,
+                self.seal(*rest, offset, generation),
+            ];
             for (place, word) in unit.chunks_exact_mut(8).zip(head) {
                 place.copy_from_slice(&word.to_le_bytes());
             }
@@ -101,8 +106,16 @@ impl Stamps {
     }
 
     /// Checks all of a block; `generation` if it is known.
-    pub(super) fn check(&self, block: &[u8], offset: u64, generation: Option<u64>) -> Result<(), Fault> {
-        for (unit, offset) in block.chunks_exact(self.unit).zip((offset..).step_by(self.unit)) {
+    pub(super) fn check(
+        &self,
+        block: &[u8],
+        offset: u64,
+        generation: Option<u64>,
+    ) -> Result<(), Fault> {
+        for (unit, offset) in block
+            .chunks_exact(self.unit)
+            .zip((offset..).step_by(self.unit))
+        {
             self.place(unit, offset)?;
             let is = word(unit, 2);
             let what = if word(unit, 3) != self.seal(checksum(&unit[HEAD..]), offset, is) {
@@ -145,8 +158,9 @@ fn mix(state: u64, word: u64) -> u64 {
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Four sums side by side, for speed. A change of one word always shows, any other change once in 2^64 does not.
-fn checksum(bytes: &[u8]) -> u64 {
+/// Four sums side by side, for speed. A change of one word always shows, any other change once in 2^64 does not. What does
+/// not fill 32 bytes at the end is left out.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let mut lanes = [1u64, 2, 3, 4];
     for words in bytes.chunks_exact(32) {
         for (at, lane) in lanes.iter_mut().enumerate() {

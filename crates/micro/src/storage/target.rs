@@ -13,11 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dpb_core::random::SplitMix64;
-use dpb_core::spec::fnv1a64;
-use rustix::fs::{Advice, AtFlags, CWD, OFlags, StatxFlags, fadvise, statx};
+use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, statx};
 
 use super::space::available_bytes;
-use super::stamp::Stamps;
+use super::stamp::{Stamps, checksum};
 
 /// Bytes of the mark.
 const MARK_BYTES: usize = 4096;
@@ -85,11 +84,11 @@ impl Target {
     /// [`TargetError`]; nothing half made is left.
     pub fn of_file(path: &Path, laying: &Laying<'_>, keep: bool) -> Result<Self, TargetError> {
         if let Some(kept) = open_kept(path)? {
-            let is_same = kept.mark == Mark::of(laying, true);
+            let is_same = kept.mark == Mark::of(laying);
             let target = Self::new(path, kept.file, laying);
             if !is_same {
                 check_space(path, laying.bytes.saturating_sub(kept.bytes))?;
-                target.lay_out_file(laying, keep)?;
+                target.lay_out_first(laying.stop, keep)?;
             }
             if !keep {
                 target.forget_name()?;
@@ -100,7 +99,9 @@ impl Target {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
         let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => refused(path, "its folder is not there; make it first (mkdir -p)"),
+            io::ErrorKind::NotFound => {
+                refused(path, "its folder is not there; make it first (mkdir -p)")
+            }
             io::ErrorKind::AlreadyExists => refused(path, "it has just been made by somebody else"),
             _ => refused(path, error),
         })?;
@@ -109,7 +110,7 @@ impl Target {
         if !keep {
             target.forget_name()?;
         }
-        target.lay_out_file(laying, keep)?;
+        target.lay_out_first(laying.stop, keep)?;
         Ok(target)
     }
 
@@ -152,7 +153,10 @@ impl Target {
             .seek(SeekFrom::End(0))
             .map_err(|error| refused(path, error))?;
         if bytes == 0 {
-            return Err(refused(path, "it has no bytes; is anything attached to it?"));
+            return Err(refused(
+                path,
+                "it has no bytes; is anything attached to it?",
+            ));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -213,11 +217,25 @@ impl Target {
         self.file.sync_data()
     }
 
+    /// Notes that somebody else is about to write to it: until it is laid out again, its mark says that its data are not whole.
+    ///
+    /// # Errors
+    /// [`TargetError`]
+    pub fn give_up_contents(&self) -> Result<(), TargetError> {
+        self.mark(false)
+    }
+
     /// Writes all data anew: generation 0.
     ///
     /// # Errors
     /// [`TargetError`]
     pub fn lay_out(&self, stop: &AtomicBool) -> Result<(), TargetError> {
+        self.mark(false)?;
+        self.write_all(stop)?;
+        self.mark(true)
+    }
+
+    fn write_all(&self, stop: &AtomicBool) -> Result<(), TargetError> {
         let Some(stamps) = self.stamps.filter(|_| self.may_write) else {
             return Err(refused(&self.path, "it may only be read"));
         };
@@ -242,7 +260,9 @@ impl Target {
     pub(super) fn admits(&self, block: u64, direct: bool) -> Result<(), String> {
         let unit = self.stamps.map_or(1, |stamps| stamps.unit as u64);
         if block % unit != 0 {
-            return Err(format!("blocks of {block} bytes in a file of units of {unit}"));
+            return Err(format!(
+                "blocks of {block} bytes in a file of units of {unit}"
+            ));
         }
         if !direct {
             return Ok(());
@@ -285,18 +305,26 @@ impl Target {
         self.stamps
     }
 
-    fn lay_out_file(&self, laying: &Laying<'_>, keep: bool) -> Result<(), TargetError> {
-        let marked = self.mark(&Mark::of(laying, false));
-        let laid = marked
-            .and_then(|()| self.lay_out(laying.stop))
-            .and_then(|()| self.mark(&Mark::of(laying, true)));
+    /// What is half laid out loses its name.
+    fn lay_out_first(&self, stop: &AtomicBool, keep: bool) -> Result<(), TargetError> {
+        let laid = self.lay_out(stop);
         if laid.is_err() && keep {
             let _ = self.forget_name();
         }
         laid
     }
 
-    fn mark(&self, mark: &Mark) -> Result<(), TargetError> {
+    /// Writes the mark of a file behind its data; a device has none.
+    fn mark(&self, is_whole: bool) -> Result<(), TargetError> {
+        let Some(stamps) = self.stamps.filter(|_| !self.is_device) else {
+            return Ok(());
+        };
+        let mark = Mark {
+            bytes: self.bytes,
+            unit: stamps.unit as u64,
+            seed: self.seed,
+            is_whole,
+        };
         let failed = |error: io::Error| self.failed("cannot be marked", &error);
         let len = self.bytes + MARK_BYTES as u64;
         self.file.set_len(len).map_err(failed)?;
@@ -329,12 +357,18 @@ fn refused(path: &Path, why: impl fmt::Display) -> TargetError {
 }
 
 fn lock(path: &Path, file: &File) -> Result<(), TargetError> {
-    file.try_lock()
-        .map_err(|_| refused(path, "another dpb is using it; wait for it, or name another file"))
+    file.try_lock().map_err(|_| {
+        refused(
+            path,
+            "another dpb is using it; wait for it, or name another file",
+        )
+    })
 }
 
 fn check_space(path: &Path, more_bytes: u64) -> Result<(), TargetError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let Ok(available) = available_bytes(folder) else {
         // Whoever opens the file says why.
@@ -364,7 +398,9 @@ fn open_kept(path: &Path) -> Result<Option<Kept>, TargetError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(refused(path, error)),
-        Ok(there) if there.is_dir() => return Err(refused(path, "it is a folder; name a file in it")),
+        Ok(there) if there.is_dir() => {
+            return Err(refused(path, "it is a folder; name a file in it"));
+        }
         Ok(there) if !there.is_file() => return Err(refused(path, NOT_OURS)),
         Ok(_) => {}
     }
@@ -379,7 +415,8 @@ fn open_kept(path: &Path) -> Result<Option<Kept>, TargetError> {
     Ok(Some(Kept { file, bytes, mark }))
 }
 
-const NOT_OURS: &str = "it is there, and dpb did not make it; it is left as it is. Name a file that is not there";
+const NOT_OURS: &str =
+    "it is there, and dpb did not make it; it is left as it is. Name a file that is not there";
 
 /// What stands behind a file's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -392,19 +429,22 @@ struct Mark {
 }
 
 impl Mark {
-    fn of(laying: &Laying<'_>, is_whole: bool) -> Self {
+    /// Of a file that was laid out whole.
+    fn of(laying: &Laying<'_>) -> Self {
         Self {
             bytes: laying.bytes,
             unit: laying.unit,
             seed: laying.seed,
-            is_whole,
+            is_whole: true,
         }
     }
 
     /// Text, its checksum, and zeros.
     fn to_bytes(&self) -> Vec<u8> {
         let text = self.text();
-        let sum = fnv1a64(dpb_core::spec::FNV_START, text.as_bytes());
+        let mut padded = text.clone().into_bytes();
+        padded.resize(text.len().next_multiple_of(32), 0);
+        let sum = checksum(&padded);
         let mut bytes = format!("{text}sum {sum:016x}\n").into_bytes();
         bytes.resize(MARK_BYTES, 0);
         bytes
@@ -429,7 +469,9 @@ impl Mark {
         let mut read = vec![0; MARK_BYTES];
         file.read_exact_at(&mut read, bytes)?;
         let mark = Self::parse(&read);
-        Ok(mark.filter(|mark| mark.bytes == bytes).map(|mark| (bytes, mark)))
+        Ok(mark
+            .filter(|mark| mark.bytes == bytes)
+            .map(|mark| (bytes, mark)))
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {

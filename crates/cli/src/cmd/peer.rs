@@ -1,0 +1,205 @@
+//! Another program that measures the same, run as a process; its figures become a record beside dpb's.
+
+use std::io::{self, Read};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use dpb_core::measure::import::{Origin, Program};
+use dpb_core::measure::{Evidence, Interference, Outcome, Record, Watch};
+
+use super::sweep::{conclude, parameter};
+use crate::interrupt;
+
+/// How often the signal and the process are looked at.
+const LOOK: Duration = Duration::from_millis(10);
+/// The last words of a program that failed, at most.
+const SAID_BYTES_MAX: usize = 1000;
+
+/// One run of a program.
+pub(super) enum Ran {
+    /// What it printed.
+    Printed(String),
+    /// An interrupt ended it.
+    Interrupted,
+    /// It is not installed, and what to do.
+    Missing(String),
+    /// It failed, and what it said.
+    Failed(String),
+}
+
+/// Runs it to its end, or until an interrupt.
+pub(super) fn run(program: Program, words: &[String]) -> Ran {
+    let name = program.name();
+    let (first, rest) = words.split_first().expect("a command has a word");
+    let mut command = Command::new(first);
+    command.args(rest).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ran::Missing(format!("{first} is not installed; apt-get install {name}"));
+        }
+        Err(error) => return Ran::Failed(format!("{first} cannot be started: {error}")),
+    };
+    let readers = (
+        child.stdout.take().map(reader),
+        child.stderr.take().map(reader),
+    );
+    let ended = wait(&mut child);
+    let text = |reader: Option<thread::JoinHandle<String>>| {
+        reader
+            .and_then(|reader| reader.join().ok())
+            .unwrap_or_default()
+    };
+    let (out, error) = (text(readers.0), text(readers.1));
+    match ended {
+        Ok(true) => Ran::Printed(out),
+        Ok(false) if interrupt::is_set() => Ran::Interrupted,
+        Ok(false) => {
+            let said = format!("{out}\n{error}");
+            let from = said.floor_char_boundary(said.len().saturating_sub(SAID_BYTES_MAX));
+            Ran::Failed(format!("{first} failed: {}", said[from..].trim()))
+        }
+        Err(error) => Ran::Failed(format!("{first}: {error}")),
+    }
+}
+
+/// Reads to the end on a thread, so that no pipe fills up.
+fn reader(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Whether it ended well; an interrupt ends it.
+fn wait(child: &mut Child) -> io::Result<bool> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if interrupt::is_set() {
+            child.kill()?;
+            child.wait()?;
+            return Ok(false);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// What a peer is told, and which of its figures become which.
+pub(super) struct Peer<'a> {
+    pub(super) program: Program,
+    /// The command, or why it cannot do this test.
+    pub(super) command: Result<Vec<String>, String>,
+    pub(super) repeat: usize,
+    /// How long one of its runs takes.
+    pub(super) seconds: f64,
+    pub(super) workers: u64,
+    /// The importer's name of a figure, ours, and by how much it is multiplied.
+    pub(super) figures: &'a [(&'static str, &'static str, f64)],
+    /// The figure that says whether the runs are stable.
+    pub(super) judged: &'static str,
+    /// What is done before each run.
+    pub(super) before: &'a dyn Fn(),
+}
+
+/// What all runs of a peer gave.
+struct Series {
+    /// The importer's records of each run, one a direction.
+    runs: Vec<Vec<Record>>,
+    interference: Interference,
+    interrupted: bool,
+}
+
+/// Runs a peer as often as dpb has run. Of a program that reports directions apart there is a record for each.
+pub(super) fn records(blank: &Record, peer: &Peer<'_>) -> Vec<Record> {
+    let blank = blank
+        .clone()
+        .with("tool", peer.program.name())
+        .with("seconds", peer.seconds);
+    let series = match &peer.command {
+        Ok(words) => peer.series(words),
+        Err(reason) => Err(Outcome::Unsupported {
+            reason: reason.clone(),
+        }),
+    };
+    match series {
+        Err(outcome) => vec![blank.without_numbers(outcome)],
+        Ok(series) => match series.runs.first().map_or(0, Vec::len) {
+            0 => vec![blank.without_numbers(Outcome::Interrupted)],
+            directions => (0..directions)
+                .map(|at| peer.record(blank.clone(), &series, at))
+                .collect(),
+        },
+    }
+}
+
+impl Peer<'_> {
+    fn series(&self, words: &[String]) -> Result<Series, Outcome> {
+        let origin = Origin {
+            host: None,
+            evidence: Evidence::Measured,
+        };
+        let name = self.program.name();
+        let failed = |reason| Err(Outcome::Failed { reason });
+        let watch = Watch::start();
+        let (mut runs, mut interrupted) = (Vec::new(), false);
+        for _ in 0..self.repeat {
+            (self.before)();
+            match run(self.program, words) {
+                Ran::Printed(text) => match self.program.records(&text, &origin) {
+                    Ok(records) => runs.push(records),
+                    Err(error) => {
+                        return failed(format!("what {name} printed cannot be read: {error}"));
+                    }
+                },
+                Ran::Interrupted => {
+                    interrupted = true;
+                    break;
+                }
+                Ran::Missing(reason) => return Err(Outcome::Unsupported { reason }),
+                Ran::Failed(reason) => return failed(reason),
+            }
+        }
+        Ok(Series {
+            runs,
+            interference: watch.stop(),
+            interrupted,
+        })
+    }
+
+    /// The record of a direction, by its place among them.
+    fn record(&self, mut record: Record, series: &Series, at: usize) -> Record {
+        let runs: Vec<&Record> = series.runs.iter().filter_map(|run| run.get(at)).collect();
+        record.provenance.command = self.command.clone().unwrap_or_default();
+        for run in &runs {
+            let libraries = run.provenance.libraries.clone();
+            record.provenance.libraries.extend(libraries);
+        }
+        if series.runs[0].len() > 1 {
+            record = record.with("direction", parameter(runs[0], "direction"));
+        }
+        for (theirs, ours, factor) in self.figures {
+            let samples = runs.iter().filter_map(|run| run.samples.get(*theirs));
+            let values = samples.filter_map(|samples| samples.values.first());
+            let values: Vec<f64> = values.map(|value| value * factor).collect();
+            if !values.is_empty() {
+                record.sample(ours, values);
+            }
+        }
+        let judged = record.samples.get(self.judged);
+        let values = judged.map_or_else(Vec::new, |samples| samples.values.clone());
+        conclude(
+            &mut record,
+            &values,
+            self.repeat,
+            self.workers,
+            &series.interference,
+            series.interrupted,
+        );
+        record
+    }
+}
