@@ -21,3 +21,4 @@ pub mod serve;
 pub mod tied;
 pub mod storage;
 mod sweep;
+pub mod tcp;

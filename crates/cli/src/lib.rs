@@ -135,6 +135,8 @@ enum Verb {
     Serve(cmd::serve::Args),
     /// Latency and bandwidth of RDMA between two machines, as perftest measures them
     Rdma(cmd::rdma::Args),
+    /// Measure TCP: round trips, throughput and CPU time, over loopback or to another machine
+    Tcp(cmd::tcp::Args),
     /// Read results of fio, iperf3, sysbench, stress-ng, perftest and Criterion into records
     Import(cmd::import::Args),
     /// Compare two files of records, test by test
@@ -218,6 +220,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
         Verb::Serve(args) => cmd::serve::run(args, globals),
+        Verb::Tcp(args) => cmd::tcp::run(args, globals),
         Verb::Import(args) => cmd::import::run(args, globals),
         Verb::Compare(args) => cmd::compare::run(args, globals),
         Verb::Ab(args) => cmd::ab::run(args, globals),
