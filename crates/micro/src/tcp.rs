@@ -102,9 +102,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Messages of a ring: a call never waits for a message that is still under way.
+    /// Messages of a ring: new ones are written beside those that an engine is still sending, though they were answered already.
     fn slots(&self) -> usize {
-        self.depth.max(2) as usize
+        2 * self.depth as usize
     }
 
     fn size(&self) -> usize {
@@ -245,8 +245,6 @@ pub struct Run {
     /// Segments that either end sent again; `None` where the kernel does not say.
     pub retransmissions: Option<u64>,
 }
-
-
 
 #[cfg(test)]
 mod tests;

@@ -329,7 +329,10 @@ impl Show {
 /// The record with what was measured.
 fn filled(mut record: Record, plan: &Plan, measured: &Measured) -> Record {
     let server = &measured.server;
-    let of_server = format!("{} on {}: {}", server.software, server.host, server.cpu_model);
+    let of_server = format!(
+        "{} on {}: {}",
+        server.software, server.host, server.cpu_model
+    );
     let libraries = &mut record.provenance.libraries;
     libraries.insert("server".to_owned(), of_server);
     record = match &measured.link {
@@ -346,9 +349,15 @@ fn filled(mut record: Record, plan: &Plan, measured: &Measured) -> Record {
     let per_s = |of: fn(&Run) -> u64| each(&|run| of(run) as f64 * 1e9 / run.elapsed_ns as f64);
     record.sample("messages_per_s", per_s(|run| run.messages));
     // One way: an echo carries as much in either.
-    record.sample("bytes_per_s", per_s(|run| run.sent_bytes.max(run.received_bytes)));
+    record.sample(
+        "bytes_per_s",
+        per_s(|run| run.sent_bytes.max(run.received_bytes)),
+    );
     for (name, of) in [
-        ("bytes_per_s_sent", (|run| run.sent_bytes) as fn(&Run) -> u64),
+        (
+            "bytes_per_s_sent",
+            (|run| run.sent_bytes) as fn(&Run) -> u64,
+        ),
         ("bytes_per_s_received", |run| run.received_bytes),
     ] {
         if runs.iter().any(|run| of(run) > 0) {
@@ -476,7 +485,9 @@ fn judge_all(records: &[Record], asked: usize) -> Result<(), Failure> {
         )));
     }
     if interrupt::is_set() {
-        let done = records.iter().filter(|record| record.parameters["tool"].to_string() == "dpb");
+        let done = records
+            .iter()
+            .filter(|record| record.parameters["tool"].to_string() == "dpb");
         return Err(Failure::interrupted(format!(
             "interrupted after {} of {asked} tests",
             done.count()

@@ -236,16 +236,12 @@ impl Session<'_> {
         let is_receiver = self.plan.direction == Direction::Receive;
         if is_receiver {
             self.sleep(span, reported)?;
-            self.control
-                .send(Tag::End, &[], patience)
-                .map_err(ending)?;
+            self.control.send(Tag::End, &[], patience).map_err(ending)?;
         }
         let reports = self.reports(span, reported)?;
         let mut interference = watch.stop();
         if !is_receiver {
-            self.control
-                .send(Tag::End, &[], patience)
-                .map_err(ending)?;
+            self.control.send(Tag::End, &[], patience).map_err(ending)?;
         }
         let body = self
             .control

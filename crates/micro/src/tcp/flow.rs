@@ -16,9 +16,9 @@ use dpb_core::random::SplitMix64;
 use dpb_core::{Clock, WallClock};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::Plan;
 use super::message::{MARK, Pattern, number, seed_of, set_number};
 use super::wire::{self, Moved, Wait, Wire};
-use super::Plan;
 
 /// What went wrong on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,10 +126,10 @@ impl<'a> Lane<'a> {
         let mut tally = self.begin();
         let mut over = false;
         loop {
-            if !over && self.staged - self.arrived < self.depth {
+            if !over && self.has_room() {
                 let now_ns = self.clock.now_ns();
                 over = is_over(now_ns);
-                while !over && self.staged - self.arrived < self.depth {
+                while !over && self.has_room() {
                     self.stage(self.staged, now_ns);
                 }
             }
@@ -137,7 +137,11 @@ impl<'a> Lane<'a> {
                 break;
             }
             // With more than one in flight an answer may come while a message is being sent.
-            let wait = if self.depth == 1 { Wait::Both } else { Wait::Any };
+            let wait = if self.depth == 1 {
+                Wait::Both
+            } else {
+                Wait::Any
+            };
             if self.turn(true, wait)?.received > 0 {
                 self.answered(&mut tally)?;
             }
@@ -163,8 +167,7 @@ impl<'a> Lane<'a> {
         loop {
             let now_ns = self.clock.now_ns();
             let over = is_over(now_ns);
-            let is_full = |lane: &Self| lane.staged - lane.arrived >= lane.depth;
-            while !over && due_ns <= now_ns as f64 && !is_full(self) {
+            while !over && due_ns <= now_ns as f64 && self.has_room() {
                 self.stage(self.staged, due_ns as u64);
                 tally.delays.record(now_ns - due_ns as u64);
                 due_ns += random.exponential(gap_ns);
@@ -172,9 +175,11 @@ impl<'a> Lane<'a> {
             if over && self.staged == self.arrived {
                 break;
             }
-            let wait = match over || is_full(self) {
+            let wait = match over || !self.has_room() {
                 true => Wait::Any,
-                false => Wait::For(Duration::from_nanos((due_ns - now_ns as f64).max(1.0) as u64)),
+                false => Wait::For(Duration::from_nanos(
+                    (due_ns - now_ns as f64).max(1.0) as u64
+                )),
             };
             if self.turn(true, wait)?.received > 0 {
                 self.answered(&mut tally)?;
@@ -230,16 +235,23 @@ impl<'a> Lane<'a> {
     }
 
     fn begin(&self) -> Tally {
-        Tally {
-            first_ns: self.clock.now_ns(),
-            cpu_ns: thread_cpu_ns(),
-            ..Tally::default()
-        }
+        // Its histograms take memory, which is not part of what is measured.
+        let mut tally = Tally::default();
+        tally.cpu_ns = thread_cpu_ns();
+        tally.first_ns = self.clock.now_ns();
+        tally
     }
 
     fn finish(&self, tally: &mut Tally) {
         tally.last_ns = self.clock.now_ns();
         tally.cpu_ns = thread_cpu_ns() - tally.cpu_ns;
+    }
+
+    /// Whether one more message may be under way, and its slot is nobody's.
+    fn has_room(&self) -> bool {
+        let unsent = self.staged * self.size as u64 - self.sent_bytes;
+        self.staged - self.arrived < self.depth
+            && unsent + self.size as u64 <= self.ring.len() as u64
     }
 
     /// The next message gets a number, and is to be sent.
@@ -348,8 +360,8 @@ impl Echo {
 
     /// Sends each message back when it is whole, up to the mark. The client compares them.
     pub(super) fn phase(&mut self, clock: &WallClock) -> Result<Tally, Fault> {
-        let cpu_ns = thread_cpu_ns();
         let mut tally = Tally::default();
+        let cpu_ns = thread_cpu_ns();
         let mut sending = 0..0;
         let mut is_end = false;
         while !(is_end && sending.is_empty()) {

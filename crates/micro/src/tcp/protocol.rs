@@ -675,5 +675,4 @@ mod tests {
             assert!(!same_secret(b"abc", other));
         }
     }
-
 }

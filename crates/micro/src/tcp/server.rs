@@ -15,7 +15,7 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 
 use dpb_core::measure::provenance::memory_available_bytes;
-use dpb_core::{Clock, WallClock};
+use dpb_core::{Clock, Timer, WallClock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::flow::{Echo, Fault, Lane, Tally, core_wait_ns, pin};
@@ -29,6 +29,8 @@ use super::{CONNECTIONS_MAX, Direction, Plan, wire};
 const GREETED_MAX: usize = CONNECTIONS_MAX as usize + 32;
 /// How often the server looks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often a client that waits for its turn looks.
+const AGAIN: Duration = Duration::from_millis(2);
 
 /// How a server serves.
 #[derive(Debug)]
@@ -199,7 +201,7 @@ impl Server {
                     control.refuse(Refusal::Client, &why, patience);
                     return Err(Broken::Garbage(why));
                 }
-                match self.begin(peer) {
+                match self.begin_soon(peer, is_stopped) {
                     Ok((id, joins)) => {
                         let served = self.session(control, id, &joins, is_stopped);
                         *self.current() = None;
@@ -251,7 +253,23 @@ impl Server {
         }
     }
 
-    /// A session of this client, unless there is another's.
+    /// A session of this client, unless there is another's; one that is about to end is awaited.
+    fn begin_soon(
+        &self,
+        client: SocketAddr,
+        is_stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(SessionId, Receiver<(u32, TcpStream)>), String> {
+        let end_ns = self.clock.now_ns() + self.options.patience.as_nanos() as u64 / 4;
+        loop {
+            match self.begin(client) {
+                Err(_) if self.clock.now_ns() < end_ns && !is_stopped() => {
+                    self.clock.sleep(AGAIN);
+                }
+                begun => return begun,
+            }
+        }
+    }
+
     fn begin(&self, client: SocketAddr) -> Result<(SessionId, Receiver<(u32, TcpStream)>), String> {
         let mut id = SessionId::default();
         let random = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut id));

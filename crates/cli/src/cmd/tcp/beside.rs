@@ -89,8 +89,14 @@ impl Tool {
             }
         };
         let seconds = plan.run.as_secs_f64().ceil().max(1.0);
-        let mut record = record.with("seconds", seconds).with("link", "loopback").with("wire", false);
-        record.provenance.libraries.insert(self.name().to_owned(), version);
+        let mut record = record
+            .with("seconds", seconds)
+            .with("link", "loopback")
+            .with("wire", false);
+        record
+            .provenance
+            .libraries
+            .insert(self.name().to_owned(), version);
         let mut runs = Vec::new();
         for _ in 0..plan.repeat {
             let run = match self {
@@ -117,7 +123,11 @@ type Figures = Vec<(&'static str, f64)>;
 fn fill(record: &mut Record, plan: &Plan, runs: &[Figures]) {
     let names = runs.first().into_iter().flatten().map(|(name, _)| *name);
     for name in names {
-        let of_run = |run: &Figures| run.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
+        let of_run = |run: &Figures| {
+            run.iter()
+                .find(|(other, _)| *other == name)
+                .map(|(_, value)| *value)
+        };
         let values: Vec<f64> = runs.iter().filter_map(of_run).collect();
         match name {
             "retransmissions" => {
@@ -136,7 +146,10 @@ fn fill(record: &mut Record, plan: &Plan, runs: &[Figures]) {
 /// The first line that a program says of its version.
 fn version(program: &str) -> Result<String, String> {
     let missing = || format!("{program} is not installed; apt-get install {program}");
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let output = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
     let output = output.map_err(|_| missing())?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().next().map(str::to_owned).ok_or_else(missing)
@@ -210,8 +223,14 @@ fn sockperf(plan: &Plan, seconds: u64) -> Result<Figures, String> {
     let mut client = bounded("sockperf", seconds);
     client.args(["ping-pong", "--full-rtt"]);
     common(&mut client);
-    client.args(["-m", &plan.size_bytes.to_string(), "-t", &seconds.to_string()]);
-    parse_sockperf(&finished("sockperf", client)?).ok_or_else(|| "sockperf's output has no figures".to_owned())
+    client.args([
+        "-m",
+        &plan.size_bytes.to_string(),
+        "-t",
+        &seconds.to_string(),
+    ]);
+    parse_sockperf(&finished("sockperf", client)?)
+        .ok_or_else(|| "sockperf's output has no figures".to_owned())
 }
 
 /// Of `sockperf ping-pong --full-rtt`.
@@ -249,13 +268,21 @@ fn bounded(program: &str, seconds: u64) -> Command {
 /// What a program said that succeeded.
 fn finished(program: &str, mut command: Command) -> Result<String, String> {
     let output = command.output();
-    let Output { status, stdout, stderr } = output.map_err(|error| format!("{program}: {error}"))?;
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output.map_err(|error| format!("{program}: {error}"))?;
     let stdout = String::from_utf8_lossy(&stdout).into_owned();
     match status.success() || stdout.contains("\"error\"") {
         true => Ok(stdout),
         false => {
             let stderr = String::from_utf8_lossy(&stderr);
-            let last = stderr.lines().chain(stdout.lines()).last().unwrap_or_default();
+            let last = stderr
+                .lines()
+                .chain(stdout.lines())
+                .last()
+                .unwrap_or_default();
             Err(format!("{program} ended with {status}: {last}"))
         }
     }
@@ -265,7 +292,9 @@ fn finished(program: &str, mut command: Command) -> Result<String, String> {
 fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0");
     let address = listener.and_then(|listener| listener.local_addr());
-    address.map(|address| address.port()).map_err(|error| format!("no port: {error}"))
+    address
+        .map(|address| address.port())
+        .map_err(|error| format!("no port: {error}"))
 }
 
 /// A server of theirs, ended with this value.
@@ -329,7 +358,13 @@ mod tests {
                     sockperf: ---> percentile 90.000 =   17.412\n\
                     sockperf: ---> percentile 50.000 =   16.310\n";
         let figures = parse_sockperf(said).expect("figures");
-        let of = |name: &str| figures.iter().find(|(other, _)| *other == name).expect(name).1;
+        let of = |name: &str| {
+            figures
+                .iter()
+                .find(|(other, _)| *other == name)
+                .expect(name)
+                .1
+        };
         assert_eq!(of("latency_ns_p50"), 16310.0);
         assert_eq!(of("latency_ns_p999"), 4_897_160.0);
         assert_eq!(of("latency_ns_max"), 10_650_437.0);

@@ -25,8 +25,9 @@ pub(super) struct OwnServer {
 impl OwnServer {
     /// Starts a server on a free loopback port.
     pub(super) fn start(pin: Option<&List<u64>>) -> Result<Self, Failure> {
-        let broke =
-            |what: &str, why: String| Failure::check(format!("cannot start a server: {what}: {why}"));
+        let broke = |what: &str, why: String| {
+            Failure::check(format!("cannot start a server: {what}: {why}"))
+        };
         let program =
             std::env::current_exe().map_err(|e| broke("where is this program?", e.to_string()))?;
         let mut command = Command::new(&program);

@@ -18,8 +18,14 @@ pub(super) fn print(records: &[Record], format: Format) -> Result<(), Failure> {
 const PARAMETERS: [&str; 5] = ["direction", "size", "depth", "connections", "engine"];
 
 fn for_people(records: &[Record]) -> Table {
-    let any = |name: &str| records.iter().any(|record| record.summary.contains_key(name));
-    let tools = records.iter().any(|record| parameter(record, "tool") != "dpb");
+    let any = |name: &str| {
+        records
+            .iter()
+            .any(|record| record.summary.contains_key(name))
+    };
+    let tools = records
+        .iter()
+        .any(|record| parameter(record, "tool") != "dpb");
     let is_open = any("offered_messages_per_s");
     let mut figures: Vec<(&str, &str, fn(f64) -> String)> = vec![
         ("messages/s", "messages_per_s", short),
@@ -35,7 +41,11 @@ fn for_people(records: &[Record]) -> Table {
         ]);
     }
     figures.extend([
-        ("CPU/msg", "client_cpu_ns_per_message", short_ns as fn(f64) -> String),
+        (
+            "CPU/msg",
+            "client_cpu_ns_per_message",
+            short_ns as fn(f64) -> String,
+        ),
         ("server CPU/msg", "server_cpu_ns_per_message", short_ns),
     ]);
     let mut columns = Vec::new();
@@ -53,7 +63,11 @@ fn for_people(records: &[Record]) -> Table {
         columns.push(Column::right("offered/s"));
     }
     columns.extend(figures.iter().map(|(title, ..)| Column::right(*title)));
-    columns.extend([Column::right("resent"), Column::left("evidence"), Column::noted("verdict")]);
+    columns.extend([
+        Column::right("resent"),
+        Column::left("evidence"),
+        Column::noted("verdict"),
+    ]);
     let mut table = Table::new(columns);
     for record in records {
         let mut row = Vec::new();
@@ -98,7 +112,14 @@ fn for_machines(records: &[Record]) -> Table {
     let parameters = || MORE.into_iter().chain(PARAMETERS);
     let mut columns: Vec<Column> = parameters().map(Column::left).collect();
     columns.extend(SUMMARIES.map(Column::right));
-    columns.extend(["messages_per_s_ci95_low", "messages_per_s_ci95_high", "retransmissions"].map(Column::right));
+    columns.extend(
+        [
+            "messages_per_s_ci95_low",
+            "messages_per_s_ci95_high",
+            "retransmissions",
+        ]
+        .map(Column::right),
+    );
     columns.extend(["evidence", "verdict", "id"].map(Column::left));
     let mut table = Table::new(columns);
     for record in records {
@@ -108,14 +129,20 @@ fn for_machines(records: &[Record]) -> Table {
             .map(|name| of(name).map_or(String::new(), ToString::to_string))
             .collect();
         let summary = |name: &str| record.summary.get(name);
-        let medians = SUMMARIES.iter().map(|name| summary(name).map(|summary| summary.median));
+        let medians = SUMMARIES
+            .iter()
+            .map(|name| summary(name).map(|summary| summary.median));
         row.extend(medians.map(plain));
         let end = |of: fn(&Summary) -> Option<f64>| summary("messages_per_s").and_then(of);
         row.push(plain(end(|summary| summary.ci95_low)));
         row.push(plain(end(|summary| summary.ci95_high)));
         let again = record.counts.get("retransmissions");
         row.push(again.map_or(String::new(), ToString::to_string));
-        row.extend([evidence(record).to_owned(), verdict(record), record.id.clone()]);
+        row.extend([
+            evidence(record).to_owned(),
+            verdict(record),
+            record.id.clone(),
+        ]);
         table.row(row);
     }
     table

@@ -24,7 +24,10 @@ pub(super) fn of(stream: &TcpStream) -> Link {
         return Link::Unknown;
     };
     let interface_dir = Path::new("/sys/class/net").join(&interface);
-    match (interface_dir.exists(), interface_dir.join("device").exists()) {
+    match (
+        interface_dir.exists(),
+        interface_dir.join("device").exists(),
+    ) {
         (true, true) => Link::Device(interface),
         (true, false) => Link::Virtual(interface),
         // Another namespace's `/sys`.
