@@ -111,10 +111,6 @@ fn every_parameter_sweeps_and_every_format_shows_it() {
         "echo,send,receive",
         "--engine",
         "sockets,io_uring",
-        "--repeat",
-        "1",
-        "--seconds",
-        "10ms",
         "--buffer",
         "256KiB",
         "--nodelay",
@@ -161,6 +157,9 @@ fn every_parameter_sweeps_and_every_format_shows_it() {
 #[test]
 fn an_open_loop_offers_what_it_was_told() {
     let open = [
+        "tcp",
+        "--repeat",
+        "3",
         "--mode",
         "open",
         "--rate",
@@ -172,7 +171,7 @@ fn an_open_loop_offers_what_it_was_told() {
         "--seconds",
         "0.2",
     ];
-    let output = finish(&tcp(&open));
+    let output = finish(&open);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let records = records(&output);
     let [record] = &records[..] else {
