@@ -50,11 +50,7 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 /// The paths there are, best first.
-const PATHS: &[Implementation] = &[
-    Implementation::Sse42,
-    Implementation::ArmCrc,
-    Implementation::Portable,
-];
+const PATHS: &[Implementation] = Code::ALL;
 
 /// Two CRCs of four bytes, a length of eight, little endian.
 const RECORD_BYTES: usize = 16;
