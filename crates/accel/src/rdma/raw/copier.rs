@@ -17,10 +17,11 @@ use dpb_core::{Buf, Clock, Completion, Job, JobError, Limits, OutputShape, Place
 use super::super::sys;
 use super::chain::Chain;
 use super::{
-    Capacity, CompletionQueue, Peer, ProtectionDomain, QueuePair, Registered, Route, VerbsError,
+    Capacity, CompletionQueue, ProtectionDomain, QueuePair, Registered, RemotePair, Route,
+    VerbsError,
 };
 
-/// One lane of copies.
+/// The copies of one queue.
 pub(in crate::rdma) struct Copier {
     /// `None` once the device has failed, or refused to end.
     pairs: Option<[QueuePair; 2]>,
@@ -28,7 +29,7 @@ pub(in crate::rdma) struct Copier {
     domain: Arc<ProtectionDomain>,
     limits: Limits,
     depth: usize,
-    /// In order; the first `posted_jobs` are wholly posted.
+    /// The jobs in order; the first `posted_jobs` are wholly posted.
     jobs: VecDeque<Entry>,
     posted_jobs: usize,
     /// Never seen by the device.
@@ -41,9 +42,9 @@ pub(in crate::rdma) struct Copier {
     chain: Chain,
     /// Jobs that a device which refused to end may still write to; they never come home.
     left: usize,
-    /// Why every job fails from now on.
+    /// The reason that every job fails from now on.
     failure: Option<JobError>,
-    /// By which its patience with the device is counted.
+    /// The clock by which its patience with the device is counted.
     clock: Arc<dyn Clock>,
 }
 
@@ -58,19 +59,19 @@ struct Entry {
 
 /// Bytes that lie together on both sides.
 struct Segment {
-    /// Where they are read; the length is that of both.
+    /// The place that is read; its length is that of both.
     src: Place,
-    /// Where they are written.
+    /// The place that is written.
     dst: Place,
 }
 
 /// Writes of one call.
 const CHAIN_MAX: usize = 64;
-/// How long a queue that is dropped waits for its writes before it stops them.
+/// The time that a queue that is dropped waits for its writes before it stops them.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Copier {
-    /// A lane for `depth` jobs within `limits`, with `room` writes in flight. `to` tells how the port reaches itself; its
+    /// A copier for `depth` jobs within `limits`, with `room` writes in flight. `to` tells how the port reaches itself; its
     /// peer is filled in here.
     pub(in crate::rdma) fn new(
         domain: &Arc<ProtectionDomain>,
@@ -92,7 +93,7 @@ impl Copier {
         for (pair, number) in pairs.iter_mut().zip([numbers[1], numbers[0]]) {
             let qp_num = number;
             pair.connect(&Route {
-                peer: Peer { qp_num, ..to.peer },
+                peer: RemotePair { qp_num, ..to.peer },
                 ..to
             })?;
         }
@@ -163,7 +164,9 @@ impl Copier {
 
     /// Sleeps until a write has completed, at most for `timeout`, unless `poll` has something already.
     pub(in crate::rdma) fn wait(&mut self, timeout: Duration) {
-        if self.in_flight() == 0 || !self.refused.is_empty() {
+        // A job of which nothing is written is home without a completion.
+        let is_home = self.posted_jobs > 0 && self.jobs[0].last <= self.completed;
+        if self.in_flight() == 0 || !self.refused.is_empty() || is_home {
             return;
         }
         if self.pairs.is_some() {
