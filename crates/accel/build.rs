@@ -140,7 +140,7 @@ fn succeeds(compiler: &mut Command) -> Result<(), String> {
     Err(format!("{name} failed: {error}"))
 }
 
-/// What pkg-config says of DPDK.
+/// The words of pkg-config for DPDK.
 fn pkg_config(arguments: &[&str]) -> Result<String, String> {
     let program = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());
     let output = Command::new(&program)

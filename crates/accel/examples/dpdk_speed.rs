@@ -21,9 +21,9 @@ use dpb_core::{
 };
 use dpb_operators::{input, registry};
 
-/// How often each has its turn.
+/// The number of turns that each has.
 const ROUNDS: usize = 11;
-/// How long the seam's turn lasts.
+/// The time that a turn of the seam lasts.
 const TURN: Duration = Duration::from_millis(400);
 /// Operations of a burst, and items of a job.
 const BURST: usize = 32;
@@ -247,7 +247,7 @@ fn median(values: &[f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// What the least disturbed round gave.
+/// The figure of the least disturbed round.
 fn best(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }

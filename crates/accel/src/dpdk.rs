@@ -332,7 +332,7 @@ fn environment_found(eal: &Eal) -> Finding {
     }
 }
 
-/// The device and its operators with their limits, then those that it lacks with reasons.
+/// The device and its operators with their limits, then the operators that it lacks, with reasons.
 fn device_found(eal: &'static Eal, name: &str) -> Vec<Finding> {
     let what = format!("device {name}");
     let opened = Device::find(eal, name).and_then(|device| Ok((device.backend()?, device)));
@@ -347,7 +347,7 @@ fn device_found(eal: &'static Eal, name: &str) -> Vec<Finding> {
     backend_found(what, &driver, device.samples(), &*backend)
 }
 
-/// The same of libraries.
+/// The library and its operators, likewise.
 fn library_found(instance: &Instance) -> Vec<Finding> {
     let what = format!("libraries as dpdk/{}", instance.name);
     match LibrariesBackend::new(*instance) {
@@ -359,7 +359,7 @@ fn library_found(instance: &Instance) -> Vec<Finding> {
     }
 }
 
-/// What a backend, of which `about` is known, makes of these.
+/// Findings about a backend: `about`, then each of these specs.
 fn backend_found(
     what: String,
     about: &str,
@@ -405,7 +405,7 @@ fn grouped(said: Vec<(String, String)>, between: &str, behind: &str) -> String {
     same.map(group).collect::<Vec<String>>().join("; ")
 }
 
-/// What the device behind `dpdk/INSTANCE` means by the code of a [`JobError::Device`](dpb_core::JobError::Device).
+/// The meaning that the device behind `dpdk/INSTANCE` gives to the code of a [`JobError::Device`](dpb_core::JobError::Device).
 pub fn status_text(instance: &str, code: i32) -> Option<String> {
     let eal = Eal::start().ok()?;
     Some(match Device::find(eal, instance).ok()? {

@@ -100,7 +100,7 @@ fn found(name: &str) -> Finding {
     }
 }
 
-/// What a completion's status means, in the library's words: what stands in
+/// A completion's status in the library's words: the code in
 /// [`JobError::Device`](dpb_core::JobError::Device). `None` if the library is not here.
 pub fn status_text(status: i32) -> Option<String> {
     raw::verbs().ok().map(|verbs| verbs.status_text(status))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long a queue sleeps at a time whose device wakes nobody.
+/// The time that a queue sleeps at once whose device wakes nobody.
 const NAP: Duration = Duration::from_micros(50);
 
 /// Sleeps until `file` is readable, at most for `timeout`; says whether it is. A signal may end the sleep early.
@@ -25,7 +25,7 @@ pub(crate) fn is_readable(file: BorrowedFd<'_>) -> bool {
     sleep(file, Duration::ZERO)
 }
 
-/// What does not fit is for ever.
+/// A time that does not fit is for ever.
 fn timespec(timeout: Duration) -> Timespec {
     Timespec::try_from(timeout).unwrap_or(Timespec {
         tv_sec: i64::MAX,

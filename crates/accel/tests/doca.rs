@@ -30,7 +30,7 @@ fn with_each(operators: &[&str], test: impl Fn(&str, &Path)) {
     });
 }
 
-/// Not a test by itself: what the processes of the others run.
+/// The program that the processes of the other tests run; no test by itself.
 #[test]
 fn child() {
     if let Ok(case) = std::env::var("DPB_DOCA_CASE") {

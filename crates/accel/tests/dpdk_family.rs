@@ -6,7 +6,7 @@ use dpb_accel::dpdk::{Dpdk, status_text};
 use dpb_core::Family;
 use dpb_core::family::State;
 
-/// What the loader finds instead of the shim: nothing, or a library that is none.
+/// Files that the loader finds instead of the shim: none, or a library that is no shim.
 const WRONG: [(&str, &str); 2] = [
     ("/no/such/shim.so", "/no/such/shim.so"),
     ("libc.so.6", "libc.so.6 lacks dpb_dpdk_shim"),

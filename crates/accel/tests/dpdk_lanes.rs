@@ -206,7 +206,7 @@ fn keep(thing: Box<dyn Any>) {
 
 /// Set for a process that ends in the middle of everything.
 const ENDS: &str = "DPB_TEST_ENDS";
-/// How it ends.
+/// The code that it ends with.
 const CODE: i32 = 3;
 
 #[test]
@@ -252,7 +252,7 @@ fn as_many_queues_as_there_are(backend: &dyn Backend) {
 
 const RAW: DeflateFormat = DeflateFormat::Raw;
 
-/// What follows a stream is not looked at; what is short of its end is refused, wherever it stops.
+/// Bytes behind a stream are not looked at; a stream that is cut is refused, wherever it stops.
 fn streams_that_go_on_or_stop(backend: &dyn Backend) {
     let spec = OpSpec::from(spec::Inflate { format: RAW });
     let workload = workload(&spec);

@@ -6,7 +6,7 @@ use dpb_accel::dpdk::libraries::{Libraries, PrefixMatch};
 use dpb_core::{Backend, Batch, Input, Items, Limits, OpSpec, SegmentationMode, spec};
 use dpb_operators::registry;
 
-/// Of one operator.
+/// The spec of one operator.
 fn spec(operator: &str, parameters: &str) -> OpSpec {
     let entry = registry::find(operator).expect("registered");
     entry.spec(parameters).expect("right")
@@ -83,7 +83,7 @@ fn packets_come_out_right() {
     }
 }
 
-/// What is for comparisons alone gives the same as what operators give.
+/// Functions that are for comparisons alone give the same as the operators.
 #[test]
 fn bare_calls_give_the_same() {
     let Ok(libraries) = Libraries::load() else {

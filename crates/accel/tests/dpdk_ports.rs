@@ -110,7 +110,7 @@ fn ring() {
     assert!(port.alloc(max + 1).is_err());
 }
 
-/// From a file that this crate wrote into one that it reads.
+/// Packets go from a file that this crate wrote into one that it reads.
 fn captures() {
     let name = |name: &str| -> PathBuf {
         std::env::temp_dir().join(format!("dpb-{}-{name}.pcap", std::process::id()))

@@ -30,7 +30,7 @@ fn tag(frame: &mut Buf, number: u8) {
     frame[14..16].copy_from_slice(&network);
 }
 
-/// Where the frame's own type stands, behind its tag if it has one.
+/// The place of the frame's own type, behind its tag if it has one.
 fn type_at(frame: &[u8]) -> usize {
     match frame.get(12..14) {
         Some([0x81, 0x00] | [0x88, 0xA8]) => 16,

@@ -6,7 +6,7 @@ mod rdma_support;
 use std::net::TcpListener;
 use std::thread;
 
-use dpb_accel::rdma::bench::{self, Figures, Measured, Method, Plan, Role, Verb};
+use dpb_accel::rdma::bench::{self, Figures, Measured, MeasurementPlan, Method, Role, Verb};
 use dpb_core::WallClock;
 use rdma_support::devices;
 
@@ -14,11 +14,11 @@ const SIZES: [u32; 4] = [2, 64, 4096, 65536];
 const ITERATIONS: u32 = 20;
 
 /// Carries `plan` out; what the client has to say, and the server.
-fn both(plan: &Plan) -> [Vec<Measured>; 2] {
+fn both(plan: &MeasurementPlan) -> [Vec<Measured>; 2] {
     let free = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
     let port = free.local_addr().expect("bound").port();
     drop(free);
-    let plan = Plan {
+    let plan = MeasurementPlan {
         port,
         ..plan.clone()
     };
@@ -39,11 +39,11 @@ fn both(plan: &Plan) -> [Vec<Measured>; 2] {
     })
 }
 
-fn plans(device: &str, method: Method) -> Vec<Plan> {
+fn plans(device: &str, method: Method) -> Vec<MeasurementPlan> {
     let verbs = [Verb::Read, Verb::Write, Verb::Send];
-    let plan = |verb| Plan {
+    let plan = |verb| MeasurementPlan {
         iterations: ITERATIONS,
-        ..Plan::new(device, method, verb, SIZES.to_vec())
+        ..MeasurementPlan::new(device, method, verb, SIZES.to_vec())
     };
     verbs.map(plan).into()
 }
@@ -79,7 +79,7 @@ fn every_latency_has_all_its_samples() {
 fn every_bandwidth_has_all_its_messages() {
     for device in devices() {
         for plain in plans(&device, Method::Bandwidth) {
-            let fuller = Plan {
+            let fuller = MeasurementPlan {
                 queue_pairs: 3,
                 depth: 8,
                 chain: 4,
@@ -115,9 +115,12 @@ fn every_bandwidth_has_all_its_messages() {
 
 #[test]
 fn a_device_that_is_not_there_is_unavailable() {
-    let plan = Plan::new("no-such-device", Method::Latency, Verb::Read, vec![2]);
+    let plan = MeasurementPlan::new("no-such-device", Method::Latency, Verb::Read, vec![2]);
     let role = Role::Client("127.0.0.1".into());
     let timer = WallClock::default();
     let why = bench::run(&plan, &role, &timer, 1, &mut |_| {}).expect_err("there is none");
-    assert!(matches!(why, bench::Failure::Unavailable(_)), "{why:?}");
+    assert!(
+        matches!(why, bench::MeasurementFailure::Unavailable(_)),
+        "{why:?}"
+    );
 }

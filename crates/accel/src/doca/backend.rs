@@ -16,7 +16,7 @@ use super::raw::{self, Bounds, Device, Doca};
 pub struct DocaBackend {
     name: String,
     doca: &'static Doca,
-    /// Not none.
+    /// The devices; at least one.
     devices: Vec<Arc<Device>>,
 }
 

@@ -25,24 +25,24 @@ pub(super) enum Kind {
 
 /// Parameters that a kind of work is given besides its items.
 #[derive(Clone, Debug)]
-pub(super) enum Given {
+pub(super) enum EngineParameters {
     Nothing,
-    /// To encrypt or decrypt with.
+    /// A key to encrypt or decrypt with.
     Key(Material),
     /// The format that wraps the streams.
     Format(DeflateFormat),
-    /// To compute the parity of.
+    /// The code whose parity is computed.
     Code(ErasureCode),
-    /// To recover.
+    /// The blocks to recover.
     Loss(BlockLoss),
-    /// To search for.
+    /// The rules to search for.
     Rules(Translated),
 }
 
 impl Kind {
     pub(super) const COUNT: usize = 14;
 
-    /// In the order of their declaration.
+    /// All kinds, in the order of their declaration.
     pub(super) const ALL: [Self; Self::COUNT] = [
         Self::Copy,
         Self::Deflate,
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// As it stands in the names of functions, from 2.5 on; of a search, which is not among tasks, nowhere.
+    /// The task's part in the names of functions from 2.5 on. A search is no task and has none.
     pub(super) const fn task(self) -> &'static str {
         match self {
             Self::Copy => "memcpy",
@@ -143,7 +143,7 @@ impl Kind {
     }
 }
 
-impl Given {
+impl EngineParameters {
     /// The key, or the rules as text, if it is either.
     pub(super) fn material(&self) -> &[u8] {
         match self {
@@ -153,7 +153,7 @@ impl Given {
         }
     }
 
-    /// How many rules.
+    /// The number of rules.
     pub(super) fn rules(&self) -> usize {
         match self {
             Self::Rules(rules) => rules.rules,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dpb_core::{CopyMode, DeflateFormat, Direction, Limits, OpSpec, match_spec, spec};
 
-use super::kind::{Given, Kind};
+use super::kind::{EngineParameters, Kind};
 use super::raw::{Bounds, Device};
 use super::rules::translated;
 
@@ -21,15 +21,15 @@ pub(super) const LEVEL: u8 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) kind: Kind,
-    pub(super) given: Given,
+    pub(super) parameters: EngineParameters,
 }
 
 impl Work {
     /// # Errors
     /// Why no engine computes it, whatever the device.
     pub(super) fn of(spec: &OpSpec) -> Result<Self, String> {
-        let with = |kind, given| Ok(Self { kind, given });
-        let keyless = |kind| with(kind, Given::Nothing);
+        let with = |kind, parameters| Ok(Self { kind, parameters });
+        let keyless = |kind| with(kind, EngineParameters::Nothing);
         match_spec!(spec, {
             spec::Sha1 => keyless(Kind::Sha1),
             spec::Sha256 => keyless(Kind::Sha256),
@@ -39,11 +39,11 @@ impl Work {
                 mode: CopyMode::Cached,
             } => keyless(Kind::Copy),
             spec::Copy { .. } => Err("the DMA engine has one way to write; it is there as mode=cached".to_owned()),
-            spec::Deflate { level: LEVEL, format } => with(Kind::Deflate, Given::Format(*format)),
+            spec::Deflate { level: LEVEL, format } => with(Kind::Deflate, EngineParameters::Format(*format)),
             spec::Deflate { .. } => Err(format!(
                 "the engine has one level, its own; it is there as level={LEVEL}, which it comes nearest to"
             )),
-            spec::Inflate { format } => with(Kind::Inflate, Given::Format(*format)),
+            spec::Inflate { format } => with(Kind::Inflate, EngineParameters::Format(*format)),
             spec::AesGcm { aad_bytes: 1.., .. } => Err(
                 "DOCA does not say whether its engine writes additional data in front of the text; it is there as aad=0"
                     .to_owned(),
@@ -56,16 +56,16 @@ impl Work {
                     (Direction::Decrypt, 32) => Kind::Decrypt256,
                     (_, bytes) => return Err(format!("the engine needs a key of 16 or 32 bytes, not of {bytes}")),
                 };
-                with(kind, Given::Key(key.clone()))
+                with(kind, EngineParameters::Key(key.clone()))
             },
-            spec::ErasureEncode { code } => with(Kind::ErasureEncode, Given::Code(*code)),
-            spec::ErasureRecover { loss } => with(Kind::ErasureRecover, Given::Loss(*loss)),
+            spec::ErasureEncode { code } => with(Kind::ErasureEncode, EngineParameters::Code(*code)),
+            spec::ErasureRecover { loss } => with(Kind::ErasureRecover, EngineParameters::Loss(*loss)),
             spec::Sessions { .. } => Err(format!(
                 "{spec} has one key for all items here; it is there as sessions=0"
             )),
             spec::RxpMatch { rules, unsupported } => {
                 let rules = translated(rules.bytes(), *unsupported)?;
-                with(Kind::Match, Given::Rules(rules))
+                with(Kind::Match, EngineParameters::Rules(rules))
             },
         } else {
             Err(format!("DOCA has no engine for {spec}"))
@@ -78,12 +78,15 @@ impl Work {
         // The engine's buffers hold no nonce, and of encryption the longer one is the output, which has the tag too. They hold
         // nothing either of what wraps a stream, whose header may be longer.
         let (more, less) = match self.kind {
-            Kind::Inflate => (wrapping_bytes(self.given.format()), 0),
+            Kind::Inflate => (wrapping_bytes(self.parameters.format()), 0),
             Kind::Encrypt128 | Kind::Encrypt256 => (IV_BYTES, TAG_BYTES),
             Kind::Decrypt128 | Kind::Decrypt256 => (IV_BYTES, 0),
             _ => (0, 0),
         };
-        let blocks = self.given.coded().map_or(1, |(code, _)| code.data_blocks());
+        let blocks = self
+            .parameters
+            .coded()
+            .map_or(1, |(code, _)| code.data_blocks());
         limits.item_bytes_max = usize::try_from(bounds.item_bytes_max)
             .unwrap_or(usize::MAX)
             .saturating_sub(less)

@@ -2,30 +2,31 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dpb_core::{
-    Completion, Job, JobError, NotInPlace, OpSpec, Operator, OutputShape, Queue, SetupError,
+    Completion, DeflateFormat, Job, JobError, NotInPlace, OpSpec, Operator, OutputShape, Queue, SetupError,
     Unsupported,
 };
 
 use super::kind::Kind;
 use super::operator::{DocaOperator, IV_BYTES, LEVEL, TAG_BYTES, Work, wrapping_bytes};
-use super::raw::{Landing, Lane, MATCH_BYTES, Piece, Start};
+use super::raw::{EngineContext, Landing, MATCH_BYTES, Piece, Start};
 use super::sys::Code;
 use crate::readiness;
 
 /// Tasks that a queue has, unless its depth or the device say otherwise: enough to keep an engine busy with short items.
 const TASKS_USUAL: u32 = 256;
 
-/// One thread's lane into an engine. Everything in it is allocated when it is opened.
+/// One thread's queue into an engine. Everything in it is allocated when it is opened.
 pub(super) struct DocaQueue {
     operator: Arc<DocaOperator>,
     shape: OutputShape,
-    lane: Lane,
-    /// By the lane's places.
+    context: EngineContext,
+    /// The states of jobs, by the context's places.
     states: Vec<State>,
     free: Vec<u32>,
     /// Places whose jobs have items that no task was started for, the first come first.
@@ -36,7 +37,7 @@ pub(super) struct DocaQueue {
     in_flight: usize,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Copy)]
 struct State {
     /// The next item to start a task for.
@@ -80,7 +81,7 @@ impl Operator for DocaOperator {
             Kind::Copy => item_len,
             // A literal takes nine bits at most in the format's fixed code.
             Kind::Deflate => {
-                let wrapping = wrapping_bytes(self.work.given.format());
+                let wrapping = wrapping_bytes(self.work.parameters.format());
                 item_len
                     .saturating_add(item_len / 8)
                     .saturating_add(64 + wrapping)
@@ -91,13 +92,13 @@ impl Operator for DocaOperator {
             Kind::Encrypt128 | Kind::Encrypt256 => item_len.saturating_sub(IV_BYTES) + TAG_BYTES,
             Kind::Decrypt128 | Kind::Decrypt256 => item_len.saturating_sub(IV_BYTES + TAG_BYTES),
             Kind::ErasureEncode | Kind::ErasureRecover => {
-                let coded = self.work.given.coded();
+                let coded = self.work.parameters.coded();
                 coded.map_or(0, |(code, coded)| {
                     (item_len / code.data_blocks()).saturating_mul(coded)
                 })
             }
             // If every rule matches.
-            Kind::Match => self.work.given.rules() * MATCH_BYTES,
+            Kind::Match => self.work.parameters.rules() * MATCH_BYTES,
         }
     }
 
@@ -115,18 +116,28 @@ impl Operator for DocaOperator {
             .next_power_of_two()
             .min(self.bounds.tasks_max);
         let depth = depth.get() as usize;
-        let Work { kind, given } = &self.work;
-        let lane = Lane::open(&self.device, *kind, given, depth, tasks);
-        let lane = lane.map_err(|refused| {
+        let Work { kind, parameters } = &self.work;
+        let context = EngineContext::open(&self.device, *kind, parameters, depth, tasks);
+        let context = context.map_err(|refused| {
             let reason = format!("{} on {}: {refused}", self.spec, self.device.name());
             SetupError::Unsupported(Unsupported { reason })
         })?;
-        Ok(Box::new(DocaQueue::new(self, lane, depth, tasks as usize)))
+        Ok(Box::new(DocaQueue::new(
+            self,
+            context,
+            depth,
+            tasks as usize,
+        )))
     }
 }
 
 impl DocaQueue {
-    pub(super) fn new(operator: Arc<DocaOperator>, lane: Lane, depth: usize, tasks: usize) -> Self {
+    pub(super) fn new(
+        operator: Arc<DocaOperator>,
+        context: EngineContext,
+        depth: usize,
+        tasks: usize,
+    ) -> Self {
         let state = State {
             next: 0,
             items: 0,
@@ -136,7 +147,7 @@ impl DocaQueue {
         Self {
             shape: operator.shape(),
             operator,
-            lane,
+            context,
             states: vec![state; depth],
             free: (0..depth as u32).rev().collect(),
             waiting: VecDeque::with_capacity(depth),
@@ -158,7 +169,7 @@ impl DocaQueue {
             }
         };
         let place = self.free.pop().expect("no more jobs than places are taken");
-        match self.lane.hold(place, job) {
+        match self.context.hold(place, job) {
             Ok(()) => {
                 self.states[place as usize] = state;
                 self.waiting.push_back(place);
@@ -194,7 +205,7 @@ impl DocaQueue {
             self.waiting.pop_front();
             self.finish_if_done(place);
         }
-        self.lane.flush();
+        self.context.flush();
     }
 
     /// Whether all items of the job in `place` are on their way or settled.
@@ -209,12 +220,12 @@ impl DocaQueue {
             if next == items || result.is_err() {
                 return true;
             }
-            let room = self.lane.slot_len(place, next);
-            match item(&self.operator, self.lane.item(place, next), room) {
+            let room = self.context.slot_len(place, next);
+            match item(&self.operator, self.context.item(place, next), room) {
                 Item::Settled(outcome) => self.settle(place, next, outcome),
                 Item::Task(piece, head) => {
-                    self.lane.write(place, next, 0, head);
-                    match self.lane.start(place, next as u32, &piece) {
+                    self.context.write(place, next, 0, head);
+                    match self.context.start(place, next as u32, &piece) {
                         Start::Started => self.states[place as usize].open += 1,
                         Start::Busy => return false,
                         Start::Failed(code) => {
@@ -232,9 +243,9 @@ impl DocaQueue {
         let state = &mut self.states[place as usize];
         match (outcome, self.shape) {
             (Err(error), OutputShape::Fixed(_)) => state.result = Err(error),
-            (Err(error), _) if self.lane.dead().is_some() => state.result = Err(error),
+            (Err(error), _) if self.context.dead().is_some() => state.result = Err(error),
             (_, OutputShape::Fixed(_)) => {}
-            (outcome, OutputShape::Variable) => self.lane.outcomes(place)[item] = outcome,
+            (outcome, OutputShape::Variable) => self.context.outcomes(place)[item] = outcome,
         }
     }
 
@@ -264,11 +275,11 @@ impl DocaQueue {
     fn output(&mut self, landing: &Landing, bytes: usize) -> Result<u32, JobError> {
         let Landing { place, check, .. } = *landing;
         let item = landing.item as usize;
-        let slot = self.lane.slot_len(place, item);
-        let src = self.lane.item(place, item);
+        let slot = self.context.slot_len(place, item);
+        let src = self.context.item(place, item);
         let item_len = src.len();
-        let given = &self.operator.work.given;
-        let format = given.format();
+        let parameters = &self.operator.work.parameters;
+        let format = parameters.format();
         let (output, is_right) = match (self.operator.work.kind, self.shape) {
             (_, OutputShape::Fixed(all)) => (bytes, bytes == all),
             (Kind::Deflate, _) => {
@@ -276,7 +287,7 @@ impl DocaQueue {
                 let at = format.header(LEVEL).len() + bytes;
                 let end = at + trailer.len();
                 if end <= slot {
-                    self.lane.write(place, item, at, &trailer);
+                    self.context.write(place, item, at, &trailer);
                 }
                 (end, end <= slot)
             }
@@ -289,7 +300,7 @@ impl DocaQueue {
             }
             // DOCA does not say whether the engine tells how much it has written, which is known.
             (Kind::ErasureEncode | Kind::ErasureRecover, _) => {
-                let coded = given.coded_bytes(item_len);
+                let coded = parameters.coded_bytes(item_len);
                 (coded.expect("found when it was started"), true)
             }
             _ => (bytes, bytes <= slot),
@@ -313,7 +324,7 @@ impl DocaQueue {
         if open > 0 || is_waiting {
             return;
         }
-        if let Some(job) = self.lane.take(place) {
+        if let Some(job) = self.context.take(place) {
             self.free.push(place);
             self.finished.push(Completion { job, result });
         }
@@ -336,7 +347,7 @@ impl Queue for DocaQueue {
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
-        self.lane.poll(&mut self.landed);
+        self.context.poll(&mut self.landed);
         while let Some(landing) = self.landed.pop() {
             self.land(landing);
         }
@@ -351,10 +362,10 @@ impl Queue for DocaQueue {
         if self.in_flight == 0 || !self.finished.is_empty() {
             return;
         }
-        let is_armed = self.lane.arm();
+        let is_armed = self.context.arm();
         // What ended before the file was armed may never be told of.
-        self.lane.poll(&mut self.landed);
-        match self.lane.file() {
+        self.context.poll(&mut self.landed);
+        match self.context.file() {
             _ if !self.landed.is_empty() => {}
             Some(file) if is_armed => _ = readiness::sleep(file, timeout),
             _ => readiness::nap(timeout),
@@ -362,20 +373,16 @@ impl Queue for DocaQueue {
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
-        self.lane.file()
+        self.context.file()
     }
 }
 
-/// The piece that an engine is given for an item whose slot has `room` bytes.
+/// The work that an item needs whose slot has `room` bytes.
 fn item(operator: &DocaOperator, input: &[u8], room: usize) -> Item {
     let src = 0..input.len();
-    let refused = |error| Item::Settled(Err(error));
-    let task = |src, dst_len, iv| {
-        let dst = 0..dst_len;
-        Item::Task(Piece { src, dst, iv }, &[])
-    };
-    let buffer_bytes_max = usize::try_from(operator.bounds.item_bytes_max).unwrap_or(usize::MAX);
-    let (kind, given) = (operator.work.kind, &operator.work.given);
+    let bytes_max = usize::try_from(operator.bounds.item_bytes_max).unwrap_or(usize::MAX);
+    let dst_max = room.min(bytes_max);
+    let (kind, parameters) = (operator.work.kind, &operator.work.parameters);
     match kind {
         Kind::Copy if src.len() > room => refused(JobError::DstTooShort),
         // There is nothing to move.
@@ -388,55 +395,68 @@ fn item(operator: &DocaOperator, input: &[u8], room: usize) -> Item {
             let len = src.len();
             task(src, len, None)
         }
-        Kind::Unlz4 => task(src, room.min(buffer_bytes_max), None),
-        Kind::Deflate => {
-            let head = given.format().header(LEVEL);
-            let wrapping = head.len() + given.format().trailer_bytes();
-            let Some(room) = room.checked_sub(wrapping) else {
-                return refused(JobError::DstTooShort);
-            };
-            let at = head.len();
-            let dst = at..at + room.min(buffer_bytes_max);
-            Item::Task(Piece { src, dst, iv: None }, head)
+        Kind::Unlz4 | Kind::Match => task(src, dst_max, None),
+        Kind::Deflate => deflated(parameters.format(), src, room, bytes_max),
+        Kind::Inflate => inflated(parameters.format(), input, dst_max),
+        Kind::ErasureEncode | Kind::ErasureRecover => {
+            let bytes = parameters.coded_bytes(src.len());
+            coded(src, bytes, room)
         }
-        // The engine does not say where a stream ends: its trailer is taken to be the item's last bytes.
-        Kind::Inflate => {
-            let header = given.format().header_bytes(input);
-            let end = src.end.checked_sub(given.format().trailer_bytes());
-            match (header, end) {
-                (Some(header), Some(end)) if src.start + header < end => {
-                    task(src.start + header..end, room.min(buffer_bytes_max), None)
-                }
-                _ => refused(JobError::Malformed),
-            }
-        }
-        Kind::ErasureEncode | Kind::ErasureRecover => match given.coded_bytes(src.len()) {
-            None => refused(JobError::Malformed),
-            // There is nothing to compute.
-            Some(0) => Item::Settled(Ok(0)),
-            Some(bytes) if u32::try_from(bytes).is_err() => refused(JobError::TooLong),
-            Some(bytes) if bytes > room => refused(JobError::DstTooShort),
-            Some(bytes) => task(src, bytes, None),
-        },
         // A slot may be longer than a digest, and longer than the engine takes.
         Kind::Sha1 | Kind::Sha256 | Kind::Sha512 => {
             task(src, kind.digest_bytes().unwrap_or(room), None)
         }
-        Kind::Match => task(src, room.min(buffer_bytes_max), None),
-        Kind::Encrypt128 | Kind::Encrypt256 | Kind::Decrypt128 | Kind::Decrypt256 => {
-            let encrypts = matches!(kind, Kind::Encrypt128 | Kind::Encrypt256);
-            let (needed, added) = if encrypts {
-                (IV_BYTES, TAG_BYTES)
-            } else {
-                (IV_BYTES + TAG_BYTES, 0)
-            };
-            let Some(text) = src.len().checked_sub(needed) else {
-                return refused(JobError::Malformed);
-            };
-            match text + added {
-                bytes if bytes > room => refused(JobError::DstTooShort),
-                bytes => task(src.start + IV_BYTES..src.end, bytes, Some(src.start)),
-            }
-        }
+        Kind::Encrypt128 | Kind::Encrypt256 => sealed(src, IV_BYTES, TAG_BYTES, room),
+        Kind::Decrypt128 | Kind::Decrypt256 => sealed(src, IV_BYTES + TAG_BYTES, 0, room),
+    }
+}
+
+fn refused(error: JobError) -> Item {
+    Item::Settled(Err(error))
+}
+
+fn task(src: Range<usize>, dst_len: usize, iv: Option<usize>) -> Item {
+    let dst = 0..dst_len;
+    Item::Task(Piece { src, dst, iv }, &[])
+}
+
+/// A stream between header and trailer of `format`.
+fn deflated(format: DeflateFormat, src: Range<usize>, room: usize, bytes_max: usize) -> Item {
+    let head = format.header(LEVEL);
+    let Some(room) = room.checked_sub(head.len() + format.trailer_bytes()) else {
+        return refused(JobError::DstTooShort);
+    };
+    let dst = head.len()..head.len() + room.min(bytes_max);
+    Item::Task(Piece { src, dst, iv: None }, head)
+}
+
+/// The stream in an item of `format`. The engine does not say where a stream ends: its trailer is taken to be the item's last bytes.
+fn inflated(format: DeflateFormat, input: &[u8], dst_max: usize) -> Item {
+    let header = format.header_bytes(input);
+    let end = input.len().checked_sub(format.trailer_bytes());
+    match (header, end) {
+        (Some(header), Some(end)) if header < end => task(header..end, dst_max, None),
+        _ => refused(JobError::Malformed),
+    }
+}
+
+/// Blocks of a code, of which `bytes` are computed, if the item is whole blocks.
+fn coded(src: Range<usize>, bytes: Option<usize>, room: usize) -> Item {
+    match bytes {
+        None => refused(JobError::Malformed),
+        // There is nothing to compute.
+        Some(0) => Item::Settled(Ok(0)),
+        Some(bytes) if u32::try_from(bytes).is_err() => refused(JobError::TooLong),
+        Some(bytes) if bytes > room => refused(JobError::DstTooShort),
+        Some(bytes) => task(src, bytes, None),
+    }
+}
+
+/// A text behind its nonce: `needed` bytes of the item are not text, `added` bytes are written behind it.
+fn sealed(src: Range<usize>, needed: usize, added: usize, room: usize) -> Item {
+    match src.len().checked_sub(needed) {
+        None => refused(JobError::Malformed),
+        Some(text) if text + added > room => refused(JobError::DstTooShort),
+        Some(text) => task(src.start + IV_BYTES..src.end, text + added, Some(src.start)),
     }
 }

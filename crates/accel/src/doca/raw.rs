@@ -1,11 +1,11 @@
 //! DOCA's library in this process, and its handles: everything that could go wrong with memory.
 //!
-//! What is safe to use follows from who owns what: a [`Lane`] owns its jobs until the device is done with them, and a chunk
+//! What is safe to use follows from who owns what: an [`EngineContext`] owns its jobs until the device is done with them, and a chunk
 //! of memory its registration. What a device may still write is never given back; it is leaked, and that is said.
 
+mod context;
 mod device;
 mod jobs;
-mod lane;
 mod library;
 mod memory;
 mod search;
@@ -15,15 +15,15 @@ use std::fmt;
 use std::sync::{Mutex, Once, PoisonError, TryLockError};
 use std::time::Duration;
 
+pub(super) use context::{EngineContext, Landing, Piece, Start};
 pub(super) use device::{Bounds, Device};
-pub(super) use lane::{Landing, Lane, Piece, Start};
 pub(super) use library::{Absent, Doca, Family, library};
 pub(super) use memory::alloc;
 pub(super) use search::MATCH_BYTES;
 
 use super::sys::Code;
 
-/// How long a device may do nothing at all with tasks in flight before a queue that is dropped gives it up, and how long a
+/// The time that a device may do nothing at all with tasks in flight before a queue that is dropped gives it up, and that a
 /// context may take to stop.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -44,7 +44,7 @@ impl Refused {
     }
 }
 
-/// Why an engine is not open.
+/// The reason that an engine is not open.
 struct Unopened {
     refused: Refused,
     /// Whether the engine's context is stopped, so that the device touches nothing on its behalf.
@@ -74,7 +74,7 @@ fn setup<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// The same for who must not wait: not if another thread is at it.
+/// As [`setup`], for who must not wait: `None` if another thread is in it.
 fn setup_now<R>(call: impl FnOnce() -> R) -> Option<R> {
     let _one = match SETUP.try_lock() {
         Ok(one) => one,

@@ -213,7 +213,7 @@ impl Written {
         Ok(())
     }
 
-    /// In a group. A branch of nothing makes what the others are optional.
+    /// Writes branches as a group. An empty branch makes the others optional.
     fn put_branches(&mut self, branches: &[Node], is_leading: bool) -> Result<(), String> {
         let (start, looks) = (self.text.len(), self.looks);
         let mut has_empty = false;

@@ -31,11 +31,11 @@ impl Code {
     pub(in crate::doca) const FULL: Self = Self(24);
     pub(in crate::doca) const IN_PROGRESS: Self = Self(26);
     pub(in crate::doca) const TOO_BIG: Self = Self(27);
-    /// Not DOCA's: a search found more than it reported.
+    /// A code of this crate's: a search found more than it reported.
     pub(in crate::doca) const MATCHES_LOST: Self = Self(-1);
-    /// Not DOCA's: a search ended before its input did.
+    /// A code of this crate's: a search ended before its input did.
     pub(in crate::doca) const GIVEN_UP: Self = Self(-2);
-    /// Not DOCA's: what a search found does not fit its slot.
+    /// A code of this crate's: the matches of a search do not fit its slot.
     pub(in crate::doca) const NO_ROOM: Self = Self(-3);
 }
 
@@ -106,7 +106,7 @@ macro_rules! table {
         }
 
         impl $Table {
-            /// What a test compares with headers: names and types as they are written here.
+            /// Names and types as they are written here, which a test compares with headers.
             #[cfg(test)]
             pub(in crate::doca) const DECLARED: &'static [(&'static [&'static str], &'static str)] = &[
                 $((&[$($name),+], stringify!(fn($($argument),*) $(-> $result)?)),)*

@@ -19,7 +19,7 @@ use super::sys::{self, Done};
 
 /// Jobs that a queue may hold.
 const DEPTH_MAX: NonZeroU32 = NonZeroU32::new(256).unwrap();
-/// How long a device may take for a few bytes.
+/// The time that a device may take for a few bytes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A compress device as a backend.
@@ -152,7 +152,7 @@ struct StreamTransform {
 }
 
 impl StreamTransform {
-    /// Unless the device lacks something for `spec`.
+    /// The transform for `spec`, unless the device lacks something for it.
     fn new(
         spec: &OpSpec,
         device: &CompressDevice,
@@ -333,7 +333,7 @@ fn is_short(guard: Guard, done: &Done, item_len: usize) -> bool {
 /// Three bytes that zlib makes of `a`, in a block of fixed codes.
 const STREAM: [u8; 3] = [0x4B, 0x04, 0x00];
 
-/// What makes the device tell a whole stream from one that ends too early: with what follows an item, or by itself.
+/// The guard with which the device tells a whole stream from one that ends too early; none, if it does so by itself.
 fn find_guard(device: &Arc<CompressDevice>, clock: &Arc<WallClock>) -> Result<Guard, Unsupported> {
     let name = device.name();
     let guards = match (device.is_chained(), device.is_hardware()) {

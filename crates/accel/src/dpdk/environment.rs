@@ -6,7 +6,7 @@ use std::path::Path;
 #[cfg(target_arch = "x86_64")]
 use dpb_core::cpu_level::Level;
 
-/// What code with vectors of 512 bits needs.
+/// The features that code with vectors of 512 bits needs.
 #[cfg(target_arch = "x86_64")]
 const AVX512: Level = Level::of(&["avx512f"]);
 /// More arguments for EAL, with spaces between: `-a 0000:03:00.0`, `--log-level=debug`.
@@ -14,7 +14,7 @@ const VARIABLE: &str = "DPB_DPDK_EAL_ARGS";
 /// Where there are no huge pages: for rings, operations and mbufs, not for data. A queue that takes chains of mbufs has some
 /// 10 MiB, and a core up to two of each device's.
 const MEMORY_MIB: usize = 512;
-/// For each core besides.
+/// EAL's memory for each core besides.
 const MEMORY_MIB_PER_CORE: usize = 32;
 
 /// Whether the system has huge pages that nobody has taken.

@@ -70,7 +70,7 @@ pub struct Sums {
 /// Toeplitz hashes of tuples that lie one behind another: [`Kernel`] of variable outputs, four bytes a tuple, little endian.
 pub struct Hashes(raw::Hash);
 
-/// Where the tuples of a batch are, as [`Hashes::bulk`] takes them.
+/// The places of a batch's tuples, as [`Hashes::bulk`] takes them.
 pub struct Tuples<'a>(raw::Tuples<'a>);
 
 /// Packets in mbufs, set up for one batch: cut, or put together, again and again. What a program does once is in its making,
@@ -137,7 +137,7 @@ impl Libraries {
             .ok_or_else(|| because("no memory for a key".to_owned()))
     }
 
-    /// What `rte_gso` or `rte_ip_frag` makes of the packets of `batch`, with slots of `slot` bytes.
+    /// The pieces that `rte_gso` or `rte_ip_frag` makes of the packets of `batch`, with slots of `slot` bytes.
     ///
     /// # Errors
     /// `spec` is neither segmentation, fragmentation nor reassembly; a packet is not of IPv4 without options, or not to be cut; or there
@@ -187,7 +187,7 @@ fn because(reason: String) -> Unsupported {
     Unsupported { reason }
 }
 
-/// Why there is none for another operator.
+/// The reason that there is no kernel for another operator.
 fn none(spec: &OpSpec) -> Unsupported {
     let compared = "; `cargo xtask bench --peers` compares it on those";
     let reason = match_spec!(spec, {
@@ -300,12 +300,12 @@ impl Sums {
 }
 
 impl Hashes {
-    /// Where the tuples of `batch` are.
+    /// The places of the tuples of `batch`.
     pub fn tuples<'a>(&self, batch: Batch<'a>) -> Tuples<'a> {
         Tuples(raw::Tuples::new(batch, self.0.tuple_bytes()))
     }
 
-    /// DPDK's own calls for many tuples: their hashes, in the CPU's byte order. For who compares what those calls cost.
+    /// DPDK's own calls for many tuples: their hashes, in the CPU's byte order. For who compares the cost of these calls.
     ///
     /// # Panics
     /// If there is not one place for each tuple, or they are of another hash.
@@ -418,7 +418,7 @@ mod tests {
 
     use super::*;
 
-    /// On what no CPU with more is asked for otherwise.
+    /// Levels that a CPU with a higher one is otherwise not asked for.
     #[test]
     fn every_level_of_instruction_sets_conforms() {
         let eal = match Eal::start() {

@@ -121,7 +121,7 @@ impl Eal {
         })
     }
 
-    /// Where the shim came from.
+    /// The origin of the shim, in words.
     pub(super) fn shim_origin(&self) -> &str {
         &self.shim.origin
     }
@@ -131,12 +131,12 @@ impl Eal {
         self.shim.version()
     }
 
-    /// What a crypto device means by the code of a [`JobError::Device`](dpb_core::JobError::Device).
+    /// A crypto device's code in a [`JobError::Device`](dpb_core::JobError::Device), in words.
     pub(super) fn crypto_status(&self, status: i32) -> String {
         self.shim.crypto_status(status)
     }
 
-    /// What a compress device means by such a code.
+    /// A compress device's code, in words.
     pub(super) fn compress_status(&self, status: i32) -> String {
         self.shim.compress_status(status)
     }
@@ -146,7 +146,7 @@ impl Eal {
         self.shim.error(error)
     }
 
-    /// Where jobs for its devices lie.
+    /// The memory that jobs for its devices lie in.
     pub(super) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }

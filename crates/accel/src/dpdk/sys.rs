@@ -141,7 +141,7 @@ pub(super) struct CryptoQueue {
     _private: [u8; 0],
 }
 
-/// As [`CryptoQueue`].
+/// A queue of the shim's, likewise.
 #[repr(C)]
 pub(super) struct CompressQueue {
     _private: [u8; 0],
@@ -220,7 +220,7 @@ fn text_of(name: &[c_char; NAME]) -> String {
 /// A shim that was loaded.
 pub(super) struct Shim {
     pub(super) table: &'static Table,
-    /// Where the shim came from, in words.
+    /// The origin of the shim, in words.
     pub(super) origin: String,
 }
 

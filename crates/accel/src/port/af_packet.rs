@@ -12,7 +12,7 @@ use super::{PacketPort, copied, too_long, zeroed};
 /// An Ethernet header with a tag.
 const HEADER: usize = 18;
 
-/// Where a tag stands: behind two addresses.
+/// The place of a tag: behind two addresses.
 const TAG_AT: usize = 12;
 
 /// A network interface. What this machine sends there does not come back. The tag of a virtual network, which the kernel takes out of

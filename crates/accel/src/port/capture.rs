@@ -25,7 +25,7 @@ const LINK_ETHERNET: u32 = 1;
 /// Longest record that is read: as long as libpcap takes.
 const RECORD_BYTES_MAX: u32 = 262_144;
 
-/// How numbers are written.
+/// The byte order of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Little endian, as x86 and Arm.
@@ -48,7 +48,7 @@ pub enum Resolution {
 /// A packet out of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it came, in nanoseconds since 1970.
+    /// The time at which it came, in nanoseconds since 1970.
     pub time_ns: u64,
     /// The bytes of the packet that were kept.
     pub bytes: Vec<u8>,
@@ -166,7 +166,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// How the file is written.
+    /// The byte order and the resolution of the file.
     pub fn format(&self) -> (ByteOrder, Resolution) {
         (self.order, self.resolution)
     }
@@ -188,7 +188,7 @@ impl<R: Read> Reader<R> {
         }))
     }
 
-    /// The next packet's time in nanoseconds, the bytes that were kept of it, and those that it had.
+    /// The next packet's time in nanoseconds, the bytes that were kept of it, and the bytes that it had.
     fn read_header(&mut self) -> io::Result<Option<(u64, usize, u32)>> {
         let mut header = [0; 16];
         // An end is an end only between packets.
@@ -213,7 +213,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Where the packets of a file lie that is in memory whole, as far as they were kept.
+/// The places of the packets in a file that is in memory whole, as far as they were kept.
 ///
 /// # Errors
 /// Those of [`Reader::new`]. An item is an error as [`Reader::read`] gives it, and the last one.

@@ -26,7 +26,7 @@ const MSG_TRUNC: c_int = 0x20;
 #[derive(Default)]
 struct LinkAddress {
     family: u16,
-    /// In network order.
+    /// The protocol, in network order.
     protocol: u16,
     interface: c_int,
     hardware: u16,
@@ -93,7 +93,7 @@ const _: () = assert!(size_of::<Control>() == 40);
 pub(super) struct Received {
     /// Bytes of the packet, of which there may have been room for fewer.
     pub(super) len: usize,
-    /// What the kernel has taken out behind the addresses: the tag of a virtual network, as it was there.
+    /// The tag of a virtual network, which the kernel has taken out behind the addresses, as it was there.
     pub(super) tag: Option<[u8; 4]>,
 }
 

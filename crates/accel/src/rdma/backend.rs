@@ -13,17 +13,17 @@ use dpb_core::{
 
 use super::port::{Address, Device, Problem};
 use super::raw::copier::Copier;
-use super::raw::{self, Peer, ProtectionDomain, Registered, Retry, Route};
+use super::raw::{self, ProtectionDomain, Registered, RemotePair, Retry, Route};
 
 /// The operator `copy` on one device.
 pub(super) struct Copies {
     name: String,
     clock: Arc<WallClock>,
-    lanes: Arc<Lanes>,
+    resources: Arc<CopyResources>,
 }
 
-/// What all queues share.
-struct Lanes {
+/// The resources that all queues share.
+struct CopyResources {
     device: Device,
     address: Address,
     domain: Arc<ProtectionDomain>,
@@ -37,7 +37,7 @@ impl Copies {
         Ok(Self {
             name: format!("rdma/{}", device.context.name()),
             clock: Arc::default(),
-            lanes: Arc::new(Lanes {
+            resources: Arc::new(CopyResources {
                 address: device.address(None)?,
                 domain: ProtectionDomain::new(&device.context)?,
                 device,
@@ -46,7 +46,7 @@ impl Copies {
     }
 }
 
-impl Lanes {
+impl CopyResources {
     fn writes_max(&self) -> NonZeroU32 {
         let writes = WRITES_MAX.min(self.device.attributes.send_requests_max);
         let writes = writes.min(self.device.attributes.completions_max);
@@ -72,7 +72,7 @@ impl Lanes {
             psn: 0,
             reads: 1,
             retry: Retry::USUAL,
-            peer: Peer {
+            peer: RemotePair {
                 lid: self.device.link.lid,
                 gid: self.address.gid,
                 qp_num: 0,
@@ -93,7 +93,7 @@ impl Backend for Copies {
     }
 
     fn properties(&self) -> Properties {
-        let device = &self.lanes.device;
+        let device = &self.resources.device;
         let properties = Properties::of_device(device.software().map(str::to_owned))
             .with_device(device.context.name());
         match raw::verbs() {
@@ -104,7 +104,7 @@ impl Backend for Copies {
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
         // Whether it is memory, the limit on locked memory, or the device's own that ran out: there is none of this length.
-        Registered::buffer(&self.lanes.domain, len).map_err(|_| SetupError::OutOfMemory { len })
+        Registered::buffer(&self.resources.domain, len).map_err(|_| SetupError::OutOfMemory { len })
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
@@ -112,7 +112,7 @@ impl Backend for Copies {
         match spec.get() {
             Some(spec::Copy {
                 mode: CopyMode::Cached,
-            }) => Ok(self.lanes.limits()),
+            }) => Ok(self.resources.limits()),
             Some(_) => unsupported(format!(
                 "{} has no copies past the caches: where its writes land is the platform's choice; use the mode cached",
                 self.name
@@ -129,7 +129,7 @@ impl Backend for Copies {
         self.limits(spec).map_err(SetupError::Unsupported)?;
         Ok(Arc::new(Copy {
             spec: spec.clone(),
-            lanes: self.lanes.clone(),
+            resources: self.resources.clone(),
             clock: self.clock.clone(),
         }))
     }
@@ -137,7 +137,7 @@ impl Backend for Copies {
 
 struct Copy {
     spec: OpSpec,
-    lanes: Arc<Lanes>,
+    resources: Arc<CopyResources>,
     clock: Arc<WallClock>,
 }
 
@@ -162,7 +162,7 @@ impl Operator for Copy {
     }
 
     fn open(self: Arc<Self>, depth: NonZeroU32) -> Result<Box<dyn Queue>, SetupError> {
-        let (limits, room) = (self.lanes.limits(), self.lanes.writes_max());
+        let (limits, room) = (self.resources.limits(), self.resources.writes_max());
         if depth > limits.depth_max {
             return Err(SetupError::TooDeep {
                 asked: depth.get(),
@@ -170,24 +170,24 @@ impl Operator for Copy {
             });
         }
         let copier = Copier::new(
-            &self.lanes.domain,
-            self.lanes.route(),
+            &self.resources.domain,
+            self.resources.route(),
             limits,
             depth.get() as usize,
             room.get(),
             self.clock.clone(),
         );
         let copier = copier.map_err(|error| {
-            let reason = format!("{}: {error}", self.lanes.device.context.name());
+            let reason = format!("{}: {error}", self.resources.device.context.name());
             SetupError::Unsupported(Unsupported { reason })
         })?;
-        Ok(Box::new(Lane(copier)))
+        Ok(Box::new(CopyQueue(copier)))
     }
 }
 
-struct Lane(Copier);
+struct CopyQueue(Copier);
 
-impl Queue for Lane {
+impl Queue for CopyQueue {
     fn in_flight(&self) -> usize {
         self.0.in_flight()
     }

@@ -31,7 +31,7 @@ pub use figures::{Bandwidth, Latency, Summary};
 use super::port::Problem;
 use super::raw::{Refused, VerbsError};
 
-/// What crosses the wire.
+/// The verb that crosses the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// The client reads the server's memory.
@@ -42,7 +42,7 @@ pub enum Verb {
     Send,
 }
 
-/// What is measured.
+/// The quantity that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// One request at a time.
@@ -51,7 +51,7 @@ pub enum Method {
     Bandwidth,
 }
 
-/// Which side this is.
+/// The part of this side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Waits for one client at this address.
@@ -62,12 +62,12 @@ pub enum Role {
 
 /// A measurement. Both sides must have the same, but for the device and its GID.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// As `ibv_devices` lists it.
+pub struct MeasurementPlan {
+    /// The device's name, as `ibv_devices` lists it.
     pub device: String,
-    /// What is measured.
+    /// The quantity that is measured.
     pub method: Method,
-    /// What crosses the wire.
+    /// The verb that crosses the wire.
     pub verb: Verb,
     /// Bytes of a message, ascending. perftest's `-a` is 2, 4, 8 … 2^23; another list is not known to it, but for one size.
     pub sizes: Vec<u32>,
@@ -77,13 +77,13 @@ pub struct Plan {
     pub queue_pairs: u32,
     /// Messages of a size on each queue pair.
     pub iterations: u32,
-    /// One completion for so many requests, at most for as many as there is room for.
+    /// Requests for each completion, at most as many as there is room for.
     pub signal_every: u32,
     /// Requests posted with one call.
     pub chain: u32,
     /// Messages up to this many bytes travel inside the request, if the device can.
     pub inline_bytes: u32,
-    /// Of our port's address; `None` chooses.
+    /// The index of our port's address; `None` chooses one.
     pub gid_index: Option<u8>,
     /// TCP port of the exchange.
     pub port: u16,
@@ -96,7 +96,7 @@ pub struct Plan {
 pub const PORT: u16 = 18515;
 /// perftest's least; its columns need as many.
 pub const ITERATIONS_MIN: u32 = 5;
-/// From this size on, perftest signals each request.
+/// The size from which on perftest signals each request.
 const LARGE_BYTES: u32 = 8192;
 /// Messages of a size over all queue pairs: a gigabyte of times.
 const STAMPS_MAX: u64 = 1 << 27;
@@ -107,8 +107,8 @@ const BYTES_MAX: u64 = 1 << 34;
 /// Receives that are posted ahead.
 const RECEIVES: u32 = 512;
 
-impl Plan {
-    /// With perftest's defaults.
+impl MeasurementPlan {
+    /// A plan with perftest's defaults.
     pub fn new(device: &str, method: Method, verb: Verb, sizes: Vec<u32>) -> Self {
         let is_latency = method == Method::Latency;
         let is_large = matches!(sizes[..], [size] if size > LARGE_BYTES);
@@ -175,7 +175,7 @@ impl Plan {
         Ok(())
     }
 
-    /// As asked, but never so rarely that the room for requests runs out without a completion.
+    /// Requests for each completion, as asked, but few enough that the room for requests never runs out without a completion.
     fn signal_every(&self) -> u32 {
         self.signal_every.min(self.depth - self.chain + 1)
     }
@@ -190,7 +190,7 @@ impl Plan {
     }
 }
 
-/// What came of one size.
+/// The result for one size.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Bytes of a message.
@@ -199,29 +199,29 @@ pub struct Measured {
     pub figures: Figures,
 }
 
-/// As the method has it.
+/// Figures as the method gives them.
 #[derive(Clone, Debug)]
 pub enum Figures {
-    /// Of requests one at a time.
+    /// Latencies of requests one at a time.
     Latency(Latency),
-    /// Of many in flight.
+    /// Bandwidth with many requests in flight.
     Bandwidth(Bandwidth),
-    /// What the client says that it saw: a server has nothing of its own to say of reads and writes.
+    /// The client's report: a server has no figures of its own for reads and writes.
     Reported(Report),
 }
 
-/// Why there is no measurement, or none to its end.
+/// The reason that there is no measurement, or none to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum MeasurementFailure {
     /// The plan makes no sense.
     Plan(String),
     /// This machine does not have what it takes.
     Unavailable(String),
-    /// It broke on the way.
+    /// The measurement broke on the way.
     Broken(String),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for MeasurementFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plan(what) | Self::Unavailable(what) | Self::Broken(what) => f.write_str(what),
@@ -229,21 +229,21 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for MeasurementFailure {}
 
-impl From<Problem> for Failure {
+impl From<Problem> for MeasurementFailure {
     fn from(problem: Problem) -> Self {
         Self::Unavailable(problem.to_string())
     }
 }
 
-impl From<VerbsError> for Failure {
+impl From<VerbsError> for MeasurementFailure {
     fn from(error: VerbsError) -> Self {
         Self::Broken(error.to_string())
     }
 }
 
-impl From<Refused> for Failure {
+impl From<Refused> for MeasurementFailure {
     fn from(refused: Refused) -> Self {
         Self::Unavailable(match refused {
             Refused::Memory => "no memory for the buffers".into(),
@@ -256,23 +256,23 @@ impl From<Refused> for Failure {
 /// are numbered from a number that `seed` chooses: with another seed than the last run's, late packets of that run do not count.
 ///
 /// # Errors
-/// As [`Failure`] has them; what was given before stands.
+/// As [`MeasurementFailure`] has them; what was given before stands.
 pub fn run(
-    plan: &Plan,
+    plan: &MeasurementPlan,
     role: &Role,
     timer: &dyn Timer,
     seed: u64,
     each: &mut dyn FnMut(Measured),
-) -> Result<(), Failure> {
-    plan.check().map_err(Failure::Plan)?;
+) -> Result<(), MeasurementFailure> {
+    plan.check().map_err(MeasurementFailure::Plan)?;
     session::Session::open(plan, role, timer, seed)?.run(each)
 }
 
-/// What `device` is if it is software, which makes every figure emulated.
+/// The name of the software that stands in for `device`, if something does, which makes every figure emulated.
 ///
 /// # Errors
 /// If there is no such device.
-pub fn software(device: &str) -> Result<Option<String>, Failure> {
+pub fn software(device: &str) -> Result<Option<String>, MeasurementFailure> {
     let device = super::port::Device::open(device)?;
     Ok(device.software().map(str::to_owned))
 }
@@ -281,12 +281,12 @@ pub fn software(device: &str) -> Result<Option<String>, Failure> {
 ///
 /// # Errors
 /// If there is none.
-pub fn first_device() -> Result<String, Failure> {
+pub fn first_device() -> Result<String, MeasurementFailure> {
     let names = super::port::device_names()?;
     let is_up = |name: &&String| super::port::Device::open(name).is_ok();
     match names.iter().find(is_up) {
         Some(name) => Ok(name.clone()),
-        None => Err(Failure::Unavailable(
+        None => Err(MeasurementFailure::Unavailable(
             "no RDMA device has an active port; `dpb doctor` says what to do".into(),
         )),
     }
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn defaults_are_perftests() {
-        let plan = |method, verb, size| Plan::new("d", method, verb, vec![size]);
+        let plan = |method, verb, size| MeasurementPlan::new("d", method, verb, vec![size]);
         let bandwidth = plan(Method::Bandwidth, Verb::Write, 65536);
         assert_eq!((bandwidth.depth, bandwidth.iterations), (128, 5000));
         assert_eq!((bandwidth.signal_every(), bandwidth.inline_bytes), (1, 0));
@@ -312,34 +312,34 @@ mod tests {
 
     #[test]
     fn plans_that_make_no_sense_are_refused() {
-        let good = Plan::new("d", Method::Bandwidth, Verb::Read, vec![2, 4, 8]);
+        let good = MeasurementPlan::new("d", Method::Bandwidth, Verb::Read, vec![2, 4, 8]);
         assert_eq!(good.check(), Ok(()));
         for wrong in [
-            Plan {
+            MeasurementPlan {
                 sizes: vec![],
                 ..good.clone()
             },
-            Plan {
+            MeasurementPlan {
                 sizes: vec![0],
                 ..good.clone()
             },
-            Plan {
+            MeasurementPlan {
                 sizes: vec![4, 4],
                 ..good.clone()
             },
-            Plan {
+            MeasurementPlan {
                 iterations: 4,
                 ..good.clone()
             },
-            Plan {
+            MeasurementPlan {
                 depth: 0,
                 ..good.clone()
             },
-            Plan {
+            MeasurementPlan {
                 chain: 129,
                 ..good.clone()
             },
-            Plan {
+            MeasurementPlan {
                 method: Method::Latency,
                 ..good.clone()
             },
@@ -350,9 +350,9 @@ mod tests {
 
     #[test]
     fn completions_come_before_the_room_runs_out() {
-        let plan = Plan::new("d", Method::Bandwidth, Verb::Read, vec![64]);
+        let plan = MeasurementPlan::new("d", Method::Bandwidth, Verb::Read, vec![64]);
         for (depth, chain) in [(1, 1), (16, 1), (16, 16), (128, 8)] {
-            let plan = Plan {
+            let plan = MeasurementPlan {
                 depth,
                 chain,
                 ..plan.clone()

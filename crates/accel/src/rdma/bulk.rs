@@ -28,10 +28,10 @@ use dpb_core::{Clock, Unsupported};
 use self::endpoint::Endpoint;
 use super::bench;
 use super::port::{Address, Device, Problem, first_packet_number, is_v4};
-use super::raw::lane::{Kind, Lane, Request};
+use super::raw::requests::{Kind, Request, RequestQueue};
 use super::raw::{
-    Access, Capacity, Completion, CompletionQueue, Peer, ProtectionDomain, QueuePair, Refused,
-    Retry, Route, VerbsError, Window,
+    Access, Capacity, Completion, CompletionQueue, ProtectionDomain, QueuePair, Refused,
+    RemotePair, Retry, Route, VerbsError, Window,
 };
 
 /// Pieces of a ring.
@@ -41,11 +41,11 @@ pub const PIECE_BYTES: usize = 256 << 10;
 /// Bytes of a ring, and of what a sender sends from.
 pub const RING_BYTES: usize = PIECES as usize * PIECE_BYTES;
 
-/// How long the first sign of life from a sender may take, and a place that its peer has released until it is known here to be
+/// The time that the first sign of life from a sender may take, and a place that its peer has released until it is known here to be
 /// free: that is the device's word, which only its own failure holds back.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why nothing more goes this way, in words.
+/// The reason that nothing more goes this way, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken(String);
 
@@ -68,7 +68,7 @@ pub struct Offered {
     end: End,
 }
 
-/// Where pieces arrive.
+/// The end at which pieces arrive.
 pub struct Receiver {
     end: End,
     /// Bytes of the piece that has arrived.
@@ -78,7 +78,7 @@ pub struct Receiver {
     emulated_by: Option<String>,
 }
 
-/// Where pieces come from.
+/// The end from which pieces come.
 pub struct Sender {
     end: End,
     remote: Endpoint,
@@ -163,7 +163,7 @@ impl Receiver {
         self.end.device.context.name()
     }
 
-    /// What stands in for a device on either side, if something does.
+    /// The software that stands in for a device on either side, if something does.
     pub fn emulated_by(&self) -> Option<&str> {
         self.emulated_by.as_deref()
     }
@@ -199,7 +199,7 @@ impl Receiver {
     /// Copies bytes of the piece that has arrived, from `at` on.
     ///
     /// # Panics
-    /// If none has, or not so many bytes.
+    /// If none has, or it has fewer bytes.
     pub fn copy(&self, at: usize, into: &mut [u8]) {
         let bytes = self.arrived.expect("a piece has arrived");
         assert!(at <= bytes && into.len() <= bytes - at, "of the piece");
@@ -271,7 +271,7 @@ impl Sender {
         Ok(())
     }
 
-    /// How many pieces are not known to have arrived.
+    /// The number of pieces that are not known to have arrived.
     ///
     /// # Errors
     /// The device's word for what went wrong.
@@ -344,7 +344,7 @@ impl fmt::Debug for Sender {
     }
 }
 
-/// Where a piece's place in our own memory begins.
+/// The offset of a piece's place in our own memory.
 fn place(number: u64) -> usize {
     (number % u64::from(PIECES)) as usize * PIECE_BYTES
 }
@@ -360,10 +360,10 @@ fn succeeded(completion: &Completion) -> Result<(), Broken> {
     }
 }
 
-/// What both sides have.
+/// The parts that both ends have.
 struct End {
     // The queue pair goes before what it uses.
-    lane: Lane,
+    lane: RequestQueue,
     window: Arc<Window>,
     completions: Arc<CompletionQueue>,
     device: Device,
@@ -401,7 +401,7 @@ impl End {
         let pair = QueuePair::new(&domain, [&completions; 2], capacity).map_err(call)?;
         Ok(Self {
             psn: first_packet_number(seed, pair.number()),
-            lane: Lane::new(pair, window.clone(), 1),
+            lane: RequestQueue::new(pair, window.clone(), 1),
             window,
             completions,
             device,
@@ -410,7 +410,7 @@ impl End {
         })
     }
 
-    /// Where this side is; it has no ring of its own to show yet.
+    /// This side's endpoint; it has no ring of its own to show yet.
     fn endpoint(&self) -> Endpoint {
         Endpoint {
             mtu: self.device.link.mtu,
@@ -440,7 +440,7 @@ impl End {
             psn: self.psn,
             reads: 1,
             retry: Retry::BOUNDED,
-            peer: Peer {
+            peer: RemotePair {
                 lid: theirs.lid,
                 gid: theirs.gid,
                 qp_num: theirs.qp_num,

@@ -18,12 +18,12 @@ pub(super) struct Device {
 /// An address of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Where in the port's table; `None` on InfiniBand, where the LID is enough.
+    /// The address's index in the port's table; `None` on InfiniBand, where the LID is enough.
     pub(super) gid_index: Option<u8>,
     pub(super) gid: [u8; 16],
 }
 
-/// Why there is no such device, or nothing can be done with it.
+/// The reason that there is no such device, or that nothing can be done with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     NoLibrary(String),
@@ -34,7 +34,7 @@ pub(super) enum Problem {
 }
 
 impl Problem {
-    /// What a person can do.
+    /// The remedy, for a person.
     pub(super) fn remedy(&self) -> &'static str {
         match self {
             Self::NoLibrary(_) => "apt-get install libibverbs1 ibverbs-providers",
@@ -105,7 +105,7 @@ impl Device {
         Err(Problem::NoActivePort(name.to_owned()))
     }
 
-    /// What computes in the place of a card, if something does.
+    /// The software in the place of a card, if there is one.
     pub(super) fn software(&self) -> Option<&'static str> {
         match self.attributes.vendor_id {
             RXE_VENDOR_ID => Some("soft-RoCE (rxe)"),
@@ -152,7 +152,7 @@ impl Device {
         })
     }
 
-    /// As the kernel names it: `RoCE v2`.
+    /// The type of a GID, as the kernel names it: `RoCE v2`.
     fn gid_type(&self, index: u8) -> String {
         let (name, port) = (self.context.name(), self.port);
         let path = format!("/sys/class/infiniband/{name}/ports/{port}/gid_attrs/types/{index}");
@@ -175,7 +175,7 @@ impl Device {
         }
     }
 
-    /// What it is, in a line.
+    /// The device in a line of text.
     pub(super) fn describe(&self) -> String {
         let attributes = &self.attributes;
         let link = match self.link.is_ethernet {
@@ -201,9 +201,9 @@ impl Device {
     }
 }
 
-/// As Linux's rxe driver calls itself.
+/// The vendor that Linux's rxe driver calls itself.
 const RXE_VENDOR_ID: u32 = 0xff_ffff;
-/// As Linux's siw driver calls itself.
+/// The vendor that Linux's siw driver calls itself.
 const SIW_VENDOR_ID: u32 = 0x62_6d74;
 
 /// The first packet number of a queue pair. With a seed that the last run did not have it is another one, so that late packets of
@@ -218,7 +218,7 @@ pub(super) fn is_v4(gid: &[u8; 16]) -> bool {
     gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
 }
 
-/// How well peers are reached by an address; `None` if it is not set.
+/// The rank of an address, higher where it reaches peers better; `None` if it is not set.
 fn rank(gid: &[u8; 16], kind: &str) -> Option<u8> {
     let is_v4 = is_v4(gid);
     let is_v2 = kind.trim() == "RoCE v2";

@@ -10,8 +10,8 @@ mod chain;
 pub(super) mod cm;
 mod completions;
 pub(super) mod copier;
-pub(super) mod lane;
 mod memory;
+pub(super) mod requests;
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -31,7 +31,7 @@ pub(super) use sys::Wc as Completion;
 /// The library, loaded once.
 pub(super) struct Verbs {
     symbols: sys::Symbols,
-    /// As it was loaded.
+    /// The name by which it was loaded.
     name: String,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct VerbsError {
 }
 
 impl VerbsError {
-    /// Of a call that says no more than that it failed, and leaves the rest in `errno`.
+    /// The error of a call that says no more than that it failed, and leaves the rest in `errno`.
     fn last(call: &'static str) -> Self {
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
         Self { call, errno }
     }
 
-    /// Of a call that returns the error number; some return -1 and leave it in `errno`.
+    /// The error of a call that returns the error number; some calls return -1 and leave it in `errno`.
     fn check(call: &'static str, code: c_int) -> Result<(), Self> {
         match code {
             0 => Ok(()),
@@ -105,7 +105,7 @@ impl Verbs {
         path.unwrap_or_else(|| self.name.clone())
     }
 
-    /// What a completion's status means, in the library's words.
+    /// A completion's status in the library's words.
     pub(super) fn status_text(&self, status: i32) -> String {
         // SAFETY: any number may be asked for; the answer is a constant of the library's.
         let text = unsafe { CStr::from_ptr((self.symbols.wc_status_str)(status)) };
@@ -123,7 +123,7 @@ impl Verbs {
     }
 }
 
-/// What the library says where the kernel's part is not loaded.
+/// The error of the library where the kernel's part is not loaded.
 const ENOSYS: i32 = 38;
 
 /// The library's list of devices.
@@ -179,7 +179,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// What a device is and can.
+/// The attributes of a device.
 #[derive(Clone, Debug)]
 pub(super) struct DeviceAttributes {
     pub(super) firmware: String,
@@ -191,7 +191,7 @@ pub(super) struct DeviceAttributes {
     pub(super) ports: u8,
 }
 
-/// What a port is.
+/// The attributes of a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PortAttributes {
     pub(super) is_active: bool,
@@ -274,7 +274,7 @@ impl Drop for Context {
     }
 }
 
-/// What queue pairs and memory have in common to reach each other.
+/// The domain that queue pairs and memory must share to reach each other.
 pub(super) struct ProtectionDomain {
     context: Arc<Context>,
     ptr: NonNull<sys::Pd>,
@@ -302,7 +302,7 @@ impl Drop for ProtectionDomain {
     }
 }
 
-/// How large a queue pair is.
+/// The size of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     pub(super) sends: u32,
@@ -310,26 +310,26 @@ pub(super) struct Capacity {
     pub(super) inline_bytes: u32,
 }
 
-/// How a queue pair reaches another.
+/// The way from a queue pair to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     /// The port of ours.
     pub(super) port: u8,
     /// The GID of ours, where the link has GIDs.
     pub(super) gid_index: Option<u8>,
-    /// As in [`PortAttributes::mtu`].
+    /// The MTU, as in [`PortAttributes::mtu`].
     pub(super) mtu: u8,
     /// First packet number that we send.
     pub(super) psn: u32,
     /// Reads that may be under way towards us.
     pub(super) reads: u8,
     pub(super) retry: Retry,
-    pub(super) peer: Peer,
+    pub(super) peer: RemotePair,
 }
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
+pub(super) struct RemotePair {
     pub(super) lid: u16,
     pub(super) gid: [u8; 16],
     pub(super) qp_num: u32,
@@ -349,12 +349,12 @@ pub(super) struct QueuePair {
 // SAFETY: as for `Context`; `post` takes `&mut self` all the same.
 unsafe impl Send for QueuePair {}
 
-/// When a packet that is not acknowledged is sent again, and when no more.
+/// The times at which a packet that is not acknowledged is sent again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retry {
     /// After 4.096 microseconds times two to the power of this, at least.
     timeout: u8,
-    /// So many times; soft-RoCE takes seven for ever.
+    /// The number of times; soft-RoCE takes seven for ever.
     count: u8,
 }
 
@@ -533,7 +533,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// To be called once.
+    /// Destroys it; to be called once.
     fn destroy_once(&self) -> Result<(), VerbsError> {
         // SAFETY: created by us; the callers see to it that this happens once.
         let code = unsafe { (self.domain.context.verbs.symbols.destroy_qp)(self.ptr.as_ptr()) };

@@ -175,7 +175,7 @@ pub(super) struct Wc {
 }
 
 impl Wc {
-    /// What the request was given.
+    /// The number that the request was given.
     pub(super) fn id(&self) -> u64 {
         self.wr_id
     }
@@ -190,7 +190,7 @@ impl Wc {
         self.vendor_err
     }
 
-    /// Of a message that arrived.
+    /// Bytes of a message that arrived.
     pub(super) fn bytes(&self) -> u32 {
         self.byte_len
     }

@@ -57,7 +57,7 @@ pub(crate) const WAITS: u64 = 4;
 const JOBS: u64 = 40;
 const ITEMS: usize = 3;
 const DEPTH: NonZeroU32 = NonZeroU32::new(8).expect("not zero");
-/// How long nothing may happen to jobs in flight.
+/// The time for which nothing may happen to jobs in flight.
 const SILENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(case: &str) {
@@ -133,14 +133,14 @@ fn chain_conforms() {
 }
 
 /// Opens a queue, and makes a job of three items for it at each call.
-struct Bench {
+struct PreparedOperator {
     backend: Box<dyn Backend>,
     workload: Box<dyn Workload>,
     operator: Arc<dyn Operator>,
 }
 
-impl Bench {
-    /// Of an operator, with parameters behind a space, or as it is listed.
+impl PreparedOperator {
+    /// An operator, with parameters behind a space, or as it is listed.
     fn new(operator: &str) -> Self {
         let listed = OPERATORS.iter().find(|(name, _)| *name == operator);
         let (name, parameters) = listed
@@ -175,7 +175,7 @@ impl Bench {
         Job::new(tag, src.freeze(), input.items, dst, self.operator.shape())
     }
 
-    /// Why a job is not right; `None` if it is.
+    /// The reason that a job is not right; `None` if it is.
     fn fault(&self, completion: &Completion) -> Option<JobError> {
         let Completion { job, result } = completion;
         let shape = self.operator.shape();
@@ -202,7 +202,7 @@ impl Bench {
 
 /// Sends jobs through a queue; every one comes home once, right or refused.
 fn drives(name: &str) {
-    let bench = Bench::new(name);
+    let bench = PreparedOperator::new(name);
     let mut queue = bench.open();
     let mut ready: VecDeque<Job> = (0..JOBS).map(|tag| bench.job(tag)).collect();
     let mut done = Vec::new();
@@ -237,7 +237,7 @@ fn drives(name: &str) {
 /// Sends jobs one at a time, turns to something else for a while, and waits for each; says how often it polled. A wait that missed the
 /// end of its job would last for an hour.
 fn waits(name: &str, elsewhere: Duration) {
-    let bench = Bench::new(name);
+    let bench = PreparedOperator::new(name);
     let mut queue = bench.open();
     let (mut done, mut polls) = (Vec::new(), 0);
     for tag in 0..WAITS {
@@ -305,7 +305,7 @@ fn refuses_rules() {
 
 /// Two queues at a time, and one when they are gone.
 fn opens_queues() {
-    let bench = Bench::new("copy");
+    let bench = PreparedOperator::new("copy");
     let open = || bench.operator.clone().open(DEPTH);
     let both = [open(), open()];
     for why in both.iter().filter_map(|queue| queue.as_ref().err()) {
@@ -345,7 +345,7 @@ fn is_foreign() {
 
 /// Two queues whose tasks do not end: what ended is right, and dropping them takes seconds.
 fn is_wedged(name: &str) {
-    let bench = Bench::new(name);
+    let bench = PreparedOperator::new(name);
     for _ in 0..2 {
         let mut queue = bench.open();
         let mut ready: VecDeque<Job> = (0..8).map(|tag| bench.job(tag)).collect();
@@ -364,7 +364,7 @@ fn is_wedged(name: &str) {
 
 /// A queue that is not opened.
 fn refuses(name: &str) {
-    let bench = Bench::new(name);
+    let bench = PreparedOperator::new(name);
     match bench.operator.clone().open(DEPTH) {
         Ok(_) => println!("opened"),
         Err(why) => println!("{why}"),
@@ -376,7 +376,7 @@ fn drops(operator: &str, gone: impl Fn(Box<dyn Any>)) {
     for order in orders() {
         for polls in [0, 1, 100] {
             for odd in 0..=order.len() {
-                let bench = Bench::new(operator);
+                let bench = PreparedOperator::new(operator);
                 let mut queue = bench.open();
                 let mut ready: VecDeque<Job> = (0..12).map(|tag| bench.job(tag)).collect();
                 let mut done = Vec::new();
@@ -384,7 +384,7 @@ fn drops(operator: &str, gone: impl Fn(Box<dyn Any>)) {
                 for _ in 0..polls {
                     queue.poll(&mut done);
                 }
-                let Bench {
+                let PreparedOperator {
                     backend, operator, ..
                 } = bench;
                 let buffers = (ready, done);
@@ -427,7 +427,7 @@ fn orders() -> Vec<[usize; 4]> {
 
 /// Ends in the middle of everything.
 fn exits() {
-    let bench = Bench::new("copy");
+    let bench = PreparedOperator::new("copy");
     let mut queue = bench.open();
     let mut ready: VecDeque<Job> = (0..12).map(|tag| bench.job(tag)).collect();
     queue.submit(&mut ready);

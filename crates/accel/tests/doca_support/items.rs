@@ -7,7 +7,7 @@ use dpb_core::{Backend, Items, Job, JobError, Workload};
 
 use super::cases::workload;
 
-/// What was done to a stream, the item, and how it must end, if that is known.
+/// A change to a stream in words, the item, and its end, if that is known.
 type Case = (&'static str, Vec<u8>, Option<Result<(), JobError>>);
 
 /// Decompresses, in one job, each of [`cases`]; says how many were right.
@@ -40,7 +40,7 @@ pub(super) fn settles(backend: &dyn Backend) {
     println!("one item is computed");
 }
 
-/// What becomes of `items` in one job, judged.
+/// The outcomes of `items` in one job, judged.
 fn outcomes(
     backend: &dyn Backend,
     workload: &dyn Workload,

@@ -22,7 +22,7 @@ pub(crate) fn run(libraries: &Path, case: &str, faults: &str) -> Output {
         .expect("this test runs again")
 }
 
-/// As [`run`]; it succeeded, and the stand-in has nothing to say against it.
+/// Runs a case as [`run`] does; it succeeds, and the stand-in has nothing to say against it.
 pub(crate) fn passes(libraries: &Path, case: &str, faults: &str) -> String {
     let output = run(libraries, case, faults);
     let (said, errors) = (

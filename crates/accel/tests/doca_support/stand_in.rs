@@ -44,7 +44,7 @@ struct Helper {
     header: &'static str,
     flags: &'static [&'static str],
     operators: &'static [&'static str],
-    /// What to install.
+    /// The package to install.
     package: &'static str,
 }
 
@@ -131,7 +131,7 @@ impl Flavour {
         Ok(())
     }
 
-    /// As its version says: `2.10`.
+    /// The release, as its version says: `2.10`.
     pub(crate) fn release(self) -> &'static str {
         self.name.split_once('-').expect("family and release").1
     }
@@ -229,18 +229,18 @@ fn succeeds(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Where the stand-in's sources are.
+/// The folder of the stand-in's sources.
 pub(crate) fn native() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../accel/native/doca")
 }
 
-/// What compiles C for the machine that these tests run on, which may be an emulated one.
+/// The compiler of C for the machine that these tests run on, which may be an emulated one.
 pub(crate) fn compiler() -> String {
     let named = std::env::var("DPB_STAND_IN_CC").or_else(|_| std::env::var("CC"));
     named.unwrap_or_else(|_| "cc".to_owned())
 }
 
-/// What tells one state of the sources, and of how they are compiled, from another.
+/// A number that tells one state of the sources, and of how they are compiled, from another.
 fn sources() -> u64 {
     let mut files: Vec<PathBuf> = fs::read_dir(native())
         .expect("the stand-in's sources are in this package")

@@ -19,7 +19,7 @@ pub(crate) fn open(instance: &str) -> Option<Box<dyn Backend>> {
     }
 }
 
-/// Every parameter of each operator passes the suite, and those that the device must have were not left out.
+/// Every parameter of each operator passes the suite, and no operator that the device must have is left out.
 pub(crate) fn conforms(backend: &dyn Backend, operators: &[&str], left_out: &[&str]) {
     for name in operators {
         let entry = registry::find(name).expect("registered");

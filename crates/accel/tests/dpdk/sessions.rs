@@ -12,7 +12,7 @@ use dpb_core::{
 use dpb_operators::cpu::{Cpu, Implementation};
 use dpb_operators::security::sessions::{SESSIONS_MAX, write_change};
 
-/// What became of each item.
+/// The outcome of each item.
 type Outcomes = Vec<Result<Vec<u8>, JobError>>;
 
 fn gcm(keys: &[&[u8]]) -> OpSpec {
@@ -57,14 +57,14 @@ fn items() -> Vec<Vec<u8>> {
 }
 
 /// A prepared operator with a queue.
-struct Side {
+struct PreparedOperator {
     backend: Box<dyn Backend>,
     operator: Arc<dyn Operator>,
     control: Arc<dyn Control>,
     queue: Box<dyn Queue>,
 }
 
-impl Side {
+impl PreparedOperator {
     fn new(backend: Box<dyn Backend>, spec: &OpSpec) -> Self {
         let operator = backend.prepare(spec).unwrap_or_else(|why| panic!("{why}"));
         let depth = NonZeroU32::new(4).expect("not zero");
@@ -112,12 +112,15 @@ impl Side {
     }
 }
 
-/// As the CPU does it, before changes and behind them.
+/// The device gives what the CPU gives, before changes and behind them.
 pub(crate) fn follow_the_cpu(device: fn() -> Box<dyn Backend>) {
     let keys: [&[u8]; 3] = [&[1; 16], &[2; 32], &[3; 16]];
     for spec in [gcm(&keys), ctr(&keys), hmac(&keys)] {
         let cpu = Cpu::on(Implementation::Portable);
-        let mut sides = [Side::new(device(), &spec), Side::new(Box::new(cpu), &spec)];
+        let mut sides = [
+            PreparedOperator::new(device(), &spec),
+            PreparedOperator::new(Box::new(cpu), &spec),
+        ];
         let items = items();
         let before = sides.each_mut().map(|side| side.run(&items));
         assert_eq!(before[0], before[1], "{spec}");
@@ -153,7 +156,7 @@ pub(crate) fn follow_the_cpu(device: fn() -> Box<dyn Backend>) {
     }
 }
 
-fn refuses_what_is_no_change(side: &Side, spec: &OpSpec) {
+fn refuses_what_is_no_change(side: &PreparedOperator, spec: &OpSpec) {
     let mut good = Vec::new();
     write_change(&mut good, 0, &[9; 16]);
     let whole = good.len();

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{ArgMatches, FromArgMatches, ValueEnum};
 use dpb_accel::rdma::bench::{
-    self, Bandwidth, Figures, Latency, Measured, Method, Plan, Report, Role, Verb, perftest,
+    self, Bandwidth, Figures, Latency, Measured, MeasurementPlan, Method, Report, Role, Verb,
+    perftest,
 };
 use dpb_core::WallClock;
 use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store, Summary};
@@ -202,7 +203,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             shown = show.measured(&measured);
         }
     });
-    if let Err(bench::Failure::Broken(reason)) = &ended {
+    if let Err(bench::MeasurementFailure::Broken(reason)) = &ended {
         show.broken(reason)?;
     }
     show.end()?;
@@ -210,17 +211,17 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     ended.map_err(failure)
 }
 
-fn failure(failure: bench::Failure) -> Failure {
+fn failure(failure: bench::MeasurementFailure) -> Failure {
     let message = failure.to_string();
     match failure {
-        bench::Failure::Plan(_) => Failure::usage(message),
-        bench::Failure::Unavailable(_) => Failure::unavailable(message),
-        bench::Failure::Broken(_) => Failure::check(message),
+        bench::MeasurementFailure::Plan(_) => Failure::usage(message),
+        bench::MeasurementFailure::Unavailable(_) => Failure::unavailable(message),
+        bench::MeasurementFailure::Broken(_) => Failure::check(message),
     }
 }
 
 impl Args {
-    fn plan(&self, device: &str) -> Result<Plan, Failure> {
+    fn plan(&self, device: &str) -> Result<MeasurementPlan, Failure> {
         let (method, usual_size) = match self.method {
             MethodName::Lat => (Method::Latency, 2),
             MethodName::Bw => (Method::Bandwidth, 65536),
@@ -237,7 +238,7 @@ impl Args {
         };
         let sizes = self.size.as_ref().unwrap_or(&usual).iter();
         let sizes: Result<Vec<u32>, _> = sizes.map(|&size| small(size, "size")).collect();
-        let mut plan = Plan::new(device, method, verb, sizes?);
+        let mut plan = MeasurementPlan::new(device, method, verb, sizes?);
         let or =
             |given: Option<u64>, name, usual| given.map_or(Ok(usual), |value| small(value, name));
         plan.depth = or(self.depth, "depth", plan.depth)?;
@@ -258,7 +259,7 @@ struct Show<'a> {
     as_perftest: bool,
     format: Format,
     store: Option<Store>,
-    plan: &'a Plan,
+    plan: &'a MeasurementPlan,
     role: &'a Role,
     evidence: Evidence,
     records: Vec<Record>,
@@ -473,7 +474,7 @@ mod tests {
     use super::*;
 
     fn shown(method: Method, figures: Figures) -> (Record, String) {
-        let plan = Plan::new("rxe0", method, Verb::Write, vec![64]);
+        let plan = MeasurementPlan::new("rxe0", method, Verb::Write, vec![64]);
         let mut show = Show {
             as_perftest: false,
             format: Format::Csv,

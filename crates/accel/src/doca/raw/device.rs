@@ -24,7 +24,7 @@ pub(in crate::doca) struct Device {
     pub(super) dev: NonNull<Dev>,
     name: String,
     pci: String,
-    /// In the order of [`Kind::ALL`]; why not, if not.
+    /// The limits of each kind, in the order of [`Kind::ALL`], or the reason that the device cannot do it.
     bounds: [Result<Bounds, String>; Kind::COUNT],
     /// The backend's, by which its patience with the device is counted.
     clock: Arc<WallClock>,
@@ -40,12 +40,12 @@ unsafe impl Sync for Device {}
 pub(in crate::doca) struct Bounds {
     /// Most bytes of a task's source, or of each of its blocks if it [has blocks](Kind::has_blocks).
     pub(in crate::doca) item_bytes_max: u64,
-    /// In flight in one context.
+    /// Tasks in flight in one context, at most.
     pub(in crate::doca) tasks_max: u32,
 }
 
 /// A device by its name, or why it does not open.
-pub(in crate::doca) type Opened = (String, Result<Device, Refused>);
+pub(in crate::doca) type NamedDevice = (String, Result<Device, Refused>);
 
 impl Device {
     /// Every device of this machine, opened. Their backends have this clock.
@@ -55,11 +55,11 @@ impl Device {
     pub(in crate::doca) fn all(
         doca: &'static Doca,
         clock: &Arc<WallClock>,
-    ) -> Result<Vec<Opened>, Refused> {
+    ) -> Result<Vec<NamedDevice>, Refused> {
         setup(|| Self::list(doca, clock))
     }
 
-    fn list(doca: &'static Doca, clock: &Arc<WallClock>) -> Result<Vec<Opened>, Refused> {
+    fn list(doca: &'static Doca, clock: &Arc<WallClock>) -> Result<Vec<NamedDevice>, Refused> {
         let (mut list, mut count) = (ptr::null_mut(), 0);
         // SAFETY: both are written on success.
         let code = unsafe { (doca.core.devinfo_create_list)(&mut list, &mut count) };
@@ -75,7 +75,7 @@ impl Device {
     }
 
     /// `info` is of a list that is not destroyed yet.
-    fn open(doca: &'static Doca, info: *mut DevInfo, clock: &Arc<WallClock>) -> Opened {
+    fn open(doca: &'static Doca, info: *mut DevInfo, clock: &Arc<WallClock>) -> NamedDevice {
         let mut name = [0; IBDEV_NAME_BYTES];
         let mut pci = [0; PCI_ADDRESS_BYTES];
         let mut dev = ptr::null_mut();
@@ -212,42 +212,25 @@ fn task_bounds(
         match calls.form {
             TaskForm::Plain(configured, _) => {
                 asked("is_supported", (configured.is_supported)(info))?;
-                asked(
-                    "get_max_buf_size",
-                    (configured.max_buf_size)(info, &mut item_bytes_max),
-                )?;
+                let code = (configured.max_buf_size)(info, &mut item_bytes_max);
+                asked("get_max_buf_size", code)?;
             }
             TaskForm::Hash(hash, algorithm) => {
                 asked("get_supported", (hash.is_supported)(info, algorithm))?;
-                asked(
-                    "get_max_src_buf_size",
-                    (hash.max_buf_size)(info, &mut item_bytes_max),
-                )?;
+                let code = (hash.max_buf_size)(info, &mut item_bytes_max);
+                asked("get_max_src_buf_size", code)?;
                 let mut min = 0;
-                asked(
-                    "get_min_dst_buf_size",
-                    (hash.min_dst_size)(info, algorithm, &mut min),
-                )?;
-                if kind
-                    .digest_bytes()
-                    .is_some_and(|bytes| bytes < min as usize)
-                {
-                    return Err(format!(
-                        "wants room of {min} bytes for a digest, more than the digest has"
-                    ));
-                }
+                let code = (hash.min_dst_size)(info, algorithm, &mut min);
+                asked("get_min_dst_buf_size", code)?;
+                holds_digest(kind, min)?;
             }
             TaskForm::Authenticated(configured, gcm, key) => {
                 asked("is_supported", (configured.is_supported)(info))?;
-                asked(
-                    "is_key_type_supported",
-                    (gcm.is_key_type_supported)(info, key),
-                )?;
+                let code = (gcm.is_key_type_supported)(info, key);
+                asked("is_key_type_supported", code)?;
                 asked("is_tag_128_supported", (gcm.is_tag_128_supported)(info))?;
-                asked(
-                    "get_max_buf_size",
-                    (configured.max_buf_size)(info, &mut item_bytes_max),
-                )?;
+                let code = (configured.max_buf_size)(info, &mut item_bytes_max);
+                asked("get_max_buf_size", code)?;
                 let mut max = 0;
                 asked("get_max_iv_len", (gcm.max_iv_len)(info, &mut max))?;
                 if max < IV_BYTES {
@@ -256,10 +239,8 @@ fn task_bounds(
             }
             TaskForm::Coding(coding) => {
                 asked("is_supported", (coding.is_supported)(info))?;
-                asked(
-                    "get_max_block_size",
-                    (coding.max_block_size)(info, &mut item_bytes_max),
-                )?;
+                let code = (coding.max_block_size)(info, &mut item_bytes_max);
+                asked("get_max_block_size", code)?;
             }
         }
     }
@@ -272,6 +253,16 @@ fn task_bounds(
             _ => tasks_max,
         },
     })
+}
+
+/// Whether a digest of `kind` is as long as the room that the device wants for one.
+fn holds_digest(kind: Kind, min_bytes: u32) -> Result<(), String> {
+    match kind.digest_bytes() {
+        Some(bytes) if bytes < min_bytes as usize => Err(format!(
+            "wants room of {min_bytes} bytes for a digest, more than the digest has"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Only an engine knows; one is made to be asked. `dev` is open.
@@ -303,7 +294,7 @@ fn answer(doca: &Doca, call: &str, code: Code) -> Result<(), String> {
     }
 }
 
-/// Up to its zero, or its end.
+/// Text up to its zero, or to its end.
 fn text(bytes: &[c_char]) -> String {
     // SAFETY: characters are bytes.
     let bytes = unsafe { &*(ptr::from_ref(bytes) as *const [u8]) };

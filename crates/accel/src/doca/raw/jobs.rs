@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dpb_core::DeflateFormat;
 use dpb_core::patience::Silence;
 
-use super::super::kind::Given;
+use super::super::kind::EngineParameters;
 use super::super::sys::jobs::{Base, Deflate, Event, Jobs, Memcpy, Search, Sha, Workq};
 use super::super::sys::{Code, Created, Ctx, Data, Engine};
 use super::library::{JobCalls, JobForm};
@@ -23,15 +23,15 @@ pub(super) struct JobEngine {
     calls: JobCalls,
     jobs: Jobs,
     ctx: NonNull<Ctx>,
-    /// How far it was set up, so far as that must be undone.
+    /// The last step of the setup, as far as steps must be undone.
     stage: Stage,
-    /// Where DOCA may read a job until it has ended, though it is not said that it does.
+    /// The jobs as DOCA has them: it may read a job until that has ended, though its documentation does not say so.
     requests: Vec<UnsafeCell<Request>>,
     /// The format that wraps the streams.
     format: DeflateFormat,
-    /// If something does: where DOCA writes the checks of a job, by its number.
+    /// The checks of plain bytes, which DOCA writes, by the jobs' numbers; none where no format wraps the streams.
     checks: Vec<UnsafeCell<u64>>,
-    /// Where searches report to.
+    /// The memory that searches report to.
     searches: Option<Searches>,
     is_in_flight: Vec<bool>,
     in_flight: usize,
@@ -73,16 +73,16 @@ pub(super) enum Retrieved {
 }
 
 impl JobEngine {
-    /// With room for so many jobs, and with rules if it searches.
+    /// Opens an engine with room for `count` jobs, and with rules if it searches.
     pub(super) fn open(
         device: &Arc<Device>,
         calls: &JobCalls,
         jobs: &Jobs,
-        given: &Given,
+        parameters: &EngineParameters,
         count: u32,
     ) -> Result<Self, Unopened> {
-        let mut engine = Self::make(device, calls, jobs, given.format(), count)?;
-        match engine.start(given.material()) {
+        let mut engine = Self::make(device, calls, jobs, parameters.format(), count)?;
+        match engine.start(parameters.material()) {
             Ok(()) => Ok(engine),
             Err(refused) => {
                 let is_stopped = engine.stop();

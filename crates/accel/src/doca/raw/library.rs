@@ -23,14 +23,14 @@ pub(in crate::doca) struct Doca {
     libraries: Vec<Library>,
     version: String,
     stand_in: Option<String>,
-    /// In the order of [`Kind::ALL`]; why not, if not.
+    /// The calls of each kind, in the order of [`Kind::ALL`], or the reason that there are none.
     kinds: [Result<Calls, String>; Kind::COUNT],
 }
 
-/// How work is given to an engine.
+/// The way in which work is given to an engine.
 #[derive(Clone, Copy)]
 pub(in crate::doca) enum Family {
-    /// Up to 2.2: jobs, and a work queue that is polled.
+    /// Jobs, and a work queue that is polled: up to 2.2.
     Jobs(jobs::Jobs),
     /// Tasks, and a progress engine that calls back: from 2.5 on.
     Tasks(Progress),
@@ -52,7 +52,7 @@ pub(super) enum Calls {
     Task(TaskCalls),
 }
 
-/// Up to 2.2.
+/// Functions up to 2.2.
 #[derive(Clone, Copy)]
 pub(super) struct JobCalls {
     pub(super) of: SymbolNames,
@@ -93,7 +93,7 @@ pub(super) enum TaskForm {
     Coding(tasks::Coding),
 }
 
-/// Why there is no DOCA here.
+/// The reason that there is no DOCA here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::doca) enum Absent {
     /// No library loads: what the loader said of each name.
@@ -191,7 +191,7 @@ impl Doca {
         })
     }
 
-    /// How work is given to its engines.
+    /// The way in which work is given to the engines.
     pub(in crate::doca) fn family(&self) -> &Family {
         &self.family
     }
@@ -211,7 +211,7 @@ impl Doca {
         self.stand_in.as_deref()
     }
 
-    /// Why the libraries cannot do work of this kind at all, if they cannot.
+    /// The reason that the libraries cannot do work of this kind at all, if they cannot.
     pub(in crate::doca) fn lack(&self, kind: Kind) -> Option<&str> {
         self.kinds[kind as usize].as_ref().err().map(String::as_str)
     }

@@ -86,7 +86,7 @@ impl Region for Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         let device = &self.devices[0];
-        // SAFETY: no buffer of DOCA's is over it: a lane gives back those over a job's memory before the job.
+        // SAFETY: no buffer of DOCA's is over it: a context gives back those over a job's memory before the job.
         match unsafe { unregister(device.doca, self.mmap) } {
             // SAFETY: allocated with this layout, and no device reaches it any more.
             Ok(()) => unsafe { alloc::dealloc(self.memory.as_ptr(), self.layout) },
@@ -176,7 +176,7 @@ unsafe fn unregister(doca: &Doca, mmap: Registered) -> Result<(), Refused> {
     }
 }
 
-/// A pool of DOCA's buffers, of one lane.
+/// A pool of DOCA's buffers, of one context.
 pub(super) struct Inventory {
     doca: &'static Doca,
     inventory: NonNull<sys::Inventory>,
@@ -187,7 +187,7 @@ pub(super) struct Inventory {
 /// Where DOCA cannot be told that they will (before 2.10), they do so one at a time.
 static WINDOWS: Mutex<()> = Mutex::new(());
 
-/// A buffer out of an [`Inventory`]; its lane gives it back.
+/// A buffer out of an [`Inventory`]; its context gives it back.
 pub(super) type Window = NonNull<sys::Buf>;
 
 impl Inventory {
@@ -281,7 +281,7 @@ impl Inventory {
 
 impl Drop for Inventory {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; a lane gives its buffers back before. One that did not start does not stop, which is no harm.
+        // SAFETY: made by `new`; a context gives its buffers back before. One that did not start does not stop, which is no harm.
         setup(|| unsafe {
             (self.doca.core.inventory_stop)(self.inventory.as_ptr());
             (self.doca.core.inventory_destroy)(self.inventory.as_ptr());

@@ -19,10 +19,10 @@ const POOL_MATCHES: u32 = 1 << 14;
 /// Bytes that say that a rule matches: its id, and the smallest end of a match.
 pub(in crate::doca) const MATCH_BYTES: usize = 8;
 
-/// Where the searches of one work queue report to.
+/// The memory that the searches of one work queue report to.
 pub(super) struct Searches {
     calls: Searching,
-    /// By the numbers of their jobs, which DOCA writes to until they have ended.
+    /// Reports by the numbers of their jobs. DOCA writes to a report until its job has ended.
     reports: Vec<UnsafeCell<Report>>,
     /// The matches of the search that ended last.
     found: Vec<Found>,
@@ -90,7 +90,7 @@ impl Searches {
         }
     }
 
-    /// Where job `number` is to report to, with nothing in it yet.
+    /// The report of job `number`, with nothing in it yet.
     ///
     /// # Safety
     /// The job is not in flight.

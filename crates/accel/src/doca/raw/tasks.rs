@@ -12,7 +12,7 @@ use std::sync::Arc;
 use dpb_core::patience::Silence;
 use dpb_core::{DeflateFormat, ErasureCode};
 
-use super::super::kind::Given;
+use super::super::kind::EngineParameters;
 use super::super::sys::tasks::{
     self, CAUCHY, EngineTask, IDLE, Key, Matrix, Pe, RUNNING, SUBMIT_UNFLUSHED, Task,
 };
@@ -29,7 +29,7 @@ const TAG_BYTES: u32 = 16;
 
 /// A context and its tasks. To be dropped when it is stopped; one that does not stop is forgotten.
 pub(super) struct TaskEngine {
-    /// In front of `engine`, which must outlive it.
+    /// The key; in front of `engine`, which must outlive it.
     key: Option<KeyHandle>,
     /// Erasure coding's matrices: the code's, and the one to recover with.
     matrices: Vec<MatrixHandle>,
@@ -39,7 +39,7 @@ pub(super) struct TaskEngine {
     progress: Progress,
     ctx: NonNull<Ctx>,
     tasks: Vec<TaskSlot>,
-    /// Behind `engine` and `pe`, whose callbacks write to it.
+    /// The log that callbacks write to; behind `engine` and `pe`, which call them.
     log: LogHandle,
     in_flight: usize,
     is_unflushed: bool,
@@ -88,13 +88,13 @@ impl TaskEngine {
         device: &Arc<Device>,
         calls: &TaskCalls,
         progress: &Progress,
-        given: &Given,
+        parameters: &EngineParameters,
         count: u32,
         parked: [Window; 2],
     ) -> Result<Self, Unopened> {
-        let mut engine = Self::make(device, calls, progress, given)?;
+        let mut engine = Self::make(device, calls, progress, parameters)?;
         // SAFETY: the caller vouches for the buffers.
-        match unsafe { engine.start(given, count, parked) } {
+        match unsafe { engine.start(parameters, count, parked) } {
             Ok(()) => Ok(engine),
             Err(refused) => {
                 let is_stopped = engine.stop();
@@ -113,7 +113,7 @@ impl TaskEngine {
         device: &Arc<Device>,
         calls: &TaskCalls,
         progress: &Progress,
-        given: &Given,
+        parameters: &EngineParameters,
     ) -> Result<Self, Refused> {
         let doca = device.doca;
         let tasks = progress.tasks;
@@ -129,7 +129,7 @@ impl TaskEngine {
         let engine = EngineHandle(engine, calls.created);
         let key = match calls.form {
             TaskForm::Authenticated(_, gcm, kind) => {
-                let (at, mut handle) = (given.material().as_ptr().cast(), ptr::null_mut());
+                let (at, mut handle) = (parameters.material().as_ptr().cast(), ptr::null_mut());
                 // SAFETY: as above; the key is as long as its kind says.
                 let code =
                     setup(|| unsafe { (gcm.key_create)(engine.0.as_ptr(), at, kind, &mut handle) });
@@ -157,7 +157,7 @@ impl TaskEngine {
             in_flight: 0,
             is_unflushed: false,
             notification: None,
-            format: given.format(),
+            format: parameters.format(),
             device: device.clone(),
         })
     }
@@ -168,14 +168,14 @@ impl TaskEngine {
     /// As for `open`.
     unsafe fn start(
         &mut self,
-        given: &Given,
+        parameters: &EngineParameters,
         count: u32,
         parked: [Window; 2],
     ) -> Result<(), Refused> {
         setup(|| self.configure(count))?;
         self.run()?;
         if let TaskForm::Coding(coding) = self.calls.form {
-            setup(|| self.make_matrices(coding, given))?;
+            setup(|| self.make_matrices(coding, parameters))?;
         }
         for number in 0..count {
             // SAFETY: the context runs, and the caller vouches for the buffers.
@@ -275,10 +275,14 @@ impl TaskEngine {
 
     /// The code's matrix, and behind it, if blocks are to be recovered, the one for that. The context runs, as it does in NVIDIA's
     /// sample when they are made.
-    fn make_matrices(&mut self, coding: tasks::Coding, given: &Given) -> Result<(), Refused> {
-        let (code, mut missing): (ErasureCode, Vec<u32>) = match given {
-            Given::Code(code) => (*code, Vec::new()),
-            Given::Loss(loss) => (loss.code(), loss.missing().map(u32::from).collect()),
+    fn make_matrices(
+        &mut self,
+        coding: tasks::Coding,
+        parameters: &EngineParameters,
+    ) -> Result<(), Refused> {
+        let (code, mut missing): (ErasureCode, Vec<u32>) = match parameters {
+            EngineParameters::Code(code) => (*code, Vec::new()),
+            EngineParameters::Loss(loss) => (loss.code(), loss.missing().map(u32::from).collect()),
             other => unreachable!("no code: {other:?}"),
         };
         let engine = self.engine.0.as_ptr();
@@ -519,7 +523,7 @@ unsafe extern "C" fn succeeded(_task: *mut EngineTask, number: Data, ended: Data
     unsafe { note(number, ended, false) };
 }
 
-/// DOCA's callback for those that did not.
+/// DOCA's callback for tasks that failed.
 unsafe extern "C" fn failed(_task: *mut EngineTask, number: Data, ended: Data) {
     // SAFETY: the data of our tasks and contexts.
     unsafe { note(number, ended, true) };

@@ -116,7 +116,7 @@ fn rules_written_anew_match_the_same() {
     }
 }
 
-/// Where software leaves rules out, so are they here: none more, none less.
+/// Exactly the rules that software leaves out are left out here.
 #[test]
 fn the_rules_that_are_left_out_are_those_that_software_leaves_out() {
     let large = [

@@ -19,7 +19,7 @@ type Declared = (&'static [&'static str], &'static str);
 struct Headers {
     flags: Vec<String>,
     includes: String,
-    /// What they declare, preprocessed.
+    /// The declarations, preprocessed.
     text: String,
 }
 
@@ -415,7 +415,7 @@ fn values(is_of_jobs: bool) -> Vec<(&'static str, i64)> {
     values
 }
 
-/// The same of searches, up to 2.2.
+/// The values of searches, up to 2.2.
 fn values_of_searches() -> [(&'static str, i64); 20] {
     use jobs::{Match, Report, Search};
     [

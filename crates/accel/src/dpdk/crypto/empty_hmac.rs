@@ -11,7 +11,7 @@ use dpb_core::{Items, Job, OpSpec, Operator, Queue, SetupError, Unsupported, Wal
 use super::super::raw::CryptoDevice;
 use super::CryptoOperator;
 
-/// How long a device may take for a hash.
+/// The time that a device may take for a hash.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A hash function on a device, with a queue.

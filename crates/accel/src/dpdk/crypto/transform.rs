@@ -257,7 +257,7 @@ const NOTHING: Operation<'static> = Operation {
     planned: 0,
 };
 
-/// Of an operation in counter mode the part before the low 32 bits of its counter run over, or the one behind. The
+/// The part of an operation in counter mode before the low 32 bits of its counter run over, or the part behind. The
 /// whole block counts, and devices differ in how much of it they count.
 fn unwrapped(mut whole: Operation<'_>, counter: u128, piece: u32) -> Operation<'_> {
     let blocks = (1 << 32) - u64::from(counter as u32);
@@ -281,7 +281,7 @@ fn unwrapped(mut whole: Operation<'_>, counter: u128, piece: u32) -> Operation<'
     whole
 }
 
-/// What became of an item, as the device says.
+/// The end of an item, as the device says it.
 pub(super) fn end(done: &Done, mut over: Over<'_>) -> End {
     match done.verdict {
         sys::DONE => End::AsPlanned,

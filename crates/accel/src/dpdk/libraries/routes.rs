@@ -12,7 +12,7 @@ use super::{Libraries, because, none};
 use crate::dpdk::raw::{self, Size};
 use crate::dpdk::sys::libraries::{Route, TableKind};
 
-/// Bits that the first table of each is indexed by; those behind it are by eight more.
+/// Bits that the first table of each kind is indexed by; each table behind it is indexed by eight more.
 const FIRST_BITS: u32 = 24;
 
 /// One of DPDK's two ways to find the longest prefix.
@@ -218,9 +218,9 @@ fn split_default(routes: &mut Vec<Route>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fit {
     hop_bytes: u32,
-    /// As many as there are prefixes that routes go on behind.
+    /// The number of tables behind the first: one for each prefix that routes go on behind.
     tbl8s: u32,
-    /// As many as such a table can have or could come to need.
+    /// The number of tables behind the first that a table can have or could come to need.
     tbl8s_max: u32,
 }
 
@@ -257,7 +257,7 @@ fn fits(kind: TableKind, routes: &[Route]) -> Result<Vec<Fit>, Unsupported> {
     }
 }
 
-/// How many tables behind the first the routes need, and how many if no two had one in common.
+/// The number of tables behind the first that the routes need, and the number if no two had one in common.
 fn tbl8s(kind: TableKind, routes: &[Route]) -> (u32, u32) {
     let mut prefixes = HashSet::new();
     let mut most = 0u32;
@@ -276,7 +276,7 @@ fn tbl8s(kind: TableKind, routes: &[Route]) -> (u32, u32) {
 
 impl Routes {
     /// DPDK's own calls for `burst` IPv4 addresses each, which are in the CPU's byte order. The library writes `hops` in its own
-    /// way: `rte_lpm` four bytes each, `rte_fib` eight. For who compares what those calls cost.
+    /// way: `rte_lpm` four bytes each, `rte_fib` eight. For who compares the cost of these calls.
     ///
     /// # Panics
     /// If the table is of IPv6, there are fewer hops than addresses, or a burst is empty.

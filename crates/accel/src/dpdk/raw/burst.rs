@@ -12,7 +12,7 @@ pub(super) struct Burst<'a> {
     pub(super) runs: &'a mut Vec<Run>,
     /// The runs that are one operation with a vector of its own, each with its vector.
     pub(super) ivs: &'a mut Vec<(usize, [u8; 16])>,
-    /// How many operations may join it.
+    /// Operations that may still join it.
     pub(super) room: usize,
 }
 
@@ -63,7 +63,7 @@ impl Burst<'_> {
         true
     }
 
-    /// Adds an operation that was admitted for the flight's next item, which begins at `item`, and with it those for the items behind
+    /// Adds an operation that was admitted for the flight's next item, which begins at `item`, and with it the operations of the items behind
     /// that are alike.
     #[inline(always)]
     fn join(

@@ -32,7 +32,7 @@ impl Flight {
         }
     }
 
-    /// Where the output of item `i` goes.
+    /// The slot of item `i`.
     #[inline]
     pub(super) fn slot(&self, i: usize) -> Slot<'_> {
         let Place { buf, start, len } = self.job.slots.place(i, &self.job.dst);
@@ -45,7 +45,7 @@ impl Flight {
         }
     }
 
-    /// Where item `i` lies, which was checked when the job came.
+    /// The place of item `i`, which was checked when the job came.
     #[inline]
     fn place(&self, i: usize) -> Place {
         self.job.items.place(i, self.job.input())
@@ -82,7 +82,7 @@ impl Flight {
         self.next = (i + 1, 0);
     }
 
-    /// How many items from `i` on, up to `most`, are as long as it is and lie at equal distances in its buffer, and whose slots
+    /// The number of items from `i` on, up to `most`, that are as long as it is and lie at equal distances in its buffer, and whose slots
     /// do; and both distances.
     #[inline]
     pub(super) fn alike(&self, i: usize, most: usize) -> (usize, Steps) {
@@ -96,7 +96,7 @@ impl Flight {
     }
 }
 
-/// How many of `items` from `i` on, up to `most`, are as long as it is and lie at equal distances in its buffer; and the distance.
+/// The number of `items` from `i` on, up to `most`, that are as long as it is and lie at equal distances in its buffer; and the distance.
 #[inline(always)]
 fn alike(items: &Items, i: usize, most: usize) -> (usize, usize) {
     match items {
@@ -148,7 +148,7 @@ impl Over<'_> {
         self.flight.place(self.i).len
     }
 
-    /// Where its output is; empty if it got several operations, of which another may still run.
+    /// The item's slot; empty if the item got several operations, of which another may still run.
     pub(in crate::dpdk) fn slot(&mut self) -> Slot<'_> {
         let mut slot = self.flight.slot(self.i);
         if self.flight.is_split {
@@ -158,7 +158,7 @@ impl Over<'_> {
     }
 }
 
-/// Where the output of an item goes, while no operation writes there.
+/// The slot of an item, while no operation writes there.
 pub(in crate::dpdk) struct Slot<'a> {
     pub(super) ptr: *mut u8,
     pub(super) len: usize,

@@ -41,7 +41,7 @@ unsafe impl Send for Libraries {}
 unsafe impl Sync for Libraries {}
 
 impl Libraries {
-    /// For the best level that this CPU has, or the `nth` behind it; `None` if there are not so many, or no
+    /// The functions for the best level that this CPU has, or for the `nth` behind it; `None` if there are fewer levels, or no
     /// memory.
     pub(in crate::dpdk) fn of(eal: &'static Eal, nth: u32) -> Option<Self> {
         // SAFETY: the shim gives the address of a static table, or null.
@@ -189,7 +189,7 @@ impl Hash {
     }
 }
 
-/// Where the tuples of a batch are, as DPDK's own call takes them.
+/// The places of a batch's tuples, as DPDK's own call takes them.
 pub(in crate::dpdk) struct Tuples<'a> {
     places: Vec<*const u8>,
     tuple_bytes: usize,
@@ -197,7 +197,7 @@ pub(in crate::dpdk) struct Tuples<'a> {
 }
 
 impl<'a> Tuples<'a> {
-    /// The whole tuples of so many bytes of each item.
+    /// The whole tuples of `tuple_bytes` bytes in each item.
     pub(in crate::dpdk) fn new(batch: Batch<'a>, tuple_bytes: usize) -> Self {
         let items = (0..batch.len()).map(|i| batch.item(i));
         let places = items.flat_map(|item| item.chunks_exact(tuple_bytes).map(<[u8]>::as_ptr));
@@ -237,7 +237,7 @@ impl Drop for Hash {
     }
 }
 
-/// How many records there are, each with a place of four bytes.
+/// The number of records, each of which has a place of four bytes.
 pub(super) fn places(records: &[u8], record_bytes: usize, places: &[u8]) -> u32 {
     let count = places.len() / 4;
     assert!(

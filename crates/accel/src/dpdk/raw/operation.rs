@@ -35,7 +35,7 @@ pub(in crate::dpdk) trait Recipe {
     fn version(&mut self) -> Self::Version;
     /// The limits that are promised.
     fn limits(&self) -> &Limits;
-    /// Where outputs go.
+    /// The shape of outputs.
     fn shape(&self) -> OutputShape;
     /// See [`Operator::in_place`](dpb_core::Operator::in_place).
     ///
@@ -77,9 +77,9 @@ pub(in crate::dpdk) struct Operation<'a> {
     pub(in crate::dpdk) dst: Range<usize>,
     /// The initialisation vector.
     pub(in crate::dpdk) iv: Iv,
-    /// Where additional data starts in the item.
+    /// The place of additional data in the item.
     pub(in crate::dpdk) aad: usize,
-    /// Where the digest is.
+    /// The place of the digest.
     pub(in crate::dpdk) digest: Digest,
     /// The session, of a queue that is not bound to one.
     pub(in crate::dpdk) session: Option<SessionRef<'a>>,
@@ -93,16 +93,16 @@ pub(in crate::dpdk) struct Operation<'a> {
     pub(in crate::dpdk) planned: u32,
 }
 
-/// Where an initialisation vector is.
+/// The place of an initialisation vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) enum Iv {
-    /// From here on in the item, or nowhere if the device wants none.
+    /// In the item, from this place on; nowhere if the device wants none.
     Item(usize),
-    /// Here, with anything behind it.
+    /// These bytes, with anything behind the vector.
     Here([u8; 16]),
 }
 
-/// Where a digest or a tag is.
+/// The place of a digest or a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) enum Digest {
     /// There is none.

@@ -12,11 +12,11 @@ use crate::dpdk::sys::libraries as sys;
 /// The work on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dpdk) enum Work {
-    /// Segments of so many bytes of payload, whole.
+    /// Whole segments of at most this payload in bytes.
     Segments(u16),
-    /// The same as descriptors.
+    /// Such segments as descriptors.
     Descriptors(u16),
-    /// Fragments of at most so many bytes.
+    /// Fragments of at most this length in bytes.
     Fragments(u16),
     /// Datagrams.
     Datagrams,

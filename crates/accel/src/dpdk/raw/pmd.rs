@@ -17,7 +17,7 @@ pub(in crate::dpdk) struct Pmd<Q> {
     driver: String,
     id: u32,
     is_hardware: bool,
-    /// Queue pairs that it is started with, and those that nobody holds.
+    /// Queue pairs that the device is started with, and the ones that nobody holds.
     queue_pairs: u32,
     free: Mutex<Vec<QueuePair<Q>>>,
     /// The result of starting the device.
@@ -77,7 +77,7 @@ impl<Q> Pmd<Q> {
         self.id
     }
 
-    /// Starts it with so many queue pairs at the first call; the same answer from then on.
+    /// Starts it with its queue pairs at the first call; gives the same answer from then on.
     ///
     /// # Errors
     /// The device does not start.

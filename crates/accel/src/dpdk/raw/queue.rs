@@ -21,8 +21,11 @@ use super::flight::{Flight, Over};
 use super::operation::{Device, End, Recipe};
 use crate::dpdk::sys::{BURST, Done, Run};
 
-/// How long a device that is being left may do nothing before its buffers are leaked.
+/// The time that a device that is being left may do nothing before its buffers are leaked.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A place for a job, with the version of the operator's table that the job is carried out with.
+type FlightPlace<R> = Option<(Flight, <R as Recipe>::Version)>;
 
 /// A queue of the seam.
 pub(in crate::dpdk) struct OperationQueue<D: Device, R: Recipe> {
@@ -30,8 +33,7 @@ pub(in crate::dpdk) struct OperationQueue<D: Device, R: Recipe> {
     name: String,
     recipe: R,
     device: ManuallyDrop<D>,
-    /// Jobs, each with the version of the operator's table that it is carried out with.
-    flights: ManuallyDrop<Vec<Option<(Flight, R::Version)>>>,
+    flights: ManuallyDrop<Vec<FlightPlace<R>>>,
     /// Places in `flights` without a job.
     free: Vec<u32>,
     /// Jobs with items that are not staged, in the order of their submission.
@@ -48,7 +50,7 @@ pub(in crate::dpdk) struct OperationQueue<D: Device, R: Recipe> {
     flying: usize,
     /// Room for what comes back.
     done: [Done; BURST],
-    /// By which its patience with the device is counted.
+    /// The clock by which its patience with the device is counted.
     clock: Arc<dyn Clock>,
 }
 
@@ -81,7 +83,7 @@ impl<D: Device, R: Recipe> OperationQueue<D, R> {
         }
     }
 
-    /// How many items a job has that may be carried out. Its outcomes are cleared.
+    /// The number of items of a job that may be carried out. Its outcomes are cleared.
     fn admit(&self, job: &mut Job) -> Result<usize, JobError> {
         let (shape, limits) = (self.recipe.shape(), self.recipe.limits());
         let items = match job.src {

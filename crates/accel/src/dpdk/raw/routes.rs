@@ -100,7 +100,7 @@ impl Routes {
         }
     }
 
-    /// The same of IPv6, in network order.
+    /// As [`Routes::bursts_v4`] for IPv6 addresses in network order.
     ///
     /// # Panics
     /// As [`Routes::bursts_v4`], if the table is of IPv4.
@@ -116,7 +116,7 @@ impl Routes {
     }
 }
 
-/// How many addresses there are, each with a hop.
+/// The number of addresses, each of which has a hop.
 fn checked(addresses: usize, burst: u32, hops: &[u64]) -> u32 {
     assert!(
         addresses <= hops.len() && burst > 0,

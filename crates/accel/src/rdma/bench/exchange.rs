@@ -16,23 +16,23 @@ use std::time::Duration;
 use dpb_core::Timer;
 use dpb_core::patience::Silence;
 
-use super::{Failure, Role};
+use super::{MeasurementFailure, Role};
 
-/// What this speaks, and the oldest that speaks it.
+/// The version that this side speaks, and the oldest version that speaks the same.
 const VERSION: &str = "6.06";
 const VERSION_MIN: f64 = 5.7;
-/// How long a client tries to reach a server that may not have started yet.
+/// The time for which a client tries to reach a server that may not have started yet.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a client waits until it tries again.
+/// The time after which a client tries again.
 const RETRY: Duration = Duration::from_millis(50);
 /// No page and no cache line of a peer is longer: memory is laid out by them.
 const UNIT_BYTES_MAX: u32 = 1 << 21;
-/// How long half a message may wait for its other half.
+/// The time for which half a message may wait for its other half.
 const HALF_PATIENCE: Duration = Duration::from_secs(10);
-/// How often who waits looks whether it is still worth it.
+/// The time after which who waits looks whether it is still worth it.
 const GLANCE: Duration = Duration::from_millis(500);
 
-/// Where a queue pair and its memory are.
+/// The place of a queue pair and of its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) lid: u16,
@@ -42,11 +42,11 @@ pub(super) struct Keys {
     pub(super) psn: u32,
     pub(super) rkey: u32,
     pub(super) address: u64,
-    /// Where the link has GIDs.
+    /// The GID, where the link has GIDs.
     pub(super) gid: Option<[u8; 16]>,
 }
 
-/// What a client reports to its server, as perftest prints it.
+/// The report of a client to its server, as perftest prints it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// Bytes of a message.
@@ -55,9 +55,9 @@ pub struct Report {
     pub messages: u64,
     /// The best between a post and a completion, in 2^20 bytes a second.
     pub peak: f64,
-    /// Overall, likewise.
+    /// The mean over the whole measurement, likewise.
     pub average: f64,
-    /// Overall, in millions a second.
+    /// Messages over the whole measurement, in millions a second.
     pub million_messages_per_s: f64,
 }
 
@@ -65,10 +65,10 @@ pub struct Report {
 pub(super) struct Control<'a> {
     stream: TcpStream,
     is_client: bool,
-    /// By which its patience with the peer is counted.
+    /// The timer by which its patience with the peer is counted.
     timer: &'a dyn Timer,
     /// While it answers `Ok`, waiting is worth it.
-    is_worth_it: Box<dyn Fn() -> Result<(), Failure> + Send + 'a>,
+    is_worth_it: Box<dyn Fn() -> Result<(), MeasurementFailure> + Send + 'a>,
 }
 
 impl<'a> Control<'a> {
@@ -77,8 +77,8 @@ impl<'a> Control<'a> {
         role: &Role,
         port: u16,
         timer: &'a dyn Timer,
-        is_worth_it: impl Fn() -> Result<(), Failure> + Send + 'a,
-    ) -> Result<Self, Failure> {
+        is_worth_it: impl Fn() -> Result<(), MeasurementFailure> + Send + 'a,
+    ) -> Result<Self, MeasurementFailure> {
         let stream = match role {
             Role::Server(address) => accept(*address, port)?,
             Role::Client(host) => connect(host, port, timer)?,
@@ -90,12 +90,13 @@ impl<'a> Control<'a> {
         stream: TcpStream,
         is_client: bool,
         timer: &'a dyn Timer,
-        is_worth_it: impl Fn() -> Result<(), Failure> + Send + 'a,
-    ) -> Result<Self, Failure> {
+        is_worth_it: impl Fn() -> Result<(), MeasurementFailure> + Send + 'a,
+    ) -> Result<Self, MeasurementFailure> {
         let prepared = stream
             .set_nodelay(true)
             .and_then(|()| stream.set_read_timeout(Some(GLANCE)));
-        prepared.map_err(|e| Failure::Broken(format!("the connection to the peer: {e}")))?;
+        prepared
+            .map_err(|e| MeasurementFailure::Broken(format!("the connection to the peer: {e}")))?;
         Ok(Self {
             stream,
             is_client,
@@ -105,30 +106,30 @@ impl<'a> Control<'a> {
     }
 
     /// Both versions agree.
-    pub(super) fn versions(&mut self) -> Result<(), Failure> {
+    pub(super) fn versions(&mut self) -> Result<(), MeasurementFailure> {
         let mut mine = [0; 16];
         mine[..VERSION.len()].copy_from_slice(VERSION.as_bytes());
         let theirs = text(&self.swap(mine)?);
         match theirs.parse::<f64>() {
             Ok(version) if version >= VERSION_MIN => Ok(()),
-            _ => Err(Failure::Broken(format!(
+            _ => Err(MeasurementFailure::Broken(format!(
                 "the peer speaks version `{theirs}` of perftest's exchange; {VERSION_MIN:.2} or later is needed"
             ))),
         }
     }
 
     /// The larger of both sides' numbers.
-    pub(super) fn larger(&mut self, mine: u32) -> Result<u32, Failure> {
+    pub(super) fn larger(&mut self, mine: u32) -> Result<u32, MeasurementFailure> {
         match u32::from_be_bytes(self.swap(mine.to_be_bytes())?) {
             theirs @ 0..=UNIT_BYTES_MAX => Ok(theirs.max(mine)),
-            theirs => Err(Failure::Broken(format!(
+            theirs => Err(MeasurementFailure::Broken(format!(
                 "the peer says that its pages or cache lines have {theirs} bytes"
             ))),
         }
     }
 
     /// The smaller of both sides' MTUs, 1 for 256 bytes to 5 for 4096.
-    pub(super) fn mtu(&mut self, mine: u8) -> Result<u8, Failure> {
+    pub(super) fn mtu(&mut self, mine: u8) -> Result<u8, MeasurementFailure> {
         let theirs = self.swap([b'0' + mine, 0])?[0].wrapping_sub(b'0');
         // perftest takes its own if the other's is none.
         Ok(if (1..=5).contains(&theirs) {
@@ -139,22 +140,23 @@ impl<'a> Control<'a> {
     }
 
     /// Both sides' keys; whoever comes first waits.
-    pub(super) fn keys(&mut self, mine: &Keys) -> Result<Keys, Failure> {
+    pub(super) fn keys(&mut self, mine: &Keys) -> Result<Keys, MeasurementFailure> {
         let theirs = match mine.gid {
             Some(_) => text(&self.swap::<108>(padded(&mine.encode()))?),
             None => text(&self.swap::<59>(padded(&mine.encode()))?),
         };
         Keys::decode(&theirs).ok_or_else(|| {
-            Failure::Broken(format!("the peer sent `{theirs}` in the place of its keys"))
+            MeasurementFailure::Broken(format!("the peer sent `{theirs}` in the place of its keys"))
         })
     }
 
     /// Both sides' reports.
-    pub(super) fn report(&mut self, mine: &Report) -> Result<Report, Failure> {
+    pub(super) fn report(&mut self, mine: &Report) -> Result<Report, MeasurementFailure> {
         let size_bytes = u64::from_be_bytes(self.swap(mine.size_bytes.to_be_bytes())?);
         let messages = u64::from_be_bytes(self.swap(mine.messages.to_be_bytes())?);
-        let mut number =
-            |mine: f64| Ok::<_, Failure>(f64::from_be_bytes(self.swap(mine.to_be_bytes())?));
+        let mut number = |mine: f64| {
+            Ok::<_, MeasurementFailure>(f64::from_be_bytes(self.swap(mine.to_be_bytes())?))
+        };
         let theirs = Report {
             size_bytes,
             messages,
@@ -168,18 +170,18 @@ impl<'a> Control<'a> {
         let is_for_use = !self.is_client;
         match !is_for_use || size_bytes <= u32::MAX.into() && figures.iter().all(is_possible) {
             true => Ok(theirs),
-            false => Err(Failure::Broken(format!(
+            false => Err(MeasurementFailure::Broken(format!(
                 "the peer reports what no measurement gives: {theirs:?}"
             ))),
         }
     }
 
     /// The last word.
-    pub(super) fn done(mut self) -> Result<(), Failure> {
+    pub(super) fn done(mut self) -> Result<(), MeasurementFailure> {
         self.write(b"done\0")
     }
 
-    fn swap<const N: usize>(&mut self, mine: [u8; N]) -> Result<[u8; N], Failure> {
+    fn swap<const N: usize>(&mut self, mine: [u8; N]) -> Result<[u8; N], MeasurementFailure> {
         if self.is_client {
             self.write(&mine)?;
         }
@@ -190,11 +192,11 @@ impl<'a> Control<'a> {
         Ok(theirs)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), MeasurementFailure> {
         self.stream.write_all(bytes).map_err(|e| gone(&e))
     }
 
-    fn read<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+    fn read<const N: usize>(&mut self) -> Result<[u8; N], MeasurementFailure> {
         let mut bytes = [0; N];
         let mut filled = 0;
         let mut silence = Silence::default();
@@ -209,7 +211,7 @@ impl<'a> Control<'a> {
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     (self.is_worth_it)()?;
                     if filled > 0 && silence.lasts(self.timer) > HALF_PATIENCE {
-                        return Err(Failure::Broken(format!(
+                        return Err(MeasurementFailure::Broken(format!(
                             "the peer sent {filled} bytes where {N} were due: has one side a GID and the other none?"
                         )));
                     }
@@ -221,20 +223,21 @@ impl<'a> Control<'a> {
     }
 }
 
-fn gone(error: &io::Error) -> Failure {
-    Failure::Broken(format!("the peer went away: {error}"))
+fn gone(error: &io::Error) -> MeasurementFailure {
+    MeasurementFailure::Broken(format!("the peer went away: {error}"))
 }
 
 /// One client, then no more.
-fn accept(address: IpAddr, port: u16) -> Result<TcpStream, Failure> {
-    let unavailable =
-        |e: io::Error| Failure::Unavailable(format!("cannot listen on {address} port {port}: {e}"));
+fn accept(address: IpAddr, port: u16) -> Result<TcpStream, MeasurementFailure> {
+    let unavailable = |e: io::Error| {
+        MeasurementFailure::Unavailable(format!("cannot listen on {address} port {port}: {e}"))
+    };
     let listener = TcpListener::bind((address, port)).map_err(unavailable)?;
     let (stream, _) = listener.accept().map_err(unavailable)?;
     Ok(stream)
 }
 
-fn connect(host: &str, port: u16, timer: &dyn Timer) -> Result<TcpStream, Failure> {
+fn connect(host: &str, port: u16, timer: &dyn Timer) -> Result<TcpStream, MeasurementFailure> {
     let mut silence = Silence::default();
     loop {
         let may_come = silence.lasts(timer) < CONNECT_PATIENCE;
@@ -244,7 +247,7 @@ fn connect(host: &str, port: u16, timer: &dyn Timer) -> Result<TcpStream, Failur
                 timer.sleep(RETRY);
             }
             Err(e) => {
-                return Err(Failure::Unavailable(format!(
+                return Err(MeasurementFailure::Unavailable(format!(
                     "no server at {host} port {port}: {e}; start it there first, with the same options and --server"
                 )));
             }
@@ -252,13 +255,13 @@ fn connect(host: &str, port: u16, timer: &dyn Timer) -> Result<TcpStream, Failur
     }
 }
 
-/// Up to the first zero.
+/// Text up to the first zero.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
 }
 
-/// Filled with zeros.
+/// The text, filled up with zeros.
 fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -391,7 +394,7 @@ mod tests {
             let seen = (server.larger(4096)?, server.mtu(5)?, server.keys(&KEYS)?);
             let seen = (seen, server.report(&Report::default())?);
             server.done()?;
-            Ok::<_, Failure>(seen)
+            Ok::<_, MeasurementFailure>(seen)
         });
         let mine = Keys { lid: 7, ..KEYS };
         client.versions().expect("the same");
@@ -415,10 +418,11 @@ mod tests {
     #[test]
     fn a_wait_that_is_not_worth_it_ends() {
         let [_client, mut server] = pair();
-        server.is_worth_it = Box::new(|| Err(Failure::Broken("the port is down".into())));
+        server.is_worth_it =
+            Box::new(|| Err(MeasurementFailure::Broken("the port is down".into())));
         assert_eq!(
             server.versions(),
-            Err(Failure::Broken("the port is down".into()))
+            Err(MeasurementFailure::Broken("the port is down".into()))
         );
     }
 

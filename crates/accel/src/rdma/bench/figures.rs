@@ -3,7 +3,7 @@
 /// Times of single requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
-    /// In nanoseconds, in the order in which they were taken; of a ping-pong half of the way there and back.
+    /// Samples in nanoseconds, in the order in which they were taken; of a ping-pong half of the way there and back.
     pub samples_ns: Vec<f64>,
 }
 
@@ -12,9 +12,9 @@ pub struct Latency {
 pub struct Summary {
     /// The lowest.
     pub min_ns: f64,
-    /// Of all.
+    /// The mean of all samples.
     pub mean_ns: f64,
-    /// Of all, of the population.
+    /// The standard deviation of all samples, as of a population.
     pub deviation_ns: f64,
     /// Half are not above.
     pub p50_ns: f64,
@@ -27,7 +27,7 @@ pub struct Summary {
 }
 
 impl Latency {
-    /// From the stamps before each post: what lies between two is `ways` ways.
+    /// Latencies from the stamps before each post: the time between two stamps is that of `ways` ways.
     pub(super) fn between(stamps_ns: &[u64], ways: f64) -> Self {
         let samples_ns = stamps_ns
             .windows(2)
@@ -66,12 +66,12 @@ impl Latency {
     }
 }
 
-/// When requests were posted, and when how many were seen done.
+/// The times at which requests were posted, and at which how many were seen done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bandwidth {
     /// Bytes of a message.
     pub size_bytes: u32,
-    /// Of each message in order, or of the first alone, in nanoseconds of one clock.
+    /// The time of each message's post in order, or of the first alone, in nanoseconds of one clock.
     pub posted_ns: Vec<u64>,
     /// Messages done so far, and when that was seen; of received ones not the first, which starts the clock.
     pub completed_ns: Vec<(u64, u64)>,

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Bandwidth, Failure, Figures, Latency, Method, Plan, RECEIVES, Verb};
-use crate::rdma::raw::lane::{Kind, Lane, Request};
+use super::{
+    Bandwidth, Figures, Latency, MeasurementFailure, MeasurementPlan, Method, RECEIVES, Verb,
+};
+use crate::rdma::raw::requests::{Kind, Request, RequestQueue};
 use crate::rdma::raw::{Completion, CompletionQueue, Window};
 
-/// How long nothing may happen.
+/// The time for which nothing may happen.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 1 << 12;
 
-/// How the window is shared: a part to send from for each queue pair, then a part to receive into for each.
+/// The parts of the window: one to send from for each queue pair, then one to receive into for each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stage {
     queue_pairs: usize,
@@ -23,8 +25,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// For the longest message; none has less than a page.
-    pub(super) fn new(plan: &Plan, page_bytes: u32, line_bytes: u32) -> Self {
+    /// The stage for the longest message; no part has less than a page.
+    pub(super) fn new(plan: &MeasurementPlan, page_bytes: u32, line_bytes: u32) -> Self {
         let (page_bytes, line_bytes) = (page_bytes as usize, line_bytes as usize);
         let part_bytes = (plan.size_max() as usize).max(page_bytes);
         Self {
@@ -61,7 +63,7 @@ impl Stage {
 pub(super) struct Loops {
     stage: Stage,
     // Queue pairs go before what they use.
-    pub(super) lanes: Vec<Lane>,
+    pub(super) lanes: Vec<RequestQueue>,
     window: Arc<Window>,
     completions: [Arc<CompletionQueue>; 2],
     /// The address and key of the peer's part for each queue pair.
@@ -73,11 +75,11 @@ pub(super) struct Loops {
 
 impl Loops {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &MeasurementPlan,
         stage: Stage,
         window: Arc<Window>,
         completions: [Arc<CompletionQueue>; 2],
-        mut lanes: Vec<Lane>,
+        mut lanes: Vec<RequestQueue>,
     ) -> Self {
         let granted = lanes
             .iter_mut()
@@ -102,10 +104,10 @@ impl Loops {
     /// This side's part in messages of `size`; `None` if it has nothing to say.
     pub(super) fn measure(
         &mut self,
-        plan: &Plan,
+        plan: &MeasurementPlan,
         is_client: bool,
         size: u32,
-    ) -> Result<Option<Figures>, Failure> {
+    ) -> Result<Option<Figures>, MeasurementFailure> {
         let latency = |stamps: Vec<u64>, ways| Figures::Latency(Latency::between(&stamps, ways));
         let count = plan.iterations;
         Ok(match (plan.method, plan.verb, is_client) {
@@ -125,7 +127,7 @@ impl Loops {
     }
 
     /// Reads, one at a time.
-    fn read(&mut self, size: u32, count: u32) -> Result<Vec<u64>, Failure> {
+    fn read(&mut self, size: u32, count: u32) -> Result<Vec<u64>, MeasurementFailure> {
         let mut stamps = Vec::with_capacity(count as usize);
         let request = self.request(0, size);
         for _ in 0..count {
@@ -137,7 +139,12 @@ impl Loops {
     }
 
     /// Writes to and fro: the last byte of a message counts up, and who sees it answers. The server begins.
-    fn write(&mut self, size: u32, count: u32, is_client: bool) -> Result<Vec<u64>, Failure> {
+    fn write(
+        &mut self,
+        size: u32,
+        count: u32,
+        is_client: bool,
+    ) -> Result<Vec<u64>, MeasurementFailure> {
         let mut stamps = Vec::with_capacity(count as usize);
         let request = self.request(0, size);
         let last = size as usize - 1;
@@ -164,7 +171,12 @@ impl Loops {
     }
 
     /// Messages to and fro. The client begins.
-    fn send(&mut self, size: u32, count: u32, is_client: bool) -> Result<Vec<u64>, Failure> {
+    fn send(
+        &mut self,
+        size: u32,
+        count: u32,
+        is_client: bool,
+    ) -> Result<Vec<u64>, MeasurementFailure> {
         let mut stamps = Vec::with_capacity(count as usize);
         let request = self.request(0, size);
         for number in 1..=count {
@@ -183,7 +195,11 @@ impl Loops {
     }
 
     /// Keeps every queue pair as full as the plan says.
-    fn stream(&mut self, plan: &Plan, size: u32) -> Result<Bandwidth, Failure> {
+    fn stream(
+        &mut self,
+        plan: &MeasurementPlan,
+        size: u32,
+    ) -> Result<Bandwidth, MeasurementFailure> {
         let count = u64::from(plan.iterations);
         let every = u64::from(plan.signal_every());
         let total = count * self.lanes.len() as u64;
@@ -238,7 +254,11 @@ impl Loops {
     }
 
     /// Receives what the peer streams. The first message starts the clock, and is not counted.
-    fn receive(&mut self, plan: &Plan, size: u32) -> Result<Bandwidth, Failure> {
+    fn receive(
+        &mut self,
+        plan: &MeasurementPlan,
+        size: u32,
+    ) -> Result<Bandwidth, MeasurementFailure> {
         let count = u64::from(plan.iterations);
         let total = count * self.lanes.len() as u64;
         let mut received = vec![0; self.lanes.len()];
@@ -275,7 +295,11 @@ impl Loops {
     }
 
     /// Receives for messages of `size`, ahead of the first.
-    pub(super) fn post_receives(&mut self, size: u32, iterations: u32) -> Result<(), Failure> {
+    pub(super) fn post_receives(
+        &mut self,
+        size: u32,
+        iterations: u32,
+    ) -> Result<(), MeasurementFailure> {
         for (i, lane) in self.lanes.iter_mut().enumerate() {
             for number in 0..RECEIVES.min(iterations) {
                 let turn = self.stage.turn(size, number.into());
@@ -304,14 +328,14 @@ impl Loops {
 
     /// Waits until the request in flight is done.
     #[inline]
-    fn sent(&self) -> Result<(), Failure> {
+    fn sent(&self) -> Result<(), MeasurementFailure> {
         let completion = self.next(0, "completed")?;
         self.check(&completion)
     }
 
     /// Waits for message `number` of `count`, and posts another receive if there will be one for it.
     #[inline]
-    fn received(&mut self, size: u32, number: u32, count: u32) -> Result<(), Failure> {
+    fn received(&mut self, size: u32, number: u32, count: u32) -> Result<(), MeasurementFailure> {
         let completion = self.next(1, "arrived")?;
         self.check_received(&completion, size)?;
         if number + RECEIVES <= count {
@@ -323,7 +347,7 @@ impl Loops {
 
     /// Waits until the peer has written `expected` at `offset`.
     #[inline]
-    fn seen(&self, offset: usize, expected: u8) -> Result<(), Failure> {
+    fn seen(&self, offset: usize, expected: u8) -> Result<(), MeasurementFailure> {
         let byte = self.window.byte(offset);
         let mut patience = Patience::new("was written by the peer");
         while byte.load(Ordering::Acquire) != expected {
@@ -333,7 +357,7 @@ impl Loops {
     }
 
     #[inline]
-    fn next(&self, queue: usize, what: &'static str) -> Result<Completion, Failure> {
+    fn next(&self, queue: usize, what: &'static str) -> Result<Completion, MeasurementFailure> {
         let mut patience = Patience::new(what);
         let mut completion = [Completion::default()];
         while self.completions[queue].poll(&mut completion)? == 0 {
@@ -343,10 +367,10 @@ impl Loops {
     }
 
     #[inline]
-    fn check(&self, completion: &Completion) -> Result<(), Failure> {
+    fn check(&self, completion: &Completion) -> Result<(), MeasurementFailure> {
         match completion.failure() {
             None => Ok(()),
-            Some(status) => Err(Failure::Broken(format!(
+            Some(status) => Err(MeasurementFailure::Broken(format!(
                 "a request failed: {} (status {status}, the device's code {:#x})",
                 super::super::status_text(status).unwrap_or_default(),
                 completion.vendor_code()
@@ -355,11 +379,11 @@ impl Loops {
     }
 
     #[inline]
-    fn check_received(&self, completion: &Completion, size: u32) -> Result<(), Failure> {
+    fn check_received(&self, completion: &Completion, size: u32) -> Result<(), MeasurementFailure> {
         self.check(completion)?;
         match completion.bytes() {
             bytes if bytes == size => Ok(()),
-            bytes => Err(Failure::Broken(format!(
+            bytes => Err(MeasurementFailure::Broken(format!(
                 "a message of {bytes} bytes arrived where {size} were agreed on"
             ))),
         }
@@ -384,7 +408,7 @@ impl Patience {
 
     /// After a look that found something, or did not.
     #[inline]
-    fn step(&mut self, found: bool) -> Result<(), Failure> {
+    fn step(&mut self, found: bool) -> Result<(), MeasurementFailure> {
         if found {
             (self.looks, self.since) = (0, None);
             return Ok(());
@@ -396,7 +420,7 @@ impl Patience {
         self.looks = 0;
         match self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             false => Ok(()),
-            true => Err(Failure::Broken(format!(
+            true => Err(MeasurementFailure::Broken(format!(
                 "nothing {} for {} seconds: is the peer still there, with the same options?",
                 self.what,
                 PATIENCE.as_secs()
@@ -411,7 +435,7 @@ mod tests {
 
     #[test]
     fn short_messages_take_turns_in_a_page() {
-        let plan = Plan::new(
+        let plan = MeasurementPlan::new(
             "d",
             Method::Bandwidth,
             Verb::Write,

@@ -23,7 +23,7 @@ pub const BANDWIDTH_TITLES: &str =
 
 /// Samples left out of most columns.
 const TAIL: usize = 2;
-/// What it calls a megabyte.
+/// The bytes that perftest calls a megabyte.
 const MEGABYTE: f64 = 1_048_576.0;
 
 /// Its columns of a latency, in microseconds.
@@ -39,14 +39,14 @@ pub struct LatencyColumns {
     pub t_avg: f64,
     /// Without the two highest, of deviations cut to whole microseconds.
     pub t_stdev: f64,
-    /// As above.
+    /// A percentile, likewise.
     pub p99: f64,
-    /// As above.
+    /// A percentile, likewise.
     pub p999: f64,
 }
 
 impl LatencyColumns {
-    /// From all samples; `None` if there are fewer than three.
+    /// The row from all samples; `None` if there are fewer than three.
     pub fn of(latency: &Latency) -> Option<Self> {
         let samples: Vec<f64> = latency.sorted_ns().iter().map(|ns| ns / 1e3).collect();
         let count = samples.len().checked_sub(TAIL).filter(|&count| count > 0)?;
@@ -104,7 +104,7 @@ pub fn bandwidth_row(report: &Report) -> String {
 }
 
 impl Report {
-    /// As perftest would report it; zeros if no time passed.
+    /// The report as perftest would make it; zeros if no time passed.
     pub fn of(bandwidth: &Bandwidth) -> Self {
         let megabytes = |messages_per_s: Option<f64>| {
             messages_per_s.unwrap_or(0.0) * f64::from(bandwidth.size_bytes) / MEGABYTE
@@ -124,7 +124,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// What perftest 4.5 printed with `-U`: all its samples, in microseconds, and its row.
+    /// Outputs of perftest 4.5 with `-U`: all its samples, in microseconds, and its row.
     const OUTPUTS: [&str; 2] = [
         include_str!("../../../tests/data/rdma/ib_read_lat.txt"),
         include_str!("../../../tests/data/rdma/ib_send_lat.txt"),

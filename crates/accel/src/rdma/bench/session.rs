@@ -9,12 +9,15 @@ use dpb_core::Timer;
 
 use super::exchange::{Control, Keys};
 use super::loops::{Loops, Stage};
-use super::{Failure, Figures, Measured, Method, Plan, RECEIVES, Report, Role, Verb};
+use super::{
+    Figures, Measured, MeasurementFailure, MeasurementPlan, Method, RECEIVES, Report, Role, Verb,
+};
 use crate::rdma::port::{Address, Device, first_packet_number, is_v4};
 use crate::rdma::raw::cm::{Connection, Listener};
-use crate::rdma::raw::lane::Lane;
+use crate::rdma::raw::requests::RequestQueue;
 use crate::rdma::raw::{
-    Access, Capacity, CompletionQueue, Peer, ProtectionDomain, QueuePair, Retry, Route, Window,
+    Access, Capacity, CompletionQueue, ProtectionDomain, QueuePair, RemotePair, Retry, Route,
+    Window,
 };
 
 /// A page, and a cache line, as most machines have them; the peer's count where they are larger.
@@ -23,7 +26,7 @@ const LINE_BYTES: u32 = 64;
 
 /// One side, connected to the other.
 pub(super) struct Session<'a> {
-    plan: &'a Plan,
+    plan: &'a MeasurementPlan,
     is_client: bool,
     control: Control<'a>,
     keys: Vec<Keys>,
@@ -36,11 +39,11 @@ pub(super) struct Session<'a> {
 impl<'a> Session<'a> {
     /// Meets the peer and connects. Its patience is by `timer`; packet numbers are drawn from `seed`.
     pub(super) fn open(
-        plan: &'a Plan,
+        plan: &'a MeasurementPlan,
         role: &Role,
         timer: &'a dyn Timer,
         seed: u64,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, MeasurementFailure> {
         let device = Device::open(&plan.device)?;
         let address = device.address(plan.gid_index)?;
         let watched = device.clone();
@@ -50,7 +53,7 @@ impl<'a> Session<'a> {
         let line_bytes = control.larger(LINE_BYTES)?;
         let mtu = control.mtu(device.link.mtu)?;
         let stage = Stage::new(plan, page_bytes, line_bytes);
-        let side = Side::new(plan, &device, &stage)?;
+        let side = LocalResources::new(plan, &device, &stage)?;
         let mut session = Self {
             plan,
             is_client: matches!(role, Role::Client(_)),
@@ -71,11 +74,11 @@ impl<'a> Session<'a> {
         device: &Device,
         address: &Address,
         mtu: u8,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MeasurementFailure> {
         let is_send = self.plan.verb == Verb::Send;
         // Before the client can know that there is a server.
         let way = match self.plan.by_rdma_cm {
-            true => Some(Way::new(role, self.plan.port)?),
+            true => Some(CmEndpoint::new(role, self.plan.port)?),
             false => None,
         };
         if self.plan.method == Method::Latency && !is_send {
@@ -103,14 +106,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Takes the queue pairs to those of the peer.
+    /// Connects the queue pairs to the peer's.
     fn connect(
         &mut self,
         device: &Device,
         address: &Address,
         mtu: u8,
         peers: &[Keys],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MeasurementFailure> {
         for ((lane, mine), peer) in self.loops.lanes.iter_mut().zip(&self.keys).zip(peers) {
             lane.queue_pair().connect(&Route {
                 port: device.port,
@@ -119,7 +122,7 @@ impl<'a> Session<'a> {
                 psn: mine.psn,
                 reads: mine.reads,
                 retry: Retry::USUAL,
-                peer: Peer {
+                peer: RemotePair {
                     lid: peer.lid,
                     gid: peer.gid.unwrap_or_default(),
                     qp_num: peer.qp_num,
@@ -131,26 +134,29 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The same, by librdmacm, one after the other.
-    fn connect_by_cm(&mut self, way: &Way) -> Result<(), Failure> {
+    /// Connects the queue pairs by librdmacm, one after the other.
+    fn connect_by_cm(&mut self, way: &CmEndpoint) -> Result<(), MeasurementFailure> {
         for (lane, keys) in self.loops.lanes.iter_mut().zip(&self.keys) {
             let pair = lane.queue_pair();
             let connection = match way {
-                Way::Here(listener) => listener.accept(pair, keys.reads, self.timer),
-                Way::There(address) => Connection::connect(*address, pair, keys.reads, self.timer),
+                CmEndpoint::Local(listener) => listener.accept(pair, keys.reads, self.timer),
+                CmEndpoint::Remote(address) => {
+                    Connection::connect(*address, pair, keys.reads, self.timer)
+                }
             };
-            self.connections.push(connection.map_err(Failure::Broken)?);
+            self.connections
+                .push(connection.map_err(MeasurementFailure::Broken)?);
         }
         Ok(())
     }
 
     /// Waits until the peer is here too.
-    fn sync(&mut self) -> Result<(), Failure> {
+    fn sync(&mut self) -> Result<(), MeasurementFailure> {
         self.control.keys(&self.keys[0]).map(drop)
     }
 
     /// Measures, and parts.
-    pub(super) fn run(mut self, each: &mut dyn FnMut(Measured)) -> Result<(), Failure> {
+    pub(super) fn run(mut self, each: &mut dyn FnMut(Measured)) -> Result<(), MeasurementFailure> {
         let plan = self.plan;
         let mut last = Report::default();
         for &size in &plan.sizes {
@@ -177,8 +183,12 @@ impl<'a> Session<'a> {
         self.part(&last, each)
     }
 
-    /// As perftest's programs part: writers of latency do without.
-    fn part(mut self, mine: &Report, each: &mut dyn FnMut(Measured)) -> Result<(), Failure> {
+    /// Parts as perftest's programs do: writers of latency do without.
+    fn part(
+        mut self,
+        mine: &Report,
+        each: &mut dyn FnMut(Measured),
+    ) -> Result<(), MeasurementFailure> {
         match (self.plan.method, self.plan.verb) {
             (Method::Latency, Verb::Write) => return Ok(()),
             (Method::Bandwidth, Verb::Read | Verb::Write) => {
@@ -198,42 +208,46 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Where librdmacm connects.
-enum Way {
-    Here(Listener),
-    There(SocketAddr),
+/// The end that librdmacm connects.
+enum CmEndpoint {
+    Local(Listener),
+    Remote(SocketAddr),
 }
 
-impl Way {
-    /// On the port behind that of the exchange: on iWARP, both are TCP's.
-    fn new(role: &Role, port: u16) -> Result<Self, Failure> {
+impl CmEndpoint {
+    /// The end on the port behind that of the exchange: on iWARP, both are TCP's.
+    fn new(role: &Role, port: u16) -> Result<Self, MeasurementFailure> {
         let port = port
             .checked_add(1)
-            .ok_or_else(|| Failure::Plan("no port behind this one".into()))?;
+            .ok_or_else(|| MeasurementFailure::Plan("no port behind this one".into()))?;
         match role {
             Role::Server(address) => Listener::bind((*address, port).into())
-                .map(Self::Here)
-                .map_err(Failure::Unavailable),
+                .map(Self::Local)
+                .map_err(MeasurementFailure::Unavailable),
             Role::Client(host) => {
                 let addresses = (host.as_str(), port).to_socket_addrs();
                 let address = addresses.ok().and_then(|mut addresses| addresses.next());
-                let unknown = || Failure::Unavailable(format!("no address of {host}"));
-                address.map(Self::There).ok_or_else(unknown)
+                let unknown = || MeasurementFailure::Unavailable(format!("no address of {host}"));
+                address.map(Self::Remote).ok_or_else(unknown)
             }
         }
     }
 }
 
-/// What one side makes before it connects.
-struct Side {
+/// The resources of this side, made before it connects.
+struct LocalResources {
     window: Arc<Window>,
-    /// Of sends, and of receives.
+    /// The completion queues of sends and of receives.
     completions: [Arc<CompletionQueue>; 2],
-    lanes: Vec<Lane>,
+    lanes: Vec<RequestQueue>,
 }
 
-impl Side {
-    fn new(plan: &Plan, device: &Device, stage: &Stage) -> Result<Self, Failure> {
+impl LocalResources {
+    fn new(
+        plan: &MeasurementPlan,
+        device: &Device,
+        stage: &Stage,
+    ) -> Result<Self, MeasurementFailure> {
         let domain = ProtectionDomain::new(&device.context)?;
         let window = Window::new(&domain, stage.window_bytes(), Access::ReadWrite)?;
         if (plan.method, plan.verb) != (Method::Latency, Verb::Write) {
@@ -255,9 +269,9 @@ impl Side {
             // What is not to be had inline is sent from memory.
             let pair = QueuePair::new(&domain, both, capacity(plan.inline_bytes))
                 .or_else(|_| QueuePair::new(&domain, both, capacity(0)))?;
-            Ok(Lane::new(pair, window.clone(), plan.chain as usize))
+            Ok(RequestQueue::new(pair, window.clone(), plan.chain as usize))
         };
-        let lanes: Result<Vec<_>, Failure> = (0..plan.queue_pairs).map(lane).collect();
+        let lanes: Result<Vec<_>, MeasurementFailure> = (0..plan.queue_pairs).map(lane).collect();
         let lanes = lanes?;
         Ok(Self {
             window,
@@ -266,10 +280,10 @@ impl Side {
         })
     }
 
-    /// Where our queue pairs and their parts of the window are.
+    /// The places of our queue pairs and of their parts of the window.
     fn keys(
         &self,
-        plan: &Plan,
+        plan: &MeasurementPlan,
         device: &Device,
         address: &Address,
         stage: &Stage,
@@ -294,17 +308,17 @@ impl Side {
 }
 
 /// Addresses of IPv4 and of IPv6 do not reach each other.
-fn same_kind(mine: &Keys, theirs: &Keys) -> Result<(), Failure> {
+fn same_kind(mine: &Keys, theirs: &Keys) -> Result<(), MeasurementFailure> {
     let is_v4 = |keys: &Keys| keys.gid.as_ref().map(is_v4);
     match is_v4(mine) == is_v4(theirs) {
         true => Ok(()),
-        false => Err(Failure::Broken(
+        false => Err(MeasurementFailure::Broken(
             "one side has an address of IPv4, the other none; choose with --gid-index".into(),
         )),
     }
 }
 
 /// Whether the device's port still is.
-fn is_up(device: &Device) -> Result<(), Failure> {
-    device.still_up().map_err(Failure::Broken)
+fn is_up(device: &Device) -> Result<(), MeasurementFailure> {
+    device.still_up().map_err(MeasurementFailure::Broken)
 }

@@ -21,9 +21,9 @@ use super::{QueuePair, RNR_RETRIES, Retry, VerbsError};
 use crate::library::Library;
 use crate::readiness;
 
-/// How long each step may take.
+/// The time that each step may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same for the kernel's part, in milliseconds.
+/// The time that the kernel's part may take, in milliseconds.
 const RESOLVE_MS: c_int = 2000;
 
 /// The library, or why it is not there.
@@ -38,7 +38,7 @@ fn symbols() -> Result<&'static Symbols, String> {
     SYMBOLS.get_or_init(load).as_ref().map_err(Clone::clone)
 }
 
-/// Where events arrive.
+/// The channel on which events arrive.
 struct Channel {
     symbols: &'static Symbols,
     ptr: NonNull<EventChannel>,
@@ -81,7 +81,7 @@ pub(in crate::rdma) struct Connection {
 }
 
 impl Listener {
-    /// On this address.
+    /// Listens on this address.
     pub(in crate::rdma) fn bind(address: SocketAddr) -> Result<Self, String> {
         let identifier = Identifier::new()?;
         let symbols = identifier.channel.symbols;

@@ -14,7 +14,7 @@ use super::super::sys;
 use super::{Context, VerbsError};
 use crate::readiness;
 
-/// Where completions arrive.
+/// A queue of completions.
 pub(in crate::rdma) struct CompletionQueue {
     context: Arc<Context>,
     pub(super) ptr: NonNull<sys::Cq>,

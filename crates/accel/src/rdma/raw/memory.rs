@@ -89,7 +89,7 @@ impl Drop for Registration {
     }
 }
 
-/// Why there is no registered memory.
+/// The reason that there is no registered memory.
 #[derive(Debug)]
 pub(in crate::rdma) enum Refused {
     /// None of this length.
@@ -203,7 +203,7 @@ impl Window {
     /// `len` bytes from `offset` on, as bytes, words and bytes.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer.
     fn part(&self, offset: usize, len: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
         let end = offset.checked_add(len);
         assert!(
@@ -223,7 +223,7 @@ impl Window {
     /// Copies bytes out, from `offset` on. A peer that writes there meanwhile gets a mixture copied.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer.
     pub(in crate::rdma) fn read(&self, offset: usize, into: &mut [u8]) {
         let (head, words, tail) = self.part(offset, into.len());
         let (first, rest) = into.split_at_mut(head.len());
@@ -242,7 +242,7 @@ impl Window {
     /// Copies `bytes` in, from `offset` on.
     ///
     /// # Panics
-    /// If there is no room for so many.
+    /// If there is no room for them.
     pub(in crate::rdma) fn write(&self, offset: usize, bytes: &[u8]) {
         let (head, words, tail) = self.part(offset, bytes.len());
         let (first, rest) = bytes.split_at(head.len());

@@ -1,6 +1,6 @@
 //! A queue's own engine: which job each task is of, and what its buffers are.
 //!
-//! A lane owns its jobs, so that their memory stays as long as a device may touch it: [`Lane::take`] gives a job back when no task
+//! A context owns its jobs, so that their memory stays as long as a device may touch it: [`EngineContext::take`] gives a job back when no task
 //! of it is in flight. While one is, no reference to the memory is made.
 //!
 //! Tasks are made once and used again. DOCA's buffers are not: one that was kept would keep the memory that it is over from
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use dpb_core::{Buf, ErasureCode, Job, JobError, Place, Region};
 
-use super::super::kind::{Given, Kind};
+use super::super::kind::{EngineParameters, Kind};
 use super::super::sys::Code;
 use super::jobs::{JobEngine, Retrieved};
 use super::library::{Calls, Family};
@@ -24,7 +24,7 @@ use super::tasks::{IV_BYTES, TaskEngine};
 use super::{Device, Refused, Unopened, say_leaked};
 
 /// One engine's context of one thread.
-pub(in crate::doca) struct Lane {
+pub(in crate::doca) struct EngineContext {
     engine: ManuallyDrop<Engine>,
     inventory: ManuallyDrop<Inventory>,
     /// The memory and buffers that tasks are made over, before they are given buffers of their own.
@@ -33,7 +33,7 @@ pub(in crate::doca) struct Lane {
     tasks: Vec<InFlight>,
     /// Tasks that are not in flight.
     idle: Vec<u32>,
-    /// Why nothing can be submitted any more.
+    /// The reason that nothing can be submitted any more.
     dead: Option<Code>,
     device: Arc<Device>,
 }
@@ -79,13 +79,13 @@ impl Extent {
 }
 
 impl Held {
-    /// Where item `i` lies, in memory of which it was found that `device` reaches it.
+    /// The memory of item `i`, which `device` is known to reach.
     fn item(&self, device: &Device, i: usize) -> Extent {
         let src = &self.job.src;
         Extent::of(self.job.items.place(i, src), src, device)
     }
 
-    /// Where its output goes.
+    /// The memory for the output of item `i`.
     fn slot(&self, device: &Device, i: usize) -> Extent {
         let dst = &self.job.dst;
         Extent::of(self.job.slots.place(i, dst), dst, device)
@@ -107,7 +107,7 @@ struct InFlight {
 pub(in crate::doca) struct Piece {
     pub(in crate::doca) src: Range<usize>,
     pub(in crate::doca) dst: Range<usize>,
-    /// Where in the item a nonce stands, if one is needed.
+    /// The place of a nonce in the item, if one is needed.
     pub(in crate::doca) iv: Option<usize>,
 }
 
@@ -116,7 +116,7 @@ pub(in crate::doca) struct Piece {
 pub(in crate::doca) enum Start {
     /// The task is in flight.
     Started,
-    /// Not now: others must end first.
+    /// The task can be started later, when others have ended.
     Busy,
     /// DOCA refuses it.
     Failed(Code),
@@ -140,10 +140,10 @@ fn absent(call: &str, text: String) -> Refused {
     }
 }
 
-/// How long the source and the destination are that tasks are made over. Those of erasure coding are as long as its shortest
+/// The lengths of the source and the destination that tasks are made over. For erasure coding they are as long as its shortest
 /// blocks: shorter ones could be refused.
-fn parked_lens(given: &Given) -> [usize; 2] {
-    given.coded().map_or([1, 1], |(code, coded)| {
+fn parked_lens(parameters: &EngineParameters) -> [usize; 2] {
+    parameters.coded().map_or([1, 1], |(code, coded)| {
         let unit = ErasureCode::UNIT_BYTES;
         [code.data_blocks() * unit, coded * unit]
     })
@@ -160,7 +160,7 @@ fn park(
         .registered_with(device)
         .expect("registered with this device alone");
     let mut window = |len, data_len| {
-        // SAFETY: inside the chunk, which the lane keeps.
+        // SAFETY: inside the chunk, which the context keeps.
         let window = unsafe { inventory.window(mmap, chunk.memory(), len, data_len) };
         window.map_err(|code| Refused::new(device.doca, "doca_buf_inventory_buf_by_args", code))
     };
@@ -173,18 +173,18 @@ impl Engine {
     unsafe fn open(
         device: &Arc<Device>,
         calls: &Calls,
-        given: &Given,
+        parameters: &EngineParameters,
         tasks: u32,
         parked: [Window; 2],
     ) -> Result<Self, Unopened> {
         match (calls, device.doca.family()) {
             (Calls::Job(calls), Family::Jobs(jobs)) => {
-                JobEngine::open(device, calls, jobs, given, tasks).map(Self::Job)
+                JobEngine::open(device, calls, jobs, parameters, tasks).map(Self::Job)
             }
             (Calls::Task(calls), Family::Tasks(progress)) => {
                 // SAFETY: the caller vouches for the buffers.
                 let engine =
-                    unsafe { TaskEngine::open(device, calls, progress, given, tasks, parked) };
+                    unsafe { TaskEngine::open(device, calls, progress, parameters, tasks, parked) };
                 engine.map(Self::Task)
             }
             _ => unreachable!("calls are of the library's family"),
@@ -192,24 +192,24 @@ impl Engine {
     }
 }
 
-impl Lane {
-    /// Opens a lane for `places` jobs and up to `tasks` tasks at a time; with a key or with rules, where the engine needs them.
+impl EngineContext {
+    /// Opens a context for `places` jobs and up to `tasks` tasks at a time; with a key or with rules, where the engine needs them.
     pub(in crate::doca) fn open(
         device: &Arc<Device>,
         kind: Kind,
-        given: &Given,
+        parameters: &EngineParameters,
         places: usize,
         tasks: u32,
     ) -> Result<Self, Refused> {
         let doca = device.doca;
         let calls = doca.calls(kind).map_err(|lack| absent("library", lack))?;
-        let lens = parked_lens(given);
+        let lens = parked_lens(parameters);
         let chunk = Chunk::zeroed(std::slice::from_ref(device), lens[0].max(lens[1]));
         let chunk = chunk.map_err(|error| absent("memory", error.to_string()))?;
         let mut inventory = Inventory::new(doca, 2 * tasks as usize + 2)?;
         let parked = park(device, &chunk, &mut inventory, lens)?;
-        // SAFETY: the lane keeps the buffers until the engine is stopped; below, where there is to be no lane.
-        let engine = unsafe { Engine::open(device, &calls, given, tasks, parked) };
+        // SAFETY: the context keeps the buffers until the engine is stopped; below, where there is to be no context.
+        let engine = unsafe { Engine::open(device, &calls, parameters, tasks, parked) };
         let engine = match engine {
             Ok(engine) => engine,
             Err(Unopened {
@@ -282,7 +282,7 @@ impl Lane {
         let slot = held.slot(&self.device, i);
         let end = at.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= slot.len), "within the slot");
-        // SAFETY: just checked; the lane owns the output, and makes no reference to it while a device may write there.
+        // SAFETY: just checked; the context owns the output, and makes no reference to it while a device may write there.
         unsafe {
             let at = slot.start.add(at).as_ptr();
             at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -301,7 +301,7 @@ impl Lane {
         Some(held.job)
     }
 
-    /// Why nothing can be submitted any more, if so.
+    /// The reason that nothing can be submitted any more, if there is one.
     pub(in crate::doca) fn dead(&self) -> Option<Code> {
         self.dead
     }
@@ -333,7 +333,7 @@ impl Lane {
             unsafe { src.start.add(at).as_ptr().cast_const() }
         });
         let [src, dst] = buffers;
-        // SAFETY: the lane keeps the job, and with it the memory and its registration, and the buffers until the task has ended.
+        // SAFETY: the context keeps the job, and with it the memory and its registration, and the buffers until the task has ended.
         let submitted = unsafe {
             match &mut *self.engine {
                 Engine::Job(engine) => engine.submit(task, src, dst),
@@ -362,7 +362,7 @@ impl Lane {
         }
     }
 
-    /// What a submit that DOCA refused means for the lane.
+    /// Judges a submit that DOCA refused: the device is busy, the task has failed, or the context is lost.
     fn refused(&mut self, code: Code) -> Start {
         let in_flight = match &*self.engine {
             Engine::Job(engine) => engine.in_flight(),
@@ -463,7 +463,7 @@ impl Lane {
         } = &mut self.tasks[task as usize];
         let (place, item, room) = (*place, *item, *room);
         let [src, dst] = buffers.take().expect("a task in flight has buffers");
-        // SAFETY: the task has ended: the device uses them no more. The job, and with it its output, is the lane's.
+        // SAFETY: the task has ended: the device uses them no more. The job, and with it its output, is the context's.
         let result = unsafe {
             let found = match (&mut *self.engine, code) {
                 (Engine::Job(engine), Code::SUCCESS) => engine.write_found(room),
@@ -507,7 +507,7 @@ fn windows(
         is_inside(&piece.src, item) && is_inside(&piece.dst, slot),
         "a piece of that job"
     );
-    // SAFETY: just checked; the lane keeps the job, whose memory holds its registration, as long as the buffers. A chunk is
+    // SAFETY: just checked; the context keeps the job, whose memory holds its registration, as long as the buffers. A chunk is
     // longer than what it was asked for.
     unsafe {
         let at = item.start.add(piece.src.start);
@@ -523,7 +523,7 @@ fn windows(
     }
 }
 
-impl Drop for Lane {
+impl Drop for EngineContext {
     /// Waits for what is in flight, but not for ever.
     fn drop(&mut self) {
         let is_stopped = match &mut *self.engine {

@@ -33,14 +33,14 @@ pub(in crate::rdma) struct Request {
 }
 
 /// A queue pair with its window; the queue pair goes first.
-pub(in crate::rdma) struct Lane {
+pub(in crate::rdma) struct RequestQueue {
     queue_pair: QueuePair,
     window: Arc<Window>,
     chain: Chain,
 }
 
-impl Lane {
-    /// Makes a lane of a queue pair and a window in its domain; chains are at most `chain_max` long.
+impl RequestQueue {
+    /// A request queue of a queue pair and a window in its domain; chains are at most `chain_max` long.
     ///
     /// # Panics
     /// If they are of two domains.
