@@ -18,7 +18,7 @@ pub mod report;
 pub mod run;
 pub mod schema;
 pub mod serve;
-pub mod tied;
 pub mod storage;
 mod sweep;
 pub mod tcp;
+pub mod tied;

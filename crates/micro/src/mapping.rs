@@ -50,7 +50,12 @@ impl Mapping {
         let reserved = rounded + 2 * HUGE_PAGE;
         // SAFETY: a new mapping at an address that the kernel chooses; nobody may touch it yet.
         let whole = unsafe {
-            mmap_anonymous(null_mut(), reserved, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
+            mmap_anonymous(
+                null_mut(),
+                reserved,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
         };
         let whole = NonNull::new(whole.map_err(failed)?.cast::<u8>()).ok_or("mapped at null")?;
         let before = HUGE_PAGE - whole.as_ptr().addr() % HUGE_PAGE;
@@ -143,7 +148,9 @@ fn huge_bytes_in(smaps: &str, start: usize) -> Option<u64> {
         let first = line.split_whitespace().next().unwrap_or_default();
         first.ends_with(':')
     });
-    let line = of_it.into_iter().find_map(|line| line.strip_prefix("AnonHugePages:"))?;
+    let line = of_it
+        .into_iter()
+        .find_map(|line| line.strip_prefix("AnonHugePages:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
 }
@@ -158,7 +165,10 @@ mod tests {
             let mut mapping = Mapping::new(5000, pages).expect("mapped");
             assert_eq!(mapping.as_ptr().addr() % 4096, 0);
             assert!(mapping.bytes_mut().iter().all(|&byte| byte == 0));
-            assert_eq!((mapping.bytes_mut().len(), mapping.words_mut().len()), (5000, 625));
+            assert_eq!(
+                (mapping.bytes_mut().len(), mapping.words_mut().len()),
+                (5000, 625)
+            );
             mapping.floats_mut().fill(1.0);
             assert_eq!(mapping.words_mut()[624], 1.0f64.to_bits());
         }

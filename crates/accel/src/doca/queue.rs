@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dpb_core::{
-    Completion, DeflateFormat, Job, JobError, NotInPlace, OpSpec, Operator, OutputShape, Queue, SetupError,
-    Unsupported,
+    Completion, DeflateFormat, Job, JobError, NotInPlace, OpSpec, Operator, OutputShape, Queue,
+    SetupError, Unsupported,
 };
 
 use super::kind::Kind;

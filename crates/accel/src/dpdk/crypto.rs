@@ -8,8 +8,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Clock, Control, Direction, HmacHash, Limits, Material, NotInPlace, OpSpec, Operator,
-    OutputShape, Properties, Queue, SetupError, Unsupported, WallClock, spec,
+    Backend, Buf, Clock, Control, Direction, HmacHash, Limits, Material, NotInPlace, OpSpec,
+    Operator, OutputShape, Properties, Queue, SetupError, Unsupported, WallClock, spec,
 };
 
 use self::empty_hmac::Hasher;

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::versions::Reader;
 use dpb_core::{
-    ChangeError, Control, JobError, Limits, Material, NotInPlace, OpSpec, OutputShape, SetupError, Unsupported,
-    Versioned, Versions, WallClock, spec,
+    ChangeError, Control, JobError, Limits, Material, NotInPlace, OpSpec, OutputShape, SetupError,
+    Unsupported, Versioned, Versions, WallClock, spec,
 };
 
 use super::super::raw::{Cipher, CryptoDevice, End, Operation, Over, Recipe, Session, Step};

@@ -1,8 +1,8 @@
 //! Items as operations of a cipher: where initialisation vector, additional data, text and tag lie.
 
 use dpb_core::{
-    Direction, HmacHash, JobError, Limits, Material, NotInPlace, OpSpec, OutputShape, Unsupported, match_spec,
-    spec,
+    Direction, HmacHash, JobError, Limits, Material, NotInPlace, OpSpec, OutputShape, Unsupported,
+    match_spec, spec,
 };
 
 use super::super::raw::{Cipher, CryptoDevice, Digest, End, Iv, Operation, Over, Step};
