@@ -244,12 +244,10 @@ fn lead<P>(posts: &[Post<P>], runs: &Runs, stop: &AtomicBool) -> Result<Series<P
     };
     command(posts, Order::Prepare)?;
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut round = 0;
     let times = std::iter::once(ns(runs.warm_up))
         .chain(std::iter::repeat_n(ns(runs.seconds), runs.repeat as usize));
-    for ns in times {
-        let is_warm_up = round == 0;
-        round += 1;
+    for (round, ns) in (1..).zip(times) {
+        let is_warm_up = round == 1;
         if is_stopped() {
             series.interrupted = true;
             break;

@@ -207,7 +207,7 @@ pub fn measure(plan: &Plan, clock: &dyn Clock, stop: &AtomicBool) -> Result<Meas
 fn check(plan: &Plan) -> Result<(), Broken> {
     let unsupported = |why: String| Err(Broken::Unsupported(why));
     let (size, threads) = (plan.size, plan.threads);
-    if size < SIZE_BYTES_MIN || size % LINE_BYTES != 0 {
+    if size < SIZE_BYTES_MIN || !size.is_multiple_of(LINE_BYTES) {
         return unsupported(format!(
             "a buffer of {size} bytes: it takes {SIZE_BYTES_MIN} at least, in multiples of {LINE_BYTES}"
         ));

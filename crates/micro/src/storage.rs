@@ -225,7 +225,7 @@ fn check(plan: &Plan, target: &Target) -> Result<(), String> {
             plan.engine
         ));
     }
-    if block == 0 || block % 512 != 0 || block > 1 << 30 {
+    if block == 0 || !block.is_multiple_of(512) || block > 1 << 30 {
         return Err(format!(
             "blocks of {block} bytes: they are multiples of 512, 1 GiB at most"
         ));

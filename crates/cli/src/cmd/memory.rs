@@ -187,8 +187,9 @@ impl Args {
 
     /// What can be known to be too much is said before the first test.
     fn check(&self) -> Result<(), Failure> {
-        let wrong =
-            |size: &&u64| **size < memory::SIZE_BYTES_MIN || **size % memory::LINE_BYTES != 0;
+        let wrong = |size: &&u64| {
+            **size < memory::SIZE_BYTES_MIN || !size.is_multiple_of(memory::LINE_BYTES)
+        };
         if let Some(size) = self.size.iter().find(wrong) {
             return Err(Failure::usage(format!(
                 "--size {size}: a buffer has {} bytes at least, in multiples of {}",

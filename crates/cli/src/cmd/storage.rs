@@ -318,7 +318,7 @@ impl Args {
     fn check(&self, plans: &[Plan]) -> Result<(), Failure> {
         if let Some(plan) = plans
             .iter()
-            .find(|plan| plan.block == 0 || plan.block % 512 != 0)
+            .find(|plan| plan.block == 0 || !plan.block.is_multiple_of(512))
         {
             return Err(Failure::usage(format!(
                 "--block {}: requests are multiples of 512 bytes",
@@ -326,7 +326,7 @@ impl Args {
             )));
         }
         let unit = storage::unit_bytes(self.block.iter().copied());
-        if self.file_size % unit != 0 || self.file_size == 0 {
+        if !self.file_size.is_multiple_of(unit) || self.file_size == 0 {
             return Err(Failure::usage(format!(
                 "--file-size {}: it is a multiple of {unit} bytes",
                 self.file_size

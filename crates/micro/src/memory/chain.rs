@@ -40,7 +40,7 @@ fn link(words: &mut [u64], lines: usize, random: &mut SplitMix64, stop: &AtomicB
         words[line * LINE] = (line * LINE) as u64;
     }
     for line in (1..lines).rev() {
-        if line % LOOK == 0 && stop.load(Ordering::Relaxed) {
+        if line.is_multiple_of(LOOK) && stop.load(Ordering::Relaxed) {
             return false;
         }
         words.swap(line * LINE, random.below(line) * LINE);
@@ -52,7 +52,7 @@ fn link(words: &mut [u64], lines: usize, random: &mut SplitMix64, stop: &AtomicB
 fn number(words: &mut [u64], lines: usize, stop: &AtomicBool) {
     let mut at = 0;
     for rank in 0..lines {
-        if rank % LOOK == 0 && stop.load(Ordering::Relaxed) {
+        if rank.is_multiple_of(LOOK) && stop.load(Ordering::Relaxed) {
             return;
         }
         words[at + 1] = rank as u64;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::mapping::Pages;
 
-    const GO_ON: AtomicBool = AtomicBool::new(false);
+    static GO_ON: AtomicBool = AtomicBool::new(false);
 
     #[test]
     fn a_chain_visits_every_line_once_before_it_is_back() {

@@ -330,7 +330,7 @@ impl<'a> Job<'a> {
     }
 
     /// The blocks of the last run that are read back: all, or a few.
-    fn to_read_back(&mut self) -> BTreeMap<usize, u64> {
+    fn take_written(&mut self) -> BTreeMap<usize, u64> {
         let contents = &mut self.contents;
         let samples = std::mem::take(&mut contents.samples);
         let is_new = |block: &usize| contents.generations[*block] > contents.checked;
@@ -465,7 +465,7 @@ impl Member for Job<'_> {
             .lane
             .buffer(0)
             .to_vec();
-        for (block, generation) in self.to_read_back() {
+        for (block, generation) in self.take_written() {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }

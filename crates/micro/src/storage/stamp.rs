@@ -24,7 +24,7 @@ const HEAD: usize = 32;
 
 /// The bytes of a unit of a file that is accessed in blocks of these sizes.
 pub fn unit_bytes(blocks: impl IntoIterator<Item = u64>) -> u64 {
-    match blocks.into_iter().all(|block| block % UNIT == 0) {
+    match blocks.into_iter().all(|block| block.is_multiple_of(UNIT)) {
         true => UNIT,
         false => SECTOR,
     }

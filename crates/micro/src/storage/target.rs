@@ -259,7 +259,7 @@ impl Target {
     /// Whether requests of this kind are possible, as far as the system says.
     pub(super) fn admits(&self, block: u64, direct: bool) -> Result<(), String> {
         let unit = self.stamps.map_or(1, |stamps| stamps.unit as u64);
-        if block % unit != 0 {
+        if !block.is_multiple_of(unit) {
             return Err(format!(
                 "blocks of {block} bytes in a file of units of {unit}"
             ));
@@ -272,7 +272,7 @@ impl Target {
         let align = known.map_or(0, |known| u64::from(known.stx_dio_offset_align));
         match align {
             0 => Ok(()),
-            align if block % align == 0 => Ok(()),
+            align if block.is_multiple_of(align) => Ok(()),
             align => Err(format!(
                 "direct requests to {} are multiples of {align} bytes, not {block}",
                 self.path.display()

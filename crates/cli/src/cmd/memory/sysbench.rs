@@ -55,8 +55,6 @@ fn command(runs: &RunFlags, test: &Test) -> Result<Vec<String>, String> {
         "--memory-scope=local".to_owned(),
         format!("--memory-access-mode={mode}"),
         format!("--memory-oper={operation}"),
-        // Its usual numbers are not spread evenly.
-        "--rand-type=uniform".to_owned(),
         format!("--rand-seed={}", runs.seed),
         format!("--threads={}", test.threads),
         format!("--time={}", seconds(runs)),
