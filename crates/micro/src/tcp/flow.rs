@@ -236,10 +236,12 @@ impl<'a> Lane<'a> {
 
     fn begin(&self) -> Tally {
         // Its histograms take memory, which is not part of what is measured.
-        let mut tally = Tally::default();
-        tally.cpu_ns = thread_cpu_ns();
-        tally.first_ns = self.clock.now_ns();
-        tally
+        let empty = Tally::default();
+        Tally {
+            cpu_ns: thread_cpu_ns(),
+            first_ns: self.clock.now_ns(),
+            ..empty
+        }
     }
 
     fn finish(&self, tally: &mut Tally) {
