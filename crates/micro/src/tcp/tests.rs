@@ -336,6 +336,7 @@ fn between(server: &Target, up: Spoil, down: Spoil) -> Target {
 }
 
 /// Turns one bit, far behind what frames of the control connection have.
+#[allow(clippy::ptr_arg, reason = "a `Spoil` as the others")]
 fn spoil(bytes: &mut Vec<u8>, at: u64) {
     const PLACE: u64 = 20_011;
     if (at..at + bytes.len() as u64).contains(&PLACE) {

@@ -15,6 +15,9 @@ pub(super) fn print(records: &[Record], format: Format) -> Result<(), Failure> {
     }
 }
 
+/// A column's title, the metric in it, and how its value is written.
+type Figure = (&'static str, &'static str, fn(f64) -> String);
+
 const PARAMETERS: [&str; 5] = ["direction", "size", "depth", "connections", "engine"];
 
 fn for_people(records: &[Record]) -> Table {
@@ -27,7 +30,7 @@ fn for_people(records: &[Record]) -> Table {
         .iter()
         .any(|record| parameter(record, "tool") != "dpb");
     let is_open = any("offered_messages_per_s");
-    let mut figures: Vec<(&str, &str, fn(f64) -> String)> = vec![
+    let mut figures: Vec<Figure> = vec![
         ("messages/s", "messages_per_s", short),
         ("bytes/s", "bytes_per_s", short),
     ];
