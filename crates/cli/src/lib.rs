@@ -74,7 +74,14 @@ struct Cli {
 }
 
 /// The verbs that measure.
-const TASKS: Tasks = Tasks(&[&cmd::op::TASK, &cmd::pushdown::TASK, &cmd::rdma::TASK]);
+const TASKS: Tasks = Tasks(&[
+    &cmd::op::TASK,
+    &cmd::memory::TASK,
+    &cmd::storage::TASK,
+    &cmd::tcp::TASK,
+    &cmd::pushdown::TASK,
+    &cmd::rdma::TASK,
+]);
 
 /// Flags that every verb takes.
 #[derive(Clone, Debug, clap::Args)]

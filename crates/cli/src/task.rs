@@ -136,7 +136,7 @@ pub const fn listed(name: &'static str, label: &'static str, text: fn(f64) -> St
 }
 
 /// A parameter that sweeps an axis.
-pub const fn sweep(
+pub const fn axis(
     name: &'static str,
     label: &'static str,
     text: fn(f64) -> String,

@@ -261,7 +261,7 @@ fn storage(given: &Given) -> Translated {
             "jobs": numbers(&given.values("numProc", "4")),
             "depth": numbers(&given.values("iodepth", "32")),
             "engine": engines,
-            "direct": is_direct,
+            "direct": if is_direct { "yes" } else { "no" },
             "seconds": seconds(&given.first("runtime", "30s")),
         }, "repeats": repeats })
     };

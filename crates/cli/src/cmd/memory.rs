@@ -2,7 +2,9 @@
 
 mod sysbench;
 
-use clap::ValueEnum;
+use std::time::Duration;
+
+use clap::{ArgMatches, FromArgMatches, ValueEnum};
 use dpb_core::WallClock;
 use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Check, Evidence, Record, Summary};
@@ -12,12 +14,70 @@ use super::peer;
 use super::sweep::{self, OUTPUT, Results, RunFlags, parameter};
 use crate::args::{self, List};
 use crate::exit::Failure;
-use crate::output::{Column, Progress, Table, evidence, short, short_ns, verdict};
+use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
+use crate::task::{Cost, Task, View, axis, charted, recorded_by_name};
 use crate::{Globals, interrupt};
 
 const WORK: &str = "The accesses";
 
 /// What is measured.
+/// The task: random, sequential and chained accesses to memory, and STREAM.
+pub const TASK: Task = Task {
+    name: "memory",
+    summary: "random, sequential and chained accesses to memory, and STREAM",
+    example: "dpb memory --size 16KiB..64MiB --pattern chain",
+    apart: &["out", "beside"],
+    prepare: None,
+    view: VIEW,
+    check: fits_together,
+    cost,
+    recorded: recorded_by_name,
+    published: None,
+};
+
+const VIEW: View = View {
+    lead: &[
+        "pattern", "access", "kernel", "size", "threads", "pages", "tool",
+    ],
+    series: &["pattern", "access", "kernel", "tool"],
+    sweeps: &[
+        axis("size", "bytes", output::bytes),
+        axis("threads", "threads", output::number),
+    ],
+    fixed: &["pages"],
+    metrics: &[
+        charted("accesses_per_s", "accesses per second", output::short),
+        charted("bytes_per_s", "bytes per second", output::short),
+        charted("ns_per_access", "nanoseconds per access", output::number),
+    ],
+    base: None,
+};
+
+/// Whether a command line fits together; the rest is known when it runs.
+fn fits_together(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    let args = Args::from_arg_matches(matches);
+    args.map(drop)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Tests of every size and number of threads; each thread has memory of its own.
+fn cost(matches: &ArgMatches) -> Cost {
+    let Ok(args) = Args::from_arg_matches(matches) else {
+        return Cost::default();
+    };
+    let (sizes, threads) = (&args.size.0, &args.threads.0);
+    let works = args.pattern.len().max(1) * args.access.len().max(1) + args.kernel.len();
+    let tests = (sizes.len() * threads.len() * args.pages.len().max(1) * works) as u32;
+    let runs = args.runs.runs();
+    let largest = sizes.iter().max().copied().unwrap_or(0);
+    Cost {
+        once: tests * runs.warm_up + tests * Duration::from_secs_f64(0.1 + largest as f64 / 2e9),
+        each_run: tests * runs.seconds,
+        memory_bytes: largest.saturating_mul(threads.iter().max().copied().unwrap_or(1)),
+        disk_bytes: 0,
+    }
+}
+
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each thread has a buffer of its own of the size that is given. Random and sequential accesses are of 8 bytes, \
@@ -30,7 +90,7 @@ const WORK: &str = "The accesses";
 )]
 pub struct Args {
     /// Bytes of each thread's buffer; STREAM's three arrays share it
-    #[arg(long, help_heading = WORK, value_parser = args::sizes, default_value = "16KiB,4MiB,1GiB")]
+    #[arg(long, value_name = "SIZES", help_heading = WORK, value_parser = args::sizes, default_value = "16KiB,4MiB,1GiB")]
     size: List<u64>,
     /// Where accesses go [default: random,sequential; none if there is a --kernel]
     #[arg(long, help_heading = WORK, value_enum, value_delimiter = ',')]
@@ -42,7 +102,7 @@ pub struct Args {
     #[arg(long, help_heading = WORK, value_enum, value_delimiter = ',')]
     kernel: Vec<KernelName>,
     /// Threads, each with a buffer of its own
-    #[arg(long, help_heading = WORK, value_parser = args::thread_counts, default_value = "1")]
+    #[arg(long, value_name = "COUNTS", help_heading = WORK, value_parser = args::thread_counts, default_value = "1")]
     threads: List<u64>,
     /// The pages that buffers lie in; the record says how many bytes really came to lie in huge ones
     #[arg(long, help_heading = WORK, value_enum, value_delimiter = ',', default_value = "normal")]

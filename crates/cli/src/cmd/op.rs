@@ -22,7 +22,7 @@ use dpb_operators::registry::{Case, Entry, Operators};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
-use crate::task::{Base, Cost, Parameter, Task, View, charted, listed, recorded_by_name, sweep};
+use crate::task::{Base, Cost, Parameter, Task, View, axis, charted, listed, recorded_by_name};
 use crate::{Globals, backends, interrupt, spec};
 
 /// Told to stop, a test is awaited for so long: somewhat more than the harness waits for jobs in flight.
@@ -50,11 +50,11 @@ const VIEW: View = View {
     ],
     series: &["backend"],
     sweeps: &[
-        sweep("size", "bytes per item", output::bytes),
-        sweep("threads", "threads", output::number),
-        sweep("batch", "items per job", output::number),
-        sweep("depth", "jobs in flight", output::number),
-        sweep("rate", "jobs offered per second", output::short),
+        axis("size", "bytes per item", output::bytes),
+        axis("threads", "threads", output::number),
+        axis("batch", "items per job", output::number),
+        axis("depth", "jobs in flight", output::number),
+        axis("rate", "jobs offered per second", output::short),
     ],
     fixed: &["operator", "mode", "input", "working_set"],
     metrics: &[

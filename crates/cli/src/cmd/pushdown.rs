@@ -32,7 +32,7 @@ use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::report::published;
-use crate::task::{Base, Cost, Parameter, Task, View, charted, listed, recorded_by_name, sweep};
+use crate::task::{Base, Cost, Parameter, Task, View, axis, charted, listed, recorded_by_name};
 use crate::{Globals, interrupt};
 
 /// The table that is scanned.
@@ -74,9 +74,9 @@ const VIEW: View = View {
     ],
     series: &["scheme", "format"],
     sweeps: &[
-        sweep("threads", "threads", output::number),
-        sweep("selectivity", "selectivity", output::percent),
-        sweep(
+        axis("threads", "threads", output::number),
+        axis("selectivity", "selectivity", output::percent),
+        axis(
             "link_gbps",
             "link, Gbit/s (0: bare loopback)",
             output::number,

@@ -18,7 +18,7 @@ use crate::args::{self, List};
 use crate::bulk::fresh_seed;
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
-use crate::task::{Cost, Parameter, Task, View, charted, listed, recorded_by_name, sweep};
+use crate::task::{Cost, Parameter, Task, View, axis, charted, listed, recorded_by_name};
 
 /// The task: RDMA between two machines.
 pub const TASK: Task = Task {
@@ -38,9 +38,9 @@ const VIEW: View = View {
     lead: &["method", "verb", "size", "depth", "qps", "device", "peer"],
     series: &["verb", "device"],
     sweeps: &[
-        sweep("size", "bytes per message", output::bytes),
-        sweep("depth", "requests in flight", output::number),
-        sweep("qps", "queue pairs", output::number),
+        axis("size", "bytes per message", output::bytes),
+        axis("depth", "requests in flight", output::number),
+        axis("qps", "queue pairs", output::number),
     ],
     fixed: &["method", "role"],
     metrics: &[

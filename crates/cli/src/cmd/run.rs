@@ -31,6 +31,8 @@ const STDOUT_BYTES_MAX: usize = 256 << 20;
 const PATIENCE: u32 = 20;
 /// The variable that gives the records of one run of a box one name of a run.
 const RUN: &str = "DPB_RUN";
+/// The variable that names the folder for data.
+const DATA_DIR: &str = "DPB_DATA_DIR";
 
 /// Run the tests of a box: a JSON file that names tasks and lists of their parameters.
 #[derive(Debug, clap::Args)]
@@ -110,6 +112,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
     refuse_what_does_not_fit(&asked)?;
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    let data_dir = std::path::absolute(data_dir).map_err(anyhow::Error::from)?;
     let results = Results::open(args.out.clone(), &asked)?;
     let mut runs = Runs {
         asked: &asked,
@@ -303,7 +306,7 @@ impl Runs<'_> {
             let state = self.state_of(&plugin.name);
             return plugin.test(&test.parameters, repeats, self.asked.seed, &state);
         }
-        let words = self.words(test, repeats);
+        let words = test.words(repeats, self.asked.seed);
         let ended = self.start(&words, cost.time(repeats))?;
         if ended.left_behind > 0 {
             let title = test.title();
@@ -328,17 +331,6 @@ impl Runs<'_> {
         Ok(Some(failed(outcome)))
     }
 
-    /// The words of a test's command line.
-    fn words(&self, test: &Test, repeats: u64) -> Vec<String> {
-        let mut words = test.words(repeats, self.asked.seed);
-        if let Runner::Task(task) = &test.runner
-            && task.has_flag("data-dir")
-        {
-            words.push(format!("--data-dir={}", self.data_dir.display()));
-        }
-        words
-    }
-
     /// The folder that a plug-in's state stays in.
     fn state_of(&self, plugin: &str) -> PathBuf {
         state_folder(&self.data_dir).join(plugin)
@@ -352,7 +344,7 @@ impl Runs<'_> {
             Runner::Task(task) => match task.prepare {
                 None => return Ok(Prepared::Yes),
                 Some(flag) => {
-                    let mut words = self.words(test, repeats);
+                    let mut words = test.words(repeats, self.asked.seed);
                     words.push(flag.to_owned());
                     words
                 }
@@ -401,7 +393,8 @@ impl Runs<'_> {
         command
             .args(words)
             .args(["--format", "json", "--quiet"].map(OsStr::new))
-            .env(RUN, &self.run);
+            .env(RUN, &self.run)
+            .env(DATA_DIR, &self.data_dir);
         let bounds = Bounds {
             time: estimate * PATIENCE + Duration::from_secs(60),
             stdout_bytes: STDOUT_BYTES_MAX,

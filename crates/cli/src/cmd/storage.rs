@@ -4,7 +4,9 @@ mod fio;
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use std::time::Duration;
+
+use clap::{ArgMatches, FromArgMatches, ValueEnum};
 use dpb_core::WallClock;
 use dpb_core::measure::latency::Latencies;
 use dpb_core::measure::{Check, Evidence, Record, Samples};
@@ -17,7 +19,8 @@ use super::peer;
 use super::sweep::{self, OUTPUT, Results, RunFlags, parameter};
 use crate::args::{self, List};
 use crate::exit::Failure;
-use crate::output::{Column, Progress, Table, evidence, short, short_ns, verdict};
+use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
+use crate::task::{Cost, Task, View, axis, charted, listed, recorded_by_name};
 use crate::{Globals, interrupt};
 
 const WHERE: &str = "The file or device";
@@ -28,6 +31,89 @@ const FILE: &str = "storage.dpb";
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
 /// What is measured.
+/// The task: reads and writes of a file or a device: throughput and latency.
+pub const TASK: Task = Task {
+    name: "storage",
+    summary: "reads and writes of a file or a device: throughput and latency",
+    example: "dpb storage --block 8KiB --depth 32",
+    apart: &["out", "beside", "data_dir", "i_know_this_destroys", "keep"],
+    prepare: None,
+    view: VIEW,
+    check: fits_together,
+    cost,
+    recorded: recorded_by_name,
+    published: None,
+};
+
+const VIEW: View = View {
+    lead: &[
+        "engine", "pattern", "access", "block", "depth", "jobs", "direct", "tool",
+    ],
+    series: &["pattern", "access", "engine", "direct", "tool"],
+    sweeps: &[
+        axis("block", "bytes per request", output::bytes),
+        axis("depth", "requests in flight", output::number),
+        axis("jobs", "threads", output::number),
+    ],
+    fixed: &["fsync", "registered", "verify"],
+    metrics: &[
+        charted("bytes_per_s", "bytes per second", output::short),
+        listed("items_per_s", "requests per second", output::short),
+        charted("latency_ns_p50", "latency, median", output::short_ns),
+        charted(
+            "latency_ns_p99",
+            "latency, 99th percentile",
+            output::short_ns,
+        ),
+        listed(
+            "latency_ns_p999",
+            "latency, 99.9th percentile",
+            output::short_ns,
+        ),
+    ],
+    base: None,
+};
+
+/// Whether a command line fits together; the rest is known when it runs.
+fn fits_together(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    let args = Args::from_arg_matches(matches);
+    args.map(drop)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Tests of every kind of request; the file is written first.
+fn cost(matches: &ArgMatches) -> Cost {
+    const WRITE_BYTES_PER_S: f64 = 300e6;
+    let Ok(args) = Args::from_arg_matches(matches) else {
+        return Cost::default();
+    };
+    let axes = [
+        args.engine.len().max(1),
+        args.pattern.len().max(1),
+        args.access.len().max(1),
+        args.block.0.len(),
+        args.depth.0.len(),
+        args.jobs.0.len(),
+        args.direct.0.len(),
+        args.registered.0.len(),
+        args.fsync.0.len(),
+        args.verify.0.len(),
+    ];
+    let tests = axes.iter().product::<usize>() as u32;
+    let runs = args.runs.runs();
+    Cost {
+        once: tests * runs.warm_up
+            + Duration::from_secs_f64(args.file_size as f64 / WRITE_BYTES_PER_S),
+        each_run: tests * runs.seconds,
+        memory_bytes: 256 << 20,
+        disk_bytes: if args.device.is_some() {
+            0
+        } else {
+            args.file_size
+        },
+    }
+}
+
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The file is made by dpb, never one that was there: a file that dpb did not make is refused. It loses its name as soon as \
@@ -42,19 +128,19 @@ const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)
 )]
 pub struct Args {
     /// The file to make, in a folder that is there [default: storage.dpb in the data directory]
-    #[arg(long, help_heading = WHERE)]
+    #[arg(long, value_name = "FILE", help_heading = WHERE)]
     file: Option<PathBuf>,
     /// A folder for the file, if --file names none [default: $DPB_DATA_DIR, else ~/.local/share/dpb]
-    #[arg(long, help_heading = WHERE, conflicts_with_all = ["file", "device"])]
+    #[arg(long, value_name = "FOLDER", help_heading = WHERE, conflicts_with_all = ["file", "device"])]
     data_dir: Option<PathBuf>,
     /// Bytes of the file, or the first bytes of the device that are used
-    #[arg(long, help_heading = WHERE, value_parser = args::size, default_value = "1GiB")]
+    #[arg(long, value_name = "SIZE", help_heading = WHERE, value_parser = args::size, default_value = "1GiB")]
     file_size: u64,
     /// Leave the file there; the next run with the same size and seed uses it as it is
     #[arg(long, help_heading = WHERE, conflicts_with = "device")]
     keep: bool,
     /// A block device to read; what it holds is not checked
-    #[arg(long, help_heading = WHERE, conflicts_with = "file")]
+    #[arg(long, value_name = "FILE", help_heading = WHERE, conflicts_with = "file")]
     device: Option<PathBuf>,
     /// The same device once more: it is written to, and all that it holds is lost
     #[arg(long, help_heading = WHERE, value_name = "DEVICE", requires = "device")]
@@ -69,16 +155,16 @@ pub struct Args {
     #[arg(long, help_heading = REQUESTS, value_enum, value_delimiter = ',')]
     access: Vec<AccessName>,
     /// The part of mixed requests that reads
-    #[arg(long, help_heading = REQUESTS, value_parser = args::share, value_delimiter = ',', default_value = "70%")]
+    #[arg(long, value_name = "SHARES", help_heading = REQUESTS, value_parser = args::share, value_delimiter = ',', default_value = "70%")]
     read_share: Vec<f64>,
     /// Bytes of a request
-    #[arg(long, help_heading = REQUESTS, value_parser = args::sizes, default_value = "8KiB,4MiB")]
+    #[arg(long, value_name = "SIZES", help_heading = REQUESTS, value_parser = args::sizes, default_value = "8KiB,4MiB")]
     block: List<u64>,
     /// Requests in flight of each job
-    #[arg(long, help_heading = REQUESTS, value_parser = args::counts, default_value = "1")]
+    #[arg(long, value_name = "COUNTS", help_heading = REQUESTS, value_parser = args::counts, default_value = "1")]
     depth: List<u64>,
     /// Threads, each with an equal part of the file of its own
-    #[arg(long, help_heading = REQUESTS, value_parser = args::thread_counts, default_value = "1")]
+    #[arg(long, value_name = "COUNTS", help_heading = REQUESTS, value_parser = args::thread_counts, default_value = "1")]
     jobs: List<u64>,
     /// Pass by the page cache (O_DIRECT)
     #[arg(long, help_heading = REQUESTS, value_parser = switches, value_name = "YES|NO", num_args = 0..=1, default_missing_value = "yes", default_value = "no")]

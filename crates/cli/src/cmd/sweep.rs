@@ -22,22 +22,22 @@ pub(super) const OUTPUT: &str = "Peers and output";
 #[derive(Debug, clap::Args)]
 pub(super) struct RunFlags {
     /// How long one run takes
-    #[arg(long, help_heading = RUNS, value_parser = args::duration, default_value = "0.5")]
+    #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "0.5")]
     seconds: Duration,
     /// How long each thread works before the first run
-    #[arg(long, help_heading = RUNS, value_parser = args::duration, default_value = "50ms")]
+    #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "50ms")]
     warm_up: Duration,
     /// Runs of each test; below 6 a number has no 95 % interval
-    #[arg(long, help_heading = RUNS, value_parser = args::count, default_value = "7")]
+    #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// Pin the threads to these cores, in order
-    #[arg(long, help_heading = RUNS, value_parser = args::numbers)]
+    #[arg(long, value_name = "NUMBERS", help_heading = RUNS, value_parser = args::numbers)]
     pin: Option<List<u64>>,
     /// Seed of whatever is drawn
-    #[arg(long, help_heading = RUNS, default_value = "1")]
+    #[arg(long, value_name = "NUMBER", help_heading = RUNS, default_value = "1")]
     pub(super) seed: u64,
     /// Append the records to this file, in a folder that is there
-    #[arg(long, help_heading = OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     out: Option<PathBuf>,
 }
 

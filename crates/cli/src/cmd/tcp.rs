@@ -9,7 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{ArgMatches, FromArgMatches, ValueEnum};
 use dpb_core::measure::latency::Latencies;
 use dpb_core::measure::provenance::allowed_cpus;
 use dpb_core::measure::statistics::judge;
@@ -20,6 +20,7 @@ use crate::args::{self, List};
 use crate::cmd::serve::read_token;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
+use crate::task::{Cost, Task, View, axis, charted, listed, recorded_by_name};
 use crate::{Globals, interrupt};
 
 use own_server::OwnServer;
@@ -35,6 +36,104 @@ const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)
 const UNSERVED_SHARE: u64 = 100;
 
 /// Round trips and throughput of TCP, and the CPU time of both ends.
+/// The task: round trips and throughput of TCP, with the CPU time of both ends.
+pub const TASK: Task = Task {
+    name: "tcp",
+    summary: "round trips and throughput of TCP, with the CPU time of both ends",
+    example: "dpb tcp --size 64 --depth 1",
+    apart: &[
+        "out",
+        "beside",
+        "serve",
+        "listen",
+        "token_file",
+        "until_stdin_closes",
+    ],
+    prepare: None,
+    view: VIEW,
+    check: fits_together,
+    cost,
+    recorded: recorded_by_name,
+    published: None,
+};
+
+const VIEW: View = View {
+    lead: &[
+        "direction",
+        "size",
+        "depth",
+        "connections",
+        "engine",
+        "mode",
+        "rate",
+        "server",
+        "tool",
+    ],
+    series: &["direction", "engine", "tool"],
+    sweeps: &[
+        axis("size", "bytes per message", output::bytes),
+        axis("depth", "messages in flight", output::number),
+        axis("connections", "connections", output::number),
+        axis("rate", "messages offered per second", output::short),
+    ],
+    fixed: &["mode", "server", "nodelay"],
+    metrics: &[
+        charted("messages_per_s", "messages per second", output::short),
+        listed("bytes_per_s", "bytes per second", output::short),
+        charted("latency_ns_p50", "round trip, median", output::short_ns),
+        charted(
+            "latency_ns_p99",
+            "round trip, 99th percentile",
+            output::short_ns,
+        ),
+        listed(
+            "latency_ns_p999",
+            "round trip, 99.9th percentile",
+            output::short_ns,
+        ),
+        listed(
+            "client_cpu_ns_per_message",
+            "CPU time of the client per message",
+            output::short_ns,
+        ),
+        listed(
+            "server_cpu_ns_per_message",
+            "CPU time of the server per message",
+            output::short_ns,
+        ),
+    ],
+    base: None,
+};
+
+/// Whether a command line fits together; the rest is known when it runs.
+fn fits_together(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    let args = Args::from_arg_matches(matches);
+    args.map(drop)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Tests of every kind of message.
+fn cost(matches: &ArgMatches) -> Cost {
+    let Ok(args) = Args::from_arg_matches(matches) else {
+        return Cost::default();
+    };
+    let axes = [
+        args.size.0.len(),
+        args.depth.0.len(),
+        args.connections.0.len(),
+        args.direction.len().max(1),
+        args.engine.len().max(1),
+        args.rate.as_ref().map_or(1, |rates| rates.0.len()),
+    ];
+    let tests = axes.iter().product::<usize>() as u32;
+    Cost {
+        once: tests * (args.warm_up + Duration::from_millis(100)) + Duration::from_millis(300),
+        each_run: tests * args.seconds,
+        memory_bytes: 64 << 20,
+        disk_bytes: 0,
+    }
+}
+
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Without --server it measures loopback, with a server of its own. Every message is compared whole by who receives it.\n\
@@ -49,25 +148,25 @@ const UNSERVED_SHARE: u64 = 100;
 )]
 pub struct Args {
     /// The address of a server elsewhere (`dpb tcp --serve`), host:port [default: a server of our own on loopback]
-    #[arg(long, help_heading = WHERE, value_parser = args::address, conflicts_with = "serve")]
+    #[arg(long, value_name = "ADDRESS", help_heading = WHERE, value_parser = args::address, conflicts_with = "serve")]
     server: Option<String>,
     /// Be the server: wait for clients and serve them one after the other
     #[arg(long, help_heading = WHERE)]
     serve: bool,
     /// Where the server listens; other than loopback needs a token
-    #[arg(long, help_heading = WHERE, default_value = "127.0.0.1:7500", requires = "serve", value_parser = args::address)]
+    #[arg(long, value_name = "ADDRESS", help_heading = WHERE, default_value = "127.0.0.1:7500", requires = "serve", value_parser = args::address)]
     listen: String,
     /// A file with the token that clients must show, 16 to 512 bytes; only its owner may read it
-    #[arg(long, help_heading = WHERE)]
+    #[arg(long, value_name = "FILE", help_heading = WHERE)]
     token_file: Option<PathBuf>,
     /// Bytes of a message, 8 to 16 MiB
-    #[arg(long, help_heading = TEST, value_parser = args::sizes, default_value = "8,64,1KiB,32KiB")]
+    #[arg(long, value_name = "SIZES", help_heading = TEST, value_parser = args::sizes, default_value = "8,64,1KiB,32KiB")]
     size: List<u64>,
     /// Messages in flight on a connection; of one way, messages that a call hands to the kernel
-    #[arg(long, help_heading = TEST, value_parser = args::counts, default_value = "1,16")]
+    #[arg(long, value_name = "COUNTS", help_heading = TEST, value_parser = args::counts, default_value = "1,16")]
     depth: List<u64>,
     /// Connections, each with a thread of its own at both ends
-    #[arg(long, help_heading = TEST, value_parser = args::counts, default_value = "1")]
+    #[arg(long, value_name = "COUNTS", help_heading = TEST, value_parser = args::counts, default_value = "1")]
     connections: List<u64>,
     /// Which way messages go: to the server and back (round trips), to the server, from the server
     #[arg(long, help_heading = TEST, value_enum, value_delimiter = ',', default_value = "echo")]
@@ -80,38 +179,38 @@ pub struct Args {
     #[arg(long, help_heading = TEST, value_enum, default_value = "closed")]
     mode: Loop,
     /// Open loop: the number of messages a second, over all connections
-    #[arg(long, help_heading = TEST, value_parser = args::rates, required_if_eq("mode", "open"))]
+    #[arg(long, value_name = "RATES", help_heading = TEST, value_parser = args::rates, required_if_eq("mode", "open"))]
     rate: Option<List<f64>>,
     /// Send small segments at once (TCP_NODELAY)
     #[arg(long, help_heading = TEST, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     nodelay: bool,
     /// Bytes of each socket's send and receive buffer [default: the kernel's choice]
-    #[arg(long, help_heading = TEST, value_parser = args::size)]
+    #[arg(long, value_name = "SIZE", help_heading = TEST, value_parser = args::size)]
     buffer: Option<u64>,
     /// How long one run takes
-    #[arg(long, help_heading = RUNS, value_parser = args::duration, default_value = "0.2")]
+    #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "0.2")]
     seconds: Duration,
     /// How long the connections work before the first run
-    #[arg(long, help_heading = RUNS, value_parser = args::duration, default_value = "50ms")]
+    #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "50ms")]
     warm_up: Duration,
     /// Runs of each test; below 6 a number has no 95 % interval
-    #[arg(long, help_heading = RUNS, value_parser = args::count, default_value = "7")]
+    #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// Pin the threads of this side, client or server, to these cores, in order
-    #[arg(long, help_heading = RUNS, value_parser = args::numbers)]
+    #[arg(long, value_name = "NUMBERS", help_heading = RUNS, value_parser = args::numbers)]
     pin: Option<List<u64>>,
     /// Pin the threads of the server of our own to these cores, in order
-    #[arg(long, help_heading = RUNS, value_parser = args::numbers, conflicts_with_all = ["server", "serve"])]
+    #[arg(long, value_name = "NUMBERS", help_heading = RUNS, value_parser = args::numbers, conflicts_with_all = ["server", "serve"])]
     server_pin: Option<List<u64>>,
     /// The seed of the messages and of the open loop's schedule
-    #[arg(long, help_heading = RUNS, default_value = "1")]
+    #[arg(long, value_name = "NUMBER", help_heading = RUNS, default_value = "1")]
     seed: u64,
     /// On loopback, run iperf3 (one way) and sockperf (round trips of one message) beside each test that they can do, and keep their
     /// figures as records of their own
     #[arg(long, help_heading = RUNS, conflicts_with_all = ["server", "serve"])]
     beside: bool,
     /// Append the records to this file, in a folder that is there
-    #[arg(long, help_heading = FILES)]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     out: Option<PathBuf>,
     /// For who starts a server for itself: take the token from the first line of standard input, which no other user can read, and
     /// end when standard input ends

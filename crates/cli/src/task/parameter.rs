@@ -105,6 +105,10 @@ impl Parameter {
     pub fn text(&self, value: &Value) -> Result<String, String> {
         let text = match value {
             Value::Bool(value) if self.kind == Kind::Switch => value.to_string(),
+            Value::Bool(value) => self
+                .kind
+                .word_of(*value)
+                .ok_or_else(|| format!("{value} is not {}", self.kind.expected()))?,
             Value::Number(value) if self.kind.takes_numbers() => value.to_string(),
             Value::String(value) if self.kind != Kind::Switch => value.clone(),
             other => return Err(format!("{other} is not {}", self.kind.expected())),
@@ -147,10 +151,24 @@ impl Kind {
             "TIME" => Self::Time,
             "SHARE" | "SHARES" => Self::Share,
             "RATE" | "RATES" => Self::Rate,
-            "NAME" | "NAMES" | "TEXT" | "SQL" | "ADDRESS" | "TRANSPORT" => Self::Text,
+            "YES|NO" => Self::Word(["yes", "no"].map(str::to_owned).into()),
+            "NAME" | "NAMES" | "TEXT" | "SQL" | "ADDRESS" | "TRANSPORT" | "never|end|WRITES" => {
+                Self::Text
+            }
             "FILE" | "FOLDER" => Self::File,
             _ => return None,
         })
+    }
+
+    /// The word that stands for `true` or `false`, where there are such words.
+    fn word_of(&self, value: bool) -> Option<String> {
+        let Self::Word(words) = self else {
+            return None;
+        };
+        let pairs = [["false", "true"], ["no", "yes"]];
+        let fitting = pairs.iter().map(|pair| pair[usize::from(value)]);
+        let mut fitting = fitting.filter(|word| words.iter().any(|known| known == word));
+        fitting.next().map(str::to_owned)
     }
 
     fn takes_numbers(&self) -> bool {
