@@ -140,8 +140,8 @@ fn finish_each<const BLOCK: usize, const N: usize, F, C>(
     for (i, lane) in lanes.iter_mut().enumerate() {
         if !lane.left().is_empty() {
             let mut state = code.state(states, i);
-            let digest = &mut digests[lane.item * digest_bytes..][..digest_bytes];
-            lane.finish::<F>(&alone, &mut state, digest);
+            let digest = lane.item * digest_bytes..(lane.item + 1) * digest_bytes;
+            lane.finish::<F>(&alone, &mut state, &mut digests[digest]);
         }
     }
 }
