@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use dpb_core::Buf;
+
 use dpb_dbmods::compare::digest::Digest;
 use dpb_dbmods::compare::tpch_predicates;
 use dpb_dbmods::duckdb::{Config, Connection, Database, Delivery, Library, tpch_baseline};
@@ -21,9 +21,7 @@ use dpb_dbmods::query::{Output, Query};
 use dpb_dbmods::scan::operator::OwnCores;
 use dpb_dbmods::scan::{Message, Plan, ScanOptions, Slots, output_schema};
 use dpb_dbmods::schema::Schema;
-use dpb_dbmods::table::arena;
-use dpb_dbmods::table::cache::Cache;
-use dpb_dbmods::table::segment::Segment;
+use dpb_dbmods::table::{Cache, Chunk, Segment};
 use dpb_dbmods::tpch;
 
 /// Threads of both sides.
@@ -171,22 +169,18 @@ fn table(ours: &Ours, peer: &mut Peer, queries: &[(Work, Query)]) {
 }
 
 /// How near the one-column count, of so many million tuples a second, is to what the memory gives: one core only reads
-/// buffers as long as that column's chunks, in the same kind of pages.
+/// that column's chunks.
 fn print_memory(ours: &Ours, tuples_m: f64) {
     let column = ours.segment.schema().position("l_partkey");
     let column = column.expect("a column of lineitem");
-    let chunks = ours.segment.groups().iter();
-    let buffers: Vec<Buf> = chunks
-        .map(|group| {
-            let mut buffer = arena::buffer(group.chunks[column].len as usize).expect("memory");
-            buffer.fill(1);
-            buffer
-        })
-        .collect();
-    let read = || buffers.iter().map(|buffer| sum(buffer)).sum();
+    let groups = 0..ours.segment.groups().len();
+    let read_chunk = |group| ours.segment.read_chunk(group, column);
+    let chunks: Result<Vec<Chunk>, _> = groups.map(read_chunk).collect();
+    let chunks = chunks.expect("a whole segment");
+    let read = || chunks.iter().map(|chunk| sum(chunk.bytes())).sum();
     let mut times: Vec<f64> = (0..TURNS).flat_map(|_| turn(read)).collect();
     times.sort_by(f64::total_cmp);
-    let bytes: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    let bytes: usize = chunks.iter().map(|chunk| chunk.bytes().len()).sum();
     let memory = bytes as f64 / times[times.len() / 2] / 1e9;
     let count = tuples_m * 1e6 * (bytes as f64 / ours.segment.rows() as f64) / 1e9;
     println!(

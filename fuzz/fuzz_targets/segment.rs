@@ -5,10 +5,9 @@
 #![no_main]
 
 use dpb_core::Buf;
-use dpb_dbmods::table::chunk::{self, Chunk, Encoding};
-use dpb_dbmods::table::encode::{Texts, Values, encode};
 use dpb_dbmods::schema::{Column, ColumnType, Schema};
-use dpb_dbmods::table::segment::{self, Segment, SegmentWriter};
+use dpb_dbmods::table::forge::{HEADER_BYTES, encode, seal_chunk, seal_segment};
+use dpb_dbmods::table::{Chunk, Encoding, Segment, SegmentWriter, Texts, Values};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: dpb_fuzz::plant(seeds()), |input: &[u8]| {
@@ -19,10 +18,10 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |input: &[u8]| {
         0 => read_chunk(rest),
         1 => {
             let mut bytes = rest.to_vec();
-            if bytes.len() >= chunk::HEADER_BYTES {
+            if bytes.len() >= HEADER_BYTES {
                 let len = bytes.len() as u32;
                 bytes[28..32].copy_from_slice(&len.to_le_bytes());
-                chunk::seal(&mut bytes);
+                seal_chunk(&mut bytes);
             }
             read_chunk(&bytes);
         }
@@ -100,12 +99,12 @@ fn values(input: &[u8]) -> Values {
 /// Half of the input as values, half as bytes to be overwritten: two of position, one of value.
 fn forge_chunk(input: &[u8]) {
     let (seed, edits) = input.split_at(input.len() / 2);
-    let mut bytes = encode(3, 5, &values(seed)).bytes;
+    let mut bytes = encode(3, 5, &values(seed));
     for edit in edits.chunks_exact(3) {
         let at = u16::from_le_bytes([edit[0], edit[1]]) as usize % bytes.len();
         bytes[at] = edit[2];
     }
-    chunk::seal(&mut bytes);
+    seal_chunk(&mut bytes);
     read_chunk(&bytes);
 }
 
@@ -135,7 +134,7 @@ fn forge_file(input: &[u8]) {
         let at = u16::from_le_bytes([edit[0], edit[1]]) as usize % footer_len;
         bytes[footer + at] = edit[2];
     }
-    segment::seal(&mut bytes, footer);
+    seal_segment(&mut bytes, footer);
     read_file(&bytes);
 }
 
@@ -173,7 +172,7 @@ fn seeds() -> Vec<Vec<u8>> {
     ];
     let mut seeds = Vec::new();
     for values in columns {
-        let chunk = encode(3, 5, &values).bytes;
+        let chunk = encode(3, 5, &values);
         for (mode, bytes) in [(0, &chunk[..]), (1, &chunk), (3, &file(values))] {
             seeds.push([&[mode], bytes].concat());
         }

@@ -4,8 +4,9 @@
 use dpb_dbmods::ipc;
 use dpb_dbmods::query::{Output, Query};
 use dpb_dbmods::query::sql::parse_predicate;
+use dpb_dbmods::scan::operator::Merged;
 use dpb_dbmods::service::protocol::{
-    self, AgentInfo, End, Engine, FileFormat, Header, Hello, Placed, Refusal, Reply, Request,
+    self, AgentInfo, DataSet, End, Engine, FileFormat, Header, Hello, Placed, Refusal, Reply, Request,
     ScanRequest, TableInfo, Tag, Usage, Welcome,
 };
 use dpb_dbmods::tpch;
@@ -83,11 +84,21 @@ fn decode(tag: Tag, body: &[u8]) {
                 assert_eq!(placed.to_bytes(), body);
             }
         }
+        Tag::Partial => drop(aggregate().add(body)),
         Tag::Stop | Tag::File => {}
     }
 }
 
 /// Every kind of body, each alone behind its tag, then all as one stream of frames.
+/// An aggregate with keys and states of all kinds, to be added up.
+fn aggregate() -> Merged {
+    let lineitem = tpch::schema("lineitem").expect("a table of TPC-H");
+    let sql = "SELECT l_returnflag, l_linenumber, count(*), sum(l_tax), min(l_comment) FROM lineitem \
+               GROUP BY l_returnflag, l_linenumber";
+    let query = Query::parse(&lineitem, sql).expect("a statement is valid");
+    Merged::of_query(&lineitem, &query, 1 << 20).expect("an aggregate")
+}
+
 fn seeds() -> Vec<Vec<u8>> {
     let bodies = bodies();
     let mut seeds: Vec<Vec<u8>> = bodies
@@ -103,13 +114,13 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn bodies() -> Vec<(Tag, Vec<u8>)> {
-    let sf = 0.01;
+    let data = DataSet::Tpch(0.01);
     let table = "lineitem".to_owned();
     let lineitem = tpch::schema(&table).expect("a table of TPC-H");
     let condition = "l_quantity < 24 AND l_comment LIKE '%special%'";
     let predicate = parse_predicate(&lineitem, condition).expect("a seed is valid");
     let scan = ScanRequest {
-        sf,
+        data,
         schema: lineitem.fingerprint(),
         engine: Engine::Dpb,
         query: Query {
@@ -120,22 +131,26 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         threads: 2,
         batch_rows: 1024,
         rows_expected: Some(7),
+        partial: false,
     };
     let requests = [
-        Request::Describe { sf },
+        Request::Describe { data },
+        Request::Describe {
+            data: DataSet::Given,
+        },
         Request::Pick {
-            sf,
+            data,
             table: table.clone(),
             selectivity: 0.5,
         },
         Request::Scan(scan),
         Request::Fetch {
-            sf,
+            data,
             table: table.clone(),
             format: FileFormat::Parquet,
         },
         Request::Cold {
-            sf,
+            data,
             table,
             format: FileFormat::Segment,
         },
@@ -177,6 +192,8 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
             cpu_model: "c".to_owned(),
             host: "h".to_owned(),
             cache_bytes: 1 << 30,
+            backend: "cpu".to_owned(),
+            emulated_by: None,
             duckdb: Err("none".to_owned()),
         },
     };
@@ -188,6 +205,12 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         (Tag::End, protocol::encode(&End::default())),
         (Tag::Error, protocol::refusal_bytes(Refusal::Damaged, "why")),
         (Tag::Credit, protocol::credit_bytes(4).to_vec()),
+        // No groups; and one: AIR, 3; two rows; a sum of 5; a text.
+        (Tag::Partial, vec![0]),
+        (
+            Tag::Partial,
+            vec![1, 2, 1, 1, b'R', 0, 6, 2, 2, 1, 10, 3, 1, b'a'],
+        ),
     ];
     let placed = Placed {
         of: Tag::Batch,

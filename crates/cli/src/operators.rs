@@ -11,7 +11,7 @@ use dpb_dbmods::compare::workload::ScanWorkload;
 use dpb_dbmods::query::{Output, Predicate, Query, sql};
 use dpb_dbmods::scan::operator::{NAME, Scan};
 use dpb_dbmods::schema::Schema;
-use dpb_dbmods::table::segment::Segment;
+use dpb_dbmods::table::Segment;
 use dpb_dbmods::tpch;
 use dpb_operators::cpu::Implementation;
 use dpb_operators::registry::{Case, Entry, Library, own};

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use dpb_core::measure::Reading;
 use dpb_dbmods::query::{Output, Predicate, Query};
-use dpb_dbmods::service::agent::door::KNOCKING_MAX;
 use dpb_dbmods::service::agent::{
     CONNECTION_BYTES, DUCKDB_BYTES_MIN, KNOCKING_BYTES, OVERHEAD_BYTES_MAX,
 };
@@ -29,7 +28,7 @@ use support::{
 
 fn everything(sf: f64) -> ScanRequest {
     ScanRequest {
-        sf,
+        data: sf.into(),
         schema: dpb_dbmods::tpch::schema("lineitem").unwrap().fingerprint(),
         engine: Engine::Dpb,
         query: Query {
@@ -40,6 +39,7 @@ fn everything(sf: f64) -> ScanRequest {
         threads: 2,
         batch_rows: 16_384,
         rows_expected: None,
+        partial: false,
     }
 }
 

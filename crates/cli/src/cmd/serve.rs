@@ -15,8 +15,7 @@ use dpb_dbmods::scan::operator::Scan;
 use dpb_dbmods::schema::{Column, ColumnType, Schema};
 use dpb_dbmods::service::agent::{Agent, AgentOptions, BindError};
 use dpb_dbmods::service::protocol::{self, AgentInfo};
-use dpb_dbmods::table::encode::Values;
-use dpb_dbmods::table::segment::{Segment, open_regular};
+use dpb_dbmods::table::{Segment, Values, open_regular};
 use dpb_dbmods::tpch;
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +100,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let agent = Agent::bind(AgentOptions {
         listen: resolve(&args.listen)?,
         data_dir: args.data_dir.unwrap_or_else(tpch::default_data_dir),
+        tables: Vec::new(),
         cache_bytes: args.cache,
         token,
         threads_max: args.threads.map_or_else(threads_max, |threads| {

@@ -28,7 +28,7 @@ const ROWS_MAX: u64 = 100_000;
 
 /// The extent of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compared {
+pub(super) struct Compared {
     /// The number of rows of the result.
     pub rows: u64,
     /// The sample's bound on the first column; `None` if all rows were compared.
@@ -51,7 +51,10 @@ impl fmt::Display for Compared {
 ///
 /// # Errors
 /// If the scheme itself fails, or the evaluator has no answer.
-pub fn compare(side: &mut Side, test: &Test) -> Result<Result<Compared, String>, SchemeError> {
+pub(super) fn compare(
+    side: &mut Side,
+    test: &Test,
+) -> Result<Result<Compared, String>, SchemeError> {
     let schema = side.table().schema.clone();
     let all_columns = Output::Rows((0..schema.columns.len() as u32).collect());
     let first_column_max = sample_bound(side, test)?;

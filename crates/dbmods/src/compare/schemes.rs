@@ -403,7 +403,7 @@ impl Side {
         consumer: &mut Consumer,
     ) -> Result<Run, SchemeError> {
         let request = ScanRequest {
-            sf: test.sf,
+            data: test.sf.into(),
             // Ours, for which the query was written, and not the one that the agent has told.
             schema: tpch::schema(&test.query.table).map_or(0, |schema| schema.fingerprint()),
             engine,
@@ -411,6 +411,7 @@ impl Side {
             threads: test.threads,
             batch_rows: test.batch_rows,
             rows_expected: test.rows_expected,
+            partial: false,
         };
         let mut tally = Tally::new(consumer);
         let scanned = self.client.scan(request, &mut |batch| tally.take(batch))?;

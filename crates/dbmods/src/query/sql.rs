@@ -9,6 +9,8 @@
 //!   compares all three, IN all of its list),
 //!   `+ - * /`, unary `+ -`; DATE ± integer days; a constant DATE ± `INTERVAL '3' month` (or `INTERVAL 3 month`; day, week,
 //!   month, year), and a date column ± an interval of days or weeks.
+//! - Statements: `SELECT * FROM table`, or a list of columns, or aggregates behind the columns that they are grouped by; then
+//!   `WHERE condition`, then `GROUP BY columns`.
 //! - Aggregates: `count(*)`, `count(column)`, `sum min max avg` of an expression, each with an optional `AS name`.
 //!
 //! Precedence, types and constant folding are DuckDB's. Differences on the side of refusing: text is never turned into a
@@ -26,7 +28,7 @@ mod write;
 use std::fmt;
 use std::ops::Range;
 
-use crate::query::{Aggregate, Predicate};
+use crate::query::{Aggregate, Predicate, Query};
 use crate::schema::{ColumnType, Schema};
 
 pub use write::{query_to_sql, scalar_to_sql, to_sql};
@@ -89,6 +91,16 @@ impl SqlError {
             at: caret..caret + inside,
             columns: columns_line(schema),
         }
+    }
+}
+
+impl Query {
+    /// Reads a statement over the table of `schema`: `SELECT columns or aggregates FROM table WHERE condition GROUP BY columns`.
+    ///
+    /// # Errors
+    /// Points at the first thing that is not understood.
+    pub fn parse(schema: &Schema, text: &str) -> Result<Self, SqlError> {
+        parse::query(schema, text)
     }
 }
 

@@ -126,6 +126,28 @@ pub(super) struct GroupTable<'a> {
     numbered: [Option<Numbered>; GROUP_BY_MAX],
 }
 
+/// What bytes are called that no scan has written.
+const MALFORMED: ScanError = ScanError::Malformed("a partial aggregate");
+
+/// The rest of a partial aggregate's bytes.
+struct PartialReader<'a>(&'a [u8]);
+
+impl PartialReader<'_> {
+    fn take<T: for<'de> Deserialize<'de>>(&mut self) -> Result<T, ScanError> {
+        let (value, rest) = postcard::take_from_bytes(self.0).map_err(|_| MALFORMED)?;
+        self.0 = rest;
+        Ok(value)
+    }
+
+    /// A list of a length that is known, so that nobody else chooses it.
+    fn list<T: for<'de> Deserialize<'de>>(&mut self, len: usize) -> Result<Vec<T>, ScanError> {
+        if self.take::<u64>()? != len as u64 {
+            return Err(MALFORMED);
+        }
+        (0..len).map(|_| self.take()).collect()
+    }
+}
+
 /// Takes a table, a value of a grouping column, and the rows that have it.
 type EachValue<'f, T> = dyn FnMut(&mut T, &mut Context, i64, &Mask) -> Result<(), ScanError> + 'f;
 
@@ -359,30 +381,45 @@ impl Aggregation {
         }
     }
 
-    /// Reads what [`Aggregation::write`] has written.
+    /// The bytes that [`Aggregation::write`] writes, however many.
+    pub(super) fn to_bytes(&self, partial: &Partial) -> Result<Vec<u8>, ScanError> {
+        let mut groups: Vec<(&Vec<Key>, &Accumulated)> = partial.groups.iter().collect();
+        groups.sort_by_key(|(key, _)| *key);
+        let written = postcard::to_stdvec(&groups);
+        written.map_err(|_| ScanError::Internal("a partial aggregate cannot be written"))
+    }
+
+    /// Reads what [`Aggregation::write`] has written, or a stranger: it takes memory in proportion to the bytes.
     pub(super) fn read(&self, bytes: &[u8]) -> Result<Partial, ScanError> {
-        let malformed = || ScanError::Malformed("a partial aggregate");
-        let (groups, rest): (Vec<(Vec<Key>, Accumulated)>, _) =
-            postcard::take_from_bytes(bytes).map_err(|_| malformed())?;
-        let is_right = |(key, accumulated): &(Vec<Key>, Accumulated)| {
-            let states = accumulated.states.iter();
-            let is_of = |(state, part): (&State, &Part)| {
+        let mut from = PartialReader(bytes);
+        let count: u64 = from.take()?;
+        if count > GROUPS_MAX as u64 {
+            return Err(ScanError::TooManyGroups(GROUPS_MAX));
+        }
+        let mut groups = HashMap::new();
+        let mut last: Option<Vec<Key>> = None;
+        for _ in 0..count {
+            let key: Vec<Key> = from.list(self.group_by.len())?;
+            let count = from.take()?;
+            let states: Vec<State> = from.list(self.parts.len())?;
+            let fits = states.iter().zip(&self.parts).all(|(state, part)| {
                 matches!(
                     (state, part),
                     (State::Nothing, _)
                         | (State::Integer(_), Part::Sum(_) | Part::Extreme(..))
                         | (State::Text(_), Part::ExtremeText(..))
                 )
-            };
-            key.len() == self.group_by.len()
-                && accumulated.states.len() == self.parts.len()
-                && states.zip(&self.parts).all(is_of)
-        };
-        if !rest.is_empty() || !groups.iter().all(is_right) {
-            return Err(malformed());
+            });
+            if !fits || last.is_some_and(|last| last >= key) {
+                return Err(MALFORMED);
+            }
+            last = Some(key.clone());
+            groups.insert(key, Accumulated { count, states });
         }
-        let groups = groups.into_iter().collect();
-        Ok(Partial { groups })
+        match from.0.is_empty() {
+            true => Ok(Partial { groups }),
+            false => Err(MALFORMED),
+        }
     }
 
     /// Most bytes of a partial aggregate of so many groups, whose texts have `text_bytes` together.
@@ -572,6 +609,11 @@ impl Side {
 }
 
 impl Partial {
+    /// The number of groups.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
     fn add(
         &mut self,
         key: Vec<Key>,

@@ -23,7 +23,7 @@ use super::plan::{Plan, Target, useful_threads};
 use super::stats::ScanStats;
 use crate::ipc;
 use crate::query::Query;
-use crate::table::cache::Cache;
+use crate::table::cache::{Cache, Room};
 use crate::table::segment::Segment;
 
 /// How long a job should take.
@@ -192,6 +192,35 @@ impl Plan {
         options: &ScanOptions<'_>,
         sink: &MessageSink<'_>,
     ) -> Result<ScanStats, ScanError> {
+        let drive = self.drive(backend, query, (segment, cache), options, sink)?;
+        drive.run();
+        drive.finish(AggregateForm::Final)
+    }
+
+    /// The same for an aggregate that others merge: gives one message, which [`Merged::add`] takes.
+    pub(crate) fn scan_partial_on(
+        self: &Arc<Self>,
+        backend: &dyn Backend,
+        query: &Arc<Query>,
+        segment: &Arc<Segment>,
+        cache: &Arc<Cache>,
+        options: &ScanOptions<'_>,
+        sink: &MessageSink<'_>,
+    ) -> Result<ScanStats, ScanError> {
+        let drive = self.drive(backend, query, (segment, cache), options, sink)?;
+        drive.run();
+        drive.finish(AggregateForm::Partial)
+    }
+
+    /// Prepares the operator, and divides what the scan may take.
+    fn drive<'a>(
+        self: &'a Arc<Self>,
+        backend: &'a dyn Backend,
+        query: &Arc<Query>,
+        (segment, cache): (&'a Arc<Segment>, &'a Arc<Cache>),
+        options: &'a ScanOptions<'a>,
+        sink: &'a MessageSink<'a>,
+    ) -> Result<Drive<'a>, ScanError> {
         let threads = useful_threads(segment, options.threads);
         let mut chunks = self.chunks(segment);
         let room = cache.room(threads.saturating_mul(chunks.thread_bytes) as u64);
@@ -210,12 +239,13 @@ impl Plan {
             Arc::clone(query),
             share,
         );
-        let drive = Drive {
+        Ok(Drive {
             operator: backend.prepare(&OpSpec::from(scan))?,
             backend,
             plan: self,
             segment,
             cache,
+            _room: room,
             options,
             threads: shares.threads,
             slot_bytes: shares.slot_bytes.min(u32::MAX as usize),
@@ -231,19 +261,17 @@ impl Plan {
                 merged: Merged::new(self, shares.result_bytes),
                 error: None,
             }),
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..shares.threads {
-                let worker = std::thread::Builder::new().spawn_scoped(scope, || drive.work());
-                // Row groups come from a counter: with fewer threads than asked for, the others take them all.
-                if worker.is_err() {
-                    break;
-                }
-            }
-            drive.work();
-        });
-        drive.finish()
+        })
     }
+}
+
+/// What is given of an aggregate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AggregateForm {
+    /// Its result, as a batch.
+    Final,
+    /// What was accumulated.
+    Partial,
 }
 
 /// What all threads of a scan see.
@@ -253,6 +281,8 @@ struct Drive<'a> {
     plan: &'a Arc<Plan>,
     segment: &'a Arc<Segment>,
     cache: &'a Arc<Cache>,
+    /// The cache's room for chunks that the threads use at once.
+    _room: Room<'a>,
     options: &'a ScanOptions<'a>,
     threads: usize,
     slot_bytes: usize,
@@ -278,6 +308,20 @@ struct Worker {
 }
 
 impl Drive<'_> {
+    /// Works with all threads until the row groups are scanned or something ends the scan.
+    fn run(&self) {
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads {
+                let worker = std::thread::Builder::new().spawn_scoped(scope, || self.work());
+                // Row groups come from a counter: with fewer threads than asked for, the others take them all.
+                if worker.is_err() {
+                    break;
+                }
+            }
+            self.work();
+        });
+    }
+
     fn work(&self) {
         if let Err(error) = self.scan_groups() {
             self.done.store(true, Ordering::Relaxed);
@@ -375,7 +419,9 @@ impl Drive<'_> {
         let mut end = lock(&self.end);
         end.stats.add(output.stats);
         match &self.plan.target {
-            Target::Aggregate(_) => end.merged.add(output.body)?,
+            Target::Aggregate(_) => {
+                end.merged.add(output.body)?;
+            }
             Target::Rows(_) if body.is_empty() => {}
             Target::Rows(_) => {
                 drop(end);
@@ -438,7 +484,7 @@ impl Drive<'_> {
     }
 
     /// Gives the aggregate.
-    fn finish(self) -> Result<ScanStats, ScanError> {
+    fn finish(self, form: AggregateForm) -> Result<ScanStats, ScanError> {
         let is_stopped = self.is_stopped();
         let End {
             mut stats,
@@ -455,24 +501,33 @@ impl Drive<'_> {
         if let Target::Aggregate(_) = &self.plan.target
             && !is_stopped
         {
-            let batch = merged.finish()?;
-            let bytes = ipc::batch_message(&batch)?;
-            let len = bytes.len();
-            let mut memory = match self.slots.take(len) {
-                Some(memory) => memory,
-                None => Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })?,
+            let (bytes, rows) = match form {
+                AggregateForm::Final => {
+                    let batch = merged.finish()?;
+                    (ipc::batch_message(&batch)?, batch.num_rows())
+                }
+                AggregateForm::Partial => merged.to_bytes()?,
             };
-            memory[..len].copy_from_slice(&bytes);
-            let message = Message {
-                memory: Some(memory),
-                place: 0..len,
-                rows: batch.num_rows() as u64,
-                home: self.slots,
-            };
-            stats.stopped = (self.sink)(message).is_break();
+            stats.stopped = (self.sink)(message(&bytes, rows as u64, self.slots)?).is_break();
         }
         Ok(stats)
     }
+}
+
+/// A message of bytes that lie elsewhere.
+fn message(bytes: &[u8], rows: u64, home: Arc<Slots>) -> Result<Message, ScanError> {
+    let len = bytes.len();
+    let mut memory = match home.take(len) {
+        Some(memory) => memory,
+        None => Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })?,
+    };
+    memory[..len].copy_from_slice(bytes);
+    Ok(Message {
+        memory: Some(memory),
+        place: 0..len,
+        rows,
+        home,
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -28,8 +28,7 @@ use crate::table::segment::Segment;
 ///
 /// use dpb_dbmods::query::{Output, Query, sql};
 /// use dpb_dbmods::scan::{GroupScan, Plan};
-/// use dpb_dbmods::table::cache::Cache;
-/// use dpb_dbmods::table::segment::Segment;
+/// use dpb_dbmods::table::{Cache, Segment};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let segment = Arc::new(Segment::open(Path::new("lineitem.dpb"))?);

@@ -22,7 +22,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, SchemaRef};
 use dpb_core::{
     Backend, Batch, BatchOut, Buf, Clock, Inline, JobError, Kernel, Limits, OpSpec, Operator,
     OutputShape, ParameterValue, Properties, SetupError, Spec, Unsupported, WallClock,
@@ -39,7 +39,7 @@ pub use super::output::Output;
 use super::plan::{Plan, TABLES_BYTES_MAX, Target};
 use super::rows::Sink;
 use crate::query::{Query, sql};
-use crate::schema::ColumnType;
+use crate::schema::{ColumnType, Schema};
 use crate::table::cache::Cache;
 use crate::table::chunk::Encoding;
 use crate::table::segment::Segment;
@@ -499,16 +499,45 @@ impl Merged {
         }
     }
 
-    /// Takes in the body of an output.
+    /// The aggregate `query` over parts of a table of `schema`, of no part yet; its groups take so much memory at most.
+    ///
+    /// # Errors
+    /// If the query does not fit the table, or is no aggregate.
+    pub fn of_query(schema: &Schema, query: &Query, group_bytes: usize) -> Result<Self, ScanError> {
+        let checked = query.check(schema);
+        checked.map_err(|error| ScanError::Type(error.to_string()))?;
+        let plan = Plan::new(schema, query)?;
+        match plan.target {
+            Target::Aggregate(_) => Ok(Self::new(&Arc::new(plan), group_bytes)),
+            Target::Rows(_) => Err(ScanError::Type("rows are not merged".to_owned())),
+        }
+    }
+
+    /// The schema of the result.
+    pub fn output_schema(&self) -> &SchemaRef {
+        self.plan.output_schema()
+    }
+
+    /// Takes in the body of an output; says how many groups it has.
     ///
     /// # Errors
     /// If it is no partial aggregate of this query, there are too many groups, or a sum is out of range.
-    pub fn add(&mut self, body: &[u8]) -> Result<(), ScanError> {
+    pub fn add(&mut self, body: &[u8]) -> Result<usize, ScanError> {
         let Target::Aggregate(aggregation) = &self.plan.target else {
             return Err(ScanError::Internal("rows are not merged"));
         };
         let partial = aggregation.read(body)?;
-        aggregation.merge(&mut self.partial, partial, &self.memory)
+        let groups = partial.groups();
+        aggregation.merge(&mut self.partial, partial, &self.memory)?;
+        Ok(groups)
+    }
+
+    /// What [`Merged::add`] of another one takes, and the number of its groups.
+    pub(super) fn to_bytes(&self) -> Result<(Vec<u8>, usize), ScanError> {
+        let Target::Aggregate(aggregation) = &self.plan.target else {
+            return Err(ScanError::Internal("rows are not merged"));
+        };
+        Ok((aggregation.to_bytes(&self.partial)?, self.partial.groups()))
     }
 
     /// The result.

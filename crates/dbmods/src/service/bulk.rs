@@ -169,3 +169,6 @@ impl Transport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

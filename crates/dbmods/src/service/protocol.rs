@@ -22,6 +22,7 @@
 //! | 133 file | agent | the next bytes of a file | 4 MiB |
 //! | 134 end | agent | [`End`], postcard | 64 KiB |
 //! | 135 error | agent | code (2), UTF-8 text | 64 KiB |
+//! | 137 partial | agent | a partial aggregate, see [`crate::scan::operator::Merged`] | 16 MiB |
 //! | 136 placed | agent | tag (1), zero (3), length (4) of a body that another transport carries | 8 |
 //!
 //! **Hello**: magic `DPBW` (4), version (2), length of the token (2), capabilities asked for (8), the link's pace in bits
@@ -29,7 +30,8 @@
 //! [`AgentInfo`] in postcard. Both layouts up to the version, and the error frame's, never change, so that two versions can
 //! always tell each other apart: an agent refuses a client of another version with an error frame, a client refuses such an
 //! agent's welcome, and both say both versions. Since version 3 a scan carries the fingerprint of its table's schema,
-//! since version 4 an end the number of threads, since version 5 a welcome the agent's backend.
+//! since version 4 an end the number of threads, since version 5 a welcome the agent's backend. Since version 6 requests name
+//! a [`DataSet`], and a scan may ask for a partial aggregate.
 //!
 //! **Secrecy.** There is none: token, queries and rows cross in clear. On a network that strangers share the connection
 //! belongs in a tunnel.
@@ -39,6 +41,10 @@
 //! request that could not be carried out (unknown table, no data) leaves the connection usable; a frame that could not be
 //! understood ends it. Stop, or closing the connection, ends a scan early. An agent that scans and has found nothing for five
 //! seconds sends a batch without rows, as a sign of life: a client gives up who is silent for long.
+//!
+//! **Partial aggregates.** An agent that has [`CAPABILITY_PARTIALS`] may be asked for what it has accumulated instead of the final
+//! batch of an aggregate ([`ScanRequest::partial`]): it answers schema, one partial frame, end. So a client can add up parts of
+//! a table that several agents have, and its result is the one that the whole table would give.
 //!
 //! **Another transport.** An agent that has [`CAPABILITY_BULK`] may be asked, by [`Request::Bulk`], to write large bodies into memory of
 //! the client's; agents and clients from before never hear of it. Where both agree, *placed* stands for a batch or file frame
@@ -69,7 +75,7 @@ mod placed;
 /// First bytes of hello and welcome.
 pub const MAGIC: [u8; 4] = *b"DPBW";
 /// Version of this protocol.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
 /// Most bytes of a scan's plan in words.
@@ -89,6 +95,8 @@ pub const CAPABILITY_DUCKDB: u64 = 1;
 pub const CAPABILITY_FETCH: u64 = 2;
 /// The agent answers [`Request::Bulk`].
 pub const CAPABILITY_BULK: u64 = 4;
+/// The agent answers a scan that asks for a partial aggregate.
+pub const CAPABILITY_PARTIALS: u64 = 8;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +126,8 @@ pub enum Tag {
     Error = 135,
     /// What another transport carries.
     Placed = 136,
+    /// A partial aggregate.
+    Partial = 137,
 }
 
 impl Tag {
@@ -136,6 +146,7 @@ impl Tag {
             134 => Self::End,
             135 => Self::Error,
             136 => Self::Placed,
+            137 => Self::Partial,
             _ => return None,
         })
     }
@@ -152,6 +163,7 @@ impl Tag {
             Self::Reply | Self::Schema => 1 << 20,
             Self::Batch => MESSAGE_BYTES_MAX,
             Self::File => 4 << 20,
+            Self::Partial => 16 << 20,
         }
     }
 }
@@ -353,18 +365,42 @@ impl Welcome {
     }
 }
 
+/// The tables that a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum DataSet {
+    /// TPC-H's tables at this scale factor, made by dpb in the agent's data directory.
+    Tpch(f64),
+    /// The tables that the agent was given when it started.
+    Given,
+}
+
+impl From<f64> for DataSet {
+    fn from(scale_factor: f64) -> Self {
+        Self::Tpch(scale_factor)
+    }
+}
+
+impl fmt::Display for DataSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tpch(sf) => write!(f, "scale factor {sf}"),
+            Self::Given => f.write_str("the agent's own tables"),
+        }
+    }
+}
+
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// What tables are there? Answer: [`Reply::Tables`].
     Describe {
-        /// Scale factor of the data set.
-        sf: f64,
+        /// The data set.
+        data: DataSet,
     },
     /// Which predicate selects this share of the table's rows? Answer: [`Reply::Predicate`].
     Pick {
-        /// Scale factor of the data set.
-        sf: f64,
+        /// The data set.
+        data: DataSet,
         /// The table.
         table: String,
         /// The share, 0 to 1.
@@ -374,8 +410,8 @@ pub enum Request {
     Scan(ScanRequest),
     /// Send a file whole. Answer: [`Reply::File`], pieces, end.
     Fetch {
-        /// Scale factor of the data set.
-        sf: f64,
+        /// The data set.
+        data: DataSet,
         /// The table.
         table: String,
         /// Which file.
@@ -383,8 +419,8 @@ pub enum Request {
     },
     /// Drop this table's file from the page cache and from the engine's own. Answer: [`Reply::Dropped`].
     Cold {
-        /// Scale factor of the data set.
-        sf: f64,
+        /// The data set.
+        data: DataSet,
         /// The table.
         table: String,
         /// Whose file.
@@ -406,8 +442,8 @@ pub enum Request {
 /// One scan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScanRequest {
-    /// Scale factor of the data set.
-    pub sf: f64,
+    /// The data set.
+    pub data: DataSet,
     /// [`Schema::fingerprint`] of the table that the query was written for: its columns travel by position.
     pub schema: u64,
     /// Who scans.
@@ -420,6 +456,24 @@ pub struct ScanRequest {
     pub batch_rows: u32,
     /// Rows that the client expects, if it has asked before; DuckDB is faster when it may finish a small result first.
     pub rows_expected: Option<u64>,
+    /// Whether the agent sends a partial aggregate instead of the final batch; of aggregates by our scan alone.
+    pub partial: bool,
+}
+
+impl ScanRequest {
+    /// A scan by our own engine with one thread, in batches of a usual size. The query was written for `schema`.
+    pub fn new(data: impl Into<DataSet>, schema: &Schema, query: Query) -> Self {
+        Self {
+            data: data.into(),
+            schema: schema.fingerprint(),
+            engine: Engine::Dpb,
+            query,
+            threads: 1,
+            batch_rows: 16 << 10,
+            rows_expected: None,
+            partial: false,
+        }
+    }
 }
 
 /// Who scans at the agent.

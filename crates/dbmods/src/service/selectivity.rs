@@ -16,7 +16,7 @@ use crate::table::chunk::Chunk;
 use crate::table::segment::{Segment, SegmentError};
 
 /// The relative distance between the selectivity asked for and the true one at which another column is tried.
-pub const TOLERANCE: f64 = 0.01;
+pub(super) const TOLERANCE: f64 = 0.01;
 /// Least part of the column's range that blocks span on average.
 const SPREAD_MIN: f64 = 0.5;
 /// Row groups whose blocks are looked at for the spread.
@@ -25,7 +25,7 @@ const CELLS: usize = 1 << 16;
 
 /// The reason why there is no such predicate.
 #[derive(Debug, thiserror::Error)]
-pub enum SelectivityError {
+pub(super) enum SelectivityError {
     /// The selectivity is not between 0 and 1.
     #[error("a selectivity is between 0 and 1, not {0}")]
     OutOfRange(f64),
@@ -68,7 +68,7 @@ struct Candidate {
 ///
 /// # Errors
 /// [`SelectivityError`].
-pub fn predicate(
+pub(super) fn predicate(
     segment: &Segment,
     cache: &Cache,
     wanted: f64,

@@ -25,7 +25,7 @@ const SLAB_BYTES: usize = 64 << 20;
 
 /// Memory of this length, zeroed or with what an earlier buffer held: for something that is about to be read from a file.
 /// `None` if there is none.
-pub fn buffer(len: usize) -> Option<Buf> {
+pub(crate) fn buffer(len: usize) -> Option<Buf> {
     static ARENA: LazyLock<Arc<Arena>> = LazyLock::new(|| Arc::new(Arena::default()));
     ARENA.carve(len).or_else(|| Buf::zeroed(len))
 }

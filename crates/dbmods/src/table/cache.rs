@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::table::chunk::Chunk;
 
 /// Of the chunks that arrive at a full cache, one in so many stays.
-pub const ADMIT_ONE_IN: u64 = 8;
+pub(crate) const ADMIT_ONE_IN: u64 = 8;
 
 /// A file, as it was when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

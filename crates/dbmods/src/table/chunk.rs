@@ -53,19 +53,21 @@ use crate::table::values::Values;
 
 mod assembly;
 mod check;
-pub use super::pack::BLOCK_ROWS;
-pub use super::values::STRING_BYTES_MAX;
+pub(crate) use super::pack::BLOCK_ROWS;
+pub(crate) use super::values::STRING_BYTES_MAX;
 pub(crate) use assembly::Assembly;
-pub use assembly::{EncodedChunk, seal};
+pub(crate) use assembly::EncodedChunk;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use assembly::seal;
 use check::{Header, parse_dictionary, parse_directory};
 
 /// Blocks of a full row group.
-pub const GROUP_BLOCKS: usize = 64;
+pub(crate) const GROUP_BLOCKS: usize = 64;
 /// The number of rows of a full row group.
-pub const GROUP_ROWS: usize = BLOCK_ROWS * GROUP_BLOCKS;
+pub(crate) const GROUP_ROWS: usize = BLOCK_ROWS * GROUP_BLOCKS;
 
 /// Longest chunk, in bytes: who opens a file of a stranger takes no more memory for one.
-pub const CHUNK_BYTES_MAX: usize = 64 << 20;
+pub(crate) const CHUNK_BYTES_MAX: usize = 64 << 20;
 /// The encoding of a chunk's payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -99,15 +101,15 @@ pub struct BlockMeta {
 }
 
 /// The size of the header in bytes.
-pub const HEADER_BYTES: usize = 64;
+pub(crate) const HEADER_BYTES: usize = 64;
 /// The size of a directory entry in bytes.
-pub const META_BYTES: usize = 32;
+pub(crate) const META_BYTES: usize = 32;
 /// Everything inside a chunk starts at a multiple of this.
-pub const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 /// Zero bytes after the last payload, so that a kernel may load a whole vector at its end.
-pub const TAIL_BYTES: usize = 64;
+pub(crate) const TAIL_BYTES: usize = 64;
 /// The code that makes the next byte literal.
-pub const ESCAPE: u8 = 255;
+pub(crate) const ESCAPE: u8 = 255;
 
 const MAGIC: [u8; 4] = *b"DPBC";
 const CRC_AT: usize = 40;

@@ -6,19 +6,19 @@
 use std::collections::HashMap;
 
 use super::{pack, text};
-pub use crate::table::chunk::EncodedChunk;
+pub(crate) use crate::table::chunk::EncodedChunk;
 use crate::table::chunk::{Assembly, BLOCK_ROWS, BlockMeta, Encoding, GROUP_ROWS};
-pub use crate::table::values::{Texts, Values, empty};
+pub(crate) use crate::table::values::{Texts, Values, empty};
 
 /// A dictionary has at most this many strings.
-pub const DICTIONARY_MAX: usize = 4096;
+pub(crate) const DICTIONARY_MAX: usize = 4096;
 
 /// The chunk of `values`: bytes that [`crate::table::chunk::Chunk::parse`] takes.
 ///
 /// # Panics
 /// If there are no values, or more than [`GROUP_ROWS`], or the chunk is longer than
 /// [`crate::table::chunk::CHUNK_BYTES_MAX`].
-pub fn encode(column: u16, group: u32, values: &Values) -> EncodedChunk {
+pub(crate) fn encode(column: u16, group: u32, values: &Values) -> EncodedChunk {
     assert!(
         (1..=GROUP_ROWS).contains(&values.len()),
         "{} rows in a row group",

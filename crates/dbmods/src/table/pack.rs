@@ -6,14 +6,14 @@
 use fastlanes::BitPacking;
 
 /// The number of rows of a full block.
-pub const BLOCK_ROWS: usize = 1024;
+pub(crate) const BLOCK_ROWS: usize = 1024;
 /// Bits that `span`, the largest packed value, needs.
-pub fn width(span: u64) -> u8 {
+pub(crate) fn width(span: u64) -> u8 {
     (64 - span.leading_zeros()) as u8
 }
 
 /// The narrowest lane that holds `width` bits.
-pub fn lane_bits(width: u8) -> u8 {
+pub(crate) fn lane_bits(width: u8) -> u8 {
     match width {
         0..=8 => 8,
         9..=16 => 16,
@@ -26,7 +26,7 @@ pub fn lane_bits(width: u8) -> u8 {
 ///
 /// # Panics
 /// If `width` does not fit `lane_bits`, or `lane_bits` is none of 8, 16, 32, 64.
-pub fn pack(lane_bits: u8, width: u8, values: &[u64; BLOCK_ROWS], out: &mut Vec<u8>) {
+pub(crate) fn pack(lane_bits: u8, width: u8, values: &[u64; BLOCK_ROWS], out: &mut Vec<u8>) {
     assert!(
         width <= lane_bits,
         "width {width} in lanes of {lane_bits} bits"
@@ -55,7 +55,7 @@ pub fn pack(lane_bits: u8, width: u8, values: &[u64; BLOCK_ROWS], out: &mut Vec<
 ///
 /// # Panics
 /// If `width` does not fit `lane_bits`, `lane_bits` is none of 8, 16, 32, 64, or `packed` is not `128 * width` bytes.
-pub fn unpack(lane_bits: u8, width: u8, packed: &[u8], values: &mut [u64; BLOCK_ROWS]) {
+pub(crate) fn unpack(lane_bits: u8, width: u8, packed: &[u8], values: &mut [u64; BLOCK_ROWS]) {
     match lane_bits {
         8 => *values = unpack_lanes::<u8>(width, packed).map(u64::from),
         16 => *values = unpack_lanes::<u16>(width, packed).map(u64::from),

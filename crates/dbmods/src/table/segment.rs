@@ -49,7 +49,7 @@ pub use writer::{Finished, SegmentWriter};
 pub(crate) use writer::{sync_parent, temporary_name};
 
 /// Format version that this code writes and reads.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"DPBSEGMT";
 const HEADER_BYTES: usize = 64;
@@ -71,7 +71,7 @@ pub struct Segment {
 
 /// What a footer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Footer {
+pub(crate) struct Footer {
     /// Table and columns.
     pub schema: Schema,
     /// Rows of the table.
@@ -329,7 +329,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 
 /// Puts magic, version, place and checksums into the header of a file whose footer begins at `footer`, so that tests and
 /// fuzzers can forge. Too short a file stays as it is.
-pub fn seal(file: &mut [u8], footer: usize) {
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn seal(file: &mut [u8], footer: usize) {
     if (HEADER_BYTES..=file.len()).contains(&footer) {
         let place = FooterPlace {
             offset: footer as u64,

@@ -3,7 +3,7 @@
 use crate::schema::{Column, ColumnType, Schema};
 
 /// Longest string of a row, decoded, in bytes.
-pub const STRING_BYTES_MAX: usize = 1 << 20;
+pub(crate) const STRING_BYTES_MAX: usize = 1 << 20;
 
 /// The values of one column of one row group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Values {
 }
 
 /// An empty list of values for each column of a schema.
-pub fn empty(schema: &Schema) -> Vec<Values> {
+pub(crate) fn empty(schema: &Schema) -> Vec<Values> {
     let empty = |column: &Column| match column.ty {
         ColumnType::Text => Values::Texts(Texts::default()),
         _ => Values::Numbers(Vec::new()),

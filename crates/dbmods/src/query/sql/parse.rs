@@ -3,10 +3,12 @@
 
 mod constants;
 mod lists;
+mod select;
 
 use std::ops::Range;
 
 use self::constants::number;
+pub(super) use self::select::query;
 use super::SqlError;
 use super::token::{Token, Tokens, is_symbol, is_word};
 use crate::query::{

@@ -671,3 +671,66 @@ fn what_does_not_fit_a_schema_is_written_all_the_same() {
         assert!(query_to_sql(&query, &schema, "lineitem").contains("\"column 99\""));
     }
 }
+
+#[test]
+fn statements() {
+    let schema = lineitem();
+    let query = |text: &str| Query::parse(&schema, text).unwrap_or_else(|error| panic!("{error}"));
+    for text in [
+        "select l_orderkey, l_comment from LINEITEM where l_quantity < 24;",
+        "SELECT count(*) FROM lineitem",
+        "SELECT l_returnflag, l_linestatus, count(*), max(l_comment) FROM lineitem WHERE l_tax = 0 \
+         GROUP BY l_returnflag, l_linestatus",
+    ] {
+        let parsed = query(text);
+        let written = query_to_sql(&parsed, &schema, "lineitem");
+        assert_eq!(query(&written), parsed, "{written}");
+    }
+    let all = query("SELECT * FROM lineitem");
+    assert_eq!(all.output, Output::Rows((0..16).collect()));
+    assert_eq!(all.predicate, Predicate::Constant(Some(true)));
+    let q6 = query("SELECT sum(l_extendedprice * l_discount) AS revenue FROM lineitem");
+    let aggregate = parse_aggregate(
+        &schema,
+        "sum(l_extendedprice * l_discount) AS revenue",
+        None,
+    );
+    assert_eq!(q6.output, Output::Aggregate(aggregate.unwrap()));
+}
+
+#[test]
+fn statements_that_are_refused_say_where() {
+    for (text, message, at) in [
+        ("DELETE FROM lineitem", "expected SELECT", "DELETE"),
+        ("SELECT l_tax FROM orders", "no table `orders`", "orders"),
+        ("SELECT l_tax WHERE l_tax = 0", "a comma or FROM", "WHERE"),
+        ("SELECT l_tax FROM lineitem ORDER BY 1", "the end", "ORDER"),
+        (
+            "SELECT count(*) FROM lineitem GROUP BY l_tax",
+            "SELECT lists the columns",
+            "GROUP BY l_tax",
+        ),
+        (
+            "SELECT l_tax FROM lineitem GROUP BY l_tax",
+            "without a function",
+            "GROUP BY l_tax",
+        ),
+        (
+            "SELECT count(*), l_tax FROM lineitem",
+            "count, sum",
+            "l_tax",
+        ),
+        (
+            "SELECT l_tax FROM lineitem WHERE l_taxx = 0",
+            "did you mean",
+            "l_taxx",
+        ),
+    ] {
+        let error = Query::parse(&lineitem(), text).expect_err(text);
+        let marked: String = (error.line.chars().skip(error.at.start))
+            .take(error.at.len())
+            .collect();
+        assert!(error.message.contains(message), "{text}: {error}");
+        assert_eq!(marked, at, "{text}: {error}");
+    }
+}

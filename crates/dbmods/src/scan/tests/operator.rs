@@ -185,7 +185,7 @@ fn partial_aggregates_merge_and_what_is_none_is_refused() {
         let body = &bodies[0];
         let add = |bytes: &[u8]| {
             let mut merged = Merged::new(&slotted.plan, usize::MAX);
-            merged.add(bytes).and_then(|()| merged.finish())
+            merged.add(bytes).and_then(|_| merged.finish())
         };
         assert!((0..body.len()).all(|end| add(&body[..end]).is_err()));
         assert!(add(&[&body[..], &[0]].concat()).is_err());

@@ -1,6 +1,6 @@
 //! The tables that an agent has: opened once, shared by its connections.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
@@ -14,13 +14,14 @@ use super::refusals::{damaged, refuse};
 use super::residency::Pages;
 use crate::duckdb::Library;
 use crate::duckdb::tpch_baseline::{self, Baseline};
-use crate::service::protocol::{FileFormat, Refusal, TableInfo, WireError};
+use crate::service::protocol::{DataSet, FileFormat, Refusal, TableInfo, WireError};
 use crate::table::cache::Cache;
 use crate::table::segment::{Segment, open_regular};
 use crate::tpch::{self, DataError};
 
-/// Segments, DuckDB's files and the cache of chunks, under one data directory.
+/// Tables that were given, and segments and DuckDB's files under one data directory, with one cache of chunks for all.
 pub(super) struct Catalog {
+    given: BTreeMap<String, Arc<Segment>>,
     data_dir: PathBuf,
     pub(super) cache: Arc<Cache>,
     segments: Mutex<HashMap<Name, Arc<Slot>>>,
@@ -37,12 +38,14 @@ const TABLE: &str = "lineitem";
 
 impl Catalog {
     pub(super) fn new(
+        given: BTreeMap<String, Arc<Segment>>,
         data_dir: PathBuf,
         cache_bytes: u64,
         waiting: &Arc<AtomicUsize>,
         clock: &Arc<dyn Timer>,
     ) -> Self {
         Self {
+            given,
             data_dir,
             cache: Arc::new(Cache::new(cache_bytes)),
             segments: Mutex::default(),
@@ -52,12 +55,15 @@ impl Catalog {
 
     /// All tables of a data set that were made here, with DuckDB's files of them if they are asked for. One that is damaged is
     /// among them: who asks for its rows is told.
-    pub(super) fn tables(&self, sf: f64, duckdb: bool) -> Result<Vec<TableInfo>, WireError> {
+    pub(super) fn tables(&self, data: DataSet, duckdb: bool) -> Result<Vec<TableInfo>, WireError> {
+        let DataSet::Tpch(sf) = data else {
+            return Ok(self.given.values().map(|table| info(table)).collect());
+        };
         check_sf(sf)?;
         let mut tables = Vec::new();
         for entry in tpch::find(&self.data_dir, sf).tables {
             let baseline = match duckdb {
-                true => self.baseline(sf, &entry.name).ok(),
+                true => self.baseline(data, &entry.name).ok(),
                 false => None,
             };
             tables.push(TableInfo {
@@ -72,7 +78,22 @@ impl Catalog {
     }
 
     /// The table's segment.
-    pub(super) fn segment(&self, sf: f64, table: &str) -> Result<Arc<Segment>, WireError> {
+    pub(super) fn segment(&self, data: DataSet, table: &str) -> Result<Arc<Segment>, WireError> {
+        match data {
+            DataSet::Tpch(sf) => self.made(sf, table),
+            DataSet::Given => self.given.get(table).cloned().ok_or_else(|| {
+                let names: Vec<&str> = self.given.keys().map(String::as_str).collect();
+                let text = match names.is_empty() {
+                    true => "it was given no tables of its own".to_owned(),
+                    false => format!("no table `{table}`; there are {}", names.join(", ")),
+                };
+                refuse(Refusal::Usage, text)
+            }),
+        }
+    }
+
+    /// The segment of a table of TPC-H.
+    fn made(&self, sf: f64, table: &str) -> Result<Arc<Segment>, WireError> {
         check_sf(sf)?;
         // The name becomes part of a path: only names that we know.
         if !tpch::TABLES.contains(&table) {
@@ -103,31 +124,31 @@ impl Catalog {
     /// A connection to DuckDB over the table's own file.
     pub(super) fn duckdb(
         &self,
-        sf: f64,
+        data: DataSet,
         table: &str,
         threads: usize,
     ) -> Result<Lease<'_>, WireError> {
-        let (library, files) = self.baseline(sf, table)?;
+        let (library, files) = self.baseline(data, table)?;
         let opening = Opening {
             duckdb: library,
             path: files.duckdb_path,
             temp_dir: self.data_dir.join("tmp"),
         };
-        let name = (sf.to_bits(), table.to_owned());
+        let name = (tpch_only(data)?.to_bits(), table.to_owned());
         self.duckdb_pool.connect(&name, threads, opening)
     }
 
     /// One of the table's files, to be sent whole.
     pub(super) fn file(
         &self,
-        sf: f64,
+        data: DataSet,
         table: &str,
         format: FileFormat,
     ) -> Result<(File, u64), WireError> {
         let path = match format {
-            FileFormat::Segment => self.segment(sf, table)?.path().to_owned(),
-            FileFormat::DuckDb => self.baseline(sf, table)?.1.duckdb_path,
-            FileFormat::Parquet => self.baseline(sf, table)?.1.parquet_path,
+            FileFormat::Segment => self.segment(data, table)?.path().to_owned(),
+            FileFormat::DuckDb => self.baseline(data, table)?.1.duckdb_path,
+            FileFormat::Parquet => self.baseline(data, table)?.1.parquet_path,
         };
         let opened = open_regular(&path).and_then(|file| {
             let bytes = file.metadata()?.len();
@@ -139,21 +160,22 @@ impl Catalog {
     /// Drops a file from the page cache and what its engine holds of it; refuses if much of it stays in the page cache.
     pub(super) fn make_cold(
         &self,
-        sf: f64,
+        data: DataSet,
         table: &str,
         format: FileFormat,
     ) -> Result<(), WireError> {
         if format == FileFormat::Segment {
-            let segment = self.segment(sf, table)?;
+            let segment = self.segment(data, table)?;
             segment.make_cold(&self.cache).map_err(|e| damaged(&e))?;
         }
         if format == FileFormat::DuckDb {
             // Open again, as our segment is: the next run pays for reading, not for opening.
-            if let Some(threads) = self.duckdb_pool.close(&(sf.to_bits(), table.to_owned()))? {
-                self.duckdb(sf, table, threads)?;
+            let name = (tpch_only(data)?.to_bits(), table.to_owned());
+            if let Some(threads) = self.duckdb_pool.close(&name)? {
+                self.duckdb(data, table, threads)?;
             }
         }
-        let (file, _) = self.file(sf, table, format)?;
+        let (file, _) = self.file(data, table, format)?;
         // Pages that are not written yet cannot be dropped. If they cannot be written, they are counted below.
         let _unwritten = file.sync_data();
         let broke = |e: std::io::Error| {
@@ -176,7 +198,8 @@ impl Catalog {
     }
 
     /// DuckDB, and its files of the table.
-    fn baseline(&self, sf: f64, table: &str) -> Result<(Library, Baseline), WireError> {
+    fn baseline(&self, data: DataSet, table: &str) -> Result<(Library, Baseline), WireError> {
+        let sf = tpch_only(data)?;
         check_sf(sf)?;
         let library =
             Library::find().map_err(|missing| refuse(Refusal::Unavailable, missing.to_string()))?;
@@ -201,6 +224,28 @@ impl Catalog {
     }
 }
 
+/// The description of a table that was given.
+fn info(segment: &Segment) -> TableInfo {
+    TableInfo {
+        schema: segment.schema().clone(),
+        rows: segment.rows(),
+        segment_bytes: segment.file_bytes(),
+        duckdb_bytes: None,
+        parquet_bytes: None,
+    }
+}
+
+/// The scale factor of the tables that DuckDB's files hold.
+fn tpch_only(data: DataSet) -> Result<f64, WireError> {
+    match data {
+        DataSet::Tpch(sf) => Ok(sf),
+        DataSet::Given => {
+            let text = format!("DuckDB's files hold TPC-H's {TABLE} only");
+            Err(refuse(Refusal::Usage, text))
+        }
+    }
+}
+
 fn check_sf(sf: f64) -> Result<(), WireError> {
     if tpch::SCALE_FACTORS.contains(&sf) {
         return Ok(());
@@ -222,15 +267,21 @@ mod tests {
         let going = |_: tpch::Step<'_>| ControlFlow::Continue(());
         tpch::ensure(dir.path(), 0.001, &["region"], 1, &going).unwrap();
         let clock: Arc<dyn Timer> = Arc::new(dpb_core::WallClock::default());
-        let catalog = Catalog::new(dir.path().to_owned(), 0, &Arc::default(), &clock);
+        let catalog = Catalog::new(
+            BTreeMap::new(),
+            dir.path().to_owned(),
+            0,
+            &Arc::default(),
+            &clock,
+        );
         let slow = (0.001f64.to_bits(), "nation".to_owned());
         let slot = Arc::clone(lock(&catalog.segments).entry(slow).or_default());
         let opening = lock(&slot);
-        assert_eq!(catalog.segment(0.001, "region").unwrap().rows(), 5);
+        assert_eq!(catalog.segment(0.001.into(), "region").unwrap().rows(), 5);
         drop(opening);
         // What is not there leaves nothing behind.
-        assert!(catalog.segment(0.001, "nation").is_err());
-        assert!(catalog.segment(0.002, "region").is_err());
+        assert!(catalog.segment(0.001.into(), "nation").is_err());
+        assert!(catalog.segment(0.002.into(), "region").is_err());
         assert_eq!(lock(&catalog.segments).len(), 1);
     }
 }

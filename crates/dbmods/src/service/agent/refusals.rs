@@ -15,3 +15,8 @@ pub(super) fn refuse(refusal: Refusal, text: impl Into<String>) -> WireError {
 pub(super) fn damaged(error: &SegmentError) -> WireError {
     refuse(Refusal::Damaged, error.to_string())
 }
+
+/// What clients are told whose request the agent's own end cuts short.
+pub(super) fn ending() -> WireError {
+    refuse(Refusal::Unavailable, "the agent is ending")
+}

@@ -1,4 +1,4 @@
-//! One scan: its threads fill an outbox, its connection's thread empties it.
+//! One scan at the agent: made ready, run by an engine into an outbox, while the connection's thread empties that.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -6,30 +6,29 @@ use std::thread;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use arrow_buffer::Buffer;
-use arrow_schema::SchemaRef;
 
+use super::bounds::{QUEUE_BATCHES, REQUEST_GROWTH, TERM_BYTES, TEXT_GROWTH};
 use super::budget::Reserved;
 use super::halt::Halt;
-use super::outbox::{Outbox, Taken};
+use super::outbox::Outbox;
 use super::refusals::{damaged, refuse};
-use super::{
-    BATCH_ROWS_MIN, CORE_WAIT_LOOK, Conversed, PEER_LOOK, QUEUE_BATCHES, REQUEST_GROWTH, Shared,
-    TERM_BYTES, TEXT_GROWTH, carried, duckdb_pool, ending, lock, settle,
-};
-use crate::ipc::Encoder;
-use crate::query::{Query, sql};
-use crate::scan::{self, Message, Plan, ScanError, ScanOptions};
+use super::sending::{Conversed, Outgoing, send_batches, send_end};
+use super::{PEER_LOOK, Shared, duckdb_pool, lock};
+use crate::query::{Output, Query, sql};
+use crate::scan::{self, Plan, ScanError, ScanOptions};
 use crate::schema::Schema;
-use crate::service::link::{Link, between};
-use crate::service::protocol::{self, End, Engine, Refusal, ScanRequest, Tag, WireError};
+use crate::service::link::Link;
+use crate::service::protocol::{self, DataSet, End, Engine, Refusal, ScanRequest, Tag, WireError};
 use crate::service::usage;
+use crate::table::segment::Segment;
 
-/// How long an agent that scans is silent before it shows a sign of life. Clients wait several times as long.
-const SIGN_OF_LIFE: Duration = match cfg!(test) {
-    false => Duration::from_secs(5),
-    true => Duration::from_millis(30),
-};
+/// Fewest rows of a batch.
+const BATCH_ROWS_MIN: u32 = 64;
+/// Batches that a scan has handed over and that are not sent: those of the queue, and the one that is being sent.
+const KEPT_BATCHES: usize = QUEUE_BATCHES + 1;
+/// How often, between two batches that are sent, the agent looks at how long a scan's threads wait for a core: the kernel
+/// forgets it when they end. A look takes 3 us a thread.
+pub const CORE_WAIT_LOOK: Duration = Duration::from_millis(10);
 
 /// Runs a scan and sends its batches as they come.
 pub(super) fn scan_and_send(
@@ -38,119 +37,226 @@ pub(super) fn scan_and_send(
     held: &mut Reserved<'_>,
     request: ScanRequest,
 ) -> Conversed {
-    let query = Arc::new(request.query);
-    let segment = shared.catalog.segment(request.sf, &query.table)?;
-    let schema = segment.schema();
-    let fingerprint = schema.fingerprint();
-    if request.schema != fingerprint {
-        let text = format!(
-            "the client's table {} is another one (schema {:016x}) than the agent's ({fingerprint:016x}): install the same dpb \
-             on both sides",
-            schema.table, request.schema
-        );
-        return Err(refuse(Refusal::Usage, text));
-    }
-    let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
-    let terms = query.count_terms(schema).map_err(|e| usage(&e))? as u64;
-    let (plan, _tables) =
-        make_plan(shared, schema, &query, request.engine).map_err(|e| usage(&e))?;
-    held.keep(held.bytes / REQUEST_GROWTH * TEXT_GROWTH + terms * TERM_BYTES);
-    let output = plan.output_schema();
-    if request.threads == 0 {
-        return Err(refuse(Refusal::Usage, "a scan needs at least one thread"));
-    }
-    let threads = request.threads.min(shared.options.threads_max) as usize;
-    let batch_rows = request.batch_rows.max(BATCH_ROWS_MIN) as usize;
-    // The queue and the one that is being sent.
-    let kept_batches = QUEUE_BATCHES + 1;
-    let (least, wanted) = match request.engine {
-        Engine::Dpb => (
-            plan.memory_bytes_min(&segment, kept_batches) as u64,
-            plan.memory_bytes_max(&segment, threads, batch_rows, kept_batches) as u64,
-        ),
-        Engine::DuckDb => duckdb_pool::memory_bytes(output, batch_rows, kept_batches),
+    let scan = ReadyScan::new(shared, held, request)?;
+    let reserved = {
+        let (least, wanted) = scan.memory_bytes();
+        let gone = || shared.is_ending() || link.peer_gone();
+        shared.budget.reserve_for_scan(least, wanted, &gone)?
     };
-    let gone = || shared.is_ending() || link.peer_gone();
-    let reserved = shared.budget.reserve_for_scan(least, wanted, &gone)?;
     shared.slots.trim(shared.budget.left() as usize);
-
-    let halt = Halt::default();
-    let outbox = Outbox::new(QUEUE_BATCHES);
-    let outcome = Mutex::new(None);
-    // Called before the engine tidies up, which is nobody's waiting time.
-    let ended = |end: Result<End, WireError>| {
-        *lock(&outcome) = Some(end);
-        outbox.finish();
-    };
+    let exchange = Exchange::new();
     thread::scope(|scope| {
         let scanner = scope.spawn(|| {
             // Also when the scan panics: the sender must not wait for ever.
-            let _finish = Finish(&outbox);
-            match request.engine {
-                Engine::Dpb => {
-                    let granted = shared.threads.reserve_up_to(threads as u64);
-                    let threads = granted.bytes.max(1) as usize;
-                    let options = ScanOptions {
-                        threads,
-                        stop: &halt.stop,
-                        batch_rows,
-                        memory_bytes: reserved.bytes as usize,
-                        sink_batches: kept_batches,
-                        slots: Some(&shared.slots),
-                    };
-                    let (backend, cache) = (&*shared.options.backend, &shared.catalog.cache);
-                    let sink = |message| outbox.put(Outgoing::Message(message));
-                    let scanned = plan.scan_on(backend, &query, &segment, cache, &options, &sink);
-                    // Before the client hears of the end: its next scan has all of them again.
-                    drop(granted);
-                    ended(match scanned {
-                        Ok(stats) => Ok(ours(&stats, threads)),
-                        Err(error) => Err(scan_refusal(&error)),
-                    });
-                }
-                Engine::DuckDb => {
-                    let rows_ended = || {
-                        ended(Ok(End {
-                            tuples_scanned: segment.rows(),
-                            threads: threads as u32,
-                            ..End::default()
-                        }));
-                    };
-                    let scan = duckdb_pool::Scan {
-                        sql: sql::query_to_sql(&query, schema, &query.table),
-                        output,
-                        table_rows: segment.rows(),
-                        rows_expected: request.rows_expected,
-                        batch_rows: duckdb_pool::batch_rows(output, reserved.bytes, kept_batches),
-                    };
-                    let sink = |batch| outbox.put(Outgoing::Batch(batch));
-                    let of = (request.sf, &*query.table);
-                    let scanned = duckdb_scan(shared, of, threads, scan, &halt, &sink, &rows_ended);
-                    if let Err(error) = scanned {
-                        ended(Err(error));
-                    }
-                }
-            }
+            let _finish = Finish(&exchange.outbox);
+            scan.run(shared, reserved.bytes, &exchange);
             // This thread ends here, and its wait is known until then.
             usage::core_wait_s();
         });
-        let sent = send_batches(shared, link, output, &outbox, &halt);
+        let sent = send_batches(
+            shared,
+            link,
+            (scan.tag(), scan.plan.output_schema()),
+            &exchange.outbox,
+            &exchange.halt,
+        );
         let ended = match sent {
             Ok(sent) => {
-                let end = lock(&outcome).take();
+                let end = lock(&exchange.outcome).take();
                 send_end(link, sent, end, &|| shared.is_ending())
             }
             Err(error) => Err(error),
         };
-        outbox.close();
+        exchange.outbox.close();
         while ended.is_err() && !scanner.is_finished() {
-            halt.now();
+            exchange.halt.now();
             shared.options.clock.sleep(PEER_LOOK);
         }
         // A scan's panic was told by the missing outcome.
         let _ = scanner.join();
         ended
     })
+}
+
+/// A scan that was asked for, made ready.
+struct ReadyScan<'a> {
+    data: DataSet,
+    engine: Engine,
+    query: Arc<Query>,
+    segment: Arc<Segment>,
+    plan: Arc<Plan>,
+    threads: usize,
+    batch_rows: usize,
+    rows_expected: Option<u64>,
+    is_partial: bool,
+    /// Memory of the plan's tables.
+    _tables: Reserved<'a>,
+}
+
+/// Between the thread that scans and the one that sends.
+struct Exchange {
+    halt: Halt,
+    outbox: Outbox<Outgoing>,
+    /// How the scan ended; nothing while it runs.
+    outcome: Mutex<Option<Result<End, WireError>>>,
+}
+
+impl Exchange {
+    fn new() -> Self {
+        Self {
+            halt: Halt::default(),
+            outbox: Outbox::new(QUEUE_BATCHES),
+            outcome: Mutex::new(None),
+        }
+    }
+
+    /// Tells how the scan ended. It is called before the engine tidies up, which nobody should wait for.
+    fn end(&self, end: Result<End, WireError>) {
+        *lock(&self.outcome) = Some(end);
+        self.outbox.finish();
+    }
+}
+
+impl<'a> ReadyScan<'a> {
+    /// Refuses what cannot be scanned. Of what was reserved for the request it keeps what its terms take.
+    fn new(
+        shared: &'a Shared,
+        held: &mut Reserved<'_>,
+        request: ScanRequest,
+    ) -> Result<Self, WireError> {
+        let query = Arc::new(request.query);
+        let segment = shared.catalog.segment(request.data, &query.table)?;
+        check_schema(segment.schema(), request.schema)?;
+        let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
+        let is_ours = matches!(
+            (&query.output, request.engine),
+            (Output::Aggregate(_), Engine::Dpb)
+        );
+        if request.partial && !is_ours {
+            return Err(usage(&"only an aggregate by our scan can be partial"));
+        }
+        let schema = segment.schema();
+        let terms = query.count_terms(schema).map_err(|e| usage(&e))? as u64;
+        let (plan, tables) =
+            make_plan(shared, schema, &query, request.engine).map_err(|e| usage(&e))?;
+        held.keep(held.bytes / REQUEST_GROWTH * TEXT_GROWTH + terms * TERM_BYTES);
+        if request.threads == 0 {
+            return Err(usage(&"a scan needs at least one thread"));
+        }
+        Ok(Self {
+            data: request.data,
+            engine: request.engine,
+            query,
+            segment,
+            plan,
+            threads: request.threads.min(shared.options.threads_max) as usize,
+            batch_rows: request.batch_rows.max(BATCH_ROWS_MIN) as usize,
+            rows_expected: request.rows_expected,
+            is_partial: request.partial,
+            _tables: tables,
+        })
+    }
+
+    /// The tag of what it puts out.
+    fn tag(&self) -> Tag {
+        match self.is_partial {
+            true => Tag::Partial,
+            false => Tag::Batch,
+        }
+    }
+
+    /// The least memory that it needs, and the most that it can make use of.
+    fn memory_bytes(&self) -> (u64, u64) {
+        let Self {
+            plan,
+            segment,
+            threads,
+            batch_rows,
+            ..
+        } = self;
+        match self.engine {
+            Engine::Dpb => (
+                plan.memory_bytes_min(segment, KEPT_BATCHES) as u64,
+                plan.memory_bytes_max(segment, *threads, *batch_rows, KEPT_BATCHES) as u64,
+            ),
+            Engine::DuckDb => {
+                duckdb_pool::memory_bytes(plan.output_schema(), *batch_rows, KEPT_BATCHES)
+            }
+        }
+    }
+
+    fn run(&self, shared: &Shared, memory_bytes: u64, exchange: &Exchange) {
+        match self.engine {
+            Engine::Dpb => self.run_ours(shared, memory_bytes, exchange),
+            Engine::DuckDb => self.run_duckdb(shared, memory_bytes, exchange),
+        }
+    }
+
+    fn run_ours(&self, shared: &Shared, memory_bytes: u64, exchange: &Exchange) {
+        let granted = shared.threads.reserve_up_to(self.threads as u64);
+        let threads = granted.bytes.max(1) as usize;
+        let options = ScanOptions {
+            threads,
+            stop: &exchange.halt.stop,
+            batch_rows: self.batch_rows,
+            memory_bytes: memory_bytes as usize,
+            sink_batches: KEPT_BATCHES,
+            slots: Some(&shared.slots),
+        };
+        let (backend, cache) = (&*shared.options.backend, &shared.catalog.cache);
+        let sink = |message| exchange.outbox.put(Outgoing::Message(message));
+        let (plan, query, segment) = (&self.plan, &self.query, &self.segment);
+        let scanned = match self.is_partial {
+            true => plan.scan_partial_on(backend, query, segment, cache, &options, &sink),
+            false => plan.scan_on(backend, query, segment, cache, &options, &sink),
+        };
+        // Before the client hears of the end: its next scan has all of them again.
+        drop(granted);
+        exchange.end(match scanned {
+            Ok(stats) => Ok(ours(&stats, threads)),
+            Err(error) => Err(scan_refusal(&error)),
+        });
+    }
+
+    /// DuckDB's rows of the same query, in the same schema.
+    fn run_duckdb(&self, shared: &Shared, memory_bytes: u64, exchange: &Exchange) {
+        let output = self.plan.output_schema();
+        let rows_ended = || {
+            exchange.end(Ok(End {
+                tuples_scanned: self.segment.rows(),
+                threads: self.threads as u32,
+                ..End::default()
+            }));
+        };
+        let scan = duckdb_pool::Scan {
+            sql: sql::query_to_sql(&self.query, self.segment.schema(), &self.query.table),
+            output,
+            table_rows: self.segment.rows(),
+            rows_expected: self.rows_expected,
+            batch_rows: duckdb_pool::batch_rows(output, memory_bytes, KEPT_BATCHES),
+        };
+        let sink = |batch| exchange.outbox.put(Outgoing::Batch(batch));
+        let of = (self.data, &*self.query.table);
+        let halt = &exchange.halt;
+        let scanned = duckdb_scan(shared, of, self.threads, scan, halt, &sink, &rows_ended);
+        if let Err(error) = scanned {
+            exchange.end(Err(error));
+        }
+    }
+}
+
+/// Refuses a client whose table has other columns than the agent's.
+fn check_schema(schema: &Schema, theirs: u64) -> Conversed {
+    let ours = schema.fingerprint();
+    if theirs == ours {
+        return Ok(());
+    }
+    let text = format!(
+        "the client's table {} is another one (schema {theirs:016x}) than the agent's ({ours:016x}): install the same dpb \
+         on both sides",
+        schema.table
+    );
+    Err(refuse(Refusal::Usage, text))
 }
 
 /// Makes a plan, and reserves what its tables take; DuckDB has no use for those. One at a time, so that what is needed only
@@ -172,29 +278,6 @@ fn make_plan<'a>(
     Ok((Arc::new(plan), tables))
 }
 
-/// Tells how the scan ended, once all its rows are sent.
-fn send_end(
-    link: &mut Link,
-    sent: Sent,
-    end: Option<Result<End, WireError>>,
-    stop: &dyn Fn() -> bool,
-) -> Conversed {
-    let end = end.unwrap_or_else(|| Err(refuse(Refusal::Internal, "the scan panicked")));
-    let end = match end {
-        Ok(end) => end,
-        Err(_) if sent.stopped => End::default(),
-        Err(error) => return Err(error),
-    };
-    let end = End {
-        rows: sent.rows,
-        batches: sent.batches,
-        stopped: sent.stopped,
-        ..end
-    };
-    settle(link, stop)?;
-    link.send(Tag::End, &protocol::encode(&end))
-}
-
 /// Says to the outbox that nothing more comes, however the scan ended.
 struct Finish<'a, T>(&'a Outbox<T>);
 
@@ -204,110 +287,17 @@ impl<T> Drop for Finish<'_, T> {
     }
 }
 
-/// What an engine puts out to be sent.
-#[derive(Debug)]
-enum Outgoing {
-    /// A batch to be encoded.
-    Batch(RecordBatch),
-    /// One that was.
-    Message(Message),
-}
-
-/// What a sender counted.
-#[derive(Default)]
-struct Sent {
-    rows: u64,
-    batches: u64,
-    stopped: bool,
-}
-
-/// Sends the schema, then batches until the outbox has finished, the client asks to stop, or it is gone.
-fn send_batches(
-    shared: &Shared,
-    link: &mut Link,
-    schema: &SchemaRef,
-    outbox: &Outbox<Outgoing>,
-    halt: &Halt,
-) -> Result<Sent, WireError> {
-    let broke =
-        |e: arrow_schema::ArrowError| refuse(Refusal::Internal, format!("cannot encode: {e}"));
-    let empty = RecordBatch::new_empty(Arc::clone(schema));
-    let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
-    let stop = || shared.is_ending();
-    let mut sent = Sent::default();
-    let clock = &*shared.options.clock;
-    let mut looked_ns = clock.now_ns();
-    send_parts(link, Tag::Schema, &[&schema], schema.len(), &stop)?;
-    let mut spoke_ns = clock.now_ns();
-    loop {
-        let mut taken = outbox.take(PEER_LOOK);
-        if matches!(taken, Taken::Nothing) && between(spoke_ns, clock.now_ns()) >= SIGN_OF_LIFE {
-            taken = Taken::Item(Outgoing::Batch(empty.clone()));
-        }
-        if between(looked_ns, clock.now_ns()) >= CORE_WAIT_LOOK {
-            usage::core_wait_s();
-            looked_ns = clock.now_ns();
-        }
-        if let Some(header) = link.interjection()? {
-            if header.tag != Tag::Stop {
-                return Err(WireError::OutOfPlace(header.tag));
-            }
-            outbox.close();
-            sent.stopped = true;
-        }
-        if sent.stopped {
-            halt.now();
-        }
-        match taken {
-            Taken::Item(item) if !sent.stopped => {
-                sent.rows += match item {
-                    Outgoing::Batch(batch) => {
-                        let encoded = encoder.encode(&batch).map_err(broke)?;
-                        let parts: Vec<&[u8]> =
-                            encoded.parts.iter().map(Buffer::as_slice).collect();
-                        send_parts(link, Tag::Batch, &parts, encoded.len, &stop)?;
-                        batch.num_rows() as u64
-                    }
-                    Outgoing::Message(message) => {
-                        let bytes = message.bytes();
-                        send_parts(link, Tag::Batch, &[bytes], bytes.len(), &stop)?;
-                        message.rows()
-                    }
-                };
-                sent.batches += 1;
-                spoke_ns = clock.now_ns();
-            }
-            Taken::Item(_) | Taken::Nothing => {
-                if shared.is_ending() {
-                    return Err(ending());
-                }
-            }
-            Taken::Finished => return Ok(sent),
-        }
-    }
-}
-
-fn send_parts(
-    link: &mut Link,
-    tag: Tag,
-    parts: &[&[u8]],
-    len: usize,
-    stop: &dyn Fn() -> bool,
-) -> Conversed {
-    carried(link.send_frame(tag, parts, len, stop)?)
-}
-
-/// DuckDB's rows of the same query, in the same schema. Says when they have ended, which is before DuckDB has tidied up.
+/// Runs DuckDB's scan, and says when its rows have ended, which is before DuckDB has tidied up.
 fn duckdb_scan(
     shared: &Shared,
-    (sf, table): (f64, &str),
+    (data, table): (DataSet, &str),
     threads: usize,
     scan: duckdb_pool::Scan<'_>,
     halt: &Halt,
     sink: &dyn Fn(RecordBatch) -> ControlFlow<()>,
     rows_ended: &dyn Fn(),
 ) -> Conversed {
-    let mut lease = shared.catalog.duckdb(sf, table, threads)?;
+    let mut lease = shared.catalog.duckdb(data, table, threads)?;
     *lock(&halt.duckdb) = Some(lease.connection.interrupt_handle());
     let pool = &shared.catalog.duckdb_pool;
     let scanned = pool.scan(&mut lease, scan, halt, sink, rows_ended);
@@ -355,65 +345,5 @@ fn scan_refusal(error: &ScanError) -> WireError {
             refuse(Refusal::Internal, error.to_string())
         }
         other => refuse(Refusal::Usage, other.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::{TcpListener, TcpStream};
-
-    use arrow_schema::{DataType, Field, Schema};
-    use dpb_core::WallClock;
-
-    use super::super::{Agent, AgentOptions};
-    use super::*;
-    use crate::scan::operator::OwnCores;
-
-    #[test]
-    fn a_scan_that_finds_nothing_for_long_shows_signs_of_life() {
-        let agent = Agent::bind(AgentOptions {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            data_dir: "/nowhere".into(),
-            cache_bytes: 0,
-            token: None,
-            threads_max: 1,
-            connections_max: 1,
-            cold: false,
-            backend: Arc::new(OwnCores::default()),
-            say: |_| (),
-            clock: Arc::new(WallClock::default()),
-            handshake_patience: Duration::from_secs(5),
-            idle_patience: None,
-            bulk: Err("not tried here".into()),
-        })
-        .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut near = Link::new(near, 0, Arc::new(WallClock::default())).unwrap();
-        let mut far = Link::new(
-            listener.accept().unwrap().0,
-            0,
-            Arc::new(WallClock::default()),
-        )
-        .unwrap();
-        let schema: SchemaRef =
-            Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false)]));
-        let (outbox, halt) = (Outbox::new(1), Halt::default());
-        thread::scope(|scope| {
-            let sending =
-                scope.spawn(|| send_batches(&agent.shared, &mut near, &schema, &outbox, &halt));
-            for tag in [Tag::Schema, Tag::Batch, Tag::Batch] {
-                let header = far.receive_header().unwrap().unwrap();
-                assert_eq!(header.tag, tag);
-                let body = far.receive_body(header).unwrap();
-                if tag == Tag::Batch {
-                    let batch = crate::ipc::decode_batch(&Buffer::from(&body[..]), &schema);
-                    assert_eq!(batch.unwrap().num_rows(), 0);
-                }
-            }
-            outbox.finish();
-            let sent = sending.join().unwrap().unwrap();
-            assert!(sent.rows == 0 && sent.batches >= 2);
-        });
     }
 }

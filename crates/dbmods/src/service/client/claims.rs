@@ -1,12 +1,16 @@
 //! What an agent may claim. Its words are checked, against what this side knows of TPC-H and against what arrived, before
-//! anybody uses them: an index that is used, a figure that becomes part of a record.
+//! anybody uses them: an index that is used, a figure that becomes part of a record. Of its own tables an agent alone knows the
+//! columns and rows; what it has said of them holds for its scans.
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 
+use crate::ipc::COLUMNS_MAX;
 use crate::query::{Output, Predicate};
 use crate::scan;
-use crate::service::protocol::{End, ScanRequest, TableInfo, Usage, WireError};
+use crate::schema::{ColumnType, Schema};
+use crate::service::protocol::{DataSet, End, ScanRequest, TableInfo, Usage, WireError};
+use crate::table::values::STRING_BYTES_MAX;
 use crate::tpch;
 
 /// Seconds that a process may have used: three hundred years of a CPU.
@@ -15,6 +19,8 @@ const USED_S_MAX: f64 = 1e10;
 const MEMORY_BYTES_MAX: u64 = 1 << 50;
 /// Bytes of a text value, in a batch on average at most; TPC-H's longest texts have 199.
 const TEXT_BYTES_MAX: usize = 256;
+/// Rows of a table that an agent was given, at most: a client waits for a scan as long as they may take.
+const GIVEN_ROWS_MAX: u64 = 1 << 40;
 /// Bytes of a batch beside its values, for each column and in all.
 const FRAMING_BYTES: (usize, usize) = (512, 4096);
 
@@ -22,30 +28,62 @@ fn disbelieve(claim: impl Into<String>) -> WireError {
     WireError::Disbelieved(claim.into())
 }
 
-/// Tables are those that the generator makes, with their columns and as many rows.
-pub(super) fn tables(tables: &[TableInfo], sf: f64) -> Result<(), WireError> {
-    for TableInfo { schema, rows, .. } in tables {
-        if tpch::schema(&schema.table).as_ref() != Some(schema) {
-            return Err(disbelieve(
-                "a table has other columns than dpb makes: install the same dpb on both sides",
-            ));
-        }
-        let made = tpch::row_count(&schema.table, sf);
-        if !made.as_ref().is_some_and(|made| made.contains(rows)) {
-            return Err(disbelieve(format!(
-                "{} at scale factor {sf} has {rows} rows, where the generator makes {}",
-                schema.table,
-                made.map_or(0, |made| *made.end())
-            )));
-        }
+/// Tables of TPC-H are those that the generator makes, with their columns and as many rows. Others are such that a segment can hold
+/// them, with names that a terminal can show.
+pub(super) fn tables(tables: &[TableInfo], data: DataSet) -> Result<(), WireError> {
+    tables.iter().try_for_each(|table| match data {
+        DataSet::Tpch(sf) => made(table, sf),
+        DataSet::Given => given(table),
+    })
+}
+
+fn made(TableInfo { schema, rows, .. }: &TableInfo, sf: f64) -> Result<(), WireError> {
+    if tpch::schema(&schema.table).as_ref() != Some(schema) {
+        return Err(disbelieve(
+            "a table has other columns than dpb makes: install the same dpb on both sides",
+        ));
+    }
+    let made = tpch::row_count(&schema.table, sf);
+    if !made.as_ref().is_some_and(|made| made.contains(rows)) {
+        return Err(disbelieve(format!(
+            "{} at scale factor {sf} has {rows} rows, where the generator makes {}",
+            schema.table,
+            made.map_or(0, |made| *made.end())
+        )));
     }
     Ok(())
 }
 
+fn given(TableInfo { schema, rows, .. }: &TableInfo) -> Result<(), WireError> {
+    let is_type = |ty| match ty {
+        ColumnType::Decimal { precision, scale } => {
+            (1..=18).contains(&precision) && scale <= precision
+        }
+        _ => true,
+    };
+    let is_name = |name: &str| !name.is_empty() && !name.chars().any(char::is_control);
+    let columns = &schema.columns;
+    let fits = (1..=COLUMNS_MAX).contains(&columns.len())
+        && is_name(&schema.table)
+        && columns
+            .iter()
+            .all(|column| is_name(&column.name) && is_type(column.ty))
+        && *rows <= GIVEN_ROWS_MAX;
+    match fits {
+        true => Ok(()),
+        false => Err(disbelieve("it has a table that no segment can hold")),
+    }
+}
+
 /// A predicate fits its table, and a share is one.
-pub(super) fn picked(table: &str, predicate: &Predicate, share: f64) -> Result<(), WireError> {
-    let schema = tpch::schema(table).ok_or_else(|| disbelieve("a predicate on no table"))?;
-    let fits = predicate.check(&schema);
+pub(super) fn picked(
+    schema: Option<&Schema>,
+    predicate: &Predicate,
+    share: f64,
+) -> Result<(), WireError> {
+    let schema = schema.ok_or_else(|| disbelieve("a predicate on no table"))?;
+    let fits = predicate.check(schema);
+    let table = &schema.table;
     fits.map_err(|why| disbelieve(format!("its predicate does not fit {table}: {why}")))?;
     if !(0.0..=1.0).contains(&share) {
         return Err(disbelieve(format!("{share} is a share of its rows")));
@@ -83,17 +121,24 @@ pub(super) struct Arriving {
     row_bytes_max: usize,
     rows: u64,
     batches: u64,
+    is_partial: bool,
+    partials: u64,
+    /// Whether a partial aggregate came whose groups nobody counted.
+    is_uncounted: bool,
 }
 
 impl Arriving {
-    /// Of a table with so many rows at most.
-    pub(super) fn of(request: &ScanRequest, table_rows: u64) -> Self {
+    /// The answer to `request`, of a table with these columns and at most so many rows.
+    pub(super) fn of(request: &ScanRequest, table: Option<&Schema>, table_rows: u64) -> Self {
         let query = &request.query;
-        let schema =
-            tpch::schema(&query.table).and_then(|table| scan::output_schema(&table, query).ok());
+        let schema = table.and_then(|table| scan::output_schema(table, query).ok());
+        let text_bytes_max = match request.data {
+            DataSet::Tpch(_) => TEXT_BYTES_MAX,
+            DataSet::Given => STRING_BYTES_MAX,
+        };
         let fields = schema.iter().flat_map(|schema| schema.fields());
         let widths = fields.map(|field| match field.data_type() {
-            DataType::Utf8 => size_of::<i32>() + TEXT_BYTES_MAX,
+            DataType::Utf8 => size_of::<i32>() + text_bytes_max,
             ty => ty.primitive_width().unwrap_or(size_of::<i128>()),
         });
         let rows_max = match &query.output {
@@ -108,6 +153,9 @@ impl Arriving {
             rows_max,
             rows: 0,
             batches: 0,
+            is_partial: request.partial,
+            partials: 0,
+            is_uncounted: false,
         }
     }
 
@@ -123,13 +171,7 @@ impl Arriving {
     /// Takes a batch that came in so many bytes.
     pub(super) fn batch(&mut self, batch: &RecordBatch, bytes: usize) -> Result<(), WireError> {
         self.batches += 1;
-        self.rows += batch.num_rows() as u64;
-        if self.rows > self.rows_max {
-            return Err(disbelieve(format!(
-                "more than {} rows come of a table of {}",
-                self.rows_max, self.table_rows
-            )));
-        }
+        self.count(batch.num_rows())?;
         let framing = FRAMING_BYTES.0 * batch.num_columns() + FRAMING_BYTES.1;
         if bytes > framing + batch.num_rows() * self.row_bytes_max {
             return Err(disbelieve(format!(
@@ -140,8 +182,44 @@ impl Arriving {
         Ok(())
     }
 
+    /// Takes a partial aggregate of so many groups; `None` if they could not be counted.
+    pub(super) fn partial(&mut self, groups: Option<usize>) -> Result<(), WireError> {
+        self.batches += 1;
+        self.partials += 1;
+        if self.partials > 1 {
+            return Err(disbelieve("one scan has two partial aggregates"));
+        }
+        match groups {
+            Some(groups) => self.count(groups),
+            None => {
+                self.is_uncounted = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn count(&mut self, rows: usize) -> Result<(), WireError> {
+        self.rows += rows as u64;
+        match self.rows > self.rows_max {
+            true => Err(disbelieve(format!(
+                "more than {} rows come of a table of {}",
+                self.rows_max, self.table_rows
+            ))),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn end(&self, end: &End, stopped: bool) -> Result<(), WireError> {
-        let came = (self.rows, self.batches);
+        let rows = match self.is_uncounted {
+            true => end.rows,
+            false => self.rows,
+        };
+        let came = (rows, self.batches);
+        if self.is_partial && self.partials == 0 {
+            return Err(disbelieve(
+                "a scan without the partial aggregate that was asked for",
+            ));
+        }
         if !stopped && (end.stopped || (end.rows, end.batches) != came) {
             return Err(disbelieve(format!(
                 "it sent {} rows in {} batches, where {} came in {}",

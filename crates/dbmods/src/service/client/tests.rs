@@ -1,21 +1,25 @@
 //! A client and peers that are strangers, late, gone, or lie.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use arrow_array::{ArrayRef, Int64Array, StringArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use dpb_core::WallClock;
 
+use super::connection::make_printable;
 use super::*;
 use crate::compare::schemes::{Consumer, Kept, Run, Scheme, SchemeError, Side, Test};
 use crate::ipc::Encoder;
 use crate::query::{CompareOp, Literal, Output, Query, Scalar};
 use crate::scan::operator::OwnCores;
 use crate::service::agent::{Agent, AgentOptions};
-use crate::service::protocol::Engine;
+use crate::service::protocol::{End, Header, Refusal};
 
 const SF: f64 = 0.01;
 const ROWS: u64 = 60_175;
@@ -101,19 +105,10 @@ fn an_interrupt_ends_the_wait_for_a_frame() {
 /// An agent without data, until `stop` is set.
 fn agent(listen: SocketAddr, cache_bytes: u64, stop: &Arc<AtomicBool>) -> SocketAddr {
     let agent = Agent::bind(AgentOptions {
-        listen,
         data_dir: "/nowhere".into(),
         cache_bytes,
-        token: None,
-        threads_max: 1,
-        connections_max: 4,
-        cold: false,
-        backend: Arc::new(OwnCores::default()),
-        say: |_| (),
-        clock: Arc::new(WallClock::default()),
-        handshake_patience: Duration::from_secs(5),
         idle_patience: Some(Duration::from_millis(50)),
-        bulk: Err("not tried here".into()),
+        ..AgentOptions::new(listen)
     });
     let agent = agent.unwrap();
     let (address, stop) = (agent.address(), Arc::clone(stop));
@@ -211,18 +206,14 @@ fn impatient(address: &str) -> Client {
 }
 
 fn scan_of(output: Output) -> ScanRequest {
+    let query = Query {
+        table: "lineitem".into(),
+        predicate: Predicate::Constant(Some(true)),
+        output,
+    };
     ScanRequest {
-        sf: SF,
-        schema: crate::tpch::schema("lineitem").unwrap().fingerprint(),
-        engine: Engine::Dpb,
-        query: Query {
-            table: "lineitem".into(),
-            predicate: Predicate::Constant(Some(true)),
-            output,
-        },
-        threads: 1,
         batch_rows: 1000,
-        rows_expected: None,
+        ..ScanRequest::new(SF, &crate::tpch::schema("lineitem").unwrap(), query)
     }
 }
 

@@ -55,7 +55,7 @@ impl From<Broken> for WireError {
 
 impl Link {
     /// From now on sends large bodies by this transport; holds `held` as long.
-    pub fn set_writer(&mut self, writer: Box<dyn Writer>, held: Arc<()>) {
+    pub(crate) fn set_writer(&mut self, writer: Box<dyn Writer>, held: Arc<()>) {
         self.outgoing = Some(Outgoing {
             free: writer.ring().pieces,
             writer,
@@ -65,7 +65,7 @@ impl Link {
     }
 
     /// From now on takes large bodies from here.
-    pub fn set_reader(&mut self, reader: Box<dyn Reader>) {
+    pub(crate) fn set_reader(&mut self, reader: Box<dyn Reader>) {
         self.incoming = Some(Incoming {
             reader,
             left: 0,
@@ -77,12 +77,12 @@ impl Link {
     }
 
     /// Whether large bodies are sent by another transport.
-    pub fn has_writer(&self) -> bool {
+    pub(crate) fn has_writer(&self) -> bool {
         self.outgoing.is_some()
     }
 
     /// Bytes of bodies that went by another transport, sent and received.
-    pub fn bulk_bytes(&self) -> (u64, u64) {
+    pub(crate) fn bulk_bytes(&self) -> (u64, u64) {
         (
             self.outgoing.as_ref().map_or(0, |end| end.bytes),
             self.incoming.as_ref().map_or(0, |end| end.bytes),
@@ -93,7 +93,7 @@ impl Link {
     ///
     /// # Errors
     /// As [`Link::receive_header`]; a peer that has closed.
-    pub fn interjection(&mut self) -> Result<Option<Header>, WireError> {
+    pub(crate) fn interjection(&mut self) -> Result<Option<Header>, WireError> {
         self.take_credits()?;
         if self.interjected.is_none() && self.outgoing.is_none() && self.peer_stirs() {
             return self.receive_header()?.ok_or(WireError::Closed).map(Some);
@@ -105,7 +105,7 @@ impl Link {
     ///
     /// # Errors
     /// It is broken, or takes longer than the patience.
-    pub fn settle_pieces(
+    pub(crate) fn settle_pieces(
         &mut self,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, WireError> {

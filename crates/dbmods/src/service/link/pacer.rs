@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// How far a sender may run ahead of its pace.
-pub const BURST: Duration = Duration::from_micros(200);
+pub(crate) const BURST: Duration = Duration::from_micros(200);
 /// How much of a sleep's lateness is made up for.
-pub const LATE_MAX: Duration = Duration::from_millis(2);
+pub(crate) const LATE_MAX: Duration = Duration::from_millis(2);
 /// Bytes that are sent between two looks at the clock.
 pub(super) const PACED_BYTES: usize = 128 << 10;
 

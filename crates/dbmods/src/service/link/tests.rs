@@ -1,11 +1,14 @@
 //! A link carries what it should, no faster than its pace, and gives up whom it must.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Instant;
 
 use dpb_core::{Clock, VirtualClock, WallClock};
 
+use super::pacer::{BURST, LATE_MAX, PACED_BYTES};
 use super::*;
+use crate::service::protocol::Tag;
 
 fn wall() -> Arc<WallClock> {
     Arc::default()

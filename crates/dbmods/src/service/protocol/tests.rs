@@ -40,7 +40,7 @@ fn handshakes_round_trip() {
 #[test]
 fn hello_is_laid_out_as_documented() {
     let bytes = hello().to_bytes();
-    assert_eq!(&bytes[..8], b"DPBW\x05\x00\x0b\x00");
+    assert_eq!(&bytes[..8], b"DPBW\x06\x00\x0b\x00");
     assert_eq!(bytes[8..16], 1u64.to_le_bytes());
     assert_eq!(bytes[16..24], 10_000_000_000u64.to_le_bytes());
     assert_eq!(&bytes[24..], b"open sesame");
@@ -170,7 +170,7 @@ fn a_predicate_nested_without_bound_is_an_error_and_not_a_stack_overflow() {
     // `Not(Not(Not(…)))`: one byte a level.
     let not = encode(&Predicate::Not(Box::new(Predicate::Constant(None))))[0];
     let scan = Request::Scan(ScanRequest {
-        sf: 1.0,
+        data: DataSet::Tpch(1.0),
         schema: 0,
         engine: Engine::Dpb,
         query: Query {
@@ -181,9 +181,11 @@ fn a_predicate_nested_without_bound_is_an_error_and_not_a_stack_overflow() {
         threads: 1,
         batch_rows: 1,
         rows_expected: None,
+        partial: false,
     });
     let shallow = encode(&scan);
-    let table_ends = 1 + 8 + 1 + 1 + 1;
+    // The request's kind, the data set's kind and number, schema, engine, the name's length.
+    let table_ends = 1 + (1 + 8) + 1 + 1 + 1;
     let mut deep = shallow[..table_ends].to_vec();
     deep.extend(std::iter::repeat_n(not, 60_000));
     deep.extend_from_slice(&shallow[table_ends..]);

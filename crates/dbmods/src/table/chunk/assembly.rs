@@ -19,7 +19,7 @@ pub(super) fn checksum(bytes: &[u8], directory_end: usize, side: &Range<usize>) 
 
 /// Puts the right checksums into a chunk that is whole but for them. Of bytes that are no chunk it seals what lies inside
 /// them, so that tests and fuzzers can forge.
-pub fn seal(bytes: &mut [u8]) {
+pub(crate) fn seal(bytes: &mut [u8]) {
     let len = bytes.len();
     if len < HEADER_BYTES {
         return;

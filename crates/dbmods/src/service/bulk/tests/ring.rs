@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use dpb_dbmods::service::bulk::{
-    Acceptor, Broken, Connected, Connector, Offer, Reader, Ring, Writer,
-};
+use crate::service::bulk::{Acceptor, Broken, Connected, Connector, Offer, Reader, Ring, Writer};
 
 /// What goes wrong, at which piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

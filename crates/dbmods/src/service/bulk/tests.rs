@@ -1,7 +1,6 @@
 //! Large bodies past TCP, by a stand-in in this process: they are what TCP would have brought, and whatever breaks is an error
 //! soon, never a wrong row and never a wait without end.
 
-#[path = "bulk/ring.rs"]
 mod ring;
 
 use std::io::Write;
@@ -12,20 +11,21 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use dpb_core::WallClock;
-use dpb_dbmods::compare::digest::Digest;
-use dpb_dbmods::query::{Output, Predicate, Query};
-use dpb_dbmods::scan::operator::OwnCores;
-use dpb_dbmods::service::agent::{Agent, AgentOptions, TRANSPORTS_MAX};
-use dpb_dbmods::service::bulk::{Connector, INLINE_BYTES_MAX, Offer, Ring, Transport};
-use dpb_dbmods::service::client::{Client, ClientError};
-use dpb_dbmods::service::link::{Interrupted, Link};
-use dpb_dbmods::service::protocol::{
+use crate::compare::digest::Digest;
+use crate::query::{Output, Predicate, Query};
+use crate::scan::operator::OwnCores;
+use crate::service::agent::{Agent, AgentOptions, TRANSPORTS_MAX};
+use crate::service::bulk::{Connector, INLINE_BYTES_MAX, Offer, Ring, Transport};
+use crate::service::client::{Client, ClientError};
+use crate::service::link::{Interrupted, Link};
+use crate::service::protocol::{
     self, AgentInfo, Engine, FileFormat, Header, Placed, Refusal, ScanRequest, Tag, Welcome,
     WireError,
 };
-use dpb_dbmods::tpch;
-use ring::{Device, Fault, ends};
+use crate::tpch;
+use dpb_core::WallClock;
+
+use self::ring::{Device, Fault, ends};
 
 const RING: Ring = Ring {
     pieces: 3,
@@ -222,22 +222,15 @@ impl Serving {
             dir
         });
         let agent = Agent::bind(AgentOptions {
-            listen: "127.0.0.1:0".parse().unwrap(),
             data_dir: data.path().into(),
             cache_bytes: 64 << 20,
-            token: None,
             threads_max: 2,
             connections_max: 32,
-            cold: false,
-            backend: Arc::new(OwnCores::default()),
-            say: |_| (),
-            clock: Arc::new(WallClock::default()),
-            handshake_patience: Duration::from_secs(5),
-            idle_patience: None,
             bulk: match device {
                 Some(device) => Ok(device),
                 None => Err("there is no such device".into()),
             },
+            ..AgentOptions::new("127.0.0.1:0".parse().unwrap())
         });
         let agent = agent.unwrap();
         let (address, stop) = (
@@ -274,7 +267,7 @@ impl Drop for Serving {
 fn everything() -> ScanRequest {
     ScanRequest {
         schema: tpch::schema("lineitem").unwrap().fingerprint(),
-        sf: SF,
+        data: SF.into(),
         engine: Engine::Dpb,
         query: Query {
             table: "lineitem".into(),
@@ -284,6 +277,7 @@ fn everything() -> ScanRequest {
         threads: 2,
         batch_rows: 2000,
         rows_expected: None,
+        partial: false,
     }
 }
 

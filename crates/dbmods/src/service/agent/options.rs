@@ -1,0 +1,152 @@
+//! How an agent runs, and why it may not start.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use dpb_core::{Backend, ClockKind, Timer, WallClock};
+
+use super::bounds::CONNECTIONS_MAX;
+use crate::local::Table;
+use crate::scan::operator::OwnCores;
+use crate::service::bulk::Acceptor;
+use crate::service::protocol;
+use crate::table::Segment;
+use crate::tpch;
+
+/// How to make a token.
+pub const TOKEN_REMEDY: &str =
+    "make one with `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`";
+/// How an agent runs.
+#[derive(Clone)]
+pub struct AgentOptions {
+    /// Where it listens; port 0 for any that is free.
+    pub listen: SocketAddr,
+    /// Where its data is.
+    pub data_dir: PathBuf,
+    /// Tables that it serves beside those of its data directory, by their names; it reads them through its own cache.
+    pub tables: Vec<Table>,
+    /// Most bytes of chunks that it keeps.
+    pub cache_bytes: u64,
+    /// What clients must show, see [`protocol::TOKEN_BYTES_MIN`]. Required unless `listen` is loopback.
+    pub token: Option<Vec<u8>>,
+    /// Most threads of all our scans together, and of DuckDB's database; a scan that finds none left has one all the same.
+    pub threads_max: u32,
+    /// Most connections that are served at once, up to [`CONNECTIONS_MAX`].
+    pub connections_max: u32,
+    /// Whether clients may have files dropped from the caches, which slows all others.
+    pub cold: bool,
+    /// Carries out our scans.
+    pub backend: Arc<dyn Backend>,
+    /// Hears, on a thread of its own, of peers that were refused: a line each for up to ten in ten seconds, and the number of
+    /// the others once a later one is refused.
+    pub say: fn(&str),
+    /// What every wait and every pace goes by.
+    pub clock: Arc<dyn Timer>,
+    /// How long a client may take for its hello.
+    pub handshake_patience: Duration,
+    /// How long a connection may be idle between requests; `None` for as long as it likes.
+    pub idle_patience: Option<Duration>,
+    /// Who opens transports beside TCP for clients that ask for one, or why there are none.
+    pub bulk: Result<Arc<dyn Acceptor>, String>,
+}
+
+/// Why an agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// An address that others can reach, and no token.
+    #[error("{0} can be reached from other machines: that needs a token (--token-file FILE)")]
+    Exposed(SocketAddr),
+    /// A token that can be guessed, or is too long.
+    #[error(
+        "a token has {min} to {max} bytes, this one {0}; {TOKEN_REMEDY}",
+        min = protocol::TOKEN_BYTES_MIN, max = protocol::TOKEN_BYTES_MAX
+    )]
+    Token(usize),
+    /// More connections than memory is kept for.
+    #[error("{0} connections; at most {CONNECTIONS_MAX} are possible, as memory is kept for each")]
+    Connections(u32),
+    /// Two tables that have the same name.
+    #[error("two tables are called {0}")]
+    SameName(String),
+    /// A backend whose time is not that of its clients.
+    #[error(
+        "{0} has a clock of its own, and clients measure by theirs: choose a backend that is no model"
+    )]
+    Virtual(String),
+    /// The operating system says so.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+/// Bytes of chunks that an agent keeps unless told otherwise.
+const CACHE_BYTES: u64 = 1 << 30;
+/// Connections that it serves unless told otherwise.
+const CONNECTIONS: u32 = 16;
+/// How long a client may take for its hello unless told otherwise.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
+
+impl AgentOptions {
+    /// An agent without a token, that scans with all of this machine's cores, keeps 1 GiB of chunks, serves 16 connections, says
+    /// nothing, and has no transport but TCP.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            data_dir: tpch::default_data_dir(),
+            tables: Vec::new(),
+            cache_bytes: CACHE_BYTES,
+            token: None,
+            threads_max: thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            connections_max: CONNECTIONS,
+            cold: false,
+            backend: Arc::new(OwnCores::default()),
+            say: |_| (),
+            clock: Arc::new(WallClock::default()),
+            handshake_patience: HANDSHAKE_PATIENCE,
+            idle_patience: None,
+            bulk: Err("it was given none".to_owned()),
+        }
+    }
+
+    /// Whether an agent can run so; listening aside.
+    pub(super) fn check(&self) -> Result<(), BindError> {
+        match &self.token {
+            None if !self.listen.ip().is_loopback() => return Err(BindError::Exposed(self.listen)),
+            Some(token) if !protocol::TOKEN_BYTES.contains(&token.len()) => {
+                return Err(BindError::Token(token.len()));
+            }
+            _ => {}
+        }
+        if self.connections_max > CONNECTIONS_MAX {
+            return Err(BindError::Connections(self.connections_max));
+        }
+        if self.backend.clock().kind() != ClockKind::Wall {
+            return Err(BindError::Virtual(self.backend.name().to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The tables that it was given, by their names.
+    pub(super) fn given(&self) -> Result<BTreeMap<String, Arc<Segment>>, BindError> {
+        let mut given = BTreeMap::new();
+        for table in &self.tables {
+            let name = table.schema().table.clone();
+            if given
+                .insert(name.clone(), Arc::clone(table.segment()))
+                .is_some()
+            {
+                return Err(BindError::SameName(name));
+            }
+        }
+        Ok(given)
+    }
+}

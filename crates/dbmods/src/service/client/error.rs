@@ -1,0 +1,75 @@
+//! What goes wrong between a client and its agent.
+
+use std::io;
+
+use crate::scan::ScanError;
+use crate::service::protocol::{Refusal, WireError};
+
+/// What went wrong between this side and an agent.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody there.
+    #[error("cannot reach an agent at {address}: {source}. Start one there with `dpb serve`")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The agent refused.
+    #[error("the agent at {address} refused: {text}{}", remedy(*refusal))]
+    Refused {
+        /// Where.
+        address: String,
+        /// The agent's code.
+        refusal: Refusal,
+        /// The agent's words, on one line.
+        text: String,
+    },
+    /// The connection broke, or what came over it was no sense.
+    #[error("the connection to the agent at {address} failed: {source}")]
+    Wire {
+        /// Where.
+        address: String,
+        /// Why.
+        source: WireError,
+    },
+    /// The agent has ended, and another process answers in its place.
+    #[error("the agent at {address} has ended, and another one answers there now: run again")]
+    Replaced {
+        /// Where.
+        address: String,
+    },
+    /// A signal asked to end.
+    #[error("interrupted")]
+    Interrupted,
+    /// Partial aggregates cannot be added up.
+    #[error("the partial aggregates of the agents cannot be added up: {0}")]
+    Merge(ScanError),
+    /// What was received cannot be written.
+    #[error("cannot write what was fetched: {0}")]
+    Write(io::Error),
+}
+
+/// What to do about a refusal whose words do not say it.
+fn remedy(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Damaged => {
+            "; on the agent's machine `dpb data --remove` removes the table, and `dpb data` makes it anew"
+        }
+        _ => "",
+    }
+}
+
+/// A broken exchange, as the client's error.
+pub(super) fn wrong(address: &str, source: WireError) -> ClientError {
+    let address = address.to_owned();
+    match source {
+        WireError::Refused { refusal, text } => ClientError::Refused {
+            address,
+            refusal,
+            text,
+        },
+        source => ClientError::Wire { address, source },
+    }
+}

@@ -1,0 +1,224 @@
+//! A scan: its batches as they arrive, or what the agent accumulated of an aggregate.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::Client;
+use super::claims::Arriving;
+use super::error::ClientError;
+use super::frames::next;
+use crate::ipc::{decode_batch, decode_schema};
+use crate::scan::ScanError;
+use crate::scan::operator::Merged;
+use crate::service::protocol::{
+    self, CAPABILITY_PARTIALS, End, Header, Request, ScanRequest, Tag, WireError,
+};
+
+/// Most bytes that may come of a scan after it was told to stop: what was in flight.
+const IN_FLIGHT_BYTES_MAX: usize = 8 * Tag::Batch.body_bytes_max();
+/// What a batch without rows counts as: a sign of life every few seconds is one, a stream of them is not.
+const EMPTY_BATCH: Duration = Duration::from_secs(1);
+
+/// What a scan returned beside its rows.
+#[derive(Clone, Debug)]
+pub struct Scanned {
+    /// The rows' schema.
+    pub schema: SchemaRef,
+    /// What the agent did.
+    pub end: End,
+    /// From the request to the first batch; to the end if there was none.
+    pub first_batch: Duration,
+}
+
+/// What takes the rows of a scan as they arrive.
+type BatchSink<'a> = dyn FnMut(&RecordBatch) -> ControlFlow<()> + 'a;
+
+/// What takes what arrives.
+enum Receiver<'a> {
+    Rows(&'a mut BatchSink<'a>),
+    Partial {
+        merged: &'a mut Merged,
+        /// Why what came cannot be added, which ends no conversation.
+        failed: Option<ScanError>,
+    },
+}
+
+impl Client {
+    /// Runs a scan; its batches go to `sink` as they arrive, those without rows aside. When `sink` breaks, the scan is stopped.
+    ///
+    /// A sink that keeps no part of a batch lets its memory be used for the next one.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn scan(
+        &mut self,
+        request: ScanRequest,
+        sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
+    ) -> Result<Scanned, ClientError> {
+        let request = ScanRequest {
+            partial: false,
+            ..request
+        };
+        self.receive(request, &mut Receiver::Rows(sink))
+    }
+
+    /// Runs an aggregate's scan and adds what the agent has accumulated to `merged`, which is of the same query. So the aggregate over a
+    /// table whose parts several agents have is exact, averages too: [`Merged::finish`] gives it once each agent was asked.
+    ///
+    /// # Errors
+    /// [`ClientError`]; after one, `merged` may have the agent's part or not.
+    pub fn scan_partial(
+        &mut self,
+        request: ScanRequest,
+        merged: &mut Merged,
+    ) -> Result<Scanned, ClientError> {
+        if self.welcome.capabilities & CAPABILITY_PARTIALS == 0 {
+            return Err(self.broke(WireError::Malformed(
+                "an agent without partial aggregates was asked for one",
+            )));
+        }
+        let request = ScanRequest {
+            partial: true,
+            ..request
+        };
+        let mut receiver = Receiver::Partial {
+            merged,
+            failed: None,
+        };
+        let scanned = self.receive(request, &mut receiver)?;
+        match receiver {
+            Receiver::Partial {
+                failed: Some(error),
+                ..
+            } => Err(ClientError::Merge(error)),
+            _ => Ok(scanned),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        request: ScanRequest,
+        receiver: &mut Receiver<'_>,
+    ) -> Result<Scanned, ClientError> {
+        let started_ns = self.link.clock().now_ns();
+        let (data, table) = (request.data, &request.query.table);
+        let schema = self.table_schema(data, table)?;
+        let table_rows = self.table_rows(data, table);
+        let arriving = Arriving::of(&request, schema.as_ref(), table_rows);
+        self.request(&Request::Scan(request))?;
+        self.scan_frames(started_ns, arriving, receiver)
+            .map_err(|source| self.broke(source))
+    }
+
+    fn scan_frames(
+        &mut self,
+        started_ns: u64,
+        mut arriving: Arriving,
+        receiver: &mut Receiver<'_>,
+    ) -> Result<Scanned, WireError> {
+        let header = next(&mut self.link)?;
+        if header.tag != Tag::Schema {
+            return Err(WireError::OutOfPlace(header.tag));
+        }
+        let schema = decode_schema(&self.link.receive_body(header)?)?;
+        arriving.schema(&schema)?;
+        let mut first_batch = None;
+        let (mut stopped, mut bytes_since) = (false, 0);
+        loop {
+            let header = next(&mut self.link)?;
+            match header.tag {
+                Tag::Batch if stopped => {
+                    bytes_since += header.len;
+                    if bytes_since > IN_FLIGHT_BYTES_MAX {
+                        return Err(WireError::OutOfPlace(Tag::Batch));
+                    }
+                    let body = self.link.receive_large_body(header)?;
+                    self.link.give_back(body);
+                }
+                Tag::Batch => {
+                    let given = self.take_batch(header, &schema, &mut arriving, receiver)?;
+                    if given.is_some() {
+                        first_batch.get_or_insert_with(|| self.link.since(started_ns));
+                    }
+                    stopped = given.is_some_and(|given| given.is_break());
+                }
+                Tag::Partial => {
+                    self.take_partial(header, &schema, &mut arriving, receiver)?;
+                    first_batch.get_or_insert_with(|| self.link.since(started_ns));
+                }
+                Tag::End => {
+                    let end = protocol::decode(&self.link.receive_body(header)?)?;
+                    arriving.end(&end, stopped)?;
+                    let first_batch = first_batch.unwrap_or_else(|| self.link.since(started_ns));
+                    return Ok(Scanned {
+                        schema,
+                        end,
+                        first_batch,
+                    });
+                }
+                tag => return Err(WireError::OutOfPlace(tag)),
+            }
+        }
+    }
+
+    /// Receives a batch and gives it on; `None` of one without rows. Says to the agent if that is enough.
+    fn take_batch(
+        &mut self,
+        header: Header,
+        schema: &SchemaRef,
+        arriving: &mut Arriving,
+        receiver: &mut Receiver<'_>,
+    ) -> Result<Option<ControlFlow<()>>, WireError> {
+        let body = self.link.receive_large_body(header)?;
+        let batch = decode_batch(&body.slice_with_length(0, header.len), schema)?;
+        arriving.batch(&batch, header.len)?;
+        let given = match (batch.num_rows(), receiver) {
+            (0, _) => {
+                self.link.charge(EMPTY_BATCH)?;
+                None
+            }
+            (_, Receiver::Rows(sink)) => {
+                let given = sink(&batch);
+                if given.is_break() {
+                    self.link.send(Tag::Stop, &[])?;
+                }
+                Some(given)
+            }
+            (_, Receiver::Partial { .. }) => return Err(WireError::OutOfPlace(Tag::Batch)),
+        };
+        drop(batch);
+        self.link.give_back(body);
+        Ok(given)
+    }
+
+    /// Receives what the agent has accumulated, and adds it.
+    fn take_partial(
+        &mut self,
+        header: Header,
+        schema: &SchemaRef,
+        arriving: &mut Arriving,
+        receiver: &mut Receiver<'_>,
+    ) -> Result<(), WireError> {
+        let Receiver::Partial { merged, failed } = receiver else {
+            return Err(WireError::OutOfPlace(Tag::Partial));
+        };
+        let body = self.link.receive_body(header)?;
+        if merged.output_schema() != schema {
+            *failed = Some(ScanError::Type(
+                "what is added up is the aggregate of another query".to_owned(),
+            ));
+            return arriving.partial(None);
+        }
+        match merged.add(&body) {
+            Ok(groups) => arriving.partial(Some(groups)),
+            Err(ScanError::Malformed(_)) => Err(WireError::Malformed("a partial aggregate")),
+            Err(error) => {
+                *failed = Some(error);
+                arriving.partial(None)
+            }
+        }
+    }
+}
