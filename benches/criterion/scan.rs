@@ -255,9 +255,14 @@ struct Ours {
 
 impl Ours {
     fn new(data_dir: &Path, scale_factor: f64) -> Self {
-        let set = tpch::ensure(data_dir, scale_factor, &["lineitem"], 2, &|_| {
-            ControlFlow::Continue(())
-        })
+        let set = tpch::ensure(
+            data_dir,
+            scale_factor,
+            &["lineitem"],
+            2,
+            &dpb_core::WallClock::default(),
+            &|_| ControlFlow::Continue(()),
+        )
         .expect("TPC-H data");
         Self {
             segment: Arc::new(set.open("lineitem").expect("a segment")),
@@ -322,8 +327,15 @@ impl Peer {
                 return None;
             }
         };
-        let baseline = tpch_baseline::ensure(library, data_dir, scale_factor, 2, &mut |_| ())
-            .expect("DuckDB's file");
+        let baseline = tpch_baseline::ensure(
+            library,
+            data_dir,
+            scale_factor,
+            2,
+            &dpb_core::WallClock::default(),
+            &mut |_| (),
+        )
+        .expect("DuckDB's file");
         let config = Config {
             threads: Some(THREADS),
             read_only: true,

@@ -10,7 +10,7 @@ use dpb_accel::rdma::bulk::{
 use dpb_core::{Unsupported, WallClock};
 use dpb_dbmods::service::agent::TRANSPORT_BYTES_MAX;
 use dpb_dbmods::service::bulk::{
-    Acceptor, Broken, Connected, Connector, Offer, Reader, Ring, Writer,
+    Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Offer, Ring,
 };
 
 // What an agent's memory is reckoned with.
@@ -100,7 +100,7 @@ impl Connector for Rdma {
 }
 
 impl Acceptor for Rdma {
-    fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn Writer>), String> {
+    fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn BodyWriter>), String> {
         let (words, sender) = bulk::accept(self.circumstances(), offer).map_err(reason)?;
         Ok((words, Box::new(Out(sender))))
     }
@@ -130,7 +130,7 @@ impl Offer for Made {
 #[derive(Debug)]
 struct Out(Sender);
 
-impl Writer for Out {
+impl BodyWriter for Out {
     fn ring(&self) -> Ring {
         Ring {
             pieces: self.0.pieces(),
@@ -150,7 +150,7 @@ impl Writer for Out {
 #[derive(Debug)]
 struct In(Receiver);
 
-impl Reader for In {
+impl BodyReader for In {
     fn ring(&self) -> Ring {
         Ring {
             pieces: PIECES,

@@ -105,7 +105,13 @@ fn killed_at_any_moment_nothing_half_made_is_found_later() {
             );
         }
         if found.tables.len() == 3 {
-            tpch::remove(dir.path(), SF, &["lineitem", "orders"]).unwrap();
+            tpch::remove(
+                dir.path(),
+                SF,
+                &["lineitem", "orders"],
+                &dpb_core::WallClock::default(),
+            )
+            .unwrap();
         }
     }
     assert_eq!(run(dir.path(), &args), (0, String::new()));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use dpb_dbmods::compare::differential::Bench;
+use dpb_dbmods::compare::differential::Differential;
 use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::tpch;
 
@@ -83,7 +83,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
 }
 
 fn run(library: Library, options: &Options) -> Result<String, Box<dyn std::error::Error>> {
-    let mut bench = Bench::open(
+    let mut bench = Differential::open(
         library,
         &options.data_dir,
         options.scale_factor,

@@ -44,7 +44,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut number = |default: f64| args.next().map_or(Ok(default), |text| text.parse());
     let (scale_factor, threads, repeats) = (number(1.0)?, number(1.0)? as usize, number(7.0)?);
     let library = Library::find()?;
-    let data = ensure(library, Path::new(&dir), scale_factor, threads, &mut |_| ())?;
+    let data = ensure(
+        library,
+        Path::new(&dir),
+        scale_factor,
+        threads,
+        &dpb_core::WallClock::default(),
+        &mut |_| (),
+    )?;
     println!(
         "{library:?}, scale factor {scale_factor}, {} rows, {threads} threads",
         data.rows

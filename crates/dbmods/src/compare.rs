@@ -5,8 +5,21 @@ pub mod differential;
 pub mod digest;
 #[cfg(any(test, feature = "testing"))]
 pub mod random;
-mod reference;
-pub mod schemes;
-pub mod task;
 pub mod tpch_predicates;
 pub mod workload;
+
+mod consumer;
+mod error;
+mod fetched_file;
+mod reference;
+mod run;
+mod scheme;
+mod side;
+mod sweep;
+
+pub use consumer::{Consumer, KEPT_BYTES_MAX, Kept};
+pub use error::SchemeError;
+pub use run::SchemeRun;
+pub use scheme::Scheme;
+pub use side::{SchemeSide, Test, fetch_shortage};
+pub use sweep::{Contender, Question, SchemeResult, Sweep, SweepEnd, SweepEvent, TASK};

@@ -28,7 +28,7 @@ pub mod tpch_baseline;
 pub use convert::{BATCH_ROWS, CHUNK_ROWS};
 pub use find::{Library, Missing, cache_dir};
 
-/// How often [`Interrupt::watch`] asks whether to stop.
+/// The interval at which [`Interrupt::watch`] asks whether to stop.
 pub const STOP_LOOK: Duration = Duration::from_millis(100);
 
 /// A failure of DuckDB, with DuckDB's own text where it gives one.

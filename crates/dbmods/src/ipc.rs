@@ -24,7 +24,7 @@ const PREFIX_BYTES: usize = 8;
 /// Most bytes of a message.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// Why a message is none, or not of the schema.
+/// The reason why a message is none, or not of the schema.
 #[derive(Debug, thiserror::Error)]
 #[error("malformed Arrow message: {0}")]
 pub struct IpcError(String);

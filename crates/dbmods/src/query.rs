@@ -24,15 +24,15 @@ pub(crate) use check::{literal_fits, pattern_fits};
 /// One scan of one table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Query {
-    /// Which table.
+    /// The table.
     pub table: String,
-    /// Which rows.
+    /// The condition on rows.
     pub predicate: Predicate,
-    /// What comes back.
+    /// The columns or aggregates that come back.
     pub output: Output,
 }
 
-/// What comes back.
+/// The form of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Output {
     /// These columns (positions in the schema, in this order) of the rows that qualify.
@@ -55,7 +55,7 @@ pub struct Aggregate {
 pub struct AggregateCall {
     /// The output column's name.
     pub name: String,
-    /// What it computes.
+    /// The function.
     pub function: AggregateFunction,
 }
 
@@ -120,7 +120,7 @@ pub enum Scalar {
     Literal(Literal),
     /// Arithmetic on numbers, and DATE ± integer days, DATE − DATE (days).
     Arithmetic {
-        /// Which.
+        /// The operation.
         op: ArithmeticOp,
         /// Left.
         #[serde(deserialize_with = "depth::bounded")]
@@ -186,7 +186,7 @@ impl CompareOp {
         }
     }
 
-    /// Whether it holds of two values in this order.
+    /// Returns true if the comparison holds of two values in this order.
     pub fn holds(self, order: std::cmp::Ordering) -> bool {
         match self {
             Self::Equal => order.is_eq(),
@@ -206,7 +206,7 @@ pub enum Predicate {
     Constant(Option<bool>),
     /// A comparison of two values of comparable types. BETWEEN is two of them under [`Predicate::And`].
     Compare {
-        /// Which.
+        /// The comparison.
         op: CompareOp,
         /// Left.
         left: Scalar,
@@ -215,7 +215,7 @@ pub enum Predicate {
     },
     /// `value IN (list)`; literals only. A NULL in the list makes "not found" NULL.
     In {
-        /// What is looked for.
+        /// The value that is looked for.
         value: Scalar,
         /// The list, of the value's type or comparable to it.
         list: Vec<Literal>,

@@ -28,7 +28,7 @@ pub enum ColumnType {
 pub struct Column {
     /// As written in SQL, lower case.
     pub name: String,
-    /// Its type.
+    /// The column's type.
     pub ty: ColumnType,
 }
 
@@ -37,7 +37,7 @@ pub struct Column {
 pub struct Schema {
     /// The table's name.
     pub table: String,
-    /// Its columns.
+    /// The table's columns.
     pub columns: Vec<Column>,
 }
 

@@ -12,6 +12,6 @@ pub use generate::sample;
 pub use rows::{GENERATOR, SCALE_FACTORS, row_count};
 pub use schema::{TABLES, schema};
 pub use store::{
-    Progress, Step, Table, TableSet, bytes_to_make, check_space, default_data_dir, ensure, find,
-    list, remove, set_dir,
+    MakingProgress, Step, TableFile, TableSet, bytes_to_make, check_space, default_data_dir,
+    ensure, find, list, remove, set_dir,
 };

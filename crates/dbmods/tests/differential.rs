@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
-use dpb_dbmods::compare::differential::Bench;
+use dpb_dbmods::compare::differential::Differential;
 use dpb_dbmods::compare::random::{Generator, Samples};
 use dpb_dbmods::duckdb::{Config, Connection, Database, Delivery, Library, tpch_baseline};
 use dpb_dbmods::query::{Literal, Output, Predicate, Query};
@@ -31,7 +31,7 @@ fn library() -> Option<Library> {
 fn scan_agrees_with_duckdb() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let mut bench = Bench::open(library, dir.path(), 0.01, 2).unwrap();
+    let mut bench = Differential::open(library, dir.path(), 0.01, 2).unwrap();
     let report = bench
         .run(300, 20_261_121, |_| {})
         .unwrap_or_else(|failure| panic!("{failure}"));
@@ -48,7 +48,7 @@ fn scan_agrees_with_duckdb() {
 fn texts_mean_what_they_mean_to_duckdb() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let mut bench = Bench::open(library, dir.path(), 0.001, 2).unwrap();
+    let mut bench = Differential::open(library, dir.path(), 0.001, 2).unwrap();
     for (condition, some) in [
         // Plain texts and dates.
         ("l_shipdate = '1995-9-1'", true),
@@ -301,7 +301,15 @@ struct Lineitem {
 impl Lineitem {
     fn open(library: Library, dir: &std::path::Path) -> Self {
         let schema = tpch::schema("lineitem").unwrap();
-        let baseline = tpch_baseline::ensure(library, dir, 0.001, 2, &mut |_| ()).unwrap();
+        let baseline = tpch_baseline::ensure(
+            library,
+            dir,
+            0.001,
+            2,
+            &dpb_core::WallClock::default(),
+            &mut |_| (),
+        )
+        .unwrap();
         let config = Config {
             threads: Some(1),
             read_only: true,

@@ -76,9 +76,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         return part.make(&data_dir, args.sf, threads, globals);
     }
     if args.remove {
-        let mut freed = tpch::remove(&data_dir, args.sf, &tables).map_err(failure)?;
+        let mut freed = tpch::remove(&data_dir, args.sf, &tables, &dpb_core::WallClock::default())
+            .map_err(failure)?;
         if tables.contains(&LINEITEM) {
-            freed += tpch_baseline::remove(&data_dir, args.sf).map_err(baseline_failure)?;
+            freed += tpch_baseline::remove(&data_dir, args.sf, &dpb_core::WallClock::default())
+                .map_err(baseline_failure)?;
         }
         output::note(&format!("removed {}B", output::short(freed as f64)));
         return Ok(());
@@ -100,7 +102,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         );
         // What was there since may have changed.
         let mut kept = set.clone();
-        let is_kept = |table: &tpch::Table| found.table(&table.name) == Some(table);
+        let is_kept = |table: &tpch::TableFile| found.table(&table.name) == Some(table);
         kept.tables.retain(is_kept);
         verify_tables(&kept, threads.clamp(1, cpus), globals, &|_| ())?;
         vec![set]
@@ -155,7 +157,15 @@ pub fn make(
         }
         ControlFlow::Continue(())
     };
-    tpch::ensure(data_dir, sf, tables, threads, &report).map_err(failure)
+    tpch::ensure(
+        data_dir,
+        sf,
+        tables,
+        threads,
+        &dpb_core::WallClock::default(),
+        &report,
+    )
+    .map_err(failure)
 }
 
 /// What to do about damage.

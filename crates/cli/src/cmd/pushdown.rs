@@ -12,8 +12,9 @@ use clap::{ArgMatches, FromArgMatches};
 
 use dpb_core::measure::provenance::is_part_of_run;
 use dpb_core::measure::{Durability, Outcome, Record, Store};
-use dpb_dbmods::compare::schemes::{Scheme, Side, fetch_shortage};
-use dpb_dbmods::compare::task::{self, Contender, Ended, Event, Plan};
+use dpb_dbmods::compare::{
+    Contender, Question, Scheme, SchemeSide, Sweep, SweepEnd, SweepEvent, fetch_shortage,
+};
 use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline;
 use dpb_dbmods::schema::Schema;
@@ -294,7 +295,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(out) => Some(output::open_records(out, Durability::Process)?),
         None => None,
     };
-    let plan = Plan {
+    let plan = Sweep {
         sf: args.sf,
         questions,
         threads,
@@ -312,7 +313,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 
 /// Runs the plan, prints and keeps what it finds.
 fn carry_out(
-    plan: &Plan,
+    plan: &Sweep,
     contenders: &mut [Contender],
     store: &mut Option<Store>,
     args: &Args,
@@ -323,12 +324,12 @@ fn carry_out(
     let mut plans: Vec<String> = Vec::new();
     let mut failures: Vec<String> = Vec::new();
     let mut progress: Option<Progress> = None;
-    let mut tell = |event: Event<'_>| -> Result<(), Failure> {
+    let mut tell = |event: SweepEvent<'_>| -> Result<(), Failure> {
         match event {
-            Event::Running(done, all, what) => progress
+            SweepEvent::Running(done, all, what) => progress
                 .get_or_insert_with(|| Progress::new(all, globals.quiet))
                 .set(done, &what),
-            Event::Tested(findings) => {
+            SweepEvent::Tested(findings) => {
                 let name = findings
                     .first()
                     .map_or_else(String::new, |finding| question_name(&finding.record));
@@ -353,7 +354,7 @@ fn carry_out(
         }
         Ok(())
     };
-    let ended = task::run(plan, contenders, interrupt::is_set, &mut tell);
+    let ended = plan.run(contenders, interrupt::is_set, &mut tell);
     drop(progress);
     output::print_rows(globals.format(), &table, &records)?;
     if args.explain {
@@ -367,15 +368,15 @@ fn carry_out(
         output::note(&format!("records: {}", store.path().display()));
     }
     match ended? {
-        Ended::Done { failed: 0 } => match nothing_ran(&records) {
+        SweepEnd::Done { failed: 0 } => match nothing_ran(&records) {
             Some(reasons) => Err(Failure::unavailable(reasons)),
             None => Ok(()),
         },
-        Ended::Done { failed } => Err(Failure::check(format!(
+        SweepEnd::Done { failed } => Err(Failure::check(format!(
             "{failed} tests failed, and give no numbers: {}",
             failures.join("; ")
         ))),
-        Ended::Interrupted => Err(Failure::interrupted(
+        SweepEnd::Interrupted => Err(Failure::interrupted(
             "interrupted; what was finished is in the records",
         )),
     }
@@ -527,7 +528,7 @@ fn contender(
     let missing = unsupported(scheme, &client, &table);
     let side = match missing {
         Some(reason) => Err(reason),
-        None => Ok(Side::new(scheme, client, table)),
+        None => Ok(SchemeSide::new(scheme, client, table)),
     };
     Ok(Contender { scheme, side })
 }
@@ -608,7 +609,7 @@ fn ask(
     contenders: &mut [Contender],
     schema: &Schema,
     sf: f64,
-) -> Result<Vec<task::Question>, Failure> {
+) -> Result<Vec<Question>, Failure> {
     let side = contenders
         .iter_mut()
         .find_map(|contender| contender.side.as_mut().ok());

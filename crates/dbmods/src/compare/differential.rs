@@ -30,14 +30,14 @@ const AGGREGATE_EVERY: u64 = 4;
 const GROUP_BY: [u32; 5] = [8, 9, 3, 13, 14];
 
 /// lineitem, twice.
-pub struct Bench {
+pub struct Differential {
     segment: Arc<Segment>,
     cache: Arc<Cache>,
     connection: Connection,
     threads: usize,
 }
 
-/// What was compared.
+/// The extent of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Predicates whose rows agreed.
@@ -52,16 +52,16 @@ pub struct Report {
     pub extremes: (u64, u64),
 }
 
-/// Why a comparison ended.
+/// The reason why a comparison ended.
 #[derive(Debug)]
-pub enum Failure {
+pub enum DifferentialError {
     /// The data could not be made or opened.
     Setup(String),
     /// One side failed where the other may not have.
     Query {
-        /// Whose.
+        /// The side that failed.
         side: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
         /// The query.
         sql: String,
@@ -77,9 +77,9 @@ pub enum Failure {
     },
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for DifferentialError {}
 
-impl fmt::Display for Failure {
+impl fmt::Display for DifferentialError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Setup(reason) => f.write_str(reason),
@@ -91,24 +91,38 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Bench {
+impl Differential {
     /// Makes or finds both copies under `data_dir`.
     ///
     /// # Errors
-    /// [`Failure::Setup`].
+    /// [`DifferentialError::Setup`].
     pub fn open(
         library: Library,
         data_dir: &Path,
         scale_factor: f64,
         threads: usize,
-    ) -> Result<Self, Failure> {
-        let setup = |error: &dyn fmt::Display| Failure::Setup(error.to_string());
+    ) -> Result<Self, DifferentialError> {
+        let setup = |error: &dyn fmt::Display| DifferentialError::Setup(error.to_string());
         let go_on = |_: tpch::Step<'_>| ControlFlow::Continue(());
-        let tables = tpch::ensure(data_dir, scale_factor, &[TABLE], threads, &go_on)
-            .map_err(|error| setup(&error))?;
+        let tables = tpch::ensure(
+            data_dir,
+            scale_factor,
+            &[TABLE],
+            threads,
+            &dpb_core::WallClock::default(),
+            &go_on,
+        )
+        .map_err(|error| setup(&error))?;
         let segment = Arc::new(tables.open(TABLE).map_err(|error| setup(&error))?);
-        let baseline = tpch_baseline::ensure(library, data_dir, scale_factor, threads, &mut |_| ())
-            .map_err(|error| setup(&error))?;
+        let baseline = tpch_baseline::ensure(
+            library,
+            data_dir,
+            scale_factor,
+            threads,
+            &dpb_core::WallClock::default(),
+            &mut |_| (),
+        )
+        .map_err(|error| setup(&error))?;
         let config = Config {
             threads: Some(threads),
             read_only: true,
@@ -136,10 +150,10 @@ impl Bench {
         count: u64,
         seed: u64,
         mut progress: impl FnMut(u64),
-    ) -> Result<Report, Failure> {
+    ) -> Result<Report, DifferentialError> {
         let schema = self.segment.schema().clone();
         let samples = Samples::of_segment(&self.segment, &self.cache, seed)
-            .map_err(|error| Failure::Setup(error.to_string()))?;
+            .map_err(|error| DifferentialError::Setup(error.to_string()))?;
         let mut generator = Generator::new(&schema, &samples, seed);
         let mut report = Report::default();
         for done in 0..count {
@@ -169,23 +183,23 @@ impl Bench {
     ///
     /// # Errors
     /// If they differ, or one fails.
-    pub fn compare(&mut self, query: &Query) -> Result<u64, Failure> {
+    pub fn compare(&mut self, query: &Query) -> Result<u64, DifferentialError> {
         let sql = sql::query_to_sql(query, self.segment.schema(), TABLE);
         self.compare_as(query, sql)
     }
 
-    /// Runs one condition on both sides, each from the text itself; says how many rows it has. [`Bench::compare`] gives DuckDB
+    /// Runs one condition on both sides, each from the text itself; says how many rows it has. [`Differential::compare`] gives DuckDB
     /// what the parser made of a text, and so cannot see what the parser made wrong.
     ///
     /// # Errors
     /// If they differ, or one fails.
-    pub fn compare_text(&mut self, condition: &str) -> Result<u64, Failure> {
+    pub fn compare_text(&mut self, condition: &str) -> Result<u64, DifferentialError> {
         let schema = self.segment.schema();
         let sql = format!("SELECT * FROM {TABLE} WHERE {condition}");
         let predicate = match sql::parse_predicate(schema, condition) {
             Ok(predicate) => predicate,
             Err(error) => {
-                return Err(Failure::Query {
+                return Err(DifferentialError::Query {
                     side: "the parser",
                     reason: error.to_string(),
                     sql,
@@ -205,8 +219,8 @@ impl Bench {
     }
 
     /// `sql`: the query as DuckDB shall run it.
-    fn compare_as(&mut self, query: &Query, sql: String) -> Result<u64, Failure> {
-        let failed = |side, reason: String| Failure::Query {
+    fn compare_as(&mut self, query: &Query, sql: String) -> Result<u64, DifferentialError> {
+        let failed = |side, reason: String| DifferentialError::Query {
             side,
             reason,
             sql: sql.clone(),
@@ -234,7 +248,7 @@ impl Bench {
         let row = self
             .name_difference(query, &sql, &schema)
             .map_err(|reason| failed("a second run", reason))?;
-        Err(Failure::Difference {
+        Err(DifferentialError::Difference {
             row: format!("DuckDB: {expected}; scan: {found}\n{row}"),
             query: Box::new(query.clone()),
             sql,

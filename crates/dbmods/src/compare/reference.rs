@@ -8,17 +8,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    Date32Builder, Decimal64Builder, Decimal128Builder, Float64Builder, Int32Builder, Int64Builder,
-    StringBuilder,
-};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal64Type, Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{
+    Array, ArrayRef, Date32Array, Decimal64Array, Decimal128Array, Float64Array, Int32Array,
+    Int64Array, RecordBatch, StringArray,
+};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 
+use crate::compare::consumer::Consumer;
 use crate::compare::digest::first_difference;
-use crate::compare::schemes::{Consumer, SchemeError, Side, Test};
+use crate::compare::error::SchemeError;
+use crate::compare::side::{SchemeSide, Test};
 use crate::query::eval;
 use crate::query::{CompareOp, Literal, Output, Predicate, Query, Scalar};
 use crate::scan;
@@ -52,7 +53,7 @@ impl fmt::Display for Compared {
 /// # Errors
 /// If the scheme itself fails, or the evaluator has no answer.
 pub(super) fn compare(
-    side: &mut Side,
+    side: &mut SchemeSide,
     test: &Test,
 ) -> Result<Result<Compared, String>, SchemeError> {
     let schema = side.table().schema.clone();
@@ -93,7 +94,7 @@ pub(super) fn compare(
 
 /// The value of the first column that about [`ROWS_MAX`] rows do not exceed, if the table is larger and starts with an
 /// integer key.
-fn sample_bound(side: &mut Side, test: &Test) -> Result<Option<i64>, SchemeError> {
+fn sample_bound(side: &mut SchemeSide, test: &Test) -> Result<Option<i64>, SchemeError> {
     let rows = side.table().rows;
     if rows <= ROWS_MAX {
         return Ok(None);
@@ -155,7 +156,7 @@ fn within(max: i64, asked: Predicate) -> Predicate {
     Predicate::And(vec![up_to(max), asked])
 }
 
-fn keep(side: &mut Side, test: &Test) -> Result<Vec<RecordBatch>, SchemeError> {
+fn keep(side: &mut SchemeSide, test: &Test) -> Result<Vec<RecordBatch>, SchemeError> {
     let mut consumer = Consumer::keep();
     side.run(test, &mut consumer)?;
     match consumer {
@@ -208,93 +209,78 @@ fn column<'a>(
     ty: &DataType,
     values: impl Iterator<Item = &'a Literal>,
 ) -> Result<ArrayRef, ArrowError> {
-    let misfit = || ArrowError::CastError(format!("a value that is no {ty}"));
-    let number = |value: &Literal, to: i8| match value {
-        Literal::Null => Ok(None),
-        Literal::Number { unscaled, scale } => {
-            let up = u32::try_from(i32::from(to) - i32::from(*scale)).map_err(|_| misfit())?;
-            let scaled = 10i128.checked_pow(up).and_then(|f| unscaled.checked_mul(f));
-            scaled.map(Some).ok_or_else(misfit)
-        }
-        _ => Err(misfit()),
-    };
-    let narrow = |value: Option<i128>| match value.map(i64::try_from) {
-        None => Ok(None),
-        Some(Ok(value)) => Ok(Some(value)),
-        Some(Err(_)) => Err(misfit()),
-    };
+    let all = Values { ty, values };
     Ok(match ty {
         DataType::Int32 => {
-            let mut column = Int32Builder::new();
-            for value in values {
-                let value = narrow(number(value, 0)?)?;
-                column.append_option(value.map(|v| v as i32));
-            }
-            Arc::new(column.finish())
+            let narrow = |value: &Literal| Some(narrowed(exact(value, 0)?)?.map(|v| v as i32));
+            Arc::new(Int32Array::from(all.each(narrow)?))
         }
         DataType::Int64 => {
-            let mut column = Int64Builder::new();
-            for value in values {
-                column.append_option(narrow(number(value, 0)?)?);
-            }
-            Arc::new(column.finish())
+            let narrow = |value: &Literal| narrowed(exact(value, 0)?);
+            Arc::new(Int64Array::from(all.each(narrow)?))
         }
         DataType::Decimal64(precision, scale) => {
-            let mut column = Decimal64Builder::new();
-            for value in values {
-                column.append_option(narrow(number(value, *scale)?)?);
-            }
-            Arc::new(
-                column
-                    .finish()
-                    .with_precision_and_scale(*precision, *scale)?,
-            )
+            let narrow = |value: &Literal| narrowed(exact(value, *scale)?);
+            let array = Decimal64Array::from(all.each(narrow)?);
+            Arc::new(array.with_precision_and_scale(*precision, *scale)?)
         }
         DataType::Decimal128(precision, scale) => {
-            let mut column = Decimal128Builder::new();
-            for value in values {
-                column.append_option(number(value, *scale)?);
-            }
-            Arc::new(
-                column
-                    .finish()
-                    .with_precision_and_scale(*precision, *scale)?,
-            )
+            let array = Decimal128Array::from(all.each(|value| exact(value, *scale))?);
+            Arc::new(array.with_precision_and_scale(*precision, *scale)?)
         }
-        DataType::Date32 => {
-            let mut column = Date32Builder::new();
-            for value in values {
-                match value {
-                    Literal::Date(days) => column.append_value(*days),
-                    Literal::Null => column.append_null(),
-                    _ => return Err(misfit()),
-                }
-            }
-            Arc::new(column.finish())
-        }
-        DataType::Float64 => {
-            let mut column = Float64Builder::new();
-            for value in values {
-                match value {
-                    Literal::Null => column.append_null(),
-                    value => column.append_value(eval::double(value).map_err(|_| misfit())?),
-                }
-            }
-            Arc::new(column.finish())
-        }
-        DataType::Utf8 => {
-            let mut column = StringBuilder::new();
-            for value in values {
-                match value {
-                    Literal::Text(text) => column.append_value(text),
-                    Literal::Null => column.append_null(),
-                    _ => return Err(misfit()),
-                }
-            }
-            Arc::new(column.finish())
-        }
-        _ => return Err(misfit()),
+        DataType::Date32 => Arc::new(Date32Array::from(all.each(|value| match value {
+            Literal::Date(days) => Some(Some(*days)),
+            Literal::Null => Some(None),
+            _ => None,
+        })?)),
+        DataType::Float64 => Arc::new(Float64Array::from(all.each(|value| match value {
+            Literal::Null => Some(None),
+            value => Some(Some(eval::double(value).ok()?)),
+        })?)),
+        _ => Arc::new(StringArray::from(all.each(|value| match (ty, value) {
+            (DataType::Utf8, Literal::Text(text)) => Some(Some(text.as_str())),
+            (DataType::Utf8, Literal::Null) => Some(None),
+            _ => None,
+        })?)),
     })
+}
+
+/// Values that are to become an array of a type.
+struct Values<'a, I> {
+    ty: &'a DataType,
+    values: I,
+}
+
+impl<'v, I: Iterator<Item = &'v Literal>> Values<'_, I> {
+    /// Each value as the array has it, NULL as `None`. A value that `convert` has nothing for is an error.
+    fn each<T>(
+        self,
+        convert: impl Fn(&'v Literal) -> Option<Option<T>>,
+    ) -> Result<Vec<Option<T>>, ArrowError> {
+        let misfit = || ArrowError::CastError(format!("a value that is no {}", self.ty));
+        let converted = self.values.map(|value| convert(value).ok_or_else(misfit));
+        converted.collect()
+    }
+}
+
+/// An exact number at a scale.
+fn exact(value: &Literal, to: i8) -> Option<Option<i128>> {
+    match value {
+        Literal::Null => Some(None),
+        Literal::Number { unscaled, scale } => {
+            let up = u32::try_from(i32::from(to) - i32::from(*scale)).ok()?;
+            let scaled = 10i128.checked_pow(up)?.checked_mul(*unscaled)?;
+            Some(Some(scaled))
+        }
+        _ => None,
+    }
+}
+
+fn narrowed(value: Option<i128>) -> Option<Option<i64>> {
+    match value {
+        None => Some(None),
+        Some(value) => Some(Some(i64::try_from(value).ok()?)),
+    }
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ struct Local {
     feed: Box<dyn Feed>,
 }
 
-/// See [`api`].
+/// The functions of [`api`], once they are known.
 static API: OnceLock<&'static Functions> = OnceLock::new();
 
 /// Makes `source` callable as `SELECT * FROM name()`.

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use dpb_core::{Timer, WallClock};
 use serde::{Deserialize, Serialize};
 
 use super::lineitem::{Lineitem, ORDERS, create_table};
@@ -85,7 +86,7 @@ pub struct Kept {
 
 /// The progress of [`ensure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum BaselineStep {
     /// Another process is making the same files.
     Waiting,
     /// DuckDB loads rows into its file.
@@ -168,7 +169,8 @@ pub fn ensure(
     dir: &Path,
     scale_factor: f64,
     threads: usize,
-    progress: &mut dyn FnMut(Progress),
+    clock: &dyn Timer,
+    progress: &mut dyn FnMut(BaselineStep),
 ) -> Result<Baseline, BaselineError> {
     if !(0.0001..=100_000.0).contains(&scale_factor) {
         return Err(BaselineError::ScaleFactor(scale_factor));
@@ -179,7 +181,9 @@ pub fn ensure(
         return Ok(found);
     }
     fs::create_dir_all(&parent).map_err(|source| at(&parent, source))?;
-    let _lock = lock(&parent, scale_factor, || progress(Progress::Waiting))?;
+    let _lock = lock(&parent, scale_factor, clock, || {
+        progress(BaselineStep::Waiting)
+    })?;
     // Whoever held the lock before may have made them.
     if let Some(found) = open(&home, library, scale_factor) {
         return Ok(found);
@@ -227,7 +231,8 @@ pub fn remove_unfinished(
     let parent = parent(library, dir);
     let path = lock_path(&parent, scale_factor);
     if path.exists() {
-        let lock = Lock::take(&path, || ControlFlow::Break(()));
+        // It gives up before it would wait.
+        let lock = Lock::take(&path, &WallClock::default(), || ControlFlow::Break(()));
         if let Some(lock) = lock.map_err(|source| at(&path, source))? {
             remove_folder(&partial(&parent, scale_factor))?;
             lock.remove().map_err(|source| at(&path, source))?;
@@ -275,7 +280,7 @@ pub fn list(dir: &Path) -> Vec<Kept> {
 ///
 /// # Errors
 /// If they cannot be removed.
-pub fn remove(dir: &Path, scale_factor: f64) -> Result<u64, BaselineError> {
+pub fn remove(dir: &Path, scale_factor: f64, clock: &dyn Timer) -> Result<u64, BaselineError> {
     let mut freed = 0;
     for (parent, _) in parents(dir) {
         let folders = [home(&parent, scale_factor), partial(&parent, scale_factor)];
@@ -283,7 +288,7 @@ pub fn remove(dir: &Path, scale_factor: f64) -> Result<u64, BaselineError> {
         if !folders.iter().chain([&lock_path]).any(|path| path.exists()) {
             continue;
         }
-        let lock = lock(&parent, scale_factor, || ())?;
+        let lock = lock(&parent, scale_factor, clock, || ())?;
         for folder in &folders {
             freed += bytes_under(folder);
             remove_folder(folder)?;
@@ -295,7 +300,7 @@ pub fn remove(dir: &Path, scale_factor: f64) -> Result<u64, BaselineError> {
     Ok(freed)
 }
 
-/// Where this version of DuckDB keeps what it made.
+/// The folder where this version of DuckDB keeps what it made.
 fn parent(library: Library, dir: &Path) -> PathBuf {
     dir.join(format!("{PARENT_PREFIX}{}", library.version()))
 }
@@ -320,7 +325,7 @@ fn parents(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     })
 }
 
-/// What is in a folder, with names; nothing if it cannot be read.
+/// The entries of a folder, with names; nothing if it cannot be read.
 fn entries(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.path(), entry.file_name().into_string().ok()?)))
@@ -371,7 +376,7 @@ fn make(
     partial: &Path,
     scale_factor: f64,
     threads: usize,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(BaselineStep),
 ) -> Result<(), BaselineError> {
     let duckdb_path = partial.join("lineitem.duckdb");
     let parquet_path = partial.join("lineitem.parquet");
@@ -390,7 +395,7 @@ fn make(
     connection.register("dpb_lineitem", Box::new(source))?;
     let rows_expected = (scale_factor * ORDERS * 4.0) as u64;
     execute(&mut connection, &create_table("dpb_lineitem()"), || {
-        progress(Progress::Loading {
+        progress(BaselineStep::Loading {
             rows: generated.load(Relaxed),
             rows_expected,
         })
@@ -405,7 +410,7 @@ fn make(
     let quoted = literal(parquet_path.display());
     let copy = format!("CHECKPOINT; COPY lineitem TO {quoted} ({PARQUET})");
     execute(&mut connection, &copy, || {
-        progress(Progress::WritingParquet)
+        progress(BaselineStep::WritingParquet)
     })?;
     // Closing is what writes the last of DuckDB's file and removes its log.
     drop((connection, database));
@@ -459,9 +464,14 @@ fn count(connection: &mut Connection) -> Result<u64, BaselineError> {
 }
 
 /// Takes the lock on a scale factor's files, and calls `wait` while another process has it.
-fn lock(parent: &Path, scale_factor: f64, mut wait: impl FnMut()) -> Result<Lock, BaselineError> {
+fn lock(
+    parent: &Path,
+    scale_factor: f64,
+    clock: &dyn Timer,
+    mut wait: impl FnMut(),
+) -> Result<Lock, BaselineError> {
     let path = lock_path(parent, scale_factor);
-    let taken = Lock::take(&path, || {
+    let taken = Lock::take(&path, clock, || {
         wait();
         ControlFlow::Continue(())
     });

@@ -45,7 +45,7 @@ pub enum ScalarType {
     Text,
 }
 
-/// Why a query cannot be answered, in words for its author.
+/// The reason why a query cannot be answered, in words for its author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QueryError(pub String);
@@ -65,7 +65,7 @@ impl ScalarType {
         }
     }
 
-    /// Whether it is a number, exact or DOUBLE.
+    /// Returns true if it is a number, exact or DOUBLE.
     pub fn is_number(self) -> bool {
         self.scale().is_some() || self == Self::Double
     }
@@ -79,7 +79,7 @@ impl ScalarType {
         }
     }
 
-    /// Whether SQL compares values of these types.
+    /// Returns true if SQL compares values of these types.
     pub fn comparable(self, other: Self) -> bool {
         self == Self::Null
             || other == Self::Null
@@ -142,7 +142,7 @@ impl From<ColumnType> for ScalarType {
 }
 
 impl Literal {
-    /// Its type; integers take the narrowest that holds them.
+    /// The constant's type; integers take the narrowest that holds them.
     pub fn scalar_type(&self) -> ScalarType {
         match *self {
             Self::Null => ScalarType::Null,
@@ -200,7 +200,7 @@ impl Aggregate {
 }
 
 impl AggregateFunction {
-    /// What it is computed of; nothing for `count(*)`.
+    /// The expression that it is computed of; nothing for `count(*)`.
     pub fn argument(&self) -> Option<&Scalar> {
         match self {
             Self::Count => None,
@@ -208,7 +208,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Whether it can be computed of values of type `ty`; says why not.
+    /// Checks whether it can be computed of values of type `ty`; says why not.
     ///
     /// # Errors
     /// `sum` and `avg` take exact numbers only: a sum of DOUBLEs depends on the order of the rows. `min` and `max` take
@@ -407,7 +407,7 @@ fn count_in(
     )))
 }
 
-/// Whether a constant is one that SQL can write.
+/// Checks whether a constant is one that SQL can write.
 pub(crate) fn literal_fits(literal: &Literal) -> Result<(), QueryError> {
     match literal {
         Literal::Null | Literal::Double(_) => Ok(()),
@@ -442,7 +442,7 @@ fn text_fits(text: &str) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// Whether a LIKE pattern and its escape character are ones that SQL accepts.
+/// Checks whether a LIKE pattern and its escape character are ones that SQL accepts.
 pub(crate) fn pattern_fits(pattern: &str, escape: Option<char>) -> Result<(), QueryError> {
     let Some(escape) = escape else { return Ok(()) };
     if !escape.is_ascii() || matches!(escape, '%' | '_' | '\0') {

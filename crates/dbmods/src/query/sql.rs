@@ -41,11 +41,11 @@ pub const SQL_BYTES_MAX: usize = 1024 * 1024;
 /// What was not understood, and where. Its text is a message, the line with a caret under the place, and the columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub message: String,
     /// The line of the text that it is in (clipped if it is very long).
     pub line: String,
-    /// Which characters of `line`.
+    /// The characters of `line` that are meant.
     pub at: Range<usize>,
     /// The table's columns and their types, as a line.
     pub columns: String,

@@ -18,7 +18,7 @@ pub(super) struct Automaton {
     negated: bool,
 }
 
-/// What is tested.
+/// The test of a text.
 #[derive(Clone, Debug)]
 enum Test {
     Like(Vec<Token>),
@@ -45,7 +45,7 @@ pub(super) struct Table {
     absorbing: u16,
 }
 
-/// What a state takes in a table, and again in each thread.
+/// Bytes of a state in a table, and again in each thread.
 pub(super) const STATE_BYTES: usize = size_of::<[u16; 256]>() + size_of::<bool>();
 
 /// What all tables of a plan may take; a test for which too little is left does without one.
@@ -86,7 +86,7 @@ impl Budget {
 const STATES_MAX: usize = 2048;
 /// Needles of a pattern that are looked for, and bytes of each: a few rare bytes tell nearly all that a filter can.
 const NEEDLES_MAX: usize = 8;
-/// See [`NEEDLES_MAX`].
+/// Bytes of a needle, at most.
 const NEEDLE_BYTES_MAX: usize = 32;
 /// Longest pattern or constant.
 const TEXT_BYTES_MAX: usize = 1 << 16;
@@ -146,7 +146,7 @@ impl Automaton {
         self
     }
 
-    /// Whether what [`Automaton::table`] and [`Automaton::needles`] say is turned over.
+    /// Returns true if what [`Automaton::table`] and [`Automaton::needles`] say is turned over.
     pub(super) fn is_negated(&self) -> bool {
         self.negated
     }
@@ -156,7 +156,7 @@ impl Automaton {
         self.table.as_ref()
     }
 
-    /// Whether `text` (UTF-8) passes.
+    /// Returns true if `text` (UTF-8) passes.
     pub(super) fn matches(&self, text: &[u8]) -> bool {
         let found = match &self.table {
             Some(table) => table.matches(text),
@@ -200,7 +200,7 @@ impl Table {
         self.next.len()
     }
 
-    /// Where every text starts.
+    /// The state in which every text starts.
     pub(super) fn start(&self) -> u16 {
         self.start
     }
@@ -210,12 +210,12 @@ impl Table {
         self.absorbing
     }
 
-    /// Whether a text that ends here passes.
+    /// Returns true if a text that ends here passes.
     pub(super) fn accepts(&self, state: u16) -> bool {
         self.accepts[usize::from(state)]
     }
 
-    /// Where `bytes` lead from `state`.
+    /// The state that `bytes` lead to from `state`.
     pub(super) fn run(&self, mut state: u16, bytes: &[u8]) -> u16 {
         for byte in bytes {
             state = self.next[usize::from(state)][usize::from(*byte)];
@@ -304,7 +304,86 @@ fn reach(tokens: &[Token], places: &mut BTreeSet<Place>, place: Place) {
     }
 }
 
-/// The subset construction. Once a `%` is reached, nothing before it matters: whatever it could lead to, the `%` can too.
+/// The bytes that tell anything apart: literals, and of other bytes one that continues a character and one that does not.
+struct Alphabet {
+    literals: Vec<u8>,
+    lead: Option<u8>,
+    continuation: Option<u8>,
+}
+
+impl Alphabet {
+    fn of(tokens: &[Token]) -> Self {
+        let mut literals: Vec<u8> = tokens
+            .iter()
+            .filter_map(|token| match token {
+                Token::Byte(byte) => Some(*byte),
+                Token::One | Token::Many => None,
+            })
+            .collect();
+        literals.sort_unstable();
+        literals.dedup();
+        let other = |continuation| {
+            (0..=255u8).find(|byte| {
+                is_continuation(*byte) == continuation && literals.binary_search(byte).is_err()
+            })
+        };
+        Self {
+            lead: other(false),
+            continuation: other(true),
+            literals,
+        }
+    }
+
+    /// The states that all bytes lead to, by a step for each byte that tells something apart.
+    fn row(&self, mut step: impl FnMut(u8) -> Option<u16>) -> Option<[u16; 256]> {
+        let lead = self.lead.map_or(Some(0), &mut step)?;
+        let continuation = self.continuation.map_or(Some(0), &mut step)?;
+        let mut row: [u16; 256] = std::array::from_fn(|byte| {
+            if is_continuation(byte as u8) {
+                continuation
+            } else {
+                lead
+            }
+        });
+        for &byte in &self.literals {
+            row[usize::from(byte)] = step(byte)?;
+        }
+        Some(row)
+    }
+}
+
+/// The places after `byte`. Once a `%` is reached, nothing before it matters: whatever it could lead to, the `%` can too.
+fn after(tokens: &[Token], places: &BTreeSet<Place>, byte: u8) -> BTreeSet<Place> {
+    let mut after = BTreeSet::new();
+    for &(at, inside) in places {
+        if inside && is_continuation(byte) {
+            after.insert((at, true));
+        }
+        match tokens.get(usize::from(at)) {
+            Some(Token::Byte(literal)) if *literal == byte => {
+                reach(tokens, &mut after, (at + 1, false));
+            }
+            Some(Token::One) if !is_continuation(byte) => {
+                reach(tokens, &mut after, (at + 1, true));
+            }
+            Some(Token::Many) => reach(tokens, &mut after, (at, false)),
+            _ => {}
+        }
+    }
+    let last_many = after
+        .iter()
+        .rev()
+        .find(|place| tokens.get(usize::from(place.0)) == Some(&Token::Many))
+        .copied();
+    if let Some((many, _)) = last_many {
+        after.retain(|place| place.0 >= many);
+        after.remove(&(many, true));
+        after.insert((many, false));
+    }
+    after
+}
+
+/// The subset construction.
 fn like_table(tokens: &[Token], budget: &mut Budget) -> Option<Table> {
     let states_max = budget.states();
     // Each character that a text must have is a state of its own, and so is the end.
@@ -317,58 +396,15 @@ fn like_table(tokens: &[Token], budget: &mut Budget) -> Option<Table> {
     let mut known = HashMap::from([(start.clone(), 0u16)]);
     let mut pending = vec![start];
     let (mut next, mut accepts) = (Vec::new(), Vec::new());
-    // Only these bytes tell anything apart: literals, and of other bytes whether they continue a character.
-    let mut distinct: Vec<u8> = tokens
-        .iter()
-        .filter_map(|token| match token {
-            Token::Byte(byte) => Some(*byte),
-            Token::One | Token::Many => None,
-        })
-        .collect();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let other = |continuation| {
-        (0..=255u8).find(|byte| {
-            is_continuation(*byte) == continuation && distinct.binary_search(byte).is_err()
-        })
-    };
-    let (other_lead, other_continuation) = (other(false), other(true));
+    let alphabet = Alphabet::of(tokens);
     while next.len() < pending.len() {
         let places = pending[next.len()].clone();
-        accepts.push(
-            places
-                .iter()
-                .any(|place| usize::from(place.0) == tokens.len()),
-        );
+        let ends = |place: &Place| usize::from(place.0) == tokens.len();
+        accepts.push(places.iter().any(ends));
         budget.states = budget.states.checked_sub(1)?;
-        let mut step = |byte: u8| -> Option<u16> {
+        let row = alphabet.row(|byte| {
             budget.places = budget.places.checked_sub(places.len())?;
-            let mut after = BTreeSet::new();
-            for &(at, inside) in &places {
-                if inside && is_continuation(byte) {
-                    after.insert((at, true));
-                }
-                match tokens.get(usize::from(at)) {
-                    Some(Token::Byte(literal)) if *literal == byte => {
-                        reach(tokens, &mut after, (at + 1, false));
-                    }
-                    Some(Token::One) if !is_continuation(byte) => {
-                        reach(tokens, &mut after, (at + 1, true));
-                    }
-                    Some(Token::Many) => reach(tokens, &mut after, (at, false)),
-                    _ => {}
-                }
-            }
-            let last_many = after
-                .iter()
-                .rev()
-                .find(|place| tokens.get(usize::from(place.0)) == Some(&Token::Many))
-                .copied();
-            if let Some((many, _)) = last_many {
-                after.retain(|place| place.0 >= many);
-                after.remove(&(many, true));
-                after.insert((many, false));
-            }
+            let after = after(tokens, &places, byte);
             if let Some(&state) = known.get(&after) {
                 return Some(state);
             }
@@ -379,19 +415,7 @@ fn like_table(tokens: &[Token], budget: &mut Budget) -> Option<Table> {
             known.insert(after.clone(), state);
             pending.push(after);
             Some(state)
-        };
-        let lead = other_lead.map_or(Some(0), &mut step)?;
-        let continuation = other_continuation.map_or(Some(0), &mut step)?;
-        let mut row: [u16; 256] = std::array::from_fn(|byte| {
-            if is_continuation(byte as u8) {
-                continuation
-            } else {
-                lead
-            }
-        });
-        for &byte in &distinct {
-            row[usize::from(byte)] = step(byte)?;
-        }
+        })?;
         next.push(row);
     }
     Some(Table::new(next, accepts))

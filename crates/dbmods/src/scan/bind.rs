@@ -1,5 +1,6 @@
 //! A conjunct bound to a row group: what zone maps decide is gone, dictionary predicates are sets of positions.
 
+use self::packed_test::test_packed;
 use super::ScanError;
 use super::automaton::{Automaton, STATE_BYTES, Table};
 use super::codes::CodeTest;
@@ -8,15 +9,12 @@ use super::dag::NodeId;
 use super::filter::{Filter, Values, among};
 use super::intset::IntSet;
 use super::kernels::gather::Symbols;
-use super::kernels::{ByteSet, Kernels, Lanes, Mask, Relation, gather};
+use super::kernels::{Mask, Relation, gather};
 use super::order::{holds, total_order};
 use crate::query::CompareOp;
-use crate::table::chunk::{BlockMeta, Chunk, Encoding};
+use crate::table::chunk::{Chunk, Encoding};
 
-/// With fewer rows left than this, their values are fetched one by one.
-const SINGLE_ROWS_MAX: usize = 24;
-/// With more ranges than this, values are unpacked once and looked up.
-const RANGE_PASSES_MAX: usize = 3;
+mod packed_test;
 
 /// A test of the rows of one row group.
 #[derive(Debug)]
@@ -187,7 +185,7 @@ impl<'a> Bound<'a> {
         })
     }
 
-    /// Whether a test can fail for the values of the row group.
+    /// Returns true if a test can fail for the values of the row group.
     pub(super) fn may_overflow(&self, context: &Context) -> bool {
         match self {
             Self::CompareWide(_, left, right) => {
@@ -200,7 +198,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// What zone maps say about a whole block, if it is the same for all its rows.
+    /// The answer of the zone maps for a whole block, if it is the same for all its rows.
     pub(super) fn zone(&self, context: &Context, block: usize) -> Option<bool> {
         match self {
             Self::Constant(value) => Some(*value),
@@ -228,7 +226,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Which rows pass; what `out` says of rows outside `within` means nothing.
+    /// Finds the rows that pass; what `out` says of rows outside `within` means nothing.
     pub(super) fn test(
         &mut self,
         context: &mut Context,
@@ -248,141 +246,231 @@ impl<'a> Bound<'a> {
                 test.block(context.kernels(), text, within, out);
             }
             Self::Compare(op, left, right) => {
-                context.evaluate(*left, block)?;
-                context.evaluate(*right, block)?;
-                let (left, right) = (context.values(*left)?, context.values(*right)?);
-                let kernels = context.kernels();
-                match op {
-                    CompareOp::Equal => kernels.compare(Relation::Equal, left, right, out),
-                    CompareOp::NotEqual => {
-                        kernels.compare(Relation::Equal, left, right, out);
-                        out.not();
-                    }
-                    CompareOp::Less => kernels.compare(Relation::Less, left, right, out),
-                    CompareOp::LessOrEqual => {
-                        kernels.compare(Relation::LessOrEqual, left, right, out)
-                    }
-                    CompareOp::Greater => kernels.compare(Relation::Less, right, left, out),
-                    CompareOp::GreaterOrEqual => {
-                        kernels.compare(Relation::LessOrEqual, right, left, out);
-                    }
-                }
+                test_compare(context, block, (*op, *left, *right), out)?;
             }
             Self::CompareWide(op, left, right) => {
-                context.unpack_columns(*left, block)?;
-                context.unpack_columns(*right, block)?;
-                *out = Mask::NONE;
-                within.try_for_each(|row| {
-                    let order = context.wide(*left, row)?.cmp(&context.wide(*right, row)?);
-                    if holds(*op, order) {
-                        out.insert(row);
-                    }
-                    Ok::<_, ScanError>(())
-                })?;
+                test_compare_wide(context, block, (*op, *left, *right), within, out)?;
             }
             Self::CompareDouble(op, left, right) => {
-                context.evaluate(*left, block)?;
-                context.evaluate(*right, block)?;
-                let (left, right) = (context.values(*left)?, context.values(*right)?);
-                *out = Mask::NONE;
-                within.for_each(|row| {
-                    let double = |values: &[i64; 1024]| f64::from_bits(values[row] as u64);
-                    if holds(*op, total_order(double(left), double(right))) {
-                        out.insert(row);
-                    }
-                });
+                test_compare_double(context, block, (*op, *left, *right), within, out)?;
             }
             Self::CompareDoubleWide(op, left, right) => {
-                context.unpack_columns(*left, block)?;
-                context.unpack_columns(*right, block)?;
-                *out = Mask::NONE;
-                within.try_for_each(|row| {
-                    let (left, right) = (
-                        context.wide_double(*left, row)?,
-                        context.wide_double(*right, row)?,
-                    );
-                    if holds(*op, total_order(left, right)) {
-                        out.insert(row);
-                    }
-                    Ok::<_, ScanError>(())
-                })?;
+                test_compare_double_wide(context, block, (*op, *left, *right), within, out)?;
             }
             Self::CompareText(op, readers) => {
-                let [left, right] = &mut **readers;
-                *out = Mask::NONE;
-                within.try_for_each(|row| {
-                    let order = left
-                        .read(context, block, row)?
-                        .cmp(right.read(context, block, row)?);
-                    if holds(*op, order) {
-                        out.insert(row);
-                    }
-                    Ok::<_, ScanError>(())
-                })?;
+                test_compare_text(context, block, *op, readers, within, out)?;
             }
             Self::Among {
                 node,
                 values,
                 negated,
-            } => {
-                let node = *node;
-                let vector = match values {
-                    Values::Integers(_) => context.is_narrow(node),
-                    Values::Doubles(_) => !context.may_overflow(node),
-                };
-                if vector {
-                    context.evaluate(node, block)?;
-                } else {
-                    context.unpack_columns(node, block)?;
-                }
-                *out = Mask::NONE;
-                within.try_for_each(|row| {
-                    let found = match values {
-                        Values::Integers(values) => {
-                            values.binary_search(&context.exact(node, row)?).is_ok()
-                        }
-                        Values::Doubles(values) if vector => {
-                            among(values, f64::from_bits(context.values(node)?[row] as u64))
-                        }
-                        Values::Doubles(values) => among(values, context.wide_double(node, row)?),
-                    };
-                    if found != *negated {
-                        out.insert(row);
-                    }
-                    Ok::<_, ScanError>(())
-                })?;
-            }
-            Self::And(all) => {
-                let mut left = *within;
-                for one in all {
-                    one.test(context, block, &left, out)?;
-                    left.and(out);
-                    if left.is_empty() {
-                        break;
-                    }
-                }
-                *out = left;
-            }
-            Self::Or(all) => {
-                let mut left = *within;
-                let mut found = Mask::NONE;
-                for one in all {
-                    one.test(context, block, &left, out)?;
-                    out.and(&left);
-                    found.or(out);
-                    left.and_not(out);
-                    if left.is_empty() {
-                        break;
-                    }
-                }
-                *out = found;
-            }
+            } => test_among(context, block, (*node, *values, *negated), within, out)?,
+            Self::And(all) => test_all(all, context, block, within, out)?,
+            Self::Or(all) => test_any(all, context, block, within, out)?,
         }
         Ok(())
     }
 }
 
-/// Which positions of a dictionary hold texts that pass.
+/// A comparison of two numbers.
+type Comparison = (CompareOp, NodeId, NodeId);
+
+/// [`Bound::Compare`] on a block.
+#[inline]
+fn test_compare(
+    context: &mut Context,
+    block: usize,
+    (op, left, right): Comparison,
+    out: &mut Mask,
+) -> Result<(), ScanError> {
+    context.evaluate(left, block)?;
+    context.evaluate(right, block)?;
+    let (left, right) = (context.values(left)?, context.values(right)?);
+    let kernels = context.kernels();
+    match op {
+        CompareOp::Equal => kernels.compare(Relation::Equal, left, right, out),
+        CompareOp::NotEqual => {
+            kernels.compare(Relation::Equal, left, right, out);
+            out.not();
+        }
+        CompareOp::Less => kernels.compare(Relation::Less, left, right, out),
+        CompareOp::LessOrEqual => kernels.compare(Relation::LessOrEqual, left, right, out),
+        CompareOp::Greater => kernels.compare(Relation::Less, right, left, out),
+        CompareOp::GreaterOrEqual => kernels.compare(Relation::LessOrEqual, right, left, out),
+    }
+    Ok(())
+}
+
+/// [`Bound::CompareWide`] on a block.
+#[inline]
+fn test_compare_wide(
+    context: &mut Context,
+    block: usize,
+    (op, left, right): Comparison,
+    within: &Mask,
+    out: &mut Mask,
+) -> Result<(), ScanError> {
+    context.unpack_columns(left, block)?;
+    context.unpack_columns(right, block)?;
+    *out = Mask::NONE;
+    within.try_for_each(|row| {
+        let order = context.wide(left, row)?.cmp(&context.wide(right, row)?);
+        if holds(op, order) {
+            out.insert(row);
+        }
+        Ok::<_, ScanError>(())
+    })
+}
+
+/// [`Bound::CompareDouble`] on a block.
+#[inline]
+fn test_compare_double(
+    context: &mut Context,
+    block: usize,
+    (op, left, right): Comparison,
+    within: &Mask,
+    out: &mut Mask,
+) -> Result<(), ScanError> {
+    context.evaluate(left, block)?;
+    context.evaluate(right, block)?;
+    let (left, right) = (context.values(left)?, context.values(right)?);
+    *out = Mask::NONE;
+    within.for_each(|row| {
+        let double = |values: &[i64; 1024]| f64::from_bits(values[row] as u64);
+        if holds(op, total_order(double(left), double(right))) {
+            out.insert(row);
+        }
+    });
+    Ok(())
+}
+
+/// [`Bound::CompareDoubleWide`] on a block.
+#[inline]
+fn test_compare_double_wide(
+    context: &mut Context,
+    block: usize,
+    (op, left, right): Comparison,
+    within: &Mask,
+    out: &mut Mask,
+) -> Result<(), ScanError> {
+    context.unpack_columns(left, block)?;
+    context.unpack_columns(right, block)?;
+    *out = Mask::NONE;
+    within.try_for_each(|row| {
+        let (left, right) = (
+            context.wide_double(left, row)?,
+            context.wide_double(right, row)?,
+        );
+        if holds(op, total_order(left, right)) {
+            out.insert(row);
+        }
+        Ok::<_, ScanError>(())
+    })
+}
+
+/// [`Bound::CompareText`] on a block.
+#[inline]
+fn test_compare_text(
+    context: &Context,
+    block: usize,
+    op: CompareOp,
+    readers: &mut [TextReader; 2],
+    within: &Mask,
+    out: &mut Mask,
+) -> Result<(), ScanError> {
+    let [left, right] = readers;
+    *out = Mask::NONE;
+    within.try_for_each(|row| {
+        let order = left
+            .read(context, block, row)?
+            .cmp(right.read(context, block, row)?);
+        if holds(op, order) {
+            out.insert(row);
+        }
+        Ok::<_, ScanError>(())
+    })
+}
+
+/// [`Bound::Among`] on a block.
+#[inline]
+fn test_among(
+    context: &mut Context,
+    block: usize,
+    (node, values, negated): (NodeId, &Values, bool),
+    within: &Mask,
+    out: &mut Mask,
+) -> Result<(), ScanError> {
+    let vector = match values {
+        Values::Integers(_) => context.is_narrow(node),
+        Values::Doubles(_) => !context.may_overflow(node),
+    };
+    if vector {
+        context.evaluate(node, block)?;
+    } else {
+        context.unpack_columns(node, block)?;
+    }
+    *out = Mask::NONE;
+    within.try_for_each(|row| {
+        let found = match values {
+            Values::Integers(values) => values.binary_search(&context.exact(node, row)?).is_ok(),
+            Values::Doubles(values) if vector => {
+                among(values, f64::from_bits(context.values(node)?[row] as u64))
+            }
+            Values::Doubles(values) => among(values, context.wide_double(node, row)?),
+        };
+        if found != negated {
+            out.insert(row);
+        }
+        Ok::<_, ScanError>(())
+    })
+}
+
+/// [`Bound::And`] on a block.
+#[inline]
+fn test_all(
+    all: &mut [Bound<'_>],
+    context: &mut Context,
+    block: usize,
+    within: &Mask,
+    out: &mut Mask,
+) -> Result<(), ScanError> {
+    let mut left = *within;
+    for one in all {
+        one.test(context, block, &left, out)?;
+        left.and(out);
+        if left.is_empty() {
+            break;
+        }
+    }
+    *out = left;
+    Ok(())
+}
+
+/// [`Bound::Or`] on a block.
+#[inline]
+fn test_any(
+    all: &mut [Bound<'_>],
+    context: &mut Context,
+    block: usize,
+    within: &Mask,
+    out: &mut Mask,
+) -> Result<(), ScanError> {
+    let mut left = *within;
+    let mut found = Mask::NONE;
+    for one in all {
+        one.test(context, block, &left, out)?;
+        out.and(&left);
+        found.or(out);
+        left.and_not(out);
+        if left.is_empty() {
+            break;
+        }
+    }
+    *out = found;
+    Ok(())
+}
+
+/// The positions of a dictionary that hold texts that pass.
 fn dictionary_test<'a>(
     column: usize,
     chunk: &Chunk,
@@ -400,104 +488,6 @@ fn dictionary_test<'a>(
         Some(value) => Bound::Constant(value),
         None => Bound::Packed(column, set),
     })
-}
-
-/// [`Bound::Packed`] on a block.
-fn test_packed(
-    kernels: &Kernels,
-    chunk: &Chunk,
-    block: usize,
-    set: &IntSet,
-    lanes: &mut Lanes,
-    within: &Mask,
-    out: &mut Mask,
-) {
-    let meta = &chunk.blocks()[block];
-    let ranges = set.meeting(meta.min, meta.max);
-    let (Some(packed), None) = (packed(chunk, block), set.over(meta.min, meta.max)) else {
-        *out = if set.contains(meta.min) {
-            *within
-        } else {
-            Mask::NONE
-        };
-        return;
-    };
-    if !within.has_more_than(SINGLE_ROWS_MAX) {
-        let mut rows = [0; SINGLE_ROWS_MAX];
-        let mut count = 0;
-        within.for_each(|row| {
-            rows[count] = row as u16;
-            count += 1;
-        });
-        *out = Mask::NONE;
-        let mut rows_left = rows[..count].iter();
-        gather::for_each(packed, &rows[..count], |value| {
-            let value = meta
-                .min
-                .wrapping_add((value as i64).wrapping_mul(chunk.unit()));
-            if let Some(&row) = rows_left.next()
-                && set.contains(value)
-            {
-                out.insert(usize::from(row));
-            }
-        });
-        return;
-    }
-    if ranges.len() <= RANGE_PASSES_MAX {
-        *out = Mask::NONE;
-        let mut one = Mask::NONE;
-        for (i, &range) in ranges.iter().enumerate() {
-            let Some((lo, hi)) = packed_range(meta, chunk.unit(), packed.max(), range) else {
-                continue;
-            };
-            let to = if i == 0 { &mut *out } else { &mut one };
-            kernels.range(packed, lo, hi - lo, to);
-            if i > 0 {
-                out.or(&one);
-            }
-        }
-        return;
-    }
-    kernels.unpack(packed, lanes);
-    if packed.lane_bits() == 8 {
-        let mut bytes = ByteSet::EMPTY;
-        for &range in ranges {
-            if let Some((lo, hi)) = packed_range(meta, chunk.unit(), packed.max(), range) {
-                (lo..=hi).for_each(|value| bytes.insert(value as u8));
-            }
-        }
-        kernels.bytes_in_set(lanes.bytes(), &bytes, &mut out.0);
-        return;
-    }
-    *out = Mask::NONE;
-    within.for_each(|row| {
-        let packed = match packed.lane_bits() {
-            16 => u64::from(lanes.words()[row]),
-            32 => u64::from(lanes.doublewords()[row]),
-            _ => lanes.quadwords()[row],
-        };
-        if set.contains(
-            meta.min
-                .wrapping_add((packed as i64).wrapping_mul(chunk.unit())),
-        ) {
-            out.insert(row);
-        }
-    });
-}
-
-/// The packed values whose numbers lie in `range`, if there are any: number = min + unit * packed.
-fn packed_range(meta: &BlockMeta, unit: i64, max: u64, range: (i64, i64)) -> Option<(u64, u64)> {
-    let from_min = |value: i64| (value as u64).wrapping_sub(meta.min as u64);
-    let (lo, hi) = (range.0.max(meta.min), range.1.min(meta.max));
-    if lo > hi {
-        return None;
-    }
-    let (lo, hi) = (from_min(lo), from_min(hi));
-    let (lo, hi) = match unit as u64 {
-        1 => (lo, hi),
-        unit => (lo.div_ceil(unit), hi / unit),
-    };
-    (lo <= hi && lo <= max).then(|| (lo, hi.min(max)))
 }
 
 impl TextReader {

@@ -58,7 +58,7 @@ impl<'a> CodeTest<'a> {
         })
     }
 
-    /// Which rows of `within` pass.
+    /// Finds the rows of `within` that pass.
     pub(super) fn block(
         &mut self,
         kernels: &Kernels,
@@ -128,7 +128,7 @@ impl<'a> CodeTest<'a> {
         });
     }
 
-    /// Whether a row passes, before any negation.
+    /// Returns true if a row passes, before any negation.
     fn passes(&mut self, codes: &[u8]) -> bool {
         let Some(table) = self.automaton.table() else {
             self.decoded.clear();
@@ -168,7 +168,7 @@ impl<'a> CodeTest<'a> {
     }
 }
 
-/// Whether one of the bits `start..end` is set.
+/// Returns true if one of the bits `start..end` is set.
 #[inline(always)]
 fn any_bit(bits: &[u64], start: usize, end: usize) -> bool {
     if start == end {

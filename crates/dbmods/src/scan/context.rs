@@ -82,7 +82,7 @@ impl Context {
         self.segment.groups()[self.group].rows as usize
     }
 
-    /// What the footer says about a column of the row group.
+    /// The footer's entry of a column of the row group.
     pub(super) fn meta(&self, column: usize) -> &ChunkMeta {
         &self.segment.groups()[self.group].chunks[column]
     }
@@ -137,7 +137,7 @@ impl Context {
         Ok(())
     }
 
-    /// What [`Context::unpack`] has made present.
+    /// The values that [`Context::unpack`] has made present.
     pub(super) fn column(&self, column: usize) -> Result<&Numbers, ScanError> {
         self.columns[column].get(self.stamp)
     }
@@ -208,7 +208,7 @@ impl Context {
         Ok(())
     }
 
-    /// What [`Context::evaluate`] has made present.
+    /// The values that [`Context::evaluate`] has made present.
     pub(super) fn values(&self, node: NodeId) -> Result<&Numbers, ScanError> {
         match self.dag.nodes()[node] {
             Node::Column(column) => self.column(column),
@@ -216,12 +216,12 @@ impl Context {
         }
     }
 
-    /// Whether every value of the node fits 64 bits in this row group, so that arithmetic modulo 2^64 gives it.
+    /// Returns true if every value of the node fits 64 bits in this row group, so that arithmetic modulo 2^64 gives it.
     pub(super) fn is_narrow(&self, node: NodeId) -> bool {
         self.intervals[node].is_some_and(|interval| interval.is_narrow())
     }
 
-    /// Whether computing the node can overflow in this row group.
+    /// Returns true if computing the node can overflow in this row group.
     pub(super) fn may_overflow(&self, node: NodeId) -> bool {
         match self.dag.nodes()[node] {
             Node::Column(_) | Node::Constant(_) | Node::Double(_) => false,
@@ -231,7 +231,7 @@ impl Context {
         }
     }
 
-    /// Whether the sum of a block's values fits 64 bits too.
+    /// Returns true if the sum of a block's values fits 64 bits too.
     pub(super) fn fits_sum(&self, node: NodeId) -> bool {
         self.intervals[node].is_some_and(|interval| interval.times(BLOCK_ROWS as i128).is_narrow())
     }

@@ -259,7 +259,7 @@ impl Exact {
 }
 
 impl Typed {
-    /// What it is, for messages.
+    /// The value's kind, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Number { .. } => "a number",

@@ -26,7 +26,7 @@ use crate::query::Query;
 use crate::table::cache::{Cache, Room};
 use crate::table::segment::Segment;
 
-/// How long a job should take.
+/// The time that a job should take.
 const JOB: Duration = Duration::from_millis(10);
 /// Of its share of the row groups that are left a thread takes no less than one part in so many of what a job should take.
 const PARTS_OF_JOB: usize = 8;
@@ -34,10 +34,10 @@ const PARTS_OF_JOB: usize = 8;
 const ITEM_GROUPS_MAX: usize = 1023;
 /// Slots that are kept, at most: results of aggregates are short, and looking for a slot looks at all of them.
 const SLOTS_MAX: usize = 64;
-/// How long a backend may be silent over a job: some row groups, which may come from a slow disk.
+/// The time for which a backend may be silent over a job: some row groups, which may come from a slow disk.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How to scan.
+/// The options of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanOptions<'a> {
     /// Threads, at least 1: so many jobs are in flight.
@@ -70,7 +70,7 @@ pub struct Message {
 #[derive(Debug)]
 pub struct Slots {
     free: Mutex<Vec<Buf>>,
-    /// What is kept, bytes.
+    /// Most memory that is kept, bytes.
     kept_bytes_max: usize,
 }
 
@@ -112,7 +112,7 @@ impl Slots {
     }
 }
 
-/// What takes messages, from several threads, in no order.
+/// Takes messages, from several threads, in no order.
 pub type MessageSink<'a> = dyn Fn(Message) -> ControlFlow<()> + Sync + 'a;
 
 impl Message {
@@ -265,16 +265,16 @@ impl Plan {
     }
 }
 
-/// What is given of an aggregate.
+/// The form in which an aggregate is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AggregateForm {
-    /// Its result, as a batch.
+    /// The result, as a batch.
     Final,
-    /// What was accumulated.
+    /// The groups that were accumulated.
     Partial,
 }
 
-/// What all threads of a scan see.
+/// The state that all threads of a scan share.
 struct Drive<'a> {
     operator: Arc<dyn Operator>,
     backend: &'a dyn Backend,
@@ -293,7 +293,7 @@ struct Drive<'a> {
     end: Mutex<End>,
 }
 
-/// What all jobs together gave, batches aside.
+/// The counts and groups of all jobs together.
 struct End {
     stats: ScanStats,
     merged: Merged,
@@ -453,7 +453,7 @@ impl Drive<'_> {
         self.done.load(Ordering::Relaxed) || self.options.stop.load(Ordering::Relaxed)
     }
 
-    /// Why a job failed, which a backend cannot say in full: what the same scan here fails with.
+    /// The reason why a job failed, which a backend cannot say in full: what the same scan here fails with.
     fn why(&self, error: StageError, row: usize, groups: Range<usize>) -> ScanError {
         let no_memory = ScanError::Memory(self.options.memory_bytes);
         match error {

@@ -4,7 +4,7 @@ use dpb_core::SetupError;
 
 use crate::table::segment::SegmentError;
 
-/// Why a scan failed.
+/// The reason why a scan failed.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
@@ -35,9 +35,9 @@ pub enum ScanError {
     /// A backend failed where our own scan of the same row groups does not.
     #[error("{backend}: {why}")]
     Backend {
-        /// Its name.
+        /// The backend's name.
         backend: String,
-        /// What it said.
+        /// The backend's words.
         why: String,
     },
     /// Arrow refused what was built.

@@ -31,11 +31,11 @@ pub(super) enum Filter {
     CompareText(CompareOp, usize, usize),
     /// A computed value is one of these, or if negated, none of them.
     Among {
-        /// What is computed.
+        /// The number that is computed.
         node: NodeId,
         /// In order, each once.
         values: Arc<Values>,
-        /// Whether it is none of them.
+        /// True if rows pass whose number is none of them.
         negated: bool,
     },
     /// All; at least two, none of them constant or `And`.
@@ -100,7 +100,7 @@ impl Filter {
         }
     }
 
-    /// What its tables take.
+    /// The memory of its tables.
     pub(super) fn table_bytes(&self) -> usize {
         match self {
             Self::Text(_, automaton) => automaton.table().map_or(0, Table::states) * STATE_BYTES,
@@ -461,7 +461,7 @@ fn at_scale(unscaled: i128, from: u8, to: u8) -> Result<Option<i128>, ScanError>
     Ok((unscaled % power == 0).then(|| unscaled / power))
 }
 
-/// Whether `value` is one of `values`, which are in order.
+/// Returns true if `value` is one of `values`, which are in order.
 pub(super) fn among(values: &[f64], value: f64) -> bool {
     values
         .binary_search_by(|one| total_order(*one, value))

@@ -2,7 +2,6 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::bind::Bound;
 use super::context::Context;
@@ -18,7 +17,7 @@ const SAMPLE_FIRST: u64 = 4;
 /// After that, one in so many.
 const SAMPLE_EVERY: u64 = 64;
 
-/// What a thread scans with.
+/// The state with which a thread scans.
 pub(super) struct Worker {
     plan: Arc<Plan>,
     context: Context,
@@ -178,9 +177,9 @@ impl Worker {
             let (timed, untimed) = rest.split_at_mut(infallible);
             rest = untimed;
             for (at, bound) in timed {
-                let start = Instant::now();
+                let start_ns = self.plan.clock.now_ns();
                 bound.test(&mut self.context, block, &all, &mut passed)?;
-                let time_ns = start.elapsed().as_nanos() as u64;
+                let time_ns = self.plan.clock.now_ns().saturating_sub(start_ns);
                 passed.and(&all);
                 mask.and(&passed);
                 let rows_passed = kernels.count(&passed);
@@ -226,7 +225,7 @@ impl Cost {
     }
 }
 
-/// What zone maps say about all conjuncts of a block.
+/// The answer of the zone maps for all conjuncts of a block.
 fn zones(context: &Context, bounds: &[(usize, Bound<'_>)], block: usize) -> Option<bool> {
     let mut all = Some(true);
     for (_, bound) in bounds {

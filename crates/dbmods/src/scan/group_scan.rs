@@ -58,9 +58,9 @@ pub struct GroupScan {
     worker: Worker,
     output: Collected,
     stats: ScanStats,
-    /// Where batches lie that go to a function.
+    /// Memory of batches that go to a function.
     memory: Vec<u8>,
-    /// What is useful of that.
+    /// The useful length of that memory.
     batch_bytes: usize,
 }
 
@@ -94,7 +94,7 @@ impl Sink for ToFunction<'_> {
     }
 }
 
-/// What comes of rows that qualify, until it is handed over.
+/// The rows or groups that were found, until they are handed over.
 enum Collected {
     Rows(Box<Rows>),
     Groups {
@@ -268,7 +268,7 @@ impl GroupScan {
         }
     }
 
-    /// What was counted since it was made.
+    /// The counts since it was made.
     pub fn stats(&self) -> &ScanStats {
         &self.stats
     }

@@ -18,12 +18,12 @@ impl Interval {
         }
     }
 
-    /// Whether all of it fits 64 bits.
+    /// Returns true if all of it fits 64 bits.
     pub(super) fn is_narrow(&self) -> bool {
         i64::try_from(self.lo).is_ok() && i64::try_from(self.hi).is_ok()
     }
 
-    /// Of sums of so many values.
+    /// The interval of sums of `count` values.
     pub(super) fn times(&self, count: i128) -> Self {
         Self {
             lo: self.lo.saturating_mul(count),
@@ -31,7 +31,7 @@ impl Interval {
         }
     }
 
-    /// Of what `op` makes of two intervals; `None` if it overflows.
+    /// The interval of what `op` makes of two intervals; `None` if it overflows.
     fn apply(op: Exact, left: Self, right: Self) -> Option<Self> {
         let corners = [
             op.apply(left.lo, right.lo).ok()?,

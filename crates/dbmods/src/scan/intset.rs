@@ -26,7 +26,7 @@ impl IntSet {
         &self.0
     }
 
-    /// From any ranges with `lo <= hi`.
+    /// The set of any ranges with `lo <= hi`.
     pub(super) fn from_ranges(mut ranges: Vec<(i64, i64)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(i64, i64)> = Vec::with_capacity(ranges.len());
@@ -79,7 +79,7 @@ impl IntSet {
         Self(gaps)
     }
 
-    /// Whether `value` is in it.
+    /// Returns true if `value` is in it.
     pub(super) fn contains(&self, value: i64) -> bool {
         let at = self.0.partition_point(|&(_, hi)| hi < value);
         self.0.get(at).is_some_and(|&(lo, _)| lo <= value)
@@ -92,7 +92,7 @@ impl IntSet {
         &self.0[start..end]
     }
 
-    /// What it says about all of `lo..=hi` at once, if it says the same.
+    /// The answer for all of `lo..=hi` at once, if it is the same.
     pub(super) fn over(&self, lo: i64, hi: i64) -> Option<bool> {
         match self.meeting(lo, hi) {
             [] => Some(false),

@@ -63,7 +63,7 @@ pub(super) struct Packed<'a> {
     width: u8,
 }
 
-/// How two numbers compare.
+/// A relation between two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     Equal,
@@ -169,7 +169,7 @@ impl Kernels {
         unsafe { (self.compare)(relation, left, right, out) }
     }
 
-    /// How many rows are set.
+    /// The number of rows that are set.
     pub(super) fn count(&self, mask: &Mask) -> usize {
         // SAFETY: as in `range`.
         unsafe { (self.count)(mask) }
@@ -320,12 +320,12 @@ impl Mask {
         Self(words)
     }
 
-    /// Whether there is no row.
+    /// Returns true if there is no row.
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().fold(0, |all, word| all | word) == 0
     }
 
-    /// Whether there are more than `few` rows; quick if there are many.
+    /// Returns true if there are more than `few` rows; quick if there are many.
     pub(super) fn has_more_than(&self, few: usize) -> bool {
         let mut count = 0;
         self.0.iter().any(|word| {
@@ -449,7 +449,7 @@ impl ByteSet {
         self.0[usize::from(byte / 64)] |= 1 << (byte % 64);
     }
 
-    /// Whether `byte` is in it.
+    /// Returns true if `byte` is in it.
     pub(super) fn contains(&self, byte: u8) -> bool {
         self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
     }

@@ -18,7 +18,7 @@ pub(super) const TEXT_BYTES: usize = 32;
 /// One byte in so many may be room between columns.
 pub(super) const GAPS_PART: usize = 64;
 
-/// How batches of one schema lie in memory.
+/// The places of a batch's parts in memory, the same for all batches of a schema.
 #[derive(Debug)]
 pub(super) struct Layout {
     template: Template,
@@ -28,7 +28,7 @@ pub(super) struct Layout {
     texts: usize,
     /// Rows that the batch has room for.
     rows_max: usize,
-    /// Where texts begin, and where the memory ends; both behind the metadata.
+    /// The start of texts and the end of the memory; both behind the metadata.
     texts_at: usize,
     end: usize,
 }
@@ -38,7 +38,7 @@ struct Column {
     /// Bytes of a value or an offset.
     width: usize,
     is_text: bool,
-    /// Where it begins, behind the metadata.
+    /// The column's start, behind the metadata.
     start: usize,
 }
 

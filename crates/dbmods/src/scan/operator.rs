@@ -63,11 +63,11 @@ pub struct Scan {
     query: Arc<Query>,
     plan: Arc<Plan>,
     share: Share,
-    /// What equality and hash go by, once they are asked for.
+    /// The texts that equality and hash go by, once they are asked for.
     identity: OnceLock<(String, String)>,
 }
 
-/// What a scan shares with others, and what it may take for itself.
+/// The cache that a scan shares with others, and the bounds of what it may take.
 #[derive(Clone, Debug)]
 pub struct Share {
     /// The cache that row groups are read through; none for one of its own, which the whole table fits.
@@ -141,7 +141,7 @@ impl Scan {
         &self.segment
     }
 
-    /// What is asked of it.
+    /// The query.
     pub fn query(&self) -> &Query {
         &self.query
     }
@@ -151,7 +151,7 @@ impl Scan {
         &self.plan
     }
 
-    /// What it shares and may take.
+    /// The share.
     pub fn share(&self) -> &Share {
         &self.share
     }
@@ -252,7 +252,7 @@ pub struct ScanKernel {
     text_bytes: OnceLock<usize>,
 }
 
-/// What a thread scans with.
+/// The state with which a thread scans.
 pub struct Scratch {
     scan: GroupScan,
 }

@@ -8,7 +8,7 @@ pub(super) fn total_order(left: f64, right: f64) -> std::cmp::Ordering {
         .unwrap_or_else(|| left.is_nan().cmp(&right.is_nan()))
 }
 
-/// Whether `order` is what `op` asks for.
+/// Returns true if `order` is what `op` asks for.
 pub(super) fn holds(op: CompareOp, order: std::cmp::Ordering) -> bool {
     match op {
         CompareOp::Equal => order.is_eq(),

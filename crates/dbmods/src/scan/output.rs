@@ -20,7 +20,7 @@ pub struct Output<'a> {
     pub groups: usize,
     /// Rows of the next one that are done; 0 if there is none.
     pub row: usize,
-    /// What was counted; the conjuncts are [`super::Plan::conjuncts`].
+    /// The counts; the conjuncts are [`super::Plan::conjuncts`].
     pub stats: ScanStats,
     /// Of rows: messages of the Arrow IPC format, one record batch each, of the schema that [`super::Plan::output_schema`] says and that
     /// is not sent. Of an aggregate: what [`super::operator::Merged::add`] takes.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use dpb_core::{Timer, WallClock};
 
 use super::ScanError;
 use super::aggregate::{self, Aggregation};
@@ -39,17 +40,19 @@ pub fn output_schema(schema: &Schema, query: &Query) -> Result<SchemaRef, ScanEr
 #[derive(Debug)]
 pub struct Plan {
     pub(super) kernels: &'static Kernels,
+    /// The clock by which conjuncts are timed, and then ordered. Results do not depend on it.
+    pub(super) clock: Arc<dyn Timer>,
     pub(super) output: SchemaRef,
     pub(super) dag: Arc<Dag>,
     pub(super) conjuncts: Vec<Filter>,
-    /// What each conjunct tests, as text.
+    /// The test of each conjunct, as text.
     pub(super) names: Vec<String>,
     pub(super) target: Target,
-    /// Whose chunks it needs.
+    /// The columns whose chunks it needs.
     columns: Vec<usize>,
-    /// What each thread computes with.
+    /// The memory that each thread computes with.
     thread_bytes: usize,
-    /// What a row of a batch takes without its texts.
+    /// The bytes of a row of a batch without its texts.
     row_bytes: usize,
     /// Texts of a row.
     row_texts: usize,
@@ -57,23 +60,23 @@ pub struct Plan {
     pub(super) message_bytes: usize,
 }
 
-/// What is made of the rows that qualify.
+/// The use that is made of the rows that qualify.
 #[derive(Debug)]
 pub(super) enum Target {
     Rows(Vec<usize>),
     Aggregate(Aggregation),
 }
 
-/// What the chunks that a scan uses at once take.
+/// The memory of the chunks that a scan uses at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunks {
-    /// Of each thread.
+    /// Bytes of each thread's chunks.
     pub(super) thread_bytes: usize,
-    /// What the cache has room for.
+    /// Bytes that the cache has room for.
     pub(super) room: usize,
 }
 
-/// How a scan divides the memory that it has.
+/// The division of the memory that a scan has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     pub(super) threads: usize,
@@ -89,7 +92,7 @@ pub(super) struct Shares {
 
 /// Most that the tables of a plan's text tests take.
 pub const TABLES_BYTES_MAX: usize = 2 << 20;
-/// What a thread keeps of a conjunct.
+/// Bytes that a thread keeps of a conjunct.
 const SAMPLES_BYTES: usize = 128;
 /// A slot of fewer bytes may be too short for a row of long texts.
 const SLOT_BYTES_USEFUL: usize = 256 << 10;
@@ -123,7 +126,13 @@ impl Plan {
         Self::with_kernels(Kernels::detect(), schema, query, table_bytes_max)
     }
 
-    /// What its tables take.
+    /// The same plan with conjuncts timed by `clock`, instead of the host's.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Timer>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// The memory of its tables.
     pub fn table_bytes(&self) -> usize {
         self.conjuncts.iter().map(Filter::table_bytes).sum()
     }
@@ -145,7 +154,7 @@ impl Plan {
         }
     }
 
-    /// What each conjunct of the predicate tests, as they were written.
+    /// The test of each conjunct of the predicate, as it was written.
     pub fn conjuncts(&self) -> &[String] {
         &self.names
     }
@@ -221,7 +230,7 @@ impl Plan {
         Given::head_bytes(self.names.len()) + bytes
     }
 
-    /// What threads take whatever they find: vectors, and chunks that the cache has no room for.
+    /// The memory that threads take whatever they find: vectors, and chunks that the cache has no room for.
     fn fixed_bytes(&self, threads: usize, chunks: Chunks) -> usize {
         let beside = threads
             .saturating_mul(chunks.thread_bytes)
@@ -231,7 +240,7 @@ impl Plan {
             .saturating_add(beside)
     }
 
-    /// Those of the row group that has most, and no room for any.
+    /// The chunks of the row group that has most, and no room for any.
     pub(super) fn chunks(&self, segment: &Segment) -> Chunks {
         let groups = segment.groups().iter().map(|group| {
             let chunks = self.columns.iter().map(|&column| &group.chunks[column]);
@@ -346,6 +355,7 @@ impl Plan {
         Ok(Self {
             message_bytes,
             kernels,
+            clock: Arc::new(WallClock::default()),
             output,
             thread_bytes,
             row_bytes,

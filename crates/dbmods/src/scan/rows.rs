@@ -17,7 +17,7 @@ use super::layout::Layout;
 use crate::schema::{Column, ColumnType, Schema};
 use crate::table::chunk::{BLOCK_ROWS, Chunk};
 
-/// What a thread has beside its batches, bytes: positions of survivors.
+/// Bytes of a thread beside its batches: positions of survivors.
 pub(super) const THREAD_BYTES: usize = 2 * size_of::<Positions>();
 /// And for each column of text: its row group's symbols or short dictionary entries.
 pub(super) const TEXT_THREAD_BYTES: usize = 64 << 10;
@@ -82,7 +82,7 @@ pub(super) struct Rows {
     columns: Vec<Builder>,
     /// The last block's, asked for; between calls the only ones there are.
     asked: Survivors,
-    /// Those before, to be appended.
+    /// The survivors of the block before, to be appended.
     due: Survivors,
 }
 
@@ -106,17 +106,17 @@ enum Values {
 }
 
 struct Texts {
-    /// Where each ends.
+    /// The end of each text.
     ends: Vec<i32>,
-    /// Those of the whole batch.
+    /// The texts of the whole batch.
     bytes: Vec<u8>,
     /// Positions in the dictionary, for a moment.
     entries: Vec<i32>,
-    /// Of the row group that is being read.
+    /// The texts of the row group that is being read.
     source: Option<TextSource>,
 }
 
-/// What is derived once from a row group's chunk of text.
+/// The state that is derived once from a row group's chunk of text.
 struct TextSource {
     group: usize,
     symbols: Option<Symbols>,

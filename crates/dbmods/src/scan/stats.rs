@@ -1,11 +1,11 @@
 //! What scans count.
 
-/// What a scan did, counted where it was done.
+/// The counts of a scan, made where the work was done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScanStats {
     /// Rows whose answer was found, block by block; a row group that zone maps decide counts with all its rows.
     pub tuples_scanned: u64,
-    /// Of these, rows that zone maps decided: no value of theirs was looked at for the predicate.
+    /// The part of these rows that zone maps decided: no value of theirs was looked at for the predicate.
     pub tuples_skipped: u64,
     /// Rows that qualify.
     pub rows_selected: u64,
@@ -17,7 +17,7 @@ pub struct ScanStats {
     pub groups_skipped: u64,
     /// Bytes of the chunks that were opened, from the cache or the file.
     pub bytes_read: u64,
-    /// Whether the scan ended early, by [`super::ScanOptions::stop`] or by the sink.
+    /// True if the scan ended early, by [`super::ScanOptions::stop`] or by the sink.
     pub stopped: bool,
     /// The predicate's parts, in the order in which they were written.
     pub conjuncts: Vec<ConjunctStats>,
@@ -26,13 +26,13 @@ pub struct ScanStats {
 /// One conjunct of the predicate, as far as it was sampled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConjunctStats {
-    /// What it tests.
+    /// The test, as text.
     pub text: String,
     /// Blocks on which it was timed.
     pub blocks_sampled: u64,
     /// Rows in these blocks.
     pub rows_sampled: u64,
-    /// Of them, rows that passed.
+    /// The part of these rows that passed.
     pub rows_passed: u64,
     /// Time spent on them, nanoseconds.
     pub time_ns: u64,

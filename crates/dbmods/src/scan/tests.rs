@@ -83,9 +83,14 @@ impl Table {
 
     fn lineitem(scale_factor: f64) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let set = tpch::ensure(dir.path(), scale_factor, &["lineitem"], 1, &|_| {
-            ControlFlow::Continue(())
-        })
+        let set = tpch::ensure(
+            dir.path(),
+            scale_factor,
+            &["lineitem"],
+            1,
+            &dpb_core::WallClock::default(),
+            &|_| ControlFlow::Continue(()),
+        )
         .unwrap();
         Self::open(&set.path("lineitem"), dir)
     }

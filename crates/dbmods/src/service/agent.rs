@@ -65,11 +65,11 @@ mod residency;
 mod scanning;
 mod sending;
 
-/// How often who waits for what others hold looks whether its client is still there.
+/// The interval at which a thread that waits for memory or threads looks whether its client is still there.
 const GONE_LOOK: Duration = Duration::from_millis(50);
-/// How often an idle sender looks at its peer.
+/// The interval at which an idle sender looks at its peer.
 const PEER_LOOK: Duration = Duration::from_millis(10);
-/// How often the agent looks whether it should end.
+/// The interval at which the agent looks whether it should end.
 const STOP_LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -82,7 +82,7 @@ pub struct Agent {
     shared: Arc<Shared>,
 }
 
-/// What all connections of an agent share.
+/// The state that all connections of an agent share.
 struct Shared {
     options: AgentOptions,
     catalog: Catalog,
@@ -90,15 +90,15 @@ struct Shared {
     /// DuckDB's version, or why there is none; found when a client first asks.
     duckdb: OnceLock<Result<String, String>>,
     stop: AtomicBool,
-    /// Those who wait for memory or for DuckDB.
+    /// The number of scans that wait for memory or for DuckDB.
     waiting: Arc<AtomicUsize>,
-    /// What scans hold in batches.
+    /// Memory that scans hold in batches.
     budget: Budget,
-    /// What ended scans have left.
+    /// Memory that ended scans have left.
     slots: Arc<Slots>,
-    /// What requests and plans hold, without tables.
+    /// Memory of requests and plans, without tables.
     plans: Budget,
-    /// What the tables of plans hold.
+    /// Memory of the tables of plans.
     tables: Budget,
     /// Held by who makes a plan.
     planning: Mutex<()>,
@@ -161,12 +161,12 @@ impl Agent {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Who it is, as its clients are told.
+    /// The agent's description, as its clients are told.
     pub fn info(&self) -> &AgentInfo {
         &self.shared.info
     }

@@ -25,25 +25,25 @@ use std::time::Duration;
 
 /// Bodies up to here stay on TCP: they are there with their header, in one packet or a few.
 pub const INLINE_BYTES_MAX: usize = 4096;
-/// How long a piece that was announced may take to arrive.
+/// The time that a piece that was announced may take to arrive.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// How many pieces it holds; at least one.
+    /// The number of pieces that it holds; at least one.
     pub pieces: u32,
     /// Bytes of a piece; at least one. The last piece of a body may be shorter.
     pub piece_bytes: usize,
 }
 
-/// Why a transport carries nothing more.
+/// The reason why a transport carries nothing more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub String);
 
 /// The agent's end of a transport.
-pub trait Writer: fmt::Debug + Send {
+pub trait BodyWriter: fmt::Debug + Send {
     /// The client's ring.
     fn ring(&self) -> Ring;
 
@@ -62,7 +62,7 @@ pub trait Writer: fmt::Debug + Send {
 }
 
 /// The client's end of a transport.
-pub trait Reader: fmt::Debug + Send {
+pub trait BodyReader: fmt::Debug + Send {
     /// The ring.
     fn ring(&self) -> Ring;
 
@@ -81,14 +81,14 @@ pub trait Reader: fmt::Debug + Send {
     /// The transport is broken.
     fn release(&mut self) -> Result<(), Broken>;
 
-    /// Whether anything can still arrive; asked now and then while nothing does.
+    /// Checks whether anything can still arrive; asked now and then while nothing does.
     ///
     /// # Errors
     /// The transport is broken.
     fn check(&mut self) -> Result<(), Broken>;
 }
 
-/// What the client brings.
+/// The client's part of opening a transport.
 pub trait Connector: fmt::Debug + Send + Sync {
     /// Makes a ring, and says in words for the agent's [`Acceptor`] where it is.
     ///
@@ -109,22 +109,22 @@ pub trait Offer {
 /// A connected transport, seen from the client.
 #[derive(Debug)]
 pub struct Connected {
-    /// Its end.
-    pub reader: Box<dyn Reader>,
-    /// What carries it: `rdma/mlx5_0`.
+    /// The client's end.
+    pub reader: Box<dyn BodyReader>,
+    /// The device that carries it: `rdma/mlx5_0`.
     pub name: String,
-    /// What stands in for hardware on either side, if something does.
+    /// The stand-in for hardware on either side, if there is one.
     pub emulated_by: Option<String>,
 }
 
-/// What the agent brings.
+/// The agent's part of opening a transport.
 pub trait Acceptor: fmt::Debug + Send + Sync {
     /// The end of a transport to the ring that was offered, and the answer to it. Nobody has checked the offer. The end holds at most
     /// [`crate::service::agent::TRANSPORT_BYTES_MAX`] of memory.
     ///
     /// # Errors
     /// Why not, for the client to be told.
-    fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn Writer>), String>;
+    fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn BodyWriter>), String>;
 }
 
 /// The transport of a client's large bodies.
@@ -132,14 +132,14 @@ pub trait Acceptor: fmt::Debug + Send + Sync {
 pub enum Transport {
     /// With everything else.
     Tcp {
-        /// Why, if another transport was asked for.
+        /// The reason, if another transport was asked for.
         fallback: Option<String>,
     },
     /// Written into the client's ring.
     Ring {
-        /// What carries it: `rdma/mlx5_0`.
+        /// The device that carries it: `rdma/mlx5_0`.
         name: String,
-        /// What stands in for hardware, if something does.
+        /// The stand-in for hardware, if there is one.
         emulated_by: Option<String>,
     },
 }
@@ -153,7 +153,7 @@ impl Transport {
         }
     }
 
-    /// Why it is not the transport that was asked for.
+    /// The reason why it is not the transport that was asked for.
     pub fn fallback(&self) -> Option<&str> {
         match self {
             Self::Tcp { fallback } => fallback.as_deref(),
@@ -161,7 +161,7 @@ impl Transport {
         }
     }
 
-    /// What stands in for hardware, if something does.
+    /// The stand-in for hardware, if there is one.
     pub fn emulated_by(&self) -> Option<&str> {
         match self {
             Self::Tcp { .. } => None,

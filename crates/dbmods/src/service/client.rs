@@ -12,6 +12,8 @@ use std::fmt;
 use std::net::Shutdown;
 use std::sync::Arc;
 
+use dpb_core::Timer;
+
 use self::connection::open;
 pub use self::error::ClientError;
 use self::error::wrong;
@@ -54,7 +56,7 @@ pub struct Client {
     /// The agent's own tables, as it last described them.
     given: HashMap<String, TableInfo>,
     transport: Transport,
-    /// Who opened the transport, if it is another than TCP.
+    /// The opener of the transport, if it is another than TCP.
     offers: Option<Arc<dyn Connector>>,
 }
 
@@ -126,12 +128,17 @@ impl Client {
         self.patience = patience;
     }
 
-    /// Who is asked whether to end early.
+    /// The function that is asked whether to end early.
     pub fn interrupted(&self) -> fn() -> bool {
         self.interrupted
     }
 
-    /// Who answers.
+    /// The clock that waits for the agent go by.
+    pub fn clock(&self) -> Arc<dyn Timer> {
+        self.link.shared_clock()
+    }
+
+    /// The agent, as it describes itself.
     pub fn agent(&self) -> &AgentInfo {
         &self.welcome.agent
     }
@@ -142,7 +149,7 @@ impl Client {
         (self.bytes_before.0 + sent, self.bytes_before.1 + received)
     }
 
-    /// Those of them that came past TCP.
+    /// Bytes that came past TCP so far.
     pub fn bulk_bytes(&self) -> u64 {
         self.bulk_bytes_before + self.link.bulk_bytes().1
     }
@@ -297,7 +304,7 @@ impl Client {
         self.broke(WireError::OutOfPlace(Tag::Reply))
     }
 
-    /// What an exchange that failed is told as. Unless the agent refused in its place, the connection ends.
+    /// The error of an exchange that failed. Unless the agent refused in its place, the connection ends.
     fn broke(&self, source: WireError) -> ClientError {
         if !matches!(source, WireError::Refused { .. }) {
             self.hang_up();

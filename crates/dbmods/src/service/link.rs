@@ -31,17 +31,17 @@ mod receiving;
 mod sending;
 mod timed;
 
-/// How long a peer's machine may say nothing where it must: as long as a peer may take nothing.
+/// The time for which a peer's machine may say nothing where it must: as long as a peer may take nothing.
 const SILENT_MAX: Duration = Duration::from_secs(60);
 /// The same while others wait for what stalled connections may hold.
 const SILENT_PRESSED_MAX: Duration = Duration::from_secs(5);
-/// How often who waits for the socket looks around.
+/// The interval at which a wait for the socket looks around.
 const LOOK: Duration = Duration::from_millis(200);
 /// The slowest pace, bits per second: a peer chooses ours, and must not choose how long we sleep.
 pub(super) const PACE_BITS_PER_S_MIN: u64 = 1_000_000;
 /// What a peer sends earns it time at so many bytes a second: less is no progress. An eighth of the slowest pace.
 pub(super) const BYTES_PER_S_MIN: u64 = PACE_BITS_PER_S_MIN / 8 / 8;
-/// What ended a send early.
+/// The reason why a send ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interrupted {
     /// The peer is gone, or the caller's `stop` said so.
@@ -59,14 +59,14 @@ pub(super) struct Link {
     sent_bytes: u64,
     received_bytes: u64,
     patience: Duration,
-    /// Those who wait for what connections may hold.
+    /// The number of scans that wait for what connections may hold.
     pressure: Arc<AtomicUsize>,
     /// On the link's clock.
     deadline_ns: Option<u64>,
     grant: Option<Grant>,
     stop: fn() -> bool,
     spare: MutableBuffer,
-    /// Where large bodies go, and where they come from, if not over TCP.
+    /// The other transport's ends for large bodies; none where they go over TCP.
     outgoing: Option<Outgoing>,
     incoming: Option<Incoming>,
     /// A frame that came while credits were waited for.
@@ -117,7 +117,7 @@ impl Link {
         self.pacer = Pacer::new(bits_per_s, self.clock.now_ns());
     }
 
-    /// Whether what this side sends has a pace.
+    /// Returns true if what this side sends has a pace.
     pub(super) fn is_paced(&self) -> bool {
         self.pacer.bits_per_s != 0
     }
@@ -153,7 +153,7 @@ impl Link {
         self.clock.now_ns().saturating_add(ns)
     }
 
-    /// How long ago `then_ns` was on the link's clock.
+    /// The time since `then_ns` on the link's clock.
     pub(super) fn since(&self, then_ns: u64) -> Duration {
         between(then_ns, self.clock.now_ns())
     }
@@ -194,9 +194,14 @@ impl Link {
         (self.sent_bytes, self.received_bytes)
     }
 
-    /// What its pace is kept and its patience counted by.
+    /// The clock of its pace and its patience.
     pub(super) fn clock(&self) -> &dyn Timer {
         &*self.clock
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_clock(&self) -> Arc<dyn Timer> {
+        Arc::clone(&self.clock)
     }
 
     /// The socket.
@@ -204,12 +209,12 @@ impl Link {
         &self.stream
     }
 
-    /// Whether the peer has sent something or is gone.
+    /// Returns true if the peer has sent something or is gone.
     fn peer_stirs(&self) -> bool {
         self.polls(PollFlags::IN | PollFlags::RDHUP)
     }
 
-    /// Whether the peer is gone.
+    /// Returns true if the peer is gone.
     pub(super) fn peer_gone(&self) -> bool {
         self.polls(PollFlags::RDHUP)
     }
@@ -220,7 +225,7 @@ impl Link {
     }
 }
 
-/// From one time of a clock to a later one.
+/// The time between two readings of a clock.
 pub(super) fn between(from_ns: u64, to_ns: u64) -> Duration {
     Duration::from_nanos(to_ns.saturating_sub(from_ns))
 }

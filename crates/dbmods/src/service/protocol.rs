@@ -98,7 +98,7 @@ pub const CAPABILITY_BULK: u64 = 4;
 /// The agent answers a scan that asks for a partial aggregate.
 pub const CAPABILITY_PARTIALS: u64 = 8;
 
-/// What a frame holds.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Tag {
@@ -122,9 +122,9 @@ pub enum Tag {
     File = 133,
     /// No more batches or pieces.
     End = 134,
-    /// What went wrong.
+    /// An error.
     Error = 135,
-    /// What another transport carries.
+    /// The announcement of a body that another transport carries.
     Placed = 136,
     /// A partial aggregate.
     Partial = 137,
@@ -171,7 +171,7 @@ impl Tag {
 /// A frame's header, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the body holds.
+    /// The kind of the body.
     pub tag: Tag,
     /// Bytes of body, within the tag's bound.
     pub len: usize,
@@ -293,7 +293,7 @@ impl Hello {
     }
 }
 
-/// Who the agent is.
+/// An agent's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInfo {
     /// dpb's version.
@@ -302,15 +302,15 @@ pub struct AgentInfo {
     pub pid: u32,
     /// Logical CPUs that it may use.
     pub cpus: u32,
-    /// Its CPU's model.
+    /// The model of the agent's CPU.
     pub cpu_model: String,
-    /// Its host's name.
+    /// The name of the agent's host.
     pub host: String,
     /// Most bytes of chunks that it keeps.
     pub cache_bytes: u64,
     /// The backend that carries out its scans.
     pub backend: String,
-    /// What stands in for the device of that backend, or for the agent's CPU.
+    /// The stand-in for the device of that backend, or for the agent's CPU.
     pub emulated_by: Option<String>,
     /// The version of DuckDB that it found, or why it found none and what to do. An agent looks for one once a client's
     /// hello asks for [`CAPABILITY_DUCKDB`].
@@ -322,7 +322,7 @@ pub struct AgentInfo {
 pub struct Welcome {
     /// What it can do.
     pub capabilities: u64,
-    /// Who it is.
+    /// The agent's description.
     pub agent: AgentInfo,
 }
 
@@ -434,7 +434,7 @@ pub enum Request {
     /// Write large bodies into the client's memory from now on. Only to agents with [`CAPABILITY_BULK`]. Answer:
     /// [`Reply::Bulk`].
     Bulk {
-        /// Where that memory is: the business of those who carry it, see [`crate::service::bulk`].
+        /// The place of that memory, in the words of the transport, see [`crate::service::bulk`].
         offer: Vec<u8>,
     },
 }
@@ -446,9 +446,9 @@ pub struct ScanRequest {
     pub data: DataSet,
     /// [`Schema::fingerprint`] of the table that the query was written for: its columns travel by position.
     pub schema: u64,
-    /// Who scans.
+    /// The engine that scans.
     pub engine: Engine,
-    /// What.
+    /// The query.
     pub query: Query,
     /// Threads that scan; the agent may have a lower bound.
     pub threads: u32,
@@ -456,7 +456,7 @@ pub struct ScanRequest {
     pub batch_rows: u32,
     /// Rows that the client expects, if it has asked before; DuckDB is faster when it may finish a small result first.
     pub rows_expected: Option<u64>,
-    /// Whether the agent sends a partial aggregate instead of the final batch; of aggregates by our scan alone.
+    /// True if the agent sends a partial aggregate instead of the final batch; of aggregates by our scan alone.
     pub partial: bool,
 }
 
@@ -476,7 +476,7 @@ impl ScanRequest {
     }
 }
 
-/// Who scans at the agent.
+/// An engine that scans at the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
     /// Our scan over our segment.
@@ -547,30 +547,30 @@ impl TableInfo {
     }
 }
 
-/// What a process has used since it started.
+/// The resources that a process has used since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time of all its threads, user and system, seconds.
     pub cpu_s: f64,
-    /// How long its threads were ready and waited for a core, seconds; `None` where the kernel does not say. Of a scan's
+    /// The time that its threads were ready and waited for a core, seconds; `None` where the kernel does not say. Of a scan's
     /// thread that has ended, what came after the last look is missing, see [`crate::service::agent::CORE_WAIT_LOOK`].
     pub core_wait_s: Option<f64>,
     /// Most memory that was resident at once since the last reset, bytes.
     pub peak_bytes: u64,
     /// Memory that is resident now, bytes.
     pub resident_bytes: u64,
-    /// Whether the peak could be reset, so that it is of this run alone.
+    /// True if the peak could be reset, so that it is of this run alone.
     pub peak_was_reset: bool,
 }
 
 impl Usage {
-    /// How far the peak rose above what was resident `before`.
+    /// The distance of the peak from the memory that was resident `before`.
     pub fn peak_over(&self, before: &Self) -> u64 {
         self.peak_bytes.saturating_sub(before.resident_bytes)
     }
 }
 
-/// What the agent did for a scan or a fetch; counted there.
+/// The agent's counts of a scan or a fetch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// Rows that were looked at: ours are counted block by block, for DuckDB it is the table's rows.
@@ -587,7 +587,7 @@ pub struct End {
     pub blocks_skipped: u64,
     /// Threads that scanned, at most: the agent may have fewer than were asked for. 0 for a file.
     pub threads: u32,
-    /// Whether a stop ended it early.
+    /// True if a stop ended it early.
     pub stopped: bool,
     /// The plan, for `--explain`; cut to [`EXPLAIN_BYTES_MAX`].
     pub explain: String,

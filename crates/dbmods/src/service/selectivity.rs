@@ -223,9 +223,14 @@ mod tests {
     #[test]
     fn true_selectivity() {
         let dir = tempfile::tempdir().unwrap();
-        let set = tpch::ensure(dir.path(), 0.01, &["lineitem"], 2, &|_| {
-            ControlFlow::Continue(())
-        });
+        let set = tpch::ensure(
+            dir.path(),
+            0.01,
+            &["lineitem"],
+            2,
+            &dpb_core::WallClock::default(),
+            &|_| ControlFlow::Continue(()),
+        );
         let segment = set.unwrap().open("lineitem").unwrap();
         let cache = Cache::new(segment.file_bytes());
         for wanted in [0.0, 0.001, 0.01, 0.1, 0.5, 1.0] {

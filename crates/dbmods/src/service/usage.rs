@@ -23,7 +23,7 @@ pub fn of_this_process(reset_peak: bool) -> Usage {
     }
 }
 
-/// How long the threads of this process have waited for a core, those that have ended as far as the last call of this saw
+/// The time that the threads of this process have waited for a core, those that have ended as far as the last call of this saw
 /// them; `None` where the kernel does not say.
 pub fn core_wait_s() -> Option<f64> {
     static WAITS: Mutex<CoreWaits> = Mutex::new(CoreWaits::new());
@@ -38,7 +38,7 @@ pub fn memory_available_bytes() -> Option<u64> {
     Some(available.min(container_left_bytes().unwrap_or(u64::MAX)))
 }
 
-/// What may still be taken of the container's bound (cgroup v2). Its page cache would give way; files in memory would not.
+/// Memory that may still be taken of the container's bound (cgroup v2). Its page cache would give way; files in memory would not.
 fn container_left_bytes() -> Option<u64> {
     let group = |name: &str| read(&format!("/sys/fs/cgroup/memory.{name}"));
     let max: u64 = group("max").trim().parse().ok()?;

@@ -32,7 +32,7 @@ const GROUP_TEXT_BYTES_MAX: usize = CHUNK_BYTES_MAX / 4;
 /// Most digits of a DECIMAL.
 const DIGITS_MAX: u8 = 18;
 
-/// Why record batches do not become a segment.
+/// The reason why record batches do not become a segment.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A column has a type that a segment has not.
@@ -42,7 +42,7 @@ pub enum WriteError {
     Type {
         /// The column's name.
         column: String,
-        /// Its type in Arrow.
+        /// The column's type in Arrow.
         ty: DataType,
     },
     /// A value is NULL.

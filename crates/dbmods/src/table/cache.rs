@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::table::chunk::Chunk;
 
-/// Of the chunks that arrive at a full cache, one in so many stays.
+/// The number of chunks that arrive at a full cache for each one that stays.
 pub(crate) const ADMIT_ONE_IN: u64 = 8;
 
 /// A file, as it was when it was opened.
@@ -21,7 +21,7 @@ pub(crate) const ADMIT_ONE_IN: u64 = 8;
 pub struct FileId {
     /// Device and inode name the file while it exists.
     pub device: u64,
-    /// See `device`.
+    /// The file's inode, see `device`.
     pub inode: u64,
     /// Time of the last change, in nanoseconds since 1970.
     pub changed_ns: i128,
@@ -32,15 +32,15 @@ pub struct FileId {
 /// A chunk's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Which row group.
+    /// The row group.
     pub group: u32,
-    /// Which column.
+    /// The column.
     pub column: u32,
 }
 
-/// What a cache did since it was made.
+/// The counts of a cache since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Chunks found.
@@ -69,7 +69,7 @@ struct State {
     clock: VecDeque<Key>,
     /// The other keys of `held`, which go first.
     passing: VecDeque<Key>,
-    /// What all [`Room`]s have.
+    /// Bytes of all [`Room`]s.
     room_bytes: u64,
     stats: CacheStats,
 }
@@ -102,7 +102,7 @@ impl Cache {
         self.bytes_max
     }
 
-    /// What it did so far.
+    /// The counts so far.
     pub fn stats(&self) -> CacheStats {
         self.lock().stats
     }
@@ -169,7 +169,7 @@ impl Cache {
 }
 
 impl Room<'_> {
-    /// How much.
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

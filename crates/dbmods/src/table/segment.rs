@@ -57,7 +57,7 @@ const HEADER_BYTES: usize = 64;
 const FOOTER_BYTES_MAX: u32 = 256 << 20;
 /// A column's type and the length of its name.
 const COLUMN_BYTES_MIN: usize = 3 + 2;
-/// What a footer has of a chunk.
+/// Bytes of a chunk's entry in a footer.
 const CHUNK_META_BYTES: usize = 8 + 4 + 1 + 8 + 8;
 
 /// An open segment file. Shared by threads.
@@ -76,7 +76,7 @@ pub(crate) struct Footer {
     pub schema: Schema,
     /// Rows of the table.
     pub rows: u64,
-    /// Its row groups, in order.
+    /// The row groups, in order.
     pub groups: Vec<GroupMeta>,
 }
 
@@ -89,14 +89,14 @@ pub struct GroupMeta {
     pub chunks: Vec<ChunkMeta>,
 }
 
-/// Where a chunk lies and what is in it.
+/// The place of a chunk and its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkMeta {
-    /// From the file's start.
+    /// Bytes from the file's start.
     pub offset: u64,
     /// Bytes.
     pub len: u32,
-    /// How its payloads are read.
+    /// The encoding of its payloads.
     pub encoding: Encoding,
     /// Smallest value; 0 for text and dictionaries.
     pub min: i64,
@@ -104,32 +104,32 @@ pub struct ChunkMeta {
     pub max: i64,
 }
 
-/// Why a segment cannot be read.
+/// The reason why a segment cannot be read.
 #[derive(Debug)]
 pub enum SegmentError {
     /// The operating system says so.
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The file's header or footer is wrong.
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// `header` or `footer`, and what is wrong.
         what: String,
     },
     /// A chunk is wrong. None of its rows was returned.
     Chunk {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which row group.
+        /// The row group.
         group: usize,
         /// The column's name.
         column: String,
-        /// Which part of it, and what is wrong.
+        /// The damaged part of the chunk, and the damage.
         source: ChunkError,
     },
 }
@@ -190,18 +190,18 @@ impl Segment {
         self.footer.rows
     }
 
-    /// Its row groups.
+    /// The row groups.
     pub fn groups(&self) -> &[GroupMeta] {
         &self.footer.groups
     }
 
-    /// What tells it from other segments: table, rows, and the checksum of the footer, in which every chunk has its own.
+    /// A text that tells it from other segments: table, rows, and the checksum of the footer, in which every chunk has its own.
     pub fn identity(&self) -> String {
         let (table, rows) = (&self.schema().table, self.rows());
         format!("{table}, {rows} rows, crc32c {:08x}", self.id.crc32c)
     }
 
-    /// Where it was opened.
+    /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -341,7 +341,7 @@ pub(crate) fn seal(file: &mut [u8], footer: usize) {
     }
 }
 
-/// Where the header says that the footer is.
+/// The place of the footer, as the header has it.
 struct FooterPlace {
     offset: u64,
     len: u32,

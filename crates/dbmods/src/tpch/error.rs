@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use crate::table::segment::SegmentError;
 
-/// Why there are no tables.
+/// The reason why there are no tables.
 #[derive(Debug)]
 pub enum DataError {
     /// What was asked for makes no sense.
@@ -14,7 +14,7 @@ pub enum DataError {
     Space {
         /// TPC-H's scale factor.
         scale_factor: f64,
-        /// Where.
+        /// The directory.
         dir: PathBuf,
         /// Bytes that it takes.
         needed: u64,
@@ -25,7 +25,7 @@ pub enum DataError {
     Write {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A table is there, but damaged.

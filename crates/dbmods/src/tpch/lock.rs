@@ -7,10 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dpb_core::Timer;
+
 /// Between two looks at a lock that another process holds; tests look all the time, to meet every moment.
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 50 });
 
-/// How often a folder is made that others remove.
+/// The number of times that a folder is made which others remove.
 const TRIES: usize = 100;
 
 /// A lock that is held. It ends with this, so with the process, however that ends.
@@ -21,13 +23,14 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock at `path`, whose folder is there or was removed a moment ago. While another holds it, `wait` is asked;
-    /// `None` if it gives up.
+    /// Takes the lock at `path`, whose folder is there or was removed a moment ago. While another holds it, `wait` is asked between
+    /// sleeps on `clock`; `None` if it gives up.
     ///
     /// # Errors
     /// If the file cannot be made or locked.
     pub(crate) fn take(
         path: &Path,
+        clock: &dyn Timer,
         mut wait: impl FnMut() -> ControlFlow<()>,
     ) -> io::Result<Option<Self>> {
         loop {
@@ -51,7 +54,7 @@ impl Lock {
             if wait().is_break() {
                 return Ok(None);
             }
-            std::thread::sleep(LOOK);
+            clock.sleep(LOOK);
         }
     }
 
@@ -105,6 +108,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Instant;
 
+    use dpb_core::WallClock;
+
     use super::*;
 
     #[test]
@@ -117,7 +122,8 @@ mod tests {
             for _ in 0..6 {
                 scope.spawn(|| {
                     while Instant::now() < until {
-                        let lock = Lock::take(&path, || ControlFlow::Continue(()));
+                        let lock =
+                            Lock::take(&path, &WallClock::default(), || ControlFlow::Continue(()));
                         let lock = lock.unwrap().expect("nobody gives up");
                         assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
                         std::thread::yield_now();
@@ -136,7 +142,7 @@ mod tests {
     fn who_gives_up_has_none() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(".lock");
-        let take = || Lock::take(&path, || ControlFlow::Break(())).unwrap();
+        let take = || Lock::take(&path, &WallClock::default(), || ControlFlow::Break(())).unwrap();
         let held = take().unwrap();
         assert!(take().is_none());
         drop(held);

@@ -37,7 +37,7 @@ enum Steps {
 }
 
 impl Steps {
-    /// How many steps there are, and rows of each, for lineitem about.
+    /// The number of steps, and of the rows of each, for lineitem about.
     fn total(self, scale_factor: f64) -> (i64, i64) {
         match self {
             Self::Fixed(total) => (total, 1),
@@ -215,111 +215,137 @@ pub(super) fn fill(
     columns.iter_mut().for_each(Values::clear);
     let (mut part, mut skip) = (cut.part, cut.skip);
     while columns[0].len() < cut.rows {
-        let take = cut.rows - columns[0].len();
-        fill_part(table, scale_factor, part, part_count, skip, take, columns);
+        let rows = PartRows {
+            scale_factor,
+            part,
+            part_count,
+            skip,
+            take: cut.rows - columns[0].len(),
+        };
+        fill_part(table, &rows, columns);
         part += 1;
         skip = 0;
     }
 }
 
-/// Appends at most `take` rows of a part, after its first `skip`.
-fn fill_part(
-    table: &str,
+/// Rows of a part of a table: at most `take`, after its first `skip`.
+struct PartRows {
     scale_factor: f64,
     part: i32,
     part_count: i32,
     skip: usize,
     take: usize,
-    columns: &mut [Values],
-) {
-    macro_rules! rows {
-        ($generator:ident, |$row:ident, $put:ident| $body:block) => {{
-            let generator = $generator::new(scale_factor, part, part_count);
-            for $row in generator.iter().skip(skip).take(take) {
+}
+
+/// A function that appends rows of a part of a table to columns.
+macro_rules! filler {
+    ($table:ident, $generator:ident, |$row:ident, $put:ident| $body:block) => {
+        fn $table(rows: &PartRows, columns: &mut [Values]) {
+            let generator = $generator::new(rows.scale_factor, rows.part, rows.part_count);
+            for $row in generator.iter().skip(rows.skip).take(rows.take) {
                 let mut $put = Row(columns.iter_mut());
                 $body
             }
-        }};
-    }
+        }
+    };
+}
+
+filler!(region, RegionGenerator, |row, put| {
+    put.number(row.r_regionkey);
+    put.text(row.r_name);
+    put.text(row.r_comment);
+});
+
+filler!(nation, NationGenerator, |row, put| {
+    put.number(row.n_nationkey);
+    put.text(row.n_name);
+    put.number(row.n_regionkey);
+    put.text(row.n_comment);
+});
+
+filler!(supplier, SupplierGenerator, |row, put| {
+    put.number(row.s_suppkey);
+    put.display(row.s_name);
+    put.display(row.s_address);
+    put.number(row.s_nationkey);
+    put.display(row.s_phone);
+    put.number(row.s_acctbal.0);
+    put.text(&row.s_comment);
+});
+
+filler!(customer, CustomerGenerator, |row, put| {
+    put.number(row.c_custkey);
+    put.display(row.c_name);
+    put.display(row.c_address);
+    put.number(row.c_nationkey);
+    put.display(row.c_phone);
+    put.number(row.c_acctbal.0);
+    put.text(row.c_mktsegment);
+    put.text(row.c_comment);
+});
+
+filler!(part, PartGenerator, |row, put| {
+    put.number(row.p_partkey);
+    put.display(row.p_name);
+    put.display(row.p_mfgr);
+    put.display(row.p_brand);
+    put.text(row.p_type);
+    put.number(row.p_size as i64);
+    put.text(row.p_container);
+    put.number(row.p_retailprice.0);
+    put.text(row.p_comment);
+});
+
+filler!(partsupp, PartSuppGenerator, |row, put| {
+    put.number(row.ps_partkey);
+    put.number(row.ps_suppkey);
+    put.number(row.ps_availqty as i64);
+    put.number(row.ps_supplycost.0);
+    put.text(row.ps_comment);
+});
+
+filler!(orders, OrderGenerator, |row, put| {
+    put.number(row.o_orderkey);
+    put.number(row.o_custkey);
+    put.text(row.o_orderstatus.as_str());
+    put.number(row.o_totalprice.0);
+    put.number(row.o_orderdate.to_unix_epoch() as i64);
+    put.text(row.o_orderpriority);
+    put.display(row.o_clerk);
+    put.number(row.o_shippriority as i64);
+    put.text(row.o_comment);
+});
+
+filler!(lineitem, LineItemGenerator, |row, put| {
+    put.number(row.l_orderkey);
+    put.number(row.l_partkey);
+    put.number(row.l_suppkey);
+    put.number(row.l_linenumber as i64);
+    // Whole units; the column is DECIMAL(15,2).
+    put.number(row.l_quantity * 100);
+    put.number(row.l_extendedprice.0);
+    put.number(row.l_discount.0);
+    put.number(row.l_tax.0);
+    put.text(row.l_returnflag);
+    put.text(row.l_linestatus);
+    put.number(row.l_shipdate.to_unix_epoch() as i64);
+    put.number(row.l_commitdate.to_unix_epoch() as i64);
+    put.number(row.l_receiptdate.to_unix_epoch() as i64);
+    put.text(row.l_shipinstruct);
+    put.text(row.l_shipmode);
+    put.text(row.l_comment);
+});
+
+fn fill_part(table: &str, rows: &PartRows, columns: &mut [Values]) {
     match table {
-        "region" => rows!(RegionGenerator, |row, put| {
-            put.number(row.r_regionkey);
-            put.text(row.r_name);
-            put.text(row.r_comment);
-        }),
-        "nation" => rows!(NationGenerator, |row, put| {
-            put.number(row.n_nationkey);
-            put.text(row.n_name);
-            put.number(row.n_regionkey);
-            put.text(row.n_comment);
-        }),
-        "supplier" => rows!(SupplierGenerator, |row, put| {
-            put.number(row.s_suppkey);
-            put.display(row.s_name);
-            put.display(row.s_address);
-            put.number(row.s_nationkey);
-            put.display(row.s_phone);
-            put.number(row.s_acctbal.0);
-            put.text(&row.s_comment);
-        }),
-        "customer" => rows!(CustomerGenerator, |row, put| {
-            put.number(row.c_custkey);
-            put.display(row.c_name);
-            put.display(row.c_address);
-            put.number(row.c_nationkey);
-            put.display(row.c_phone);
-            put.number(row.c_acctbal.0);
-            put.text(row.c_mktsegment);
-            put.text(row.c_comment);
-        }),
-        "part" => rows!(PartGenerator, |row, put| {
-            put.number(row.p_partkey);
-            put.display(row.p_name);
-            put.display(row.p_mfgr);
-            put.display(row.p_brand);
-            put.text(row.p_type);
-            put.number(row.p_size as i64);
-            put.text(row.p_container);
-            put.number(row.p_retailprice.0);
-            put.text(row.p_comment);
-        }),
-        "partsupp" => rows!(PartSuppGenerator, |row, put| {
-            put.number(row.ps_partkey);
-            put.number(row.ps_suppkey);
-            put.number(row.ps_availqty as i64);
-            put.number(row.ps_supplycost.0);
-            put.text(row.ps_comment);
-        }),
-        "orders" => rows!(OrderGenerator, |row, put| {
-            put.number(row.o_orderkey);
-            put.number(row.o_custkey);
-            put.text(row.o_orderstatus.as_str());
-            put.number(row.o_totalprice.0);
-            put.number(row.o_orderdate.to_unix_epoch() as i64);
-            put.text(row.o_orderpriority);
-            put.display(row.o_clerk);
-            put.number(row.o_shippriority as i64);
-            put.text(row.o_comment);
-        }),
-        "lineitem" => rows!(LineItemGenerator, |row, put| {
-            put.number(row.l_orderkey);
-            put.number(row.l_partkey);
-            put.number(row.l_suppkey);
-            put.number(row.l_linenumber as i64);
-            // Whole units; the column is DECIMAL(15,2).
-            put.number(row.l_quantity * 100);
-            put.number(row.l_extendedprice.0);
-            put.number(row.l_discount.0);
-            put.number(row.l_tax.0);
-            put.text(row.l_returnflag);
-            put.text(row.l_linestatus);
-            put.number(row.l_shipdate.to_unix_epoch() as i64);
-            put.number(row.l_commitdate.to_unix_epoch() as i64);
-            put.number(row.l_receiptdate.to_unix_epoch() as i64);
-            put.text(row.l_shipinstruct);
-            put.text(row.l_shipmode);
-            put.text(row.l_comment);
-        }),
+        "region" => region(rows, columns),
+        "nation" => nation(rows, columns),
+        "supplier" => supplier(rows, columns),
+        "customer" => customer(rows, columns),
+        "part" => part(rows, columns),
+        "partsupp" => partsupp(rows, columns),
+        "orders" => orders(rows, columns),
+        "lineitem" => lineitem(rows, columns),
         _ => panic!("TPC-H has no table {table}"),
     }
 }

@@ -16,8 +16,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
+use dpb_core::Timer;
 use serde::{Deserialize, Serialize};
 
 use super::error::DataError;
@@ -36,18 +36,18 @@ pub struct TableSet {
     pub dir: PathBuf,
     /// TPC-H's scale factor.
     pub scale_factor: f64,
-    /// Those that were made, in the order of [`TABLES`]; [`TableSet::open`] tells whether one is damaged.
-    pub tables: Vec<Table>,
+    /// The tables that were made, in the order of [`TABLES`]; [`TableSet::open`] tells whether one is damaged.
+    pub tables: Vec<TableFile>,
 }
 
 /// A table that was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Table {
-    /// Its name.
+pub struct TableFile {
+    /// The table's name.
     pub name: String,
-    /// Its file, in the set's directory.
+    /// The table's file, in the set's directory.
     pub file: String,
-    /// Its rows.
+    /// The number of rows.
     pub rows: u64,
     /// Bytes of the file.
     pub bytes: u64,
@@ -57,30 +57,30 @@ pub struct Table {
     pub made_in_s: f64,
 }
 
-/// What `manifest.json` says.
+/// The contents of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Manifest {
     generator: String,
     segment_version: u32,
     scale_factor: f64,
-    tables: BTreeMap<String, Table>,
+    tables: BTreeMap<String, TableFile>,
 }
 
-/// What [`ensure`] does now.
+/// A step of [`ensure`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step<'a> {
     /// Another process makes tables of this scale factor; this one waits for it.
     Waiting,
     /// A table is there, but damaged; it is made anew.
     Damaged {
-        /// Which.
+        /// The table.
         table: &'a str,
-        /// Its file, and what is wrong with it.
+        /// The table's file, and the damage.
         what: &'a str,
     },
     /// Makes a table.
     Making {
-        /// Which.
+        /// The table.
         table: &'a str,
         /// Rows written.
         rows: u64,
@@ -90,7 +90,7 @@ pub enum Step<'a> {
 }
 
 /// Hears what [`ensure`] does; breaks to give up.
-pub type Progress<'a> = &'a (dyn Fn(Step<'_>) -> ControlFlow<()> + Sync);
+pub type MakingProgress<'a> = &'a (dyn Fn(Step<'_>) -> ControlFlow<()> + Sync);
 
 /// `$DPB_DATA_DIR`, else `$XDG_DATA_HOME/dpb`, else `~/.local/share/dpb`; without a home, `dpb-data` here.
 pub fn default_data_dir() -> PathBuf {
@@ -120,7 +120,8 @@ pub fn ensure(
     scale_factor: f64,
     tables: &[&str],
     threads: usize,
-    progress: Progress<'_>,
+    clock: &dyn Timer,
+    progress: MakingProgress<'_>,
 ) -> Result<TableSet, DataError> {
     check(scale_factor, tables, threads)?;
     let dir = set_dir(data_dir, scale_factor);
@@ -136,7 +137,7 @@ pub fn ensure(
     let missing = missing.iter().map(|(table, _)| *table);
     check_space(&dir, scale_factor, bytes_needed(scale_factor, missing))?;
     make_folder(&dir).map_err(write(&dir))?;
-    let _lock = lock(&dir, progress)?;
+    let _lock = lock(&dir, clock, progress)?;
     remove_leftovers(&dir).map_err(write(&dir))?;
     // Another process may have made them meanwhile.
     let mut manifest = Manifest::read(&dir, scale_factor);
@@ -149,7 +150,7 @@ pub fn ensure(
                 return Err(DataError::Interrupted);
             }
         }
-        let started = Instant::now();
+        let started_ns = clock.now_ns();
         let file = format!("{table}.dpbseg");
         let rows_expected = rows_expected(table, scale_factor);
         let report = |rows| {
@@ -170,13 +171,13 @@ pub fn ensure(
             threads.min(cpus),
             &report,
         )?;
-        let entry = Table {
+        let entry = TableFile {
             name: table.to_owned(),
             file,
             rows: made.rows,
             bytes: made.bytes,
             crc32c: made.crc32c,
-            made_in_s: started.elapsed().as_secs_f64(),
+            made_in_s: clock.now_ns().saturating_sub(started_ns) as f64 / 1e9,
         };
         manifest.tables.insert(table.to_owned(), entry);
         manifest.write(&dir).map_err(write(&dir.join(MANIFEST)))?;
@@ -237,7 +238,12 @@ pub fn find(data_dir: &Path, scale_factor: f64) -> TableSet {
 ///
 /// # Errors
 /// If they cannot be removed.
-pub fn remove(data_dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<u64, DataError> {
+pub fn remove(
+    data_dir: &Path,
+    scale_factor: f64,
+    tables: &[&str],
+    clock: &dyn Timer,
+) -> Result<u64, DataError> {
     check(scale_factor, tables, 1)?;
     let dir = set_dir(data_dir, scale_factor);
     if !dir.exists() {
@@ -247,7 +253,7 @@ pub fn remove(data_dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<u64
         path: dir.clone(),
         source,
     };
-    let lock = lock(&dir, &|_| ControlFlow::Continue(()))?;
+    let lock = lock(&dir, clock, &|_| ControlFlow::Continue(()))?;
     remove_leftovers(&dir).map_err(write)?;
     let mut manifest = Manifest::read(&dir, scale_factor);
     let mut freed = 0;
@@ -274,11 +280,11 @@ pub fn remove(data_dir: &Path, scale_factor: f64, tables: &[&str]) -> Result<u64
 
 impl TableSet {
     /// A table of the set.
-    pub fn table(&self, name: &str) -> Option<&Table> {
+    pub fn table(&self, name: &str) -> Option<&TableFile> {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    /// Where a table's file is, or would be.
+    /// The path of a table's file, whether it is there or not.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(format!("{name}.dpbseg"))
     }
@@ -450,9 +456,9 @@ pub fn check_space(dir: &Path, scale_factor: f64, needed: u64) -> Result<(), Dat
 }
 
 /// Waits until no other process makes tables here.
-fn lock(dir: &Path, progress: Progress<'_>) -> Result<Lock, DataError> {
+fn lock(dir: &Path, clock: &dyn Timer, progress: MakingProgress<'_>) -> Result<Lock, DataError> {
     let path = dir.join(".lock");
-    match Lock::take(&path, || progress(Step::Waiting)) {
+    match Lock::take(&path, clock, || progress(Step::Waiting)) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(DataError::Interrupted),
         Err(source) => Err(DataError::Write { path, source }),

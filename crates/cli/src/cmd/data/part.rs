@@ -68,19 +68,26 @@ impl Part {
                     Library::find().map_err(|missing| Failure::unavailable(missing.to_string()))?;
                 let bar = Progress::new(0, globals.quiet);
                 let mut report = |progress| match progress {
-                    tpch_baseline::Progress::Waiting => {
+                    tpch_baseline::BaselineStep::Waiting => {
                         bar.set(0, "another dpb makes DuckDB's files")
                     }
-                    tpch_baseline::Progress::Loading { rows, .. } => {
+                    tpch_baseline::BaselineStep::Loading { rows, .. } => {
                         bar.set(rows, "rows into DuckDB's file")
                     }
-                    tpch_baseline::Progress::WritingParquet => {
+                    tpch_baseline::BaselineStep::WritingParquet => {
                         bar.set(0, "writing the Parquet file")
                     }
                 };
-                tpch_baseline::ensure(library, data_dir, sf, threads, &mut report)
-                    .map(drop)
-                    .map_err(baseline_failure)
+                tpch_baseline::ensure(
+                    library,
+                    data_dir,
+                    sf,
+                    threads,
+                    &dpb_core::WallClock::default(),
+                    &mut report,
+                )
+                .map(drop)
+                .map_err(baseline_failure)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! From flags to queries.
 
 use dpb_core::printable;
-use dpb_dbmods::compare::task::Question;
+use dpb_dbmods::compare::Question;
 use dpb_dbmods::compare::tpch_predicates::{self, PRESETS};
 use dpb_dbmods::query::sql::{self, SqlError};
 use dpb_dbmods::query::{Output, Predicate, Query};

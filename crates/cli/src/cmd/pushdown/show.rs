@@ -1,8 +1,7 @@
 //! What a person sees of a sweep: one row a scheme and test.
 
 use dpb_core::measure::Ratio;
-use dpb_dbmods::compare::schemes::{Run, Scheme};
-use dpb_dbmods::compare::task::Finding;
+use dpb_dbmods::compare::{Scheme, SchemeResult, SchemeRun};
 
 use crate::output::{Column, Table, short, short_ns, verdict};
 
@@ -28,7 +27,7 @@ pub fn table() -> Table {
 }
 
 /// Adds the rows of one test.
-pub fn add(table: &mut Table, findings: &[Finding], query: &str) {
+pub fn add(table: &mut Table, findings: &[SchemeResult], query: &str) {
     let fetch = fastest_fetch(findings);
     for finding in findings {
         let Some(last) = finding.runs.last() else {
@@ -69,7 +68,7 @@ pub fn add(table: &mut Table, findings: &[Finding], query: &str) {
 }
 
 /// Of the two kinds of fetch, the one that counts.
-fn fastest_fetch(findings: &[Finding]) -> Option<&Finding> {
+fn fastest_fetch(findings: &[SchemeResult]) -> Option<&SchemeResult> {
     findings
         .iter()
         .filter(|finding| finding.scheme.name() == Scheme::FetchDuckDb.name())
@@ -81,7 +80,7 @@ fn fastest_fetch(findings: &[Finding]) -> Option<&Finding> {
         })
 }
 
-fn versus(finding: &Finding, fetch: Option<&Finding>) -> String {
+fn versus(finding: &SchemeResult, fetch: Option<&SchemeResult>) -> String {
     // Kinds of evidence make no ratio, nor do bodies that came different ways.
     let fetch = fetch.filter(|fetch| {
         let (theirs, ours) = (&fetch.record, &finding.record);
@@ -99,7 +98,7 @@ fn versus(finding: &Finding, fetch: Option<&Finding>) -> String {
     format!("{:.2}x{unsure}", ratio.median)
 }
 
-fn wire_mb(run: &Run) -> f64 {
+fn wire_mb(run: &SchemeRun) -> f64 {
     (run.wire_bytes.0 + run.wire_bytes.1) as f64 / 1e6
 }
 
@@ -113,13 +112,13 @@ mod tests {
 
     use super::*;
 
-    fn finding(scheme: Scheme, bulk: &str, evidence: Evidence) -> Finding {
-        let run = |tuples_scanned| Run {
+    fn finding(scheme: Scheme, bulk: &str, evidence: Evidence) -> SchemeResult {
+        let run = |tuples_scanned| SchemeRun {
             tuples_scanned,
             elapsed_s: 1.0,
-            ..Run::default()
+            ..SchemeRun::default()
         };
-        Finding {
+        SchemeResult {
             scheme,
             threads: 1,
             selectivity: None,

@@ -182,7 +182,7 @@ fn holds(ty: Type, (low, high): (i128, i128)) -> bool {
     least <= low && high <= most
 }
 
-/// Whether DuckDB compares them without failing: exact numbers are cast to the DECIMAL that holds both types' digits.
+/// Returns true if DuckDB compares them without failing: exact numbers are cast to the DECIMAL that holds both types' digits.
 pub(super) fn comparable(left: &Expression, right: &Expression) -> bool {
     if !is_exact(left.ty) || !is_exact(right.ty) {
         return true;

@@ -36,7 +36,7 @@ fn header() -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|error| error.to_string())
 }
 
-/// What C's compiler says to `claims` behind the header; `None` if it agrees.
+/// The objection of C's compiler to `claims` behind the header; `None` if it agrees.
 fn objection(header: &str, claims: &str) -> Result<Option<String>, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = dir.path().join("claims.c");

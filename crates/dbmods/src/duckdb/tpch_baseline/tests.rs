@@ -65,7 +65,15 @@ fn line(batch: &RecordBatch, row: usize) -> String {
 fn both_files_hold_the_generator_s_rows_in_its_order() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let made = ensure(library, dir.path(), SF, 2, &mut |_| ()).unwrap();
+    let made = ensure(
+        library,
+        dir.path(),
+        SF,
+        2,
+        &dpb_core::WallClock::default(),
+        &mut |_| (),
+    )
+    .unwrap();
     assert!(made.is_new);
     assert_eq!(made.rows, 60_175);
     let database = read(library, &made);
@@ -91,9 +99,14 @@ fn both_files_hold_the_generator_s_rows_in_its_order() {
         .collect();
     assert_eq!(files.len(), 3, "{files:?}");
 
-    let found = ensure(library, dir.path(), SF, 1, &mut |_| {
-        unreachable!("nothing to do")
-    })
+    let found = ensure(
+        library,
+        dir.path(),
+        SF,
+        1,
+        &dpb_core::WallClock::default(),
+        &mut |_| unreachable!("nothing to do"),
+    )
     .unwrap();
     assert_eq!(
         found,
@@ -122,11 +135,19 @@ fn what_is_damaged_or_half_made_is_made_anew() {
     assert!(!parent.exists());
     leave();
     // Another process has them in the making.
-    let held = lock(&parent, SF, || ()).unwrap();
+    let held = lock(&parent, SF, &WallClock::default(), || ()).unwrap();
     remove_unfinished(library, dir.path(), SF).unwrap();
     assert!(partial.exists());
     drop(held);
-    let made = ensure(library, dir.path(), SF, 2, &mut |_| ()).unwrap();
+    let made = ensure(
+        library,
+        dir.path(),
+        SF,
+        2,
+        &dpb_core::WallClock::default(),
+        &mut |_| (),
+    )
+    .unwrap();
     assert!(made.is_new && !partial.exists());
 
     let parquet = File::options()
@@ -134,7 +155,15 @@ fn what_is_damaged_or_half_made_is_made_anew() {
         .open(&made.parquet_path)
         .unwrap();
     parquet.set_len(made.parquet_bytes - 1).unwrap();
-    let again = ensure(library, dir.path(), SF, 2, &mut |_| ()).unwrap();
+    let again = ensure(
+        library,
+        dir.path(),
+        SF,
+        2,
+        &dpb_core::WallClock::default(),
+        &mut |_| (),
+    )
+    .unwrap();
     assert!(again.is_new);
     assert_eq!(again.rows, made.rows);
 }
@@ -143,7 +172,15 @@ fn what_is_damaged_or_half_made_is_made_anew() {
 fn what_another_generator_made_is_made_anew() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let made = ensure(library, dir.path(), 0.001, 2, &mut |_| ()).unwrap();
+    let made = ensure(
+        library,
+        dir.path(),
+        0.001,
+        2,
+        &dpb_core::WallClock::default(),
+        &mut |_| (),
+    )
+    .unwrap();
     let manifest_path = made.duckdb_path.with_file_name("manifest.json");
     let text = fs::read_to_string(&manifest_path).unwrap();
     let line = format!("\"generator\": \"{GENERATOR}\",");
@@ -152,7 +189,15 @@ fn what_another_generator_made_is_made_anew() {
     for other in ["\"generator\": \"tpchgen 3.0.0\",", ""] {
         fs::write(&manifest_path, text.replace(&line, other)).unwrap();
         assert_eq!(find(library, dir.path(), 0.001), None);
-        let again = ensure(library, dir.path(), 0.001, 2, &mut |_| ()).unwrap();
+        let again = ensure(
+            library,
+            dir.path(),
+            0.001,
+            2,
+            &dpb_core::WallClock::default(),
+            &mut |_| (),
+        )
+        .unwrap();
         assert!(again.is_new);
         assert_eq!(again.rows, made.rows);
     }
@@ -163,8 +208,18 @@ fn two_callers_make_it_once() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
     let made: Vec<Baseline> = std::thread::scope(|scope| {
-        let callers =
-            [(); 3].map(|()| scope.spawn(|| ensure(library, dir.path(), 0.001, 1, &mut |_| ())));
+        let callers = [(); 3].map(|()| {
+            scope.spawn(|| {
+                ensure(
+                    library,
+                    dir.path(),
+                    0.001,
+                    1,
+                    &dpb_core::WallClock::default(),
+                    &mut |_| (),
+                )
+            })
+        });
         callers.map(|caller| caller.join().unwrap().unwrap()).into()
     });
     assert_eq!(made.iter().filter(|baseline| baseline.is_new).count(), 1);
@@ -176,10 +231,25 @@ fn what_cannot_be_made_is_refused() {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
     for scale_factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let refused = ensure(library, dir.path(), scale_factor, 1, &mut |_| ());
+        let refused = ensure(
+            library,
+            dir.path(),
+            scale_factor,
+            1,
+            &dpb_core::WallClock::default(),
+            &mut |_| (),
+        );
         assert!(matches!(refused, Err(BaselineError::ScaleFactor(_))));
     }
-    let refused = ensure(library, dir.path(), 100_000.0, 1, &mut |_| ()).unwrap_err();
+    let refused = ensure(
+        library,
+        dir.path(),
+        100_000.0,
+        1,
+        &dpb_core::WallClock::default(),
+        &mut |_| (),
+    )
+    .unwrap_err();
     assert!(
         matches!(refused, BaselineError::NoSpace { .. }),
         "{refused}"
@@ -187,6 +257,14 @@ fn what_cannot_be_made_is_refused() {
     assert!(refused.to_string().contains("MB are free"), "{refused}");
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    let refused = ensure(library, &file, SF, 1, &mut |_| ()).unwrap_err();
+    let refused = ensure(
+        library,
+        &file,
+        SF,
+        1,
+        &dpb_core::WallClock::default(),
+        &mut |_| (),
+    )
+    .unwrap_err();
     assert!(matches!(refused, BaselineError::Io { .. }), "{refused}");
 }

@@ -75,7 +75,7 @@ pub(super) fn aggregate(schema: &Schema, text: &str, group_by: Option<&str>) -> 
     Ok(aggregate)
 }
 
-/// What a part of the text means, and where it is.
+/// The meaning of a part of the text, and its place.
 struct Term {
     meaning: Meaning,
     at: Range<usize>,
@@ -783,7 +783,7 @@ fn compare_op(token: &Token) -> Option<CompareOp> {
     })
 }
 
-/// Whether DuckDB's type for a folded constant holds it.
+/// Returns true if DuckDB's type for a folded constant holds it.
 fn fits(value: &Literal, ty: ScalarType) -> bool {
     let in_type = match (value, ty) {
         (Literal::Number { unscaled, .. }, ScalarType::Integer) => i32::try_from(*unscaled).is_ok(),

@@ -14,7 +14,7 @@ pub(super) enum Token {
     Word { value: String, quoted: bool },
     /// Digits with at most one point, and maybe an exponent.
     Number(String),
-    /// What stands between `'` and `'`, doubled quotes made single.
+    /// The text between `'` and `'`, doubled quotes made single.
     Text(String),
     /// An operator or a mark, as it is written.
     Symbol(&'static str),
@@ -45,7 +45,7 @@ impl Tokens {
             );
             return Err(SqlError::new(schema, text, 0..0, message));
         }
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = TokenReader { text, at: 0 };
         let mut tokens = Vec::new();
         loop {
             let read = reader.next();
@@ -78,7 +78,7 @@ impl Tokens {
         at
     }
 
-    /// Where the token before the next ends.
+    /// The end of the token before the next.
     pub(super) fn last_end(&self) -> usize {
         self.next
             .checked_sub(1)
@@ -94,7 +94,7 @@ impl Tokens {
         found
     }
 
-    /// Whether the next token is this word, unquoted, in any case.
+    /// Returns true if the next token is this word, unquoted, in any case.
     pub(super) fn at_word(&self, word: &str) -> bool {
         is_word(self.peek().0, word)
     }
@@ -109,26 +109,26 @@ impl Tokens {
     }
 }
 
-/// Whether a token is this operator or mark.
+/// Returns true if a token is this operator or mark.
 pub(super) fn is_symbol(token: &Token, symbol: &str) -> bool {
     matches!(token, Token::Symbol(found) if *found == symbol)
 }
 
-/// Whether a token is this word, unquoted, in any case.
+/// Returns true if a token is this word, unquoted, in any case.
 pub(super) fn is_word(token: &Token, word: &str) -> bool {
     matches!(token, Token::Word { value, quoted: false } if value.eq_ignore_ascii_case(word))
 }
 
 /// Reads tokens one by one.
-struct Reader<'a> {
+struct TokenReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-/// Where, and what is wrong there.
+/// The place of an error, and its message.
 type Wrong = (usize, &'static str);
 
-impl Reader<'_> {
+impl TokenReader<'_> {
     fn next(&mut self) -> Result<(Token, Range<usize>), Wrong> {
         self.skip_blanks()?;
         let start = self.at;
@@ -212,7 +212,7 @@ impl Reader<'_> {
         }
     }
 
-    /// From one quote to the next that is not doubled.
+    /// Reads from one quote to the next that is not doubled.
     fn quoted(&mut self, quote: char, unterminated: &'static str) -> Result<String, Wrong> {
         let start = self.at;
         let mut value = String::new();

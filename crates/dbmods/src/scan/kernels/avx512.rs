@@ -129,7 +129,7 @@ fn unpack_u8(packed: Packed<'_>, out: &mut Lanes) {
     }
 }
 
-/// See [`Kernels::unpack`].
+/// The implementation of [`Kernels::unpack`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
 fn unpack(packed: Packed<'_>, out: &mut Lanes) {
     match packed.lane_bits {
@@ -140,7 +140,7 @@ fn unpack(packed: Packed<'_>, out: &mut Lanes) {
     }
 }
 
-/// See [`Kernels::compare`].
+/// The implementation of [`Kernels::compare`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn compare(relation: Relation, left: &Numbers, right: &Numbers, out: &mut Mask) {
     macro_rules! compare {
@@ -173,7 +173,7 @@ fn compare(relation: Relation, left: &Numbers, right: &Numbers, out: &mut Mask) 
     }
 }
 
-/// See [`Kernels::count`].
+/// The implementation of [`Kernels::count`].
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
 fn count(mask: &Mask) -> usize {
     // SAFETY: a mask is 128 bytes.
@@ -271,7 +271,7 @@ fn rows_hit(found: &[u64], offsets: &[[u8; 2]], out: &mut Mask) {
     }
 }
 
-/// See [`Kernels::sum`].
+/// The implementation of [`Kernels::sum`].
 #[target_feature(enable = "avx512f")]
 fn sum(values: &Numbers, mask: &Mask) -> i64 {
     let mut sums = [_mm512_setzero_si512(); 4];

@@ -260,7 +260,7 @@ impl Symbols {
     }
 }
 
-/// Whether one of eight codes is [`ESCAPE`].
+/// Returns true if one of eight codes is [`ESCAPE`].
 #[inline(always)]
 fn has_escape(codes: u64) -> bool {
     const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;

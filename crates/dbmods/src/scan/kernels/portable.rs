@@ -110,7 +110,7 @@ lane_kernels!(u16, 64, range_u16, unpack_u16);
 lane_kernels!(u32, 32, range_u32, unpack_u32);
 lane_kernels!(u64, 16, range_u64, unpack_u64);
 
-/// See [`Kernels::range`].
+/// The implementation of [`Kernels::range`].
 #[inline(always)]
 pub(super) fn range<P: PackBits>(packed: Packed<'_>, lo: u64, span: u64, out: &mut Mask) {
     match packed.lane_bits {
@@ -121,7 +121,7 @@ pub(super) fn range<P: PackBits>(packed: Packed<'_>, lo: u64, span: u64, out: &m
     }
 }
 
-/// See [`Kernels::unpack`].
+/// The implementation of [`Kernels::unpack`].
 #[inline(always)]
 pub(super) fn unpack(packed: Packed<'_>, out: &mut Lanes) {
     match packed.lane_bits {
@@ -132,7 +132,7 @@ pub(super) fn unpack(packed: Packed<'_>, out: &mut Lanes) {
     }
 }
 
-/// See [`Kernels::numbers`].
+/// The implementation of [`Kernels::numbers`].
 #[inline(always)]
 pub(super) fn widen(lanes: &Lanes, lane_bits: u8, min: i64, unit: i64, out: &mut Numbers) {
     macro_rules! widen {
@@ -164,7 +164,7 @@ pub(super) fn widen(lanes: &Lanes, lane_bits: u8, min: i64, unit: i64, out: &mut
     }
 }
 
-/// See [`Kernels::compare`].
+/// The implementation of [`Kernels::compare`].
 #[inline(always)]
 pub(super) fn compare<P: PackBits>(
     relation: Relation,
@@ -191,13 +191,13 @@ pub(super) fn compare<P: PackBits>(
     }
 }
 
-/// See [`Kernels::count`].
+/// The implementation of [`Kernels::count`].
 #[inline(always)]
 pub(super) fn count(mask: &Mask) -> usize {
     mask.0.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// See [`Kernels::positions`].
+/// The implementation of [`Kernels::positions`].
 #[inline(always)]
 pub(super) fn positions(mask: &Mask, out: &mut Positions) -> usize {
     let mut count = 0;
@@ -208,7 +208,7 @@ pub(super) fn positions(mask: &Mask, out: &mut Positions) -> usize {
     count
 }
 
-/// See [`Kernels::bytes_in_set`].
+/// The implementation of [`Kernels::bytes_in_set`].
 #[inline(always)]
 pub(super) fn bytes_in_set<P: PackBits>(bytes: &[u8], set: &ByteSet, out: &mut [u64]) {
     let mut table = [0u8; 256];
@@ -228,7 +228,7 @@ pub(super) fn bytes_in_set<P: PackBits>(bytes: &[u8], set: &ByteSet, out: &mut [
     }
 }
 
-/// See [`Kernels::rows_hit`].
+/// The implementation of [`Kernels::rows_hit`].
 #[inline(always)]
 pub(super) fn rows_hit(found: &[u64], offsets: &[[u8; 2]], out: &mut Mask) {
     rows_hit_by(found, offsets.len() - 1, out, |i| {
@@ -271,7 +271,7 @@ pub(in super::super) fn rows_hit_by(
     }
 }
 
-/// See [`Kernels::sum`].
+/// The implementation of [`Kernels::sum`].
 #[inline(always)]
 pub(super) fn sum(values: &Numbers, mask: &Mask) -> i64 {
     let mut sums = [0i64; 8];
@@ -286,7 +286,7 @@ pub(super) fn sum(values: &Numbers, mask: &Mask) -> i64 {
     sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
 }
 
-/// See [`Kernels::add`].
+/// The implementation of [`Kernels::add`].
 #[inline(always)]
 pub(super) fn add(left: &Numbers, right: &Numbers, out: &mut Numbers) {
     for ((out, left), right) in out.iter_mut().zip(left).zip(right) {
@@ -294,7 +294,7 @@ pub(super) fn add(left: &Numbers, right: &Numbers, out: &mut Numbers) {
     }
 }
 
-/// See [`Kernels::subtract`].
+/// The implementation of [`Kernels::subtract`].
 #[inline(always)]
 pub(super) fn subtract(left: &Numbers, right: &Numbers, out: &mut Numbers) {
     for ((out, left), right) in out.iter_mut().zip(left).zip(right) {
@@ -302,7 +302,7 @@ pub(super) fn subtract(left: &Numbers, right: &Numbers, out: &mut Numbers) {
     }
 }
 
-/// See [`Kernels::multiply`].
+/// The implementation of [`Kernels::multiply`].
 #[inline(always)]
 pub(super) fn multiply(left: &Numbers, right: &Numbers, out: &mut Numbers) {
     for ((out, left), right) in out.iter_mut().zip(left).zip(right) {

@@ -6,24 +6,24 @@ use super::door::KNOCKING_MAX;
 
 /// Memory beside the cache, at most.
 pub const OVERHEAD_BYTES_MAX: u64 = 256 << 20;
-/// What all running scans together may hold in batches.
+/// Most memory of all running scans together, in batches.
 pub const SCANS_BYTES_MAX: u64 = 160 << 20;
-/// What is kept of ended scans' memory for later ones, of what none has reserved.
+/// Most memory of ended scans that is kept for later ones, of what none has reserved.
 pub const SLOTS_BYTES_MAX: usize = 16 << 20;
-/// What one running scan may hold in batches.
+/// Most memory of one running scan, in batches.
 pub const SCAN_BYTES_MAX: u64 = 32 << 20;
-/// What one running scan has at least.
+/// Least memory of one running scan.
 pub const SCAN_BYTES_MIN: u64 = 1 << 20;
 /// What all requests, and their plans without tables, may hold: one of the longest while it is received, and many that run.
 pub const PLANS_BYTES_MAX: u64 = 14 << 20;
-/// What the tables of all plans may hold.
+/// Most memory of the tables of all plans.
 pub const TABLES_BYTES_MAX: u64 = 6 << 20;
 /// What a byte of a request may become, decoded and as a plan without tables: a term of two bytes takes up to 128 in a list
 /// that grows by doubling, and a quarter of it in the plan.
 pub(super) const REQUEST_GROWTH: u64 = 160;
 /// What a byte of a request takes once its terms are counted: its text, and that of its plan.
 pub(super) const TEXT_GROWTH: u64 = 4;
-/// What each term takes beside that.
+/// Bytes of each term beside that.
 pub(super) const TERM_BYTES: u64 = 384;
 /// What a connection takes beside its requests: stacks of its thread and of a scan's, its sockets, its buffers.
 pub const CONNECTION_BYTES: u64 = 128 << 10;
@@ -34,13 +34,13 @@ pub const KNOCKING_BYTES: u64 = 48 << 10;
 pub const CONNECTIONS_MAX: u32 = 128;
 /// Batches that wait to be sent on one connection, at most.
 pub const QUEUE_BATCHES: usize = 4;
-/// What DuckDB may hold in its buffers at least, however small our own cache.
+/// Memory that DuckDB may always have for its buffers, however small our own cache.
 pub const DUCKDB_BYTES_MIN: u64 = 256 << 20;
-/// What one connection may hold for results that go past TCP.
+/// Most memory of one connection for results that go past TCP.
 pub const TRANSPORT_BYTES_MAX: usize = 4 << 20;
 /// Connections whose results go past TCP, at most; others stay on TCP.
 pub const TRANSPORTS_MAX: usize = 8;
-/// How long a scan waits for what others hold.
+/// The time for which a scan waits for memory that others hold.
 pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 
 // The rest is for the program itself, and for what one plan takes while it is made.

@@ -72,7 +72,7 @@ impl Budget {
         })
     }
 
-    /// What nobody has reserved.
+    /// The part that nothing has reserved.
     pub(super) fn left(&self) -> u64 {
         *lock(&self.left)
     }

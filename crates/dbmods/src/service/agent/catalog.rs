@@ -265,7 +265,15 @@ mod tests {
     fn a_table_that_is_being_opened_keeps_no_other_waiting() {
         let dir = tempfile::tempdir().unwrap();
         let going = |_: tpch::Step<'_>| ControlFlow::Continue(());
-        tpch::ensure(dir.path(), 0.001, &["region"], 1, &going).unwrap();
+        tpch::ensure(
+            dir.path(),
+            0.001,
+            &["region"],
+            1,
+            &dpb_core::WallClock::default(),
+            &going,
+        )
+        .unwrap();
         let clock: Arc<dyn Timer> = Arc::new(dpb_core::WallClock::default());
         let catalog = Catalog::new(
             BTreeMap::new(),

@@ -20,7 +20,7 @@ use crate::service::link::between;
 pub const KNOCKING_MAX: usize = 128;
 /// Lines about refused peers in each [`LINES_SPAN`], at most.
 const LINES_MAX: u32 = 10;
-/// See [`LINES_MAX`].
+/// The span that [`LINES_MAX`] is for.
 const LINES_SPAN: Duration = Duration::from_secs(10);
 /// Characters of a reason that are said.
 const WHY_MAX: usize = 500;
@@ -35,7 +35,7 @@ struct Connections {
     served: HashMap<u64, TcpStream>,
 }
 
-/// What became of a connection that has shaken hands.
+/// The answer to a connection that has shaken hands.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Served,

@@ -73,7 +73,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// How a database is opened.
+/// The way to open a database.
 pub(super) struct Opening {
     pub(super) duckdb: Library,
     pub(super) path: PathBuf,

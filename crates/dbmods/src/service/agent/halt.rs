@@ -10,7 +10,7 @@ use crate::duckdb::Interrupt;
 #[derive(Default)]
 pub(super) struct Halt {
     pub(super) stop: AtomicBool,
-    /// Where DuckDB runs, once it does.
+    /// The handle that interrupts DuckDB, once it runs.
     pub(super) duckdb: Mutex<Option<Interrupt>>,
 }
 

@@ -15,7 +15,7 @@ use crate::service::protocol::{
     Refusal, Tag, Welcome, WireError,
 };
 
-/// How long a peer with a wrong token waits for the answer.
+/// The time for which a peer with a wrong token waits for the answer.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 /// Lets a client in that has the token, if there is a place.
 pub(super) fn handshake(shared: &Shared, link: &mut Link, id: u64) -> Result<Hello, WireError> {
@@ -97,7 +97,7 @@ fn same_secret(ours: &[u8], theirs: &[u8]) -> bool {
 }
 
 impl AgentInfo {
-    /// What this process says of itself, and of the backend that scans for it.
+    /// This process's description of itself, and of the backend that scans for it.
     pub fn of_this_process(cache_bytes: u64, backend: &dyn Backend) -> Self {
         let cpu_model = std::fs::read_to_string("/proc/cpuinfo")
             .ok()

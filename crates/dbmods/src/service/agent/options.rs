@@ -18,15 +18,15 @@ use crate::service::protocol;
 use crate::table::Segment;
 use crate::tpch;
 
-/// How to make a token.
+/// A command that makes a token.
 pub const TOKEN_REMEDY: &str =
     "make one with `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`";
-/// How an agent runs.
+/// The options of an agent.
 #[derive(Clone)]
 pub struct AgentOptions {
-    /// Where it listens; port 0 for any that is free.
+    /// The address that it listens on; port 0 for any that is free.
     pub listen: SocketAddr,
-    /// Where its data is.
+    /// The directory of its data.
     pub data_dir: PathBuf,
     /// Tables that it serves beside those of its data directory, by their names; it reads them through its own cache.
     pub tables: Vec<Table>,
@@ -38,24 +38,24 @@ pub struct AgentOptions {
     pub threads_max: u32,
     /// Most connections that are served at once, up to [`CONNECTIONS_MAX`].
     pub connections_max: u32,
-    /// Whether clients may have files dropped from the caches, which slows all others.
+    /// True if clients may have files dropped from the caches, which slows all others.
     pub cold: bool,
     /// Carries out our scans.
     pub backend: Arc<dyn Backend>,
     /// Hears, on a thread of its own, of peers that were refused: a line each for up to ten in ten seconds, and the number of
     /// the others once a later one is refused.
     pub say: fn(&str),
-    /// What every wait and every pace goes by.
+    /// The clock of every wait and every pace.
     pub clock: Arc<dyn Timer>,
-    /// How long a client may take for its hello.
+    /// The time that a client may take for its hello.
     pub handshake_patience: Duration,
-    /// How long a connection may be idle between requests; `None` for as long as it likes.
+    /// The time for which a connection may be idle between requests; `None` for as long as it likes.
     pub idle_patience: Option<Duration>,
-    /// Who opens transports beside TCP for clients that ask for one, or why there are none.
+    /// The opener of transports beside TCP for clients that ask for one, or the reason why there is none.
     pub bulk: Result<Arc<dyn Acceptor>, String>,
 }
 
-/// Why an agent cannot start.
+/// The reason why an agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// An address that others can reach, and no token.
@@ -81,9 +81,9 @@ pub enum BindError {
     /// The operating system says so.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What it says.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -92,7 +92,7 @@ pub enum BindError {
 const CACHE_BYTES: u64 = 1 << 30;
 /// Connections that it serves unless told otherwise.
 const CONNECTIONS: u32 = 16;
-/// How long a client may take for its hello unless told otherwise.
+/// The time that a client may take for its hello unless told otherwise.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl AgentOptions {
@@ -117,7 +117,7 @@ impl AgentOptions {
         }
     }
 
-    /// Whether an agent can run so; listening aside.
+    /// Checks whether an agent can run so; listening aside.
     pub(super) fn check(&self) -> Result<(), BindError> {
         match &self.token {
             None if !self.listen.ip().is_loopback() => return Err(BindError::Exposed(self.listen)),

@@ -23,7 +23,7 @@ struct State<T> {
     finished: bool,
 }
 
-/// What [`Outbox::take`] found.
+/// The answer of [`Outbox::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken<T> {
     Item(T),

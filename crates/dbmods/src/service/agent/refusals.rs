@@ -11,12 +11,12 @@ pub(super) fn refuse(refusal: Refusal, text: impl Into<String>) -> WireError {
     }
 }
 
-/// What a damaged file is told as.
+/// The refusal for a damaged file.
 pub(super) fn damaged(error: &SegmentError) -> WireError {
     refuse(Refusal::Damaged, error.to_string())
 }
 
-/// What clients are told whose request the agent's own end cuts short.
+/// The refusal for a request that the agent's own end cuts short.
 pub(super) fn ending() -> WireError {
     refuse(Refusal::Unavailable, "the agent is ending")
 }

@@ -97,7 +97,7 @@ struct ReadyScan<'a> {
 struct Exchange {
     halt: Halt,
     outbox: Outbox<Outgoing>,
-    /// How the scan ended; nothing while it runs.
+    /// The end of the scan; nothing while it runs.
     outcome: Mutex<Option<Result<End, WireError>>>,
 }
 
@@ -274,6 +274,7 @@ fn make_plan<'a>(
     };
     let mut tables = shared.tables.reserve_up_to(wanted as u64);
     let plan = Plan::with_tables(schema, query, tables.bytes as usize)?;
+    let plan = plan.with_clock(Arc::clone(&shared.options.clock));
     tables.keep(plan.table_bytes() as u64);
     Ok((Arc::new(plan), tables))
 }
@@ -318,7 +319,7 @@ fn ours(stats: &scan::ScanStats, threads: usize) -> End {
     }
 }
 
-/// What the scan found out about the predicate's parts, one line each.
+/// The statistics of the predicate's parts, one line each.
 fn explanation(stats: &scan::ScanStats) -> String {
     let lines = stats.conjuncts.iter().map(|part| {
         let rows = part.rows_sampled.max(1) as f64;

@@ -17,10 +17,10 @@ use crate::service::link::{Interrupted, Link, between, stalled};
 use crate::service::protocol::{self, End, Refusal, Tag, WireError};
 use crate::service::usage;
 
-/// How a part of a conversation went.
+/// The outcome of a part of a conversation.
 pub(super) type Conversed = Result<(), WireError>;
 
-/// How long an agent that scans is silent before it shows a sign of life. Clients wait several times as long.
+/// The time for which an agent that scans is silent before it shows a sign of life. Clients wait several times as long.
 const SIGN_OF_LIFE: Duration = match cfg!(test) {
     false => Duration::from_secs(5),
     true => Duration::from_millis(30),

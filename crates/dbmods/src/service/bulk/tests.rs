@@ -218,7 +218,15 @@ impl Serving {
         let data = DATA.get_or_init(|| {
             let dir = tempfile::tempdir().unwrap();
             let going = |_: tpch::Step<'_>| ControlFlow::Continue(());
-            tpch::ensure(dir.path(), SF, &["lineitem"], 2, &going).unwrap();
+            tpch::ensure(
+                dir.path(),
+                SF,
+                &["lineitem"],
+                2,
+                &dpb_core::WallClock::default(),
+                &going,
+            )
+            .unwrap();
             dir
         });
         let agent = Agent::bind(AgentOptions {

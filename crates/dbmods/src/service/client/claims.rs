@@ -112,7 +112,7 @@ pub(super) fn fetched(end: &End, pieces: u64, bytes: u64) -> Result<(), WireErro
     Ok(())
 }
 
-/// What a scan may return, and what has come of it.
+/// The bounds of a scan's answer, and the counts of what has arrived.
 pub(super) struct Arriving {
     /// `None` if the query is wrong, which the agent is to say.
     schema: Option<SchemaRef>,
@@ -123,7 +123,7 @@ pub(super) struct Arriving {
     batches: u64,
     is_partial: bool,
     partials: u64,
-    /// Whether a partial aggregate came whose groups nobody counted.
+    /// True if a partial aggregate came whose groups could not be counted.
     is_uncounted: bool,
 }
 

@@ -16,11 +16,11 @@ use crate::service::protocol::{self, AgentInfo, Hello, Reply, Request, Tag, Welc
 
 /// Characters of what an agent says of itself that are kept.
 const WORDS_MAX: usize = 1000;
-/// How long an agent may take to accept.
+/// The time that an agent may take to accept.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take to welcome: it may have to load DuckDB first.
+/// The time that it may take to welcome: it may have to load DuckDB first.
 const WELCOME_PATIENCE: Duration = Duration::from_secs(15);
-/// How long it may take to open a transport beside TCP: its device may have to find the one on this side first.
+/// The time that it may take to open a transport beside TCP: its device may have to find the one on this side first.
 const TRANSPORT_PATIENCE: Duration = Duration::from_secs(15);
 
 impl Client {
@@ -157,7 +157,7 @@ pub(super) fn open(
     Ok((link, welcome))
 }
 
-/// What an agent says of itself is shown and recorded.
+/// Makes an agent's description fit to be shown and recorded.
 pub(super) fn make_printable(agent: &mut AgentInfo) {
     let AgentInfo {
         dpb_version,

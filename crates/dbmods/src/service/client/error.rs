@@ -5,21 +5,21 @@ use std::io;
 use crate::scan::ScanError;
 use crate::service::protocol::{Refusal, WireError};
 
-/// What went wrong between this side and an agent.
+/// A failure between this side and an agent.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody there.
     #[error("cannot reach an agent at {address}: {source}. Start one there with `dpb serve`")]
     Unreachable {
-        /// Where.
+        /// The agent's address.
         address: String,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The agent refused.
     #[error("the agent at {address} refused: {text}{}", remedy(*refusal))]
     Refused {
-        /// Where.
+        /// The agent's address.
         address: String,
         /// The agent's code.
         refusal: Refusal,
@@ -29,15 +29,15 @@ pub enum ClientError {
     /// The connection broke, or what came over it was no sense.
     #[error("the connection to the agent at {address} failed: {source}")]
     Wire {
-        /// Where.
+        /// The agent's address.
         address: String,
-        /// Why.
+        /// The failure of the connection.
         source: WireError,
     },
     /// The agent has ended, and another process answers in its place.
     #[error("the agent at {address} has ended, and another one answers there now: run again")]
     Replaced {
-        /// Where.
+        /// The agent's address.
         address: String,
     },
     /// A signal asked to end.
@@ -51,7 +51,7 @@ pub enum ClientError {
     Write(io::Error),
 }
 
-/// What to do about a refusal whose words do not say it.
+/// The remedy for a refusal whose words do not say it.
 fn remedy(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::Damaged => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long an agent may keep its client waiting for a reply.
+/// The time for which an agent may keep its client waiting for a reply.
 ///
 /// Of waiting counts what this side has nothing else to do. A byte ends a silence, and what arrives earns time too, at
 /// [`BYTES_PER_S_MIN`](crate::service::link::BYTES_PER_S_MIN), so that who sends a byte now and then gains nothing. An agent that scans

@@ -19,29 +19,29 @@ use crate::service::protocol::{
 
 /// Most bytes that may come of a scan after it was told to stop: what was in flight.
 const IN_FLIGHT_BYTES_MAX: usize = 8 * Tag::Batch.body_bytes_max();
-/// What a batch without rows counts as: a sign of life every few seconds is one, a stream of them is not.
+/// The waiting time that a batch without rows counts as: a sign of life every few seconds is one, a stream of them is not.
 const EMPTY_BATCH: Duration = Duration::from_secs(1);
 
-/// What a scan returned beside its rows.
+/// The end of a scan, beside its rows.
 #[derive(Clone, Debug)]
 pub struct Scanned {
     /// The rows' schema.
     pub schema: SchemaRef,
-    /// What the agent did.
+    /// The agent's counts.
     pub end: End,
-    /// From the request to the first batch; to the end if there was none.
+    /// The time from the request to the first batch; to the end if there was none.
     pub first_batch: Duration,
 }
 
-/// What takes the rows of a scan as they arrive.
+/// Takes the rows of a scan as they arrive.
 type BatchSink<'a> = dyn FnMut(&RecordBatch) -> ControlFlow<()> + 'a;
 
-/// What takes what arrives.
+/// The receiver of what arrives.
 enum Receiver<'a> {
     Rows(&'a mut BatchSink<'a>),
     Partial {
         merged: &'a mut Merged,
-        /// Why what came cannot be added, which ends no conversation.
+        /// The reason why the agent's part cannot be added, which ends no conversation.
         failed: Option<ScanError>,
     },
 }

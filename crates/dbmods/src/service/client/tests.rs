@@ -14,7 +14,7 @@ use dpb_core::WallClock;
 
 use super::connection::make_printable;
 use super::*;
-use crate::compare::schemes::{Consumer, Kept, Run, Scheme, SchemeError, Side, Test};
+use crate::compare::{Consumer, Kept, Scheme, SchemeError, SchemeRun, SchemeSide, Test};
 use crate::ipc::Encoder;
 use crate::query::{CompareOp, Literal, Output, Query, Scalar};
 use crate::scan::operator::OwnCores;
@@ -520,42 +520,43 @@ fn lineitem() -> TableInfo {
 #[test]
 fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
     // CPU time, and time without a core.
-    let run = |tuples_scanned, threads, used: [(f64, f64); 3], kept| -> Result<Run, SchemeError> {
-        let (schema, batch) = frames(&batch(300, "x"));
-        let end = End {
-            tuples_scanned,
-            rows: 300,
-            batches: 1,
-            threads,
-            ..End::default()
+    let run =
+        |tuples_scanned, threads, used: [(f64, f64); 3], kept| -> Result<SchemeRun, SchemeError> {
+            let (schema, batch) = frames(&batch(300, "x"));
+            let end = End {
+                tuples_scanned,
+                rows: 300,
+                batches: 1,
+                threads,
+                ..End::default()
+            };
+            let rest = [schema, batch, frame(Tag::End, &protocol::encode(&end))].concat();
+            let asked = AtomicUsize::new(0);
+            let address = answering(move |request, link| match request {
+                Request::Usage { .. } => {
+                    let (cpu_s, wait_s) = used[asked.fetch_add(1, Ordering::Relaxed)];
+                    let usage = Usage {
+                        cpu_s,
+                        core_wait_s: Some(wait_s),
+                        ..Usage::default()
+                    };
+                    link.send(Tag::Reply, &protocol::encode(&Reply::Usage(usage)))
+                }
+                _ => write(link, &rest),
+            });
+            let test = Test {
+                sf: SF,
+                query: scan_of(Output::Rows(vec![0, 15])).query,
+                threads: 2,
+                batch_rows: 1000,
+                cold: false,
+                rows_expected: None,
+            };
+            soon(move || {
+                let mut side = SchemeSide::new(Scheme::Dpb, patient(&address), lineitem());
+                side.run(&test, &mut Consumer::Keep(Kept::new(kept)))
+            })
         };
-        let rest = [schema, batch, frame(Tag::End, &protocol::encode(&end))].concat();
-        let asked = AtomicUsize::new(0);
-        let address = answering(move |request, link| match request {
-            Request::Usage { .. } => {
-                let (cpu_s, wait_s) = used[asked.fetch_add(1, Ordering::Relaxed)];
-                let usage = Usage {
-                    cpu_s,
-                    core_wait_s: Some(wait_s),
-                    ..Usage::default()
-                };
-                link.send(Tag::Reply, &protocol::encode(&Reply::Usage(usage)))
-            }
-            _ => write(link, &rest),
-        });
-        let test = Test {
-            sf: SF,
-            query: scan_of(Output::Rows(vec![0, 15])).query,
-            threads: 2,
-            batch_rows: 1000,
-            cold: false,
-            rows_expected: None,
-        };
-        soon(move || {
-            let mut side = Side::new(Scheme::Dpb, patient(&address), lineitem());
-            side.run(&test, &mut Consumer::Keep(Kept::new(kept)))
-        })
-    };
     let same = [(1.0, 1.0); 3];
     let right = run(ROWS, 2, [(1.0, 1.0), (1.5, 1.0), (2.5, 2.0)], 1 << 20).unwrap();
     assert_eq!((right.rows, right.agent_cpu_s), (300, 1.0));

@@ -10,22 +10,22 @@ use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Interrupted, Link, between, stopped};
-use crate::service::bulk::{Broken, INLINE_BYTES_MAX, PATIENCE, Reader, Writer};
+use crate::service::bulk::{BodyReader, BodyWriter, Broken, INLINE_BYTES_MAX, PATIENCE};
 use crate::service::protocol::{self, Header, Placed, Tag, WireError};
 
-/// How often a side that waits looks around.
+/// The interval at which a side that waits looks around.
 const LOOK: Duration = Duration::from_millis(10);
 /// Looks for a piece before the first one at the clock.
 const SPINS: u32 = 256;
-/// How long a side that waits offers its core to others between looks, before it sleeps.
+/// The time for which a waiting side offers its core to others between looks, before it sleeps.
 const YIELDS: Duration = Duration::from_millis(1);
-/// How long it sleeps then.
+/// The time for which it sleeps then.
 const NAP: Duration = Duration::from_micros(100);
 
 /// The agent's end.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    writer: Box<dyn Writer>,
+    writer: Box<dyn BodyWriter>,
     /// Pieces of the ring that are free.
     free: u32,
     bytes: u64,
@@ -36,7 +36,7 @@ pub(super) struct Outgoing {
 /// The client's end.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    reader: Box<dyn Reader>,
+    reader: Box<dyn BodyReader>,
     /// Bytes of the body that was announced which were not taken yet.
     left: usize,
     /// Bytes of the piece that has arrived, and how many of them were taken.
@@ -54,8 +54,8 @@ impl From<Broken> for WireError {
 }
 
 impl Link {
-    /// From now on sends large bodies by this transport; holds `held` as long.
-    pub(crate) fn set_writer(&mut self, writer: Box<dyn Writer>, held: Arc<()>) {
+    /// Sends large bodies by this transport from now on; holds `held` as long.
+    pub(crate) fn set_writer(&mut self, writer: Box<dyn BodyWriter>, held: Arc<()>) {
         self.outgoing = Some(Outgoing {
             free: writer.ring().pieces,
             writer,
@@ -64,8 +64,8 @@ impl Link {
         });
     }
 
-    /// From now on takes large bodies from here.
-    pub(crate) fn set_reader(&mut self, reader: Box<dyn Reader>) {
+    /// Takes large bodies from this transport from now on.
+    pub(crate) fn set_reader(&mut self, reader: Box<dyn BodyReader>) {
         self.incoming = Some(Incoming {
             reader,
             left: 0,
@@ -76,7 +76,7 @@ impl Link {
         });
     }
 
-    /// Whether large bodies are sent by another transport.
+    /// Returns true if large bodies are sent by another transport.
     pub(crate) fn has_writer(&self) -> bool {
         self.outgoing.is_some()
     }
@@ -283,7 +283,7 @@ impl Link {
         })
     }
 
-    /// Whether what is received next comes in pieces.
+    /// Returns true if what is received next comes in pieces.
     pub(super) fn is_in_pieces(&self) -> bool {
         self.incoming.as_ref().is_some_and(|end| end.left > 0)
     }
@@ -350,12 +350,12 @@ impl Link {
         }
     }
 
-    /// Whether the agent is gone: then what it has written is there, or will never be.
+    /// Returns true if the agent is gone: then what it has written is there, or will never be.
     fn peer_gone_after(&self, waiting: &Waiting) -> bool {
         waiting.is_due() && self.peer_gone()
     }
 
-    /// Why an agent that is gone went, if it said so behind what it had announced.
+    /// The reason why an agent has gone, if it said so behind what it had announced.
     fn last_words(&mut self) -> WireError {
         self.set_deadline(Some(Duration::from_secs(1)));
         let mut dropped = vec![0; Tag::Error.body_bytes_max()];
@@ -472,7 +472,7 @@ impl Waiting {
         }
     }
 
-    /// Whether the last look is so long ago that the next is one around.
+    /// Returns true if the last look is so long ago that the next is one around.
     fn is_due(&self) -> bool {
         let now_ns = || self.clock.now_ns();
         self.looked_ns

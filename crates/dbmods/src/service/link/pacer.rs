@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// How far a sender may run ahead of its pace.
+/// The time by which a sender may run ahead of its pace.
 pub(crate) const BURST: Duration = Duration::from_micros(200);
-/// How much of a sleep's lateness is made up for.
+/// The part of a sleep's lateness that is made up for, at most.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(2);
 /// Bytes that are sent between two looks at the clock.
 pub(super) const PACED_BYTES: usize = 128 << 10;
@@ -15,7 +15,7 @@ pub(super) struct Pacer {
     pub(super) bits_per_s: u64,
     /// When the link will have carried everything sent so far.
     free_at_ns: u64,
-    /// How late sleeps ended, as far as it is not made up for yet.
+    /// The lateness of sleeps, as far as it is not made up for yet.
     late_ns: u64,
 }
 
@@ -47,7 +47,7 @@ impl Pacer {
         }
     }
 
-    /// How long until the link will have carried everything sent so far.
+    /// The time until the link will have carried everything sent so far.
     pub(super) fn ahead(&self, now_ns: u64) -> Duration {
         match self.bits_per_s {
             0 => Duration::ZERO,

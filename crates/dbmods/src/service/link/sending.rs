@@ -10,7 +10,7 @@ use crate::service::protocol::{Header, Tag, WireError};
 
 /// Bytes handed to one `sendfile` on a link without a pace.
 const SENDFILE_BYTES: usize = 4 << 20;
-/// How often a sender that waits for its pace looks around.
+/// The interval at which a sender that waits for its pace looks around.
 const PACE_LOOK: Duration = Duration::from_millis(100);
 
 impl Link {
@@ -162,7 +162,7 @@ impl Link {
         Ok(None)
     }
 
-    /// How many slices one write may take: the kernel's bound, and the pacer's.
+    /// The number of slices that one write may take: the kernel's bound, and the pacer's.
     fn slices_at_once(&self, slices: &[IoSlice<'_>]) -> usize {
         const SLICES_MAX: usize = 1024;
         if self.pacer.bits_per_s == 0 {

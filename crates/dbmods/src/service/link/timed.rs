@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{BYTES_PER_S_MIN, LOOK, between, stopped};
 
-/// How long a peer may keep this side waiting.
+/// The time for which a peer may keep this side waiting.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) silence: Duration,
@@ -18,7 +18,7 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// How long it may from now on, at a time.
+    /// The time that the peer has from now on, at a time.
     pub(super) fn limit(&self) -> Duration {
         self.silence.min(self.left)
     }

@@ -10,7 +10,7 @@ use crate::ipc::IpcError;
 /// Characters of a refusal that are kept: it is for a person, on one line.
 const REFUSAL_CHARS_MAX: usize = 2000;
 
-/// Why a connection could not go on, or a request was refused.
+/// The reason why a connection could not go on, or a request was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The socket.
@@ -67,9 +67,9 @@ pub enum WireError {
     /// The agent said no.
     #[error("{text}")]
     Refused {
-        /// Its code.
+        /// The agent's code.
         refusal: Refusal,
-        /// Its words.
+        /// The agent's words.
         text: String,
     },
 }
@@ -95,7 +95,7 @@ impl WireError {
     }
 }
 
-/// Why the agent refused. The numbers are part of the protocol.
+/// The reason why the agent refused. The numbers are part of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Refusal {

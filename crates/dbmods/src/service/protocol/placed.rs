@@ -5,14 +5,14 @@ use super::{Tag, WireError};
 /// Announces a body that the agent writes into the client's ring, piece by piece: what of, and how many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// What the body is: a batch, or part of a file.
+    /// The kind of the body: a batch, or part of a file.
     pub of: Tag,
-    /// Its bytes, within that tag's bound.
+    /// The bytes of the body, within that tag's bound.
     pub len: usize,
 }
 
 impl Placed {
-    /// Whether bodies with this tag may go by that transport.
+    /// Returns true if bodies with this tag may go by that transport.
     pub fn is_for(tag: Tag) -> bool {
         matches!(tag, Tag::Batch | Tag::File)
     }

@@ -29,7 +29,7 @@ pub struct SegmentWriter {
     temporary: Option<PathBuf>,
     at: u64,
     footer: Footer,
-    /// Of all that follows the header.
+    /// The checksum of all that follows the header.
     digest: Digest,
 }
 

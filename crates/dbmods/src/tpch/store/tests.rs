@@ -13,12 +13,19 @@ fn quiet(_: Step<'_>) -> ControlFlow<()> {
 /// Makes the tables that are not there; says how many it made.
 fn made(dir: &Path, tables: &[&str]) -> usize {
     let count = AtomicUsize::new(0);
-    let set = ensure(dir, SF, tables, 2, &|step| {
-        if let Step::Making { rows: 0, .. } = step {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        ControlFlow::Continue(())
-    })
+    let set = ensure(
+        dir,
+        SF,
+        tables,
+        2,
+        &dpb_core::WallClock::default(),
+        &|step| {
+            if let Step::Making { rows: 0, .. } = step {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            ControlFlow::Continue(())
+        },
+    )
     .unwrap();
     for table in tables {
         set.open(table).unwrap().verify().unwrap();
@@ -63,9 +70,9 @@ fn tables_are_made_once_and_damaged_ones_again() {
     assert_eq!(made(dir, &TABLES), 8);
     assert!(!set.dir.join(".lineitem.dpbseg.1.tmp").exists());
 
-    assert!(remove(dir, SF, &["lineitem"]).unwrap() > 0);
+    assert!(remove(dir, SF, &["lineitem"], &dpb_core::WallClock::default()).unwrap() > 0);
     assert_eq!(find(dir, SF).tables.len(), 7);
-    remove(dir, SF, &TABLES).unwrap();
+    remove(dir, SF, &TABLES, &dpb_core::WallClock::default()).unwrap();
     assert!(!set.dir.exists());
     assert!(list(dir).unwrap().is_empty());
 }
@@ -103,8 +110,16 @@ fn making_and_removing_at_once_keep_out_of_each_other_s_way() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..15 {
-                    ensure(dir.path(), SF, &["region"], 1, &quiet).unwrap();
-                    remove(dir.path(), SF, &["region"]).unwrap();
+                    ensure(
+                        dir.path(),
+                        SF,
+                        &["region"],
+                        1,
+                        &dpb_core::WallClock::default(),
+                        &quiet,
+                    )
+                    .unwrap();
+                    remove(dir.path(), SF, &["region"], &dpb_core::WallClock::default()).unwrap();
                 }
             });
         }
@@ -117,7 +132,14 @@ fn a_manifest_that_cannot_be_written_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let set = set_dir(dir.path(), SF);
     fs::create_dir_all(set.join(MANIFEST)).unwrap();
-    let failed = ensure(dir.path(), SF, &["region"], 1, &quiet);
+    let failed = ensure(
+        dir.path(),
+        SF,
+        &["region"],
+        1,
+        &dpb_core::WallClock::default(),
+        &quiet,
+    );
     assert!(matches!(failed, Err(DataError::Write { .. })), "{failed:?}");
     let names = fs::read_dir(&set).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
@@ -128,7 +150,16 @@ fn a_manifest_that_cannot_be_written_leaves_nothing() {
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
-    let ensure = |sf, table, threads| ensure(dir.path(), sf, &[table], threads, &quiet);
+    let ensure = |sf, table, threads| {
+        ensure(
+            dir.path(),
+            sf,
+            &[table],
+            threads,
+            &dpb_core::WallClock::default(),
+            &quiet,
+        )
+    };
     for sf in [-1.0, 0.0, f64::NAN, f64::INFINITY, 1e9, 1e-9] {
         assert!(
             matches!(ensure(sf, "region", 1), Err(DataError::Usage(_))),
@@ -146,7 +177,15 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
 #[test]
 fn what_a_table_needs_is_what_it_takes() {
     let dir = tempfile::tempdir().unwrap();
-    let set = ensure(dir.path(), 0.05, &TABLES, 2, &quiet).unwrap();
+    let set = ensure(
+        dir.path(),
+        0.05,
+        &TABLES,
+        2,
+        &dpb_core::WallClock::default(),
+        &quiet,
+    )
+    .unwrap();
     for table in &set.tables {
         let needed = bytes_needed(0.05, [table.name.as_str()]);
         assert!(needed >= table.bytes, "{table:?} needs {needed}");

@@ -82,7 +82,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What the list says, with the GROUP BY that may follow.
+    /// The output that the list asks for, with the GROUP BY that may follow.
     fn output_of(&mut self, list: SelectList) -> Result<Output> {
         let (_, at) = self.tokens.peek();
         let mut group_by = Vec::new();

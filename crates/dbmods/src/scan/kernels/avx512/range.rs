@@ -49,7 +49,7 @@ fn at_top(span: u64, above: usize) -> u64 {
     span << above | !(u64::MAX << above)
 }
 
-/// Where a packed row ends in its lane.
+/// The place where a packed row ends in its lane.
 struct RowEnd {
     /// The words whose funnel shift to the right by `shift` leaves the row's value at the top of the lane.
     low: usize,

@@ -9,13 +9,13 @@ use super::{Lanes, Packed};
 /// Rows that are looked up at once.
 const ROWS: usize = 16;
 
-/// Where the packed values of sixteen rows lie.
+/// The places of the packed values of sixteen rows.
 struct Places {
     /// Byte at which each one's lane starts, in the word that holds its first bit.
     bytes: __m512i,
-    /// Its first bit in that lane.
+    /// The first bit of each in that lane.
     shifts: __m512i,
-    /// Those that go on in the next word, 128 bytes further.
+    /// The values that go on in the next word, 128 bytes further.
     split: __mmask16,
 }
 

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use crate::service::bulk::{Acceptor, Broken, Connected, Connector, Offer, Reader, Ring, Writer};
+use crate::service::bulk::{
+    Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Offer, Ring,
+};
 
 /// What goes wrong, at which piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub enum Fault {
     Short(u64),
 }
 
-/// How long an end takes to notice what is wrong.
+/// The time that an end takes to notice what is wrong.
 const NOTICES: Duration = Duration::from_millis(100);
 
 /// One ring, as both ends have it.
@@ -79,7 +81,7 @@ pub struct In {
     next: u64,
 }
 
-impl Writer for Out {
+impl BodyWriter for Out {
     fn ring(&self) -> Ring {
         lock(&self.0).ring
     }
@@ -124,7 +126,7 @@ impl Writer for Out {
     }
 }
 
-impl Reader for In {
+impl BodyReader for In {
     fn ring(&self) -> Ring {
         lock(&self.held).ring
     }
@@ -243,7 +245,7 @@ impl Offer for Made {
 }
 
 impl Acceptor for Device {
-    fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn Writer>), String> {
+    fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn BodyWriter>), String> {
         let number = <[u8; 8]>::try_from(offer).map_err(|_| "no offer of ours".to_owned())?;
         let mut offered = self.offered.lock().expect("no holder panics");
         let writer = offered.remove(&u64::from_le_bytes(number));
