@@ -15,11 +15,11 @@ use arrow_array::RecordBatch;
 use dpb_core::measure::Reading;
 use dpb_dbmods::query::{Output, Predicate, Query};
 use dpb_dbmods::service::agent::{
-    CONNECTION_BYTES, DUCKDB_BYTES_MIN, KNOCKING_BYTES, OVERHEAD_BYTES_MAX,
+    CONNECTION_BYTES, DUCKDB_BYTES_MIN, KNOCKING_BYTES, KNOCKING_MAX, OVERHEAD_BYTES_MAX,
 };
 use dpb_dbmods::service::client::{Client, ClientError};
 use dpb_dbmods::service::protocol::{
-    self, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag,
+    self, DataSet, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag,
 };
 use support::{
     Agent, children, data_dir, dpb, finish, has_half_files, make_data, records, runs, text,
@@ -191,8 +191,8 @@ fn a_request_that_cannot_be_carried_out_leaves_the_connection() {
     for change in [
         |scan: &mut ScanRequest| scan.query.table = "../../etc/passwd".to_owned(),
         |scan: &mut ScanRequest| scan.query.output = Output::Rows(vec![99]),
-        |scan: &mut ScanRequest| scan.sf = f64::NAN,
-        |scan: &mut ScanRequest| scan.sf = 7.0,
+        |scan: &mut ScanRequest| scan.data = DataSet::Tpch(f64::NAN),
+        |scan: &mut ScanRequest| scan.data = DataSet::Tpch(7.0),
         |scan: &mut ScanRequest| scan.threads = 0,
         |scan: &mut ScanRequest| scan.schema ^= 1,
     ] {

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dpb_core::WallClock;
 use dpb_dbmods::duckdb::tpch_baseline;
 use dpb_dbmods::tpch;
 use serde::Serialize;
@@ -65,10 +66,12 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         });
     }
     if !args.dry_run {
+        let clock = WallClock::default();
         for &scale_factor in &scale_factors {
-            tpch::remove(&data_dir, scale_factor, tpch::TABLES.as_slice())
+            tpch::remove(&data_dir, scale_factor, tpch::TABLES.as_slice(), &clock)
                 .map_err(data::failure)?;
-            tpch_baseline::remove(&data_dir, scale_factor).map_err(data::baseline_failure)?;
+            tpch_baseline::remove(&data_dir, scale_factor, &clock)
+                .map_err(data::baseline_failure)?;
             remove_if_empty(&tpch::set_dir(&data_dir, scale_factor))?;
         }
         for kept in &plugins {

@@ -644,7 +644,9 @@ fn client_failure(error: ClientError) -> Failure {
             | dpb_dbmods::service::protocol::WireError::Foreign => Failure::unavailable(message),
             _ => Failure::check(message),
         },
-        ClientError::Write(_) | ClientError::Replaced { .. } => Failure::check(message),
+        ClientError::Write(_) | ClientError::Replaced { .. } | ClientError::Merge(_) => {
+            Failure::check(message)
+        }
     }
 }
 
