@@ -11,7 +11,7 @@ mod parameter;
 use std::fmt;
 use std::time::Duration;
 
-use clap::{ArgMatches, Command};
+use clap::{ArgMatches, Command, FromArgMatches};
 use dpb_core::measure::Record;
 
 use crate::Globals;
@@ -107,6 +107,22 @@ pub struct Cost {
     pub memory_bytes: u64,
     /// Disk space for data that is not there yet.
     pub disk_bytes: u64,
+}
+
+/// A verb's flags, from a command line that was taken apart.
+///
+/// # Errors
+/// Wrong usage.
+pub fn flags<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
+    A::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Whether flags fit together, of a task that knows the rest when it runs.
+///
+/// # Errors
+/// Wrong usage.
+pub fn fit_together<A: FromArgMatches>(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    flags::<A>(matches).map(drop)
 }
 
 /// The value that a record has under the parameter's own name.

@@ -4,7 +4,7 @@ mod sysbench;
 
 use std::time::Duration;
 
-use clap::{ArgMatches, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, ValueEnum};
 use dpb_core::WallClock;
 use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Check, Evidence, Record, Summary};
@@ -15,7 +15,7 @@ use super::sweep::{self, OUTPUT, Results, RunFlags, parameter};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
-use crate::task::{Cost, Task, View, axis, charted, recorded_by_name};
+use crate::task::{Cost, Task, View, axis, charted, fit_together, flags, recorded_by_name};
 use crate::{Globals, interrupt};
 
 const WORK: &str = "The accesses";
@@ -29,7 +29,7 @@ pub const TASK: Task = Task {
     apart: &["out", "beside"],
     prepare: None,
     view: VIEW,
-    check: fits_together,
+    check: fit_together::<Args>,
     cost,
     recorded: recorded_by_name,
     published: None,
@@ -53,16 +53,9 @@ const VIEW: View = View {
     base: None,
 };
 
-/// Whether a command line fits together; the rest is known when it runs.
-fn fits_together(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
-    let args = Args::from_arg_matches(matches);
-    args.map(drop)
-        .map_err(|error| Failure::usage(error.to_string()))
-}
-
 /// Tests of every size and number of threads; each thread has memory of its own.
 fn cost(matches: &ArgMatches) -> Cost {
-    let Ok(args) = Args::from_arg_matches(matches) else {
+    let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
     let (sizes, threads) = (&args.size.0, &args.threads.0);

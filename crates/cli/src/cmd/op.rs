@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{ArgMatches, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, ValueEnum};
 use dpb_core::measure::harness::{self, Broken, Mode, Plan};
 use dpb_core::measure::provenance::{allowed_cpus, memory_available_bytes};
 use dpb_core::measure::{Durability, Outcome, Record, Store};
@@ -22,7 +22,9 @@ use dpb_operators::registry::{Case, Entry, Operators};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
-use crate::task::{Base, Cost, Parameter, Task, View, axis, charted, listed, recorded_by_name};
+use crate::task::{
+    Base, Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name,
+};
 use crate::{Globals, backends, interrupt, spec};
 
 /// Told to stop, a test is awaited for so long: somewhat more than the harness waits for jobs in flight.
@@ -180,8 +182,7 @@ struct Test {
 
 /// Whether a command line names operators, parameters and backends that there are.
 fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
-    let args =
-        Args::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let args: Args = flags(matches)?;
     args.tests(globals).map(drop)
 }
 
@@ -201,7 +202,7 @@ fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
 /// A run is as long as `--seconds` says; the rest is making inputs and looking at results.
 fn cost(matches: &ArgMatches) -> Cost {
     const SET_UP: Duration = Duration::from_millis(150);
-    let Ok(args) = Args::from_arg_matches(matches) else {
+    let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
     let threads = args.threads.iter().copied().max().unwrap_or(1);

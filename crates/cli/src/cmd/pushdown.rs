@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{ArgMatches, FromArgMatches};
+use clap::ArgMatches;
 
 use dpb_core::measure::provenance::is_part_of_run;
 use dpb_core::measure::{Durability, Outcome, Record, Store};
@@ -33,7 +33,9 @@ use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::report::published;
-use crate::task::{Base, Cost, Parameter, Task, View, axis, charted, listed, recorded_by_name};
+use crate::task::{
+    Base, Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name,
+};
 use crate::{Globals, interrupt};
 
 /// The table that is scanned.
@@ -205,8 +207,7 @@ pub struct Args {
 
 /// Whether the question is understood, and the schemes are known.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
-    let args =
-        Args::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let args: Args = flags(matches)?;
     let schema = tpch::schema(TABLE).expect("TPC-H has it");
     Asked::parse(&args, &schema)?;
     schemes(&args.schemes).map(drop)
@@ -226,7 +227,7 @@ fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
 fn cost(matches: &ArgMatches) -> Cost {
     const ROWS: f64 = 6e6;
     const START: Duration = Duration::from_secs(1);
-    let Ok(args) = Args::from_arg_matches(matches) else {
+    let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
     let rows = ROWS * args.sf.max(0.001);

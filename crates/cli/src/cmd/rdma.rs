@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, ValueEnum};
 use dpb_accel::rdma::bench::{
     self, Bandwidth, Figures, Latency, Measured, MeasurementPlan, Method, Report, Role, Verb,
     perftest,
@@ -18,7 +18,7 @@ use crate::args::{self, List};
 use crate::bulk::fresh_seed;
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
-use crate::task::{Cost, Parameter, Task, View, axis, charted, listed, recorded_by_name};
+use crate::task::{Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name};
 
 /// The task: RDMA between two machines.
 pub const TASK: Task = Task {
@@ -138,8 +138,7 @@ enum VerbName {
 
 /// Whether a command line fits together.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
-    let args =
-        Args::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let args: Args = flags(matches)?;
     args.plan("")
         .and_then(|plan| plan.check().map_err(Failure::usage))
 }
@@ -154,7 +153,7 @@ fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
 
 /// Messages of small sizes take microseconds; connecting takes longer.
 fn cost(matches: &ArgMatches) -> Cost {
-    let Ok(args) = Args::from_arg_matches(matches) else {
+    let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
     let sizes = args.size.map_or(1, |sizes| sizes.0.len()) as u32;

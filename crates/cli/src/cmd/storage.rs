@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use std::time::Duration;
 
-use clap::{ArgMatches, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, ValueEnum};
 use dpb_core::WallClock;
 use dpb_core::measure::latency::Latencies;
 use dpb_core::measure::{Check, Evidence, Record, Samples};
@@ -20,7 +20,7 @@ use super::sweep::{self, OUTPUT, Results, RunFlags, parameter};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
-use crate::task::{Cost, Task, View, axis, charted, listed, recorded_by_name};
+use crate::task::{Cost, Task, View, axis, charted, fit_together, flags, listed, recorded_by_name};
 use crate::{Globals, interrupt};
 
 const WHERE: &str = "The file or device";
@@ -39,7 +39,7 @@ pub const TASK: Task = Task {
     apart: &["out", "beside", "data_dir", "i_know_this_destroys", "keep"],
     prepare: None,
     view: VIEW,
-    check: fits_together,
+    check: fit_together::<Args>,
     cost,
     recorded: recorded_by_name,
     published: None,
@@ -74,17 +74,10 @@ const VIEW: View = View {
     base: None,
 };
 
-/// Whether a command line fits together; the rest is known when it runs.
-fn fits_together(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
-    let args = Args::from_arg_matches(matches);
-    args.map(drop)
-        .map_err(|error| Failure::usage(error.to_string()))
-}
-
 /// Tests of every kind of request; the file is written first.
 fn cost(matches: &ArgMatches) -> Cost {
     const WRITE_BYTES_PER_S: f64 = 300e6;
-    let Ok(args) = Args::from_arg_matches(matches) else {
+    let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
     let axes = [

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, ValueEnum};
 use dpb_core::measure::latency::Latencies;
 use dpb_core::measure::provenance::allowed_cpus;
 use dpb_core::measure::statistics::judge;
@@ -20,7 +20,7 @@ use crate::args::{self, List};
 use crate::cmd::serve::read_token;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
-use crate::task::{Cost, Task, View, axis, charted, listed, recorded_by_name};
+use crate::task::{Cost, Task, View, axis, charted, fit_together, flags, listed, recorded_by_name};
 use crate::{Globals, interrupt};
 
 use own_server::OwnServer;
@@ -51,7 +51,7 @@ pub const TASK: Task = Task {
     ],
     prepare: None,
     view: VIEW,
-    check: fits_together,
+    check: fit_together::<Args>,
     cost,
     recorded: recorded_by_name,
     published: None,
@@ -105,16 +105,9 @@ const VIEW: View = View {
     base: None,
 };
 
-/// Whether a command line fits together; the rest is known when it runs.
-fn fits_together(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
-    let args = Args::from_arg_matches(matches);
-    args.map(drop)
-        .map_err(|error| Failure::usage(error.to_string()))
-}
-
 /// Tests of every kind of message.
 fn cost(matches: &ArgMatches) -> Cost {
-    let Ok(args) = Args::from_arg_matches(matches) else {
+    let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
     let axes = [
