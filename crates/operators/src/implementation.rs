@@ -101,6 +101,7 @@ implementations! {
 /// Declares the implementations of one operator, best first: an enum that a kernel matches once a batch. The ones with an architecture hold the
 /// proof that their instructions may be used, which has their name, and the ones with a second proof that too if the CPU has it. `ALL` lists
 /// them on every architecture, and `on` chooses one.
+#[allow(unused_macros, reason = "some features have no operator with a choice")]
 macro_rules! codes {
     (
         $vis:vis enum $Code:ident {

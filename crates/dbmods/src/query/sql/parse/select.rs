@@ -9,7 +9,7 @@ use crate::schema::Schema;
 pub(in crate::query::sql) fn query(schema: &Schema, text: &str) -> Result<Query> {
     let mut parser = Parser::new(schema, text)?;
     let list = parser.select_list()?;
-    parser.from_table()?;
+    parser.table_name()?;
     let predicate = match parser.tokens.take_word("WHERE") {
         true => {
             let term = parser.condition()?;
@@ -64,7 +64,7 @@ impl Parser<'_> {
         }
     }
 
-    fn from_table(&mut self) -> Result<()> {
+    fn table_name(&mut self) -> Result<()> {
         if !self.tokens.take_word("FROM") {
             return Err(self.expected("a comma or FROM"));
         }
