@@ -463,11 +463,11 @@ pub fn state_folder(data_dir: &Path) -> PathBuf {
 
 /// The last of a process's words that say something.
 fn last_words(stderr: &str) -> String {
-    let lines = stderr
+    let mut lines = stderr
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty());
-    let last = lines.last().unwrap_or("it said nothing");
+    let last = lines.next_back().unwrap_or("it said nothing");
     last.strip_prefix("dpb: ").unwrap_or(last).to_owned()
 }
 
