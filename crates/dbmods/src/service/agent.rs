@@ -45,7 +45,7 @@ use self::door::{Door, Refusals};
 use self::handshake::handshake;
 pub use self::options::{AgentOptions, BindError, TOKEN_REMEDY};
 use self::requests::{converse, say_goodbye};
-pub use self::scanning::CORE_WAIT_LOOK;
+pub use self::sending::CORE_WAIT_LOOK;
 use crate::scan::Slots;
 use crate::service::link::Link;
 use crate::service::protocol::AgentInfo;

@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use arrow_array::RecordBatch;
 
@@ -26,9 +25,6 @@ use crate::table::segment::Segment;
 const BATCH_ROWS_MIN: u32 = 64;
 /// Batches that a scan has handed over and that are not sent: those of the queue, and the one that is being sent.
 const KEPT_BATCHES: usize = QUEUE_BATCHES + 1;
-/// How often, between two batches that are sent, the agent looks at how long a scan's threads wait for a core: the kernel
-/// forgets it when they end. A look takes 3 us a thread.
-pub const CORE_WAIT_LOOK: Duration = Duration::from_millis(10);
 
 /// Runs a scan and sends its batches as they come.
 pub(super) fn scan_and_send(

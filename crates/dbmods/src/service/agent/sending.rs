@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use super::halt::Halt;
 use super::outbox::{Outbox, Taken};
 use super::refusals::{ending, refuse};
-use super::{CORE_WAIT_LOOK, PEER_LOOK, Shared};
+use super::{PEER_LOOK, Shared};
 use crate::ipc::Encoder;
 use crate::scan::Message;
 use crate::service::link::{Interrupted, Link, between, stalled};
@@ -25,6 +25,10 @@ const SIGN_OF_LIFE: Duration = match cfg!(test) {
     false => Duration::from_secs(5),
     true => Duration::from_millis(30),
 };
+
+/// How often, between two batches that are sent, the agent looks at how long a scan's threads wait for a core: the kernel
+/// forgets it when they end. A look takes 3 us a thread.
+pub const CORE_WAIT_LOOK: Duration = Duration::from_millis(10);
 
 /// A piece of an engine's output.
 #[derive(Debug)]
