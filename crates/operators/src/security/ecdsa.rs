@@ -23,6 +23,7 @@ pub(crate) const SIGN: Entry = Entry {
     source: SOURCE,
     parameters: &[CURVE, PRIVATE_KEY],
     libraries: LIBRARIES,
+    allocates: &[Implementation::AwsLc],
     documentation: DOCUMENTATION,
     ..sign_entry(|given| sign_case(given, scheme(given)))
 };

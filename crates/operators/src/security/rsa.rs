@@ -12,7 +12,9 @@ use dpb_core::{
     spec::{Arguments, Domain, Parameter, ParameterType},
 };
 
-use super::signature::{KEY_PAIR, PRIVATE_KEY, sign_case, sign_entry, verify_case, verify_entry};
+use super::signature::{
+    KEY_PAIR, PATHS, PRIVATE_KEY, sign_case, sign_entry, verify_case, verify_entry,
+};
 use crate::entry::{Entry, Library, library};
 use crate::implementation::Implementation;
 
@@ -24,7 +26,7 @@ pub(crate) const SIGN: Entry = Entry {
     source: "RFC 8017, 8; FIPS 186-5, 5",
     parameters: &[BITS, PADDING, PRIVATE_KEY],
     libraries: LIBRARIES,
-    allocates: &[Implementation::Portable],
+    allocates: PATHS,
     documentation: include_str!("../../docs/rsa.md"),
     ..sign_entry(|given| sign_case(given, scheme(given)))
 };
