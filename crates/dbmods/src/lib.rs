@@ -2,7 +2,7 @@
 //!
 //! Predicate pushdown (dpBento, "predicate pushdown") scans where the data is and ships what qualifies. A [`Table`] is made of
 //! Arrow record batches or opened, a [`Query`] is read from SQL, and the scan runs in this process or at an
-//! [`Agent`](service::agent::Agent), which a [`Client`] asks:
+//! [`Agent`], which a [`Client`] asks:
 //!
 //! ```
 //! use std::ops::ControlFlow;

@@ -19,7 +19,7 @@
 //! 0.02, which is mostly in caches: the rest is waiting for memory), two thirds of it in asking for and reading survivors; at 10 % 6.8, a
 //! third of it decoding texts, a quarter unpacking; Q1 4.2, a quarter of it masked sums.
 //!
-//! What helped, with the ratio seen when it came in: huge pages for chunks ([`crate::table::arena`]; 1.2 for counts, 1.2 to 1.75 for all
+//! What helped, with the ratio seen when it came in: huge pages for chunks (`table::arena`; 1.2 for counts, 1.2 to 1.75 for all
 //! columns at 1 %); counting masks with vector instructions instead of the baseline's (up to 1.5 for Q6); fewer rows a
 //! batch, 16 K for 64 K, as buffers then come back from the allocator without page faults (1.25 at 10 %); comparing 32 offsets
 //! at once to find a hit's row and testing a second word's codes on candidates alone (1.25 for LIKE); unpacking a block

@@ -17,7 +17,7 @@
 //! * If hashes were random, two results that differ would agree once in 2^128.
 //! * A lane forgets what came before where the first operand of its product is zero. For given rows that is one value of 2^64 in each
 //!   step and lane, and another value in the other lane; a row's hash loses a column only if both lanes meet theirs behind it.
-//! * A text whose words 16 by 16 bytes equal a constant of [`TEXT`] sets a lane to zero. Such a text has to be made on purpose.
+//! * A text whose words 16 by 16 bytes equal a constant of `TEXT` sets a lane to zero. Such a text has to be made on purpose.
 //! * A sum can be forged: with many rows to choose from, sets of rows of equal sum are found far below 2^128 steps (Wagner's
 //!   generalised birthday). Both sides of a comparison are ours or DuckDB's, and nobody chooses rows so.
 //!

@@ -1,7 +1,7 @@
 //! The agent: owns the data, scans it for whoever may ask, sends what qualifies.
 //!
 //! One thread a connection, one request at a time on each; a scan's own threads live as long as the scan. All scans of ours
-//! together have [`AgentOptions::threads_max`], and each at least one; [`End::threads`] says how many it had. DuckDB's own
+//! together have [`AgentOptions::threads_max`], and each at least one; `protocol::End::threads` says how many it had. DuckDB's own
 //! threads come beside them, as many as one scan may have: those of its database, whatever the number of its scans.
 //!
 //! **Memory** is bounded by the cache plus [`OVERHEAD_BYTES_MAX`], whatever the results' size: batches wait in a queue of

@@ -226,7 +226,7 @@ impl Chunk {
         self.group as usize
     }
 
-    /// Returns the number of rows, 1 to [`GROUP_ROWS`].
+    /// Returns the number of rows, 1 to `GROUP_ROWS`.
     pub fn rows(&self) -> usize {
         self.rows as usize
     }

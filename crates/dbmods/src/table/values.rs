@@ -25,7 +25,7 @@ impl Texts {
     /// Appends a string.
     ///
     /// # Panics
-    /// If it is longer than [`STRING_BYTES_MAX`], or all strings together pass 4 GiB.
+    /// If it is longer than `STRING_BYTES_MAX`, or all strings together pass 4 GiB.
     pub fn push(&mut self, text: &str) {
         self.bytes.push_str(text);
         let start = self.ends.last().map_or(0, |&end| end as usize);

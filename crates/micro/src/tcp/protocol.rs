@@ -5,7 +5,7 @@
 //! | tag | sent by | body | most bytes |
 //! |---|---|---|---|
 //! | 1 hello | client, first | magic `DPBT` (4), version (2), length of the token (2), the token | 520 |
-//! | 2 open | client | [`Open`] | 48 |
+//! | 2 open | client | `Open` | 48 |
 //! | 3 phase | client | the milliseconds that it takes (8) | 8 |
 //! | 4 end | client | empty | 0 |
 //! | 5 join | a data connection, first | magic, version, zero (2), the session (16), the connection's index (4) | 28 |
@@ -13,7 +13,7 @@
 //! | 130 opened | server | empty | 0 |
 //! | 131 joined | server | empty | 0 |
 //! | 132 ready | server | empty | 0 |
-//! | 133 figures | server | [`Figures`] | 1,100 |
+//! | 133 figures | server | `Figures` | 1,100 |
 //! | 134 refused | server | why (1), UTF-8 text | 1,025 |
 //!
 //! Hello, welcome; open, opened; as many data connections as were announced, each with a join; joined. Then phases: phase, ready, messages on the data

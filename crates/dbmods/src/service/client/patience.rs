@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The time for which an agent may keep its client waiting for a reply.
 ///
 /// Of waiting counts what this side has nothing else to do. A byte ends a silence, and what arrives earns time too, at
-/// [`BYTES_PER_S_MIN`](crate::service::link::BYTES_PER_S_MIN), so that who sends a byte now and then gains nothing. An agent that scans
+/// `BYTES_PER_S_MIN`, so that who sends a byte now and then gains nothing. An agent that scans
 /// shows a sign of life every few seconds, see [`crate::service::protocol`]; for what it answers with one reply it is silent for as long as
 /// the work takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
