@@ -560,7 +560,7 @@ impl Line {
         }
         record.stability = first.map(|runs| {
             let asked = usize::try_from(repeats).unwrap_or(usize::MAX);
-            judge(&runs, asked.min(runs.len()), 1, &Interference::default())
+            judge(&runs, asked, 1, &Interference::default())
         });
         record
     }

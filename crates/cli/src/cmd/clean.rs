@@ -120,7 +120,7 @@ fn bytes_in(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-/// Removes a folder that nothing is left in; a lock that nobody holds is nothing.
+/// Removes a folder if nothing is left in it.
 fn remove_if_empty(folder: &Path) -> Result<(), Failure> {
     match fs::remove_dir(folder) {
         Ok(()) => Ok(()),

@@ -164,7 +164,7 @@ fn dry_run(
     let schedule = Schedule::new(&asked.tests, budget);
     let mut rows: Vec<Row> = Vec::new();
     for (at, test) in asked.tests.iter().enumerate() {
-        let (cost, repeats) = (schedule.cost(at), schedule.repeats(at, test));
+        let (cost, repeats) = (schedule.cost(at), schedule.repeats(test));
         let name = test.runner.name();
         if !rows.iter().any(|row| row.task == name) {
             rows.push(Row {
@@ -267,7 +267,7 @@ impl Runs<'_> {
             let test = &self.asked.tests[at];
             let left = schedule::short_time(schedule.left(&self.asked.tests));
             progress.set(count as u64, &format!("{left} left: {}", test.title()));
-            let repeats = schedule.repeats(at, test);
+            let repeats = schedule.repeats(test);
             let start = Instant::now();
             let Some(records) = self.test(test, repeats, schedule.cost(at))? else {
                 return Err(Failure::interrupted(format!(

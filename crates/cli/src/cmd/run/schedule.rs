@@ -49,7 +49,7 @@ impl Schedule {
     }
 
     /// How many runs a test has: the box's number, or as many as the time that is left allows for all tests alike.
-    pub(super) fn repeats(&self, _at: usize, test: &Test) -> u64 {
+    pub(super) fn repeats(&self, test: &Test) -> u64 {
         let Some(budget) = self.budget else {
             return repeats_of(test);
         };
@@ -62,7 +62,7 @@ impl Schedule {
     /// Time for what is left.
     pub(super) fn left(&self, tests: &[Test]) -> Duration {
         let left = (0..tests.len()).filter(|&at| self.is_left[at]);
-        let time = left.map(|at| self.costs[at].time(self.repeats(at, &tests[at])));
+        let time = left.map(|at| self.costs[at].time(self.repeats(&tests[at])));
         time.sum::<Duration>().mul_f64(self.factor())
     }
 
