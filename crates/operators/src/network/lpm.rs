@@ -230,8 +230,10 @@ impl<A: Address> Lpm<A> {
         );
         match code {
             Code::Portable => {
+                let lookup = self.trie.lookups();
                 for (address, hop) in addresses.chunks_exact(A::BYTES).zip(hops) {
-                    *hop = self.lookup(A::from_wire(address)).to_le_bytes();
+                    let code = lookup(A::from_wire(address).high());
+                    *hop = self.hops.hop(code).to_le_bytes();
                 }
             }
             #[cfg(target_arch = "x86_64")]

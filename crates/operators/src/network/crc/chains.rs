@@ -19,12 +19,18 @@ macro_rules! chains {
             let (groups, _) = slots[..batch.len()].as_chunks_mut::<4>();
             let grouped = groups.len() * 4;
             for (group, slots) in groups.iter_mut().enumerate() {
-                let items = [0, 1, 2, 3].map(|i| batch.item(group * 4 + i));
-                let long = |item: &&[u8]| item.len() >= SIDE_BY_SIDE_BYTES_MIN;
-                let registers = if items.iter().all(long) {
-                    four::<A>(items)
+                // Written out, here and below: `map` is not always inlined.
+                let first = group * 4;
+                let [a, b, c, d] = [
+                    batch.item(first),
+                    batch.item(first + 1),
+                    batch.item(first + 2),
+                    batch.item(first + 3),
+                ];
+                let shortest = a.len().min(b.len()).min(c.len()).min(d.len());
+                let registers = if shortest >= SIDE_BY_SIDE_BYTES_MIN {
+                    four::<A>([a, b, c, d], shortest)
                 } else {
-                    let [a, b, c, d] = items;
                     [
                         advance::<A>(A::INITIAL, a),
                         advance::<A>(A::INITIAL, b),
@@ -32,7 +38,9 @@ macro_rules! chains {
                         advance::<A>(A::INITIAL, d),
                     ]
                 };
-                *slots = registers.map(|register| A::slot(A::crc(register)));
+                for (slot, register) in slots.iter_mut().zip(registers) {
+                    *slot = A::slot(A::crc(register));
+                }
             }
             for (i, slot) in slots[..batch.len()].iter_mut().enumerate().skip(grouped) {
                 *slot = A::slot(A::crc(advance::<A>(A::INITIAL, batch.item(i))));
@@ -42,12 +50,15 @@ macro_rules! chains {
         /// The registers after four items, side by side as far as the shortest goes.
         #[inline]
         #[target_feature(enable = $features)]
-        fn four<A: Algorithm>(items: [&[u8]; 4]) -> [u32; 4] {
-            let words = items.iter().map(|item| item.len() / 8).min().unwrap_or(0);
-            let [(a, rest_a), (b, rest_b), (c, rest_c), (d, rest_d)] =
-                items.map(|item| item.split_at(words * 8));
-            let [a, b, c, d] = [a, b, c, d].map(|words| words.as_chunks::<8>().0);
+        fn four<A: Algorithm>([a, b, c, d]: [&[u8]; 4], shortest: usize) -> [u32; 4] {
+            let side_by_side = shortest / 8 * 8;
+            let (a, rest_a) = a.split_at(side_by_side);
+            let (b, rest_b) = b.split_at(side_by_side);
+            let (c, rest_c) = c.split_at(side_by_side);
+            let (d, rest_d) = d.split_at(side_by_side);
             let mut registers = [A::INITIAL; 4];
+            let (a, b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+            let (c, d) = (c.as_chunks::<8>().0, d.as_chunks::<8>().0);
             for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
                 registers[0] = word::<A>(registers[0], u64::from_le_bytes(*a));
                 registers[1] = word::<A>(registers[1], u64::from_le_bytes(*b));

@@ -66,7 +66,9 @@ macro_rules! folds {
             bytes[at..].copy_from_slice(head);
             registers[at..at + 4].copy_from_slice(&register.to_le_bytes());
             let (bytes, registers) = (bytes.as_chunks::<16>().0, registers.as_chunks::<16>().0);
-            let [early, late] = [0, 1].map(|i| xor(taken::<A>(&bytes[i]), load(&registers[i])));
+            // Twice written out: a closure is not always inlined.
+            let early = xor(taken::<A>(&bytes[0]), load(&registers[0]));
+            let late = xor(taken::<A>(&bytes[1]), load(&registers[1]));
             folded(early, const { fold::<A>(128) }, late)
         }
 

@@ -52,16 +52,10 @@ impl Direct {
     }
 
     /// The fine table, the coarse one from [`COARSE_AT`], and what may be read behind it.
+    #[inline]
     pub(super) fn tables(&self) -> &[u8; BYTES] {
         let tables = &self.memory[self.start..][..BYTES];
         tables.try_into().expect("so long")
-    }
-
-    /// The code for an address in the high bits, if its first 24 bits decide.
-    #[inline]
-    pub(super) fn code(&self, address: u128) -> Option<u32> {
-        let code = self.tables()[(address >> (128 - u32::from(FINE_BITS))) as usize];
-        (code < ASK).then_some(u32::from(code))
     }
 
     /// Sends the addresses whose first 16 bits are `slot`, and the next 8 their index here, to these leaves.
@@ -122,6 +116,12 @@ impl Clone for Direct {
         }
         twin
     }
+}
+
+/// The code that the tables have for an address in the high bits, or [`ASK`] or more if its first 24 bits do not decide.
+#[inline(always)]
+pub(super) fn code(tables: &[u8; BYTES], address: u128) -> u8 {
+    tables[(address >> (128 - u32::from(FINE_BITS))) as usize]
 }
 
 /// The byte of the coarse table where the fine one has these bytes.

@@ -8,7 +8,7 @@
 //! slot and the node below it come to for 24 bits stands beside that in [`Direct`], which lookups ask first.
 
 use super::block::{self, Entry};
-use super::direct::{self, Direct};
+use super::direct::{self, ASK, Direct};
 use super::hops::NONE;
 use super::pool::Pool;
 use super::values::Values;
@@ -101,9 +101,23 @@ impl Trie {
     /// The code of the longest route of `address`.
     #[inline]
     pub(super) fn lookup(&self, address: u128) -> u32 {
-        if let Some(code) = self.direct.code(address) {
-            return code;
+        self.lookups()(address)
+    }
+
+    /// [`Trie::lookup`] for many addresses. Lookups that the first 24 bits decide are alone in the caller's loop, so that the CPU has many of
+    /// them under way.
+    #[inline(always)]
+    pub(super) fn lookups(&self) -> impl Fn(u128) -> u32 {
+        let direct = self.direct.tables();
+        move |address| match direct::code(direct, address) {
+            code if code < ASK => u32::from(code),
+            _ => self.lookup_below(address),
         }
+    }
+
+    /// [`Trie::lookup`] of an address that its first 24 bits do not decide.
+    #[inline(never)]
+    fn lookup_below(&self, address: u128) -> u32 {
         let mut entry = self.root[(address >> 112) as usize];
         let mut rest = address << ROOT_BITS;
         loop {

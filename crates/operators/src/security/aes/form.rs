@@ -168,8 +168,7 @@ impl Form {
         Ok((form, key))
     }
 
-    /// Itself, said so that the compiler knows mode and direction.
-    #[cfg(target_arch = "x86_64")]
+    /// Itself, of a mode and a direction that the compiler knows.
     #[inline(always)]
     pub(super) fn known(self, mode: Mode, direction: Direction) -> Self {
         debug_assert!(self.mode == mode);

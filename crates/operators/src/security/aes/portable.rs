@@ -4,11 +4,13 @@ use aes::cipher::array::Array;
 use aes::cipher::consts::U16;
 use aes::cipher::{
     BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, BlockSizeUser,
-    InnerIvInit, KeyInit, StreamCipher,
+    InnerIvInit, KeyInit, StreamCipherCore,
 };
 use aes::{Aes128, Aes256};
 use aes_gcm::AesGcm;
 use aes_gcm::aead::AeadInOut;
+use ctr::CtrCore;
+use ctr::flavors::Ctr128BE;
 use dpb_core::{Direction, JobError};
 
 use super::form::{BLOCK, Form, Mode, Parts, Places, Work};
@@ -51,51 +53,51 @@ where
         }
     }
 
-    fn item(&self, parts: Parts<'_>) -> Result<(), JobError> {
-        let iv = parts.iv;
-        let to = parts.text.into_out_with_copied_in();
-        match (self.form.mode, self.form.direction) {
-            (Mode::Gcm, Direction::Encrypt) => {
-                let nonce = iv.try_into().expect("twelve bytes");
-                let sealed = self.gcm.encrypt_inout_detached(nonce, parts.aad, to.into());
-                parts
-                    .tag_to
-                    .copy_from_slice(&sealed.map_err(|_| JobError::TooLong)?);
-            }
-            (Mode::Gcm, Direction::Decrypt) => {
-                let nonce = iv.try_into().expect("twelve bytes");
-                let tag = parts.tag.try_into().expect("sixteen bytes");
-                let opened =
-                    self.gcm
-                        .decrypt_inout_detached(nonce, parts.aad, (&mut *to).into(), tag);
-                if opened.is_err() {
-                    to.fill(0);
-                    return Err(JobError::Malformed);
-                }
-            }
-            (Mode::Ctr, _) => {
-                let core = ctr::CtrCore::<&C, ctr::flavors::Ctr128BE>::inner_iv_init(
-                    &self.cipher,
-                    block(iv),
-                );
-                aes::cipher::StreamCipherCoreWrapper::from_core(core).apply_keystream(to);
-            }
-            (Mode::Cbc, Direction::Encrypt) => {
-                let mut mode = cbc::Encryptor::inner_iv_init(&self.cipher, block(iv));
-                mode.encrypt_blocks(Array::slice_as_chunks_mut(to).0);
-            }
-            (Mode::Cbc, Direction::Decrypt) => {
-                let mut mode = cbc::Decryptor::inner_iv_init(&self.cipher, block(iv));
-                mode.decrypt_blocks(Array::slice_as_chunks_mut(to).0);
-            }
-            (Mode::Xts, direction) => self.xts(direction, *block(iv), to),
+    fn seal(&self, parts: Parts<'_>) -> Result<(), JobError> {
+        let nonce = parts.iv.try_into().expect("twelve bytes");
+        let sealed = self
+            .gcm
+            .encrypt_inout_detached(nonce, parts.aad, parts.text);
+        let tag = sealed.map_err(|_| JobError::TooLong)?;
+        parts.tag_to.copy_from_slice(&tag);
+        Ok(())
+    }
+
+    fn open(&self, parts: Parts<'_>) -> Result<(), JobError> {
+        let nonce = parts.iv.try_into().expect("twelve bytes");
+        let tag = parts.tag.try_into().expect("sixteen bytes");
+        let mut text = parts.text;
+        let opened = self
+            .gcm
+            .decrypt_inout_detached(nonce, parts.aad, text.reborrow(), tag);
+        if opened.is_err() {
+            text.get_out().fill(0);
+            return Err(JobError::Malformed);
         }
         Ok(())
     }
 
+    fn ctr(&self, parts: Parts<'_>) {
+        let cipher = &self.cipher;
+        let ctr = CtrCore::<&C, Ctr128BE>::inner_iv_init(cipher, block(parts.iv));
+        ctr.apply_keystream_partial(parts.text);
+    }
+
+    fn cbc_encrypt(&self, parts: Parts<'_>) {
+        let mut mode = cbc::Encryptor::inner_iv_init(&self.cipher, block(parts.iv));
+        mode.encrypt_blocks_inout(parts.text.into_chunks().0);
+    }
+
+    fn cbc_decrypt(&self, parts: Parts<'_>) {
+        let mut mode = cbc::Decryptor::inner_iv_init(&self.cipher, block(parts.iv));
+        mode.decrypt_blocks_inout(parts.text.into_chunks().0);
+    }
+
     /// IEEE 1619, 5.3 and 5.4.
-    fn xts(&self, direction: Direction, tweak: Array<u8, U16>, unit: &mut [u8]) {
-        let mut tweak = tweak;
+    #[inline(always)]
+    fn xts(&self, direction: Direction, parts: Parts<'_>) {
+        let mut tweak = *block(parts.iv);
+        let unit = parts.text.into_out_with_copied_in();
         self.tweak.encrypt_block(&mut tweak);
         let whole = unit.len() / BLOCK;
         let rest = unit.len() % BLOCK;
@@ -148,7 +150,39 @@ where
         + Sync,
 {
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
-        self.form.each(work, |parts| self.item(parts));
+        use Direction::{Decrypt, Encrypt};
+        // Each mode has a loop of its own, which knows where an item's parts lie.
+        let form = self.form;
+        match (form.mode, form.direction) {
+            (Mode::Gcm, Encrypt) => {
+                let form = form.known(Mode::Gcm, Encrypt);
+                form.each(work, |parts| self.seal(parts));
+            }
+            (Mode::Gcm, Decrypt) => {
+                let form = form.known(Mode::Gcm, Decrypt);
+                form.each(work, |parts| self.open(parts));
+            }
+            (Mode::Ctr, _) => {
+                let form = form.known(Mode::Ctr, Encrypt);
+                form.each(work, |parts| Ok(self.ctr(parts)));
+            }
+            (Mode::Cbc, Encrypt) => {
+                let form = form.known(Mode::Cbc, Encrypt);
+                form.each(work, |parts| Ok(self.cbc_encrypt(parts)));
+            }
+            (Mode::Cbc, Decrypt) => {
+                let form = form.known(Mode::Cbc, Decrypt);
+                form.each(work, |parts| Ok(self.cbc_decrypt(parts)));
+            }
+            (Mode::Xts, Encrypt) => {
+                let form = form.known(Mode::Xts, Encrypt);
+                form.each(work, |parts| Ok(self.xts(Encrypt, parts)));
+            }
+            (Mode::Xts, Decrypt) => {
+                let form = form.known(Mode::Xts, Decrypt);
+                form.each(work, |parts| Ok(self.xts(Decrypt, parts)));
+            }
+        }
     }
 }
 

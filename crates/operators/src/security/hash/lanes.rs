@@ -91,10 +91,11 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
     while busy >= few {
         let count = left.iter().copied().min().unwrap_or(0);
         let any = left.iter().position(|&left| left != IDLE).unwrap_or(0);
-        let blocks = std::array::from_fn(|i| {
+        let mut blocks: [&[[u8; BLOCK]]; N] = [&[]; N];
+        for (i, blocks) in blocks.iter_mut().enumerate() {
             let lane = if left[i] == IDLE { any } else { i };
-            &lanes[lane].left()[..count]
-        });
+            *blocks = &lanes[lane].left()[..count];
+        }
         code.compress(&mut states, blocks);
         for (i, lane) in lanes.iter_mut().enumerate() {
             if left[i] == IDLE {

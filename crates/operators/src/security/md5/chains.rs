@@ -41,12 +41,20 @@ pub(super) fn alone(state: &mut [u32; 4], blocks: &[[u8; 64]]) {
 
 fn compress<const N: usize>(states: &mut [[u32; 4]; N], blocks: [&[[u8; 64]]; N]) {
     for at in 0..blocks[0].len() {
-        let blocks = blocks.map(|blocks| blocks[at].as_chunks::<4>().0);
-        let [mut a, mut b, mut c, mut d] = [0, 1, 2, 3].map(|i| states.map(|state| state[i]));
+        // Loops, because `map` over a list of lists is not always inlined.
+        let mut words = [&[[0; 4]; 16]; N];
+        for (words, blocks) in words.iter_mut().zip(blocks) {
+            let block = blocks[at].as_chunks().0;
+            *words = block.try_into().expect("sixteen words");
+        }
+        let [mut a, mut b, mut c, mut d] = [[0; N]; 4];
+        for (i, state) in states.iter().enumerate() {
+            [a[i], b[i], c[i], d[i]] = *state;
+        }
         macro_rules! step {
             ($mix:ident, $a:ident $b:ident $c:ident $d:ident, $word:expr, $step:expr, $rotate:literal) => {
                 for i in 0..N {
-                    let word = u32::from_le_bytes(blocks[i][$word % 16]);
+                    let word = u32::from_le_bytes(words[i][$word % 16]);
                     let sum = $a[i].wrapping_add(word).wrapping_add(K[$step]);
                     let sum = settled(sum.into()) as u32;
                     let sum = $mix(sum, $b[i], $c[i], $d[i]);

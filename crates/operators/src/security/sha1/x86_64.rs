@@ -39,11 +39,16 @@ pub(super) fn alone(_proof: ShaNi, state: &mut [u32; 5], blocks: &[[u8; 64]]) {
 
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn compress<const N: usize>(states: &mut [[u32; 5]; N], blocks: [&[[u8; 64]]; N]) {
-    // Words A B C D and E 0 0 0, the first of each in the highest place.
-    let mut kept = states.map(|state| {
-        let [a, b, c, d, e] = state.map(u32::cast_signed);
-        [_mm_set_epi32(a, b, c, d), _mm_set_epi32(e, 0, 0, 0)]
-    });
+    // Words A B C D and E 0 0 0, the first of each in the highest place. Loops stand where `map` would read better, here and below: a
+    // closure with these features is not always inlined into a function of `core`.
+    let mut kept = [[_mm_setzero_si128(); 2]; N];
+    for (kept, state) in kept.iter_mut().zip(&*states) {
+        let word = |at: usize| state[at].cast_signed();
+        *kept = [
+            _mm_set_epi32(word(0), word(1), word(2), word(3)),
+            _mm_set_epi32(word(4), 0, 0, 0),
+        ];
+    }
     for block in 0..blocks[0].len() {
         let mut now = kept;
         let mut words = [[_mm_setzero_si128(); 4]; N];
@@ -64,13 +69,12 @@ fn compress<const N: usize>(states: &mut [[u32; 5]; N], blocks: [&[[u8; 64]]; N]
     }
     for (state, [abcd, e]) in states.iter_mut().zip(kept) {
         *state = [
-            _mm_extract_epi32::<3>(abcd),
-            _mm_extract_epi32::<2>(abcd),
-            _mm_extract_epi32::<1>(abcd),
-            _mm_extract_epi32::<0>(abcd),
-            _mm_extract_epi32::<3>(e),
-        ]
-        .map(i32::cast_unsigned);
+            _mm_extract_epi32::<3>(abcd).cast_unsigned(),
+            _mm_extract_epi32::<2>(abcd).cast_unsigned(),
+            _mm_extract_epi32::<1>(abcd).cast_unsigned(),
+            _mm_extract_epi32::<0>(abcd).cast_unsigned(),
+            _mm_extract_epi32::<3>(e).cast_unsigned(),
+        ];
     }
 }
 

@@ -40,11 +40,16 @@ pub(super) fn alone(_proof: ShaNi, state: &mut [u32; 8], blocks: &[[u8; 64]]) {
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]) {
     let swap = swap_mask();
-    // Words A B E F and C D G H, the first of each in the highest place.
-    let mut kept = states.map(|state| {
-        let [a, b, c, d, e, f, g, h] = state.map(u32::cast_signed);
-        [_mm_set_epi32(a, b, e, f), _mm_set_epi32(c, d, g, h)]
-    });
+    // Words A B E F and C D G H, the first of each in the highest place. Loops stand where `map` would read better, here and below: a
+    // closure with these features is not always inlined into a function of `core`.
+    let mut kept = [[_mm_setzero_si128(); 2]; N];
+    for (kept, state) in kept.iter_mut().zip(&*states) {
+        let word = |at: usize| state[at].cast_signed();
+        *kept = [
+            _mm_set_epi32(word(0), word(1), word(4), word(5)),
+            _mm_set_epi32(word(2), word(3), word(6), word(7)),
+        ];
+    }
     for block in 0..blocks[0].len() {
         let mut now = kept;
         let mut words = [[_mm_setzero_si128(); 4]; N];
@@ -52,8 +57,8 @@ fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]
             *words = load(&blocks[block], swap);
         }
         for (group, constants) in K.as_chunks::<4>().0.iter().enumerate() {
-            let [k0, k1, k2, k3] = constants.map(u32::cast_signed);
-            let constants = _mm_set_epi32(k3, k2, k1, k0);
+            let word = |at: usize| constants[at].cast_signed();
+            let constants = _mm_set_epi32(word(3), word(2), word(1), word(0));
             for ([abef, cdgh], words) in now.iter_mut().zip(&mut words) {
                 // Four words in turn: the oldest makes room for the newest.
                 let at = |back: usize| words[(group + 4 - back) % 4];

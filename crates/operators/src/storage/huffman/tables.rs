@@ -141,9 +141,10 @@ fn finish<const ENTRIES: usize, const SYMBOLS: usize>(
     if let Ok(streams) = <&mut [Stream<'_>; STREAMS]>::try_from(&mut *streams) {
         together::<ENTRIES, SYMBOLS>(streams, table);
     }
-    streams
-        .iter_mut()
-        .try_for_each(|stream| stream.finish(table))
+    for stream in streams {
+        stream.finish(table)?;
+    }
+    Ok(())
 }
 
 /// The part that all streams have words for.
@@ -152,11 +153,14 @@ fn together<const ENTRIES: usize, const SYMBOLS: usize>(
     streams: &mut [Stream<'_>; STREAMS],
     table: &[u16; ENTRIES],
 ) {
-    // Streams advance one after another, but none waits for the one before it.
-    while streams
-        .iter_mut()
-        .all(|stream| stream.word::<ENTRIES, SYMBOLS>(table))
-    {}
+    // Streams advance one after another, but none waits for the one before it. Loops, because `all` is not always inlined.
+    loop {
+        for stream in &mut *streams {
+            if !stream.word::<ENTRIES, SYMBOLS>(table) {
+                return;
+            }
+        }
+    }
 }
 
 impl Stream<'_> {
