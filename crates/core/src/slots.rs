@@ -92,9 +92,15 @@ impl<'a> BatchOut<'a> {
         batch: Batch<'_>,
         mut write: impl FnMut(&[u8], &mut [u8]) -> Result<u32, JobError>,
     ) {
-        let outcomes = self.outcomes;
-        let note = |item: &[u8], slot: &mut [u8]| outcomes.push(write(item, slot));
-        self.slots.each(batch, note);
+        let before = self.outcomes.len();
+        // At once, so that the list is not asked for room at each item.
+        self.outcomes.resize(before + batch.len(), Ok(0));
+        let mut outcomes = self.outcomes[before..].iter_mut();
+        self.slots.each(batch, |item, slot| {
+            if let Some(outcome) = outcomes.next() {
+                *outcome = write(item, slot);
+            }
+        });
     }
 
     /// For kernels whose outputs all have `bytes` bytes: calls `compute` with some of the items and with room for as many outputs, one

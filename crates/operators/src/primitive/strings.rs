@@ -112,26 +112,6 @@ impl Strcat {
     pub fn new(path: Implementation) -> Result<Self, SetupError> {
         path.among("strcat", PATHS).map(Self)
     }
-
-    /// Both strings of `item` and a zero byte into `slot`: how many bytes.
-    fn join(&self, item: &[u8], slot: &mut [u8]) -> Option<usize> {
-        match self.0 {
-            Implementation::Libc => {
-                let [first, second] = halves(item).map(libc::string);
-                let (len, bytes) = (first.len(), first.len() + second.len());
-                let slot = slot.get_mut(..=bytes)?;
-                slot[..len].copy_from_slice(first);
-                slot[len..bytes].copy_from_slice(second);
-                slot[bytes] = 0;
-                Some(bytes + 1)
-            }
-            _ => {
-                let joined = join(item);
-                slot.get_mut(..joined.len())?.copy_from_slice(&joined);
-                Some(joined.len())
-            }
-        }
-    }
 }
 
 impl Kernel for Strcat {
@@ -148,12 +128,30 @@ impl Kernel for Strcat {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        out.each_outcome(batch, |item, slot| {
-            let written = self.join(item, slot).map(|len| len as u32);
-            written.ok_or(JobError::DstTooShort)
-        });
+        // A loop for each path, so that each is small enough to be inlined.
+        match self.0 {
+            Implementation::Libc => out.each_outcome(batch, join_by_libc),
+            _ => out.each_outcome(batch, |item, slot| {
+                let joined = join(item);
+                let slot = slot.get_mut(..joined.len());
+                slot.ok_or(JobError::DstTooShort)?.copy_from_slice(&joined);
+                Ok(joined.len() as u32)
+            }),
+        }
         Ok(())
     }
+}
+
+/// Both strings of `item` and a zero byte into `slot`: how many bytes.
+#[inline(always)]
+fn join_by_libc(item: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
+    let [first, second] = halves(item).map(libc::string);
+    let (len, bytes) = (first.len(), first.len() + second.len());
+    let slot = slot.get_mut(..=bytes).ok_or(JobError::DstTooShort)?;
+    slot[..len].copy_from_slice(first);
+    slot[len..bytes].copy_from_slice(second);
+    slot[bytes] = 0;
+    Ok(bytes as u32 + 1)
 }
 
 /// The two strings of an item.

@@ -4,7 +4,7 @@ use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, Unbound
 use dpb_core::{Direction, JobError, SetupError};
 
 use super::Coder;
-use super::form::{Form, Parts, Places, Work};
+use super::form::{Form, Mode, Parts, Places, Work};
 use super::text::Text;
 
 /// GCM with its key.
@@ -27,34 +27,29 @@ impl Gcm {
         Ok(Self { form, key })
     }
 
-    fn item(&self, parts: Parts<'_>) -> Result<(), JobError> {
-        let nonce = parts.iv.try_into().expect("twelve bytes");
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let aad = Aad::from(parts.aad);
-        let Parts {
-            mut text,
-            tag,
-            tag_to,
-            ..
-        } = parts;
-        let key = &self.key;
-        if let Direction::Encrypt = self.form.direction {
-            let sealed = match Text::of(text) {
-                Text::Apart(text, to) => {
-                    key.seal_out_of_place_scatter(nonce, aad, text, to, &[], tag_to)
-                }
-                Text::InPlace(text) => {
-                    let made = key.seal_in_place_separate_tag(nonce, aad, text);
-                    made.map(|made| tag_to.copy_from_slice(made.as_ref()))
-                }
-            };
-            return sealed.map_err(|_| JobError::TooLong);
-        }
+    fn seal(&self, parts: Parts<'_>) -> Result<(), JobError> {
+        let (nonce, aad, tag_to) = (nonce(parts.iv), Aad::from(parts.aad), parts.tag_to);
+        let sealed = match Text::of(parts.text) {
+            Text::Apart(text, to) => {
+                (self.key).seal_out_of_place_scatter(nonce, aad, text, to, &[], tag_to)
+            }
+            Text::InPlace(text) => {
+                let made = self.key.seal_in_place_separate_tag(nonce, aad, text);
+                made.map(|made| tag_to.copy_from_slice(made.as_ref()))
+            }
+        };
+        sealed.map_err(|_| JobError::TooLong)
+    }
+
+    fn open(&self, parts: Parts<'_>) -> Result<(), JobError> {
+        let (nonce, aad, tag) = (nonce(parts.iv), Aad::from(parts.aad), parts.tag);
+        let mut text = parts.text;
         let opened = match Text::of(text.reborrow()) {
-            Text::Apart(text, to) => key.open_separate_gather(nonce, aad, text, tag, to),
-            Text::InPlace(text) => key
-                .open_in_place_separate_tag(nonce, aad, tag, text)
-                .map(|_| ()),
+            Text::Apart(text, to) => self.key.open_separate_gather(nonce, aad, text, tag, to),
+            Text::InPlace(text) => {
+                let opened = (self.key).open_in_place_separate_tag(nonce, aad, tag, text);
+                opened.map(|_| ())
+            }
         };
         opened.map_err(|_| {
             // The library promises nothing of what it leaves there.
@@ -66,6 +61,20 @@ impl Gcm {
 
 impl Coder for Gcm {
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
-        self.form.each(work, |parts| self.item(parts));
+        // Each direction has a loop of its own, which knows where an item's parts lie.
+        match self.form.direction {
+            Direction::Encrypt => {
+                let form = self.form.known(Mode::Gcm, Direction::Encrypt);
+                form.each(work, |parts| self.seal(parts));
+            }
+            Direction::Decrypt => {
+                let form = self.form.known(Mode::Gcm, Direction::Decrypt);
+                form.each(work, |parts| self.open(parts));
+            }
+        }
     }
+}
+
+fn nonce(iv: &[u8]) -> Nonce {
+    Nonce::assume_unique_for_key(iv.try_into().expect("twelve bytes"))
 }
