@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open,
+    test_kill_process, waitpid,
 };
 
 use crate::interrupt;
@@ -102,6 +103,12 @@ pub fn run(mut command: Command, stdin: &[u8], bounds: Bounds) -> io::Result<End
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
         left_behind,
     })
+}
+
+/// Whether there is a process of this number.
+pub fn is_running(process: u32) -> bool {
+    let id = i32::try_from(process).ok().and_then(Pid::from_raw);
+    id.is_some_and(|id| test_kill_process(id) != Err(rustix::io::Errno::SRCH))
 }
 
 /// A command for a program that dies with this process: `dpb` asks for that and becomes the program.

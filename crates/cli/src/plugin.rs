@@ -373,8 +373,9 @@ impl Plugin {
     /// Starts a step in an empty folder of its own, and waits for its end.
     fn start(&self, step: Step, stdin: &[u8], state: &Path) -> Result<Ended, Failure> {
         let broke = |error: io::Error| Failure::check(format!("{}: {step:?}: {error}", self.name));
-        let work = state.with_extension(format!("work-{}", std::process::id()));
+        let work = state.with_extension(format!("{WORK}{}", std::process::id()));
         self.note(state)?;
+        remove_left_behind(state).map_err(broke)?;
         fs::create_dir_all(state).map_err(broke)?;
         fs::create_dir_all(&work).map_err(broke)?;
         let mut command = contained::tied(self.executable(step).as_os_str()).map_err(broke)?;
@@ -504,6 +505,7 @@ impl Kept {
         if self.state.exists() {
             fs::remove_dir_all(&self.state)?;
         }
+        remove_left_behind(&self.state)?;
         fs::remove_file(note_of(&self.state))
     }
 }
@@ -511,6 +513,30 @@ impl Kept {
 /// The note that says whose the folder is. It is written before the folder is made.
 fn note_of(state: &Path) -> PathBuf {
     state.with_extension("json")
+}
+
+/// What the ending of a working folder's name begins with; the number of dpb's process follows.
+const WORK: &str = "work-";
+
+/// Removes the working folders, beside the folder `state` of a plug-in, of processes that were killed.
+fn remove_left_behind(state: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (state.parent(), state.file_name()) else {
+        return Ok(());
+    };
+    let prefix = format!("{}.{WORK}", name.to_string_lossy());
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let process = name.strip_prefix(&prefix).and_then(|id| id.parse().ok());
+        if process.is_some_and(|id| !contained::is_running(id)) {
+            match fs::remove_dir_all(entry.path()) {
+                // Somebody else was quicker.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What plug-ins keep, by the notes in the folder of all.

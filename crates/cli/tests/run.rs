@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -177,39 +177,64 @@ fn a_budget_chooses_the_number_of_runs() {
 
 #[test]
 fn what_was_killed_goes_on_to_the_same_records() {
+    const KILLS: usize = 50;
     let folder = TempDir::new().expect("a folder");
     let at = folder.path();
-    fs::write(at.join("tiny.json"), TINY).expect("written");
-    printed(at, &["run", "tiny.json", "--out", "whole"]);
-    let mut random = SplitMix64::new(11);
-    let mut kills = 0;
-    let results = at.join("killed");
-    loop {
-        let mut child = dpb(at, &["run", "tiny.json", "--out", "killed"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("dpb runs");
-        sleep(Duration::from_millis(random.next_u64() % 700));
-        child.kill().expect("it can be killed");
-        let status = child.wait().expect("it ended");
-        if status.success() {
-            break;
-        }
-        kills += 1;
-        if kills == 12 {
-            printed(at, &["run", "tiny.json", "--out", "killed"]);
-            break;
-        }
-    }
-    assert!(kills > 0, "nothing was killed");
-    assert_eq!(
-        tests(&records(&results)),
-        tests(&records(&at.join("whole")))
+    // Tests of a task and of a plug-in that prepares something.
+    let own = plugin(
+        at,
+        "slow",
+        r#"sleep 0.05; echo '{"samples":{"bytes_per_s":[1e6,2e6]}}'"#,
     );
-    let left: Vec<String> = files(&results).into_keys().collect();
-    let is_known = |name: &String| !name.ends_with(".tmp") || name.starts_with("tests/");
-    assert!(left.iter().all(is_known), "{left:?}");
+    let state = r#"state=$(sed -n '1s/.*"state":"\([^"]*\)".*/\1/p')"#;
+    let prepare = format!("{state}; sleep 0.05; echo made > $state/data");
+    script(&own.join("prepare"), &prepare);
+    script(&own.join("clean"), &format!("{state}; rm -f $state/data"));
+    let slow = r#", { "task": "slow", "parameters": { "size": [1, 2, 3] } } ] }"#;
+    let asked = TINY
+        .strip_suffix(" ] }")
+        .expect("its last brackets")
+        .to_owned()
+        + slow;
+    fs::write(at.join("tiny.json"), asked).expect("written");
+    let run = |out: &str| {
+        dpb(
+            at,
+            &["run", "tiny.json", "--plugins", "plugins", "--out", out],
+        )
+    };
+    let whole = run("whole").output().expect("dpb runs");
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    let expected = tests(&records(&at.join("whole")));
+    assert_eq!(expected.len(), 8 + 3);
+    let mut random = SplitMix64::new(11);
+    let (mut kills, mut boxes) = (0, 0);
+    while kills < KILLS {
+        let out = format!("killed-{boxes}");
+        loop {
+            let mut child = run(&out)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("dpb runs");
+            if kills < KILLS {
+                sleep(Duration::from_millis(random.next_u64() % 500));
+                child.kill().expect("it can be killed");
+            }
+            let status = child.wait().expect("it ended");
+            if status.success() {
+                break;
+            }
+            assert_eq!(status.code(), None, "it ended by itself");
+            kills += 1;
+        }
+        assert_eq!(tests(&records(&at.join(&out))), expected);
+        let left: Vec<String> = files(&at.join(&out)).into_keys().collect();
+        assert!(left.iter().all(|name| !name.ends_with(".tmp")), "{left:?}");
+        boxes += 1;
+    }
+    printed(at, &["clean"]);
+    assert!(!at.join("data").exists(), "{:?}", files(&at.join("data")));
 }
 
 #[test]
@@ -236,8 +261,8 @@ fn an_interrupt_leaves_whole_tests() {
     }
 }
 
-/// A plug-in whose `run` is this shell script.
-fn plugin(folder: &Path, name: &str, run: &str) {
+/// A plug-in whose `run` is this shell script; its folder.
+fn plugin(folder: &Path, name: &str, run: &str) -> PathBuf {
     let own = folder.join("plugins").join(name);
     fs::create_dir_all(&own).expect("a folder");
     let manifest = format!(
@@ -247,6 +272,7 @@ fn plugin(folder: &Path, name: &str, run: &str) {
     );
     fs::write(own.join("plugin.json"), manifest).expect("written");
     script(&own.join("run"), run);
+    own
 }
 
 fn script(path: &Path, text: &str) {

@@ -405,19 +405,17 @@ impl Runs<'_> {
     /// Writes records and report, shows both, and judges.
     fn finish(self, ended: Result<(), Failure>) -> Result<(), Failure> {
         let records = self.results.records()?;
+        let page = self.results.folder().join("report.html");
+        if !records.is_empty() {
+            let html = crate::report::html(&records, &[], self.globals.tasks);
+            report::write_whole(&page, &html)?;
+        }
         self.results.write_records(&records)?;
         if !records.is_empty() {
-            let page = self.results.folder().join("report.html");
-            report::write_whole(
-                &page,
-                &crate::report::html(&records, &[], self.globals.tasks),
-            )?;
             show(self.asked, &records, self.globals)?;
             self.plugin_reports(&records)?;
-            output::note(&format!(
-                "records: {}",
-                self.results.records_path().display()
-            ));
+            let path = self.results.records_path();
+            output::note(&format!("records: {}", path.display()));
             output::note(&format!("report: {}", page.display()));
         }
         ended?;

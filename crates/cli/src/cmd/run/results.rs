@@ -9,6 +9,7 @@
 //!
 //! A test is done when its file is there, so a run that was killed at any moment goes on where it stood.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::report::write_whole;
 use crate::boxes::{MeasurementBox, Test};
+use crate::contained;
 use crate::exit::Failure;
 
 /// Most numbered folders that are tried.
@@ -43,7 +45,7 @@ impl Results {
             let results = Self { folder, tests };
             return match results.state(&plan)? {
                 State::New => results.begin(&plan),
-                State::Partial => Ok(results),
+                State::Partial => Ok(results.swept()),
                 State::Complete => Err(Failure::usage(format!(
                     "{} has all results of this box; name another folder, or remove it",
                     results.folder.display()
@@ -62,7 +64,7 @@ impl Results {
             let results = Self { folder, tests };
             match results.state(&plan)? {
                 State::New => return results.begin(&plan),
-                State::Partial => return Ok(results),
+                State::Partial => return Ok(results.swept()),
                 State::Complete | State::Other => {}
             }
         }
@@ -77,6 +79,18 @@ impl Results {
         let text = serde_json::to_string_pretty(plan).map_err(anyhow::Error::from)?;
         write_whole(&self.folder.join("box.json"), &(text + "\n"))?;
         Ok(self)
+    }
+
+    /// Removes the files that killed processes were writing.
+    fn swept(self) -> Self {
+        for folder in [self.folder.clone(), self.folder.join("tests")] {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            for entry in entries.filter(|entry| is_left_behind(&entry.file_name())) {
+                // A leftover that cannot be removed harms nothing.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        self
     }
 
     /// What the folder holds.
@@ -107,10 +121,19 @@ impl Results {
             Err(error) => return Err(named(error)),
         };
         match serde_json::from_slice::<Value>(&text) {
-            Ok(there) if there == *plan && self.missing().is_empty() => Ok(State::Complete),
+            Ok(there) if there == *plan && self.is_complete() => Ok(State::Complete),
             Ok(there) if there == *plan => Ok(State::Partial),
             _ => Ok(State::Other),
         }
+    }
+
+    /// Whether all tests are there and the file of all records, which is written last, has them.
+    fn is_complete(&self) -> bool {
+        let Ok(written) = fs::read_to_string(self.records_path()) else {
+            return false;
+        };
+        let whole = || lines(&self.records()?);
+        self.missing().is_empty() && whole().is_ok_and(|whole| whole == written)
     }
 
     /// The tests whose results are not there.
@@ -143,7 +166,7 @@ impl Results {
         Ok(records)
     }
 
-    /// Writes the records of all tests into one file.
+    /// Writes the records of all tests into one file, as the last of all.
     pub(super) fn write_records(&self, records: &[Record]) -> Result<(), Failure> {
         write_whole(&self.records_path(), &lines(records)?)
     }
@@ -168,6 +191,16 @@ enum State {
     Partial,
     Complete,
     Other,
+}
+
+/// Whether a file was being written ([`write_whole`]) by a process that has ended.
+fn is_left_behind(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let writer = name
+        .strip_suffix(".tmp")
+        .and_then(|rest| rest.rsplit_once('.'))
+        .and_then(|(_, process)| process.parse::<u32>().ok());
+    writer.is_some_and(|process| !contained::is_running(process))
 }
 
 fn lines(records: &[Record]) -> Result<String, Failure> {
