@@ -90,7 +90,7 @@ impl<'a> Batch<'a> {
         self.0.lens().reduce(self.len(), u32::max).unwrap_or(0)
     }
 
-    /// Bytes of all items together; what several share counts for each.
+    /// Bytes of all items together; bytes that several items share count once for each.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.0.lens().sum(self.len())

@@ -291,14 +291,14 @@ struct Lane {
 struct Flight {
     /// The caller's job.
     outer: Option<Job>,
-    /// The stages' job, but while one has it.
+    /// The job that the stages use; `None` while a stage has it.
     inner: Option<Job>,
     /// True if the chain's shape is variable.
     is_variable: bool,
     is_in_place: bool,
     /// True while the stages' job has the caller's slots.
     has_slots: bool,
-    /// The memory between two stages, but while the stages' job has it. Stage *k* writes to `between[k % 2]`.
+    /// The memory between two stages; empty while the job that the stages use has it. Stage *k* writes to `between[k % 2]`.
     between: [Buffers; 2],
     /// Why an item was refused, of those that were.
     refused: Vec<Option<JobError>>,

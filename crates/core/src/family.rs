@@ -27,9 +27,9 @@ pub trait Family: Sync {
     /// # Errors
     /// [`OpenError`].
     fn open(&self, instance: &str) -> Result<Box<dyn Backend>, OpenError>;
-    /// The instances that are meant where a user asks for all backends for `spec`. As it stands here: those that this machine has
-    /// and that can do it, and where one without a name chooses among the others, that one alone. None of a family whose
-    /// start takes memory and time that every measurement would pay for.
+    /// The instances that are meant where a user asks for all backends for `spec`. By default those that this machine has
+    /// and that can do it, and where one without a name chooses among the others, that one alone. A family
+    /// that is costly to start returns none.
     fn all_for(&self, spec: &OpSpec) -> Vec<String> {
         let listed = self.backends().into_iter();
         let here = listed.filter(|listed| listed.is_here);

@@ -73,7 +73,7 @@ pub enum Offsets {
     Shared(Arc<[u32]>),
 }
 
-/// Lists of spans that are in no job, so that one who alternates between layouts allocates none.
+/// Spare lists of spans: a caller that alternates between layouts allocates nothing.
 #[derive(Debug)]
 pub(crate) struct SpareLists(Vec<Vec<Span>>);
 
@@ -199,7 +199,7 @@ impl Stride {
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         let [start, len, step, count] =
             [self.start, self.len, self.step, self.count].map(u64::from);
-        // With the largest of each this is 2^64 - 1.
+        // With the largest of each this is 2^64 - 2^32.
         let end = count.saturating_sub(1) * step + start + len;
         count == 0 || end <= bytes as u64
     }

@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 
 use crate::{Buf, Items, Span, Stride};
 
-/// Items of which it was checked that each lies inside its buffer. Whoever makes one has borrowed the buffers for `'a`: shared or
-/// uniquely, which says what may be done at the addresses.
+/// Items of which it was checked that each lies inside its buffer. The maker holds a borrow of the buffers for `'a`; they
+/// may be written only if it is unique.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout<'a> {
     rule: Rule,
@@ -73,7 +73,7 @@ impl<'a> Layout<'a> {
     /// Items of one buffer of `bytes` bytes that starts at `base`, if they lie inside it.
     ///
     /// # Safety
-    /// There are so many bytes, borrowed for `'a`.
+    /// `base` points to `bytes` bytes that are borrowed for `'a`.
     #[inline]
     pub(crate) unsafe fn of_one(base: NonNull<u8>, bytes: usize, items: &'a Items) -> Option<Self> {
         let (fits, rule) = match items {

@@ -12,7 +12,7 @@ pub enum Memory {
     Shared(View),
     /// Buffers of this job alone: the output of another job, or a burst of packets.
     Own(Buffers),
-    /// None but those that it writes: the job works in place, see [`Operator::in_place`](crate::Operator::in_place).
+    /// No input of its own: the job works in place on the buffers that it writes, see [`Operator::in_place`](crate::Operator::in_place).
     Output,
 }
 

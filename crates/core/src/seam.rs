@@ -101,7 +101,7 @@ pub trait Backend: Send + Sync {
     /// The properties of the backend: the evidence that its numbers rest on, who carries out its jobs, its parts. [`Properties::of_this_cpu`] is all that a
     /// backend of plain software has to say.
     fn properties(&self) -> Properties;
-    /// The code that computes `spec` here, with its version: `libdeflate, libdeflater 1.26.1`. As it stands here: the library of its
+    /// The code that computes `spec` here, with its version: `libdeflate, libdeflater 1.26.1`. By default the library of its
     /// [`properties`](Backend::properties). A backend that chooses among several says which it chooses.
     fn code(&self, _spec: &OpSpec) -> Option<String> {
         self.properties().made_of.library
@@ -139,7 +139,7 @@ pub trait Operator: Send + Sync {
     /// A wrapper hands on what is inside.
     ///
     /// # Errors
-    /// Why it takes none; as it stands here the reason that its shape gives ([`OutputShape::not_in_place`]).
+    /// Why it takes none; by default the reason that its shape gives ([`OutputShape::not_in_place`]).
     fn in_place(&self) -> Result<usize, NotInPlace> {
         Err(self.shape().not_in_place())
     }
@@ -166,7 +166,7 @@ pub trait Queue {
     /// Appends finished jobs to `done`; says how many. Neither waits nor, if `done` has room, allocates.
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize;
     /// Sleeps until a job has finished, at most for `timeout`; returns at once if nothing is in flight. It may return before a job has
-    /// finished: `poll` says. As it stands here it is a short sleep, for devices that wake nobody; a queue on virtual time, which
+    /// finished: `poll` says. By default it is a short sleep, for devices that wake nobody; a queue on virtual time, which
     /// polling moves, must replace it. A queue with a [`Queue::file`] arms that file and sleeps in `poll(2)`; if a job had finished
     /// before, it does not sleep.
     fn wait(&mut self, timeout: Duration) {

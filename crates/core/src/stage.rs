@@ -80,7 +80,7 @@ pub struct Outputs<'a> {
 }
 
 impl Stage {
-    /// As long as it stands: the longest time that a device may be silent.
+    /// The longest time that a device may be silent, by default.
     const PATIENCE: Duration = Duration::from_secs(10);
 
     /// A stage for up to `items_max` items a call. Each output has up to `slot_bytes`; of an operator with outputs of a fixed length that
@@ -175,13 +175,14 @@ impl Stage {
         job.items = earlier.outputs(before.operator.shape(), &mut list);
         self.lists.keep(Items::Spans(list));
         job.src = Memory::Own(take(&mut earlier.dst));
-        let result = self.send_to_slots(job)?;
-        let job = self.job.as_mut().expect("it came home");
-        if let Memory::Own(buffers) = replace(&mut job.src, Memory::Output) {
+        let result = self.send_to_slots(job);
+        if let Some(job) = &mut self.job
+            && let Memory::Own(buffers) = replace(&mut job.src, Memory::Output)
+        {
             earlier.dst = buffers;
         }
         before.job = Some(earlier);
-        result.map_err(StageError::Job)?;
+        result?.map_err(StageError::Job)?;
         self.outputs()
     }
 

@@ -5,7 +5,7 @@
 //! other, moves the word, and later, when the readers of the one that was live have left it, makes the same changes there. So a change
 //! is made twice, a reader never meets a half-changed table, and no table is copied for a commit.
 //!
-//! Readers are counted in by a seat of their own, which holds a reference to either table behind a lock each. Nobody but the
+//! Each reader has a seat: two locks, each around a reference to one table. Nobody but the
 //! writer ever competes for these locks, and it only takes the one of the table that is not live. A reader *tries* the lock of the live
 //! one and looks at the word again: if the lock was taken or the word has moved, a commit came in between, and it starts over. It never
 //! sleeps, and what it writes lies in a cache line of its own. The writer sleeps at the lock of a reader that has not left.

@@ -1,36 +1,14 @@
 //! Operators behind one another over bursts of packets that lie in buffers of their own: each reads what the one before it has
 //! written, where it lies. Nothing is copied, and after the first burst nothing is allocated.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use dpb_core::conformance::Counting;
 use dpb_core::random::SplitMix64;
 use dpb_core::{Backend, Buf, Buffers, OpSpec, Span, Stage, Workload};
 use dpb_operators::cpu::FAMILIES;
 use dpb_operators::registry::find;
 
-/// The system's memory, counted.
-struct Counted;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
 #[global_allocator]
-static COUNTED: Counted = Counted;
-
-// SAFETY: every call is the system allocator's own.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps to the same contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the same contract.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
+static COUNTING: Counting = Counting;
 
 const BURST: usize = 64;
 /// Room before each packet, as drivers leave it.
@@ -80,7 +58,7 @@ fn what_operators_write_others_read_without_a_copy_or_an_allocation() {
         let mut packets = Buffers::from(packets);
         let mut streams = Vec::new();
         for burst in 0..20 {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            let before = Counting::everywhere();
             let given = deflate.run_over(&mut packets, &spans).expect("carried out");
             let streams_now = given.iter().map(|stream| stream.expect("fits").as_ptr());
             match burst {
@@ -90,7 +68,7 @@ fn what_operators_write_others_read_without_a_copy_or_an_allocation() {
             inflate.run_behind(&mut deflate).expect("carried out");
             sha256.run_behind(&mut inflate).expect("carried out");
             crc.run_behind(&mut sha256).expect("carried out");
-            let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+            let allocated = Counting::everywhere() - before;
             assert!(burst == 0 || allocated == 0, "{name}: {allocated}");
         }
         let moved = packets.iter().map(|packet| packet.as_ptr());

@@ -1,38 +1,17 @@
 //! A queue has all its memory when it is open: its first job allocates nothing, however many items it has.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use dpb_core::conformance::Counting;
 use dpb_core::spec::Parameter;
 use dpb_core::{Backend, Buf, Input, Job, OutputShape};
 use dpb_operators::cpu;
 use dpb_operators::registry::{Case, Entry, OPERATORS};
 
-/// The system's memory, counted.
-struct Counted;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
 #[global_allocator]
-static COUNTED: Counted = Counted;
-
-// SAFETY: every call is the system allocator's own.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps to the same contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the same contract.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
+static COUNTING: Counting = Counting;
 
 /// The length of the data in an item: all items are equally long.
 const ITEM_BYTES: usize = 256;
@@ -84,12 +63,12 @@ fn first_job_allocations(backend: &dyn Backend, entry: &Entry, case: &Case, item
     let mut queue = Arc::clone(&operator).open(NonZeroU32::MIN).expect("opens");
     let mut ready = VecDeque::from([Job::new(0, src.freeze(), items, dst, shape)]);
     let mut done = Vec::with_capacity(1);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = Counting::everywhere();
     assert_eq!(queue.submit(&mut ready), 1);
     while queue.poll(&mut done) == 0 {
         std::hint::spin_loop();
     }
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let allocations = Counting::everywhere() - before;
     let done = done.pop().expect("came home");
     done.result.expect("carried out");
     allocations

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use dpb_accel::port::capture;
 use inspect::{BURST, FAMILIES, Found, Inspector};
@@ -22,7 +22,8 @@ struct Args {
     /// A list of IPv4 routes, a prefix and a hop on each line
     #[arg(long, default_value = "generated:10000")]
     routes: String,
-    /// Backends of checksums, hashes, routes, rules, digests and compression
+    /// Backends of checksums, hashes, routes, rules, digests and compression; captures lie in memory of the first, so that a device
+    /// that works on its own memory alone has to be it
     #[arg(long, value_delimiter = ',', default_value = "cpu,cpu,cpu,cpu,cpu,cpu")]
     backends: Vec<String>,
 }
@@ -39,6 +40,11 @@ fn main() -> Result<()> {
     for path in &args.captures {
         let name = path.display();
         let bytes = fs::read(path).with_context(|| name.to_string())?;
+        // Places in a buffer have 32 bits.
+        ensure!(
+            u32::try_from(bytes.len()).is_ok(),
+            "{name}: longer than 4 GiB; cut it, with editcap -c for one"
+        );
         let frames: Vec<_> = capture::packets(&bytes)?.collect::<Result<_, _>>()?;
         let mut file = memory.alloc(bytes.len())?;
         file.copy_from_slice(&bytes);

@@ -1,12 +1,10 @@
 //! Captures on every kind of backend: what is found is what other implementations find, and after the first bursts nothing is
 //! allocated. The allocations of the whole process count, so the test has a process to itself.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpb_accel::port::capture;
+use dpb_core::conformance::Counting;
 use dpb_core::{Buf, View};
 use inspect::{BURST, Found, Inspector};
 use sha2::{Digest, Sha256};
@@ -15,27 +13,8 @@ mod support;
 
 use support::{Frame, Kind, expected, files, frames, pcap, toeplitz};
 
-/// The system's memory, counted.
-struct Counted;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
 #[global_allocator]
-static COUNTED: Counted = Counted;
-
-// SAFETY: every call is the system allocator's own.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps to the same contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the same contract.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
+static COUNTING: Counting = Counting;
 
 fn memory(bytes: &[u8]) -> View {
     let mut file = Buf::zeroed(bytes.len()).unwrap();
@@ -149,14 +128,14 @@ fn what_is_found_is_what_others_find_and_nothing_is_allocated() {
         capture.assert_found(&mut inspector);
         let mut found = Found::default();
         for pass in 0..5 {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            let before = Counting::everywhere();
             for burst in capture.packets.chunks(BURST) {
                 let each = |_, _: &[u8], _: &[u8]| {};
                 inspector
                     .inspect(&capture.file, burst, &mut found, each)
                     .unwrap();
             }
-            let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+            let allocated = Counting::everywhere() - before;
             // The lists of counts get their entries in the first pass.
             assert!(
                 pass == 0 || allocated == 0,

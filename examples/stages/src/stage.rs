@@ -76,7 +76,7 @@ impl Stage {
         self.items.extend(items);
         let mut lent = Buffers::Many(take(packets));
         let outputs = self.stage.run_over(&mut lent, &self.items);
-        *packets = many(lent);
+        *packets = lent.into_vec();
         let outputs = outputs.context(name)?;
         if self.is_checked {
             for (item, output) in self.items.iter().zip(outputs.iter()) {
@@ -116,7 +116,7 @@ impl Stage {
         };
         let mut lent = Buffers::Many(take(packets));
         let lens = self.stage.run_in_place(&mut lent, &self.items, &self.slots);
-        *packets = many(lent);
+        *packets = lent.into_vec();
         for (i, len) in lens.context(name)?.enumerate() {
             let len = len.with_context(|| format!("{name}: item {i}"))?;
             if let Some(item) = before.get(i) {
@@ -132,12 +132,4 @@ impl Stage {
 /// The bytes of a part of a packet.
 fn bytes<'a>(packets: &'a [Buf], part: &Span) -> &'a [u8] {
     &packets[part.buf as usize][part.start as usize..][..part.len as usize]
-}
-
-/// The packets that were lent; none if the device has kept them.
-fn many(lent: Buffers) -> Vec<Buf> {
-    match lent {
-        Buffers::Many(packets) => packets,
-        Buffers::One(packet) => vec![packet],
-    }
 }

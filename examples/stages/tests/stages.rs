@@ -1,32 +1,10 @@
 //! The stages on every kind of backend: what they give is right, no packet moves, and after the first burst nothing is allocated.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use dpb_core::conformance::Counting;
 use stages::{BURST, FAMILIES, Packets, Program};
 
-/// The system's memory, counted.
-struct Counted;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
 #[global_allocator]
-static COUNTED: Counted = Counted;
-
-// SAFETY: every call is the system allocator's own.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps to the same contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the same contract.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
+static COUNTING: Counting = Counting;
 
 /// Runs 20 bursts on these backends, in the order of the stages. The first and the last are judged.
 fn run(names: [&str; 4]) {
@@ -39,11 +17,11 @@ fn run(names: [&str; 4]) {
         packets.receive(&mut buffers);
         let is_checked = burst == 0 || burst == 19;
         program.check(is_checked);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = Counting::everywhere();
         let given = program
             .run(&mut buffers)
             .expect("every stage does its work");
-        let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        let allocated = Counting::everywhere() - before;
         // The oracles allocate, and so does a stage's first burst.
         assert!(
             is_checked || allocated == 0,
@@ -77,9 +55,10 @@ fn stages_move_between_backends() {
         (["cpu", "dpdk/libraries", "dpdk/libraries", "cpu"], 1),
         (["cpu", "cpu", "cpu", "dpdk/crypto_aesni_mb"], 3),
     ] {
-        match FAMILIES.open(names[device]) {
+        let backends = names.map(|name| FAMILIES.open(name).expect("a known name"));
+        match Program::new(&backends) {
             Ok(_) => run(names),
-            Err(why) => println!("skipped: {}: {why}", names[device]),
+            Err(why) => println!("skipped: {}: {why:#}", names[device]),
         }
     }
 }

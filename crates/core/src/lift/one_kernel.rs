@@ -47,7 +47,7 @@ pub struct OneKernel<S, F> {
     of: PhantomData<fn(S)>,
 }
 
-/// As long as it is not said otherwise: most jobs that one queue may hold.
+/// Most jobs that one queue may hold, by default.
 const DEPTH_MAX: NonZeroU32 = NonZeroU32::new(64).unwrap();
 
 impl<S, K, F> OneKernel<S, F>

@@ -59,6 +59,9 @@ pub(crate) const ENTRY: Entry = Entry {
     )
 };
 
+/// The shortest fragment: an IPv4 header and one byte.
+const FRAGMENT_BYTES_MIN: usize = 21;
+
 /// In its queue, if fragments are kept there.
 fn keeps_state(spec: &OpSpec) -> bool {
     own::<spec::Reassembly>(spec).keep == FragmentsKept::Queue
@@ -245,12 +248,16 @@ impl Kernel for Reassembly {
         OutputShape::Variable
     }
 
-    /// A datagram is never longer than its fragments together. Where some of these came in earlier items, this is room for one datagram
-    /// more.
+    /// A datagram is never longer than its fragments together. Where some of these came in earlier items, each fragment of an item may be
+    /// the last of a datagram, and at most as many wait as the spec says.
     fn dst_len(&self, item_len: usize) -> usize {
         match self.spec.keep {
             FragmentsKept::Item => item_len,
-            FragmentsKept::Queue => item_len + packet::PACKET_BYTES_MAX,
+            FragmentsKept::Queue => {
+                let fragments = item_len / FRAGMENT_BYTES_MIN;
+                let waiting = fragments.min(self.spec.datagrams.into());
+                item_len.saturating_add(waiting * packet::PACKET_BYTES_MAX)
+            }
         }
     }
 
@@ -267,7 +274,7 @@ impl Kernel for Reassembly {
             }),
             FragmentsKept::Queue => out.each_outcome(batch, |item, slot| {
                 let (now_ns, burst) = timed(item).ok_or(JobError::Malformed)?;
-                // What is refused must leave no fragment behind.
+                // A burst that cannot be cut into packets must leave no fragment behind.
                 for packet in Burst::new(burst) {
                     packet.map_err(PacketError::refusal)?;
                 }

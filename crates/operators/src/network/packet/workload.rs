@@ -13,6 +13,8 @@ use crate::network::fragmentation;
 
 /// The most bytes that a datagram carries where several share a payload.
 const DATAGRAM_BYTES_MAX: usize = 60_000;
+/// More than the headers of one of these packets.
+const HEADERS_BYTES_MAX: usize = 256;
 
 /// Packets, and what is right for each by a function that refuses what is none.
 ///
@@ -119,6 +121,17 @@ where
 
     fn name(&self) -> &str {
         PORTABLE
+    }
+
+    fn slot_bytes(&self, plain_len: usize) -> Option<usize> {
+        match self.carrier {
+            // Each item has all fragments of its datagrams, which the operator cannot know.
+            Carrier::TimedFragments => {
+                let datagrams = plain_len / DATAGRAM_BYTES_MAX + 1;
+                Some(plain_len + datagrams * HEADERS_BYTES_MAX)
+            }
+            _ => None,
+        }
     }
 
     fn encode_item(&self, plain: &[u8]) -> Result<Vec<u8>, String> {

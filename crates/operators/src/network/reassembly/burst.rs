@@ -10,8 +10,8 @@ use super::table::{Place, Table};
 use super::{Dropped, Read, Reassembler};
 use crate::network::packet::{Burst, PacketError};
 
-/// The datagrams that became whole in a burst, one after another. What cannot be told apart is refused; a fragment that belongs to
-/// nothing is left out. What is not whole stays in the table.
+/// The datagrams that became whole in a burst, one after another. A burst that cannot be cut into packets is refused, and so is one whose
+/// datagrams do not fit the slot; invalid packets are dropped. Datagrams that are not whole stay in the table.
 pub(super) fn run(
     reassembler: &mut Reassembler,
     item: &[u8],

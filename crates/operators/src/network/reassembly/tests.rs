@@ -426,6 +426,23 @@ fn what_is_kept_in_a_queue_goes_when_its_time_is_over() {
 }
 
 #[test]
+fn an_item_may_complete_all_datagrams_that_wait() {
+    let cuts = [1, 2, 3].map(|id| cut(Version::V4, 50_000, id));
+    let mut kept = Kept::new("datagrams=8");
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    for (_, pieces) in &cuts {
+        let (last, others) = pieces.split_last().expect("pieces");
+        early.extend(others.concat());
+        late.extend_from_slice(last);
+    }
+    assert_eq!(kept.take(0, &early), Ok(Vec::new()));
+    let wholes = cuts.map(|(packet, _)| packet).concat();
+    let room = kept.0.operator().dst_len(8 + late.len());
+    assert!(wholes.len() <= room, "{} bytes, {room}", wholes.len());
+    assert_eq!(kept.take(1, &late), Ok(wholes));
+}
+
+#[test]
 fn a_burst_that_is_refused_leaves_nothing_in_its_queue() {
     let (packet, [one, two, three]) = three(7);
     let mut kept = Kept::new("datagrams=1");

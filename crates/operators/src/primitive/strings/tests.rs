@@ -12,6 +12,19 @@ fn item(random: &mut SplitMix64, half: usize) -> Vec<u8> {
     (0..2 * half).map(|_| byte()).collect()
 }
 
+/// The outcomes of one item, whose output goes into `slot`.
+fn run(
+    kernel: &impl Kernel<Scratch = ()>,
+    item: &[u8],
+    slot: &mut [u8],
+) -> Vec<Result<u32, JobError>> {
+    let mut outcomes = Vec::new();
+    let batch = Batch::new(item, &dpb_core::Items::One).expect("one");
+    let out = BatchOut::new(slot, &dpb_core::Items::One, &mut outcomes).expect("one slot");
+    kernel.run(batch, out, &mut ()).expect("runs");
+    outcomes
+}
+
 #[test]
 fn strings_are_what_the_c_library_takes_them_for() {
     let mut random = SplitMix64::new(1);
@@ -50,18 +63,15 @@ fn every_path_agrees_on_strings_that_end_anywhere() {
             }
             for (strcmp, strcat) in &codes {
                 let mut order = [9];
-                let batch = dpb_core::Batch::new(&item, &dpb_core::Items::One).expect("one");
-                let mut none = Vec::new();
-                let out = BatchOut::new(&mut order, &dpb_core::Items::One, &mut none);
-                let out = out.expect("one slot");
-                strcmp.run(batch, out, &mut ()).expect("runs");
+                run(strcmp, &item, &mut order);
                 assert_eq!(order[0], compare(&item), "{strcmp:?}, {item:?}");
                 let right = join(&item);
                 let mut slot = vec![9; right.len()];
-                assert_eq!(strcat.join(&item, &mut slot), Some(right.len()));
+                let len = right.len() as u32;
+                assert_eq!(run(strcat, &item, &mut slot), [Ok(len)]);
                 assert_eq!(slot, right, "{strcat:?}, {item:?}");
                 let (_, short) = slot.split_first_mut().expect("a zero byte at least");
-                assert_eq!(strcat.join(&item, short), None);
+                assert_eq!(run(strcat, &item, short), [Err(JobError::DstTooShort)]);
             }
         }
     }
