@@ -8,6 +8,7 @@ use dpb_core::measure::{Ratio, Record, Value};
 use super::anchor;
 use super::html::escape;
 use super::origin::{Origin, Origins};
+use super::published::works;
 use crate::output::{Column, Table, evidence, short, short_ns, verdict};
 use crate::spec;
 use crate::task::{Base, Task};
@@ -30,6 +31,97 @@ pub(super) const FOOT: &str = concat!(
 
 /// Parameters that are shown elsewhere or say nothing in a table.
 const HIDDEN: [&str; 4] = ["seconds", "repeat", "where", "output"];
+
+/// Text as part of an address on the page.
+pub(super) fn fragment(text: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    text.chars().map(safe).collect()
+}
+
+/// Links to the sections.
+pub(super) fn contents(tasks: &BTreeSet<&str>, has_dpbento: bool) -> String {
+    let mut links = vec![("glance".to_owned(), "at a glance".to_owned())];
+    if has_dpbento {
+        links.push(("dpbento".to_owned(), "as in dpBento".to_owned()));
+    }
+    links.extend(
+        tasks
+            .iter()
+            .map(|task| (format!("task-{}", fragment(task)), (*task).to_owned())),
+    );
+    for (place, name) in [
+        ("published", "published"),
+        ("where", "where it was measured"),
+        ("records", "records"),
+    ] {
+        links.push((place.to_owned(), name.to_owned()));
+    }
+    let links = links
+        .iter()
+        .map(|(place, name)| format!("<a href=\"#{}\">{}</a>", escape(place), escape(name)));
+    format!(
+        "<nav aria-label=\"sections\">{}</nav>",
+        links.collect::<String>()
+    )
+}
+
+/// The machines of papers, and what the papers say of them.
+pub(super) fn published(drawn: &[Record]) -> String {
+    let mut html = String::from("<section id=\"published\"><h2>Published platforms</h2>");
+    let said = match drawn.len() {
+        0 => "None of their numbers is drawn on this page.".to_owned(),
+        count => format!(
+            "{count} of their numbers are drawn on this page, hollow; each is a record below, with its source."
+        ),
+    };
+    let _ = write!(
+        html,
+        "<p class=\"sub\">What papers and their authors' repositories say of other machines. {said}</p>"
+    );
+    for work in works() {
+        let _ = write!(
+            html,
+            "<details class=\"work\"><summary>{}</summary><div class=\"wide\"><table><thead><tr><th>platform</th><th>what it is</th><th>place</th></tr></thead><tbody>",
+            escape(&work.source.work)
+        );
+        for platform in &work.platforms {
+            let parts = [
+                &platform.cpu,
+                &platform.memory,
+                &platform.storage,
+                &platform.network,
+            ];
+            let parts: Vec<&str> = parts
+                .into_iter()
+                .map(String::as_str)
+                .filter(|part| !part.is_empty())
+                .collect();
+            html.push_str(&published_row(
+                &platform.name,
+                &parts.join("; "),
+                &platform.place,
+            ));
+        }
+        for statement in &work.statements {
+            html.push_str(&published_row(
+                &statement.platform,
+                &statement.text,
+                &statement.place,
+            ));
+        }
+        html.push_str("</tbody></table></div></details>");
+    }
+    html + "</section>"
+}
+
+fn published_row(platform: &str, text: &str, place: &str) -> String {
+    format!(
+        "<tr><th>{}</th><td>{}</td><td>{}</td></tr>",
+        escape(platform),
+        escape(text),
+        escape(place)
+    )
+}
 
 /// Which machines, builds and runs the records come from.
 pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
