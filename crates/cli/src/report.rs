@@ -81,6 +81,17 @@ impl<'a> Found<'a> {
             .collect()
     }
 
+    /// Who is fastest, in a sentence each for platforms and for the sides of runs.
+    fn verdicts(&self) -> impl Iterator<Item = String> {
+        let named = [
+            ("Platforms", &self.platforms),
+            ("Within a run", &self.sides),
+        ];
+        let said = named.map(|(among, contests)| (among, glance::verdict(contests)));
+        let said = said.into_iter().filter(|(_, verdict)| !verdict.is_empty());
+        said.map(|(among, verdict)| format!("{among}: {verdict}."))
+    }
+
     /// The heat maps of a task.
     fn maps(&self, task: &str) -> impl Iterator<Item = &Map> {
         self.maps.iter().filter(move |map| map.task == task)
@@ -139,11 +150,8 @@ pub fn html(records: &[Record], warnings: &[String], known: Tasks) -> String {
 /// Platforms, and who is fastest in what.
 fn at_a_glance(found: &Found<'_>) -> String {
     let mut html = String::from("<section id=\"glance\"><h2>At a glance</h2>");
-    for contests in [&found.platforms, &found.sides] {
-        let verdict = glance::verdict(contests);
-        if !verdict.is_empty() {
-            let _ = write!(html, "<p class=\"verdict\">{}</p>", html::escape(&verdict));
-        }
+    for verdict in found.verdicts() {
+        let _ = write!(html, "<p class=\"verdict\">{}</p>", html::escape(&verdict));
     }
     html.push_str(&glance::platforms(found.records, &found.platforms));
     for (contests, title) in [

@@ -169,9 +169,11 @@ fn held(task: &Task, records: &[&Record], swept: &[Sweep<'_>]) -> String {
         .series
         .iter()
         .filter(|name| distinct(records, name).len() == 1);
-    let series = series
-        .map(|name| text_of(records[0], name))
-        .filter(|text| !text.is_empty());
+    let series = series.filter_map(|name| match text_of(records[0], name) {
+        text if text.is_empty() => None,
+        text if ["true", "false"].contains(&text.as_str()) => Some(format!("{name} {text}")),
+        text => Some(text),
+    });
     series.chain(sweeps).collect::<Vec<_>>().join(" · ")
 }
 

@@ -44,8 +44,29 @@ pub(super) struct Side<'a> {
 pub(super) struct Gain {
     /// Above 1 the first one is better, whatever the metric.
     pub(super) times: f64,
-    /// Whether the 95 % interval leaves out 1, and nobody disturbed either.
-    pub(super) is_decided: bool,
+    pub(super) standing: Standing,
+}
+
+/// What a ratio can be trusted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The 95 % interval leaves out 1.
+    Decided,
+    /// Other work took time from a side while it was measured.
+    Disturbed,
+    /// The interval holds 1, or there are too few runs for one.
+    TooClose,
+}
+
+impl Standing {
+    /// What to add where a ratio is said; nothing if it is decided.
+    pub(super) fn doubt(self) -> &'static str {
+        match self {
+            Self::Decided => "",
+            Self::Disturbed => ", disturbed by other work",
+            Self::TooClose => ", too close to call",
+        }
+    }
 }
 
 /// Parameters in which tests of one kind may differ: notes for a reader, and places on one machine.
@@ -56,9 +77,15 @@ impl<'a> Contest<'a> {
     pub(super) fn all(records: &'a [Record], known: Tasks, among: Among) -> Vec<Self> {
         let mut contests = Vec::new();
         for task in known.iter() {
+            // What a model or a stand-in says is not of the machine that it ran on.
+            let counts = |record: &&Record| match among {
+                Among::Platforms => record.evidence.kind() == "measured",
+                Among::Sides => true,
+            };
             let own: Vec<&Record> = records
                 .iter()
                 .filter(|record| record.task == task.name && record.outcome == Outcome::Done)
+                .filter(counts)
                 .collect();
             let side = task.view.base.map(|base| base.side);
             if among == Among::Sides && side.is_none() {
@@ -105,7 +132,7 @@ impl<'a> Contest<'a> {
     pub(super) fn setting_text(&self) -> String {
         let values = self.setting.iter();
         let words: Vec<String> = values
-            .map(|(sweep, value)| format!("{} {}", (sweep.text)(*value), sweep.label))
+            .map(|(sweep, value)| format!("{} {}", sweep.label, (sweep.text)(*value)))
             .collect();
         words.join(", ")
     }
@@ -121,10 +148,20 @@ impl Gain {
             Better::Less => Ratio::of(&others, &own),
         }?;
         let disturbed = |record: &Record| record.stability.as_ref().is_some_and(|s| s.disturbed);
+        let standing = match ratio.is_decided() {
+            _ if disturbed(record) || disturbed(other) => Standing::Disturbed,
+            true => Standing::Decided,
+            false => Standing::TooClose,
+        };
         Some(Self {
             times: ratio.median,
-            is_decided: ratio.is_decided() && !disturbed(record) && !disturbed(other),
+            standing,
         })
+    }
+
+    /// Whether it can be told who is better.
+    pub(super) fn is_decided(self) -> bool {
+        self.standing == Standing::Decided
     }
 }
 

@@ -8,7 +8,7 @@ use super::bars::{Bar, Bars, Group};
 use super::select::{figure_text, is_unstable, unsure};
 use super::vary::{number_of, text_of};
 use super::{anchor, published};
-use crate::output::{bytes, number, short, short_ns};
+use crate::output::{bytes, short, short_ns};
 use crate::spec;
 
 /// A figure of the paper.
@@ -100,10 +100,10 @@ const fn optimisable(
         what,
         task: "op",
         with,
-        groups: Number("size", bytes),
+        groups: Number("size", in_bytes),
         by: &["backend"],
         shown: BYTES,
-        label: "input bytes per second",
+        label: "input bytes per second, the best of the threads that were measured",
         text: short,
     }
 }
@@ -118,7 +118,7 @@ const fn memory(
         what,
         task: "memory",
         with,
-        groups: Number("size", bytes),
+        groups: Number("size", in_bytes),
         by: &[],
         shown: ACCESSES,
         label: "accesses per second of one thread",
@@ -136,7 +136,7 @@ const fn storage(
         what,
         task: "storage",
         with,
-        groups: Number("block", bytes),
+        groups: Number("block", in_bytes),
         by: &["direct"],
         shown: BYTES,
         label: "bytes per second, the best of the depths and jobs that were measured",
@@ -202,7 +202,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         number: "8", what: "memory, random reads of 16 KiB by threads", task: "memory",
         with: &[("pattern", "random"), ("access", "read"), ("size", "16384"), ("tool", "dpb")],
-        groups: Number("threads", number), by: &[], shown: ACCESSES, label: "accesses per second of all threads", text: short,
+        groups: Number("threads", |count| counted(count, "thread")), by: &[], shown: ACCESSES, label: "accesses per second of all threads", text: short,
     },
     storage("9a", "storage, random reads", &[("pattern", "random"), ("access", "read"), ("tool", "dpb")]),
     storage("9b", "storage, sequential reads", &[("pattern", "sequential"), ("access", "read"), ("tool", "dpb")]),
@@ -212,21 +212,37 @@ const FIGURES: &[Figure] = &[
     storage_latency("10b", "storage, requests of 4 MiB", &[("block", "4194304"), ("depth", "1"), ("jobs", "1"), ("tool", "dpb")]),
     Figure {
         text: short_ns, label: "round trip of a message, one in flight",
-        ..network("11a", "TCP, round trips", "tcp", &[("direction", "echo"), ("depth", "1"), ("connections", "1"), ("mode", "closed"), ("tool", "dpb")], Number("size", bytes), LATENCIES)
+        ..network("11a", "TCP, round trips", "tcp", &[("direction", "echo"), ("depth", "1"), ("connections", "1"), ("mode", "closed"), ("tool", "dpb")], Number("size", in_bytes), LATENCIES)
     },
     Figure {
         label: "bytes per second of all connections",
-        ..network("11b", "TCP, messages of 32 KiB, 128 in flight, by connections", "tcp", &[("size", "32768"), ("depth", "128"), ("mode", "closed"), ("tool", "dpb")], Number("connections", number), BYTES)
+        ..network("11b", "TCP, messages of 32 KiB, 128 in flight, by connections", "tcp", &[("size", "32768"), ("depth", "128"), ("mode", "closed"), ("tool", "dpb")], Number("connections", |count| counted(count, "connection")), BYTES)
     },
     Figure {
         text: short_ns, label: "latency of a read", shown: &[(Metric("latency_ns_p50"), "median"), (Metric("latency_ns_p99"), "99th percentile")],
-        ..network("12a", "RDMA, reads", "rdma", &[("method", "lat"), ("verb", "read")], Number("size", bytes), LATENCIES)
+        ..network("12a", "RDMA, reads", "rdma", &[("method", "lat"), ("verb", "read")], Number("size", in_bytes), LATENCIES)
     },
     Figure {
         label: "bytes per second of all queue pairs",
-        ..network("12b", "RDMA, reads by queue pairs", "rdma", &[("method", "bw"), ("verb", "read")], Number("qps", number), BYTES)
+        ..network("12b", "RDMA, reads by queue pairs", "rdma", &[("method", "bw"), ("verb", "read")], Number("qps", |count| counted(count, "queue pair")), BYTES)
     },
 ];
+
+/// A size with its unit.
+fn in_bytes(value: f64) -> String {
+    match bytes(value) {
+        text if text.contains(' ') => format!("{text}B"),
+        text => format!("{text} B"),
+    }
+}
+
+/// A number of things.
+fn counted(count: f64, thing: &str) -> String {
+    match count {
+        1.0 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
+}
 
 /// The figures for which there are records, and the published numbers in them.
 pub(super) fn figures(records: &[Record]) -> (Vec<Bars>, Vec<Record>) {

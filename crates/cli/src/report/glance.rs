@@ -7,7 +7,7 @@ use dpb_core::measure::comparison::Better;
 use dpb_core::measure::{Outcome, Record};
 
 use super::anchor;
-use super::contest::{Among, Contest, Gain};
+use super::contest::{Among, Contest, Gain, Standing};
 use super::html::escape;
 use super::select::is_unstable;
 use super::vary::{number_of, text_of};
@@ -21,34 +21,41 @@ struct Score<'a> {
     tests: usize,
     wins: BTreeMap<String, usize>,
     too_close: usize,
-    /// The test in which the fastest is furthest ahead, beyond doubt.
+    disturbed: usize,
+    /// The test in which the fastest is furthest ahead, one beyond doubt if there is any.
     widest: Option<(Gain, &'a Contest<'a>)>,
 }
 
-/// One line of text for each platform or side: how many tests it wins.
+/// Who is fastest in how many tests, in a sentence; nothing if there is no contest.
 pub(super) fn verdict(contests: &[Contest<'_>]) -> String {
-    if contests.is_empty() {
-        return String::new();
-    }
-    let (mut wins, mut too_close) = (BTreeMap::<String, usize>::new(), 0);
+    let mut wins = BTreeMap::<&str, usize>::new();
+    let (mut too_close, mut disturbed) = (0, 0);
     for contest in contests {
-        match contest.lead() {
-            Some(gain) if gain.is_decided => {
-                *wins.entry(contest.sides[0].name.clone()).or_default() += 1
-            }
-            _ => too_close += 1,
+        match contest.lead().map(|gain| gain.standing) {
+            Some(Standing::Decided) => *wins.entry(&contest.sides[0].name).or_default() += 1,
+            Some(Standing::Disturbed) => disturbed += 1,
+            Some(Standing::TooClose) | None => too_close += 1,
         }
     }
-    let mut wins: Vec<(String, usize)> = wins.into_iter().collect();
+    let mut wins: Vec<(&str, usize)> = wins.into_iter().collect();
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut parts: Vec<String> = wins
-        .iter()
-        .map(|(name, count)| format!("{name} in {count}"))
-        .collect();
-    if too_close > 0 {
-        parts.push(format!("too close to call in {too_close}"));
+    let mut parts: Vec<String> = Vec::new();
+    for (name, count) in wins {
+        parts.push(match parts.is_empty() {
+            true => format!("{name} is fastest in {count} of {} tests", contests.len()),
+            false => format!("{name} in {count}"),
+        });
     }
-    format!("Fastest of {} tests: {}.", contests.len(), parts.join(", "))
+    if parts.is_empty() && !contests.is_empty() {
+        parts.push(format!("none of {} tests is decided", contests.len()));
+    }
+    if too_close > 0 {
+        parts.push(format!("{too_close} too close to call"));
+    }
+    if disturbed > 0 {
+        parts.push(format!("{disturbed} disturbed by other work"));
+    }
+    parts.join(", ")
 }
 
 fn scores<'a>(contests: &'a [Contest<'a>]) -> Vec<Score<'a>> {
@@ -65,23 +72,30 @@ fn scores<'a>(contests: &'a [Contest<'a>]) -> Vec<Score<'a>> {
                     tests: 0,
                     wins: BTreeMap::new(),
                     too_close: 0,
+                    disturbed: 0,
                     widest: None,
                 });
                 scores.len() - 1
             });
         let score = &mut scores[at];
         score.tests += 1;
-        match contest.lead() {
-            Some(gain) if gain.is_decided => {
+        let Some(gain) = contest.lead() else {
+            score.too_close += 1;
+            continue;
+        };
+        match gain.standing {
+            Standing::Decided => {
                 *score.wins.entry(contest.sides[0].name.clone()).or_default() += 1;
-                if score
-                    .widest
-                    .is_none_or(|(widest, _)| gain.times > widest.times)
-                {
-                    score.widest = Some((gain, contest));
-                }
             }
-            _ => score.too_close += 1,
+            Standing::Disturbed => score.disturbed += 1,
+            Standing::TooClose => score.too_close += 1,
+        }
+        let rank = |gain: Gain| (gain.is_decided(), gain.times);
+        if score
+            .widest
+            .is_none_or(|(widest, _)| rank(gain) > rank(widest))
+        {
+            score.widest = Some((gain, contest));
         }
     }
     scores
@@ -108,7 +122,7 @@ pub(super) fn winners(contests: &[Contest<'_>]) -> String {
     for name in &names {
         let _ = write!(html, "<th class=\"n\">{}</th>", escape(name));
     }
-    html.push_str("<th class=\"n\">too close</th><th>clearest</th></tr></thead><tbody>");
+    html.push_str("<th class=\"n\">too close</th><th class=\"n\">disturbed</th><th>clearest</th></tr></thead><tbody>");
     for score in scores(contests) {
         let task = if score.work == score.task {
             String::new()
@@ -134,15 +148,15 @@ pub(super) fn winners(contests: &[Contest<'_>]) -> String {
                 None => html.push_str("<td class=\"n\">·</td>"),
             }
         }
-        let _ = write!(
-            html,
-            "<td class=\"n\">{}</td><td>",
-            if score.too_close == 0 {
-                "·".to_owned()
-            } else {
-                score.too_close.to_string()
+        for count in [score.too_close, score.disturbed] {
+            match count {
+                0 => html.push_str("<td class=\"n\">·</td>"),
+                count => {
+                    let _ = write!(html, "<td class=\"n\">{count}</td>");
+                }
             }
-        );
+        }
+        html.push_str("<td>");
         if let Some((gain, contest)) = score.widest {
             let _ = write!(
                 html,
@@ -164,8 +178,11 @@ fn clearest(gain: Gain, contest: &Contest<'_>) -> String {
         format!(" at {at}")
     };
     format!(
-        "{} {:.2}× {}{at}",
-        contest.sides[0].name, gain.times, contest.sides[1].name
+        "{} {:.2}× {}{at}{}",
+        contest.sides[0].name,
+        gain.times,
+        contest.sides[1].name,
+        gain.standing.doubt()
     )
 }
 
@@ -178,18 +195,25 @@ pub(super) fn winners_text(contests: &[Contest<'_>]) -> String {
             .iter()
             .map(|(name, wins)| format!("{name} {wins}"))
             .collect();
-        let close = if score.too_close > 0 {
-            format!(", too close {}", score.too_close)
+        let mut parts: Vec<String> = wins;
+        if score.too_close > 0 {
+            parts.push(format!("too close {}", score.too_close));
+        }
+        if score.disturbed > 0 {
+            parts.push(format!("disturbed {}", score.disturbed));
+        }
+        let task = if score.work == score.task {
+            ""
         } else {
-            String::new()
+            score.task
         };
+        let work = format!("{task} {}", score.work);
         let _ = write!(
             text,
-            "  {} {}: of {} tests {}{close}",
-            score.task,
-            score.work,
+            "  {}, {} tests: {}",
+            work.trim(),
             score.tests,
-            wins.join(", ")
+            parts.join(", ")
         );
         if let Some((gain, contest)) = score.widest {
             let _ = write!(text, "; {}", clearest(gain, contest));
@@ -216,7 +240,7 @@ pub(super) fn platforms(records: &[Record], contests: &[Contest<'_>]) -> String 
         let kinds: BTreeSet<&str> = own.iter().map(|record| record.evidence.kind()).collect();
         let kinds: Vec<&str> = kinds.into_iter().collect();
         let wins = contests.iter().filter(|contest| {
-            contest.sides[0].name == host && contest.lead().is_some_and(|gain| gain.is_decided)
+            contest.sides[0].name == host && contest.lead().is_some_and(|gain| gain.is_decided())
         });
         let _ = write!(
             html,
@@ -435,8 +459,16 @@ impl Bound {
         };
         let words = names.iter().filter_map(|(name, unit)| {
             let value = match (number_of(record, name), *name) {
-                (Some(value), "size" | "block") => format!("{}B", bytes(value)),
+                (Some(value), "size" | "block") if bytes(value).contains(' ') => {
+                    format!("{}B", bytes(value))
+                }
+                (Some(value), "size" | "block") => format!("{value} B"),
                 _ => text_of(record, name),
+            };
+            let unit = if value == "1" {
+                unit.trim_end_matches('s')
+            } else {
+                unit
             };
             (!value.is_empty()).then(|| format!("{value} {unit}").trim().to_owned())
         });

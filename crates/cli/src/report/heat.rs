@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::anchor;
-use super::contest::{Contest, Gain};
+use super::contest::{Contest, Gain, Standing};
 use super::html::escape;
 
 /// Ratios of one side to another.
@@ -74,11 +74,7 @@ fn entries<'c>(contests: &'c [Contest<'c>], base: Option<&str>) -> Vec<Entry<'c>
             let Some(gain) = Gain::of(contest.metric, side.record, of_base) else {
                 continue;
             };
-            let doubt = if gain.is_decided {
-                ""
-            } else {
-                ", too close to call"
-            };
+            let doubt = gain.standing.doubt();
             let median = |record: &dpb_core::measure::Record| {
                 let number = record.summary.get(contest.metric.name);
                 number.map_or_else(
@@ -147,7 +143,9 @@ impl Map {
         Self {
             task,
             title: format!("{subject}: {side} against {base}"),
-            note: format!("Ratios of {metric}; above 1 {side} is better."),
+            note: format!(
+                "Ratios of {metric}; above 1 {side} is better. ≈ is too close to call, ? was disturbed."
+            ),
             corner: axis.map_or(String::new(), |(sweep, _)| sweep.label.to_owned()),
             columns: values.iter().map(text).collect(),
             rows,
@@ -207,7 +205,8 @@ impl Cell {
     /// The ratio, with a mark that says who is better, or that nobody knows.
     fn text(&self) -> String {
         let mark = match self.gain {
-            gain if !gain.is_decided => "≈",
+            gain if gain.standing == Standing::TooClose => "≈",
+            gain if gain.standing == Standing::Disturbed => "?",
             gain if gain.times > 1.0 => "▲",
             _ => "▼",
         };
@@ -235,7 +234,7 @@ impl Cell {
 fn rest(contest: &Contest<'_>) -> String {
     let others = contest.setting.iter().skip(1);
     let words: Vec<String> = others
-        .map(|(sweep, value)| format!("{} {}", (sweep.text)(*value), sweep.label))
+        .map(|(sweep, value)| format!("{} {}", sweep.label, (sweep.text)(*value)))
         .collect();
     words.join(", ")
 }

@@ -266,7 +266,14 @@ pub(super) fn table(task: Option<&Task>, records: &[&Record], origins: &Origins<
         html.push_str("<th>run</th>");
     }
     for name in &names {
-        let _ = write!(html, "<th>{}</th>", escape(&title(name)));
+        let mut values = records
+            .iter()
+            .filter_map(|record| record.parameters.get(*name));
+        let class = match values.all(|value| matches!(value, Value::Int(_) | Value::Float(_))) {
+            true => " class=\"n\"",
+            false => "",
+        };
+        let _ = write!(html, "<th{class}>{}</th>", escape(&title(name)));
     }
     for metric in &metrics {
         let _ = write!(html, "<th class=\"n\">{}</th>", escape(&heading(metric)));
@@ -278,7 +285,7 @@ pub(super) fn table(task: Option<&Task>, records: &[&Record], origins: &Origins<
         if let Some(run) = runs.of(record) {
             let _ = write!(html, "<td>{}</td>", escape(&run));
         }
-        row(&mut html, record, bases.as_ref(), &names, &metrics);
+        row(&mut html, (task, record), bases.as_ref(), &names, &metrics);
         html.push_str("</tr>");
     }
     html + "</tbody></table></div>"
@@ -292,7 +299,7 @@ fn varies(records: &[&Record], name: &str) -> bool {
 
 fn row(
     html: &mut String,
-    record: &Record,
+    (task, record): (Option<&Task>, &Record),
     bases: Option<&Bases<'_>>,
     names: &[&str],
     metrics: &[String],
@@ -305,7 +312,7 @@ fn row(
         } else {
             ""
         };
-        let value = value.map_or(String::new(), parameter);
+        let value = value.map_or(String::new(), |value| swept(task, name, value));
         let _ = write!(html, "<td{class}>{}</td>", escape(&value));
     }
     let href = escape(&anchor(record));
@@ -424,6 +431,16 @@ fn parameter(value: &Value) -> String {
         // Not 0.019138 of a predicate that hits what it hits.
         Value::Float(value) => format!("{}", (value * 1e6).round() / 1e6),
         value => value.to_string(),
+    }
+}
+
+/// A parameter's value, as the axis of the task shows it that has the parameter.
+fn swept(task: Option<&Task>, name: &str, value: &Value) -> String {
+    let sweep = task.and_then(|task| task.view.sweeps.iter().find(|sweep| sweep.name == name));
+    match (sweep, value) {
+        (Some(sweep), Value::Int(value)) => (sweep.text)(*value as f64),
+        (Some(sweep), Value::Float(value)) => (sweep.text)(*value),
+        (_, value) => parameter(value),
     }
 }
 

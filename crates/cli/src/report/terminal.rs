@@ -19,12 +19,12 @@ pub fn text(records: &[Record], warnings: &[String], known: Tasks, columns: usiz
     for warning in warnings {
         let _ = writeln!(text, "{warning}");
     }
+    for verdict in found.verdicts() {
+        let _ = writeln!(text, "\n{verdict}");
+    }
     for contests in [&found.platforms, &found.sides] {
-        let verdict = glance::verdict(contests);
-        if !verdict.is_empty() {
-            let _ = writeln!(text, "\n{verdict}");
-            text.push_str(&glance::winners_text(contests));
-        }
+        text.push('\n');
+        text.push_str(&glance::winners_text(contests));
     }
     text.push_str("\nPlatforms\n");
     for host in glance::hosts(records) {

@@ -197,20 +197,26 @@ impl Browser {
         self.events.iter().filter(is_one).collect()
     }
 
-    /// Keeps a picture of the window, or of the whole page, in the folder that `DPB_SCREENSHOTS` names; for a person to look at.
-    pub fn picture(&mut self, name: &str, is_whole: bool) {
+    /// Keeps pictures of the first screens of the page in the folder that `DPB_SCREENSHOTS` names; for a person to look at.
+    pub fn pictures(&mut self, name: &str, count: u64) {
         let Some(folder) = std::env::var_os("DPB_SCREENSHOTS") else {
             return;
         };
-        let shot = self.call(
-            "Page.captureScreenshot",
-            json!({"format": "png", "captureBeyondViewport": is_whole}),
-        );
-        let data = shot["data"].as_str().expect("a picture");
-        let bytes = base64::engine::general_purpose::STANDARD
-            .decode(data)
-            .expect("base64");
-        std::fs::write(Path::new(&folder).join(name), bytes).expect("a folder for pictures");
+        let size = "[document.documentElement.clientWidth, document.documentElement.scrollHeight]";
+        let size = self.value(size);
+        let (width, height) = (size[0].as_u64().unwrap_or(1), size[1].as_u64().unwrap_or(1));
+        let each = if width < 600 { 1100 } else { 1500 };
+        for at in (0..count).filter(|at| at * each < height) {
+            let clip = json!({"x": 0, "y": at * each, "width": width, "height": each, "scale": 1});
+            let shot = self.call(
+                "Page.captureScreenshot",
+                json!({"format": "png", "captureBeyondViewport": true, "clip": clip}),
+            );
+            let data = shot["data"].as_str().expect("a picture");
+            let bytes = base64::engine::general_purpose::STANDARD.decode(data);
+            let path = Path::new(&folder).join(format!("{name}-{at:02}.png"));
+            std::fs::write(path, bytes.expect("base64")).expect("a folder for pictures");
+        }
     }
 }
 
