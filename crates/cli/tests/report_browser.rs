@@ -327,3 +327,29 @@ fn the_report_works_in_a_browser() {
     assert_fits(&mut browser, "paper");
     browser.pictures("paper", 6);
 }
+
+/// A test that sees no fault may be blind.
+#[test]
+fn a_page_with_faults_is_found_out() {
+    let mut browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = folder.path().join("faulty.html");
+    let faulty = "<!DOCTYPE html><html><body><div style='width:900px'>wide</div><img src='other.png'>\
+                  <script>console.error('no'); undefined.method();</script></body></html>";
+    std::fs::write(&page, faulty).expect("written");
+    browser.open(&page, (800, 740));
+    assert_eq!(browser.requests().len(), 2, "{:?}", browser.requests());
+    // The console's line, the exception, and the file that is not there.
+    assert!(
+        browser.complaints().len() >= 3,
+        "{:?}",
+        browser.complaints()
+    );
+    assert_ne!(browser.value(TOO_WIDE).as_array().map(Vec::len), Some(0));
+}

@@ -214,9 +214,9 @@ fn groups<'a>(
     groups
 }
 
-/// Whether sides that differ in this parameter do different work; of the pushdown the format is the scheme's own choice.
+/// Whether sides that differ in this parameter do different work.
 fn is_of_test(task: &Task, name: &str) -> bool {
-    name != "format" || task.name != "pushdown"
+    task.view.base.is_none_or(|base| !base.own.contains(&name))
 }
 
 /// One record for each name, the fastest first.
