@@ -108,6 +108,10 @@ fn latencies(host: &str, speed: f64, records: &mut Vec<Record>) {
         record.sample("latency_ns_mean", runs(26_000.0 / speed));
         record.sample("latency_ns_p50", runs(24_000.0 / speed));
         record.sample("latency_ns_p99", runs(60_000.0 / speed));
+        record.sample("latency_ns_p999", runs(90_000.0 / speed));
+        record.sample("bytes_per_s", runs(4e4 * speed * size as f64));
+        record.sample("client_cpu_ns_per_message", runs(9_000.0 / speed));
+        record.sample("server_cpu_ns_per_message", runs(8_000.0 / speed));
         record.stability = Some(Stability {
             stable: size > 64,
             reasons: if size > 64 {
@@ -135,6 +139,17 @@ fn pushdown(host: &str, speed: f64, records: &mut Vec<Record>) {
                 .with("threads", threads)
                 .with("where", "l_comment LIKE '%<b>\"&%'");
             record.sample("tuples_per_s", runs(rate * speed * threads as f64));
+            for (metric, value) in [
+                ("run_s", 0.6),
+                ("first_batch_s", 0.01),
+                ("agent_cpu_s", 0.5),
+                ("client_cpu_s", 0.04),
+                ("agent_peak_bytes", 3e8),
+                ("client_peak_bytes", 4e8),
+                ("client_added_bytes", 2e8),
+            ] {
+                record.sample(metric, runs(value / speed));
+            }
             records.push(record);
         }
     }

@@ -18,8 +18,7 @@ const STEPS: u32 = 16;
 /// The most nines that are drawn.
 const NINES_MAX: u32 = 5;
 /// The marks of the axis: a share *s* lies at −log₁₀(1 − *s*), so that each nine has the same room.
-const TICKS: [(f64, &str); 7] = [
-    (0.0, "0 %"),
+const TICKS: [(f64, &str); 6] = [
     (std::f64::consts::LOG10_2, "50 %"),
     (1.0, "90 %"),
     (2.0, "99 %"),
@@ -28,7 +27,7 @@ const TICKS: [(f64, &str); 7] = [
     (5.0, "99.999 %"),
 ];
 /// Marked points, which lead to the record.
-const MARKED: std::ops::RangeInclusive<usize> = 1..=4;
+const MARKED: std::ops::RangeInclusive<usize> = 0..=3;
 
 /// The charts of a task whose records have histograms.
 pub(super) fn charts(

@@ -183,7 +183,7 @@ impl Chart {
             svg,
             "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
              <text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}{}</text>\
-             <text class=\"label\" transform=\"translate(15,{:.1}) rotate(-90)\" text-anchor=\"middle\">{}{}</text>",
+             <text class=\"label y\" transform=\"translate(15,{:.1}) rotate(-90)\" text-anchor=\"middle\">{}{}</text>",
             (LEFT + right) / 2.0,
             HEIGHT - 10.0,
             escape(&self.x_label),
