@@ -130,14 +130,18 @@ fn latencies(host: &str, speed: f64, records: &mut Vec<Record>) {
 }
 
 fn pushdown(host: &str, speed: f64, records: &mut Vec<Record>) {
-    for (scheme, rate) in [("fetch", 1e7), ("dpb", 4e8)] {
+    for (scheme, format, rate) in [("fetch", "parquet", 1e7), ("dpb", "segment", 4e8)] {
         for threads in [1u64, 2] {
             let mut record = record(host, "pushdown", Evidence::Measured)
                 .with("scheme", scheme)
+                .with("format", format)
                 .with("sf", 1.0)
                 .with("selectivity", 0.01)
                 .with("threads", threads)
                 .with("where", "l_comment LIKE '%<b>\"&%'");
+            if scheme == "dpb" {
+                record = record.with("backend", "cpu/best");
+            }
             record.sample("tuples_per_s", runs(rate * speed * threads as f64));
             for (metric, value) in [
                 ("run_s", 0.6),

@@ -369,33 +369,18 @@ impl Figure {
         let (metric, factor) = shown.of(record)?;
         let summary = record.summary.get(metric)?;
         let kind = record.evidence.kind();
-        let platform = match kind {
-            "published" => text_of(record, "platform"),
-            _ => record.provenance.host.clone(),
-        };
-        let by = self.by.iter().map(|name| match *name {
-            "direct" => {
-                if text_of(record, name) == "true" {
-                    "direct".to_owned()
-                } else {
-                    "page cache".to_owned()
-                }
-            }
-            name => text_of(record, name),
-        });
-        let by = by.filter(|word| !word.is_empty() && kind != "published");
-        let words: Vec<String> = [platform].into_iter().chain(by).collect();
+        let who = self.who(record);
         let colour = names
             .iter()
-            .position(|known| *known == words.join(", "))
+            .position(|known| *known == who)
             .unwrap_or_else(|| {
-                names.push(words.join(", "));
+                names.push(who.clone());
                 names.len() - 1
             });
-        let mut name = words.join(", ");
-        if !what.is_empty() {
-            name = format!("{name}, {what}");
-        }
+        let name = match what {
+            "" => who,
+            what => format!("{who}, {what}"),
+        };
         let mut scaled = summary.clone();
         scaled.median *= factor;
         scaled.ci95_low = summary.ci95_low.map(|low| low * factor);
@@ -422,6 +407,28 @@ impl Figure {
             is_unstable: is_unstable(record),
             href: anchor(record),
         })
+    }
+
+    /// The platform, and what tells its bars apart.
+    fn who(&self, record: &Record) -> String {
+        let kind = record.evidence.kind();
+        let platform = match kind {
+            "published" => text_of(record, "platform"),
+            _ => record.provenance.host.clone(),
+        };
+        let by = self.by.iter().map(|name| match *name {
+            "direct" => {
+                if text_of(record, name) == "true" {
+                    "direct".to_owned()
+                } else {
+                    "page cache".to_owned()
+                }
+            }
+            name => text_of(record, name),
+        });
+        let by = by.filter(|word| !word.is_empty() && kind != "published");
+        let words: Vec<String> = [platform].into_iter().chain(by).collect();
+        words.join(", ")
     }
 }
 

@@ -49,29 +49,7 @@ impl Browser {
             return Err("no Chromium; `apt-get install chromium`".to_owned());
         };
         let profile = tempfile::tempdir().expect("a temporary folder");
-        let mut child = Command::new("sh")
-            .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >&2", name])
-            .args([
-                "--headless=new",
-                "--remote-debugging-pipe",
-                "--no-sandbox",
-                "--disable-gpu",
-            ])
-            .args([
-                "--disable-dev-shm-usage",
-                "--disable-extensions",
-                "--no-first-run",
-            ])
-            .args([
-                "--disable-background-networking",
-                "--disable-component-update",
-            ])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("{name} does not start: {error}"))?;
+        let mut child = spawn(name, profile.path())?;
         let orders = child.stdin.take().expect("was piped");
         let stdout = child.stdout.take().expect("was piped");
         let (sender, answers) = channel();
@@ -218,6 +196,33 @@ impl Browser {
             std::fs::write(path, bytes.expect("base64")).expect("a folder for pictures");
         }
     }
+}
+
+/// Starts the browser `name` with its pipe on our ends of standard input and output.
+fn spawn(name: &str, profile: &Path) -> Result<Child, String> {
+    Command::new("sh")
+        .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >&2", name])
+        .args([
+            "--headless=new",
+            "--remote-debugging-pipe",
+            "--no-sandbox",
+            "--disable-gpu",
+        ])
+        .args([
+            "--disable-dev-shm-usage",
+            "--disable-extensions",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{name} does not start: {error}"))
 }
 
 impl Drop for Browser {
