@@ -371,10 +371,10 @@ impl Columns<'_> {
             );
         }
         let interval = escape(&self.interval(record).unwrap_or_default());
-        let _ = write!(html, "<td class=\"n\">{interval}</td>");
+        let _ = write!(html, "<td class=\"n two\">{interval}</td>");
         if let Some(bases) = &self.bases {
             let against = escape(&bases.against(record).unwrap_or_default());
-            let _ = write!(html, "<td class=\"n against\">{against}</td>");
+            let _ = write!(html, "<td class=\"n two\">{against}</td>");
         }
         // The reasons against a record's numbers are many words; its tip and the record have them.
         let verdict = verdict(record);
@@ -396,11 +396,9 @@ impl Columns<'_> {
         let metric = self.metrics.first()?;
         let number = record.summary.get(metric)?;
         let (low, high) = number.ci95_low.zip(number.ci95_high)?;
-        Some(format!(
-            "{} … {}",
-            figure(metric, low),
-            figure(metric, high)
-        ))
+        // A narrow table breaks the line between the ends, not before a unit.
+        let end = |value: f64| figure(metric, value).replace(' ', "\u{a0}");
+        Some(format!("{} … {}", end(low), end(high)))
     }
 }
 
