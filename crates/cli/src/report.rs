@@ -1,12 +1,21 @@
 //! One HTML file from records: charts first, tables under them, every number's record one click away. It refers to
 //! nothing outside itself.
 
+mod bars;
+mod cdf;
 mod chart;
+mod contest;
+mod dpbento;
+mod glance;
+mod heat;
 mod html;
 mod origin;
 mod page;
 pub mod published;
+mod scale;
 mod select;
+mod terminal;
+mod vary;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,14 +24,92 @@ use dpb_core::measure::{Outcome, Record};
 
 use crate::output::Table;
 use crate::task::{Task, Tasks};
+use chart::Chart;
+use contest::Contest;
+use heat::Map;
+pub use terminal::text;
 
-/// So many charts of a task are open at first; the rest is folded.
-const CHARTS_SHOWN: usize = 8;
+/// So many heat maps, charts and distributions of a task are open at first; the rest is folded.
+const SHOWN: [usize; 3] = [4, 6, 2];
+
+/// What a page shows, found once.
+struct Found<'a> {
+    records: &'a [Record],
+    known: Tasks,
+    origins: origin::Origins<'a>,
+    /// Tests of several machines.
+    platforms: Vec<Contest<'a>>,
+    /// Tests of several backends or schemes in one run.
+    sides: Vec<Contest<'a>>,
+    /// Ratios to the first machine, and to the base of each task.
+    maps: Vec<Map>,
+    /// dpBento's figures.
+    dpbento: Vec<bars::Bars>,
+    /// Papers' numbers that are drawn somewhere.
+    figures: Vec<Record>,
+}
+
+impl<'a> Found<'a> {
+    fn of(records: &'a [Record], known: Tasks) -> Self {
+        let [platforms, sides] = glance::contests(records, known);
+        let (dpbento, mut figures) = dpbento::figures(records);
+        for figure in select::published_for(records, known) {
+            if figures.iter().all(|other| other.id != figure.id) {
+                figures.push(figure);
+            }
+        }
+        let first = records.first().map_or("", |record| &record.provenance.host);
+        let mut maps = heat::maps(&platforms, Some(first));
+        maps.extend(heat::maps(&sides, None));
+        Self {
+            records,
+            known,
+            maps,
+            origins: origin::Origins::of(records),
+            platforms,
+            sides,
+            dpbento,
+            figures,
+        }
+    }
+
+    /// The tasks of the records, by name.
+    fn tasks(&self) -> BTreeSet<&'a str> {
+        self.records
+            .iter()
+            .map(|record| record.task.as_str())
+            .collect()
+    }
+
+    /// Who is fastest, in a sentence each for platforms and for the sides of runs.
+    fn verdicts(&self) -> impl Iterator<Item = String> {
+        let named = [
+            ("Platforms", &self.platforms),
+            ("Within a run", &self.sides),
+        ];
+        let said = named.map(|(among, contests)| (among, glance::verdict(contests)));
+        let said = said.into_iter().filter(|(_, verdict)| !verdict.is_empty());
+        said.map(|(among, verdict)| format!("{among}: {verdict}."))
+    }
+
+    /// The heat maps of a task.
+    fn maps(&self, task: &str) -> impl Iterator<Item = &Map> {
+        self.maps.iter().filter(move |map| map.task == task)
+    }
+
+    fn charts(&self, task: &'static Task) -> Vec<Chart> {
+        select::charts(task, self.records, &self.figures, &self.origins)
+    }
+
+    fn distributions(&self, task: &'static Task) -> Vec<Chart> {
+        cdf::charts(task, &of_task(self.records, task.name), &self.origins)
+    }
+}
 
 /// The page. Papers' figures for the same work are drawn beside `records`, as their own kind of evidence; `warnings` (damaged
 /// lines, for one) stand at the top.
 pub fn html(records: &[Record], warnings: &[String], known: Tasks) -> String {
-    let figures = select::published_for(records, known);
+    let found = Found::of(records, known);
     let mut html = String::from(page::HEAD);
     html.push_str("<h1>dpb report</h1>");
     let _ = write!(
@@ -33,40 +120,86 @@ pub fn html(records: &[Record], warnings: &[String], known: Tasks) -> String {
     for warning in warnings {
         let _ = write!(html, "<p class=\"warn\">{}</p>", html::escape(warning));
     }
-    let origins = origin::Origins::of(records);
-    let tasks: BTreeSet<&str> = records.iter().map(|record| record.task.as_str()).collect();
-    for task in &tasks {
-        let own: Vec<&Record> = of_task(records, task);
-        let declared = known.find(task);
-        let charts = declared.map_or_else(Vec::new, |task| {
-            select::charts(task, records, &figures, &origins)
-        });
-        let _ = write!(html, "<section><h2>{}</h2>", html::escape(task));
-        let (first, more) = charts.split_at(charts.len().min(CHARTS_SHOWN));
-        html.push_str(&grid(first));
-        if !more.is_empty() {
-            let _ = write!(
-                html,
-                "<details class=\"more\"><summary>{} more charts</summary>{}</details>",
-                more.len(),
-                grid(more)
-            );
-        }
-        html.push_str(&page::table(declared, &own, &origins));
-        let published = of_task(&figures, task);
-        if !published.is_empty() {
-            html.push_str("<h3 class=\"beside\">Published, for comparison</h3>");
-            html.push_str(&page::table(declared, &published, &origins));
-        }
+    html.push_str(&page::contents(&found.tasks(), !found.dpbento.is_empty()));
+    html.push_str(&at_a_glance(&found));
+    if !found.dpbento.is_empty() {
+        html.push_str("<section id=\"dpbento\"><h2>As in dpBento</h2><p class=\"sub\">The paper's figures with this page's records. Hollow bars are the paper's own numbers: other machines, other methods, and no ratio is drawn to them.</p>");
+        html.push_str(&grid(
+            &found
+                .dpbento
+                .iter()
+                .map(bars::Bars::html)
+                .collect::<Vec<_>>(),
+            8,
+        ));
         html.push_str("</section>");
     }
-    html.push_str("<section><h2>Where it was measured</h2>");
-    html.push_str(&page::provenance(records, &origins));
-    html.push_str("</section><section><h2>Records</h2>");
-    let all: Vec<&Record> = records.iter().chain(&figures).collect();
+    for task in found.tasks() {
+        html.push_str(&section(&found, task));
+    }
+    html.push_str(&page::published(&found.figures));
+    html.push_str("<section id=\"where\"><h2>Where it was measured</h2>");
+    html.push_str(&page::provenance(records, &found.origins));
+    html.push_str("</section><section id=\"records\"><h2>Records</h2>");
+    let all: Vec<&Record> = records.iter().chain(&found.figures).collect();
     html.push_str(&page::records(&all));
     html.push_str("</section>");
     html + page::FOOT
+}
+
+/// Platforms, and who is fastest in what.
+fn at_a_glance(found: &Found<'_>) -> String {
+    let mut html = String::from("<section id=\"glance\"><h2>At a glance</h2>");
+    for verdict in found.verdicts() {
+        let _ = write!(html, "<p class=\"verdict\">{}</p>", html::escape(&verdict));
+    }
+    html.push_str(&glance::platforms(found.records, &found.platforms));
+    for (contests, title) in [
+        (&found.platforms, "Which platform is fastest in what"),
+        (
+            &found.sides,
+            "Which backend or scheme is fastest in what, within a run",
+        ),
+    ] {
+        if !contests.is_empty() {
+            let _ = write!(html, "<h3 class=\"beside\">{title}</h3>");
+            html.push_str(&glance::winners(contests));
+        }
+    }
+    html + "<p class=\"sub\">A test is won where the 95 % interval of its ratio to the next leaves out 1, and no other work disturbed either. The intervals are not corrected for their number: of twenty such tests without a difference one may be called.</p></section>"
+}
+
+/// Heat maps, charts, distributions and tables of a task.
+fn section(found: &Found<'_>, task: &str) -> String {
+    let own = of_task(found.records, task);
+    let declared = found.known.find(task);
+    let mut html = format!(
+        "<section id=\"task-{}\"><h2>{}</h2>",
+        html::escape(&page::fragment(task)),
+        html::escape(task)
+    );
+    if let Some(task) = declared {
+        let drawn = [
+            found.maps(task.name).map(Map::html).collect::<Vec<_>>(),
+            found.charts(task).iter().map(Chart::html).collect(),
+            found.distributions(task).iter().map(Chart::html).collect(),
+        ];
+        for (figures, shown) in drawn.iter().zip(SHOWN) {
+            html.push_str(&grid(figures, shown));
+        }
+    }
+    html.push_str(&page::table(declared, &own, &found.origins));
+    let published = of_task(&found.figures, task);
+    if !published.is_empty() {
+        let _ = write!(
+            html,
+            "<details class=\"more\"><summary>Published, for comparison: {} numbers</summary>",
+            published.len()
+        );
+        html.push_str(&page::table(declared, &published, &found.origins));
+        html.push_str("</details>");
+    }
+    html + "</section>"
 }
 
 fn of_task<'a>(records: &'a [Record], task: &str) -> Vec<&'a Record> {
@@ -76,9 +209,20 @@ fn of_task<'a>(records: &'a [Record], task: &str) -> Vec<&'a Record> {
         .collect()
 }
 
-fn grid(charts: &[chart::Chart]) -> String {
-    let charts: String = charts.iter().map(chart::Chart::html).collect();
-    format!("<div class=\"charts\">{charts}</div>")
+/// The first `shown` figures, and the others folded.
+fn grid(figures: &[String], shown: usize) -> String {
+    let (first, more) = figures.split_at(figures.len().min(shown));
+    let grid = |figures: &[String]| format!("<div class=\"charts\">{}</div>", figures.concat());
+    match (first.is_empty(), more.is_empty()) {
+        (true, _) => String::new(),
+        (false, true) => grid(first),
+        (false, false) => format!(
+            "{}<details class=\"more\"><summary>{} more charts</summary>{}</details>",
+            grid(first),
+            more.len(),
+            grid(more)
+        ),
+    }
 }
 
 fn overview(records: &[Record]) -> String {

@@ -94,6 +94,8 @@ pub struct Base {
     pub base: &'static str,
     /// The metric whose ratio is shown.
     pub metric: &'static str,
+    /// Parameters that are each side's own choice: sides are compared although they differ in them.
+    pub own: &'static [&'static str],
 }
 
 /// What a command line will take, roughly.

@@ -83,6 +83,7 @@ const VIEW: View = View {
         side: "backend",
         base: "cpu/portable",
         metric: "items_per_s",
+        own: &[],
     }),
 };
 

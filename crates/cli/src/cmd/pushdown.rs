@@ -112,6 +112,7 @@ const VIEW: View = View {
         side: "scheme",
         base: "fetch",
         metric: "tuples_per_s",
+        own: &["format", "backend"],
     }),
 };
 

@@ -1,4 +1,4 @@
-//! `dpb report`: one HTML file from files of records.
+//! `dpb report`: one HTML file from files of records, or charts for a terminal.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,13 @@ use crate::Globals;
 use crate::exit::Failure;
 use crate::{output, report};
 
-/// Draw records as one HTML page.
+/// Draw records as one HTML page, or in the terminal.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: dpb op all --out records.jsonl && dpb report records.jsonl --out report.html"
+    after_help = "Records of several machines on one page are compared where their tests are the same.\n\
+                  Examples:\n  dpb op all --out records.jsonl && dpb report records.jsonl --out report.html\n  \
+                  dpb report host.jsonl dpu.jsonl\n  \
+                  dpb report records.jsonl --text | less"
 )]
 pub struct Args {
     /// Files of records, as `--out` of other verbs writes them
@@ -21,7 +24,13 @@ pub struct Args {
     /// The page to write; a page that is there is replaced
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
+    /// Draw in the terminal instead, with bars of text
+    #[arg(long, conflicts_with = "out")]
+    text: bool,
 }
+
+/// Characters of a line where the terminal does not say.
+const COLUMNS: usize = 100;
 
 /// Reads, draws, writes.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
@@ -44,6 +53,10 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             .collect();
         return Err(Failure::usage(format!("no record in {}", names.join(", "))));
     }
+    if args.text {
+        let text = report::text(&records, &warnings, globals.tasks, columns());
+        return output::print(&text);
+    }
     write_whole(&args.out, &report::html(&records, &warnings, globals.tasks))?;
     output::note(&format!(
         "{} records, {}",
@@ -51,6 +64,15 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         args.out.display()
     ));
     Ok(())
+}
+
+/// The width of the terminal that stdout is.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    match size {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => COLUMNS,
+    }
 }
 
 /// Writes a file that is there whole or not at all.

@@ -1,10 +1,12 @@
-//! Charts as SVG, drawn by hand so that the page needs nothing from elsewhere.
+//! Charts of lines as SVG, drawn by hand so that the page needs nothing from elsewhere; bars where nothing is swept.
 //!
 //! What was measured is filled and solid; every other kind of evidence is hollow and dashed, and the legend names it.
 
 use std::fmt::Write;
 
+use super::bars::{Bar, Bars, Group, caption, named_kind};
 use super::html::escape;
+use super::scale::Scale;
 
 /// A chart of lines over an axis, or of bars if nothing is swept.
 #[derive(Debug, Default)]
@@ -18,6 +20,10 @@ pub(super) struct Chart {
     /// How a value of either axis is written.
     pub(super) x_text: Option<fn(f64) -> String>,
     pub(super) y_text: Option<fn(f64) -> String>,
+    /// The marks of the y axis; empty for round numbers.
+    pub(super) y_ticks: &'static [(f64, &'static str)],
+    /// Whether the x axis has marks at round numbers, not at the points.
+    pub(super) is_x_round: bool,
 }
 
 /// Points that belong together.
@@ -36,6 +42,10 @@ pub(super) struct Point {
     pub(super) x: Option<f64>,
     pub(super) y: f64,
     pub(super) interval: Option<(f64, f64)>,
+    /// Whether the record's verdict is against it.
+    pub(super) is_unstable: bool,
+    /// Whether it has a mark; a line passes through the others.
+    pub(super) is_marked: bool,
     /// Written beside the point; only published figures need it.
     pub(super) label: Option<String>,
     /// Said when it is pointed at.
@@ -50,38 +60,32 @@ const LEFT: f64 = 82.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = 52.0;
-const BAR: f64 = 30.0;
-/// Where bars begin: right of their names.
-const BAR_LEFT: f64 = 190.0;
+/// Marks of the x axis are at least so far apart.
+const TICK_GAP: f64 = 34.0;
 
 impl Chart {
     /// The chart and its legend.
     pub(super) fn html(&self) -> String {
         let xs = self.xs();
-        let is_swept = xs.len() > 1;
-        let body = if is_swept {
-            self.lines(&xs)
-        } else {
-            self.bars()
-        };
-        let mut html = format!("<figure><figcaption><h3>{}</h3>", escape(&self.title));
-        for note in &self.notes {
-            let _ = write!(html, "<p>{}</p>", escape(note));
+        if xs.len() < 2 {
+            return self.bars().html();
         }
-        if self.kinds().len() > 1 {
-            let kinds = self.kinds().join(" and ");
-            let _ = write!(
-                html,
-                "<p class=\"mixed\">Two kinds of evidence on one axis: {kinds}. Only filled marks are measured.</p>"
-            );
-        }
-        let legend = if is_swept {
+        format!(
+            "<figure>{}{}{}</figure>",
+            caption(&self.title, &self.notes, &self.kinds()),
+            self.lines(&xs),
             self.legend()
-        } else {
-            String::new()
-        };
-        let _ = write!(html, "</figcaption>{body}{legend}</figure>");
-        html
+        )
+    }
+
+    /// The chart for a terminal of `columns` characters: bars, grouped by the axis.
+    pub(super) fn to_text(&self, columns: usize) -> String {
+        let xs = self.xs();
+        match xs.len() < 2 {
+            true => self.bars().to_text(columns),
+            false if !self.y_ticks.is_empty() => self.turned().to_text(columns),
+            false => self.grouped(&xs).to_text(columns),
+        }
     }
 
     fn kinds(&self) -> Vec<&'static str> {
@@ -134,7 +138,7 @@ impl Chart {
                 .filter_map(|point| Some(format!("{:.1},{:.1}", x.at(point.x?), y.at(point.y))))
                 .collect();
             let _ = write!(svg, "<polyline points=\"{}\"/>", path.join(" "));
-            for point in points {
+            for point in points.into_iter().filter(|point| point.is_marked) {
                 mark(&mut svg, point, at, (&x, &y), &mut labels);
             }
             svg.push_str("</g>");
@@ -144,45 +148,42 @@ impl Chart {
 
     fn open(&self, height: f64) -> String {
         let title = escape(&self.title);
-        format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">")
+        format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"group\" aria-label=\"{title}\">")
     }
 
     fn grid(&self, svg: &mut String, x: &Scale, y: &Scale, xs: &[f64]) {
         let (x_text, y_text) = (self.x_text.unwrap_or(plain), self.y_text.unwrap_or(plain));
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        for tick in y.ticks() {
-            let at = y.at(tick);
+        let own = self
+            .y_ticks
+            .iter()
+            .map(|(at, text)| (*at, (*text).to_owned()));
+        let mut ticks: Vec<(f64, String)> = own.filter(|(at, _)| *at <= y.high).collect();
+        if ticks.is_empty() {
+            ticks = y.ticks().into_iter().map(|at| (at, y_text(at))).collect();
+        }
+        for (value, text) in ticks {
+            let at = y.at(value);
             let _ = write!(
                 svg,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
                  <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 8.0,
                 at + 4.0,
-                escape(&y_text(tick))
+                escape(&text)
             );
         }
-        let mut last = f64::NEG_INFINITY;
-        for &value in xs {
-            let at = x.at(value);
-            if at - last < 34.0 {
-                continue;
-            }
-            last = at;
-            let _ = write!(
-                svg,
-                "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/>\
-                 <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 5.0,
-                bottom + 19.0,
-                escape(&x_text(value))
-            );
-        }
+        let marks = match self.is_x_round {
+            true => x.ticks(),
+            false => xs.to_vec(),
+        };
+        self.x_marks(svg, x, &marks, x_text);
         let scale = |log: bool| if log { " (log scale)" } else { "" };
         let _ = write!(
             svg,
             "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
              <text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}{}</text>\
-             <text class=\"label\" transform=\"translate(15,{:.1}) rotate(-90)\" text-anchor=\"middle\">{}{}</text>",
+             <text class=\"label y\" transform=\"translate(15,{:.1}) rotate(-90)\" text-anchor=\"middle\">{}{}</text>",
             (LEFT + right) / 2.0,
             HEIGHT - 10.0,
             escape(&self.x_label),
@@ -193,83 +194,115 @@ impl Chart {
         );
     }
 
-    /// One bar a point, longest first within its kind, measured before the rest.
-    fn bars(&self) -> String {
-        let y_text = self.y_text.unwrap_or(plain);
-        let mut bars: Vec<(usize, &Series, &Point)> = Vec::new();
-        for (at, series) in self.series.iter().enumerate() {
-            bars.extend(series.points.iter().map(|point| (at, series, point)));
-        }
-        bars.sort_by(|a, b| {
-            let rank = |series: &Series| series.kind != "measured";
-            rank(a.1).cmp(&rank(b.1)).then(b.2.y.total_cmp(&a.2.y))
-        });
-        let height = bars.len() as f64 * BAR + 44.0;
-        let top = self.points().map(Point::top).fold(0.0, f64::max);
-        let scale = Scale {
-            low: 0.0,
-            high: if top > 0.0 { top } else { 1.0 },
-            from: BAR_LEFT,
-            to: WIDTH - 80.0,
-            log: false,
-        };
-        let mut svg = self.open(height);
-        for (row, (at, series, point)) in bars.iter().enumerate() {
-            let y = row as f64 * BAR + 8.0;
-            let end = scale.at(point.y);
-            let name = point.label.as_ref().unwrap_or(&series.name);
-            let _ = write!(
-                svg,
-                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-                 <g class=\"c{} {}\"><a class=\"pt\" href=\"#{}\" data-tip=\"{}\" aria-label=\"{}\">\
-                 <rect x=\"{BAR_LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/></a>",
-                BAR_LEFT - 10.0,
-                y + 14.0,
-                escape(name),
-                at % 8,
-                series.kind,
-                escape(&point.href),
-                escape(&point.tip),
-                escape(&point.tip),
-                (end - BAR_LEFT).max(1.0),
-                BAR - 10.0,
-            );
-            if let Some((low, high)) = point.interval {
-                let (low, high, middle) = (scale.at(low), scale.at(high), y + (BAR - 10.0) / 2.0);
-                let _ = write!(
-                    svg,
-                    "<path class=\"ci\" d=\"M{low:.1} {middle:.1}H{high:.1}M{low:.1} {:.1}v8M{high:.1} {:.1}v8\"/>",
-                    middle - 4.0,
-                    middle - 4.0
-                );
+    /// Marks of the x axis. On a phone, where letters are larger, only every other one has its text.
+    fn x_marks(&self, svg: &mut String, x: &Scale, marks: &[f64], text: fn(f64) -> String) {
+        let bottom = HEIGHT - BOTTOM;
+        let mut last = f64::NEG_INFINITY;
+        let mut is_minor = true;
+        for &value in marks {
+            let at = x.at(value);
+            if at - last < TICK_GAP {
+                continue;
             }
-            let beside = point
-                .interval
-                .map_or(end, |(_, high)| scale.at(high).max(end))
-                + 8.0;
+            last = at;
+            is_minor = !is_minor;
+            let class = if is_minor { "tick minor" } else { "tick" };
             let _ = write!(
                 svg,
-                "</g><text class=\"value\" x=\"{beside:.1}\" y=\"{:.1}\">{}</text>",
-                y + 14.0,
-                escape(&y_text(point.y))
+                "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/>\
+                 <text class=\"{class}\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                bottom + 5.0,
+                bottom + 19.0,
+                escape(&text(value))
             );
         }
-        let _ = write!(
-            svg,
-            "<text class=\"label\" x=\"{BAR_LEFT}\" y=\"{:.1}\">{}</text></svg>",
-            height - 12.0,
-            escape(&self.y_label)
-        );
-        svg
+    }
+
+    /// One bar a point, longest first within its kind, measured before the rest.
+    fn bars(&self) -> Bars {
+        let mut bars = self.bars_where(|_| true);
+        bars.sort_by(|a, b| {
+            let rank = |bar: &Bar| bar.kind != "measured";
+            rank(a).cmp(&rank(b)).then(b.value.total_cmp(&a.value))
+        });
+        self.with_groups(vec![Group {
+            name: String::new(),
+            bars,
+        }])
+    }
+
+    /// A group of bars for each value of x.
+    fn grouped(&self, xs: &[f64]) -> Bars {
+        let x_text = self.x_text.unwrap_or(plain);
+        let groups = xs.iter().map(|&x| Group {
+            name: format!("{} {}", x_text(x), self.x_label),
+            bars: self.bars_where(|point| point.x == Some(x)),
+        });
+        self.with_groups(groups.collect())
+    }
+
+    /// A group of bars for each mark of the y axis, as long as the x of the points there.
+    fn turned(&self) -> Bars {
+        let groups = self.y_ticks.iter().map(|&(at, text)| {
+            let mut bars = self.bars_where(|point| point.is_marked && point.y == at);
+            let xs = self
+                .points()
+                .filter(|point| point.is_marked && point.y == at);
+            for (bar, x) in bars.iter_mut().zip(xs.filter_map(|point| point.x)) {
+                bar.value = x;
+            }
+            Group {
+                name: text.to_owned(),
+                bars,
+            }
+        });
+        let groups = groups.filter(|group| !group.bars.is_empty());
+        Bars {
+            label: self.x_label.clone(),
+            text: self.x_text.unwrap_or(plain),
+            may_be_log: true,
+            ..self.with_groups(groups.collect())
+        }
+    }
+
+    fn with_groups(&self, groups: Vec<Group>) -> Bars {
+        Bars {
+            title: self.title.clone(),
+            notes: self.notes.clone(),
+            label: self.y_label.clone(),
+            text: self.y_text.unwrap_or(plain),
+            may_be_log: false,
+            groups,
+        }
+    }
+
+    fn bars_where(&self, is_in: impl Fn(&Point) -> bool) -> Vec<Bar> {
+        let mut bars = Vec::new();
+        for (colour, series) in self.series.iter().enumerate() {
+            bars.extend(
+                series
+                    .points
+                    .iter()
+                    .filter(|point| is_in(point))
+                    .map(|point| Bar {
+                        name: point.label.clone().unwrap_or_else(|| series.name.clone()),
+                        kind: series.kind,
+                        colour,
+                        value: point.y,
+                        interval: point.interval,
+                        is_unstable: point.is_unstable,
+                        tip: point.tip.clone(),
+                        href: point.href.clone(),
+                    }),
+            );
+        }
+        bars
     }
 
     fn legend(&self) -> String {
         let mut html = String::from("<ul class=\"legend\">");
         for (at, series) in self.series.iter().enumerate() {
-            let kind = match series.kind {
-                "measured" => String::new(),
-                kind => format!(" <em>{kind}</em>"),
-            };
+            let kind = named_kind(series.kind);
             let mut key = String::new();
             let _ = write!(key, "<line x1=\"0\" x2=\"28\" y1=\"8\" y2=\"8\"/>");
             shape(&mut key, at, 14.0, 8.0);
@@ -279,6 +312,14 @@ impl Chart {
                 at % 8,
                 series.kind,
                 escape(&series.name),
+            );
+        }
+        if self
+            .points()
+            .any(|point| point.is_unstable && point.is_marked)
+        {
+            html.push_str(
+                "<li><svg viewBox=\"0 0 28 16\" class=\"key\" aria-hidden=\"true\"><circle class=\"shaky\" cx=\"14\" cy=\"8\" r=\"7\"/></svg>ring: unstable</li>",
             );
         }
         html + "</ul>"
@@ -335,6 +376,12 @@ fn mark(
         "<a class=\"pt\" href=\"#{href}\" data-tip=\"{tip}\" aria-label=\"{tip}\">"
     );
     shape(svg, series, at_x, at_y);
+    if point.is_unstable {
+        let _ = write!(
+            svg,
+            "<circle class=\"shaky\" cx=\"{at_x:.1}\" cy=\"{at_y:.1}\" r=\"9\"/>"
+        );
+    }
     svg.push_str("</a>");
     if let Some(label) = &point.label {
         let is_left = at_x > WIDTH / 2.0;
@@ -392,115 +439,6 @@ fn shape(svg: &mut String, series: usize, x: f64, y: f64) {
     };
 }
 
-/// From values to places.
-#[derive(Debug)]
-struct Scale {
-    low: f64,
-    high: f64,
-    from: f64,
-    to: f64,
-    log: bool,
-}
-
-impl Scale {
-    /// Over all values: logarithmic if they are positive and span a factor of eight; else from zero, or for `tight` from
-    /// the lowest.
-    fn over(values: impl Iterator<Item = f64>, from: f64, to: f64, tight: bool) -> Self {
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values.filter(|value| value.is_finite()) {
-            low = low.min(value);
-            high = high.max(value);
-        }
-        if low > high {
-            (low, high) = (0.0, 1.0);
-        }
-        let log = low > 0.0 && high / low >= 8.0;
-        match (tight, log) {
-            (true, _) => {}
-            (false, true) => (low, high) = (low / 1.3, high * 1.3),
-            (false, false) => {
-                (low, high) = (low.min(0.0), if high > 0.0 { high * 1.08 } else { 1.0 })
-            }
-        }
-        if low == high {
-            high = low + 1.0;
-        }
-        Self {
-            low,
-            high,
-            from,
-            to,
-            log,
-        }
-    }
-
-    fn at(&self, value: f64) -> f64 {
-        let share = match self.log {
-            true => (value / self.low).ln() / (self.high / self.low).ln(),
-            false => (value - self.low) / (self.high - self.low),
-        };
-        self.from + share * (self.to - self.from)
-    }
-
-    /// Round numbers inside.
-    fn ticks(&self) -> Vec<f64> {
-        let inside = |value: &f64| (self.low..=self.high * 1.000_001).contains(value);
-        if self.log {
-            let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
-            let steps: &[f64] = match self.high / self.low {
-                span if span > 2000.0 => &[1.0],
-                span if span > 50.0 => &[1.0, 3.0],
-                _ => &[1.0, 2.0, 5.0],
-            };
-            let all =
-                decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
-            return all.filter(inside).collect();
-        }
-        let rough = (self.high - self.low) / 5.0;
-        let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].iter().map(|step| step * power);
-        let step = step.clone().find(|step| *step >= rough).unwrap_or(rough);
-        let first = (self.low / step).ceil() as i64;
-        (first..first + 8)
-            .map(|at| at as f64 * step)
-            .filter(inside)
-            .collect()
-    }
-}
-
 fn plain(value: f64) -> String {
     value.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scales_put_ends_at_ends_and_ticks_inside() {
-        for values in [
-            [1.0, 1000.0],
-            [0.0, 7.0],
-            [5.0, 5.0],
-            [0.001, 0.1],
-            [-3.0, 4.0],
-        ] {
-            let scale = Scale::over(values.into_iter(), 10.0, 110.0, true);
-            assert_eq!(scale.at(scale.low), 10.0);
-            assert!((scale.at(scale.high) - 110.0).abs() < 1e-9);
-            assert!(!scale.ticks().is_empty(), "{values:?}");
-            for tick in scale.ticks() {
-                assert!(
-                    (9.9..=110.1).contains(&scale.at(tick)),
-                    "{values:?}: {tick}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_finite_is_no_panic() {
-        let scale = Scale::over([f64::NAN, f64::INFINITY].into_iter(), 0.0, 1.0, false);
-        assert!(scale.at(0.5).is_finite());
-    }
 }

@@ -8,6 +8,7 @@ use dpb_core::measure::{Ratio, Record, Value};
 use super::anchor;
 use super::html::escape;
 use super::origin::{Origin, Origins};
+use super::published::works;
 use crate::output::{Column, Table, evidence, short, short_ns, verdict};
 use crate::spec;
 use crate::task::{Base, Task};
@@ -30,6 +31,97 @@ pub(super) const FOOT: &str = concat!(
 
 /// Parameters that are shown elsewhere or say nothing in a table.
 const HIDDEN: [&str; 4] = ["seconds", "repeat", "where", "output"];
+
+/// Text as part of an address on the page.
+pub(super) fn fragment(text: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    text.chars().map(safe).collect()
+}
+
+/// Links to the sections.
+pub(super) fn contents(tasks: &BTreeSet<&str>, has_dpbento: bool) -> String {
+    let mut links = vec![("glance".to_owned(), "at a glance".to_owned())];
+    if has_dpbento {
+        links.push(("dpbento".to_owned(), "as in dpBento".to_owned()));
+    }
+    links.extend(
+        tasks
+            .iter()
+            .map(|task| (format!("task-{}", fragment(task)), (*task).to_owned())),
+    );
+    for (place, name) in [
+        ("published", "published"),
+        ("where", "where it was measured"),
+        ("records", "records"),
+    ] {
+        links.push((place.to_owned(), name.to_owned()));
+    }
+    let links = links
+        .iter()
+        .map(|(place, name)| format!("<a href=\"#{}\">{}</a>", escape(place), escape(name)));
+    format!(
+        "<nav aria-label=\"sections\">{}</nav>",
+        links.collect::<String>()
+    )
+}
+
+/// The machines of papers, and what the papers say of them.
+pub(super) fn published(drawn: &[Record]) -> String {
+    let mut html = String::from("<section id=\"published\"><h2>Published platforms</h2>");
+    let said = match drawn.len() {
+        0 => "None of their numbers is drawn on this page.".to_owned(),
+        count => format!(
+            "{count} of their numbers are drawn on this page, hollow; each is a record below, with its source."
+        ),
+    };
+    let _ = write!(
+        html,
+        "<p class=\"sub\">What papers and their authors' repositories say of other machines. {said}</p>"
+    );
+    for work in works() {
+        let _ = write!(
+            html,
+            "<details class=\"work\"><summary>{}</summary><div class=\"wide\"><table><thead><tr><th>platform</th><th>what it is</th><th>place</th></tr></thead><tbody>",
+            escape(&work.source.work)
+        );
+        for platform in &work.platforms {
+            let parts = [
+                &platform.cpu,
+                &platform.memory,
+                &platform.storage,
+                &platform.network,
+            ];
+            let parts: Vec<&str> = parts
+                .into_iter()
+                .map(String::as_str)
+                .filter(|part| !part.is_empty())
+                .collect();
+            html.push_str(&published_row(
+                &platform.name,
+                &parts.join("; "),
+                &platform.place,
+            ));
+        }
+        for statement in &work.statements {
+            html.push_str(&published_row(
+                &statement.platform,
+                &statement.text,
+                &statement.place,
+            ));
+        }
+        html.push_str("</tbody></table></div></details>");
+    }
+    html + "</section>"
+}
+
+fn published_row(platform: &str, text: &str, place: &str) -> String {
+    format!(
+        "<tr><th>{}</th><td>{}</td><td>{}</td></tr>",
+        escape(platform),
+        escape(text),
+        escape(place)
+    )
+}
 
 /// Which machines, builds and runs the records come from.
 pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
@@ -128,13 +220,7 @@ pub(super) fn text_table(task: Option<&Task>, records: &[&Record], wanted: &[&St
         };
         let mut row: Vec<String> = names.iter().map(value).collect();
         if !own.is_empty() {
-            // Where a parameter is the content of a file, its hash tells a reader nothing.
-            let given = own
-                .iter()
-                .filter_map(|name| Some((name, record.parameters.get(*name)?)));
-            let given = given.filter(|(_, value)| !value.to_string().contains(' '));
-            let given = given.map(|(name, value)| format!("{}={value}", spec::bare(name)));
-            row.push(given.collect::<Vec<_>>().join(","));
+            row.push(own_values(record, &own).replace(", ", ","));
         }
         for metric in &metrics {
             let summary = record.summary.get(*metric);
@@ -146,50 +232,65 @@ pub(super) fn text_table(task: Option<&Task>, records: &[&Record], wanted: &[&St
     table
 }
 
+/// More own parameters of operators than these share a column.
+const OWN_COLUMNS_MAX: usize = 2;
+
+/// What a table's rows have in common.
+struct Columns<'a> {
+    task: Option<&'a Task>,
+    names: Vec<&'a str>,
+    /// An operator's own parameters that share a column.
+    own: Vec<&'a str>,
+    metrics: Vec<String>,
+    bases: Option<Bases<'a>>,
+}
+
 /// One row a record.
 pub(super) fn table(task: Option<&Task>, records: &[&Record], origins: &Origins<'_>) -> String {
-    let metrics = columns(task, records);
     let (names, same) = named(task, records);
-    let mut html = String::new();
-    let same: Vec<String> = same
-        .iter()
-        .filter_map(|name| {
-            Some(format!(
-                "{} {}",
-                title(name),
-                parameter(records.first()?.parameters.get(*name)?)
-            ))
-        })
-        .collect();
-    if !same.is_empty() {
-        let _ = write!(
-            html,
-            "<p class=\"sub same\">Same in all rows: {}</p>",
-            escape(&same.join(" · "))
-        );
-    }
-    html.push_str("<div class=\"wide\"><table><thead><tr>");
+    let names: Vec<&str> = names.into_iter().filter(|name| *name != "input").collect();
+    let are_many = names.iter().filter(|name| spec::is_own(name)).count() > OWN_COLUMNS_MAX;
+    let (own, names) = names
+        .into_iter()
+        .partition(|name| are_many && spec::is_own(name));
+    let columns = Columns {
+        task,
+        names,
+        own,
+        metrics: columns(task, records),
+        bases: Bases::of(task, records),
+    };
     let runs = origins.names(records);
+    let mut html = common(records, &same) + "<div class=\"wide\"><table><thead><tr>";
     if runs.are_several() {
         html.push_str("<th>run</th>");
     }
-    for name in &names {
-        let _ = write!(html, "<th>{}</th>", escape(&title(name)));
-    }
-    for metric in &metrics {
-        let _ = write!(html, "<th class=\"n\">{}</th>", escape(&heading(metric)));
-    }
-    html.push_str("<th class=\"n\">95 % CI</th><th class=\"n\">against</th><th>evidence</th><th>verdict</th></tr></thead><tbody>");
-    let bases = Bases::of(task, records);
+    columns.head(&mut html, records);
     for record in records {
         html.push_str("<tr>");
         if let Some(run) = runs.of(record) {
             let _ = write!(html, "<td>{}</td>", escape(&run));
         }
-        row(&mut html, record, bases.as_ref(), &names, &metrics);
+        columns.row(&mut html, record);
         html.push_str("</tr>");
     }
     html + "</tbody></table></div>"
+}
+
+/// The parameters that all rows share.
+fn common(records: &[&Record], same: &[&str]) -> String {
+    let value = |name: &&str| {
+        let value = records.first()?.parameters.get(*name)?;
+        Some(format!("{} {}", title(name), parameter(value)))
+    };
+    let same: Vec<String> = same.iter().filter_map(value).collect();
+    match same.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<p class=\"sub same\">Same in all rows: {}</p>",
+            escape(&same.join(" · "))
+        ),
+    }
 }
 
 fn varies(records: &[&Record], name: &str) -> bool {
@@ -198,56 +299,119 @@ fn varies(records: &[&Record], name: &str) -> bool {
     values.any(|value| value != first)
 }
 
-fn row(
-    html: &mut String,
-    record: &Record,
-    bases: Option<&Bases<'_>>,
-    names: &[&str],
-    metrics: &[String],
-) {
-    let against = bases.and_then(|bases| bases.against(record));
-    for name in names {
-        let value = record.parameters.get(*name);
-        let class = if matches!(value, Some(Value::Int(_) | Value::Float(_))) {
-            " class=\"n\""
-        } else {
-            ""
-        };
-        let value = value.map_or(String::new(), parameter);
-        let _ = write!(html, "<td{class}>{}</td>", escape(&value));
+impl Columns<'_> {
+    /// The column before which an operator's own parameters stand: behind its name, or first.
+    fn own_at(&self) -> usize {
+        match self.own.is_empty() {
+            true => usize::MAX,
+            false => self
+                .names
+                .iter()
+                .position(|name| *name == "operator")
+                .map_or(0, |at| at + 1),
+        }
     }
-    let href = escape(&anchor(record));
-    for metric in metrics {
-        let number = record
-            .summary
-            .get(metric)
-            .map(|number| figure(metric, number.median));
-        let number = number.unwrap_or_else(|| "–".to_owned());
+
+    /// The titles.
+    fn head(&self, html: &mut String, records: &[&Record]) {
+        for (at, name) in self.names.iter().enumerate() {
+            if at == self.own_at() {
+                html.push_str("<th>parameters</th>");
+            }
+            let mut values = records
+                .iter()
+                .filter_map(|record| record.parameters.get(*name));
+            let is_number = |value| matches!(value, &Value::Int(_) | &Value::Float(_));
+            let class = if values.all(is_number) {
+                " class=\"n\""
+            } else {
+                ""
+            };
+            let _ = write!(html, "<th{class}>{}</th>", escape(&title(name)));
+        }
+        if self.own_at() == self.names.len() {
+            html.push_str("<th>parameters</th>");
+        }
+        for metric in &self.metrics {
+            let _ = write!(html, "<th class=\"n\">{}</th>", escape(&heading(metric)));
+        }
+        html.push_str("<th class=\"n\">95 % CI</th>");
+        if self.bases.is_some() {
+            html.push_str("<th class=\"n\">against</th>");
+        }
+        html.push_str("<th>evidence</th><th>verdict</th></tr></thead><tbody>");
+    }
+
+    fn row(&self, html: &mut String, record: &Record) {
+        for (at, name) in self.names.iter().enumerate() {
+            if at == self.own_at() {
+                let _ = write!(html, "<td>{}</td>", escape(&own_values(record, &self.own)));
+            }
+            let value = record.parameters.get(*name);
+            let class = if matches!(value, Some(Value::Int(_) | Value::Float(_))) {
+                " class=\"n\""
+            } else {
+                ""
+            };
+            let value = value.map_or(String::new(), |value| swept(self.task, name, value));
+            let _ = write!(html, "<td{class}>{}</td>", escape(&value));
+        }
+        if self.own_at() == self.names.len() {
+            let _ = write!(html, "<td>{}</td>", escape(&own_values(record, &self.own)));
+        }
+        let href = escape(&anchor(record));
+        for metric in &self.metrics {
+            let number = record.summary.get(metric);
+            let number = number.map(|number| figure(metric, number.median));
+            let number = number.unwrap_or_else(|| "–".to_owned());
+            let _ = write!(
+                html,
+                "<td class=\"n\"><a href=\"#{href}\">{}</a></td>",
+                escape(&number)
+            );
+        }
+        let interval = escape(&self.interval(record).unwrap_or_default());
+        let _ = write!(html, "<td class=\"n two\">{interval}</td>");
+        if let Some(bases) = &self.bases {
+            let against = escape(&bases.against(record).unwrap_or_default());
+            let _ = write!(html, "<td class=\"n two\">{against}</td>");
+        }
+        // The reasons against a record's numbers are many words; its tip and the record have them.
+        let verdict = verdict(record);
+        let said = match verdict.strip_prefix("unstable: ") {
+            Some(_) => "unstable",
+            None => &verdict,
+        };
         let _ = write!(
             html,
-            "<td class=\"n\"><a href=\"#{href}\">{}</a></td>",
-            escape(&number)
+            "<td class=\"{kind}\">{kind}</td><td><a href=\"#{href}\" data-tip=\"{}\">{}</a></td>",
+            escape(&verdict),
+            escape(said),
+            kind = record.evidence.kind(),
         );
     }
-    let first = metrics
-        .first()
-        .and_then(|metric| Some((metric, record.summary.get(metric)?)));
-    let interval = first.and_then(|(metric, number)| {
+
+    /// Of the first metric that the record has.
+    fn interval(&self, record: &Record) -> Option<String> {
+        let metric = self.metrics.first()?;
+        let number = record.summary.get(metric)?;
         let (low, high) = number.ci95_low.zip(number.ci95_high)?;
-        Some(format!(
-            "{} … {}",
-            figure(metric, low),
-            figure(metric, high)
-        ))
-    });
-    let _ = write!(
-        html,
-        "<td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"{kind}\">{kind}</td><td><a href=\"#{href}\">{}</a></td>",
-        escape(&interval.unwrap_or_default()),
-        escape(&against.unwrap_or_default()),
-        escape(&verdict(record)),
-        kind = record.evidence.kind(),
-    );
+        // A narrow table breaks the line between the ends, not before a unit.
+        let end = |value: f64| figure(metric, value).replace(' ', "\u{a0}");
+        Some(format!("{} … {}", end(low), end(high)))
+    }
+}
+
+/// An operator's own parameters in a few words. Where one is the content of a file, its hash tells a reader nothing.
+fn own_values(record: &Record, names: &[&str]) -> String {
+    let given = names
+        .iter()
+        .filter_map(|name| Some((name, record.parameters.get(*name)?)));
+    let given = given.filter(|(_, value)| !value.to_string().contains(' '));
+    let given: Vec<String> = given
+        .map(|(name, value)| format!("{}={value}", spec::bare(name)))
+        .collect();
+    given.join(", ")
 }
 
 /// The summaries that a row shows.
@@ -270,16 +434,23 @@ struct Bases<'a> {
     side: &'static str,
     base: &'static str,
     metric: &'static str,
+    own: &'static [&'static str],
     fastest: BTreeMap<String, &'a Record>,
 }
 
 impl<'a> Bases<'a> {
     fn of(task: Option<&Task>, records: &[&'a Record]) -> Option<Self> {
-        let Base { side, base, metric } = task?.view.base?;
+        let Base {
+            side,
+            base,
+            metric,
+            own,
+        } = task?.view.base?;
         let mut bases = Self {
             side,
             base,
             metric,
+            own,
             fastest: BTreeMap::new(),
         };
         for &record in records {
@@ -302,8 +473,7 @@ impl<'a> Bases<'a> {
     /// The run, the evidence and the parameters, but for the side's own.
     fn shared(&self, record: &Record) -> String {
         let is_shared = |name: &str| {
-            ![self.side, "where", "output"].contains(&name)
-                && (name != "format" || record.task != "pushdown")
+            ![self.side, "where", "output"].contains(&name) && !self.own.contains(&name)
         };
         let parameters = record.parameters.iter();
         let parameters: Vec<_> = parameters.filter(|(name, _)| is_shared(name)).collect();
@@ -332,6 +502,16 @@ fn parameter(value: &Value) -> String {
         // Not 0.019138 of a predicate that hits what it hits.
         Value::Float(value) => format!("{}", (value * 1e6).round() / 1e6),
         value => value.to_string(),
+    }
+}
+
+/// A parameter's value, as the axis of the task shows it that has the parameter.
+fn swept(task: Option<&Task>, name: &str, value: &Value) -> String {
+    let sweep = task.and_then(|task| task.view.sweeps.iter().find(|sweep| sweep.name == name));
+    match (sweep, value) {
+        (Some(sweep), Value::Int(value)) => (sweep.text)(*value as f64),
+        (Some(sweep), Value::Float(value)) => (sweep.text)(*value),
+        (_, value) => parameter(value),
     }
 }
 

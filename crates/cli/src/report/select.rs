@@ -1,15 +1,21 @@
 //! From records to charts: what belongs on one chart, what sweeps, what is held fixed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use dpb_core::measure::{Record, Summary, Value};
+use dpb_core::measure::{Record, Summary};
 
 use super::anchor;
 use super::chart::{Chart, Point, Series};
 use super::origin::Origins;
+use super::vary::{as_number, determines, distinct, number_of, text_of};
 use crate::output::number;
 use crate::spec;
 use crate::task::{Metric, Sweep, Task, Tasks};
+
+/// Parameters that are a number of workers.
+const THREADS: [&str; 3] = ["threads", "jobs", "connections"];
+/// Parameters that are a size of the work.
+const SIZES: [&str; 2] = ["size", "block"];
 
 /// A view of some records.
 struct Charted<'a> {
@@ -95,7 +101,7 @@ impl<'a> Charted<'a> {
             .iter()
             .filter(|sweep| distinct(records, sweep.name).len() > 1)
             .collect();
-        let mut charts = Vec::new();
+        let mut charts = self.surfaces(metric, &varying, records, origins);
         for (at, x) in varying.iter().enumerate() {
             // The batch that follows from the size is no sweep of its own.
             if varying[..at]
@@ -122,6 +128,68 @@ impl<'a> Charted<'a> {
             }
         }
         charts
+    }
+
+    /// As DPUBench's figure 11: against threads, with a line for each size; one chart for each curve that the other charts have.
+    fn surfaces(
+        &self,
+        metric: &Metric,
+        varying: &[&Sweep<'_>],
+        records: &[&Record],
+        origins: &Origins<'_>,
+    ) -> Vec<Chart> {
+        let among = |names: &[&str]| {
+            varying
+                .iter()
+                .find(|sweep| names.contains(&sweep.name))
+                .copied()
+        };
+        let (Some(x), Some(lines)) = (among(&THREADS), among(&SIZES)) else {
+            return Vec::new();
+        };
+        let others = varying.iter().map(|sweep| sweep.name);
+        let others = others.filter(|&name| {
+            name != x.name && name != lines.name && !determines(records, lines.name, name)
+        });
+        let held: Vec<&str> = others
+            .chain(self.task.view.series.iter().copied())
+            .collect();
+        let mut charts = Vec::new();
+        for facet in split(records, &held) {
+            if distinct(&facet, x.name).len() < 2 || distinct(&facet, lines.name).len() < 2 {
+                continue;
+            }
+            let mut chart = self.chart(metric, Some(x), &facet, &[], origins);
+            let who = values(facet[0], self.task.view.series).join(", ");
+            chart.title = format!("{}, {who}", chart.title);
+            chart
+                .notes
+                .push(format!("A line for each number of {}.", lines.label));
+            chart.series = self.lines(metric, (x, lines), &facet, origins);
+            charts.push(chart);
+        }
+        charts
+    }
+
+    /// A curve for each value of `lines`.
+    fn lines(
+        &self,
+        metric: &Metric,
+        (x, lines): (&Sweep<'_>, &Sweep<'_>),
+        records: &[&Record],
+        origins: &Origins<'_>,
+    ) -> Vec<Series> {
+        let runs = origins.names(records);
+        let mut series = Vec::new();
+        let value = |record: &Record| number_of(record, lines.name).unwrap_or(0.0);
+        let mut sorted = records.to_vec();
+        sorted.sort_by(|a, b| value(a).total_cmp(&value(b)));
+        for record in sorted {
+            let mut name = vec![(lines.text)(value(record))];
+            name.extend(runs.of(record));
+            add(&mut series, name.join(", "), Some(x), metric, record, None);
+        }
+        series
     }
 
     /// What is the same for every point of a chart.
@@ -170,7 +238,7 @@ impl<'a> Charted<'a> {
             .filter(|figure| figure.task == self.task.name && is_comparable(figure, records, x))
             .collect();
         for figure in &beside {
-            let label = figure.parameters.get("platform").map(ToString::to_string);
+            let label = Some(platform(figure));
             add(&mut series, "dpBento".into(), x, metric, figure, label);
         }
         if !beside.is_empty() {
@@ -194,6 +262,7 @@ impl<'a> Charted<'a> {
             series,
             x_text: x.map(|x| x.text),
             y_text: Some(metric.text),
+            ..Chart::default()
         }
     }
 }
@@ -220,11 +289,14 @@ fn add(
         x: at,
         y: number.median,
         interval: number.ci95_low.zip(number.ci95_high),
+        is_unstable: is_unstable(record),
+        is_marked: true,
         label,
         tip: format!(
-            "{who}{}: {}, {kind}",
+            "{who}{}: {}, {kind}{}",
             place.unwrap_or_default(),
-            figure_text(number, metric.text)
+            figure_text(number, metric.text),
+            unsure(record)
         ),
         href: anchor(record),
     };
@@ -241,7 +313,37 @@ fn add(
     }
 }
 
-fn figure_text(number: &Summary, text: fn(f64) -> String) -> String {
+/// A published figure's machine, and the number of cores where the figure is of some of them.
+fn platform(figure: &Record) -> String {
+    let mut name = text_of(figure, "platform");
+    if text_of(figure, "scheme") == "fetch" {
+        name = format!("fetch, {name}");
+    }
+    match text_of(figure, "threads").as_str() {
+        "" => name,
+        "1" => format!("{name}, 1 core"),
+        cores => format!("{name}, {cores} cores"),
+    }
+}
+
+/// Whether a record's verdict is against its numbers.
+pub(super) fn is_unstable(record: &Record) -> bool {
+    record
+        .stability
+        .as_ref()
+        .is_some_and(|stability| !stability.stable)
+}
+
+/// What a tip says of an unstable record.
+pub(super) fn unsure(record: &Record) -> &'static str {
+    match is_unstable(record) {
+        true => ", unstable",
+        false => "",
+    }
+}
+
+/// A number with its interval.
+pub(super) fn figure_text(number: &Summary, text: fn(f64) -> String) -> String {
     match (number.ci95_low, number.ci95_high) {
         (Some(low), Some(high)) => {
             format!(
@@ -277,29 +379,6 @@ fn values(record: &Record, names: &[&str]) -> Vec<String> {
     given.map(ToString::to_string).collect()
 }
 
-fn text_of(record: &Record, name: &str) -> String {
-    record
-        .parameters
-        .get(name)
-        .map_or(String::new(), ToString::to_string)
-}
-
-fn distinct(records: &[&Record], name: &str) -> BTreeSet<String> {
-    records.iter().map(|record| text_of(record, name)).collect()
-}
-
-/// Whether `name` has one value for each value of `by`.
-fn determines(records: &[&Record], by: &str, name: &str) -> bool {
-    let mut seen = BTreeMap::new();
-    records.iter().all(|record| {
-        let value = text_of(record, name);
-        *seen
-            .entry(text_of(record, by))
-            .or_insert_with(|| value.clone())
-            == value
-    })
-}
-
 /// By the values of `names`, in the order in which they came.
 fn split<'a>(records: &[&'a Record], names: &[&str]) -> Vec<Vec<&'a Record>> {
     let mut facets: Vec<Vec<&Record>> = Vec::new();
@@ -313,12 +392,4 @@ fn split<'a>(records: &[&'a Record], names: &[&str]) -> Vec<Vec<&'a Record>> {
         facets[place].push(record);
     }
     facets
-}
-
-fn as_number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Int(value) => Some(*value as f64),
-        Value::Float(value) => Some(*value),
-        Value::Bool(_) | Value::Text(_) => None,
-    }
 }

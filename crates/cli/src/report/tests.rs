@@ -274,7 +274,7 @@ fn an_operators_own_numbers_sweep_and_its_words_are_held() {
     let rows: Vec<&Record> = records.iter().collect();
     let table = page::table(crate::TASKS.find("op"), &rows, &origins);
     assert!(
-        table.contains("<th>format</th><th>level</th><th>backend</th>"),
+        table.contains("<th>format</th><th class=\"n\">level</th><th>backend</th>"),
         "{table}"
     );
     assert_eq!(table.matches("2.00× cpu/portable").count(), 4);
@@ -295,4 +295,244 @@ fn records_without_numbers_are_rows_with_reasons() {
     assert!(html.contains("unsupported: needs &lt;AVX-512&gt;"));
     assert!(html.contains("1 done, 1 failed, 1 unsupported"));
     assert!(html.contains("something new"));
+}
+
+/// Seven runs around a value.
+fn runs(middle: f64) -> Vec<f64> {
+    (0..7)
+        .map(|run| middle * (1.0 + 0.001 * f64::from(run)))
+        .collect()
+}
+
+/// An operator on a machine.
+fn operator(host: &str, backend: &str, (size, threads): (u64, u64), rate: f64) -> Record {
+    let mut record = Record::new("op", Evidence::Measured, 1)
+        .with("operator", "crc32c")
+        .with("backend", backend)
+        .with("mode", "closed")
+        .with("size", size)
+        .with("threads", threads);
+    record.provenance.host = host.to_owned();
+    record.provenance.run = format!("run of {host}");
+    record.sample("bytes_per_s", runs(rate));
+    record
+}
+
+fn contests(records: &[Record]) -> [Vec<contest::Contest<'_>>; 2] {
+    glance::contests(records, crate::TASKS)
+}
+
+#[test]
+fn the_fastest_platform_wins_beyond_doubt_or_not_at_all() {
+    let mut records = vec![
+        operator("host", "cpu/best", (64, 1), 4e9),
+        operator("dpu", "cpu/best", (64, 1), 1e9),
+        operator("host", "cpu/best", (1500, 1), 4e9),
+        operator("dpu", "cpu/best", (1500, 1), 8e9),
+        operator("host", "cpu/best", (4096, 1), 4e9),
+        operator("dpu", "cpu/best", (4096, 1), 4e9),
+    ];
+    let [platforms, sides] = contests(&records);
+    assert_eq!(
+        glance::verdict(&platforms),
+        "dpu is fastest in 1 of 3 tests, host in 1, 1 too close to call"
+    );
+    assert!(sides.is_empty(), "one backend each");
+    // Whoever was disturbed while it was measured has won nothing.
+    records[1].stability = Some(dpb_core::measure::Stability {
+        stable: false,
+        reasons: vec!["threads waited for a core".to_owned()],
+        disturbed: true,
+        cv: None,
+        core_wait_s: None,
+        context_switches_involuntary: None,
+        steal_s: None,
+    });
+    let [platforms, _] = contests(&records);
+    assert_eq!(
+        glance::verdict(&platforms),
+        "dpu is fastest in 1 of 3 tests, 1 too close to call, 1 disturbed by other work"
+    );
+    // A model's figures are not of the machine that computed them.
+    for record in &mut records {
+        record.evidence = Evidence::Simulated {
+            model: "default".to_owned(),
+        };
+    }
+    assert!(contests(&records)[0].is_empty());
+}
+
+#[test]
+fn of_times_the_shorter_one_wins() {
+    let record = |host: &str, ns: f64| {
+        let mut record = Record::new("memory", Evidence::Measured, 1)
+            .with("pattern", "chain")
+            .with("size", 4096u64);
+        record.provenance.host = host.to_owned();
+        record.sample("ns_per_access", runs(ns));
+        record
+    };
+    let records = [record("host", 90.0), record("dpu", 30.0)];
+    let [platforms, _] = contests(&records);
+    assert_eq!(platforms[0].sides[0].name, "dpu");
+    let lead = platforms[0].lead().expect("runs on both sides");
+    assert!((lead.times - 3.0).abs() < 1e-9, "{lead:?}");
+}
+
+/// Two machines, sizes and threads; the DPU is twice as fast at one place, half as fast elsewhere.
+fn grid_of_two() -> Vec<Record> {
+    let mut records = Vec::new();
+    for host in ["host", "dpu"] {
+        for size in [64u64, 1024] {
+            for threads in [1u64, 4] {
+                let factor = match (host, size, threads) {
+                    ("dpu", 1024, 4) => 2.0,
+                    ("dpu", ..) => 0.5,
+                    _ => 1.0,
+                };
+                records.push(operator(
+                    host,
+                    "cpu/best",
+                    (size, threads),
+                    1e9 * threads as f64 * factor,
+                ));
+            }
+        }
+    }
+    records
+}
+
+#[test]
+fn a_heat_map_has_a_ratio_for_each_size_and_number_of_threads() {
+    let records = grid_of_two();
+    let [platforms, _] = contests(&records);
+    let maps = heat::maps(&platforms, Some("host"));
+    assert_eq!(maps.len(), 1);
+    let text = maps[0].to_text();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .skip(2)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows[1],
+        ["threads", "1", "▼", "0.50×", "▼", "0.50×"],
+        "{text}"
+    );
+    assert_eq!(
+        rows[2],
+        ["threads", "4", "▼", "0.50×", "▲", "2.00×"],
+        "{text}"
+    );
+    // Against the other machine all is turned over.
+    let turned = heat::maps(&platforms, Some("dpu"))[0].to_text();
+    assert!(
+        turned.contains("▲ 2.00×") && turned.contains("▼ 0.50×"),
+        "{turned}"
+    );
+    // Of each cell the record is a click away.
+    let html = maps[0].html();
+    let own = records
+        .iter()
+        .filter(|record| record.provenance.host == "dpu");
+    for record in own {
+        assert_eq!(
+            html.matches(&format!("href=\"#{}\"", anchor(record)))
+                .count(),
+            1
+        );
+    }
+}
+
+#[test]
+fn throughput_is_drawn_against_threads_with_a_line_for_each_size() {
+    let mut records = grid_of_two();
+    records.retain(|record| record.provenance.host == "host");
+    let charts = select::charts(task("op"), &records, &[], &Origins::of(&records));
+    let first = &charts[0];
+    assert_eq!(
+        first.title,
+        "crc32c: input bytes per second against threads, cpu/best"
+    );
+    let names: Vec<&str> = first
+        .series
+        .iter()
+        .map(|series| series.name.as_str())
+        .collect();
+    assert_eq!(names, ["64", "1 Ki"]);
+    let xs: Vec<Option<f64>> = first.series[1].points.iter().map(|point| point.x).collect();
+    assert_eq!(xs, [Some(1.0), Some(4.0)]);
+}
+
+#[test]
+fn dpbentos_figures_have_published_numbers_beside_and_no_ratio_to_them() {
+    let mut record = Record::new("memory", Evidence::Measured, 1)
+        .with("pattern", "random")
+        .with("access", "read")
+        .with("size", 16384u64)
+        .with("threads", 1u64)
+        .with("tool", "dpb");
+    record.provenance.host = "here".to_owned();
+    record.sample("accesses_per_s", runs(2e8));
+    let records = [record];
+    let (charts, beside) = dpbento::figures(&records);
+    let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+    assert_eq!(
+        titles,
+        [
+            "memory, random reads, as dpBento's figure 7a",
+            "memory, random reads of 16 KiB by threads, as dpBento's figure 8"
+        ]
+    );
+    // mem-read-rnd.data has 274.92 million for BlueField-3 at 16 KB.
+    let of = |name: &str| charts[0].groups[0].bars.iter().find(|bar| bar.name == name);
+    assert_eq!(
+        of("BlueField-3").map(|bar| (bar.value, bar.kind)),
+        Some((274.92e6, "published"))
+    );
+    assert_eq!(of("here").map(|bar| bar.kind), Some("measured"));
+    assert!(
+        charts[0]
+            .html()
+            .contains("Two kinds of evidence on one axis")
+    );
+    let page = html(&records, &[], crate::TASKS);
+    assert!(!page.contains("class=\"heat\""), "nothing to compare with");
+    for published in &beside {
+        assert!(page.contains(&format!("<details id=\"{}\"", anchor(published))));
+    }
+    assert!(page.contains("mem-read-rnd.data"));
+}
+
+#[test]
+fn the_text_has_the_same_numbers_as_bars() {
+    let mut records = grid_of_two();
+    records.extend(sweep());
+    let text = text(&records, &["Skipped line 7".to_owned()], crate::TASKS, 80);
+    for part in [
+        "Skipped line 7",
+        "Platforms: host is fastest in 3 of 4 tests, dpu in 1.",
+        "crc32c: dpu against host",
+        "BlueField-3, 16 cores (published)",
+        "pushdown: tuples scanned per second against threads",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains('<'), "no markup");
+    // The longest bar is the largest number's, and others are in proportion.
+    let bars = |text: &str| text.matches('█').count();
+    let chart = text
+        .split("against threads, cpu/best")
+        .nth(1)
+        .expect("a chart");
+    let of = |name: &str| {
+        chart
+            .lines()
+            .find(|line| line.contains(name))
+            .map_or(0, bars)
+    };
+    assert!(
+        of("1 Ki, dpu") > 0 && of("1 Ki, dpu") < of("1 Ki, host"),
+        "{chart}"
+    );
 }

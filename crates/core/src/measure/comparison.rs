@@ -35,8 +35,8 @@ pub struct Options {
     pub despite_interference: bool,
 }
 
-/// Parameters that say how long and how often a test was measured, not what it is.
-const OF_PRECISION: [&str; 4] = ["repeat", "seconds", "time_budget", "warm_up_runs"];
+/// Parameters that say how long and how often a test was measured, not what it is; paired tests may differ in them.
+pub const OF_PRECISION: [&str; 4] = ["repeat", "seconds", "time_budget", "warm_up_runs"];
 /// What records are about, the first that they have; an open loop's throughput is what was offered, so there it is the latency.
 const MAIN_METRICS: [&str; 7] = [
     "items_per_s",

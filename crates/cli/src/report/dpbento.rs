@@ -1,0 +1,456 @@
+//! dpBento's figures 4 to 12 from dpb's records, in their own form: bars of each platform, grouped as there, with what the paper's authors published
+//! beside them, hollow. The box `dpbento` has their parameters.
+
+use dpb_core::measure::comparison::Better;
+use dpb_core::measure::{Outcome, Record};
+
+use super::bars::{Bar, Bars, Group};
+use super::select::{figure_text, is_unstable, unsure};
+use super::vary::{number_of, text_of};
+use super::{anchor, published};
+use crate::output::{bytes, short, short_ns};
+use crate::spec;
+
+/// A figure of the paper.
+struct Figure {
+    number: &'static str,
+    what: &'static str,
+    task: &'static str,
+    /// Parameters of its tests, with their values.
+    with: &'static [(&'static str, &'static str)],
+    groups: Groups,
+    /// Parameters that tell bars of one platform apart.
+    by: &'static [&'static str],
+    /// What each bar shows, with its name where there are several.
+    shown: &'static [(Shown, &'static str)],
+    label: &'static str,
+    text: fn(f64) -> String,
+}
+
+/// What the bars of a figure are grouped by.
+enum Groups {
+    /// A number, written so.
+    Number(&'static str, fn(f64) -> String),
+    /// The words of these parameters.
+    Words(&'static [&'static str]),
+}
+
+/// What a bar shows.
+enum Shown {
+    /// A metric.
+    Metric(&'static str),
+    /// Operations of `arithmetic`: items a second times the operations of an item.
+    Operations,
+}
+
+use Groups::{Number, Words};
+use Shown::{Metric, Operations};
+
+const ITEMS: &[(Shown, &str)] = &[(Metric("items_per_s"), "")];
+const BYTES: &[(Shown, &str)] = &[(Metric("bytes_per_s"), "")];
+const ACCESSES: &[(Shown, &str)] = &[(Metric("accesses_per_s"), "")];
+const LATENCIES: &[(Shown, &str)] = &[
+    (Metric("latency_ns_mean"), "mean"),
+    (Metric("latency_ns_p99"), "99th percentile"),
+];
+
+const fn arithmetic(
+    number: &'static str,
+    what: &'static str,
+    with: &'static [(&'static str, &'static str)],
+) -> Figure {
+    Figure {
+        number,
+        what,
+        task: "op",
+        with,
+        groups: Words(&["op.operation"]),
+        by: &["backend", "op.form"],
+        shown: &[(Operations, "")],
+        label: "operations per second of one thread",
+        text: short,
+    }
+}
+
+const fn strings(
+    what: &'static str,
+    with: &'static [(&'static str, &'static str)],
+    length: fn(f64) -> String,
+) -> Figure {
+    Figure {
+        number: "5",
+        what,
+        task: "op",
+        with,
+        groups: Number("size", length),
+        by: &["backend"],
+        shown: ITEMS,
+        label: "calls per second of one thread",
+        text: short,
+    }
+}
+
+const fn optimisable(
+    number: &'static str,
+    what: &'static str,
+    with: &'static [(&'static str, &'static str)],
+) -> Figure {
+    Figure {
+        number,
+        what,
+        task: "op",
+        with,
+        groups: Number("size", in_bytes),
+        by: &["backend"],
+        shown: BYTES,
+        label: "input bytes per second, the best of the threads that were measured",
+        text: short,
+    }
+}
+
+const fn memory(
+    number: &'static str,
+    what: &'static str,
+    with: &'static [(&'static str, &'static str)],
+) -> Figure {
+    Figure {
+        number,
+        what,
+        task: "memory",
+        with,
+        groups: Number("size", in_bytes),
+        by: &[],
+        shown: ACCESSES,
+        label: "accesses per second of one thread",
+        text: short,
+    }
+}
+
+const fn storage(
+    number: &'static str,
+    what: &'static str,
+    with: &'static [(&'static str, &'static str)],
+) -> Figure {
+    Figure {
+        number,
+        what,
+        task: "storage",
+        with,
+        groups: Number("block", in_bytes),
+        by: &["direct"],
+        shown: BYTES,
+        label: "bytes per second, the best of the depths and jobs that were measured",
+        text: short,
+    }
+}
+
+const fn storage_latency(
+    number: &'static str,
+    what: &'static str,
+    with: &'static [(&'static str, &'static str)],
+) -> Figure {
+    Figure {
+        number,
+        what,
+        task: "storage",
+        with,
+        groups: Words(&["pattern", "access"]),
+        by: &["direct"],
+        shown: LATENCIES,
+        label: "latency of a request, one in flight",
+        text: short_ns,
+    }
+}
+
+const fn network(
+    number: &'static str,
+    what: &'static str,
+    task: &'static str,
+    with: &'static [(&'static str, &'static str)],
+    groups: Groups,
+    shown: &'static [(Shown, &'static str)],
+) -> Figure {
+    Figure {
+        number,
+        what,
+        task,
+        with,
+        groups,
+        by: &[],
+        shown,
+        label: "one client and one server; each record says what lies between them",
+        text: short,
+    }
+}
+
+#[rustfmt::skip]
+const FIGURES: &[Figure] = &[
+    arithmetic("4a", "arithmetic of 8-bit integers", &[("operator", "arithmetic"), ("op.type", "int8"), ("threads", "1")]),
+    arithmetic("4b", "arithmetic of 128-bit integers", &[("operator", "arithmetic"), ("op.type", "int128"), ("threads", "1")]),
+    arithmetic("4c", "arithmetic of 64-bit floating-point numbers", &[("operator", "arithmetic"), ("op.type", "f64"), ("threads", "1")]),
+    // An item holds both strings.
+    strings("comparing strings (strcmp)", &[("operator", "strcmp"), ("threads", "1")], |size| format!("{} B a string", size / 2.0)),
+    strings("joining strings (strcat)", &[("operator", "strcat"), ("threads", "1")], |size| format!("{} B a string", size / 2.0)),
+    strings("sort keys of strings (strxfrm)", &[("operator", "strxfrm"), ("threads", "1")], |size| format!("{size} B a string")),
+    optimisable("6a", "compression (DEFLATE)", &[("operator", "deflate")]),
+    optimisable("6b", "decompression (DEFLATE)", &[("operator", "inflate")]),
+    optimisable("6c", "regular expressions (rxpmatch)", &[("operator", "rxpmatch")]),
+    memory("7a", "memory, random reads", &[("pattern", "random"), ("access", "read"), ("threads", "1"), ("tool", "dpb")]),
+    memory("7b", "memory, sequential reads", &[("pattern", "sequential"), ("access", "read"), ("threads", "1"), ("tool", "dpb")]),
+    memory("7c", "memory, random writes", &[("pattern", "random"), ("access", "write"), ("threads", "1"), ("tool", "dpb")]),
+    memory("7d", "memory, sequential writes", &[("pattern", "sequential"), ("access", "write"), ("threads", "1"), ("tool", "dpb")]),
+    Figure {
+        number: "8", what: "memory, random reads of 16 KiB by threads", task: "memory",
+        with: &[("pattern", "random"), ("access", "read"), ("size", "16384"), ("tool", "dpb")],
+        groups: Number("threads", |count| counted(count, "thread")), by: &[], shown: ACCESSES, label: "accesses per second of all threads", text: short,
+    },
+    storage("9a", "storage, random reads", &[("pattern", "random"), ("access", "read"), ("tool", "dpb")]),
+    storage("9b", "storage, sequential reads", &[("pattern", "sequential"), ("access", "read"), ("tool", "dpb")]),
+    storage("9c", "storage, random writes", &[("pattern", "random"), ("access", "write"), ("tool", "dpb")]),
+    storage("9d", "storage, sequential writes", &[("pattern", "sequential"), ("access", "write"), ("tool", "dpb")]),
+    storage_latency("10a", "storage, requests of 8 KiB", &[("block", "8192"), ("depth", "1"), ("jobs", "1"), ("tool", "dpb")]),
+    storage_latency("10b", "storage, requests of 4 MiB", &[("block", "4194304"), ("depth", "1"), ("jobs", "1"), ("tool", "dpb")]),
+    Figure {
+        text: short_ns, label: "round trip of a message, one in flight",
+        ..network("11a", "TCP, round trips", "tcp", &[("direction", "echo"), ("depth", "1"), ("connections", "1"), ("mode", "closed"), ("tool", "dpb")], Number("size", in_bytes), LATENCIES)
+    },
+    Figure {
+        label: "bytes per second of all connections",
+        ..network("11b", "TCP, messages of 32 KiB, 128 in flight, by connections", "tcp", &[("size", "32768"), ("depth", "128"), ("mode", "closed"), ("tool", "dpb")], Number("connections", |count| counted(count, "connection")), BYTES)
+    },
+    Figure {
+        text: short_ns, label: "latency of a read", shown: &[(Metric("latency_ns_p50"), "median"), (Metric("latency_ns_p99"), "99th percentile")],
+        ..network("12a", "RDMA, reads", "rdma", &[("method", "lat"), ("verb", "read")], Number("size", in_bytes), LATENCIES)
+    },
+    Figure {
+        label: "bytes per second of all queue pairs",
+        ..network("12b", "RDMA, reads by queue pairs", "rdma", &[("method", "bw"), ("verb", "read")], Number("qps", |count| counted(count, "queue pair")), BYTES)
+    },
+];
+
+/// A size with its unit.
+fn in_bytes(value: f64) -> String {
+    match bytes(value) {
+        text if text.contains(' ') => format!("{text}B"),
+        text => format!("{text} B"),
+    }
+}
+
+/// A number of things.
+fn counted(count: f64, thing: &str) -> String {
+    match count {
+        1.0 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
+}
+
+/// The figures for which there are records, and the published numbers in them.
+pub(super) fn figures(records: &[Record]) -> (Vec<Bars>, Vec<Record>) {
+    let (mut charts, mut beside) = (Vec::new(), Vec::<Record>::new());
+    for figure in FIGURES {
+        let own: Vec<&Record> = records
+            .iter()
+            .filter(|record| figure.has(record, true))
+            .collect();
+        if own.is_empty() {
+            continue;
+        }
+        let published: Vec<Record> = published::of_task(figure.task)
+            .into_iter()
+            .filter(|record| figure.has(record, false) && figure.shows(record))
+            .collect();
+        let all: Vec<&Record> = own.into_iter().chain(&published).collect();
+        let chart = figure.chart(&all);
+        if chart.bars().any(|bar| bar.kind != "published") {
+            charts.push(chart);
+            for record in published {
+                if beside.iter().all(|known| known.id != record.id) {
+                    beside.push(record);
+                }
+            }
+        }
+    }
+    (charts, beside)
+}
+
+impl Shown {
+    /// The factor to the metric of that name.
+    fn of(&self, record: &Record) -> Option<(&'static str, f64)> {
+        // Eight operations a round; see the operator's page.
+        const OPERATIONS: f64 = 8.0;
+        let has = |name: &str| record.summary.contains_key(name);
+        match self {
+            Metric(name) => has(name).then_some((*name, 1.0)),
+            Operations if has("operations_per_s") => Some(("operations_per_s", 1.0)),
+            Operations => Some(("items_per_s", OPERATIONS * number_of(record, "op.rounds")?)),
+        }
+    }
+}
+
+impl Figure {
+    /// Whether the record is of this figure; `is_whole` if it must have all the parameters, as dpb's own have.
+    fn has(&self, record: &Record, is_whole: bool) -> bool {
+        let fits = |(name, value): &(&str, &str)| match record.parameters.get(*name) {
+            Some(own) => own.to_string() == *value,
+            None => !is_whole,
+        };
+        record.task == self.task
+            && record.outcome == Outcome::Done
+            && self.with.iter().all(fits)
+            && self.group(record).is_some()
+    }
+
+    fn shows(&self, record: &Record) -> bool {
+        self.shown.iter().any(|(shown, _)| {
+            shown
+                .of(record)
+                .is_some_and(|(metric, _)| record.summary.contains_key(metric))
+        })
+    }
+
+    /// The group's place, where it is a number, and its name.
+    fn group(&self, record: &Record) -> Option<(f64, String)> {
+        match &self.groups {
+            Number(name, text) => number_of(record, name).map(|value| (value, text(value))),
+            Words(names) => {
+                let words: Vec<String> = names.iter().map(|name| text_of(record, name)).collect();
+                words
+                    .iter()
+                    .all(|word| !word.is_empty())
+                    .then(|| (0.0, words.join(" ")))
+            }
+        }
+    }
+
+    fn chart(&self, records: &[&Record]) -> Bars {
+        let mut groups: Vec<(f64, Group)> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
+        for record in records {
+            let Some((place, name)) = self.group(record) else {
+                continue;
+            };
+            let at = groups
+                .iter()
+                .position(|(_, group)| group.name == name)
+                .unwrap_or_else(|| {
+                    groups.push((
+                        place,
+                        Group {
+                            name,
+                            bars: Vec::new(),
+                        },
+                    ));
+                    groups.len() - 1
+                });
+            for (shown, what) in self.shown {
+                if let Some(bar) = self.bar(record, shown, what, &mut names) {
+                    keep(&mut groups[at].1.bars, bar, shown);
+                }
+            }
+        }
+        groups.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        Bars {
+            title: format!("{}, as dpBento's figure {}", self.what, self.number),
+            notes: Vec::new(),
+            label: self.label.to_owned(),
+            text: self.text,
+            may_be_log: true,
+            groups: groups.into_iter().map(|(_, group)| group).collect(),
+        }
+    }
+
+    fn bar(
+        &self,
+        record: &Record,
+        shown: &Shown,
+        what: &str,
+        names: &mut Vec<String>,
+    ) -> Option<Bar> {
+        let (metric, factor) = shown.of(record)?;
+        let summary = record.summary.get(metric)?;
+        let kind = record.evidence.kind();
+        let who = self.who(record);
+        let colour = names
+            .iter()
+            .position(|known| *known == who)
+            .unwrap_or_else(|| {
+                names.push(who.clone());
+                names.len() - 1
+            });
+        let name = match what {
+            "" => who,
+            what => format!("{who}, {what}"),
+        };
+        let mut scaled = summary.clone();
+        scaled.median *= factor;
+        scaled.ci95_low = summary.ci95_low.map(|low| low * factor);
+        scaled.ci95_high = summary.ci95_high.map(|high| high * factor);
+        let own: Vec<String> = spec::own(record)
+            .map(|(name, value)| format!("{}={value}", spec::bare(name)))
+            .collect();
+        let own = if own.is_empty() || kind == "published" {
+            String::new()
+        } else {
+            format!(", {}", own.join(","))
+        };
+        Some(Bar {
+            tip: format!(
+                "{name}{own}: {}, {kind}{}",
+                figure_text(&scaled, self.text),
+                unsure(record)
+            ),
+            name,
+            kind,
+            colour,
+            value: scaled.median,
+            interval: scaled.ci95_low.zip(scaled.ci95_high),
+            is_unstable: is_unstable(record),
+            href: anchor(record),
+        })
+    }
+
+    /// The platform, and what tells its bars apart.
+    fn who(&self, record: &Record) -> String {
+        let kind = record.evidence.kind();
+        let platform = match kind {
+            "published" => text_of(record, "platform"),
+            _ => record.provenance.host.clone(),
+        };
+        let by = self.by.iter().map(|name| match *name {
+            "direct" => {
+                if text_of(record, name) == "true" {
+                    "direct".to_owned()
+                } else {
+                    "page cache".to_owned()
+                }
+            }
+            name => text_of(record, name),
+        });
+        let by = by.filter(|word| !word.is_empty() && kind != "published");
+        let words: Vec<String> = [platform].into_iter().chain(by).collect();
+        words.join(", ")
+    }
+}
+
+/// Keeps the better of two bars of one name.
+fn keep(bars: &mut Vec<Bar>, bar: Bar, shown: &Shown) {
+    let better = match shown {
+        Metric(name) => Better::of(name),
+        Operations => Better::More,
+    };
+    match bars
+        .iter_mut()
+        .find(|known| known.name == bar.name && known.kind == bar.kind)
+    {
+        None => bars.push(bar),
+        Some(known) => {
+            let is_better = match better {
+                Better::More => bar.value > known.value,
+                Better::Less => bar.value < known.value,
+            };
+            if is_better {
+                *known = bar;
+            }
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! The report in a browser: nothing goes wrong in it, nothing is asked for outside, everything is drawn and fits, on a screen, a phone and paper, and
+//! the keyboard reaches each record. Where there is no Chromium the test says so and passes.
+
+mod browser;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use browser::Browser;
+use dpb_core::measure::latency::Latencies;
+use dpb_core::measure::{Durability, Evidence, Outcome, Record, Samples, Stability, Store};
+
+/// Seven runs around a rate.
+fn runs(rate: f64) -> Vec<f64> {
+    (0..7)
+        .map(|run| rate * (1.0 + 0.002 * f64::from(run)))
+        .collect()
+}
+
+/// A record of one of two machines, in one run of each.
+fn record(host: &str, task: &str, evidence: Evidence) -> Record {
+    let mut record = Record::new(task, evidence, 1);
+    record.provenance.host = host.to_owned();
+    record.provenance.run = format!("run of {host}");
+    record
+}
+
+/// The machines, with their speeds.
+const HOSTS: [(&str, f64); 2] = [("host", 1.0), ("dpu", 0.4)];
+
+fn operators(host: &str, speed: f64, records: &mut Vec<Record>) {
+    for operator in ["crc32c", "deflate"] {
+        for size in [64u64, 256, 1024, 65536] {
+            for threads in [1u64, 2, 4, 8] {
+                for (backend, factor) in [
+                    ("cpu/portable", 1.0),
+                    ("cpu/best", 5.0),
+                    ("sim/default", 3.0),
+                ] {
+                    let evidence = match backend {
+                        "sim/default" => Evidence::Simulated {
+                            model: "default".to_owned(),
+                        },
+                        _ => Evidence::Measured,
+                    };
+                    // The DPU is ahead with large pieces of one operator.
+                    let ahead = if operator == "deflate" && size > 1024 && host == "dpu" {
+                        9.0
+                    } else {
+                        1.0
+                    };
+                    let mut record = record(host, "op", evidence)
+                        .with("operator", operator)
+                        .with("backend", backend)
+                        .with("mode", "closed")
+                        .with("size", size)
+                        .with("threads", threads);
+                    let rate = 1e8 * speed * factor * ahead * threads as f64 * (size as f64).log2();
+                    record.sample("bytes_per_s", runs(rate));
+                    record.sample("items_per_s", runs(rate / size as f64));
+                    records.push(record);
+                }
+            }
+        }
+    }
+}
+
+fn memory(host: &str, speed: f64, records: &mut Vec<Record>) {
+    for (pattern, access) in [
+        ("random", "read"),
+        ("sequential", "read"),
+        ("random", "write"),
+    ] {
+        for (size, rate) in [(16384u64, 4e8), (4 << 20, 2e8), (1 << 30, 3e7)] {
+            let mut record = record(host, "memory", Evidence::Measured)
+                .with("pattern", pattern)
+                .with("access", access)
+                .with("size", size)
+                .with("threads", 1u64)
+                .with("tool", "dpb");
+            record.sample("accesses_per_s", runs(rate * speed));
+            record.sample("bytes_per_s", runs(8.0 * rate * speed));
+            records.push(record);
+        }
+    }
+}
+
+fn latencies(host: &str, speed: f64, records: &mut Vec<Record>) {
+    for size in [64u64, 32768] {
+        let mut record = record(host, "tcp", Evidence::Measured)
+            .with("direction", "echo")
+            .with("mode", "closed")
+            .with("tool", "dpb")
+            .with("size", size)
+            .with("depth", 1u64)
+            .with("connections", 1u64);
+        let mut all = Latencies::default();
+        (1..20_000u64)
+            .for_each(|at| all.record((20_000.0 / speed) as u64 + at * at * size / 500_000));
+        record.samples.insert(
+            "latency_ns".to_owned(),
+            Samples {
+                values: Vec::new(),
+                hdr: Some(all.to_base64()),
+            },
+        );
+        record.sample("messages_per_s", runs(4e4 * speed));
+        record.sample("latency_ns_mean", runs(26_000.0 / speed));
+        record.sample("latency_ns_p50", runs(24_000.0 / speed));
+        record.sample("latency_ns_p99", runs(60_000.0 / speed));
+        record.sample("latency_ns_p999", runs(90_000.0 / speed));
+        record.sample("bytes_per_s", runs(4e4 * speed * size as f64));
+        record.sample("client_cpu_ns_per_message", runs(9_000.0 / speed));
+        record.sample("server_cpu_ns_per_message", runs(8_000.0 / speed));
+        record.stability = Some(Stability {
+            stable: size > 64,
+            reasons: if size > 64 {
+                Vec::new()
+            } else {
+                vec!["drift of 4 % over the runs".to_owned()]
+            },
+            disturbed: false,
+            cv: Some(0.01),
+            core_wait_s: None,
+            context_switches_involuntary: None,
+            steal_s: None,
+        });
+        records.push(record);
+    }
+}
+
+fn pushdown(host: &str, speed: f64, records: &mut Vec<Record>) {
+    for (scheme, format, rate) in [("fetch", "parquet", 1e7), ("dpb", "segment", 4e8)] {
+        for threads in [1u64, 2] {
+            let mut record = record(host, "pushdown", Evidence::Measured)
+                .with("scheme", scheme)
+                .with("format", format)
+                .with("sf", 1.0)
+                .with("selectivity", 0.01)
+                .with("threads", threads)
+                .with("where", "l_comment LIKE '%<b>\"&%'");
+            if scheme == "dpb" {
+                record = record.with("backend", "cpu/best");
+            }
+            record.sample("tuples_per_s", runs(rate * speed * threads as f64));
+            for (metric, value) in [
+                ("run_s", 0.6),
+                ("first_batch_s", 0.01),
+                ("agent_cpu_s", 0.5),
+                ("client_cpu_s", 0.04),
+                ("agent_peak_bytes", 3e8),
+                ("client_peak_bytes", 4e8),
+                ("client_added_bytes", 2e8),
+            ] {
+                record.sample(metric, runs(value / speed));
+            }
+            records.push(record);
+        }
+    }
+}
+
+/// A page with a bit of everything.
+fn page(folder: &Path) -> PathBuf {
+    let mut records = Vec::new();
+    for (host, speed) in HOSTS {
+        operators(host, speed, &mut records);
+        memory(host, speed, &mut records);
+        latencies(host, speed, &mut records);
+        pushdown(host, speed, &mut records);
+    }
+    let reason = "needs a BlueField with an engine for DEFLATE; `dpb doctor` says what is missing and what to do about it".to_owned();
+    records.push(
+        record("dpu", "op", Evidence::Measured)
+            .with("operator", "deflate")
+            .with("backend", "doca")
+            .with("mode", "closed")
+            .with("size", 64u64)
+            .with("threads", 1u64)
+            .without_numbers(Outcome::Unsupported { reason }),
+    );
+    let path = folder.join("records.jsonl");
+    let mut store = Store::open(&path, Durability::Process).expect("a file of records");
+    for record in &records {
+        store.append(record).expect("written");
+    }
+    drop(store);
+    let page = folder.join("report.html");
+    let made = Command::new(env!("CARGO_BIN_EXE_dpb"))
+        .arg("report")
+        .arg(&path)
+        .arg("--out")
+        .arg(&page)
+        .output()
+        .expect("dpb starts");
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    page
+}
+
+/// Whether the page is wider than the window, and the elements that reach furthest if it is.
+const TOO_WIDE: &str = "(() => {
+  const root = document.documentElement;
+  if (root.scrollWidth <= root.clientWidth) return [];
+  const reach = (e) => e.getBoundingClientRect().right;
+  const wide = [...document.body.querySelectorAll('*')].filter((e) => reach(e) > root.clientWidth + 1);
+  return wide.slice(0, 8).map((e) => e.tagName + '.' + e.getAttribute('class') + ' ' + Math.round(reach(e)) + ' ' + e.textContent.slice(0, 30));
+})()";
+/// Tables and cards at the top of sections whose content is wider than they are.
+const TABLES_TOO_WIDE: &str = "[...document.querySelectorAll('section > .wide, .card')].filter(
+  (box) => box.clientWidth > 0 && box.scrollWidth > box.clientWidth + 1).map(
+  (box) => box.closest('section').id + ' ' + box.scrollWidth + ' > ' + box.clientWidth)";
+
+fn assert_fits(browser: &mut Browser, what: &str) {
+    let wide = browser.value(TOO_WIDE);
+    assert_eq!(wide.as_array().map(Vec::len), Some(0), "{what}: {wide}");
+}
+
+/// Lines have points, bars a length, cells of heat maps a figure; and each link of a number leads to a record.
+fn assert_drawn(browser: &mut Browser) {
+    for (what, count, least) in [
+        (
+            "lines",
+            "[...document.querySelectorAll('polyline')].filter((l) => l.points.numberOfItems > 1 && l.getTotalLength() > 0).length",
+            20,
+        ),
+        (
+            "bars",
+            "[...document.querySelectorAll('.fill')].filter((b) => b.getBoundingClientRect().width > 1).length",
+            40,
+        ),
+        (
+            "hollow bars",
+            "[...document.querySelectorAll('.published .fill')].filter((b) => getComputedStyle(b).backgroundColor === 'rgba(0, 0, 0, 0)').length",
+            20,
+        ),
+        (
+            "cells",
+            "[...document.querySelectorAll('.heat td')].filter((c) => /×/.test(c.textContent)).length",
+            16,
+        ),
+        (
+            "distributions",
+            "[...document.querySelectorAll('h3')].filter((h) => /distribution of latencies/.test(h.textContent)).length",
+            1,
+        ),
+        (
+            "marks of unstable records",
+            "document.querySelectorAll('.pt .shaky, .bar abbr').length",
+            2,
+        ),
+    ] {
+        let found = browser.value(count).as_u64().unwrap_or(0);
+        assert!(found >= least, "{what}: {found}, not {least}");
+    }
+    let lost = browser.value(
+        "[...document.querySelectorAll('a[href^=\"#\"]')].map((a) => a.getAttribute('href').slice(1)).filter((id) => !document.getElementById(id))",
+    );
+    assert_eq!(
+        lost.as_array().map(Vec::len),
+        Some(0),
+        "links that lead nowhere: {lost}"
+    );
+}
+
+/// By the keyboard alone: to the first bar or point, whose tip shows, and on to its record.
+fn assert_keyboard(browser: &mut Browser) {
+    let is_there = "document.activeElement.matches('.bar, .pt, .heat td a')";
+    let reached = (0..400).any(|_| {
+        browser.press("Tab", 9);
+        browser.value(is_there) == true
+    });
+    assert!(reached, "no chart is reached by the keyboard");
+    assert_eq!(
+        browser.value("!document.getElementById('tip').hidden"),
+        true
+    );
+    let said = browser
+        .value("document.getElementById('tip').textContent === document.activeElement.dataset.tip");
+    assert_eq!(said, true);
+    browser.press("Enter", 13);
+    let opened = "new Promise((done) => setTimeout(() => done((document.querySelector('details.at') || {}).open === true), 300))";
+    assert_eq!(browser.value(opened), true, "the record opens");
+    browser.press("Escape", 27);
+}
+
+#[test]
+fn the_report_works_in_a_browser() {
+    let mut browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = page(folder.path());
+
+    let url = browser.open(&page, (1280, 900));
+    assert_drawn(&mut browser);
+    assert_fits(&mut browser, "a screen");
+    let wide = browser.value(TABLES_TOO_WIDE);
+    assert_eq!(wide.as_array().map(Vec::len), Some(0), "tables: {wide}");
+    let verdict = "(() => { const v = document.querySelector('.verdict'); return v.getBoundingClientRect().bottom < innerHeight && v.textContent; })()";
+    let verdict = browser.value(verdict);
+    assert!(
+        verdict
+            .as_str()
+            .is_some_and(|text| text.starts_with("Platforms: host is fastest in ")),
+        "{verdict}"
+    );
+    browser.pictures("screen", 12);
+    assert_keyboard(&mut browser);
+    assert_eq!(browser.requests(), [url]);
+    assert!(
+        browser.complaints().is_empty(),
+        "{:?}",
+        browser.complaints()
+    );
+
+    let url = browser.open(&page, (360, 740));
+    assert_fits(&mut browser, "a phone");
+    // Letters of charts are as large as a hand's distance asks for.
+    let least = "Math.min(...[...document.querySelectorAll('figure svg text')].map((t) => t.getBoundingClientRect().height).filter((h) => h > 0 && h < 40))";
+    let least = browser.value(least).as_f64().unwrap_or(0.0);
+    assert!(least >= 9.0, "letters of {least} pixels");
+    browser.pictures("phone", 12);
+    assert_eq!(browser.requests(), [url]);
+    assert!(
+        browser.complaints().is_empty(),
+        "{:?}",
+        browser.complaints()
+    );
+
+    browser.open(&page, (794, 1123));
+    browser.call(
+        "Emulation.setEmulatedMedia",
+        serde_json::json!({"media": "print"}),
+    );
+    browser.call(
+        "Emulation.setEmulatedVisionDeficiency",
+        serde_json::json!({"type": "achromatopsia"}),
+    );
+    assert_fits(&mut browser, "paper");
+    browser.pictures("paper", 6);
+}
+
+/// A test that sees no fault may be blind.
+#[test]
+fn a_page_with_faults_is_found_out() {
+    let mut browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = folder.path().join("faulty.html");
+    let faulty = "<!DOCTYPE html><html><body><div style='width:900px'>wide</div><img src='other.png'>\
+                  <script>console.error('no'); undefined.method();</script></body></html>";
+    std::fs::write(&page, faulty).expect("written");
+    browser.open(&page, (800, 740));
+    assert_eq!(browser.requests().len(), 2, "{:?}", browser.requests());
+    // The console's line, the exception, and the file that is not there.
+    assert!(
+        browser.complaints().len() >= 3,
+        "{:?}",
+        browser.complaints()
+    );
+    assert_ne!(browser.value(TOO_WIDE).as_array().map(Vec::len), Some(0));
+}
