@@ -71,7 +71,7 @@
 //! * [`table`]: the file format, byte by byte, verified chunks in memory, and segments of a user's own record batches.
 //! * [`scan`]: predicates on packed data, late materialisation, aggregates. [`Table`] and [`Batches`] are over these.
 //! * [`tpch`] fills tables; [`duckdb`] is the peer, loaded at run time.
-//! * [`service`]: the protocol, the agent, its client, and the link between them.
+//! * [`service`]: the scan as a service on a session of [`dpb_link`]: its protocol, the agent, its client.
 //! * [`compare`]: ways to answer one query, checked against each other, then timed.
 
 pub mod compare;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use dpb_core::{Timer, printable};
 
-use super::lock;
-use crate::service::link::between;
+use crate::link::between;
+use crate::lock::lock;
 
 /// Connections that shake hands at once, at most.
 pub const KNOCKING_MAX: usize = 128;

@@ -1,18 +1,19 @@
 //! Why a conversation could not go on, and what is said of it on the wire.
 
+use std::error::Error;
 use std::io;
 
 use dpb_core::printable;
 
-use super::{Tag, VERSION};
-use crate::ipc::IpcError;
+use crate::VERSION;
+use crate::tag::{ERROR, Tags};
 
 /// Characters of a refusal that are kept: it is for a person, on one line.
 const REFUSAL_CHARS_MAX: usize = 2000;
 
 /// The reason why a connection could not go on, or a request was refused.
 #[derive(Debug, thiserror::Error)]
-pub enum WireError {
+pub enum LinkError {
     /// The socket.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -25,7 +26,7 @@ pub enum WireError {
     /// The peer speaks something else.
     #[error("the peer does not speak dpb's protocol")]
     Foreign,
-    /// The peer is of another version.
+    /// The peer's session is of another version.
     #[error(
         "the peer speaks version {theirs} of the protocol, this dpb version {VERSION}: install the same dpb on both sides"
     )]
@@ -33,17 +34,20 @@ pub enum WireError {
         /// The peer's.
         theirs: u16,
     },
+    /// No encrypted connection came about, or one broke.
+    #[error("{0}")]
+    Tls(String),
     /// No such tag.
     #[error("unknown frame tag {0}")]
     UnknownTag(u8),
     /// A known tag where it has no place.
-    #[error("a {0:?} frame out of place")]
-    OutOfPlace(Tag),
+    #[error("a frame with tag {0} out of place")]
+    OutOfPlace(u8),
     /// A length beyond the tag's bound.
-    #[error("a {tag:?} frame of {len} bytes; at most {max} are allowed")]
+    #[error("a frame with tag {tag} of {len} bytes; at most {max} are allowed")]
     TooLong {
         /// The tag.
-        tag: Tag,
+        tag: u8,
         /// Bytes announced.
         len: usize,
         /// Bytes allowed.
@@ -55,9 +59,9 @@ pub enum WireError {
     /// Bytes after the end of a message.
     #[error("{0} bytes after the end of a message")]
     TrailingBytes(usize),
-    /// An Arrow message that is not valid.
+    /// A body that its service does not understand.
     #[error(transparent)]
-    Arrow(#[from] IpcError),
+    Body(Box<dyn Error + Send + Sync>),
     /// The transport of large bodies broke, or what came by it was no sense.
     #[error("bulk results did not get through: {0}")]
     Bulk(String),
@@ -74,7 +78,15 @@ pub enum WireError {
     },
 }
 
-impl WireError {
+impl LinkError {
+    /// A refusal with its words.
+    pub fn refused(refusal: Refusal, text: impl Into<String>) -> Self {
+        Self::Refused {
+            refusal,
+            text: text.into(),
+        }
+    }
+
     /// What an agent tells a client whose frame gave this error; `None` if nobody is left to hear it.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
@@ -88,6 +100,7 @@ impl WireError {
             }
             Self::Io(_) | Self::Closed => None,
             Self::Version { .. } => Some(Refusal::Version),
+            Self::Tls(_) => Some(Refusal::Credentials),
             Self::Refused { refusal, .. } => Some(*refusal),
             Self::Bulk(_) => Some(Refusal::Internal),
             _ => Some(Refusal::Protocol),
@@ -107,14 +120,16 @@ pub enum Refusal {
     Token = 3,
     /// What was asked for is wrong: an unknown column, a scale factor below zero.
     Usage = 4,
-    /// What was asked for is not here: no data, no DuckDB.
+    /// What was asked for is not here: no data, no such service.
     Unavailable = 5,
-    /// Too many connections or scans at once; come back.
+    /// Too many connections or requests at once; come back.
     Busy = 6,
     /// A stored file is damaged.
     Damaged = 7,
     /// The agent broke.
     Internal = 8,
+    /// One side encrypts and the other does not, or the certificate is not the expected one; the connection ends.
+    Credentials = 9,
 }
 
 impl Refusal {
@@ -127,6 +142,7 @@ impl Refusal {
             6 => Self::Busy,
             7 => Self::Damaged,
             8 => Self::Internal,
+            9 => Self::Credentials,
             _ => Self::Protocol,
         }
     }
@@ -134,7 +150,8 @@ impl Refusal {
 
 /// The body of an error frame: the code, then the text, cut to the frame's bound.
 pub fn refusal_bytes(refusal: Refusal, text: &str) -> Vec<u8> {
-    let text = cut(text, Tag::Error.body_bytes_max() - 2);
+    let bytes_max = Tags::NONE.body_bytes_max(ERROR).unwrap_or_default();
+    let text = cut(text, bytes_max - 2);
     let mut body = (refusal as u16).to_le_bytes().to_vec();
     body.extend_from_slice(text.as_bytes());
     body
@@ -146,12 +163,47 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
 }
 
 /// Reads the body of an error frame; its text may be printed as it is then.
-pub fn parse_refusal(body: &[u8]) -> WireError {
+pub fn parse_refusal(body: &[u8]) -> LinkError {
     match body.split_first_chunk::<2>() {
-        Some((code, text)) => WireError::Refused {
+        Some((code, text)) => LinkError::Refused {
             refusal: Refusal::of(u16::from_le_bytes(*code)),
             text: printable(&String::from_utf8_lossy(text), REFUSAL_CHARS_MAX),
         },
-        None => WireError::Torn,
+        None => LinkError::Torn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_carry_their_code_and_text() {
+        for refusal in [
+            Refusal::Protocol,
+            Refusal::Version,
+            Refusal::Token,
+            Refusal::Usage,
+            Refusal::Unavailable,
+            Refusal::Busy,
+            Refusal::Damaged,
+            Refusal::Internal,
+            Refusal::Credentials,
+        ] {
+            let error = parse_refusal(&refusal_bytes(refusal, "why"));
+            assert_eq!(error.refusal(), Some(refusal));
+            assert_eq!(error.to_string(), "why");
+        }
+        let long = "ö".repeat(40_000);
+        assert!(refusal_bytes(Refusal::Usage, &long).len() <= 64 << 10);
+    }
+
+    #[test]
+    fn words_of_a_peer_reach_nobody_raw() {
+        let text = "\u{1b}]0;owned\u{7}\nall is well\u{202e}".to_owned() + &"x".repeat(60_000);
+        let said = parse_refusal(&refusal_bytes(Refusal::Damaged, &text)).to_string();
+        let is_raw = |c: char| c.is_control() || c == '\u{202e}';
+        assert!(!said.contains(is_raw), "{said}");
+        assert!(said.len() < 5000 && said.contains("all is well"), "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! A link whose large bodies go by another transport, see [`crate::service::bulk`].
+//! A link whose large bodies go by another transport, see [`crate::bulk`].
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,8 +10,11 @@ use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Interrupted, Link, between, stopped};
-use crate::service::bulk::{BodyReader, BodyWriter, Broken, INLINE_BYTES_MAX, PATIENCE};
-use crate::service::protocol::{self, Header, Placed, Tag, WireError};
+use crate::bulk::{BodyReader, BodyWriter, Broken, INLINE_BYTES_MAX, PATIENCE};
+use crate::error::{LinkError, parse_refusal};
+use crate::header::Header;
+use crate::placed::{Placed, credit_bytes, parse_credit};
+use crate::tag::{CREDIT, ERROR, PLACED, STOP, Tags};
 
 /// The interval at which a side that waits looks around.
 const LOOK: Duration = Duration::from_millis(10);
@@ -47,7 +50,7 @@ pub(super) struct Incoming {
     bytes: u64,
 }
 
-impl From<Broken> for WireError {
+impl From<Broken> for LinkError {
     fn from(broken: Broken) -> Self {
         Self::Bulk(broken.0)
     }
@@ -55,7 +58,7 @@ impl From<Broken> for WireError {
 
 impl Link {
     /// Sends large bodies by this transport from now on; holds `held` as long.
-    pub(crate) fn set_writer(&mut self, writer: Box<dyn BodyWriter>, held: Arc<()>) {
+    pub fn set_writer(&mut self, writer: Box<dyn BodyWriter>, held: Arc<()>) {
         self.outgoing = Some(Outgoing {
             free: writer.ring().pieces,
             writer,
@@ -65,7 +68,7 @@ impl Link {
     }
 
     /// Takes large bodies from this transport from now on.
-    pub(crate) fn set_reader(&mut self, reader: Box<dyn BodyReader>) {
+    pub fn set_reader(&mut self, reader: Box<dyn BodyReader>) {
         self.incoming = Some(Incoming {
             reader,
             left: 0,
@@ -77,12 +80,12 @@ impl Link {
     }
 
     /// Returns true if large bodies are sent by another transport.
-    pub(crate) fn has_writer(&self) -> bool {
+    pub fn has_writer(&self) -> bool {
         self.outgoing.is_some()
     }
 
     /// Bytes of bodies that went by another transport, sent and received.
-    pub(crate) fn bulk_bytes(&self) -> (u64, u64) {
+    pub fn bulk_bytes(&self) -> (u64, u64) {
         (
             self.outgoing.as_ref().map_or(0, |end| end.bytes),
             self.incoming.as_ref().map_or(0, |end| end.bytes),
@@ -93,10 +96,10 @@ impl Link {
     ///
     /// # Errors
     /// As [`Link::receive_header`]; a peer that has closed.
-    pub(crate) fn interjection(&mut self) -> Result<Option<Header>, WireError> {
+    pub fn interjection(&mut self) -> Result<Option<Header>, LinkError> {
         self.take_credits()?;
         if self.interjected.is_none() && self.outgoing.is_none() && self.peer_stirs() {
-            return self.receive_header()?.ok_or(WireError::Closed).map(Some);
+            return self.receive_header()?.ok_or(LinkError::Closed).map(Some);
         }
         Ok(self.interjected.take())
     }
@@ -105,10 +108,10 @@ impl Link {
     ///
     /// # Errors
     /// It is broken, or takes longer than the patience.
-    pub(crate) fn settle_pieces(
+    pub fn settle_pieces(
         &mut self,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Interrupted>, WireError> {
+    ) -> Result<Option<Interrupted>, LinkError> {
         let mut waiting = Waiting::new(self.patience(), Arc::clone(&self.clock));
         while let Some(end) = &mut self.outgoing
             && end.writer.in_flight()? > 0
@@ -124,18 +127,18 @@ impl Link {
         Ok(None)
     }
 
-    pub(super) fn is_placed(&self, tag: Tag, len: usize) -> bool {
-        self.outgoing.is_some() && Placed::is_for(tag) && len > INLINE_BYTES_MAX
+    pub(super) fn is_placed(&self, tag: u8, len: usize) -> bool {
+        self.outgoing.is_some() && self.tags.is_bulk(tag) && len > INLINE_BYTES_MAX
     }
 
     /// Sends the parts as pieces.
     pub(super) fn place(
         &mut self,
-        tag: Tag,
+        tag: u8,
         parts: &[&[u8]],
         len: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Interrupted>, WireError> {
+    ) -> Result<Option<Interrupted>, LinkError> {
         if let Some(ended) = self.announce(tag, len, stop)? {
             return Ok(Some(ended));
         }
@@ -158,12 +161,13 @@ impl Link {
     /// Sends part of a file as pieces.
     pub(super) fn place_file(
         &mut self,
+        tag: u8,
         file: &File,
         offset: u64,
         len: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Interrupted>, WireError> {
-        if let Some(ended) = self.announce(Tag::File, len, stop)? {
+    ) -> Result<Option<Interrupted>, LinkError> {
+        if let Some(ended) = self.announce(tag, len, stop)? {
             return Ok(Some(ended));
         }
         let mut buffer = vec![0; self.piece_bytes().min(len)];
@@ -187,12 +191,12 @@ impl Link {
     /// Before its pieces: there may be more of them than the ring holds, and the client gives room back as it takes them.
     fn announce(
         &mut self,
-        of: Tag,
+        of: u8,
         len: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Interrupted>, WireError> {
+    ) -> Result<Option<Interrupted>, LinkError> {
         let placed = Placed { of, len }.to_bytes();
-        let header = Header::checked(Tag::Placed, placed.len())?.to_bytes();
+        let header = Header::checked(PLACED, placed.len(), &self.tags)?.to_bytes();
         self.send_slices(&[&header, &placed], stop)
     }
 
@@ -201,7 +205,7 @@ impl Link {
         parts: &[&[u8]],
         len: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Interrupted>, WireError> {
+    ) -> Result<Option<Interrupted>, LinkError> {
         if let Some(ended) = self.wait_for_room(stop)? {
             return Ok(Some(ended));
         }
@@ -214,7 +218,7 @@ impl Link {
         Ok(None)
     }
 
-    fn wait_for_room(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<Interrupted>, WireError> {
+    fn wait_for_room(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<Interrupted>, LinkError> {
         let since_ns = self.clock.now_ns();
         loop {
             match &mut self.outgoing {
@@ -238,44 +242,44 @@ impl Link {
     }
 
     /// Takes credits that are there. A stop that comes between them is kept for who asks.
-    fn take_credits(&mut self) -> Result<(), WireError> {
+    fn take_credits(&mut self) -> Result<(), LinkError> {
         while self.outgoing.is_some() && self.peer_stirs() {
-            let header = self.receive_any_header()?.ok_or(WireError::Closed)?;
+            let header = self.receive_any_header()?.ok_or(LinkError::Closed)?;
             match header.tag {
-                Tag::Credit => self.take_credit(header)?,
-                Tag::Stop if self.interjected.is_none() => self.interjected = Some(header),
-                tag => return Err(WireError::OutOfPlace(tag)),
+                CREDIT => self.take_credit(header)?,
+                STOP if self.interjected.is_none() => self.interjected = Some(header),
+                tag => return Err(LinkError::OutOfPlace(tag)),
             }
         }
         Ok(())
     }
 
     /// Counts the room that the client gives back: never more than was taken.
-    pub(super) fn take_credit(&mut self, header: Header) -> Result<(), WireError> {
+    pub(super) fn take_credit(&mut self, header: Header) -> Result<(), LinkError> {
         let mut body = [0; 4];
         let body = &mut body[..header.len];
         self.receive_from_stream(body)?;
-        let pieces = protocol::parse_credit(body)?;
+        let pieces = parse_credit(body)?;
         let end = self
             .outgoing
             .as_mut()
-            .ok_or(WireError::OutOfPlace(Tag::Credit))?;
+            .ok_or(LinkError::OutOfPlace(CREDIT))?;
         let free = end.free.checked_add(pieces);
         end.free = free
             .filter(|&free| free <= end.writer.ring().pieces)
-            .ok_or(WireError::Malformed("a credit for more than was sent"))?;
+            .ok_or(LinkError::Malformed("a credit for more than was sent"))?;
         Ok(())
     }
 
     /// A body was announced; its own header.
-    pub(super) fn expect_pieces(&mut self, header: Header) -> Result<Header, WireError> {
+    pub(super) fn expect_pieces(&mut self, header: Header) -> Result<Header, LinkError> {
         let mut body = [0; 8];
         let body = &mut body[..header.len];
         self.receive_from_stream(body)?;
-        let placed = Placed::parse(body)?;
+        let placed = Placed::parse(body, &self.tags)?;
         match &mut self.incoming {
             Some(end) if end.left == 0 => end.left = placed.len,
-            _ => return Err(WireError::OutOfPlace(Tag::Placed)),
+            _ => return Err(LinkError::OutOfPlace(PLACED)),
         }
         Ok(Header {
             tag: placed.of,
@@ -289,13 +293,13 @@ impl Link {
     }
 
     /// Fills `bytes` from pieces.
-    pub(super) fn receive_pieces(&mut self, bytes: &mut [u8]) -> Result<(), WireError> {
+    pub(super) fn receive_pieces(&mut self, bytes: &mut [u8]) -> Result<(), LinkError> {
         if self
             .incoming
             .as_ref()
             .is_none_or(|end| bytes.len() > end.left)
         {
-            return Err(WireError::Torn);
+            return Err(LinkError::Torn);
         }
         let mut filled = 0;
         while filled < bytes.len() {
@@ -303,7 +307,7 @@ impl Link {
             self.await_piece()?;
             let waited = self.since(since_ns);
             let Some(end) = &mut self.incoming else {
-                return Err(WireError::Torn);
+                return Err(LinkError::Torn);
             };
             let taken = end.take(&mut bytes[filled..])?;
             if let Some(grant) = &mut self.grant {
@@ -314,7 +318,7 @@ impl Link {
             let worth_telling = (end.reader.ring().pieces / 4).max(1);
             if end.owed >= worth_telling {
                 let owed = std::mem::take(&mut end.owed);
-                self.send(Tag::Credit, &protocol::credit_bytes(owed))?;
+                self.send(CREDIT, &credit_bytes(owed))?;
             }
         }
         self.received_bytes += bytes.len() as u64;
@@ -322,7 +326,7 @@ impl Link {
     }
 
     /// Waits for the next piece, if none is being taken.
-    fn await_piece(&mut self) -> Result<(), WireError> {
+    fn await_piece(&mut self) -> Result<(), LinkError> {
         let granted = self.grant.as_ref().map(|grant| grant.limit());
         let patience = granted.map_or(PATIENCE, |limit| limit.min(PATIENCE));
         let mut waiting = Waiting::new(patience, Arc::clone(&self.clock));
@@ -338,10 +342,10 @@ impl Link {
                 return Err(self.last_words());
             }
             match waiting.look() {
-                Look::Around if (self.stop)() => return Err(WireError::Io(stopped())),
+                Look::Around if (self.stop)() => return Err(LinkError::Io(stopped())),
                 Look::Around => end.reader.check()?,
                 Look::Over => {
-                    return Err(WireError::Bulk(format!(
+                    return Err(LinkError::Bulk(format!(
                         "nothing arrived for {patience:?} of what the agent announced"
                     )));
                 }
@@ -356,21 +360,22 @@ impl Link {
     }
 
     /// The reason why an agent has gone, if it said so behind what it had announced.
-    fn last_words(&mut self) -> WireError {
+    fn last_words(&mut self) -> LinkError {
         self.set_deadline(Some(Duration::from_secs(1)));
-        let mut dropped = vec![0; Tag::Error.body_bytes_max()];
+        let error_bytes_max = Tags::NONE.body_bytes_max(ERROR).unwrap_or_default();
+        let mut dropped = vec![0; error_bytes_max];
         loop {
             match self.receive_any_header() {
                 Ok(Some(header)) if header.len <= dropped.len() => {
                     let body = &mut dropped[..header.len];
                     match self.receive_from_stream(body) {
-                        Ok(()) if header.tag == Tag::Error => return protocol::parse_refusal(body),
+                        Ok(()) if header.tag == ERROR => return parse_refusal(body),
                         Ok(()) => {}
                         Err(error) => return error,
                     }
                 }
-                Ok(Some(header)) => return WireError::OutOfPlace(header.tag),
-                Ok(None) => return WireError::Closed,
+                Ok(Some(header)) => return LinkError::OutOfPlace(header.tag),
+                Ok(None) => return LinkError::Closed,
                 Err(error) => return error,
             }
         }
@@ -378,7 +383,7 @@ impl Link {
 }
 
 impl Incoming {
-    fn has_piece(&mut self) -> Result<bool, WireError> {
+    fn has_piece(&mut self) -> Result<bool, LinkError> {
         if self.piece.is_some() {
             return Ok(true);
         }
@@ -388,16 +393,16 @@ impl Incoming {
         let due = self.left.min(self.reader.ring().piece_bytes);
         if len != due {
             let text = format!("{len} bytes arrived where {due} were due");
-            return Err(WireError::Bulk(text));
+            return Err(LinkError::Bulk(text));
         }
         (self.piece, self.at) = (Some(len), 0);
         Ok(true)
     }
 
     /// Copies what there is room for; says how much.
-    fn take(&mut self, into: &mut [u8]) -> Result<usize, WireError> {
+    fn take(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let Some(len) = self.piece else {
-            return Err(WireError::Torn);
+            return Err(LinkError::Torn);
         };
         let count = into.len().min(len - self.at);
         self.reader.copy(self.at, &mut into[..count]);

@@ -5,25 +5,28 @@
 //! takes too long is made up for, up to [`LATE_MAX`] at once, as a NIC goes on sending from its queue; time without
 //! anything to send is not. So over any span `t` a direction carries at most what the link would in `t` + 2 [`BURST`] +
 //! [`LATE_MAX`], and it falls behind only by what the machine itself keeps it waiting beyond that. What is paced and
-//! counted are the bytes of the TCP stream: Ethernet, IP and TCP headers (3 to 5 % at an MTU of 1500) are not.
+//! counted are the bytes of the stream: Ethernet, IP and TCP headers (3 to 5 % at an MTU of 1500) are not, nor is
+//! what encryption adds (22 bytes for each 16 KiB).
 //!
 //! [`BURST`]: pacer::BURST
 //! [`LATE_MAX`]: pacer::LATE_MAX
 
 use std::io;
-use std::net::TcpStream;
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arrow_buffer::MutableBuffer;
 use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::bulk::{Incoming, Outgoing};
 use self::pacer::Pacer;
 use self::timed::Grant;
-use crate::service::protocol::{Header, WireError};
+use crate::error::{LinkError, refusal_bytes};
+use crate::header::Header;
+use crate::stream::{SILENT_MAX, Stream, set_options};
+use crate::tag::{ERROR, Tags};
 
 mod bulk;
 mod pacer;
@@ -31,19 +34,18 @@ mod receiving;
 mod sending;
 mod timed;
 
-/// The time for which a peer's machine may say nothing where it must: as long as a peer may take nothing.
-const SILENT_MAX: Duration = Duration::from_secs(60);
-/// The same while others wait for what stalled connections may hold.
+/// The time for which a peer may take nothing while others wait for what stalled connections may hold.
 const SILENT_PRESSED_MAX: Duration = Duration::from_secs(5);
-/// The interval at which a wait for the socket looks around.
-const LOOK: Duration = Duration::from_millis(200);
 /// The slowest pace, bits per second: a peer chooses ours, and must not choose how long we sleep.
-pub(super) const PACE_BITS_PER_S_MIN: u64 = 1_000_000;
+pub const PACE_BITS_PER_S_MIN: u64 = 1_000_000;
 /// What a peer sends earns it time at so many bytes a second: less is no progress. An eighth of the slowest pace.
-pub(super) const BYTES_PER_S_MIN: u64 = PACE_BITS_PER_S_MIN / 8 / 8;
+pub const BYTES_PER_S_MIN: u64 = PACE_BITS_PER_S_MIN / 8 / 8;
+/// The time for which a peer that is told why its connection ends may go on sending.
+const GOODBYE: Duration = Duration::from_millis(200);
+
 /// The reason why a send ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Interrupted {
+pub enum Interrupted {
     /// The peer is gone, or the caller's `stop` said so.
     Stopped,
     /// The peer took nothing for the whole patience.
@@ -52,8 +54,10 @@ pub(super) enum Interrupted {
 
 /// A framed, paced, counted connection.
 #[derive(Debug)]
-pub(super) struct Link {
-    stream: TcpStream,
+pub struct Link {
+    stream: Stream,
+    tags: Tags,
+    is_taken_over: bool,
     clock: Arc<dyn Timer>,
     pacer: Pacer,
     sent_bytes: u64,
@@ -65,7 +69,6 @@ pub(super) struct Link {
     deadline_ns: Option<u64>,
     grant: Option<Grant>,
     stop: fn() -> bool,
-    spare: MutableBuffer,
     /// The other transport's ends for large bodies; none where they go over TCP.
     outgoing: Option<Outgoing>,
     incoming: Option<Incoming>,
@@ -79,23 +82,12 @@ impl Link {
     ///
     /// # Errors
     /// If the socket refuses its options.
-    pub(super) fn new(
-        stream: TcpStream,
-        bits_per_s: u64,
-        clock: Arc<dyn Timer>,
-    ) -> io::Result<Self> {
-        use rustix::net::sockopt;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(LOOK))?;
-        stream.set_read_timeout(Some(LOOK))?;
-        // A peer whose machine is gone says nothing: ask after 20 s, give up after a minute, also what it has not acknowledged.
-        sockopt::set_socket_keepalive(&stream, true)?;
-        sockopt::set_tcp_keepidle(&stream, Duration::from_secs(20))?;
-        sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5))?;
-        sockopt::set_tcp_keepcnt(&stream, 4)?;
-        sockopt::set_tcp_user_timeout(&stream, SILENT_MAX.as_millis() as u32)?;
+    pub fn new(stream: Stream, bits_per_s: u64, clock: Arc<dyn Timer>) -> io::Result<Self> {
+        set_options(stream.tcp())?;
         Ok(Self {
             stream,
+            tags: Tags::NONE,
+            is_taken_over: false,
             pacer: Pacer::new(bits_per_s, clock.now_ns()),
             clock,
             sent_bytes: 0,
@@ -105,7 +97,6 @@ impl Link {
             deadline_ns: None,
             grant: None,
             stop: || false,
-            spare: MutableBuffer::new(0),
             outgoing: None,
             incoming: None,
             interjected: None,
@@ -113,12 +104,12 @@ impl Link {
     }
 
     /// Sets the pace of what this side sends, 0 for none.
-    pub(super) fn set_pace(&mut self, bits_per_s: u64) {
+    pub fn set_pace(&mut self, bits_per_s: u64) {
         self.pacer = Pacer::new(bits_per_s, self.clock.now_ns());
     }
 
     /// Returns true if what this side sends has a pace.
-    pub(super) fn is_paced(&self) -> bool {
+    pub fn is_paced(&self) -> bool {
         self.pacer.bits_per_s != 0
     }
 
@@ -130,7 +121,7 @@ impl Link {
 
     /// Sets who counts those that wait for what connections may hold, this one or another: while there are any, it has less
     /// patience with a peer that takes nothing.
-    pub(super) fn set_pressure(&mut self, pressure: Arc<AtomicUsize>) {
+    pub fn set_pressure(&mut self, pressure: Arc<AtomicUsize>) {
         self.pressure = pressure;
     }
 
@@ -143,7 +134,7 @@ impl Link {
 
     /// Sets how long from now on whatever is being received may take; `None` for no bound. It bounds the whole, so a peer that
     /// sends a byte now and then gains nothing.
-    pub(super) fn set_deadline(&mut self, within: Option<Duration>) {
+    pub fn set_deadline(&mut self, within: Option<Duration>) {
         self.deadline_ns = within.map(|within| self.ns_in(within));
     }
 
@@ -154,13 +145,13 @@ impl Link {
     }
 
     /// The time since `then_ns` on the link's clock.
-    pub(super) fn since(&self, then_ns: u64) -> Duration {
+    pub fn since(&self, then_ns: u64) -> Duration {
         between(then_ns, self.clock.now_ns())
     }
 
     /// Bounds how long the peer may keep this side waiting from now on: `silence` at a time, and `in_all` plus what it earns
     /// by sending, see [`BYTES_PER_S_MIN`]. Waiting alone counts: what this side does between frames is no fault of the peer.
-    pub(super) fn grant(&mut self, silence: Duration, in_all: Duration) {
+    pub fn grant(&mut self, silence: Duration, in_all: Duration) {
         self.grant = Some(Grant {
             silence,
             in_all,
@@ -172,50 +163,85 @@ impl Link {
     ///
     /// # Errors
     /// If that uses up what the peer was granted.
-    pub(super) fn charge(&mut self, wait: Duration) -> Result<(), WireError> {
+    pub fn charge(&mut self, wait: Duration) -> Result<(), LinkError> {
         let Some(grant) = &mut self.grant else {
             return Ok(());
         };
         grant.account(wait, 0);
         match grant.left.is_zero() {
-            true => Err(WireError::Io(grant.used_up())),
+            true => Err(LinkError::Io(grant.used_up())),
             false => Ok(()),
         }
     }
 
     /// Sets who is asked, before each frame and now and then while waiting for the peer's bytes, whether to stop; then
     /// receiving ends with an error.
-    pub(super) fn set_stop(&mut self, stop: fn() -> bool) {
+    pub fn set_stop(&mut self, stop: fn() -> bool) {
         self.stop = stop;
     }
 
     /// Bytes sent and received since the connection began, headers of frames included, whatever carried them.
-    pub(super) fn bytes(&self) -> (u64, u64) {
+    pub fn bytes(&self) -> (u64, u64) {
         (self.sent_bytes, self.received_bytes)
     }
 
     /// The clock of its pace and its patience.
-    pub(super) fn clock(&self) -> &dyn Timer {
+    pub fn clock(&self) -> &dyn Timer {
         &*self.clock
     }
 
     /// The same, to be kept.
-    pub(super) fn shared_clock(&self) -> Arc<dyn Timer> {
+    pub fn shared_clock(&self) -> Arc<dyn Timer> {
         Arc::clone(&self.clock)
     }
 
-    /// The socket.
-    pub(super) fn stream(&self) -> &TcpStream {
+    /// The stream beneath.
+    pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
+    /// Hands the stream to a service that has a loop of its own, right behind the last frame that was received. From now on
+    /// what is sent and received has no pace and is not counted, and the session puts no frame of its own between.
+    pub fn take_over(&mut self) -> &mut Stream {
+        self.is_taken_over = true;
+        &mut self.stream
+    }
+
+    /// The same for who keeps no link.
+    pub fn into_stream(self) -> Stream {
+        self.stream
+    }
+
+    /// Sets the tags that frames may have from now on, beside the session's: those of the service that was opened.
+    pub fn set_tags(&mut self, tags: Tags) {
+        self.tags = tags;
+    }
+
+    /// Ends the connection in both directions. A peer that has gone already needs no word.
+    pub fn hang_up(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Tells the peer why its connection ends, if it is still there to hear it, and the stream is still the session's.
+    pub(crate) fn say_goodbye(&mut self, error: &LinkError) {
+        if let Some(refusal) = error.refusal()
+            && !self.is_taken_over
+        {
+            let body = refusal_bytes(refusal, &error.to_string());
+            let _ = self.send(ERROR, &body);
+            // Closing with unread bytes would reset the connection and take the words along.
+            let _ = self.stream.shutdown(Shutdown::Write);
+            self.drain(GOODBYE);
+        }
+    }
+
     /// Returns true if the peer has sent something or is gone.
-    fn peer_stirs(&self) -> bool {
-        self.polls(PollFlags::IN | PollFlags::RDHUP)
+    pub fn peer_stirs(&self) -> bool {
+        self.stream.has_plaintext() || self.polls(PollFlags::IN | PollFlags::RDHUP)
     }
 
     /// Returns true if the peer is gone.
-    pub(super) fn peer_gone(&self) -> bool {
+    pub fn peer_gone(&self) -> bool {
         self.polls(PollFlags::RDHUP)
     }
 
@@ -226,7 +252,7 @@ impl Link {
 }
 
 /// The time between two readings of a clock.
-pub(super) fn between(from_ns: u64, to_ns: u64) -> Duration {
+pub fn between(from_ns: u64, to_ns: u64) -> Duration {
     Duration::from_nanos(to_ns.saturating_sub(from_ns))
 }
 
@@ -236,8 +262,8 @@ fn stopped() -> io::Error {
 }
 
 /// The error of a peer that takes nothing.
-pub(super) fn stalled() -> WireError {
-    WireError::Io(io::Error::new(
+pub fn stalled() -> LinkError {
+    LinkError::Io(io::Error::new(
         io::ErrorKind::TimedOut,
         "the peer stopped reading",
     ))

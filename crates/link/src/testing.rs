@@ -1,16 +1,12 @@
 //! A transport without a device: both ends in one process, the ring in plain memory, faults at will. It holds its users to the rules:
 //! a piece written where the last one was not given back, or read before it is there, is a panic.
 
-#![allow(unreachable_pub, reason = "used by the test beside it")]
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use crate::service::bulk::{
-    Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Offer, Ring,
-};
+use crate::bulk::{Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Offer, Ring};
 
 /// What goes wrong, at which piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +190,7 @@ pub struct Device {
 }
 
 impl Device {
+    /// A device whose rings are such.
     pub fn new(ring: Ring, faults: &[Fault]) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             ring,

@@ -1,35 +1,42 @@
-//! Memory, or threads, that are handed out and given back.
+//! Memory, or threads, that a service hands out to its clients and that are given back.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use dpb_core::Timer;
 
-use super::lock;
-use super::refusals::refuse;
-use super::{GONE_LOOK, RESERVE_PATIENCE, SCAN_BYTES_MAX, SCAN_BYTES_MIN};
-use crate::service::link::between;
-use crate::service::protocol::{Refusal, WireError};
+use crate::error::{LinkError, Refusal};
+use crate::link::between;
+use crate::lock::lock;
 
-/// So much for all.
-pub(super) struct Budget {
+/// The time for which somebody waits for what others hold.
+pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
+/// The interval at which one that waits looks whether its client is still there.
+const GONE_LOOK: Duration = Duration::from_millis(50);
+
+/// So much for all clients of a service.
+pub struct Budget {
     left: Mutex<u64>,
     freed: Condvar,
     waiting: Arc<AtomicUsize>,
     clock: Arc<dyn Timer>,
+    busy: &'static str,
 }
 
 /// A share of a budget; given back when dropped.
-pub(super) struct Reserved<'a> {
+pub struct Reserved<'a> {
     budget: &'a Budget,
-    pub(super) bytes: u64,
+    /// The share.
+    pub bytes: u64,
 }
 
 /// Somebody who waits for what others hold.
-pub(super) struct Waiting<'a>(&'a AtomicUsize);
+pub struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    pub(super) fn new(waiting: &'a AtomicUsize) -> Self {
+    /// One more in `waiting`, for as long as this lives.
+    pub fn new(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Ordering::Relaxed);
         Self(waiting)
     }
@@ -43,60 +50,43 @@ impl Drop for Waiting<'_> {
 
 impl Budget {
     /// Who waits for some of it is counted in `waiting`, and has patience by `clock`.
-    pub(super) fn new(bytes: u64, waiting: &Arc<AtomicUsize>, clock: &Arc<dyn Timer>) -> Self {
+    pub fn new(bytes: u64, waiting: &Arc<AtomicUsize>, clock: &Arc<dyn Timer>) -> Self {
         Self {
             left: Mutex::new(bytes),
             freed: Condvar::new(),
             waiting: Arc::clone(waiting),
             clock: Arc::clone(clock),
+            busy: "other clients hold all that the agent has for them; try again later",
         }
     }
 
-    /// Takes what a scan wants, or what one may have of what is left, once that is something and at least `least`. While it
-    /// waits it asks `gone` whether its client has left.
-    pub(super) fn reserve_for_scan(
-        &self,
-        least: u64,
-        wanted: u64,
-        gone: &dyn Fn() -> bool,
-    ) -> Result<Reserved<'_>, WireError> {
-        if least > SCAN_BYTES_MAX {
-            let text = format!(
-                "the scan would take {least} bytes of memory; the agent gives one {SCAN_BYTES_MAX} at most"
-            );
-            return Err(refuse(Refusal::Usage, text));
-        }
-        let least = wanted.min(SCAN_BYTES_MIN).max(least);
-        self.reserve(least, gone, |left| {
-            wanted.min((left / 4).clamp(least, SCAN_BYTES_MAX))
-        })
+    /// The same, whose refusals say this to who waited in vain.
+    pub fn saying(self, busy: &'static str) -> Self {
+        Self { busy, ..self }
     }
 
     /// The part that nothing has reserved.
-    pub(super) fn left(&self) -> u64 {
+    pub fn left(&self) -> u64 {
         *lock(&self.left)
     }
 
     /// Takes what `share` makes of what is left, once that is at least `least`.
-    pub(super) fn reserve(
+    pub fn reserve(
         &self,
         least: u64,
         gone: &dyn Fn() -> bool,
         share: impl FnOnce(u64) -> u64,
-    ) -> Result<Reserved<'_>, WireError> {
+    ) -> Result<Reserved<'_>, LinkError> {
         let mut left = lock(&self.left);
         if *left < least {
             let _waiting = Waiting::new(&self.waiting);
             let began_ns = self.clock.now_ns();
             while *left < least {
                 if gone() {
-                    return Err(WireError::Closed);
+                    return Err(LinkError::Closed);
                 }
                 if between(began_ns, self.clock.now_ns()) > RESERVE_PATIENCE {
-                    return Err(refuse(
-                        Refusal::Busy,
-                        "other scans hold all memory that the agent has for them; try again later",
-                    ));
+                    return Err(LinkError::refused(Refusal::Busy, self.busy));
                 }
                 left = self
                     .freed
@@ -114,7 +104,7 @@ impl Budget {
     }
 
     /// Takes so much, if it is there now.
-    pub(super) fn reserve_now(&self, bytes: u64) -> Option<Reserved<'_>> {
+    pub fn reserve_now(&self, bytes: u64) -> Option<Reserved<'_>> {
         let mut left = lock(&self.left);
         *left = left.checked_sub(bytes)?;
         Some(Reserved {
@@ -124,7 +114,7 @@ impl Budget {
     }
 
     /// Takes so much of it as is there now.
-    pub(super) fn reserve_up_to(&self, bytes: u64) -> Reserved<'_> {
+    pub fn reserve_up_to(&self, bytes: u64) -> Reserved<'_> {
         let mut left = lock(&self.left);
         let bytes = bytes.min(*left);
         *left -= bytes;
@@ -137,7 +127,7 @@ impl Budget {
 
 impl Reserved<'_> {
     /// Gives back all but so much.
-    pub(super) fn keep(&mut self, bytes: u64) {
+    pub fn keep(&mut self, bytes: u64) {
         let back = self.bytes.saturating_sub(bytes);
         self.bytes -= back;
         *lock(&self.budget.left) += back;
@@ -180,7 +170,7 @@ mod tests {
                 thread::yield_now();
             }
             left.store(true, Ordering::Relaxed);
-            assert!(matches!(waiter.join().unwrap(), Err(WireError::Closed)));
+            assert!(matches!(waiter.join().unwrap(), Err(LinkError::Closed)));
         });
         assert_eq!(waiting.load(Ordering::Relaxed), 0);
         most.keep(40);

@@ -1,4 +1,4 @@
-//! Large bodies past TCP: the agent writes them into a ring of pieces in the client's memory.
+//! Large bodies past TCP: the agent writes them into a ring of pieces in the client's memory. Such a transport encrypts nothing.
 //!
 //! ```text
 //! agent                               client
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Who carries pieces is not known here: a transport is made of what both sides bring, [`Connector`] the client and [`Acceptor`] the
-//! agent, and what these say to each other passes through [`Request::Bulk`](crate::service::protocol::Request::Bulk) unread. If they do not
+//! agent, and what these say to each other passes through a request of the service unread. If they do not
 //! come together everything stays on TCP, and [`Transport`] has the reason. A transport that breaks later ends the connection: a sweep
 //! must not change its transport without a word.
 //!
@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Bodies up to here stay on TCP: they are there with their header, in one packet or a few.
 pub const INLINE_BYTES_MAX: usize = 4096;
+/// Most memory of the agent's end of one transport.
+pub const TRANSPORT_BYTES_MAX: usize = 4 << 20;
 /// The time that a piece that was announced may take to arrive.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -120,7 +122,7 @@ pub struct Connected {
 /// The agent's part of opening a transport.
 pub trait Acceptor: fmt::Debug + Send + Sync {
     /// The end of a transport to the ring that was offered, and the answer to it. Nobody has checked the offer. The end holds at most
-    /// [`crate::service::agent::TRANSPORT_BYTES_MAX`] of memory.
+    /// [`TRANSPORT_BYTES_MAX`] of memory.
     ///
     /// # Errors
     /// Why not, for the client to be told.
