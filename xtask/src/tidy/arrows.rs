@@ -1,4 +1,4 @@
-//! Which of our crates may depend on which: core ← {operators, accel, sim, dbmods, micro, net} ← cli ← benches;
+//! Which of our crates may depend on which: core ← {operators, accel, sim, link, dbmods, micro, net} ← cli ← benches;
 //! core ← {operators, accel} ← peers ← benches; {operators, accel, sim, cli} ← examples; xtask alone. And how many crates a
 //! prototype builds that wants an operator.
 
@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dpb-operators", &["dpb-core"]),
     ("dpb-accel", &["dpb-core"]),
     ("dpb-sim", &["dpb-core"]),
+    ("dpb-link", &["dpb-core"]),
     ("dpb-dbmods", &["dpb-core"]),
     ("dpb-micro", &["dpb-core"]),
     ("dpb-net", &["dpb-core"]),
@@ -25,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-operators",
             "dpb-accel",
             "dpb-sim",
+            "dpb-link",
             "dpb-dbmods",
             "dpb-micro",
             "dpb-net",
