@@ -44,7 +44,7 @@ impl Default for Quotas {
 pub(super) const ITEM_BYTES: usize = 64;
 
 impl Quotas {
-    /// Bytes that the jobs of one queue may take in flight, counted as [`cost`] does: the largest job and as much again.
+    /// Bytes that the jobs of one queue may take in flight, each counted as its items, its slots and its lists: the largest job and as much again.
     pub fn window_bytes(&self) -> usize {
         let largest = cost(self.input_bytes_max, self.output_bytes_max, self.items_max);
         largest.saturating_mul(2)

@@ -36,9 +36,12 @@ pub(super) enum Receiving {
 pub(super) struct Step {
     /// Whether bytes came.
     pub(super) came: bool,
-    /// A job that is complete: its place. `None` if more bytes must come first.
-    pub(super) done: Option<(u32, Result<(), JobError>)>,
+    /// A job that is complete. `None` if more bytes must come first.
+    pub(super) done: Option<Done>,
 }
+
+/// The place of a job that is complete, and its result.
+type Done = (u32, Result<(), JobError>);
 
 /// The front of a completion's message.
 const FRONT_BYTES: usize = HEADER_BYTES + DONE_HEAD_BYTES;
@@ -114,7 +117,7 @@ impl Receiving {
         inbox: &mut Inbox,
         places: &mut Places,
         shape: OutputShape,
-    ) -> Result<Option<(u32, Result<(), JobError>)>, Broken> {
+    ) -> Result<Option<Done>, Broken> {
         let (header, head) = inbox.data()[..FRONT_BYTES].split_at(HEADER_BYTES);
         let (header, head) = (header.try_into(), head.try_into());
         let Header { tag, len } = Header::read(header.expect("so many"))?;
