@@ -1,6 +1,6 @@
 //! The service `operators`: any operator of another machine, through the seam.
 //!
-//! A client opens the backend `remote/HOST:PORT/BACKEND` ([`Remote`]), and an [`Agent`] at `HOST:PORT` runs its operators on its own
+//! A client opens the backend `remote/HOST:PORT/BACKEND` ([`Remote`]), and an agent at `HOST:PORT` that has the [`OperatorsService`] runs its operators on its own
 //! `BACKEND`. Items go there, outputs come back. A queue has a connection of its own, which the thread that has the queue drives: no
 //! helper threads. What a backend says of itself, of an operator and of its limits is asked of the agent once, on another connection.
 //!
@@ -14,7 +14,8 @@
 //! **Tables that change** ([`Control`](dpb_core::Control)) change at the agent: a change and a commit each are a round trip. All queues of a
 //! prepared operator share its table there.
 //!
-//! **Messages.** All numbers are little endian. A message is a header of 8 bytes, which is its tag (a byte), three zeros and the length of
+//! **Messages.** A session opens the service ([`Sessions`]), which then takes the stream over: its messages are its own, and their tags too. Over a
+//! stream without a session ([`tcp`]) they are the same. All numbers are little endian. A message is a header of 8 bytes, which is its tag (a byte), three zeros and the length of
 //! its body (a word of 4 bytes), and the body. A text is its length (4 bytes) and UTF-8.
 //!
 //! | tag | message | from | body | answer |
@@ -55,13 +56,15 @@ mod job;
 mod outbox;
 mod protocol;
 mod quotas;
+mod session;
 mod spec;
 mod talk;
 mod wire;
 
-pub use agent::{Agent, OpenBackend};
+pub use agent::{OpenBackend, OperatorsService};
 pub use client::{Dial, Dialled, Remote, lost, tcp};
 pub use protocol::VERSION;
 pub use quotas::Quotas;
+pub use session::{NAME, Sessions};
 pub use spec::Resolve;
 pub use wire::{SessionSecurity, Wire};

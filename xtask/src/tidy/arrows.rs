@@ -1,4 +1,5 @@
-//! Which of our crates may depend on which: core ← {operators, accel, sim, link, dbmods, micro, net} ← cli ← benches;
+//! Which of our crates may depend on which: core ← {operators, accel, sim, link, micro, net} ← cli ← benches;
+//! core ← link ← dbmods ← cli;
 //! core ← {operators, accel} ← peers ← benches; {operators, accel, sim, cli} ← examples; xtask alone. And how many crates a
 //! prototype builds that wants an operator.
 
@@ -16,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dpb-accel", &["dpb-core"]),
     ("dpb-sim", &["dpb-core"]),
     ("dpb-link", &["dpb-core"]),
-    ("dpb-dbmods", &["dpb-core"]),
+    ("dpb-dbmods", &["dpb-core", "dpb-link"]),
     ("dpb-micro", &["dpb-core"]),
     ("dpb-net", &["dpb-core"]),
     (
@@ -50,6 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-operators",
             "dpb-accel",
             "dpb-sim",
+            "dpb-link",
             "dpb-dbmods",
             "dpb-micro",
             "dpb-net",
@@ -197,6 +199,7 @@ mod tests {
         assert_eq!(wrong("dpb-sim", "dpb-operators", true), 0);
         assert_eq!(wrong("dpb-sim", "dpb-operators", false), 1);
         assert_eq!(wrong("dpb-net", "dpb-dbmods", false), 1);
+        assert_eq!(wrong("dpb-link", "dpb-dbmods", false), 1);
         assert_eq!(wrong("dpb-core", "dpb-sim", true), 1);
         assert_eq!(wrong("xtask", "dpb-core", false), 1);
         assert_eq!(wrong("dpb-core", "libc", false), 1);

@@ -5,7 +5,7 @@ mod places;
 mod receiving;
 mod requests;
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::protocol::Number;
 use super::quotas::{Quotas, Seat};
 use super::spec::Resolve;
 use super::wire::{SessionSecurity, Wire};
+use crate::hello::AgentDescription;
 
 /// Opens a backend of this machine by its name, or says why not.
 pub type OpenBackend = Box<dyn Fn(&str) -> Result<Box<dyn Backend>, Unsupported> + Send + Sync>;
@@ -24,10 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The service's side that computes.
 #[allow(missing_debug_implementations)]
-pub struct Agent(Shared);
+pub struct OperatorsService(pub(super) Shared);
 
 /// The state that all connections share.
-struct Shared {
+pub(super) struct Shared {
     open: OpenBackend,
     resolve: Box<dyn Resolve>,
     quotas: Quotas,
@@ -38,6 +39,8 @@ struct Shared {
     operators: Mutex<Vec<Arc<Prepared>>>,
     operators_taken: Arc<AtomicUsize>,
     queues_taken: Arc<AtomicUsize>,
+    /// True once the agent ends.
+    pub(super) stop: AtomicBool,
 }
 
 /// A backend that is open.
@@ -59,20 +62,21 @@ struct Prepared {
     _seat: Seat,
 }
 
-impl Agent {
-    /// An agent that serves the backends that `open` opens, and operators whose specs `resolve` makes.
+impl OperatorsService {
+    /// A service of the backends that `open` opens, and of operators whose specs `resolve` makes.
     pub fn new(open: OpenBackend, resolve: impl Resolve + 'static) -> Self {
         Self(Shared {
             open,
             resolve: Box::new(resolve),
             quotas: Quotas::default(),
-            machine: String::new(),
+            machine: machine(),
             clock: Arc::new(WallClock::default()),
             patience: PATIENCE,
             backends: Mutex::default(),
             operators: Mutex::default(),
             operators_taken: Arc::default(),
             queues_taken: Arc::default(),
+            stop: AtomicBool::new(false),
         })
     }
 
@@ -83,7 +87,7 @@ impl Agent {
         self
     }
 
-    /// The same, with a description of the machine, which records of clients keep: its processor and its dpb.
+    /// The same with another description of the machine, which records of clients keep. As it stands: host, processor, CPUs, dpb.
     #[must_use]
     pub fn with_machine(mut self, machine: impl Into<String>) -> Self {
         self.0.machine = machine.into();
@@ -102,9 +106,9 @@ impl Agent {
     ///
     /// # Errors
     /// Why the connection ended, if the client did not close it.
-    pub fn serve(
+    pub fn serve_wire(
         &self,
-        wire: Box<dyn Wire>,
+        wire: Box<dyn Wire + '_>,
         security: SessionSecurity,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(), String> {
@@ -166,4 +170,16 @@ impl Shared {
 /// What is locked is there whole or not at all.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The machine of this process.
+fn machine() -> String {
+    let AgentDescription {
+        dpb_version,
+        host,
+        cpu_model,
+        cpus,
+        ..
+    } = AgentDescription::of_this_process();
+    format!("{host}, {cpu_model}, {cpus} CPUs, dpb {dpb_version}")
 }

@@ -76,8 +76,8 @@ impl fmt::Display for Broken {
 }
 
 /// A connection, and the bytes that have come.
-pub(super) struct Talk {
-    pub(super) wire: Box<dyn Wire>,
+pub(super) struct Talk<'a> {
+    pub(super) wire: Box<dyn Wire + 'a>,
     pub(super) inbox: Inbox,
     clock: Arc<dyn Clock>,
     patience: Duration,
@@ -92,10 +92,10 @@ pub(super) enum Until<'a> {
     Stopped(&'a dyn Fn() -> bool),
 }
 
-impl Talk {
+impl<'a> Talk<'a> {
     /// A conversation over `wire`, in which a peer may be silent for `patience` by `clock` where it must not be.
     pub(super) fn new(
-        wire: Box<dyn Wire>,
+        wire: Box<dyn Wire + 'a>,
         clock: Arc<dyn Clock>,
         patience: Duration,
     ) -> io::Result<Self> {

@@ -9,6 +9,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown, sockopt};
 
+use crate::stream::Stream;
+
 /// A connection: bytes in order, both ways. The service sets it to be nonblocking and drives it by `poll(2)` on its file.
 pub trait Wire: Read + Write + AsFd + Send {
     /// Whether reads and writes wait.
@@ -16,6 +18,14 @@ pub trait Wire: Read + Write + AsFd + Send {
     /// # Errors
     /// What the system says.
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
+
+    /// Says to the peer that nothing more will be sent.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn end(&mut self) -> io::Result<()> {
+        Ok(shutdown(self.as_fd(), Shutdown::Write)?)
+    }
 
     /// True if bytes can be read that the file does not announce: a layer in between has them.
     fn has_buffered(&self) -> bool {
@@ -49,6 +59,43 @@ impl SessionSecurity {
 impl Wire for TcpStream {
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         Self::set_nonblocking(self, nonblocking)
+    }
+}
+
+impl Wire for Stream {
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        Self::set_nonblocking(self, nonblocking)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.shutdown(std::net::Shutdown::Write)
+    }
+
+    fn has_buffered(&self) -> bool {
+        self.has_plaintext()
+    }
+
+    fn has_unsent(&self) -> bool {
+        Self::has_unsent(self)
+    }
+}
+
+/// A service borrows the stream of its connection.
+impl<W: Wire + ?Sized> Wire for &mut W {
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        (**self).set_nonblocking(nonblocking)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        (**self).end()
+    }
+
+    fn has_buffered(&self) -> bool {
+        (**self).has_buffered()
+    }
+
+    fn has_unsent(&self) -> bool {
+        (**self).has_unsent()
     }
 }
 
@@ -169,7 +216,7 @@ pub(super) const FAREWELL: Duration = Duration::from_secs(2);
 /// Says that nothing more will be sent, and reads until the peer has closed too, for at most about `patience` of silence.
 pub(super) fn hang_up(wire: &mut dyn Wire, patience: Duration) {
     const CHUNKS_MAX: usize = 64;
-    if shutdown(wire.as_fd(), Shutdown::Write).is_err() {
+    if wire.end().is_err() {
         return;
     }
     let mut rest = vec![0; 64 << 10];

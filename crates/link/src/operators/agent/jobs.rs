@@ -44,7 +44,7 @@ const SLOW: u64 = 16;
 
 /// Serves a queue until the client closes the connection.
 pub(super) fn serve(
-    talk: Talk,
+    talk: Talk<'_>,
     lane: Lane,
     shared: &Shared,
     is_stopped: &dyn Fn() -> bool,
@@ -62,7 +62,7 @@ pub(super) fn serve(
 
 struct Jobs<'a> {
     lane: Lane,
-    talk: Talk,
+    talk: Talk<'a>,
     shared: &'a Shared,
     shape: OutputShape,
     item_cost: u64,
@@ -78,7 +78,7 @@ struct Jobs<'a> {
 }
 
 impl<'a> Jobs<'a> {
-    fn new(talk: Talk, lane: Lane, shared: &'a Shared) -> Result<Self, String> {
+    fn new(talk: Talk<'a>, lane: Lane, shared: &'a Shared) -> Result<Self, String> {
         let depth = lane.depth.get();
         let Prepared {
             operator, served, ..

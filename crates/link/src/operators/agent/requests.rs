@@ -38,7 +38,7 @@ enum Answer {
 /// Serves a connection to its end.
 pub(super) fn serve(
     shared: &Shared,
-    wire: Box<dyn Wire>,
+    wire: Box<dyn Wire + '_>,
     security: SessionSecurity,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<(), String> {
@@ -67,7 +67,7 @@ pub(super) fn serve(
 }
 
 /// Both sides say their version first.
-fn greet(talk: &mut Talk, shared: &Shared) -> Result<(), Broken> {
+fn greet(talk: &mut Talk<'_>, shared: &Shared) -> Result<(), Broken> {
     let only_hello = |tag| if tag == Tag::Hello { 64 } else { 0 };
     let (tag, body) = talk.receive(only_hello, Until::Patience)?;
     if tag != Tag::Hello {
@@ -86,7 +86,7 @@ impl Requests<'_> {
     /// Answers until a queue is opened; `None` if this side was told to stop.
     fn answer_all(
         &mut self,
-        talk: &mut Talk,
+        talk: &mut Talk<'_>,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Option<Box<Lane>>, Broken> {
         let bytes_max = |tag| match tag {

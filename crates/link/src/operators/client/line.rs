@@ -23,7 +23,7 @@ pub(super) struct Line {
 }
 
 struct State {
-    talk: Talk,
+    talk: Talk<'static>,
     /// Why it is over.
     lost: Option<String>,
 }
@@ -100,7 +100,7 @@ impl Line {
     }
 
     /// The conversation itself, which goes on as a queue.
-    pub(super) fn into_talk(self) -> Talk {
+    pub(super) fn into_talk(self) -> Talk<'static> {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).talk
     }
@@ -112,7 +112,7 @@ impl Line {
 }
 
 /// One question and its answer.
-fn ask(talk: &mut Talk, tag: Tag, body: &[u8], answer: Tag) -> Result<Vec<u8>, Refusal> {
+fn ask(talk: &mut Talk<'_>, tag: Tag, body: &[u8], answer: Tag) -> Result<Vec<u8>, Refusal> {
     let fatal = |why: Broken| Refusal::Fatal(why.to_string());
     // An agent that refuses may do so before it has read everything, so its reason is looked for first.
     let sent = talk.send(tag, body);

@@ -146,7 +146,7 @@ impl RemoteQueue {
     /// # Errors
     /// If the system has no file to wait by.
     pub(super) fn new(
-        talk: Talk,
+        talk: Talk<'static>,
         opened: Opened,
         depth: NonZeroU32,
         operator: Arc<dyn Operator>,

@@ -1,6 +1,6 @@
 //! Agents that die, fall silent, lie or come back, and clients that do; quotas; secrets. Nothing hangs, and each side says why.
 
-mod support;
+mod operators_support;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -16,9 +16,9 @@ use dpb_core::{
 };
 use dpb_link::operators::{Dialled, Quotas, Remote, SessionSecurity, lost, tcp};
 use dpb_operators::registry;
+use operators_support::proxy::{self, DONE, Fate, JOB, Message, WELCOME};
+use operators_support::{Served, open, remote, resolve, service};
 use proptest::prelude::*;
-use support::proxy::{self, DONE, Fate, JOB, Message, WELCOME};
-use support::{Served, open, remote, resolve, service};
 
 const CONNRESET: JobError = JobError::Device(-104);
 const PROTO: JobError = JobError::Device(-71);
@@ -390,7 +390,7 @@ fn tables_change_over_the_wire() {
     let sessions = registry::find("hmac-sha256").expect("registered");
     let sessions = sessions.case("sessions=2").expect("in its domain").spec;
     let mut outputs = Vec::new();
-    for backend in [support::best(), open(&served.name("cpu"))] {
+    for backend in [operators_support::best(), open(&served.name("cpu"))] {
         let operator = backend.prepare(&sessions).expect("an operator");
         let mut queue = operator.clone().open(NonZeroU32::MIN).expect("a queue");
         let mut run = |seen: &mut Vec<Vec<u8>>| {

@@ -1,12 +1,12 @@
 //! Operators of another machine pass core's suite, judged by the portable path: over loopback, every operator, several backends.
 
-mod support;
+mod operators_support;
 
 use dpb_core::conformance::{Counting, Coverage, Suite};
 use dpb_core::{Backend, Evidence, Executor, OpSpec, StageByStage, spec};
 use dpb_operators::registry::{self, Entry};
+use operators_support::{Served, open, service};
 use rayon::prelude::*;
-use support::{Served, open, service};
 
 /// Of each thread, so that tests beside each other do not count each other's.
 #[global_allocator]

@@ -1,6 +1,6 @@
 //! Neither end of a queue allocates anything per job once it is warm. Alone in its program, so that all that is counted is of the two ends.
 
-mod support;
+mod operators_support;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use dpb_core::conformance::Counting;
 use dpb_core::{Backend, Items, Job, Operator, Span};
 use dpb_operators::registry;
-use support::{Served, open, service};
+use operators_support::{Served, open, service};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
