@@ -36,6 +36,7 @@ mod interrupt;
 mod operators;
 mod output;
 mod plugin;
+mod remote;
 mod report;
 mod spec;
 mod task;

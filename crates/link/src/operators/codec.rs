@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use dpb_core::printable;
+
 /// Bytes that are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
@@ -85,6 +87,11 @@ impl<'a> Reader<'a> {
     pub(super) fn text(&mut self, max: usize) -> Result<&'a str, Malformed> {
         let bytes = self.block(max)?;
         std::str::from_utf8(bytes).map_err(|_| Malformed("a text that is not UTF-8"))
+    }
+
+    /// A text of at most `max` bytes for a person: nothing of a peer's reaches a terminal raw.
+    pub(super) fn words(&mut self, max: usize) -> Result<String, Malformed> {
+        self.text(max).map(|text| printable(text, max))
     }
 
     pub(super) fn rest(self) -> &'a [u8] {

@@ -186,7 +186,7 @@ pub(super) fn read_refusal(body: &[u8]) -> Result<Refusal, Malformed> {
     let mut from = Reader::new(body);
     let kind = from.u8()?;
     let numbers = [from.u64()?, from.u64()?];
-    let text = from.text(TEXT_BYTES_MAX)?.to_owned();
+    let text = from.words(TEXT_BYTES_MAX)?;
     from.end()?;
     let small = |n: u64| u32::try_from(n).map_err(|_| Malformed("a depth beyond any"));
     Ok(Refusal::Setup(match kind {
@@ -241,7 +241,7 @@ pub(super) fn put_properties(to: &mut Vec<u8>, properties: &Properties) {
 
 /// Reads what [`put_properties`] wrote: the rest of a message.
 pub(super) fn read_properties(from: &mut Reader<'_>) -> Result<Properties, Malformed> {
-    let (kind, text) = (from.u8()?, from.text(TEXT_BYTES_MAX)?.to_owned());
+    let (kind, text) = (from.u8()?, from.words(TEXT_BYTES_MAX)?);
     let evidence = match kind {
         0 => Evidence::Measured,
         1 => Evidence::Emulated { by: text },
@@ -273,11 +273,11 @@ fn read_made_of(from: &mut Reader<'_>, blank: &MadeOf, depth: usize) -> Result<M
     };
     let mut part = || {
         let is_some = from.bool()?;
-        let text = from.text(TEXT_BYTES_MAX)?;
-        Ok(is_some.then(|| text.to_owned()))
+        let text = from.words(TEXT_BYTES_MAX)?;
+        Ok(is_some.then_some(text))
     };
     (made_of.library, made_of.device) = (part()?, part()?);
-    let name = from.text(NAME_BYTES_MAX)?.to_owned();
+    let name = from.words(NAME_BYTES_MAX)?;
     // What lies deeper than anything that there is was left out.
     let has_inner = !name.is_empty() && depth + 1 < INNER_MAX;
     made_of.inner = match has_inner {
@@ -359,7 +359,7 @@ pub(super) fn read_facts(body: &[u8]) -> Result<Facts, Malformed> {
         _ => return Err(Malformed("outputs of no shape")),
     };
     let (is_in_place, offset) = (from.bool()?, from.size()?);
-    let why = from.text(TEXT_BYTES_MAX)?.to_owned();
+    let why = from.words(TEXT_BYTES_MAX)?;
     let facts = Facts {
         number,
         limits,
@@ -494,6 +494,19 @@ mod tests {
         for changed in errors.into_iter().map(Err).chain([Ok(u64::MAX)]) {
             let bytes = put(|to| put_changed(to, changed));
             assert_eq!(read_changed(&bytes), Ok(changed));
+        }
+    }
+
+    #[test]
+    fn words_of_a_peer_reach_nobody_raw() {
+        let reason = "\u{1b}]0;owned\u{7}\nall is well".to_owned();
+        let bytes = put(|to| put_refusal(to, &Refusal::Fatal(reason)));
+        match read_refusal(&bytes) {
+            Ok(Refusal::Fatal(why)) => {
+                assert!(why.contains("all is well"), "{why}");
+                assert!(!why.contains(char::is_control), "{why}");
+            }
+            other => panic!("{other:?}"),
         }
     }
 

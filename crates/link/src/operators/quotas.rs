@@ -24,17 +24,17 @@ pub struct Quotas {
     pub backends_max: usize,
 }
 
-/// Half a queue's memory must hold the largest job: buffers come in powers of two.
+/// All queues together then take 3.2 GiB at most, if each is full of the largest jobs.
 impl Default for Quotas {
     fn default() -> Self {
         Self {
             depth_max: 256,
-            input_bytes_max: 16 << 20,
-            output_bytes_max: 32 << 20,
-            items_max: 1 << 16,
+            input_bytes_max: 8 << 20,
+            output_bytes_max: 16 << 20,
+            items_max: 1 << 14,
             spec_bytes_max: 64 << 20,
             operators_max: 64,
-            queues_max: 64,
+            queues_max: 32,
             backends_max: 32,
         }
     }

@@ -33,6 +33,8 @@ pub(super) struct Lane {
 const SPINS: u32 = 100;
 /// Of these, each so many give the core to others.
 const SPINS_A_YIELD: u32 = 4;
+/// Turns after which a busy loop looks whether it should end.
+const TURNS_A_LOOK: u32 = 1024;
 /// The time after which a sleep looks around.
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while a device works that wakes nobody.
@@ -102,8 +104,12 @@ impl<'a> Jobs<'a> {
     }
 
     fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), Broken> {
-        let mut idle = 0;
+        let (mut idle, mut turns) = (0, 0_u32);
         loop {
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(TURNS_A_LOOK) && is_stopped() {
+                return Err(Broken::Refused("the agent ends".to_owned()));
+            }
             let progress = match self.turn() {
                 Err(Broken::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
                 turned => turned?,

@@ -121,9 +121,9 @@ impl RemoteBackend {
 fn read_said(body: &[u8]) -> Result<Said, Refusal> {
     let mut from = Reader::new(body);
     let limits = read_limits(&mut from)?;
-    let code = from.text(TEXT_BYTES_MAX)?;
+    let code = from.words(TEXT_BYTES_MAX)?;
     from.end()?;
-    let code = (!code.is_empty()).then(|| code.to_owned());
+    let code = (!code.is_empty()).then_some(code);
     Ok(Ok((limits, code)))
 }
 

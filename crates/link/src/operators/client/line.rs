@@ -44,7 +44,7 @@ impl Line {
         let body = body.map_err(|why| in_words(address, why))?;
         let mut from = read_greeting(&body).map_err(|why| format!("{address}: {why}"))?;
         let wrong = |why: Malformed| format!("{address}: {why}");
-        let machine = from.text(TEXT_BYTES_MAX).map_err(wrong)?.to_owned();
+        let machine = from.words(TEXT_BYTES_MAX).map_err(wrong)?;
         let spec_bytes_max = from.size().map_err(wrong)?;
         from.end().map_err(wrong)?;
         Ok(Self {
