@@ -23,6 +23,10 @@ pub fn family(operators: Operators) -> Remote {
 }
 
 /// The service over `families`, whose operators are `operators`.
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "`dpb serve` is no agent of sessions yet")
+)]
 pub fn service(families: Families, operators: Operators) -> Arc<dyn Service> {
     let open = move |name: &str| match families.open(name) {
         Ok(backend) => Ok(backend),
@@ -56,6 +60,7 @@ fn pass() -> Result<Pass, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use dpb_core::conformance;
@@ -82,7 +87,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| agent.run(&|| stop.load(Ordering::Relaxed)));
-            let tried = std::panic::catch_unwind(|| {
+            let tried = catch_unwind(AssertUnwindSafe(|| {
                 let name = format!("remote/{address}/pool/2");
                 let backend = families.open(&name).expect("listed");
                 let entry = operators.find("deflate").expect("registered");
@@ -92,7 +97,7 @@ mod tests {
                 let scan = operators.find("scan").expect("registered").default_spec();
                 let why = backend.limits(&scan).expect_err("a table").reason;
                 assert!(why.contains("its content"), "{why}");
-            });
+            }));
             stop.store(true, Ordering::Relaxed);
             tried.expect("as above");
         });

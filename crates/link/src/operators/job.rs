@@ -355,7 +355,7 @@ impl Lists {
                 spans.clear();
                 for _ in 0..head.count {
                     let (buf, start, len) = (0, from.u32()?, from.u32()?);
-                    if u64::from(start) + u64::from(len) > head.input_bytes.into() {
+                    if u64::from(start) + u64::from(len) > u64::from(head.input_bytes) {
                         return Err(Malformed("an item beyond the input"));
                     }
                     spans.push(Span { buf, start, len });
@@ -379,7 +379,7 @@ impl JobHead {
             0 => 0,
             _ => last + u64::from(self.item_len),
         };
-        match end == self.input_bytes.into() {
+        match end == u64::from(self.input_bytes) {
             true => Ok(Items::Strided(Stride {
                 start: 0,
                 len: self.item_len,
