@@ -6,10 +6,12 @@ use dpb_dbmods::query::{Output, Query};
 use dpb_dbmods::query::sql::parse_predicate;
 use dpb_dbmods::scan::operator::Merged;
 use dpb_dbmods::service::protocol::{
-    self, AgentInfo, DataSet, End, Engine, FileFormat, Header, Hello, Placed, Refusal, Reply, Request,
-    ScanRequest, TableInfo, Tag, Usage, Welcome,
+    self, DataSet, Description, End, Engine, FileFormat, Refusal, Reply, Request, ScanRequest, TAGS,
+    TableInfo, Tag, Usage,
 };
 use dpb_dbmods::tpch;
+use dpb_link::hello::{Hello, Offer, Open, Welcome, opened_bytes, parse_opened};
+use dpb_link::{AgentDescription, Header, Placed, tag};
 use libfuzzer_sys::fuzz_target;
 
 /// A schema of every type that a scan returns, for batches.
@@ -32,7 +34,7 @@ fn schema() -> arrow_schema::SchemaRef {
 fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
     // As a stream of frames.
     let mut stream = bytes;
-    while let Ok(Some(header)) = Header::read(&mut stream) {
+    while let Ok(Some(header)) = Header::read(&mut stream, &TAGS) {
         let Some((body, rest)) = stream.split_at_checked(header.len) else {
             break;
         };
@@ -40,17 +42,45 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
         stream = rest;
     }
     // As one body of each kind, since few inputs have a right header.
-    if let Some((&tag, body)) = bytes.split_first()
-        && let Some(tag) = Tag::of(tag)
-    {
+    if let Some((&tag, body)) = bytes.split_first() {
         decode(tag, body);
     }
 });
 
-fn decode(tag: Tag, body: &[u8]) {
+fn decode(tag: u8, body: &[u8]) {
     match tag {
-        Tag::Hello => drop(Hello::parse(body)),
-        Tag::Welcome => drop(Welcome::parse(body)),
+        tag::HELLO => {
+            if let Ok(hello) = Hello::parse(body) {
+                assert_eq!(hello.to_bytes(), body);
+            }
+        }
+        tag::OPEN => {
+            if let Ok(open) = Open::parse(body) {
+                assert_eq!(open.to_bytes(), body);
+            }
+        }
+        tag::OPENED => drop(parse_opened(body)),
+        tag::WELCOME => {
+            for offer in Welcome::parse(body).into_iter().flat_map(|welcome| welcome.services) {
+                drop(protocol::decode::<Description>(&offer.description));
+            }
+        }
+        tag::CREDIT => drop(dpb_link::parse_credit(body)),
+        tag::PLACED => {
+            if let Ok(placed) = Placed::parse(body, &TAGS) {
+                assert!(Some(placed.len) <= TAGS.body_bytes_max(placed.of));
+                assert_eq!(placed.to_bytes(), body);
+            }
+        }
+        _ => decode_of_service(tag, body),
+    }
+}
+
+fn decode_of_service(tag: u8, body: &[u8]) {
+    let Ok(tag) = Tag::of(tag) else {
+        return;
+    };
+    match tag {
         Tag::Request => {
             if let Ok(request) = protocol::decode::<Request>(body) {
                 // What decodes encodes to something that decodes to the same length.
@@ -65,7 +95,7 @@ fn decode(tag: Tag, body: &[u8]) {
         }
         Tag::Reply => drop(protocol::decode::<Reply>(body)),
         Tag::End => drop(protocol::decode::<End>(body)),
-        Tag::Error => drop(protocol::parse_refusal(body)),
+        Tag::Error => drop(dpb_link::parse_refusal(body)),
         Tag::Schema => drop(ipc::decode_schema(body)),
         Tag::Batch => {
             let aligned = arrow_buffer::Buffer::from(body);
@@ -75,13 +105,6 @@ fn decode(tag: Tag, body: &[u8]) {
                 for column in batch.columns() {
                     assert!(column.to_data().validate_full().is_ok());
                 }
-            }
-        }
-        Tag::Credit => drop(protocol::parse_credit(body)),
-        Tag::Placed => {
-            if let Ok(placed) = Placed::parse(body) {
-                assert!(placed.len <= placed.of.body_bytes_max());
-                assert_eq!(placed.to_bytes(), body);
             }
         }
         Tag::Partial => drop(aggregate().add(body)),
@@ -103,17 +126,17 @@ fn seeds() -> Vec<Vec<u8>> {
     let bodies = bodies();
     let mut seeds: Vec<Vec<u8>> = bodies
         .iter()
-        .map(|(tag, body)| [&[*tag as u8], &body[..]].concat())
+        .map(|(tag, body)| [&[*tag], &body[..]].concat())
         .collect();
-    let frame = |(tag, body): &(Tag, Vec<u8>)| {
-        let header = Header::checked(*tag, body.len()).expect("a seed is short");
+    let frame = |(tag, body): &(u8, Vec<u8>)| {
+        let header = Header::checked(*tag, body.len(), &TAGS).expect("a seed is short");
         [&header.to_bytes()[..], body].concat()
     };
     seeds.push(bodies.iter().flat_map(frame).collect());
     seeds
 }
 
-fn bodies() -> Vec<(Tag, Vec<u8>)> {
+fn bodies() -> Vec<(u8, Vec<u8>)> {
     let data = DataSet::Tpch(0.01);
     let table = "lineitem".to_owned();
     let lineitem = tpch::schema(&table).expect("a table of TPC-H");
@@ -134,6 +157,7 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         partial: false,
     };
     let requests = [
+        Request::Capabilities { wanted: 15 },
         Request::Describe { data },
         Request::Describe {
             data: DataSet::Given,
@@ -160,6 +184,10 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         },
     ];
     let replies = [
+        Reply::Capabilities {
+            capabilities: 15,
+            duckdb: Err("none".to_owned()),
+        },
         Reply::Tables(vec![TableInfo {
             schema: lineitem,
             rows: 60_175,
@@ -178,57 +206,69 @@ fn bodies() -> Vec<(Tag, Vec<u8>)> {
         Reply::Bulk(Err("no device".to_owned())),
     ];
     let hello = Hello {
-        version: protocol::VERSION,
-        capabilities: protocol::CAPABILITY_FETCH,
+        version: dpb_link::VERSION,
+        capabilities: 1,
         link_bits_per_s: 10_000_000_000,
         token: b"token".to_vec(),
     };
+    let description = Description {
+        cache_bytes: 1 << 30,
+        backend: "cpu".to_owned(),
+        emulated_by: None,
+    };
     let welcome = Welcome {
-        capabilities: protocol::CAPABILITY_DUCKDB,
-        agent: AgentInfo {
+        capabilities: 1,
+        agent: AgentDescription {
             dpb_version: "0".to_owned(),
-            pid: 1,
-            cpus: 2,
-            cpu_model: "c".to_owned(),
             host: "h".to_owned(),
-            cache_bytes: 1 << 30,
-            backend: "cpu".to_owned(),
-            emulated_by: None,
-            duckdb: Err("none".to_owned()),
+            cpu_model: "c".to_owned(),
+            cpus: 2,
+            pid: 1,
         },
+        services: vec![Offer {
+            name: protocol::SERVICE.to_owned(),
+            version: protocol::VERSION,
+            description: description.to_bytes(),
+        }],
+    };
+    let open = Open {
+        service: protocol::SERVICE.to_owned(),
+        version: protocol::VERSION,
     };
     let mut bodies = vec![
-        (Tag::Hello, hello.to_bytes()),
-        (Tag::Welcome, welcome.to_bytes()),
-        (Tag::Stop, Vec::new()),
-        (Tag::File, b"a piece".to_vec()),
-        (Tag::End, protocol::encode(&End::default())),
-        (Tag::Error, protocol::refusal_bytes(Refusal::Damaged, "why")),
-        (Tag::Credit, protocol::credit_bytes(4).to_vec()),
+        (tag::HELLO, hello.to_bytes()),
+        (tag::WELCOME, welcome.to_bytes()),
+        (tag::OPEN, open.to_bytes()),
+        (tag::OPENED, opened_bytes(protocol::VERSION).to_vec()),
+        (tag::STOP, Vec::new()),
+        (Tag::File.into(), b"a piece".to_vec()),
+        (Tag::End.into(), protocol::encode(&End::default())),
+        (tag::ERROR, dpb_link::refusal_bytes(Refusal::Damaged, "why")),
+        (tag::CREDIT, dpb_link::credit_bytes(4).to_vec()),
         // No groups; and one: AIR, 3; two rows; a sum of 5; a text.
-        (Tag::Partial, vec![0]),
+        (Tag::Partial.into(), vec![0]),
         (
-            Tag::Partial,
+            Tag::Partial.into(),
             vec![1, 2, 1, 1, b'R', 0, 6, 2, 2, 1, 10, 3, 1, b'a'],
         ),
     ];
     let placed = Placed {
-        of: Tag::Batch,
+        of: Tag::Batch.into(),
         len: 1 << 20,
     };
-    bodies.push((Tag::Placed, placed.to_bytes().to_vec()));
-    bodies.extend(requests.iter().map(|r| (Tag::Request, protocol::encode(r))));
-    bodies.extend(replies.iter().map(|r| (Tag::Reply, protocol::encode(r))));
+    bodies.push((tag::PLACED, placed.to_bytes().to_vec()));
+    bodies.extend(requests.iter().map(|r| (Tag::Request.into(), protocol::encode(r))));
+    bodies.extend(replies.iter().map(|r| (Tag::Reply.into(), protocol::encode(r))));
     let schema = schema();
     let (mut encoder, message) = ipc::Encoder::new(&schema).expect("a seed is valid");
-    bodies.push((Tag::Schema, message));
+    bodies.push((Tag::Schema.into(), message));
     let columns = schema.fields().iter();
     let columns = columns.map(|field| arrow_array::new_null_array(field.data_type(), 3));
     let nulls = arrow_array::RecordBatch::try_new(schema.clone(), columns.collect());
     let encoded = encoder.encode(&nulls.expect("a seed is valid"));
     let parts = encoded.expect("a seed is valid").parts;
     bodies.push((
-        Tag::Batch,
+        Tag::Batch.into(),
         parts.iter().flat_map(|part| part.to_vec()).collect(),
     ));
     bodies

@@ -1,4 +1,4 @@
-//! RDMA as the pushdown's transport beside TCP: what the command line says, and `dpb-accel`'s rings as `dpb-dbmods` takes them.
+//! RDMA as the pushdown's transport beside TCP: what the command line says, and `dpb-accel`'s rings as `dpb-link` takes them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use dpb_accel::rdma::bulk::{
     self, Circumstances, Offered, PIECE_BYTES, PIECES, RING_BYTES, Receiver, Sender,
 };
 use dpb_core::{Unsupported, WallClock};
-use dpb_dbmods::service::agent::TRANSPORT_BYTES_MAX;
-use dpb_dbmods::service::bulk::{
+use dpb_link::bulk::{
     Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Offer, Ring,
+    TRANSPORT_BYTES_MAX,
 };
 
 // What an agent's memory is reckoned with.

@@ -34,6 +34,7 @@ mod contained;
 mod exit;
 mod interrupt;
 mod operators;
+mod operators_service;
 mod output;
 mod plugin;
 mod remote;

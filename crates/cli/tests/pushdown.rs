@@ -428,6 +428,116 @@ fn an_agent_elsewhere_wants_its_token() {
     assert!(ask(&["--token-file", right]).status.success());
 }
 
+#[test]
+fn an_agent_with_credentials_encrypts_and_knows_its_clients() {
+    make_data("0.01");
+    let folder = tempfile::tempdir().unwrap();
+    let init = |name: &str| {
+        let dir = folder.path().join(name).to_str().unwrap().to_owned();
+        let made = finish(&["serve", "init", &dir]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let client = format!("{dir}/client.credentials");
+        assert!(
+            text(&made.stdout).contains(&client),
+            "{}",
+            text(&made.stdout)
+        );
+        let mode = fs::metadata(&client).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        (dir, client)
+    };
+    let (dir, client) = init("one");
+    let again = finish(&["serve", "init", &dir]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("is there already"));
+    let agent = Agent::start(&["--credentials", &dir]);
+    let ask = |extra: &[&str]| {
+        let sweep = [
+            "pushdown",
+            "--sf",
+            "0.01",
+            "--threads",
+            "1",
+            "--repeat",
+            "1",
+        ];
+        let out = [
+            "--format",
+            "json",
+            "--out",
+            "/dev/null",
+            "--server",
+            &agent.address,
+        ];
+        finish(&[&sweep[..], &["--schemes", "dpb,fetch"], &out, extra].concat())
+    };
+    let ran = ask(&["--credentials", &client]);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let rows = records(&ran)[0].check.as_ref().unwrap().compared;
+    assert!(rows > 0);
+    let (_, others) = init("two");
+    let token = folder.path().join("token");
+    fs::copy(folder.path().join("one/token"), &token).unwrap();
+    for (extra, says) in [
+        (&["--credentials", &others][..], "certificate is sha256:"),
+        (&[], "--credentials FILE"),
+        (
+            &["--token-file", token.to_str().unwrap()],
+            "--credentials FILE",
+        ),
+        (
+            &["--credentials", token.to_str().unwrap()],
+            "credentials file",
+        ),
+    ] {
+        let refused = ask(extra);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(says), "{said}");
+    }
+    // And one that does not encrypt.
+    let plain = Agent::start(&[]);
+    let refused = finish(&[
+        "pushdown",
+        "--server",
+        &plain.address,
+        "--credentials",
+        &client,
+    ]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("does not speak TLS"), "{said}");
+}
+
+#[test]
+fn an_agent_says_which_services_it_offers() {
+    let agent = Agent::start(&[]);
+    let session = dpb_link::Connect::new(&*agent.address).session().unwrap();
+    let offered: Vec<&str> = session.services().iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(offered, ["pushdown", "echo"]);
+    let (name, version, tags) = (
+        dpb_link::echo::NAME,
+        dpb_link::echo::VERSION,
+        dpb_link::echo::TAGS,
+    );
+    let mut link = session.open(name, version, tags).unwrap();
+    dpb_link::echo::round_trip(&mut link, &[7; 100_000]).unwrap();
+}
+
+#[test]
+fn nothing_is_sent_in_clear_to_another_machine() {
+    // A documentation address (RFC 5737): nobody has it, and nobody is asked.
+    let refused = finish(&[
+        "pushdown",
+        "--server",
+        "192.0.2.1:7400",
+        "--out",
+        "/dev/null",
+    ]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("dpb serve init"));
+}
+
 fn write_token(path: &Path, token: &str) {
     std::fs::write(path, token).unwrap();
     std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
@@ -727,8 +837,8 @@ fn an_address_that_is_taken_or_open_to_all_is_refused() {
     let address = taken.local_addr().unwrap().to_string();
     for (listen, code, words) in [
         (address.as_str(), 3, "--listen"),
-        ("0.0.0.0:0", 2, "--token-file"),
-        ("[::]:0", 2, "--token-file"),
+        ("0.0.0.0:0", 2, "dpb serve init"),
+        ("[::]:0", 2, "dpb serve init"),
         ("nonsense", 2, "127.0.0.1:7400"),
     ] {
         let refused = finish(&["serve", "--listen", listen]);

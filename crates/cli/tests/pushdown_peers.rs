@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use dpb_core::measure::Reading;
 use dpb_dbmods::query::{Output, Predicate, Query};
-use dpb_dbmods::service::agent::{
-    CONNECTION_BYTES, DUCKDB_BYTES_MIN, KNOCKING_BYTES, KNOCKING_MAX, OVERHEAD_BYTES_MAX,
-};
+use dpb_dbmods::service::agent::{DUCKDB_BYTES_MIN, OVERHEAD_BYTES_MAX};
 use dpb_dbmods::service::client::{Client, ClientError};
 use dpb_dbmods::service::protocol::{
-    self, DataSet, Engine, Header, Hello, Refusal, Request, ScanRequest, Tag,
+    self, DataSet, Engine, Refusal, Request, ScanRequest, TAGS, Tag,
 };
+use dpb_link::agent::{CONNECTION_BYTES, KNOCKING_BYTES, KNOCKING_MAX};
+use dpb_link::hello::{Hello, Open};
+use dpb_link::{Header, LinkError, tag};
 use support::{
     Agent, children, data_dir, dpb, finish, has_half_files, make_data, records, runs, text,
     wait_until,
@@ -43,32 +44,41 @@ fn everything(sf: f64) -> ScanRequest {
     }
 }
 
-fn frame(tag: Tag, body: &[u8]) -> Vec<u8> {
+fn frame(tag: impl Into<u8>, body: &[u8]) -> Vec<u8> {
     let header = Header {
-        tag,
+        tag: tag.into(),
         len: body.len(),
     };
     [&header.to_bytes()[..], body].concat()
 }
 
+/// What a client says before its first request.
 fn hello() -> Vec<u8> {
-    let hello = Hello {
+    let open = Open {
+        service: protocol::SERVICE.to_owned(),
         version: protocol::VERSION,
+    };
+    [hello_alone(), frame(tag::OPEN, &open.to_bytes())].concat()
+}
+
+fn hello_alone() -> Vec<u8> {
+    let hello = Hello {
+        version: dpb_link::VERSION,
         capabilities: 0,
         link_bits_per_s: 0,
         token: Vec::new(),
     };
-    frame(Tag::Hello, &hello.to_bytes())
+    frame(tag::HELLO, &hello.to_bytes())
 }
 
 /// Reads frames until the peer closes; the last error frame, if there was one.
 fn last_words(stream: &mut TcpStream) -> Option<(Refusal, String)> {
     let mut words = None;
-    while let Ok(Some(header)) = Header::read(stream) {
+    while let Ok(Some(header)) = Header::read(stream, &TAGS) {
         let mut body = vec![0; header.len];
         stream.read_exact(&mut body).ok()?;
-        if let (Tag::Error, protocol::WireError::Refused { refusal, text }) =
-            (header.tag, protocol::parse_refusal(&body))
+        if let (tag::ERROR, LinkError::Refused { refusal, text }) =
+            (header.tag, dpb_link::parse_refusal(&body))
         {
             words = Some((refusal, text));
         }
@@ -84,7 +94,7 @@ fn garbage_ends_its_own_connection_only() {
     let mut survivor = Client::connect(&agent.address, &[], 0).unwrap();
     let mut older = hello();
     older[8 + 4] = 9;
-    let huge = [2, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f];
+    let huge = [16, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f];
     let mut trailing = protocol::encode(&Request::Usage { reset_peak: false });
     trailing.push(0);
     let noise: Vec<u8> = (0..5000u32)
@@ -265,7 +275,7 @@ impl Between {
                 let asked = Arc::clone(&noted);
                 std::thread::spawn(move || {
                     pass(from_client, agent, |tag, body| {
-                        if tag == Tag::Request
+                        if tag == u8::from(Tag::Request)
                             && let Ok(Request::Scan(scan)) = protocol::decode(body)
                         {
                             asked.lock().unwrap().push(scan);
@@ -274,7 +284,7 @@ impl Between {
                 });
                 std::thread::spawn(move || {
                     pass(from_agent, client, |tag, body| {
-                        if tag == Tag::Batch && noted.lock().unwrap().len() == spoiled {
+                        if tag == u8::from(Tag::Batch) && noted.lock().unwrap().len() == spoiled {
                             let count = 60_175u64.to_le_bytes();
                             let at = body.windows(8).rposition(|bytes| bytes == count);
                             body[at.expect("a count of all rows")] += 1;
@@ -288,8 +298,8 @@ impl Between {
 }
 
 /// Passes frames on until a side closes; `change` may change a body's bytes.
-fn pass(mut from: TcpStream, mut to: TcpStream, change: impl Fn(Tag, &mut [u8])) {
-    while let Ok(Some(header)) = Header::read(&mut from) {
+fn pass(mut from: TcpStream, mut to: TcpStream, change: impl Fn(u8, &mut [u8])) {
+    while let Ok(Some(header)) = Header::read(&mut from, &TAGS) {
         let mut body = vec![0; header.len];
         if from.read_exact(&mut body).is_err() {
             break;
@@ -391,14 +401,14 @@ fn a_pace_that_would_put_the_agent_to_sleep_is_refused() {
         other => panic!("{other:?}"),
     }
     let hello = Hello {
-        version: protocol::VERSION,
+        version: dpb_link::VERSION,
         capabilities: 0,
         link_bits_per_s: 1,
         token: Vec::new(),
     };
     let mut stream = TcpStream::connect(&agent.address).unwrap();
     stream
-        .write_all(&frame(Tag::Hello, &hello.to_bytes()))
+        .write_all(&frame(tag::HELLO, &hello.to_bytes()))
         .unwrap();
     let (refusal, words) = last_words(&mut stream).expect("the agent says why");
     assert_eq!(refusal, Refusal::Usage);
@@ -514,8 +524,8 @@ fn long_patterns_cost_bounded_memory() {
         let reading = scope.spawn(|| {
             for stream in &mut asked {
                 // The welcome, then a scan's schema: its plan is made.
-                for tag in [Tag::Welcome, Tag::Schema] {
-                    let header = Header::read(stream).unwrap().unwrap();
+                for tag in [tag::WELCOME, tag::OPENED, Tag::Schema.into()] {
+                    let header = Header::read(stream, &TAGS).unwrap().unwrap();
                     assert_eq!(header.tag, tag);
                     stream.read_exact(&mut vec![0; header.len]).unwrap();
                 }

@@ -18,11 +18,12 @@ use dpb_dbmods::compare::{
 use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline;
 use dpb_dbmods::schema::Schema;
-use dpb_dbmods::service::bulk::Transport;
 use dpb_dbmods::service::client::{Client, ClientError};
 use dpb_dbmods::service::protocol::{self, Refusal, TableInfo};
 use dpb_dbmods::service::usage;
 use dpb_dbmods::tpch;
+use dpb_link::bulk::Transport;
+use dpb_link::{ClientCredentials, Connect, LinkError, Pass};
 
 use self::agents::LocalAgent;
 use self::question::Asked;
@@ -54,6 +55,7 @@ pub const TASK: Task = Task {
         "data_dir",
         "server",
         "token_file",
+        "credentials",
     ],
     prepare: Some("--prepare"),
     view: VIEW,
@@ -129,7 +131,7 @@ const FILES: &str = "Files and output";
                   Examples:\n  dpb pushdown --sf 10 --threads 16\n  \
                   dpb pushdown --selectivity 0.001,0.01,0.1 --threads 1,2 --link-gbps 10\n  \
                   dpb pushdown --where \"l_shipmode IN ('AIR', 'RAIL') AND l_comment LIKE '%special%requests%'\" \
-                  --aggregate \"count(*)\"\n  dpb pushdown --server dpu:7400 --token-file ~/dpb.token --bulk rdma"
+                  --aggregate \"count(*)\"\n  dpb pushdown --server dpu:7400 --credentials client.credentials --bulk rdma"
 )]
 pub struct Args {
     /// TPC-H's scale factor; fractions work
@@ -170,8 +172,12 @@ pub struct Args {
     /// The address of an agent elsewhere, host:port [default: agents of our own on loopback]
     #[arg(long, value_name = "ADDRESS", help_heading = LINK, value_parser = args::address)]
     server: Option<String>,
-    /// A file with the token that the agent asks for; only its owner may read it
+    /// The file `client.credentials` of the agent's credentials (`dpb serve init` there makes it): the connection is encrypted.
+    /// An agent on another machine needs it
     #[arg(long, value_name = "FILE", help_heading = LINK, requires = "server")]
+    credentials: Option<PathBuf>,
+    /// A file with the token that an agent on this machine asks for; only its owner may read it
+    #[arg(long, value_name = "FILE", help_heading = LINK, requires = "server", conflicts_with = "credentials")]
     token_file: Option<PathBuf>,
     /// The schemes that take part
     #[arg(long, value_name = "NAMES", help_heading = RUNS, value_parser = args::words, default_value = "fetch,duckdb-at-dpu,dpb")]
@@ -477,13 +483,19 @@ fn remote_contenders(
     server: &str,
     schemes: &[Scheme],
 ) -> Result<Vec<Contender>, Failure> {
-    let token = match &args.token_file {
-        Some(path) => serve::read_token(path)?,
-        None => Vec::new(),
+    let pass = match (&args.credentials, &args.token_file) {
+        (Some(path), _) => {
+            let credentials = ClientCredentials::load(path);
+            Pass::Credentials(
+                credentials.map_err(|error| Failure::usage(format!("--credentials: {error}")))?,
+            )
+        }
+        (None, Some(path)) => Pass::Token(serve::token_of(path)?),
+        (None, None) => Pass::None,
     };
     schemes
         .iter()
-        .map(|&scheme| contender(args, scheme, server, &token))
+        .map(|&scheme| contender(args, scheme, server, &pass))
         .collect()
 }
 
@@ -499,7 +511,8 @@ fn local_contenders(
     for &scheme in schemes {
         let agent = LocalAgent::start(data_dir, args, threads_max)?;
         let address = agent.ready.listening.to_string();
-        contenders.push(contender(args, scheme, &address, &agent.token)?);
+        let pass = Pass::Token(agent.token.clone());
+        contenders.push(contender(args, scheme, &address, &pass)?);
         agents.push(agent);
     }
     Ok((contenders, agents))
@@ -510,7 +523,7 @@ fn contender(
     args: &Args,
     scheme: Scheme,
     address: &str,
-    token: &[u8],
+    pass: &Pass,
 ) -> Result<Contender, Failure> {
     let bits_per_s = (args.link_gbps * 1e9) as u64;
     // An agent that is to scan by itself need not load DuckDB.
@@ -519,8 +532,12 @@ fn contender(
         _ => protocol::CAPABILITY_DUCKDB,
     };
     let capabilities = protocol::CAPABILITY_FETCH | protocol::CAPABILITY_BULK | duckdb;
-    let mut client =
-        Client::connect_for(address, token, bits_per_s, capabilities).map_err(client_failure)?;
+    let connect = Connect {
+        pass: pass.clone(),
+        link_bits_per_s: bits_per_s,
+        ..Connect::new(address)
+    };
+    let mut client = Client::connect_with(connect, capabilities).map_err(client_failure)?;
     client.set_interrupted(interrupt::is_set);
     if let Some(offers) = args.bulk.offers() {
         client.use_bulk(offers).map_err(client_failure)?;
@@ -632,17 +649,18 @@ fn client_failure(error: ClientError) -> Failure {
     let message = error.to_string();
     match error {
         ClientError::Unreachable { .. } => Failure::unavailable(message),
+        ClientError::Unprotected(_) => Failure::usage(message),
         ClientError::Interrupted => Failure::interrupted(message),
         ClientError::Refused { refusal, .. } => match refusal {
-            Refusal::Usage | Refusal::Token => Failure::usage(message),
+            Refusal::Usage | Refusal::Token | Refusal::Credentials => Failure::usage(message),
             Refusal::Unavailable | Refusal::Busy | Refusal::Version => {
                 Failure::unavailable(message)
             }
             Refusal::Protocol | Refusal::Damaged | Refusal::Internal => Failure::check(message),
         },
         ClientError::Wire { source, .. } => match source {
-            dpb_dbmods::service::protocol::WireError::Version { .. }
-            | dpb_dbmods::service::protocol::WireError::Foreign => Failure::unavailable(message),
+            LinkError::Version { .. } | LinkError::Foreign => Failure::unavailable(message),
+            LinkError::Tls(_) => Failure::usage(message),
             _ => Failure::check(message),
         },
         ClientError::Write(_) | ClientError::Replaced { .. } | ClientError::Merge(_) => {

@@ -1,4 +1,6 @@
-//! `dpb serve`: the agent on the storage side.
+//! `dpb serve`: the agent on the other side of a link, and its credentials.
+
+mod init;
 
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
@@ -13,29 +15,37 @@ use dpb_core::{Backend, OpSpec, WallClock};
 use dpb_dbmods::query::{Output, Predicate, Query};
 use dpb_dbmods::scan::operator::Scan;
 use dpb_dbmods::schema::{Column, ColumnType, Schema};
-use dpb_dbmods::service::agent::{Agent, AgentOptions, BindError};
-use dpb_dbmods::service::protocol::{self, AgentInfo};
+use dpb_dbmods::service::agent::{AgentOptions, BindError, Pushdown};
+use dpb_dbmods::service::protocol::AgentInfo;
 use dpb_dbmods::table::{Segment, Values, open_regular};
 use dpb_dbmods::tpch;
+use dpb_link::echo::Echo;
+use dpb_link::{Access, Agent, ServerCredentials, Service, TOKEN_BYTES, Token, TokenLength};
 use serde::{Deserialize, Serialize};
 
 use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format};
-use crate::{Globals, args, interrupt};
+use crate::{Globals, args, interrupt, operators_service};
 
-/// Serve this machine's tables to `dpb pushdown`.
+/// Serve this machine's tables to `dpb pushdown`, its operators to `remote/HOST:PORT/BACKEND`, and an echo.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Memory stays below the cache plus 256 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
-                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results.\n\
-                  Nothing is encrypted: the token, queries and rows cross the network in clear. On a network that strangers \
-                  share, listen on loopback or inside a tunnel (ssh -L, WireGuard).\n\
-                  Examples:\n  (umask 077; head -c 32 /dev/urandom | base64 > ~/dpb.token)\n  \
-                  dpb serve --listen 10.0.0.2:7400 --token-file ~/dpb.token"
+    after_help = "Memory stays below the cache plus 272 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
+                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results. Operators of other machines (remote/…) take up to 105 MB a queue, of which there are \
+                  32 at most.\n\
+                  With --credentials every connection is encrypted (TLS 1.3), and other machines may connect. Rows that go by \
+                  RDMA (--bulk) are not.\n\
+                  Examples:\n  dpb serve init ~/dpb-credentials\n  \
+                  dpb serve --listen 10.0.0.2:7400 --credentials ~/dpb-credentials\n\
+                  and on the other machine, with the file client.credentials of that folder:\n  \
+                  dpb pushdown --server 10.0.0.2:7400 --credentials client.credentials",
+    args_conflicts_with_subcommands = true
 )]
 pub struct Args {
-    /// Where to listen; other than loopback needs a token
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Where to listen; other than loopback needs credentials
     #[arg(long, default_value = "127.0.0.1:7400")]
     listen: String,
     /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
@@ -44,8 +54,11 @@ pub struct Args {
     /// Memory for verified chunks
     #[arg(long, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
-    /// A file with the token that clients must show, 16 to 512 bytes; only its owner may read it
-    #[arg(long)]
+    /// The folder of credentials that `dpb serve init` has made: connections are encrypted, and clients must show its token
+    #[arg(long, value_name = "FOLDER")]
+    credentials: Option<PathBuf>,
+    /// A file with the token that clients on this machine must show, 16 to 512 bytes; only its owner may read it
+    #[arg(long, conflicts_with = "credentials")]
     token_file: Option<PathBuf>,
     /// Most threads of all of dpb's scans together, each at least one, and of DuckDB beside them [default: four a CPU, at
     /// least 64]
@@ -66,8 +79,15 @@ pub struct Args {
     bulk: Choice,
     /// For who starts an agent for itself: take the token from the first line of standard input, which no other user can read,
     /// end when standard input ends, and let the caches be dropped
-    #[arg(long, hide = true, conflicts_with = "token_file")]
+    #[arg(long, hide = true, conflicts_with_all = ["token_file", "credentials"])]
     until_stdin_closes: bool,
+}
+
+/// What `dpb serve` does besides serving.
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make a key, a certificate and a token, and the file by which clients know them
+    Init(init::Args),
 }
 
 /// The backend of agents that are not told another.
@@ -80,6 +100,19 @@ pub struct Ready {
     pub listening: SocketAddr,
     /// Its process and machine.
     pub agent: AgentInfo,
+    /// The services that it offers.
+    pub services: Vec<Offered>,
+    /// True if connections are encrypted.
+    pub is_encrypted: bool,
+}
+
+/// A service that an agent offers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Offered {
+    /// The service's name.
+    pub name: String,
+    /// The version of the service's protocol.
+    pub version: u16,
 }
 
 /// How long strangers' connections may be idle: they count towards `--max-connections`. Ours connect anew.
@@ -92,17 +125,16 @@ static STDIN_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Serves until a signal.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    if let Some(Action::Init(args)) = args.action {
+        return init::run(&args, globals);
+    }
     interrupt::flag();
-    let token = match args.until_stdin_closes {
-        true => Some(token_line()?),
-        false => args.token_file.as_deref().map(read_token).transpose()?,
-    };
-    let agent = Agent::bind(AgentOptions {
+    let options = AgentOptions {
         listen: resolve(&args.listen)?,
-        data_dir: args.data_dir.unwrap_or_else(tpch::default_data_dir),
+        data_dir: args.data_dir.clone().unwrap_or_else(tpch::default_data_dir),
         tables: Vec::new(),
         cache_bytes: args.cache,
-        token,
+        access: access(&args)?,
         threads_max: args.threads.map_or_else(threads_max, |threads| {
             threads.try_into().unwrap_or(u32::MAX)
         }),
@@ -115,9 +147,10 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
         idle_patience: (!args.until_stdin_closes).then_some(IDLE_PATIENCE),
         bulk: args.bulk.accepts(),
-    })
-    .map_err(|error| match error {
-        BindError::Listen { .. } => Failure::unavailable(format!(
+    };
+    let is_encrypted = matches!(options.access, Access::Credentials(_));
+    let (agent, info) = bind(options, globals).map_err(|error| match error {
+        BindError::Session(dpb_link::BindError::Listen { .. }) => Failure::unavailable(format!(
             "{error}; choose another address with --listen, port 0 for any that is free"
         )),
         _ => Failure::usage(error.to_string()),
@@ -125,9 +158,51 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     if args.until_stdin_closes {
         std::thread::spawn(watch_stdin);
     }
-    announce(&agent, globals.format())?;
+    let offered = agent.services().iter().map(|service| Offered {
+        name: service.name.clone(),
+        version: service.version,
+    });
+    let ready = Ready {
+        listening: agent.address(),
+        agent: info,
+        services: offered.collect(),
+        is_encrypted,
+    };
+    announce(&ready, globals.format())?;
     agent.run(&|| interrupt::is_set() || STDIN_CLOSED.load(Ordering::Relaxed));
     Ok(())
+}
+
+/// An agent with all services, and its description.
+fn bind(options: AgentOptions, globals: &Globals) -> Result<(Agent, AgentInfo), BindError> {
+    let session = options.session();
+    let echo = Echo::new(options.idle_patience, &options.clock);
+    let pushdown = Arc::new(Pushdown::new(options)?);
+    let operators = operators_service::service(globals.families, globals.operators);
+    let services: Vec<Arc<dyn Service>> = vec![pushdown.clone(), Arc::new(echo), operators];
+    let agent = Agent::bind(session, services)?;
+    let info = pushdown.info(agent.description());
+    Ok((agent, info))
+}
+
+/// Who may connect.
+fn access(args: &Args) -> Result<Access, Failure> {
+    if args.until_stdin_closes {
+        let token = Token::new(token_line()?);
+        return Ok(Access::Token(token.map_err(|error| {
+            Failure::usage(format!("standard input: {error}"))
+        })?));
+    }
+    if let Some(path) = &args.token_file {
+        return Ok(Access::Token(token_of(path)?));
+    }
+    let Some(dir) = &args.credentials else {
+        return Ok(Access::Anyone);
+    };
+    let credentials = ServerCredentials::load(dir);
+    let credentials =
+        credentials.map_err(|error| Failure::usage(format!("--credentials: {error}")))?;
+    Ok(Access::Credentials(credentials))
 }
 
 /// The backend called `name`, if it can scan.
@@ -160,6 +235,15 @@ fn threads_max() -> u32 {
     std::thread::available_parallelism().map_or(64, |cpus| (4 * cpus.get() as u32).max(64))
 }
 
+/// Reads a token, see [`read_token`].
+///
+/// # Errors
+/// As [`read_token`].
+pub fn token_of(path: &Path) -> Result<Token, Failure> {
+    let token = Token::new(read_token(path)?);
+    token.map_err(|error| Failure::usage(format!("the token file {}: {error}", path.display())))
+}
+
 /// Reads a token: what the file holds, without the space around it.
 ///
 /// # Errors
@@ -180,9 +264,9 @@ pub fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut text)
         .map_err(|error| wrong(error.to_string()))?;
     let token = text.trim_ascii();
-    match protocol::TOKEN_BYTES.contains(&token.len()) {
+    match TOKEN_BYTES.contains(&token.len()) {
         true => Ok(token.to_vec()),
-        false => Err(wrong(BindError::Token(token.len()).to_string())),
+        false => Err(wrong(TokenLength(token.len()).to_string())),
     }
 }
 
@@ -208,15 +292,23 @@ fn resolve(listen: &str) -> Result<SocketAddr, Failure> {
     addresses.next().ok_or_else(|| wrong("no such host"))
 }
 
-fn announce(agent: &Agent, format: Format) -> Result<(), Failure> {
-    let ready = Ready {
-        listening: agent.address(),
-        agent: agent.info().clone(),
-    };
-    match format {
-        Format::Json => output::print_json(&ready),
-        _ => output::print(&format!("dpb serve: listening on {}\n", ready.listening)),
+fn announce(ready: &Ready, format: Format) -> Result<(), Failure> {
+    if format == Format::Json {
+        return output::print_json(ready);
     }
+    let services = ready.services.iter();
+    let services: Vec<String> = services
+        .map(|service| format!("{} (version {})", service.name, service.version))
+        .collect();
+    let encrypted = match ready.is_encrypted {
+        true => "; connections are encrypted",
+        false => "",
+    };
+    output::print(&format!(
+        "dpb serve: listening on {}, offers {}{encrypted}\n",
+        ready.listening,
+        services.join(", ")
+    ))
 }
 
 /// Waits until standard input ends, then gives running scans a moment.

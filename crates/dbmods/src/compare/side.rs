@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use dpb_link::bulk::Transport;
 
 use super::consumer::Consumer;
 use super::error::SchemeError;
@@ -25,7 +26,6 @@ use crate::duckdb::{Config, Database, Delivery, Library};
 use crate::query::Query;
 use crate::query::sql;
 use crate::scan;
-use crate::service::bulk::Transport;
 use crate::service::client::{Client, ClientError};
 use crate::service::protocol::{Engine, FileFormat, Refusal, ScanRequest, TableInfo};
 use crate::service::usage;

@@ -9,24 +9,23 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::Shutdown;
 use std::sync::Arc;
 
 use dpb_core::Timer;
+use dpb_link::bulk::{Connector, Transport};
+use dpb_link::{Connect, Link, LinkError, Pass, Token};
 
-use self::connection::open;
+use self::connection::{Opened, answer, open};
 pub use self::error::ClientError;
 use self::error::wrong;
-use self::frames::answer;
 pub use self::patience::Patience;
 pub use self::scanning::Scanned;
+use self::spare::Spare;
 use crate::query::Predicate;
 use crate::schema::Schema;
-use crate::service::bulk::{Connector, Transport};
-use crate::service::link::Link;
 use crate::service::protocol::{
-    self, AgentInfo, DataSet, FileFormat, Reply, Request, ScanRequest, TableInfo, Tag, Usage,
-    Welcome, WireError,
+    self, AgentInfo, DataSet, FileFormat, Refusal, Reply, Request, ScanRequest, TableInfo, Tag,
+    Usage,
 };
 use crate::tpch;
 
@@ -34,9 +33,15 @@ mod claims;
 mod connection;
 mod error;
 mod fetching;
-mod frames;
 mod patience;
 mod scanning;
+mod spare;
+
+/// Every capability that there is.
+pub const CAPABILITIES: u64 = protocol::CAPABILITY_DUCKDB
+    | protocol::CAPABILITY_FETCH
+    | protocol::CAPABILITY_BULK
+    | protocol::CAPABILITY_PARTIALS;
 
 /// A connection to an agent, one request at a time.
 pub struct Client {
@@ -44,17 +49,18 @@ pub struct Client {
     /// Bytes of the connections before this one.
     bytes_before: (u64, u64),
     bulk_bytes_before: u64,
-    address: String,
-    token: Vec<u8>,
-    link_bits_per_s: u64,
+    /// How it was connected to, and is again.
+    connect: Connect,
+    /// Capabilities that the agent is asked for.
     capabilities: u64,
-    welcome: Welcome,
-    interrupted: fn() -> bool,
+    agent_capabilities: u64,
+    agent: AgentInfo,
     patience: Patience,
     /// Rows of TPC-H's tables, at most, by the scale factor's bits and the name: counting them takes a while.
     table_rows: HashMap<(u64, String), u64>,
     /// The agent's own tables, as it last described them.
     given: HashMap<String, TableInfo>,
+    spare: Spare,
     transport: Transport,
     /// The opener of the transport, if it is another than TCP.
     offers: Option<Arc<dyn Connector>>,
@@ -63,23 +69,19 @@ pub struct Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("address", &self.address)
-            .field("agent", &self.welcome.agent)
+            .field("address", &self.connect.address)
+            .field("agent", &self.agent)
             .finish_non_exhaustive()
     }
 }
 
 impl Client {
-    /// Connects to `address` (`host:port`). Both sides then send at `link_bits_per_s`, 0 for as fast as they can.
+    /// Connects to `address` (`host:port`) on loopback, showing `token` if it is not empty. Both sides then send at `link_bits_per_s`, 0 for as fast as they can.
     ///
     /// # Errors
     /// [`ClientError`].
     pub fn connect(address: &str, token: &[u8], link_bits_per_s: u64) -> Result<Self, ClientError> {
-        let all = protocol::CAPABILITY_DUCKDB
-            | protocol::CAPABILITY_FETCH
-            | protocol::CAPABILITY_BULK
-            | protocol::CAPABILITY_PARTIALS;
-        Self::connect_for(address, token, link_bits_per_s, all)
+        Self::connect_for(address, token, link_bits_per_s, CAPABILITIES)
     }
 
     /// The same for who needs these capabilities only: an agent loads no DuckDB for who does not ask for
@@ -93,17 +95,45 @@ impl Client {
         link_bits_per_s: u64,
         capabilities: u64,
     ) -> Result<Self, ClientError> {
-        let (link, welcome) = open(address, token, link_bits_per_s, capabilities)?;
+        let pass = match token {
+            [] => Pass::None,
+            _ => {
+                let token = Token::new(token);
+                let text = |error: dpb_link::TokenLength| error.to_string();
+                Pass::Token(token.map_err(|error| ClientError::Refused {
+                    address: address.to_owned(),
+                    refusal: Refusal::Token,
+                    text: text(error),
+                })?)
+            }
+        };
+        let connect = Connect {
+            pass,
+            link_bits_per_s,
+            ..Connect::new(address)
+        };
+        Self::connect_with(connect, capabilities)
+    }
+
+    /// The same for who has more to say of the connection: what is shown, the clock, how long the agent is waited for.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn connect_with(connect: Connect, capabilities: u64) -> Result<Self, ClientError> {
+        let Opened {
+            link,
+            capabilities: agent_capabilities,
+            agent,
+        } = open(&connect, capabilities)?;
         Ok(Self {
             link,
             bytes_before: (0, 0),
             bulk_bytes_before: 0,
-            address: address.to_owned(),
-            token: token.to_vec(),
-            link_bits_per_s,
+            connect,
             capabilities,
-            welcome,
-            interrupted: || false,
+            agent_capabilities,
+            agent,
+            spare: Spare::default(),
             patience: Patience::default(),
             table_rows: HashMap::new(),
             given: HashMap::new(),
@@ -119,7 +149,7 @@ impl Client {
 
     /// Asks `interrupted` between frames, and several times a second while it waits for one, whether to end early.
     pub fn set_interrupted(&mut self, interrupted: fn() -> bool) {
-        self.interrupted = interrupted;
+        self.connect.stop = interrupted;
         self.link.set_stop(interrupted);
     }
 
@@ -130,7 +160,7 @@ impl Client {
 
     /// The function that is asked whether to end early.
     pub fn interrupted(&self) -> fn() -> bool {
-        self.interrupted
+        self.connect.stop
     }
 
     /// The clock that waits for the agent go by.
@@ -140,7 +170,7 @@ impl Client {
 
     /// The agent, as it describes itself.
     pub fn agent(&self) -> &AgentInfo {
-        &self.welcome.agent
+        &self.agent
     }
 
     /// Bytes sent to the agent and received from it so far, frame headers included, whatever carried them.
@@ -296,28 +326,23 @@ impl Client {
     }
 
     /// Ends the conversation with an agent whose words cannot be.
-    fn believe(&self, claim: Result<(), WireError>) -> Result<(), ClientError> {
+    fn believe(&mut self, claim: Result<(), LinkError>) -> Result<(), ClientError> {
         claim.map_err(|source| self.broke(source))
     }
 
-    fn out_of_place(&self) -> ClientError {
-        self.broke(WireError::OutOfPlace(Tag::Reply))
+    fn out_of_place(&mut self) -> ClientError {
+        self.broke(LinkError::OutOfPlace(Tag::Reply.into()))
     }
 
     /// The error of an exchange that failed. Unless the agent refused in its place, the connection ends.
-    fn broke(&self, source: WireError) -> ClientError {
-        if !matches!(source, WireError::Refused { .. }) {
-            self.hang_up();
-            if (self.interrupted)() {
+    fn broke(&mut self, source: LinkError) -> ClientError {
+        if !matches!(source, LinkError::Refused { .. }) {
+            self.link.hang_up();
+            if (self.connect.stop)() {
                 return ClientError::Interrupted;
             }
         }
-        wrong(&self.address, source)
-    }
-
-    fn hang_up(&self) {
-        // An agent that has hung up too needs no word.
-        let _ = self.link.stream().shutdown(Shutdown::Both);
+        wrong(&self.connect.address, source)
     }
 }
 

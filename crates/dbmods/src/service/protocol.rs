@@ -1,42 +1,25 @@
-//! The wire between the compute side and the agent: frames over TCP, Arrow IPC inside.
+//! The pushdown's protocol: frames on a session of [`dpb_link`], Arrow IPC inside.
 //!
-//! All numbers are little endian. **A frame** is a header of 8 bytes and a body:
-//!
-//! | at | bytes | what |
-//! |---|---|---|
-//! | 0 | 1 | tag |
-//! | 1 | 3 | zero |
-//! | 4 | 4 | length of the body, at most what the tag allows |
-//! | 8 | … | body |
+//! The service is called [`SERVICE`]. Frames, handshake and encryption are the session's, see [`dpb_link`]; these are the service's own:
 //!
 //! | tag | sent by | body | most bytes |
 //! |---|---|---|---|
-//! | 1 hello | client, first | see below | 1 KiB |
-//! | 2 request | client | [`Request`], postcard | 64 KiB |
-//! | 3 stop | client, during a reply | empty | 0 |
-//! | 4 credit | client | pieces of its ring that are free again (4) | 4 |
-//! | 129 welcome | agent, first | see below | 4 KiB |
-//! | 130 reply | agent | [`Reply`], postcard | 1 MiB |
-//! | 131 schema | agent | one encapsulated Arrow IPC message, a schema | 1 MiB |
-//! | 132 batch | agent | one encapsulated Arrow IPC message, a record batch | 64 MiB |
-//! | 133 file | agent | the next bytes of a file | 4 MiB |
-//! | 134 end | agent | [`End`], postcard | 64 KiB |
-//! | 135 error | agent | code (2), UTF-8 text | 64 KiB |
-//! | 137 partial | agent | a partial aggregate, see [`crate::scan::operator::Merged`] | 16 MiB |
-//! | 136 placed | agent | tag (1), zero (3), length (4) of a body that another transport carries | 8 |
+//! | 16 request | client | [`Request`], postcard | 64 KiB |
+//! | 3 stop | client, during a reply | empty; the session's | 0 |
+//! | 144 reply | agent | [`Reply`], postcard | 1 MiB |
+//! | 145 schema | agent | one encapsulated Arrow IPC message, a schema | 1 MiB |
+//! | 146 batch | agent | one encapsulated Arrow IPC message, a record batch | 64 MiB |
+//! | 147 file | agent | the next bytes of a file | 4 MiB |
+//! | 148 end | agent | [`End`], postcard | 64 KiB |
+//! | 149 partial | agent | a partial aggregate, see [`crate::scan::operator::Merged`] | 16 MiB |
+//! | 135 error | agent | code (2), UTF-8 text; the session's | 64 KiB |
 //!
-//! **Hello**: magic `DPBW` (4), version (2), length of the token (2), capabilities asked for (8), the link's pace in bits
-//! per second, 0 for none (8), the token. **Welcome**: magic `DPBW` (4), version (2), zero (2), capabilities (8),
-//! [`AgentInfo`] in postcard. Both layouts up to the version, and the error frame's, never change, so that two versions can
-//! always tell each other apart: an agent refuses a client of another version with an error frame, a client refuses such an
-//! agent's welcome, and both say both versions. Since version 3 a scan carries the fingerprint of its table's schema,
-//! since version 4 an end the number of threads, since version 5 a welcome the agent's backend. Since version 6 requests name
-//! a [`DataSet`], and a scan may ask for a partial aggregate.
+//! The service's description, which a client has before it opens the service, is a [`Description`] in postcard. Since version 3 a scan
+//! carries the fingerprint of its table's schema, since version 4 an end the number of threads, since version 5 a description the
+//! agent's backend. Since version 6 requests name a [`DataSet`], and a scan may ask for a partial aggregate. Since version 7 the
+//! handshake is the session's, and capabilities are asked for by a request.
 //!
-//! **Secrecy.** There is none: token, queries and rows cross in clear. On a network that strangers share the connection
-//! belongs in a tunnel.
-//!
-//! **Conversation.** Hello, then welcome or error. After that one request at a time. A scan answers schema, batches, end;
+//! **Conversation.** One request at a time. A scan answers schema, batches, end;
 //! a fetch answers reply, file pieces, end; all others answer one reply. An error frame may come in place of any of these. A
 //! request that could not be carried out (unknown table, no data) leaves the connection usable; a frame that could not be
 //! understood ends it. Stop, or closing the connection, ends a scan early. An agent that scans and has found nothing for five
@@ -47,47 +30,37 @@
 //! a table that several agents have, and its result is the one that the whole table would give.
 //!
 //! **Another transport.** An agent that has [`CAPABILITY_BULK`] may be asked, by [`Request::Bulk`], to write large bodies into memory of
-//! the client's; agents and clients from before never hear of it. Where both agree, *placed* stands for a batch or file frame
-//! whose body comes so, see [`crate::service::bulk`]; *credit* may come at any time. Short bodies stay on TCP.
+//! the client's, see [`dpb_link::bulk`]. Batches and pieces of files go so where both agree; short bodies stay on TCP.
 //!
-//! **Trust.** A length is checked against the tag's bound before anything is allocated, a control body is decoded to its
-//! last byte, and a predicate's nesting is bounded while it is decoded. The client trusts no agent either: batches are
+//! **Trust.** A predicate's nesting is bounded while it is decoded. The client trusts no agent either: batches are
 //! validated in full (buffer bounds, offsets, UTF-8), see [`crate::ipc`], and words and figures are checked where they enter
 //! (`client/claims.rs`). Validation costs the client about a tenth of the copy out of
 //! the socket, so there is no mode without it.
 
 use std::fmt;
-use std::io::{self, Read};
 
-use serde::de::DeserializeOwned;
+use dpb_link::{AgentDescription, LinkError, Tags, tag};
 use serde::{Deserialize, Serialize};
 
-use crate::ipc::MESSAGE_BYTES_MAX;
+use crate::ipc::{IpcError, MESSAGE_BYTES_MAX};
 use crate::query::{Predicate, Query};
 use crate::schema::Schema;
 
-pub use error::{Refusal, WireError, cut, parse_refusal, refusal_bytes};
-pub use placed::{Placed, credit_bytes, parse_credit};
+pub use dpb_link::{Refusal, cut, decode, encode};
 
-mod error;
-mod placed;
-
-/// First bytes of hello and welcome.
-pub const MAGIC: [u8; 4] = *b"DPBW";
+/// The name of the service.
+pub const SERVICE: &str = "pushdown";
 /// Version of this protocol.
-pub const VERSION: u16 = 6;
-/// Bytes of a frame's header.
-pub const HEADER_BYTES: usize = 8;
+pub const VERSION: u16 = 7;
+/// The tags of the service's frames.
+pub const TAGS: Tags = Tags {
+    body_bytes_max: |byte| Tag::of_service(byte).map(Tag::body_bytes_max),
+    is_bulk: |byte| matches!(Tag::of_service(byte), Some(Tag::Batch | Tag::File)),
+};
 /// Most bytes of a scan's plan in words.
 pub const EXPLAIN_BYTES_MAX: usize = 16 << 10;
-/// Fewest bytes of a token: what nobody guesses, if they are random.
-pub const TOKEN_BYTES_MIN: usize = 16;
-/// Most bytes of a token.
-pub const TOKEN_BYTES_MAX: usize = 512;
-/// Bytes that a token may have.
-pub const TOKEN_BYTES: std::ops::RangeInclusive<usize> = TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX;
-/// Most bytes of each text of [`AgentInfo`], so that a welcome keeps its bound.
-const INFO_TEXT_BYTES_MAX: usize = 512;
+/// Most bytes of each text of a [`Description`], so that it keeps its bound.
+pub(super) const TEXT_BYTES_MAX: usize = 512;
 
 /// The agent can run DuckDB beside its own scan.
 pub const CAPABILITY_DUCKDB: u64 = 1;
@@ -102,51 +75,49 @@ pub const CAPABILITY_PARTIALS: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Tag {
-    /// The client's first frame.
-    Hello = 1,
-    /// A question.
-    Request = 2,
     /// Ends the running scan early.
-    Stop = 3,
-    /// Gives room in its ring back.
-    Credit = 4,
-    /// The agent's first frame.
-    Welcome = 129,
-    /// An answer.
-    Reply = 130,
-    /// The Arrow schema of the batches that follow.
-    Schema = 131,
-    /// Rows.
-    Batch = 132,
-    /// The next piece of a file.
-    File = 133,
-    /// No more batches or pieces.
-    End = 134,
+    Stop = tag::STOP,
+    /// A question.
+    Request = 16,
     /// An error.
-    Error = 135,
-    /// The announcement of a body that another transport carries.
-    Placed = 136,
+    Error = tag::ERROR,
+    /// An answer.
+    Reply = 144,
+    /// The Arrow schema of the batches that follow.
+    Schema = 145,
+    /// Rows.
+    Batch = 146,
+    /// The next piece of a file.
+    File = 147,
+    /// No more batches or pieces.
+    End = 148,
     /// A partial aggregate.
-    Partial = 137,
+    Partial = 149,
 }
 
 impl Tag {
     /// The tag of this byte.
-    pub fn of(byte: u8) -> Option<Self> {
+    ///
+    /// # Errors
+    /// [`LinkError::OutOfPlace`] of one that has no place while the service is open.
+    pub fn of(byte: u8) -> Result<Self, LinkError> {
+        match byte {
+            tag::STOP => Ok(Self::Stop),
+            tag::ERROR => Ok(Self::Error),
+            _ => Self::of_service(byte).ok_or(LinkError::OutOfPlace(byte)),
+        }
+    }
+
+    /// The service's own tag of this byte.
+    fn of_service(byte: u8) -> Option<Self> {
         Some(match byte {
-            1 => Self::Hello,
-            2 => Self::Request,
-            3 => Self::Stop,
-            4 => Self::Credit,
-            129 => Self::Welcome,
-            130 => Self::Reply,
-            131 => Self::Schema,
-            132 => Self::Batch,
-            133 => Self::File,
-            134 => Self::End,
-            135 => Self::Error,
-            136 => Self::Placed,
-            137 => Self::Partial,
+            16 => Self::Request,
+            144 => Self::Reply,
+            145 => Self::Schema,
+            146 => Self::Batch,
+            147 => Self::File,
+            148 => Self::End,
+            149 => Self::Partial,
             _ => return None,
         })
     }
@@ -154,12 +125,8 @@ impl Tag {
     /// Most bytes that a body with this tag may have.
     pub const fn body_bytes_max(self) -> usize {
         match self {
-            Self::Hello => 1 << 10,
-            Self::Request | Self::End | Self::Error => 64 << 10,
             Self::Stop => 0,
-            Self::Credit => 4,
-            Self::Placed => 8,
-            Self::Welcome => 4 << 10,
+            Self::Request | Self::End | Self::Error => 64 << 10,
             Self::Reply | Self::Schema => 1 << 20,
             Self::Batch => MESSAGE_BYTES_MAX,
             Self::File => 4 << 20,
@@ -168,132 +135,42 @@ impl Tag {
     }
 }
 
-/// A frame's header, checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The kind of the body.
-    pub tag: Tag,
-    /// Bytes of body, within the tag's bound.
-    pub len: usize,
-}
-
-impl Header {
-    /// The header of a body of `len` bytes.
-    ///
-    /// # Errors
-    /// A length beyond the tag's bound.
-    pub fn checked(tag: Tag, len: usize) -> Result<Self, WireError> {
-        let max = tag.body_bytes_max();
-        if len > max {
-            return Err(WireError::TooLong { tag, len, max });
-        }
-        Ok(Self { tag, len })
-    }
-
-    /// The bytes on the wire. `len` must keep the tag's bound, as [`Header::checked`] sees to.
-    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        debug_assert!(self.len <= self.tag.body_bytes_max());
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[0] = self.tag as u8;
-        bytes[4..].copy_from_slice(&(self.len as u32).to_le_bytes());
-        bytes
-    }
-
-    /// Reads a header.
-    ///
-    /// # Errors
-    /// An unknown tag, a length beyond the tag's bound, a byte that must be zero and is not.
-    pub fn parse(bytes: [u8; HEADER_BYTES]) -> Result<Self, WireError> {
-        let tag = Tag::of(bytes[0]).ok_or(WireError::UnknownTag(bytes[0]))?;
-        if bytes[1..4] != [0; 3] {
-            return Err(WireError::Malformed("a header byte that must be zero"));
-        }
-        let len = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
-        Self::checked(tag, len)
-    }
-
-    /// Reads a header from a stream. `None` if the stream ended cleanly before its first byte.
-    ///
-    /// # Errors
-    /// As [`Header::parse`]; [`WireError::Torn`] if the stream ends inside; [`WireError::Io`].
-    pub fn read(stream: &mut impl Read) -> Result<Option<Self>, WireError> {
-        let mut bytes = [0; HEADER_BYTES];
-        let mut have = 0;
-        while have < HEADER_BYTES {
-            match stream.read(&mut bytes[have..]) {
-                Ok(0) if have == 0 => return Ok(None),
-                Ok(0) => return Err(WireError::Torn),
-                Ok(n) => have += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(WireError::Io(e)),
-            }
-        }
-        Self::parse(bytes).map(Some)
+impl From<Tag> for u8 {
+    fn from(tag: Tag) -> Self {
+        tag as Self
     }
 }
 
-/// The client's first frame.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Hello {
-    /// Version of the protocol that the client speaks.
-    pub version: u16,
-    /// Capabilities that it may ask for.
-    pub capabilities: u64,
-    /// The pace that the agent sends at on this connection, bits per second; 0 for none.
-    pub link_bits_per_s: u64,
-    /// Proof that it may ask at all; empty if the agent wants none.
-    pub token: Vec<u8>,
-}
-
-impl fmt::Debug for Hello {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hello")
-            .field("version", &self.version)
-            .field("capabilities", &self.capabilities)
-            .field("link_bits_per_s", &self.link_bits_per_s)
-            .field("token_bytes", &self.token.len())
-            .finish()
+impl From<IpcError> for LinkError {
+    fn from(error: IpcError) -> Self {
+        Self::Body(Box::new(error))
     }
 }
 
-impl Hello {
-    /// The frame's body.
+/// The service's description of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// Most bytes of chunks that the agent keeps.
+    pub cache_bytes: u64,
+    /// The backend that carries out its scans.
+    pub backend: String,
+    /// The stand-in for the device of that backend, or for the agent's CPU.
+    pub emulated_by: Option<String>,
+}
+
+impl Description {
+    /// Its bytes; long texts are cut.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(24 + self.token.len());
-        body.extend_from_slice(&MAGIC);
-        body.extend_from_slice(&self.version.to_le_bytes());
-        body.extend_from_slice(&(self.token.len() as u16).to_le_bytes());
-        body.extend_from_slice(&self.capabilities.to_le_bytes());
-        body.extend_from_slice(&self.link_bits_per_s.to_le_bytes());
-        body.extend_from_slice(&self.token);
-        body
-    }
-
-    /// Reads the frame's body.
-    ///
-    /// # Errors
-    /// Another protocol, another version, a length that is not that of the body.
-    pub fn parse(body: &[u8]) -> Result<Self, WireError> {
-        check_version(body)?;
-        let (Some(len), Some(capabilities), Some(link_bits_per_s)) =
-            (u16_at(body, 6), u64_at(body, 8), u64_at(body, 16))
-        else {
-            return Err(WireError::Torn);
-        };
-        let token = &body[24..];
-        if token.len() != len as usize || token.len() > TOKEN_BYTES_MAX {
-            return Err(WireError::Malformed("the token's length"));
-        }
-        Ok(Self {
-            version: VERSION,
-            capabilities,
-            link_bits_per_s,
-            token: token.to_vec(),
+        let short = |text: &String| cut(text, TEXT_BYTES_MAX).to_owned();
+        encode(&Self {
+            backend: short(&self.backend),
+            emulated_by: self.emulated_by.as_ref().map(short),
+            ..*self
         })
     }
 }
 
-/// An agent's description of itself.
+/// An agent's description of itself: its process and machine, from the session's welcome, and the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInfo {
     /// dpb's version.
@@ -312,56 +189,29 @@ pub struct AgentInfo {
     pub backend: String,
     /// The stand-in for the device of that backend, or for the agent's CPU.
     pub emulated_by: Option<String>,
-    /// The version of DuckDB that it found, or why it found none and what to do. An agent looks for one once a client's
-    /// hello asks for [`CAPABILITY_DUCKDB`].
+    /// The version of DuckDB that it found, or why it found none and what to do. An agent looks for one once a client
+    /// asks for [`CAPABILITY_DUCKDB`].
     pub duckdb: Result<String, String>,
 }
 
-/// The agent's first frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Welcome {
-    /// What it can do.
-    pub capabilities: u64,
-    /// The agent's description.
-    pub agent: AgentInfo,
-}
-
-impl Welcome {
-    /// The frame's body. Long texts of the agent's are cut.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(256);
-        body.extend_from_slice(&MAGIC);
-        body.extend_from_slice(&VERSION.to_le_bytes());
-        body.extend_from_slice(&[0; 2]);
-        body.extend_from_slice(&self.capabilities.to_le_bytes());
-        let short = |text: &String| cut(text, INFO_TEXT_BYTES_MAX).to_owned();
-        let agent = AgentInfo {
-            dpb_version: short(&self.agent.dpb_version),
-            cpu_model: short(&self.agent.cpu_model),
-            host: short(&self.agent.host),
-            backend: short(&self.agent.backend),
-            emulated_by: self.agent.emulated_by.as_ref().map(short),
-            duckdb: self.agent.duckdb.as_ref().map(short).map_err(short),
-            ..self.agent
-        };
-        body.extend_from_slice(&encode(&agent));
-        body
-    }
-
-    /// Reads the frame's body.
-    ///
-    /// # Errors
-    /// Another protocol, another version, a body that does not decode.
-    pub fn parse(body: &[u8]) -> Result<Self, WireError> {
-        check_version(body)?;
-        if u16_at(body, 6) != Some(0) {
-            return Err(WireError::Malformed("a welcome byte that must be zero"));
+impl AgentInfo {
+    /// The description of an agent that offers the service.
+    pub fn new(
+        agent: &AgentDescription,
+        service: Description,
+        duckdb: Result<String, String>,
+    ) -> Self {
+        Self {
+            dpb_version: agent.dpb_version.clone(),
+            pid: agent.pid,
+            cpus: agent.cpus,
+            cpu_model: agent.cpu_model.clone(),
+            host: agent.host.clone(),
+            cache_bytes: service.cache_bytes,
+            backend: service.backend,
+            emulated_by: service.emulated_by,
+            duckdb,
         }
-        let capabilities = u64_at(body, 8).ok_or(WireError::Torn)?;
-        Ok(Self {
-            capabilities,
-            agent: decode(&body[16..])?,
-        })
     }
 }
 
@@ -392,6 +242,11 @@ impl fmt::Display for DataSet {
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
+    /// What can you do of this? Answer: [`Reply::Capabilities`]. A client that wants DuckDB asks before anything else.
+    Capabilities {
+        /// What the client may ask for.
+        wanted: u64,
+    },
     /// What tables are there? Answer: [`Reply::Tables`].
     Describe {
         /// The data set.
@@ -434,7 +289,7 @@ pub enum Request {
     /// Write large bodies into the client's memory from now on. Only to agents with [`CAPABILITY_BULK`]. Answer:
     /// [`Reply::Bulk`].
     Bulk {
-        /// The place of that memory, in the words of the transport, see [`crate::service::bulk`].
+        /// The place of that memory, in the words of the transport, see [`dpb_link::bulk`].
         offer: Vec<u8>,
     },
 }
@@ -499,6 +354,13 @@ pub enum FileFormat {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
+    /// To [`Request::Capabilities`].
+    Capabilities {
+        /// What the agent can do.
+        capabilities: u64,
+        /// As [`AgentInfo::duckdb`].
+        duckdb: Result<String, String>,
+    },
     /// To [`Request::Describe`].
     Tables(Vec<TableInfo>),
     /// To [`Request::Pick`].
@@ -591,43 +453,6 @@ pub struct End {
     pub stopped: bool,
     /// The plan, for `--explain`; cut to [`EXPLAIN_BYTES_MAX`].
     pub explain: String,
-}
-
-/// The body of a control frame.
-pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
-    postcard::to_stdvec(message).expect("messages hold nothing that postcard cannot write")
-}
-
-/// Decodes the body of a control frame, to its last byte.
-///
-/// # Errors
-/// [`WireError::Malformed`] or [`WireError::TrailingBytes`].
-pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
-    match postcard::take_from_bytes(body) {
-        Ok((message, [])) => Ok(message),
-        Ok((_, rest)) => Err(WireError::TrailingBytes(rest.len())),
-        Err(_) => Err(WireError::Malformed("a message's body")),
-    }
-}
-
-fn check_version(body: &[u8]) -> Result<(), WireError> {
-    if body.len() < 6 || body[..4] != MAGIC {
-        return Err(WireError::Foreign);
-    }
-    match u16::from_le_bytes([body[4], body[5]]) {
-        VERSION => Ok(()),
-        theirs => Err(WireError::Version { theirs }),
-    }
-}
-
-fn u16_at(body: &[u8], at: usize) -> Option<u16> {
-    let bytes = body.get(at..at + 2)?;
-    Some(u16::from_le_bytes(bytes.try_into().ok()?))
-}
-
-fn u64_at(body: &[u8], at: usize) -> Option<u64> {
-    let bytes = body.get(at..at + 8)?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
 #[cfg(test)]

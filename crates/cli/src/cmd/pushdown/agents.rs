@@ -1,11 +1,12 @@
 //! Agents that this process starts for itself, one a scheme, so that each scheme's memory and CPU time are its own.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use dpb_link::Token;
 
 use super::Args;
 use crate::cmd::serve::Ready;
@@ -20,7 +21,7 @@ pub struct LocalAgent {
     /// What it said when it was ready.
     pub ready: Ready,
     /// What it wants to be shown: other users of this machine can reach it too.
-    pub token: Vec<u8>,
+    pub token: Token,
 }
 
 impl LocalAgent {
@@ -47,10 +48,10 @@ impl LocalAgent {
             .process_group(0)
             .spawn()
             .map_err(|e| broke(&program.display().to_string(), e.to_string()))?;
-        let token = random_token().map_err(|e| broke("no random numbers", e.to_string()))?;
+        let token = Token::random().map_err(|e| broke("no random numbers", e.to_string()))?;
         let mut stdin = child.stdin.as_ref().expect("was piped");
         // If it has ended already, its words below say why.
-        let _ = stdin.write_all(&[&token[..], b"\n"].concat());
+        let _ = stdin.write_all(&[token.as_bytes(), b"\n"].concat());
         let mut line = String::new();
         let stdout = child.stdout.take().expect("was piped");
         // It says one line and keeps the pipe open, or ends and closes it.
@@ -73,14 +74,6 @@ impl LocalAgent {
             token,
         })
     }
-}
-
-/// 32 random bytes, in letters.
-fn random_token() -> std::io::Result<Vec<u8>> {
-    let mut bytes = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let letters = bytes.iter().map(|byte| format!("{byte:02x}"));
-    Ok(letters.collect::<String>().into_bytes())
 }
 
 impl Drop for LocalAgent {

@@ -1,11 +1,14 @@
 //! How much memory an agent takes, and for what.
 
-use std::time::Duration;
+use dpb_link::agent::{CONNECTION_BYTES, CONNECTIONS_MAX, KNOCKING_BYTES, KNOCKING_MAX};
+use dpb_link::budget::{Budget, Reserved};
+use dpb_link::bulk::TRANSPORT_BYTES_MAX;
+use dpb_link::{LinkError, Refusal};
 
-use super::door::KNOCKING_MAX;
+use super::refusals::refuse;
 
 /// Memory beside the cache, at most.
-pub const OVERHEAD_BYTES_MAX: u64 = 256 << 20;
+pub const OVERHEAD_BYTES_MAX: u64 = 272 << 20;
 /// Most memory of all running scans together, in batches.
 pub const SCANS_BYTES_MAX: u64 = 160 << 20;
 /// Most memory of ended scans that is kept for later ones, of what none has reserved.
@@ -25,23 +28,12 @@ pub(super) const REQUEST_GROWTH: u64 = 160;
 pub(super) const TEXT_GROWTH: u64 = 4;
 /// Bytes of each term beside that.
 pub(super) const TERM_BYTES: u64 = 384;
-/// What a connection takes beside its requests: stacks of its thread and of a scan's, its sockets, its buffers.
-pub const CONNECTION_BYTES: u64 = 128 << 10;
-/// What a connection takes before it is served: its thread's stack and what that thread has allocated, 25 to 36 KiB as
-/// measured, and its hello.
-pub const KNOCKING_BYTES: u64 = 48 << 10;
-/// Connections that an agent can be told to serve at once, at most.
-pub const CONNECTIONS_MAX: u32 = 128;
 /// Batches that wait to be sent on one connection, at most.
 pub const QUEUE_BATCHES: usize = 4;
 /// Memory that DuckDB may always have for its buffers, however small our own cache.
 pub const DUCKDB_BYTES_MIN: u64 = 256 << 20;
-/// Most memory of one connection for results that go past TCP.
-pub const TRANSPORT_BYTES_MAX: usize = 4 << 20;
 /// Connections whose results go past TCP, at most; others stay on TCP.
 pub const TRANSPORTS_MAX: usize = 8;
-/// The time for which a scan waits for memory that others hold.
-pub const RESERVE_PATIENCE: Duration = Duration::from_secs(10);
 
 // The rest is for the program itself, and for what one plan takes while it is made.
 const _: () = assert!(
@@ -54,3 +46,23 @@ const _: () = assert!(
         + (22 << 20)
         <= OVERHEAD_BYTES_MAX
 );
+
+/// Takes what a scan wants, or what one may have of what is left, once that is something and at least `least`. While it
+/// waits it asks `gone` whether its client has left.
+pub(super) fn reserve_memory<'a>(
+    budget: &'a Budget,
+    least: u64,
+    wanted: u64,
+    gone: &dyn Fn() -> bool,
+) -> Result<Reserved<'a>, LinkError> {
+    if least > SCAN_BYTES_MAX {
+        let text = format!(
+            "the scan would take {least} bytes of memory; the agent gives one {SCAN_BYTES_MAX} at most"
+        );
+        return Err(refuse(Refusal::Usage, text));
+    }
+    let least = wanted.min(SCAN_BYTES_MIN).max(least);
+    budget.reserve(least, gone, |left| {
+        wanted.min((left / 4).clamp(least, SCAN_BYTES_MAX))
+    })
+}

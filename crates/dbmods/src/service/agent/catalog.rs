@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use dpb_core::Timer;
+use dpb_link::LinkError;
 
 use super::duckdb_pool::{DuckDbPool, Lease, Name, Opening};
 use super::lock;
@@ -14,7 +15,7 @@ use super::refusals::{damaged, refuse};
 use super::residency::Pages;
 use crate::duckdb::Library;
 use crate::duckdb::tpch_baseline::{self, Baseline};
-use crate::service::protocol::{DataSet, FileFormat, Refusal, TableInfo, WireError};
+use crate::service::protocol::{DataSet, FileFormat, Refusal, TableInfo};
 use crate::table::cache::Cache;
 use crate::table::segment::{Segment, open_regular};
 use crate::tpch::{self, DataError};
@@ -55,7 +56,7 @@ impl Catalog {
 
     /// All tables of a data set that were made here, with DuckDB's files of them if they are asked for. One that is damaged is
     /// among them: who asks for its rows is told.
-    pub(super) fn tables(&self, data: DataSet, duckdb: bool) -> Result<Vec<TableInfo>, WireError> {
+    pub(super) fn tables(&self, data: DataSet, duckdb: bool) -> Result<Vec<TableInfo>, LinkError> {
         let DataSet::Tpch(sf) = data else {
             return Ok(self.given.values().map(|table| info(table)).collect());
         };
@@ -78,7 +79,7 @@ impl Catalog {
     }
 
     /// The table's segment.
-    pub(super) fn segment(&self, data: DataSet, table: &str) -> Result<Arc<Segment>, WireError> {
+    pub(super) fn segment(&self, data: DataSet, table: &str) -> Result<Arc<Segment>, LinkError> {
         match data {
             DataSet::Tpch(sf) => self.made(sf, table),
             DataSet::Given => self.given.get(table).cloned().ok_or_else(|| {
@@ -93,7 +94,7 @@ impl Catalog {
     }
 
     /// The segment of a table of TPC-H.
-    fn made(&self, sf: f64, table: &str) -> Result<Arc<Segment>, WireError> {
+    fn made(&self, sf: f64, table: &str) -> Result<Arc<Segment>, LinkError> {
         check_sf(sf)?;
         // The name becomes part of a path: only names that we know.
         if !tpch::TABLES.contains(&table) {
@@ -127,7 +128,7 @@ impl Catalog {
         data: DataSet,
         table: &str,
         threads: usize,
-    ) -> Result<Lease<'_>, WireError> {
+    ) -> Result<Lease<'_>, LinkError> {
         let (library, files) = self.baseline(data, table)?;
         let opening = Opening {
             duckdb: library,
@@ -144,7 +145,7 @@ impl Catalog {
         data: DataSet,
         table: &str,
         format: FileFormat,
-    ) -> Result<(File, u64), WireError> {
+    ) -> Result<(File, u64), LinkError> {
         let path = match format {
             FileFormat::Segment => self.segment(data, table)?.path().to_owned(),
             FileFormat::DuckDb => self.baseline(data, table)?.1.duckdb_path,
@@ -163,7 +164,7 @@ impl Catalog {
         data: DataSet,
         table: &str,
         format: FileFormat,
-    ) -> Result<(), WireError> {
+    ) -> Result<(), LinkError> {
         if format == FileFormat::Segment {
             let segment = self.segment(data, table)?;
             segment.make_cold(&self.cache).map_err(|e| damaged(&e))?;
@@ -198,7 +199,7 @@ impl Catalog {
     }
 
     /// DuckDB, and its files of the table.
-    fn baseline(&self, data: DataSet, table: &str) -> Result<(Library, Baseline), WireError> {
+    fn baseline(&self, data: DataSet, table: &str) -> Result<(Library, Baseline), LinkError> {
         let sf = tpch_only(data)?;
         check_sf(sf)?;
         let library =
@@ -213,7 +214,7 @@ impl Catalog {
         }
     }
 
-    fn missing(&self, sf: f64, what: &str) -> WireError {
+    fn missing(&self, sf: f64, what: &str) -> LinkError {
         let dir = self.data_dir.display();
         refuse(
             Refusal::Unavailable,
@@ -236,7 +237,7 @@ fn info(segment: &Segment) -> TableInfo {
 }
 
 /// The scale factor of the tables that DuckDB's files hold.
-fn tpch_only(data: DataSet) -> Result<f64, WireError> {
+fn tpch_only(data: DataSet) -> Result<f64, LinkError> {
     match data {
         DataSet::Tpch(sf) => Ok(sf),
         DataSet::Given => {
@@ -246,7 +247,7 @@ fn tpch_only(data: DataSet) -> Result<f64, WireError> {
     }
 }
 
-fn check_sf(sf: f64) -> Result<(), WireError> {
+fn check_sf(sf: f64) -> Result<(), LinkError> {
     if tpch::SCALE_FACTORS.contains(&sf) {
         return Ok(());
     }

@@ -14,15 +14,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 use dpb_core::Timer;
+use dpb_link::LinkError;
+use dpb_link::budget::{Budget, RESERVE_PATIENCE, Waiting};
 
-use super::budget::{Budget, Waiting};
 use super::halt::Halt;
 use super::refusals::refuse;
-use super::{DUCKDB_BYTES_MIN, RESERVE_PATIENCE, lock};
+use super::{DUCKDB_BYTES_MIN, lock};
 use crate::duckdb::{
     BATCH_ROWS, CHUNK_ROWS, Config, Connection, Database, Delivery, Error, Library,
 };
-use crate::service::protocol::{Refusal, WireError};
+use crate::service::protocol::Refusal;
 
 /// What is reserved at least for a result that is finished first, so that its bound is far from the rows that are expected:
 /// DuckDB plans otherwise for a bound of few rows.
@@ -111,7 +112,7 @@ impl DuckDbPool {
         name: &Name,
         threads: usize,
         opening: Opening,
-    ) -> Result<Lease<'_>, WireError> {
+    ) -> Result<Lease<'_>, LinkError> {
         let broke = |e: Error| refuse(Refusal::Internal, e.to_string());
         let is_it = |open: &Open| open.name == *name && open.threads == threads;
         let mut leases = self.wait_while(|leases| {
@@ -150,7 +151,7 @@ impl DuckDbPool {
     }
 
     /// Closes the database of this name, once nobody uses it; says how many threads it had, if it was open.
-    pub(super) fn close(&self, name: &Name) -> Result<Option<usize>, WireError> {
+    pub(super) fn close(&self, name: &Name) -> Result<Option<usize>, LinkError> {
         let is_it = |open: &mut Open| open.name == *name;
         let mut leases = self.wait_while(|leases| leases.taken > 0)?;
         Ok(leases.open.take_if(is_it).map(|open| open.threads))
@@ -159,7 +160,7 @@ impl DuckDbPool {
     fn wait_while(
         &self,
         is_taken: impl Fn(&Leases) -> bool,
-    ) -> Result<MutexGuard<'_, Leases>, WireError> {
+    ) -> Result<MutexGuard<'_, Leases>, LinkError> {
         let leases = lock(&self.leases);
         if !is_taken(&leases) {
             return Ok(leases);
@@ -186,7 +187,7 @@ impl DuckDbPool {
         halt: &Halt,
         sink: &dyn Fn(RecordBatch) -> ControlFlow<()>,
         rows_ended: &dyn Fn(),
-    ) -> Result<(), WireError> {
+    ) -> Result<(), LinkError> {
         let broke = |e: Error| refuse(Refusal::Internal, e.to_string());
         let row_bytes = row_bytes(scan.output);
         let finished = match (
@@ -270,6 +271,7 @@ fn row_bytes(output: &SchemaRef) -> u64 {
 mod tests {
     use std::sync::atomic::Ordering;
 
+    use super::super::bounds::reserve_memory;
     use super::*;
     use crate::query::{Output, Predicate, Query};
     use crate::scan;
@@ -317,7 +319,7 @@ mod tests {
         let budget = Budget::new(SCANS_BYTES_MAX, &Arc::default(), &wall());
         let mut given = Vec::new();
         while given.len() < 12 {
-            given.push(budget.reserve_for_scan(least, wanted, &|| false).unwrap());
+            given.push(reserve_memory(&budget, least, wanted, &|| false).unwrap());
         }
         assert_eq!(batch_rows(&output, given[0].bytes, kept), BATCH_ROWS);
         assert!((1..CHUNK_ROWS).contains(&batch_rows(&output, given[11].bytes, kept)));

@@ -1,7 +1,6 @@
 //! How an agent runs, and why it may not start.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,19 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 use dpb_core::{Backend, ClockKind, Timer, WallClock};
+use dpb_link::Access;
+use dpb_link::bulk::Acceptor;
 
-use super::bounds::CONNECTIONS_MAX;
 use crate::local::Table;
 use crate::scan::operator::OwnCores;
-use crate::service::bulk::Acceptor;
-use crate::service::protocol;
 use crate::table::Segment;
 use crate::tpch;
 
-/// A command that makes a token.
-pub const TOKEN_REMEDY: &str =
-    "make one with `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`";
-/// The options of an agent.
+/// The options of an agent that has tables.
 #[derive(Clone)]
 pub struct AgentOptions {
     /// The address that it listens on; port 0 for any that is free.
@@ -32,11 +27,12 @@ pub struct AgentOptions {
     pub tables: Vec<Table>,
     /// Most bytes of chunks that it keeps.
     pub cache_bytes: u64,
-    /// What clients must show, see [`protocol::TOKEN_BYTES_MIN`]. Required unless `listen` is loopback.
-    pub token: Option<Vec<u8>>,
+    /// Who may connect. Credentials are required unless `listen` is loopback.
+    pub access: Access,
     /// Most threads of all our scans together, and of DuckDB's database; a scan that finds none left has one all the same.
     pub threads_max: u32,
-    /// Most connections that are served at once, up to [`CONNECTIONS_MAX`].
+    /// Most connections that are served at once, up to
+    /// [`dpb_link::agent::CONNECTIONS_MAX`].
     pub connections_max: u32,
     /// True if clients may have files dropped from the caches, which slows all others.
     pub cold: bool,
@@ -58,18 +54,9 @@ pub struct AgentOptions {
 /// The reason why an agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// An address that others can reach, and no token.
-    #[error("{0} can be reached from other machines: that needs a token (--token-file FILE)")]
-    Exposed(SocketAddr),
-    /// A token that can be guessed, or is too long.
-    #[error(
-        "a token has {min} to {max} bytes, this one {0}; {TOKEN_REMEDY}",
-        min = protocol::TOKEN_BYTES_MIN, max = protocol::TOKEN_BYTES_MAX
-    )]
-    Token(usize),
-    /// More connections than memory is kept for.
-    #[error("{0} connections; at most {CONNECTIONS_MAX} are possible, as memory is kept for each")]
-    Connections(u32),
+    /// The session says so.
+    #[error(transparent)]
+    Session(#[from] dpb_link::BindError),
     /// Two tables that have the same name.
     #[error("two tables are called {0}")]
     SameName(String),
@@ -78,14 +65,6 @@ pub enum BindError {
         "{0} has a clock of its own, and clients measure by theirs: choose a backend that is no model"
     )]
     Virtual(String),
-    /// The operating system says so.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The operating system's error.
-        source: io::Error,
-    },
 }
 
 /// Bytes of chunks that an agent keeps unless told otherwise.
@@ -96,7 +75,7 @@ const CONNECTIONS: u32 = 16;
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl AgentOptions {
-    /// An agent without a token, that scans with all of this machine's cores, keeps 1 GiB of chunks, serves 16 connections, says
+    /// An agent that anyone may ask, that scans with all of this machine's cores, keeps 1 GiB of chunks, serves 16 connections, says
     /// nothing, and has no transport but TCP.
     pub fn new(listen: SocketAddr) -> Self {
         Self {
@@ -104,7 +83,7 @@ impl AgentOptions {
             data_dir: tpch::default_data_dir(),
             tables: Vec::new(),
             cache_bytes: CACHE_BYTES,
-            token: None,
+            access: Access::Anyone,
             threads_max: thread::available_parallelism().map_or(1, |n| n.get() as u32),
             connections_max: CONNECTIONS,
             cold: false,
@@ -117,18 +96,21 @@ impl AgentOptions {
         }
     }
 
-    /// Checks whether an agent can run so; listening aside.
+    /// The part of them that is the session's.
+    pub fn session(&self) -> dpb_link::AgentOptions {
+        dpb_link::AgentOptions {
+            listen: self.listen,
+            access: self.access.clone(),
+            connections_max: self.connections_max,
+            say: self.say,
+            clock: Arc::clone(&self.clock),
+            handshake_patience: self.handshake_patience,
+            idle_patience: self.idle_patience,
+        }
+    }
+
+    /// Checks whether an agent can scan so.
     pub(super) fn check(&self) -> Result<(), BindError> {
-        match &self.token {
-            None if !self.listen.ip().is_loopback() => return Err(BindError::Exposed(self.listen)),
-            Some(token) if !protocol::TOKEN_BYTES.contains(&token.len()) => {
-                return Err(BindError::Token(token.len()));
-            }
-            _ => {}
-        }
-        if self.connections_max > CONNECTIONS_MAX {
-            return Err(BindError::Connections(self.connections_max));
-        }
         if self.backend.clock().kind() != ClockKind::Wall {
             return Err(BindError::Virtual(self.backend.name().to_owned()));
         }

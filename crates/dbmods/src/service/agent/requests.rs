@@ -1,72 +1,87 @@
 //! Requests of a connection, one after another.
 
+use dpb_link::budget::Reserved;
+use dpb_link::{Link, LinkError, tag};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::bounds::{REQUEST_GROWTH, TRANSPORTS_MAX};
-use super::budget::Reserved;
 use super::refusals::{damaged, ending, refuse};
 use super::scanning::scan_and_send;
 use super::sending::{Conversed, carried, settle};
 use super::{Shared, lock};
-use crate::service::link::Link;
+use crate::duckdb::Library;
 use crate::service::protocol::{
-    self, CAPABILITY_DUCKDB, DataSet, End, FileFormat, Hello, Refusal, Reply, Request, Tag,
-    WireError,
+    self, CAPABILITY_BULK, CAPABILITY_DUCKDB, CAPABILITY_FETCH, CAPABILITY_PARTIALS, DataSet, End,
+    FileFormat, Refusal, Reply, Request, Tag,
 };
 use crate::service::selectivity::{self, SelectivityError};
 use crate::service::usage;
 
 /// Requests until the client leaves.
-pub(super) fn converse(shared: &Shared, link: &mut Link, hello: &Hello) -> Conversed {
+pub(super) fn converse(shared: &Shared, link: &mut Link) -> Conversed {
+    // The capabilities that the client has asked for.
+    let mut wanted = 0;
     loop {
         let idle_patience = shared.options.idle_patience;
         link.set_deadline(idle_patience);
         let Some(header) = link.receive_header()? else {
             return Ok(());
         };
-        match header.tag {
+        match Tag::of(header.tag)? {
             Tag::Request => {}
             // It came too late for the scan that it meant.
             Tag::Stop => continue,
-            tag => return Err(WireError::OutOfPlace(tag)),
+            _ => return Err(LinkError::OutOfPlace(header.tag)),
         }
         let bytes = header.len as u64 * REQUEST_GROWTH;
         let gone = || shared.is_ending() || link.peer_gone();
         let mut held = shared.plans.reserve(bytes, &gone, |_| bytes)?;
         link.set_deadline(Some(shared.options.handshake_patience));
-        let request = protocol::decode(&link.receive_body(header)?)?;
-        match answer(shared, link, hello, &mut held, request) {
+        let request: Request = protocol::decode(&link.receive_body(header)?)?;
+        if let Request::Capabilities { wanted: asked } = request {
+            wanted = asked;
+        }
+        match answer(shared, link, wanted, &mut held, request) {
             // A request that could not be carried out leaves the connection usable.
-            Err(WireError::Refused { refusal, text }) => {
-                link.send(Tag::Error, &protocol::refusal_bytes(refusal, &text))?;
+            Err(LinkError::Refused { refusal, text }) => {
+                link.send(tag::ERROR, &dpb_link::refusal_bytes(refusal, &text))?;
             }
             other => other?,
         }
     }
 }
 
-/// Tells a client why its connection ends, if it is still there to hear it.
-pub(super) fn say_goodbye(link: &mut Link, error: &WireError) {
-    if let Some(refusal) = error.refusal() {
-        let body = protocol::refusal_bytes(refusal, &error.to_string());
-        let _ = link.send(Tag::Error, &body);
-        // Closing with unread bytes would reset the connection and take the words along.
-        let _ = link.stream().shutdown(std::net::Shutdown::Write);
-        link.drain(Duration::from_millis(200));
+/// What the agent can do. DuckDB is looked for once a client asks for it: loading it takes memory, which a client that has no
+/// use for it would be shown as the agent's.
+fn capabilities(shared: &Shared, wanted: u64) -> Reply {
+    let mut capabilities = CAPABILITY_FETCH | CAPABILITY_BULK | CAPABILITY_PARTIALS;
+    let mut duckdb = Err("nobody has asked for DuckDB".to_owned());
+    if wanted & CAPABILITY_DUCKDB != 0 {
+        let find = || match Library::find() {
+            Ok(library) => Ok(library.version().to_owned()),
+            Err(missing) => Err(missing.to_string()),
+        };
+        duckdb = shared.duckdb.get_or_init(find).clone();
+        capabilities |= duckdb.as_ref().map_or(0, |_| CAPABILITY_DUCKDB);
+    }
+    let short = |text: String| protocol::cut(&text, protocol::TEXT_BYTES_MAX).to_owned();
+    Reply::Capabilities {
+        capabilities,
+        duckdb: duckdb.map(short).map_err(short),
     }
 }
 
 fn answer(
     shared: &Shared,
     link: &mut Link,
-    hello: &Hello,
+    wanted: u64,
     held: &mut Reserved<'_>,
     request: Request,
 ) -> Conversed {
     let reply = match request {
+        Request::Capabilities { wanted } => capabilities(shared, wanted),
         Request::Describe { data } => {
-            let duckdb = hello.capabilities & CAPABILITY_DUCKDB != 0;
+            let duckdb = wanted & CAPABILITY_DUCKDB != 0;
             Reply::Tables(shared.catalog.tables(data, duckdb)?)
         }
         Request::Pick {
@@ -129,7 +144,7 @@ fn pick(
     data: DataSet,
     table: &str,
     share: f64,
-) -> Result<Reply, WireError> {
+) -> Result<Reply, LinkError> {
     if !(share > 0.0 && share <= 1.0) {
         let text = format!("{share} is no selectivity; it is above 0 and at most 1");
         return Err(refuse(Refusal::Usage, text));
@@ -140,7 +155,7 @@ fn pick(
     let (predicate, selectivity) = picked.map_err(|error| match error {
         SelectivityError::Segment(source) => damaged(&source),
         SelectivityError::Stopped if shared.is_ending() => ending(),
-        SelectivityError::Stopped => WireError::Closed,
+        SelectivityError::Stopped => LinkError::Closed,
         error => refuse(Refusal::Usage, error.to_string()),
     })?;
     Ok(Reply::Predicate {
@@ -163,7 +178,7 @@ fn send_file(
     let mut at = 0;
     while at < bytes {
         let len = (bytes - at).min(Tag::File.body_bytes_max() as u64) as usize;
-        carried(link.send_file_frame(&file, at, len, &stop)?)?;
+        carried(link.send_file_frame(Tag::File, &file, at, len, &stop)?)?;
         at += len as u64;
         end.batches += 1;
     }

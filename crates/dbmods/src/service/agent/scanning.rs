@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use arrow_array::RecordBatch;
+use dpb_link::budget::Reserved;
+use dpb_link::{Link, LinkError};
 
-use super::bounds::{QUEUE_BATCHES, REQUEST_GROWTH, TERM_BYTES, TEXT_GROWTH};
-use super::budget::Reserved;
+use super::bounds::{QUEUE_BATCHES, REQUEST_GROWTH, TERM_BYTES, TEXT_GROWTH, reserve_memory};
 use super::halt::Halt;
 use super::outbox::Outbox;
 use super::refusals::{damaged, refuse};
@@ -16,8 +17,7 @@ use super::{PEER_LOOK, Shared, duckdb_pool, lock};
 use crate::query::{Output, Query, sql};
 use crate::scan::{self, Plan, ScanError, ScanOptions};
 use crate::schema::Schema;
-use crate::service::link::Link;
-use crate::service::protocol::{self, DataSet, End, Engine, Refusal, ScanRequest, Tag, WireError};
+use crate::service::protocol::{self, DataSet, End, Engine, Refusal, ScanRequest, Tag};
 use crate::service::usage;
 use crate::table::segment::Segment;
 
@@ -37,7 +37,7 @@ pub(super) fn scan_and_send(
     let reserved = {
         let (least, wanted) = scan.memory_bytes();
         let gone = || shared.is_ending() || link.peer_gone();
-        shared.budget.reserve_for_scan(least, wanted, &gone)?
+        reserve_memory(&shared.budget, least, wanted, &gone)?
     };
     shared.slots.trim(shared.budget.left() as usize);
     let exchange = Exchange::new();
@@ -94,7 +94,7 @@ struct Exchange {
     halt: Halt,
     outbox: Outbox<Outgoing>,
     /// The end of the scan; nothing while it runs.
-    outcome: Mutex<Option<Result<End, WireError>>>,
+    outcome: Mutex<Option<Result<End, LinkError>>>,
 }
 
 impl Exchange {
@@ -107,7 +107,7 @@ impl Exchange {
     }
 
     /// Tells how the scan ended. It is called before the engine tidies up, which nobody should wait for.
-    fn end(&self, end: Result<End, WireError>) {
+    fn end(&self, end: Result<End, LinkError>) {
         *lock(&self.outcome) = Some(end);
         self.outbox.finish();
     }
@@ -119,7 +119,7 @@ impl<'a> ReadyScan<'a> {
         shared: &'a Shared,
         held: &mut Reserved<'_>,
         request: ScanRequest,
-    ) -> Result<Self, WireError> {
+    ) -> Result<Self, LinkError> {
         let query = Arc::new(request.query);
         let segment = shared.catalog.segment(request.data, &query.table)?;
         check_schema(segment.schema(), request.schema)?;
@@ -334,7 +334,7 @@ fn explanation(stats: &scan::ScanStats) -> String {
     lines.chain([zones]).collect::<Vec<_>>().join("\n")
 }
 
-fn scan_refusal(error: &ScanError) -> WireError {
+fn scan_refusal(error: &ScanError) -> LinkError {
     match error {
         ScanError::Segment(source) => damaged(source),
         ScanError::Setup(_) => refuse(Refusal::Unavailable, error.to_string()),

@@ -6,6 +6,8 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_schema::SchemaRef;
+use dpb_link::LinkError;
+use dpb_link::link::{Interrupted, Link, between, stalled};
 
 use super::halt::Halt;
 use super::outbox::{Outbox, Taken};
@@ -13,12 +15,11 @@ use super::refusals::{ending, refuse};
 use super::{PEER_LOOK, Shared};
 use crate::ipc::Encoder;
 use crate::scan::Message;
-use crate::service::link::{Interrupted, Link, between, stalled};
-use crate::service::protocol::{self, End, Refusal, Tag, WireError};
+use crate::service::protocol::{self, End, Refusal, Tag};
 use crate::service::usage;
 
 /// The outcome of a part of a conversation.
-pub(super) type Conversed = Result<(), WireError>;
+pub(super) type Conversed = Result<(), LinkError>;
 
 /// The time for which an agent that scans is silent before it shows a sign of life. Clients wait several times as long.
 const SIGN_OF_LIFE: Duration = match cfg!(test) {
@@ -55,7 +56,7 @@ pub(super) fn send_batches(
     (tag, schema): (Tag, &SchemaRef),
     outbox: &Outbox<Outgoing>,
     halt: &Halt,
-) -> Result<Sent, WireError> {
+) -> Result<Sent, LinkError> {
     let empty = RecordBatch::new_empty(Arc::clone(schema));
     let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
     let stop = || shared.is_ending();
@@ -74,8 +75,8 @@ pub(super) fn send_batches(
             looked_ns = clock.now_ns();
         }
         if let Some(header) = link.interjection()? {
-            if header.tag != Tag::Stop {
-                return Err(WireError::OutOfPlace(header.tag));
+            if header.tag != u8::from(Tag::Stop) {
+                return Err(LinkError::OutOfPlace(header.tag));
             }
             outbox.close();
             sent.stopped = true;
@@ -106,7 +107,7 @@ fn send_item(
     encoder: &mut Encoder,
     item: Outgoing,
     stop: &dyn Fn() -> bool,
-) -> Result<u64, WireError> {
+) -> Result<u64, LinkError> {
     match item {
         Outgoing::Batch(batch) => {
             let encoded = encoder.encode(&batch).map_err(broke)?;
@@ -129,7 +130,7 @@ fn send_item(
     }
 }
 
-fn broke(error: arrow_schema::ArrowError) -> WireError {
+fn broke(error: arrow_schema::ArrowError) -> LinkError {
     refuse(Refusal::Internal, format!("cannot encode: {error}"))
 }
 
@@ -137,7 +138,7 @@ fn broke(error: arrow_schema::ArrowError) -> WireError {
 pub(super) fn send_end(
     link: &mut Link,
     sent: Sent,
-    end: Option<Result<End, WireError>>,
+    end: Option<Result<End, LinkError>>,
     stop: &dyn Fn() -> bool,
 ) -> Conversed {
     let end = end.unwrap_or_else(|| Err(refuse(Refusal::Internal, "the scan panicked")));
@@ -169,7 +170,7 @@ fn send_parts(
 /// Waits until all that was sent has been carried.
 pub(super) fn settle(link: &mut Link, stop: &dyn Fn() -> bool) -> Conversed {
     if link.settle(stop).is_some() {
-        return Err(WireError::Closed);
+        return Err(LinkError::Closed);
     }
     carried(link.settle_pieces(stop)?)
 }
@@ -177,7 +178,7 @@ pub(super) fn settle(link: &mut Link, stop: &dyn Fn() -> bool) -> Conversed {
 pub(super) fn carried(ended: Option<Interrupted>) -> Conversed {
     match ended {
         None => Ok(()),
-        Some(Interrupted::Stopped) => Err(WireError::Closed),
+        Some(Interrupted::Stopped) => Err(LinkError::Closed),
         Some(Interrupted::Stalled) => Err(stalled()),
     }
 }
@@ -190,32 +191,35 @@ mod tests {
     use arrow_schema::{DataType, Field, Schema};
     use dpb_core::WallClock;
 
-    use super::super::{Agent, AgentOptions};
+    use dpb_link::Stream;
+
+    use super::super::{AgentOptions, Pushdown};
     use super::*;
 
     #[test]
     fn a_scan_that_finds_nothing_for_long_shows_signs_of_life() {
-        let agent = Agent::bind(AgentOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let options = AgentOptions::new("127.0.0.1:0".parse().unwrap());
+        let pushdown = Pushdown::new(options).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut near = Link::new(near, 0, Arc::new(WallClock::default())).unwrap();
-        let mut far = Link::new(
-            listener.accept().unwrap().0,
-            0,
-            Arc::new(WallClock::default()),
-        )
-        .unwrap();
+        let link = |tcp| {
+            let clock = Arc::new(WallClock::default());
+            let mut link = Link::new(Stream::Plain(tcp), 0, clock).unwrap();
+            link.set_tags(protocol::TAGS);
+            link
+        };
+        let (mut near, mut far) = (link(near), link(listener.accept().unwrap().0));
         let schema: SchemaRef =
             Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false)]));
         let (outbox, halt) = (Outbox::new(1), Halt::default());
         thread::scope(|scope| {
             let sending = scope.spawn(|| {
                 let as_batches = (Tag::Batch, &schema);
-                send_batches(&agent.shared, &mut near, as_batches, &outbox, &halt)
+                send_batches(&pushdown.shared, &mut near, as_batches, &outbox, &halt)
             });
             for tag in [Tag::Schema, Tag::Batch, Tag::Batch] {
                 let header = far.receive_header().unwrap().unwrap();
-                assert_eq!(header.tag, tag);
+                assert_eq!(header.tag, u8::from(tag));
                 let body = far.receive_body(header).unwrap();
                 if tag == Tag::Batch {
                     let batch = crate::ipc::decode_batch(&Buffer::from(&body[..]), &schema);

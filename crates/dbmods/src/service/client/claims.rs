@@ -4,12 +4,13 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
+use dpb_link::LinkError;
 
 use crate::ipc::COLUMNS_MAX;
 use crate::query::{Output, Predicate};
 use crate::scan;
 use crate::schema::{ColumnType, Schema};
-use crate::service::protocol::{DataSet, End, ScanRequest, TableInfo, Usage, WireError};
+use crate::service::protocol::{DataSet, End, ScanRequest, TableInfo, Usage};
 use crate::table::values::STRING_BYTES_MAX;
 use crate::tpch;
 
@@ -24,20 +25,20 @@ const GIVEN_ROWS_MAX: u64 = 1 << 40;
 /// Bytes of a batch beside its values, for each column and in all.
 const FRAMING_BYTES: (usize, usize) = (512, 4096);
 
-fn disbelieve(claim: impl Into<String>) -> WireError {
-    WireError::Disbelieved(claim.into())
+fn disbelieve(claim: impl Into<String>) -> LinkError {
+    LinkError::Disbelieved(claim.into())
 }
 
 /// Tables of TPC-H are those that the generator makes, with their columns and as many rows. Others are such that a segment can hold
 /// them, with names that a terminal can show.
-pub(super) fn tables(tables: &[TableInfo], data: DataSet) -> Result<(), WireError> {
+pub(super) fn tables(tables: &[TableInfo], data: DataSet) -> Result<(), LinkError> {
     tables.iter().try_for_each(|table| match data {
         DataSet::Tpch(sf) => made(table, sf),
         DataSet::Given => given(table),
     })
 }
 
-fn made(TableInfo { schema, rows, .. }: &TableInfo, sf: f64) -> Result<(), WireError> {
+fn made(TableInfo { schema, rows, .. }: &TableInfo, sf: f64) -> Result<(), LinkError> {
     if tpch::schema(&schema.table).as_ref() != Some(schema) {
         return Err(disbelieve(
             "a table has other columns than dpb makes: install the same dpb on both sides",
@@ -54,7 +55,7 @@ fn made(TableInfo { schema, rows, .. }: &TableInfo, sf: f64) -> Result<(), WireE
     Ok(())
 }
 
-fn given(TableInfo { schema, rows, .. }: &TableInfo) -> Result<(), WireError> {
+fn given(TableInfo { schema, rows, .. }: &TableInfo) -> Result<(), LinkError> {
     let is_type = |ty| match ty {
         ColumnType::Decimal { precision, scale } => {
             (1..=18).contains(&precision) && scale <= precision
@@ -80,7 +81,7 @@ pub(super) fn picked(
     schema: Option<&Schema>,
     predicate: &Predicate,
     share: f64,
-) -> Result<(), WireError> {
+) -> Result<(), LinkError> {
     let schema = schema.ok_or_else(|| disbelieve("a predicate on no table"))?;
     let fits = predicate.check(schema);
     let table = &schema.table;
@@ -92,7 +93,7 @@ pub(super) fn picked(
 }
 
 /// Figures are such that a record can hold them.
-pub(super) fn usage(usage: &Usage) -> Result<(), WireError> {
+pub(super) fn usage(usage: &Usage) -> Result<(), LinkError> {
     let seconds = [usage.cpu_s, usage.core_wait_s.unwrap_or(0.0)];
     let in_range = seconds.iter().all(|used| (0.0..=USED_S_MAX).contains(used));
     if !in_range || usage.peak_bytes.max(usage.resident_bytes) > MEMORY_BYTES_MAX {
@@ -102,7 +103,7 @@ pub(super) fn usage(usage: &Usage) -> Result<(), WireError> {
 }
 
 /// A file came whole.
-pub(super) fn fetched(end: &End, pieces: u64, bytes: u64) -> Result<(), WireError> {
+pub(super) fn fetched(end: &End, pieces: u64, bytes: u64) -> Result<(), LinkError> {
     if (end.batches, end.bytes_read) != (pieces, bytes) || end.stopped {
         return Err(disbelieve(format!(
             "it sent {} bytes in {} pieces, where {bytes} came in {pieces}",
@@ -159,7 +160,7 @@ impl Arriving {
         }
     }
 
-    pub(super) fn schema(&self, schema: &SchemaRef) -> Result<(), WireError> {
+    pub(super) fn schema(&self, schema: &SchemaRef) -> Result<(), LinkError> {
         if self.schema.as_ref() != Some(schema) {
             return Err(disbelieve(
                 "its rows have other columns than were asked for",
@@ -169,7 +170,7 @@ impl Arriving {
     }
 
     /// Takes a batch that came in so many bytes.
-    pub(super) fn batch(&mut self, batch: &RecordBatch, bytes: usize) -> Result<(), WireError> {
+    pub(super) fn batch(&mut self, batch: &RecordBatch, bytes: usize) -> Result<(), LinkError> {
         self.batches += 1;
         self.count(batch.num_rows())?;
         let framing = FRAMING_BYTES.0 * batch.num_columns() + FRAMING_BYTES.1;
@@ -183,7 +184,7 @@ impl Arriving {
     }
 
     /// Takes a partial aggregate of so many groups; `None` if they could not be counted.
-    pub(super) fn partial(&mut self, groups: Option<usize>) -> Result<(), WireError> {
+    pub(super) fn partial(&mut self, groups: Option<usize>) -> Result<(), LinkError> {
         self.batches += 1;
         self.partials += 1;
         if self.partials > 1 {
@@ -198,7 +199,7 @@ impl Arriving {
         }
     }
 
-    fn count(&mut self, rows: usize) -> Result<(), WireError> {
+    fn count(&mut self, rows: usize) -> Result<(), LinkError> {
         self.rows += rows as u64;
         match self.rows > self.rows_max {
             true => Err(disbelieve(format!(
@@ -209,7 +210,7 @@ impl Arriving {
         }
     }
 
-    pub(super) fn end(&self, end: &End, stopped: bool) -> Result<(), WireError> {
+    pub(super) fn end(&self, end: &End, stopped: bool) -> Result<(), LinkError> {
         let rows = match self.is_uncounted {
             true => end.rows,
             false => self.rows,

@@ -1,24 +1,19 @@
 //! Connections: made, made anew, and the transport beside TCP that one may have.
 
-use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dpb_core::{WallClock, printable};
+use dpb_core::printable;
+use dpb_link::bulk::{Connected, Connector, Transport};
+use dpb_link::{Connect, ConnectError, Link, LinkError};
 
 use super::Client;
 use super::error::{ClientError, wrong};
-use super::frames::{answer, expect};
-use crate::service::bulk::{Connected, Connector, Transport};
-use crate::service::link::Link;
-use crate::service::protocol::{self, AgentInfo, Hello, Reply, Request, Tag, Welcome, WireError};
+use crate::service::protocol::{self, AgentInfo, Description, Reply, Request, Tag};
 
 /// Characters of what an agent says of itself that are kept.
 const WORDS_MAX: usize = 1000;
-/// The time that an agent may take to accept.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// The time that it may take to welcome: it may have to load DuckDB first.
+/// The time that an agent may take to say what it can do: it may have to load DuckDB first.
 const WELCOME_PATIENCE: Duration = Duration::from_secs(15);
 /// The time that it may take to open a transport beside TCP: its device may have to find the one on this side first.
 const TRANSPORT_PATIENCE: Duration = Duration::from_secs(15);
@@ -47,10 +42,10 @@ impl Client {
         &mut self,
         offers: &dyn Connector,
     ) -> Result<Result<Transport, String>, ClientError> {
-        if self.link_bits_per_s != 0 {
+        if self.connect.link_bits_per_s != 0 {
             return Ok(Err("the link has a pace, and only TCP keeps it".to_owned()));
         }
-        if self.welcome.capabilities & protocol::CAPABILITY_BULK == 0 {
+        if self.agent_capabilities & protocol::CAPABILITY_BULK == 0 {
             let version = &self.agent().dpb_version;
             return Ok(Err(format!(
                 "the agent's dpb {version} knows no transport but TCP: install this one there"
@@ -84,7 +79,7 @@ impl Client {
             }
             Err(reason) => {
                 // The agent would write all the same.
-                self.hang_up();
+                self.link.hang_up();
                 self.reopen()?;
                 Ok(Err(reason))
             }
@@ -102,59 +97,90 @@ impl Client {
             Ok(transport) => format!("they would come by {} now", transport.name()),
             Err(reason) => reason,
         };
-        Err(self.broke(WireError::Bulk(reason)))
+        Err(self.broke(LinkError::Bulk(reason)))
     }
 
     /// A new connection to the same agent.
     fn reopen(&mut self) -> Result<(), ClientError> {
-        let opened = open(
-            &self.address,
-            &self.token,
-            self.link_bits_per_s,
-            self.capabilities,
-        );
-        let (mut link, welcome) = opened.map_err(|error| match error {
+        let opened = open(&self.connect, self.capabilities);
+        let opened = opened.map_err(|error| match error {
             // It was there before.
-            ClientError::Unreachable { address, .. } => wrong(&address, WireError::Closed),
+            ClientError::Unreachable { address, .. } => wrong(&address, LinkError::Closed),
             other => other,
         })?;
-        if welcome.agent != self.welcome.agent {
-            let address = self.address.clone();
+        if opened.agent != self.agent {
+            let address = self.connect.address.clone();
             return Err(ClientError::Replaced { address });
         }
-        link.set_stop(self.interrupted);
         (self.bytes_before, self.bulk_bytes_before) = (self.bytes(), self.bulk_bytes());
-        self.link = link;
+        self.link = opened.link;
         Ok(())
     }
 }
 
-/// Connects and shakes hands.
-pub(super) fn open(
-    address: &str,
-    token: &[u8],
-    link_bits_per_s: u64,
-    capabilities: u64,
-) -> Result<(Link, Welcome), ClientError> {
-    let wrong = |source| wrong(address, source);
-    let stream = dial(address)?;
-    let clock = Arc::new(WallClock::default());
-    let mut link =
-        Link::new(stream, link_bits_per_s, clock).map_err(|e| wrong(WireError::Io(e)))?;
-    let hello = Hello {
-        version: protocol::VERSION,
-        capabilities,
-        link_bits_per_s,
-        token: token.to_vec(),
-    };
-    link.send(Tag::Hello, &hello.to_bytes()).map_err(wrong)?;
+/// A connection on which the service is open, and what is known of the agent.
+pub(super) struct Opened {
+    pub(super) link: Link,
+    pub(super) capabilities: u64,
+    pub(super) agent: AgentInfo,
+}
+
+/// Connects, opens the service, and asks what the agent can do of `wanted`.
+pub(super) fn open(connect: &Connect, wanted: u64) -> Result<Opened, ClientError> {
+    let wrong = |source| wrong(&connect.address, source);
+    let session = connect.session().map_err(not_connected)?;
+    let description = session.agent().clone();
+    let offers = session.services().iter();
+    let offer = offers.clone().find(|offer| {
+        (offer.name.as_str(), offer.version) == (protocol::SERVICE, protocol::VERSION)
+    });
+    let offer = offer.cloned();
+    // An agent without it, or with another version, says so.
+    let mut link = session
+        .open(protocol::SERVICE, protocol::VERSION, protocol::TAGS)
+        .map_err(wrong)?;
+    let offer = offer.ok_or(LinkError::Malformed("a service that was not offered"));
+    let service: Description = offer
+        .and_then(|offer| protocol::decode(&offer.description))
+        .map_err(wrong)?;
     link.set_deadline(Some(WELCOME_PATIENCE));
-    let header = expect(&mut link, Tag::Welcome).map_err(wrong)?;
-    let body = link.receive_body(header).map_err(wrong)?;
-    let mut welcome = Welcome::parse(&body).map_err(wrong)?;
-    make_printable(&mut welcome.agent);
+    let asked = link.send(
+        Tag::Request,
+        &protocol::encode(&Request::Capabilities { wanted }),
+    );
+    let told = asked.and_then(|()| answer(&mut link)).map_err(wrong)?;
     link.set_deadline(None);
-    Ok((link, welcome))
+    let Reply::Capabilities {
+        capabilities,
+        duckdb,
+    } = told
+    else {
+        return Err(wrong(LinkError::OutOfPlace(Tag::Reply.into())));
+    };
+    let mut agent = AgentInfo::new(&description, service, duckdb);
+    make_printable(&mut agent);
+    Ok(Opened {
+        link,
+        capabilities,
+        agent,
+    })
+}
+
+/// Why there is no session, as the client's error.
+fn not_connected(error: ConnectError) -> ClientError {
+    match error {
+        ConnectError::Unreachable { address, source } => {
+            ClientError::Unreachable { address, source }
+        }
+        ConnectError::Link { address, source } => wrong(&address, source),
+        error @ ConnectError::Unprotected { .. } => ClientError::Unprotected(error),
+    }
+}
+
+/// The one reply to a request.
+pub(super) fn answer(link: &mut Link) -> Result<Reply, LinkError> {
+    let header = link.receive_answer_of(Tag::Reply)?;
+    protocol::decode(&link.receive_body(header)?)
 }
 
 /// Makes an agent's description fit to be shown and recorded.
@@ -172,19 +198,4 @@ pub(super) fn make_printable(agent: &mut AgentInfo) {
     for words in always.into_iter().chain(emulated_by) {
         *words = printable(words, WORDS_MAX);
     }
-}
-
-fn dial(address: &str) -> Result<TcpStream, ClientError> {
-    let unreachable = |source| ClientError::Unreachable {
-        address: address.to_owned(),
-        source,
-    };
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in address.to_socket_addrs().map_err(unreachable)? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(stream) => return Ok(stream),
-            Err(e) => last = e,
-        }
-    }
-    Err(unreachable(last))
 }

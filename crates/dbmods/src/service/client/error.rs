@@ -2,8 +2,10 @@
 
 use std::io;
 
+use dpb_link::{ConnectError, LinkError};
+
 use crate::scan::ScanError;
-use crate::service::protocol::{Refusal, WireError};
+use crate::service::protocol::Refusal;
 
 /// A failure between this side and an agent.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +18,9 @@ pub enum ClientError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// An agent on another machine, and no credentials.
+    #[error(transparent)]
+    Unprotected(ConnectError),
     /// The agent refused.
     #[error("the agent at {address} refused: {text}{}", remedy(*refusal))]
     Refused {
@@ -32,7 +37,7 @@ pub enum ClientError {
         /// The agent's address.
         address: String,
         /// The failure of the connection.
-        source: WireError,
+        source: LinkError,
     },
     /// The agent has ended, and another process answers in its place.
     #[error("the agent at {address} has ended, and another one answers there now: run again")]
@@ -62,10 +67,10 @@ fn remedy(refusal: Refusal) -> &'static str {
 }
 
 /// A broken exchange, as the client's error.
-pub(super) fn wrong(address: &str, source: WireError) -> ClientError {
+pub(super) fn wrong(address: &str, source: LinkError) -> ClientError {
     let address = address.to_owned();
     match source {
-        WireError::Refused { refusal, text } => ClientError::Refused {
+        LinkError::Refused { refusal, text } => ClientError::Refused {
             address,
             refusal,
             text,

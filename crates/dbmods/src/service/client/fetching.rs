@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{self, Write};
 
+use dpb_link::LinkError;
+
 use super::Client;
 use super::claims;
 use super::error::ClientError;
-use super::frames::next;
-use crate::service::protocol::{self, DataSet, FileFormat, Reply, Request, Tag, WireError};
+use crate::service::protocol::{self, DataSet, FileFormat, Reply, Request, Tag};
 
 impl Client {
     /// Fetches a file whole into `file`, from its start; says how many bytes it has, `bytes_max` at most.
@@ -31,7 +32,7 @@ impl Client {
             return Err(self.out_of_place());
         };
         if bytes > bytes_max {
-            return Err(self.broke(WireError::Malformed(
+            return Err(self.broke(LinkError::Malformed(
                 "a file longer than its table's description says",
             )));
         }
@@ -41,27 +42,27 @@ impl Client {
         match written {
             Ok(()) => Ok(bytes),
             Err(error) => {
-                self.hang_up();
+                self.link.hang_up();
                 Err(ClientError::Write(error))
             }
         }
     }
 
     /// Receives a file of so many bytes. The inner error is that of writing it.
-    fn file_frames(&mut self, bytes: u64, file: &mut File) -> Result<io::Result<()>, WireError> {
+    fn file_frames(&mut self, bytes: u64, file: &mut File) -> Result<io::Result<()>, LinkError> {
         let (mut due, mut pieces) = (bytes, 0);
         let mut buffer = vec![0; 1 << 20];
         loop {
-            let header = next(&mut self.link)?;
-            match header.tag {
+            let header = self.link.receive_answer()?;
+            match Tag::of(header.tag)? {
                 Tag::File if header.len == 0 => {
-                    return Err(WireError::Malformed("an empty piece of a file"));
+                    return Err(LinkError::Malformed("an empty piece of a file"));
                 }
                 Tag::File => {
                     pieces += 1;
                     due = due
                         .checked_sub(header.len as u64)
-                        .ok_or(WireError::Malformed("more of a file than was announced"))?;
+                        .ok_or(LinkError::Malformed("more of a file than was announced"))?;
                     let mut left = header.len;
                     while left > 0 {
                         let piece = left.min(buffer.len());
@@ -75,12 +76,12 @@ impl Client {
                 Tag::End => {
                     let end = protocol::decode(&self.link.receive_body(header)?)?;
                     if due > 0 {
-                        return Err(WireError::Torn);
+                        return Err(LinkError::Torn);
                     }
                     claims::fetched(&end, pieces, bytes)?;
                     return Ok(Ok(()));
                 }
-                tag => return Err(WireError::OutOfPlace(tag)),
+                _ => return Err(LinkError::OutOfPlace(header.tag)),
             }
         }
     }

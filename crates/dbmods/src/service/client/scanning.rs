@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use dpb_link::{Header, LinkError};
 
 use super::Client;
 use super::claims::Arriving;
 use super::error::ClientError;
-use super::frames::next;
 use crate::ipc::{decode_batch, decode_schema};
 use crate::scan::ScanError;
 use crate::scan::operator::Merged;
-use crate::service::protocol::{
-    self, CAPABILITY_PARTIALS, End, Header, Request, ScanRequest, Tag, WireError,
-};
+use crate::service::protocol::{self, CAPABILITY_PARTIALS, End, Request, ScanRequest, Tag};
 
 /// Most bytes that may come of a scan after it was told to stop: what was in flight.
 const IN_FLIGHT_BYTES_MAX: usize = 8 * Tag::Batch.body_bytes_max();
@@ -75,8 +73,8 @@ impl Client {
         request: ScanRequest,
         merged: &mut Merged,
     ) -> Result<Scanned, ClientError> {
-        if self.welcome.capabilities & CAPABILITY_PARTIALS == 0 {
-            return Err(self.broke(WireError::Malformed(
+        if self.agent_capabilities & CAPABILITY_PARTIALS == 0 {
+            return Err(self.broke(LinkError::Malformed(
                 "an agent without partial aggregates was asked for one",
             )));
         }
@@ -118,25 +116,22 @@ impl Client {
         started_ns: u64,
         mut arriving: Arriving,
         receiver: &mut Receiver<'_>,
-    ) -> Result<Scanned, WireError> {
-        let header = next(&mut self.link)?;
-        if header.tag != Tag::Schema {
-            return Err(WireError::OutOfPlace(header.tag));
-        }
+    ) -> Result<Scanned, LinkError> {
+        let header = self.link.receive_answer_of(Tag::Schema)?;
         let schema = decode_schema(&self.link.receive_body(header)?)?;
         arriving.schema(&schema)?;
         let mut first_batch = None;
         let (mut stopped, mut bytes_since) = (false, 0);
         loop {
-            let header = next(&mut self.link)?;
-            match header.tag {
+            let header = self.link.receive_answer()?;
+            match Tag::of(header.tag)? {
                 Tag::Batch if stopped => {
                     bytes_since += header.len;
                     if bytes_since > IN_FLIGHT_BYTES_MAX {
-                        return Err(WireError::OutOfPlace(Tag::Batch));
+                        return Err(LinkError::OutOfPlace(header.tag));
                     }
-                    let body = self.link.receive_large_body(header)?;
-                    self.link.give_back(body);
+                    let body = self.spare.receive(&mut self.link, header)?;
+                    self.spare.give_back(body);
                 }
                 Tag::Batch => {
                     let given = self.take_batch(header, &schema, &mut arriving, receiver)?;
@@ -159,7 +154,7 @@ impl Client {
                         first_batch,
                     });
                 }
-                tag => return Err(WireError::OutOfPlace(tag)),
+                _ => return Err(LinkError::OutOfPlace(header.tag)),
             }
         }
     }
@@ -171,8 +166,8 @@ impl Client {
         schema: &SchemaRef,
         arriving: &mut Arriving,
         receiver: &mut Receiver<'_>,
-    ) -> Result<Option<ControlFlow<()>>, WireError> {
-        let body = self.link.receive_large_body(header)?;
+    ) -> Result<Option<ControlFlow<()>>, LinkError> {
+        let body = self.spare.receive(&mut self.link, header)?;
         let batch = decode_batch(&body.slice_with_length(0, header.len), schema)?;
         arriving.batch(&batch, header.len)?;
         let given = match (batch.num_rows(), receiver) {
@@ -187,10 +182,10 @@ impl Client {
                 }
                 Some(given)
             }
-            (_, Receiver::Partial { .. }) => return Err(WireError::OutOfPlace(Tag::Batch)),
+            (_, Receiver::Partial { .. }) => return Err(LinkError::OutOfPlace(header.tag)),
         };
         drop(batch);
-        self.link.give_back(body);
+        self.spare.give_back(body);
         Ok(given)
     }
 
@@ -201,9 +196,9 @@ impl Client {
         schema: &SchemaRef,
         arriving: &mut Arriving,
         receiver: &mut Receiver<'_>,
-    ) -> Result<(), WireError> {
+    ) -> Result<(), LinkError> {
         let Receiver::Partial { merged, failed } = receiver else {
-            return Err(WireError::OutOfPlace(Tag::Partial));
+            return Err(LinkError::OutOfPlace(header.tag));
         };
         let body = self.link.receive_body(header)?;
         if merged.output_schema() != schema {
@@ -214,7 +209,7 @@ impl Client {
         }
         match merged.add(&body) {
             Ok(groups) => arriving.partial(Some(groups)),
-            Err(ScanError::Malformed(_)) => Err(WireError::Malformed("a partial aggregate")),
+            Err(ScanError::Malformed(_)) => Err(LinkError::Malformed("a partial aggregate")),
             Err(error) => {
                 *failed = Some(error);
                 arriving.partial(None)

@@ -11,22 +11,71 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use dpb_core::WallClock;
+use dpb_link::hello::{Offer, Welcome, opened_bytes};
+use dpb_link::{AgentDescription, Header, Stream, tag};
 
 use super::connection::make_printable;
 use super::*;
 use crate::compare::{Consumer, Kept, Scheme, SchemeError, SchemeRun, SchemeSide, Test};
 use crate::ipc::Encoder;
 use crate::query::{CompareOp, Literal, Output, Query, Scalar};
-use crate::scan::operator::OwnCores;
 use crate::service::agent::{Agent, AgentOptions};
-use crate::service::protocol::{End, Header, Refusal};
+use crate::service::protocol::{Description, End, Refusal, TAGS};
 
 const SF: f64 = 0.01;
 const ROWS: u64 = 60_175;
 
+mod bulk;
+
 fn frame(tag: Tag, body: &[u8]) -> Vec<u8> {
     let len = body.len();
+    let tag = tag.into();
     [&Header { tag, len }.to_bytes(), body].concat()
+}
+
+fn description() -> Description {
+    Description {
+        cache_bytes: 0,
+        backend: "cpu/best".into(),
+        emulated_by: None,
+    }
+}
+
+/// Takes a client, and shakes hands with it as an agent does that can do such.
+fn welcomed(listener: &TcpListener, capabilities: u64) -> Link {
+    let (stream, _) = listener.accept().unwrap();
+    let clock = Arc::new(WallClock::default());
+    let mut link = Link::new(Stream::Plain(stream), 0, clock).unwrap();
+    let heard = |link: &mut Link| {
+        let header = link.receive_header().unwrap().unwrap();
+        (header.tag, link.receive_body(header).unwrap())
+    };
+    assert_eq!(heard(&mut link).0, tag::HELLO);
+    let welcome = Welcome {
+        capabilities: 0,
+        agent: AgentDescription::of_this_process(),
+        services: vec![Offer {
+            name: protocol::SERVICE.into(),
+            version: protocol::VERSION,
+            description: description().to_bytes(),
+        }],
+    };
+    link.send(tag::WELCOME, &welcome.to_bytes()).unwrap();
+    assert_eq!(heard(&mut link).0, tag::OPEN);
+    link.send(tag::OPENED, &opened_bytes(protocol::VERSION))
+        .unwrap();
+    link.set_tags(TAGS);
+    let (_, asked) = heard(&mut link);
+    assert!(matches!(
+        protocol::decode(&asked).unwrap(),
+        Request::Capabilities { .. }
+    ));
+    let reply = Reply::Capabilities {
+        capabilities,
+        duckdb: Err("none here".into()),
+    };
+    link.send(Tag::Reply, &protocol::encode(&reply)).unwrap();
+    link
 }
 
 /// A peer that welcomes a client and answers its first request, whatever it is, with these bytes.
@@ -34,19 +83,13 @@ fn stranger(answer: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let mut link = Link::new(stream, 0, Arc::new(WallClock::default())).unwrap();
-        let welcome = Welcome {
-            capabilities: protocol::CAPABILITY_FETCH,
-            agent: AgentInfo::of_this_process(0, &OwnCores::default()),
-        };
-        for words in [frame(Tag::Welcome, &welcome.to_bytes()), answer] {
-            let header = link.receive_header().unwrap().unwrap();
-            link.receive_body(header).unwrap();
-            // The client may leave before the last of it.
-            let _ = link.stream().write_all(&words);
-        }
-        link.drain(Duration::from_secs(10));
+        let mut link = welcomed(&listener, protocol::CAPABILITY_FETCH);
+        let header = link.receive_header().unwrap().unwrap();
+        link.receive_body(header).unwrap();
+        // The client may leave before the last of it.
+        let _ = link.stream().tcp().write_all(&answer);
+        // Until it leaves.
+        let _ = link.receive_header();
     });
     address.to_string()
 }
@@ -146,7 +189,7 @@ fn a_connection_that_was_idle_for_too_long_is_made_anew_to_the_same_agent() {
         ClientError::Wire { source, .. } => source,
         other => panic!("{other}"),
     };
-    assert!(matches!(source, WireError::Closed), "{source}");
+    assert!(matches!(source, LinkError::Closed), "{source}");
     // Another cache: another agent.
     let stop = Arc::new(AtomicBool::new(false));
     agent(address, 1 << 20, &stop);
@@ -159,29 +202,21 @@ fn a_connection_that_was_idle_for_too_long_is_made_anew_to_the_same_agent() {
 }
 
 /// A peer that welcomes whoever comes and then does this for each request, until the client has left.
-fn hostile(act: impl Fn(&mut Link) -> Result<(), WireError> + Send + 'static) -> String {
+fn hostile(act: impl Fn(&mut Link) -> Result<(), LinkError> + Send + 'static) -> String {
     answering(move |_, link| act(link))
 }
 
-fn answering(act: impl Fn(Request, &mut Link) -> Result<(), WireError> + Send + 'static) -> String {
+fn answering(act: impl Fn(Request, &mut Link) -> Result<(), LinkError> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let mut link = Link::new(stream, 0, Arc::new(WallClock::default())).unwrap();
-        let welcome = Welcome {
-            capabilities: protocol::CAPABILITY_FETCH,
-            agent: AgentInfo::of_this_process(0, &OwnCores::default()),
-        };
-        let header = link.receive_header().unwrap().unwrap();
-        link.receive_body(header).unwrap();
-        link.send(Tag::Welcome, &welcome.to_bytes()).unwrap();
+        let mut link = welcomed(&listener, protocol::CAPABILITY_FETCH);
         while let Ok(Some(header)) = link.receive_header() {
             // Also a stop that came after its scan.
             let Ok(body) = link.receive_body(header) else {
                 break;
             };
-            if header.tag == Tag::Request
+            if header.tag == u8::from(Tag::Request)
                 && act(protocol::decode(&body).unwrap(), &mut link).is_err()
             {
                 break;
@@ -266,8 +301,8 @@ fn frames(batch: &RecordBatch) -> (Vec<u8>, Vec<u8>) {
     (frame(Tag::Schema, &schema), frame(Tag::Batch, &body))
 }
 
-fn write(link: &Link, bytes: &[u8]) -> Result<(), WireError> {
-    Ok(link.stream().write_all(bytes)?)
+fn write(link: &Link, bytes: &[u8]) -> Result<(), LinkError> {
+    Ok(link.stream().tcp().write_all(bytes)?)
 }
 
 /// Asks in a thread of its own: a client that waits for ever must not keep the test.
@@ -279,7 +314,7 @@ fn soon<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 fn is_late(error: &ClientError) -> bool {
-    matches!(error, ClientError::Wire { source: WireError::Io(io), .. } if io.kind() == io::ErrorKind::TimedOut)
+    matches!(error, ClientError::Wire { source: LinkError::Io(io), .. } if io.kind() == io::ErrorKind::TimedOut)
 }
 
 #[test]
@@ -294,7 +329,10 @@ fn no_question_waits_for_ever_for_a_silent_or_trickling_agent() {
     for ask in QUESTIONS {
         let silent = hostile(|_| Ok(()));
         // The length of a body that never comes, and one that comes byte by byte.
-        let announced = |tag, len| Header { tag, len }.to_bytes();
+        let announced = |tag: Tag, len| {
+            let tag = tag.into();
+            Header { tag, len }.to_bytes()
+        };
         let empty = hostile(move |link| write(link, &announced(Tag::Reply, 1 << 20)));
         let slow = hostile(move |link| {
             write(link, &announced(Tag::Reply, 1 << 20))?;
@@ -305,7 +343,7 @@ fn no_question_waits_for_ever_for_a_silent_or_trickling_agent() {
             let is_wrong = matches!(
                 late,
                 ClientError::Wire {
-                    source: WireError::OutOfPlace(_),
+                    source: LinkError::OutOfPlace(_),
                     ..
                 }
             );
@@ -329,7 +367,7 @@ fn no_question_waits_for_ever_for_a_silent_or_trickling_agent() {
             [
                 schema.clone(),
                 Header {
-                    tag: Tag::Batch,
+                    tag: Tag::Batch.into(),
                     len: 64 << 20,
                 }
                 .to_bytes()
@@ -344,7 +382,7 @@ fn no_question_waits_for_ever_for_a_silent_or_trickling_agent() {
             [
                 reply.clone(),
                 Header {
-                    tag: Tag::File,
+                    tag: Tag::File.into(),
                     len: 1 << 20,
                 }
                 .to_bytes()
@@ -389,7 +427,7 @@ fn batches_and_pieces_that_bring_nothing_come_to_an_end() {
         let found = matches!(
             error,
             ClientError::Wire {
-                source: WireError::Disbelieved(_),
+                source: LinkError::Disbelieved(_),
                 ..
             }
         );
@@ -477,7 +515,7 @@ fn an_end_that_contradicts_what_came_is_no_end() {
         let found = matches!(
             error,
             ClientError::Wire {
-                source: WireError::Disbelieved(_),
+                source: LinkError::Disbelieved(_),
                 ..
             }
         );
@@ -499,7 +537,7 @@ fn rows_that_nobody_asked_for_are_refused() {
         let found = matches!(
             error,
             ClientError::Wire {
-                source: WireError::Disbelieved(_),
+                source: LinkError::Disbelieved(_),
                 ..
             }
         );
@@ -657,7 +695,7 @@ fn what_an_agent_says_of_itself_is_checked_where_it_enters() {
         let found = matches!(
             error,
             ClientError::Wire {
-                source: WireError::Disbelieved(_),
+                source: LinkError::Disbelieved(_),
                 ..
             }
         );
@@ -670,8 +708,8 @@ fn words_of_an_agent_reach_nobody_raw() {
     let address = hostile(|link| {
         let text = "\u{1b}]0;owned\u{7}\nall is well\u{202e}".to_owned() + &"x".repeat(60_000);
         link.send(
-            Tag::Error,
-            &protocol::refusal_bytes(Refusal::Damaged, &text),
+            tag::ERROR,
+            &dpb_link::refusal_bytes(Refusal::Damaged, &text),
         )
     });
     let error = soon(move || QUESTIONS[0](&mut patient(&address))).unwrap_err();
@@ -682,7 +720,11 @@ fn words_of_an_agent_reach_nobody_raw() {
     );
     assert!(said.len() < 5000 && said.contains("all is well"), "{said}");
     assert!(said.contains("dpb data --remove"), "{said}");
-    let mut agent = AgentInfo::of_this_process(0, &OwnCores::default());
+    let mut agent = AgentInfo::new(
+        &AgentDescription::of_this_process(),
+        description(),
+        Ok(String::new()),
+    );
     agent.host = "\u{1b}[2J".into();
     agent.duckdb = Err("\u{1b}[2J".into());
     make_printable(&mut agent);

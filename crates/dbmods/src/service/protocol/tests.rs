@@ -5,116 +5,37 @@ use proptest::prelude::*;
 use super::*;
 use crate::query::{Output, Predicate};
 
-fn hello() -> Hello {
-    Hello {
-        version: VERSION,
-        capabilities: CAPABILITY_DUCKDB,
-        link_bits_per_s: 10_000_000_000,
-        token: b"open sesame".to_vec(),
-    }
-}
-
-fn welcome() -> Welcome {
-    Welcome {
-        capabilities: CAPABILITY_FETCH,
-        agent: AgentInfo {
-            dpb_version: "0.1.0".into(),
-            pid: 7,
-            cpus: 2,
-            cpu_model: "a CPU".into(),
-            host: "here".into(),
-            cache_bytes: 1 << 30,
-            backend: "pool/2".into(),
-            emulated_by: None,
-            duckdb: Err("none found".into()),
-        },
-    }
-}
-
 #[test]
-fn handshakes_round_trip() {
-    assert_eq!(Hello::parse(&hello().to_bytes()).unwrap(), hello());
-    assert_eq!(Welcome::parse(&welcome().to_bytes()).unwrap(), welcome());
-}
-
-#[test]
-fn hello_is_laid_out_as_documented() {
-    let bytes = hello().to_bytes();
-    assert_eq!(&bytes[..8], b"DPBW\x06\x00\x0b\x00");
-    assert_eq!(bytes[8..16], 1u64.to_le_bytes());
-    assert_eq!(bytes[16..24], 10_000_000_000u64.to_le_bytes());
-    assert_eq!(&bytes[24..], b"open sesame");
-}
-
-#[test]
-fn a_token_never_reaches_a_log() {
-    assert!(!format!("{:?}", hello()).contains("sesame"));
-}
-
-#[test]
-fn another_version_is_named() {
-    let mut bytes = hello().to_bytes();
-    bytes[4] = 9;
-    let error = Hello::parse(&bytes).unwrap_err();
-    assert!(matches!(error, WireError::Version { theirs: 9 }));
-    assert_eq!(error.refusal(), Some(Refusal::Version));
-    assert!(matches!(
-        Hello::parse(b"GET / HTTP/1.1\r\n\r\n"),
-        Err(WireError::Foreign)
-    ));
-}
-
-#[test]
-fn a_wrong_token_length_is_malformed() {
-    for (len, extra) in [(10u16, 0), (12, 0), (11, 1)] {
-        let mut bytes = hello().to_bytes();
-        bytes[6..8].copy_from_slice(&len.to_le_bytes());
-        bytes.extend(std::iter::repeat_n(0, extra));
-        assert!(matches!(Hello::parse(&bytes), Err(WireError::Malformed(_))));
-    }
-}
-
-#[test]
-fn headers_keep_their_bounds() {
+fn tags_keep_their_bounds_and_their_names() {
     for byte in 0..=255u8 {
-        let Some(tag) = Tag::of(byte) else {
-            assert!(matches!(
-                Header::parse([byte, 0, 0, 0, 0, 0, 0, 0]),
-                Err(WireError::UnknownTag(b)) if b == byte
-            ));
-            continue;
-        };
-        assert_eq!(tag as u8, byte);
-        let header = Header {
-            tag,
-            len: tag.body_bytes_max(),
-        };
-        assert_eq!(Header::parse(header.to_bytes()).unwrap(), header);
-        let mut longer = header.to_bytes();
-        longer[4..].copy_from_slice(&(tag.body_bytes_max() as u32 + 1).to_le_bytes());
-        assert!(matches!(
-            Header::parse(longer),
-            Err(WireError::TooLong { .. })
-        ));
+        match Tag::of(byte) {
+            Ok(tag) => {
+                assert_eq!(u8::from(tag), byte);
+                assert_eq!(TAGS.body_bytes_max(byte), Some(tag.body_bytes_max()));
+            }
+            Err(error) => {
+                assert!(matches!(error, LinkError::OutOfPlace(wrong) if wrong == byte));
+                let is_of_session = tag::is_of_session(byte);
+                assert!(is_of_session || TAGS.body_bytes_max(byte).is_none());
+            }
+        }
     }
-    assert!(Header::parse([2, 1, 0, 0, 0, 0, 0, 0]).is_err());
+    let bulk: Vec<u8> = (0..=255).filter(|&byte| TAGS.is_bulk(byte)).collect();
+    assert_eq!(bulk, [Tag::Batch as u8, Tag::File as u8]);
 }
 
 #[test]
-fn a_stream_that_ends_inside_a_header_is_torn() {
-    let bytes = Header {
-        tag: Tag::Reply,
-        len: 5,
-    }
-    .to_bytes();
-    assert!(Header::read(&mut &bytes[..0]).unwrap().is_none());
-    for end in 1..HEADER_BYTES {
-        assert!(matches!(
-            Header::read(&mut &bytes[..end]),
-            Err(WireError::Torn)
-        ));
-    }
-    assert!(Header::read(&mut &bytes[..]).unwrap().is_some());
+fn the_longest_description_keeps_its_bound() {
+    let long = "ö".repeat(40_000);
+    let description = Description {
+        cache_bytes: u64::MAX,
+        backend: long.clone(),
+        emulated_by: Some(long),
+    };
+    let bytes = description.to_bytes();
+    assert!(bytes.len() <= dpb_link::hello::DESCRIPTION_BYTES_MAX);
+    let read: Description = decode(&bytes).unwrap();
+    assert!(read.backend.starts_with('ö') && read.cache_bytes == u64::MAX);
 }
 
 #[test]
@@ -124,45 +45,8 @@ fn trailing_bytes_are_refused() {
     body.push(0);
     assert!(matches!(
         decode::<Request>(&body),
-        Err(WireError::TrailingBytes(1))
+        Err(LinkError::TrailingBytes(1))
     ));
-}
-
-#[test]
-fn refusals_carry_their_code_and_text() {
-    for refusal in [
-        Refusal::Protocol,
-        Refusal::Version,
-        Refusal::Token,
-        Refusal::Usage,
-        Refusal::Unavailable,
-        Refusal::Busy,
-        Refusal::Damaged,
-        Refusal::Internal,
-    ] {
-        let error = parse_refusal(&refusal_bytes(refusal, "why"));
-        assert_eq!(error.refusal(), Some(refusal));
-        assert_eq!(error.to_string(), "why");
-    }
-    let long = "ö".repeat(40_000);
-    let welcome = Welcome {
-        capabilities: 0,
-        agent: AgentInfo {
-            dpb_version: "1".to_owned(),
-            pid: 1,
-            cpus: 1,
-            cpu_model: long.clone(),
-            host: long.clone(),
-            cache_bytes: 0,
-            backend: long.clone(),
-            emulated_by: Some(long.clone()),
-            duckdb: Err(long.clone()),
-        },
-    };
-    let bytes = welcome.to_bytes();
-    assert!(bytes.len() <= Tag::Welcome.body_bytes_max());
-    assert!(Welcome::parse(&bytes).unwrap().agent.host.starts_with('ö'));
-    assert!(refusal_bytes(Refusal::Usage, &long).len() <= Tag::Error.body_bytes_max());
 }
 
 #[test]
@@ -202,9 +86,7 @@ proptest! {
         let _ = decode::<Request>(&body);
         let _ = decode::<Reply>(&body);
         let _ = decode::<End>(&body);
-        let _ = Hello::parse(&body);
-        let _ = Welcome::parse(&body);
-        let _ = parse_refusal(&body);
+        let _ = decode::<Description>(&body);
         let _ = crate::ipc::decode_schema(&body);
     }
 }
