@@ -7,6 +7,7 @@ use dpb_operators::registry::Operators;
 use dpb_sim::{Faultiness, Models, OpenInner};
 
 use crate::args::{self, List};
+use crate::remote;
 
 /// All families, in the order of lists: `first`, then dpb's, whose kernels are those of `operators`. They are kept as long as the
 /// process.
@@ -22,6 +23,7 @@ pub fn families(first: &[&'static dyn Family], operators: Operators) -> Families
         &Doca,
         &Dpdk,
         &Rdma,
+        kept(remote::family(operators)),
     ]);
     Families::new(families.leak())
 }

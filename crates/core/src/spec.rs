@@ -39,6 +39,12 @@ pub trait Spec: fmt::Debug + Clone + Eq + Hash + Send + Sync + 'static {
     /// Every parameter by its name, those with their usual value too: with the name they say exactly what is computed.
     fn parameters(&self) -> Vec<(&str, ParameterValue)>;
 
+    /// The parameters with the whole of their content: whoever knows the operator makes the spec again from them, on another machine too. As
+    /// it stands here they are [`Spec::parameters`]; a spec of which those show less says more here.
+    fn parts(&self) -> Vec<(&str, ParameterValue)> {
+        self.parameters()
+    }
+
     /// The cost of an item besides its bytes, whatever its length, expressed in bytes. One such byte stands for about a nanosecond
     /// on a slow path, for making an item, running it and checking it. Most operators cost 0 here, a signature millions. Only the
     /// order of magnitude matters. Code that bounds time by bytes adds this cost.
@@ -120,6 +126,7 @@ pub struct OpSpec(Arc<dyn AnySpec>);
 trait AnySpec: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
     fn parameters(&self) -> Vec<(&str, ParameterValue)>;
+    fn parts(&self) -> Vec<(&str, ParameterValue)>;
     fn cost_bytes(&self) -> usize;
     fn as_any(&self) -> &dyn Any;
     fn equals(&self, other: &dyn AnySpec) -> bool;
@@ -186,6 +193,11 @@ impl OpSpec {
         self.0.parameters()
     }
 
+    /// See [`Spec::parts`].
+    pub fn parts(&self) -> Vec<(&str, ParameterValue)> {
+        self.0.parts()
+    }
+
     /// The name, and in brackets the parameters: `deflate(level=6,format=raw)`.
     fn with_parameters(&self) -> String {
         let parameters = self.parameters();
@@ -206,6 +218,10 @@ impl<S: Spec> AnySpec for S {
 
     fn parameters(&self) -> Vec<(&str, ParameterValue)> {
         Spec::parameters(self)
+    }
+
+    fn parts(&self) -> Vec<(&str, ParameterValue)> {
+        Spec::parts(self)
     }
 
     fn cost_bytes(&self) -> usize {

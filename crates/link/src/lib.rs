@@ -73,6 +73,7 @@ pub mod hello;
 pub mod link;
 mod lock;
 mod message;
+pub mod operators;
 mod placed;
 mod service;
 mod stream;

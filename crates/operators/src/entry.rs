@@ -253,8 +253,15 @@ impl Entry {
     /// An unknown or repeated name, a value out of range, a file that cannot be read or does not say what it should, named
     /// in the message.
     pub fn case(&self, parameters: &str) -> Result<Case, SetupError> {
+        self.case_with(parameters, &[])
+    }
+
+    /// [`Self::case`] with the contents of files, each by the name of its parameter.
+    fn case_with(&self, parameters: &str, contents: &[(&str, &[u8])]) -> Result<Case, SetupError> {
         let arguments = Arguments::parse(self.name, self.all_parameters(), parameters)?;
-        let arguments = arguments.with_materials(self.material);
+        let arguments = arguments
+            .with_materials(self.material)
+            .with_contents(contents);
         let mut case = (self.parse)(&arguments)?;
         for parameter in self.workload_parameters {
             let value = parameter.value(arguments.word(parameter.name));
@@ -270,6 +277,50 @@ impl Entry {
     pub fn spec(&self, parameters: &str) -> Result<OpSpec, SetupError> {
         Arguments::parse(self.name, self.parameters.iter(), parameters)?;
         Ok(self.case(parameters)?.spec)
+    }
+
+    /// The spec that has these values of parameters, as [`Spec::parts`] says them: what a spec says of itself makes it again. No file
+    /// is read and nothing is generated, so the values may come from elsewhere.
+    ///
+    /// # Errors
+    /// A parameter that the spec does not have, that is given twice or not at all; a value outside its domain; a file whose content is not
+    /// given, or is not what the operator reads.
+    pub fn spec_from(&self, values: &[(&str, ParameterValue)]) -> Result<OpSpec, SetupError> {
+        let wrong = |parameter: &str, why: &str| {
+            SetupError::Parameter(format!("{}: {parameter}: {why}", self.name))
+        };
+        let (mut pairs, mut contents) = (Vec::new(), Vec::new());
+        for (name, value) in values {
+            let parameter = self.parameters.iter().find(|known| known.name == *name);
+            let parameter = parameter.ok_or_else(|| wrong(name, "no such parameter"))?;
+            match (parameter.values, value) {
+                (Domain::File, ParameterValue::Material(content)) => {
+                    contents.push((*name, content.bytes()));
+                }
+                (Domain::File, _) => {
+                    return Err(wrong(
+                        name,
+                        "a file, and the spec does not hold its content",
+                    ));
+                }
+                (_, ParameterValue::Material(_)) => {
+                    return Err(wrong(name, "has content, but is no file"));
+                }
+                // A comma would begin another parameter.
+                (_, ParameterValue::Text(text)) if text.contains(',') => {
+                    return Err(wrong(name, "a comma in its value"));
+                }
+                (_, value) => pairs.push(format!("{name}={value}")),
+            }
+        }
+        for Parameter { name, .. } in self.parameters {
+            match values.iter().filter(|(given, _)| given == name).count() {
+                1 => {}
+                0 => return Err(wrong(name, "not given")),
+                _ => return Err(wrong(name, "given twice")),
+            }
+        }
+        Ok(self.case_with(&pairs.join(","), &contents)?.spec)
     }
 
     /// The case without any parameter given.

@@ -1,6 +1,6 @@
 //! The one list of operators: command line, benches, conformance and page-end tests follow from it.
 
-use dpb_core::{OpSpec, Unsupported};
+use dpb_core::{OpSpec, ParameterValue, SetupError, Unsupported};
 
 pub use crate::entry::{Case, Entry, Library, MakeKernel, MakeWorkload, Parse, own};
 #[allow(unused_imports, reason = "which operators are built in, features say")]
@@ -155,6 +155,21 @@ impl Operators {
     pub fn find(self, name: &str) -> Option<&'static Entry> {
         let mut entries = self.0.iter().copied().flatten();
         entries.find(|entry| entry.name == name)
+    }
+
+    /// The spec of the operator `name` that has these values of parameters: [`Entry::spec_from`].
+    ///
+    /// # Errors
+    /// If there is no such operator, and as there.
+    pub fn spec_from(
+        self,
+        name: &str,
+        values: &[(&str, ParameterValue)],
+    ) -> Result<OpSpec, SetupError> {
+        let entry = self
+            .find(name)
+            .ok_or_else(|| SetupError::Parameter(format!("no operator {name}")))?;
+        entry.spec_from(values)
     }
 
     /// The operator that `spec` belongs to.

@@ -149,6 +149,38 @@ fn parameters_make_the_spec_again() {
     }
 }
 
+/// The values of a spec's parameters make the same spec, keys and tables with it, and nothing is left to a default.
+#[test]
+fn values_of_parameters_make_the_spec_again() {
+    for entry in registry::OPERATORS {
+        for case in entry.cases() {
+            let values = case.spec.parts();
+            assert_eq!(entry.spec_from(&values), Ok(case.spec.clone()));
+            for missing in 0..values.len() {
+                let mut fewer = values.clone();
+                let (name, value) = fewer.remove(missing);
+                let why = entry.spec_from(&fewer).expect_err(name).to_string();
+                assert!(why.contains(name), "{why}");
+                fewer.extend([(name, value.clone()), (name, value.clone())]);
+                let why = entry.spec_from(&fewer).expect_err(name).to_string();
+                assert!(why.contains("twice"), "{why}");
+                // A path is never followed.
+                if let ParameterValue::Material(_) = value {
+                    fewer.truncate(values.len() - 1);
+                    fewer.push((name, "/dev/zero".into()));
+                    let why = entry.spec_from(&fewer).expect_err(name).to_string();
+                    assert!(why.contains("its content"), "{why}");
+                }
+            }
+        }
+    }
+    let crc = registry::find("crc32c").expect("registered");
+    assert!(crc.spec_from(&[("level", 1.into())]).is_err());
+    let deflate = registry::find("deflate").expect("registered");
+    let smuggled = [("level", "6,format=zlib".into()), ("format", "raw".into())];
+    assert!(deflate.spec_from(&smuggled).is_err());
+}
+
 /// What is measured on a file is what the file's items decode from.
 #[test]
 fn decoders_are_fed_by_their_encoders() {

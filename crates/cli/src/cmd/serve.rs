@@ -26,13 +26,14 @@ use serde::{Deserialize, Serialize};
 use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format};
-use crate::{Globals, args, interrupt};
+use crate::{Globals, args, interrupt, operators_service};
 
-/// Serve this machine's tables to `dpb pushdown`, and an echo by which a link is measured.
+/// Serve this machine's tables to `dpb pushdown`, its operators to `remote/HOST:PORT/BACKEND`, and an echo.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Memory stays below the cache plus 272 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
-                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results.\n\
+                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results. Operators of other machines (remote/…) take up to 105 MB a queue, of which there are \
+                  32 at most.\n\
                   With --credentials every connection is encrypted (TLS 1.3), and other machines may connect. Rows that go by \
                   RDMA (--bulk) are not.\n\
                   Examples:\n  dpb serve init ~/dpb-credentials\n  \
@@ -148,7 +149,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         bulk: args.bulk.accepts(),
     };
     let is_encrypted = matches!(options.access, Access::Credentials(_));
-    let (agent, info) = bind(options).map_err(|error| match error {
+    let (agent, info) = bind(options, globals).map_err(|error| match error {
         BindError::Session(dpb_link::BindError::Listen { .. }) => Failure::unavailable(format!(
             "{error}; choose another address with --listen, port 0 for any that is free"
         )),
@@ -173,11 +174,12 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 }
 
 /// An agent with all services, and its description.
-fn bind(options: AgentOptions) -> Result<(Agent, AgentInfo), BindError> {
+fn bind(options: AgentOptions, globals: &Globals) -> Result<(Agent, AgentInfo), BindError> {
     let session = options.session();
     let echo = Echo::new(options.idle_patience, &options.clock);
     let pushdown = Arc::new(Pushdown::new(options)?);
-    let services: Vec<Arc<dyn Service>> = vec![pushdown.clone(), Arc::new(echo)];
+    let operators = operators_service::service(globals.families, globals.operators);
+    let services: Vec<Arc<dyn Service>> = vec![pushdown.clone(), Arc::new(echo), operators];
     let agent = Agent::bind(session, services)?;
     let info = pushdown.info(agent.description());
     Ok((agent, info))

@@ -53,6 +53,7 @@ pub trait ParameterType: Sized {
 pub struct Arguments<'a> {
     operator: &'static str,
     values: Vec<(&'static str, &'a str)>,
+    contents: &'a [(&'a str, &'a [u8])],
     make: MakeMaterial,
 }
 
@@ -134,8 +135,16 @@ impl<'a> Arguments<'a> {
         Ok(Self {
             operator,
             values,
+            contents: &[],
             make: |given, name| given.read(name),
         })
+    }
+
+    /// The same arguments with the contents of files, each by the name of its parameter: they stand in for the files, and no file is
+    /// read for such a parameter.
+    #[must_use]
+    pub fn with_contents(self, contents: &'a [(&'a str, &'a [u8])]) -> Self {
+        Self { contents, ..self }
     }
 
     /// The same arguments, whose materials `make` gives. As they stand, their materials are public, and a file is needed.
@@ -205,7 +214,8 @@ impl<'a> Arguments<'a> {
         Ok(Material::public(content))
     }
 
-    /// The content of the file that the parameter `name` names; `None` if it names none.
+    /// The content of the file that the parameter `name` names, or that stands in for it ([`Arguments::with_contents`]); `None` if it
+    /// names none.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -213,7 +223,11 @@ impl<'a> Arguments<'a> {
     /// # Panics
     /// If the operator has no such parameter.
     pub fn file(&self, name: &str) -> Result<Option<Vec<u8>>, SetupError> {
-        match self.word(name) {
+        let word = self.word(name);
+        if let Some((_, content)) = self.contents.iter().find(|(of, _)| *of == name) {
+            return Ok(Some(content.to_vec()));
+        }
+        match word {
             NO_FILE => Ok(None),
             path => file::read(std::path::Path::new(path), FILE_BYTES_MAX)
                 .map(Some)

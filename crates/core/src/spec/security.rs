@@ -216,6 +216,21 @@ impl Spec for Sessions {
         parameters
     }
 
+    /// The key is those of all sessions, one behind another, as the operators take them.
+    fn parts(&self) -> Vec<(&str, ParameterValue)> {
+        let mut parts = self.parameters();
+        let bytes = self.keys.iter().map(|key| key.bytes().len()).sum();
+        // Whole at once: no copy of a part is left behind where a list has grown.
+        let mut keys = Vec::with_capacity(bytes);
+        self.keys.iter().for_each(|key| keys.extend(key.bytes()));
+        let of_key =
+            |(_, value): &&mut (&str, ParameterValue)| matches!(value, ParameterValue::Material(_));
+        if let Some((_, key)) = parts.iter_mut().find(of_key) {
+            *key = Material::secret(keys).into();
+        }
+        parts
+    }
+
     fn cost_bytes(&self) -> usize {
         self.of.cost_bytes()
     }

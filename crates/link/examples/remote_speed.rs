@@ -1,0 +1,132 @@
+//! What the way to another machine costs, over loopback: the time that it adds to a job of one item of 64 bytes, and the throughput of copies
+//! and of DEFLATE beside the same backend without a wire. `remote/…` is driven beside the local backend in turns.
+//!
+//! ```text
+//! cargo run --release -p dpb-link --no-default-features --example remote_speed
+//! ```
+
+use std::collections::VecDeque;
+use std::net::TcpListener;
+use std::num::NonZeroU32;
+use std::thread;
+use std::time::Duration;
+
+use dpb_core::{
+    Backend, Clock, Completion, Family, Items, Job, OpSpec, Operator, ParameterValue, Queue,
+    SetupError, Unsupported, WallClock,
+};
+use dpb_link::operators::{OperatorsService, Remote, SessionSecurity, tcp};
+use dpb_operators::cpu::Cpu;
+use dpb_operators::registry::{self, Operators};
+
+/// Rounds of each side.
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(300);
+
+fn resolve(name: &str, values: &[(&str, ParameterValue)]) -> Result<OpSpec, SetupError> {
+    Operators::DPB.spec_from(name, values)
+}
+
+fn main() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        let open = |name: &str| match name {
+            "cpu" => Ok(Box::new(Cpu::best()) as Box<dyn Backend>),
+            _ => Err(Unsupported {
+                reason: format!("no backend {name}"),
+            }),
+        };
+        let service: &_ = Box::leak(Box::new(OperatorsService::new(Box::new(open), resolve)));
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                service.serve_wire(Box::new(stream), SessionSecurity::Loopback, &|| false)
+            });
+        }
+    });
+    let remote = Remote::new(tcp, resolve).open(&format!("{address}/cpu"));
+    let sides: [Box<dyn Backend>; 2] = [Box::new(Cpu::best()), remote.expect("an agent")];
+    for (name, item_bytes, depth) in [
+        ("crc32c", 64, 1),
+        ("copy", 16 << 10, 8),
+        ("deflate", 64 << 10, 8),
+    ] {
+        let mut lanes = sides
+            .each_ref()
+            .map(|side| Lane::new(&**side, name, item_bytes, depth));
+        let mut ns = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            for (lane, ns) in lanes.iter_mut().zip(&mut ns) {
+                ns.push(lane.ns_per_job());
+            }
+        }
+        let [here, there] = ns.map(|mut ns| {
+            ns.sort_by(f64::total_cmp);
+            ns[ROUNDS / 2]
+        });
+        let mb_per_s = |ns: f64| item_bytes as f64 / ns * 1e3;
+        println!(
+            "{name}, {item_bytes} bytes, depth {depth}: here {here:.0} ns a job ({:.0} MB/s), remote {there:.0} ns ({:.0} MB/s); \
+             the way adds {:.0} ns",
+            mb_per_s(here),
+            mb_per_s(there),
+            there - here
+        );
+    }
+}
+
+/// A queue that is kept full.
+struct Lane {
+    queue: Box<dyn Queue>,
+    ready: VecDeque<Job>,
+    done: Vec<Completion>,
+    clock: WallClock,
+}
+
+impl Lane {
+    fn new(backend: &dyn Backend, name: &str, item_bytes: usize, depth: u32) -> Self {
+        let spec = registry::find(name).expect("registered").default_spec();
+        let operator = backend.prepare(&spec).expect("an operator");
+        let depth = NonZeroU32::new(depth).expect("not zero");
+        let job = |tag: u32| job(&*operator, backend, tag, item_bytes);
+        let ready = (0..depth.get()).map(job).collect();
+        Self {
+            queue: operator.clone().open(depth).expect("a queue"),
+            ready,
+            done: Vec::with_capacity(depth.get() as usize),
+            clock: WallClock::default(),
+        }
+    }
+
+    fn ns_per_job(&mut self) -> f64 {
+        let start_ns = self.clock.now_ns();
+        let mut jobs = 0;
+        loop {
+            self.queue.submit(&mut self.ready);
+            if self.queue.poll(&mut self.done) == 0 {
+                self.queue.wait(Duration::from_millis(1));
+            }
+            jobs += self.done.len();
+            for Completion { job, result } in self.done.drain(..) {
+                result.expect("carried out");
+                self.ready.push_back(job);
+            }
+            let ns = self.clock.now_ns() - start_ns;
+            if ns > ROUND.as_nanos() as u64 && jobs > 0 {
+                return ns as f64 / jobs as f64;
+            }
+        }
+    }
+}
+
+/// A job of one item: text that compresses about as prose does.
+fn job(operator: &dyn Operator, backend: &dyn Backend, tag: u32, item_bytes: usize) -> Job {
+    let mut src = backend.alloc(item_bytes).expect("memory");
+    let words = ["the ", "wire ", "between ", "two ", "machines ", "costs "];
+    let mut random = dpb_core::random::SplitMix64::new(tag.into());
+    let text = std::iter::repeat_with(|| words[random.below(words.len())].bytes()).flatten();
+    src.iter_mut().zip(text).for_each(|(byte, of)| *byte = of);
+    let dst = backend.alloc(operator.dst_len(item_bytes)).expect("memory");
+    let items = Items::fixed(item_bytes as u32, 1);
+    Job::new(tag.into(), src, items, dst, operator.shape())
+}

@@ -1,0 +1,70 @@
+//! The service `operators`: any operator of another machine, through the seam.
+//!
+//! A client opens the backend `remote/HOST:PORT/BACKEND` ([`Remote`]), and an agent at `HOST:PORT` that has the [`OperatorsService`] runs its operators on its own
+//! `BACKEND`. Items go there, outputs come back. A queue has a connection of its own, which the thread that has the queue drives: no
+//! helper threads. What a backend says of itself, of an operator and of its limits is asked of the agent once, on another connection.
+//!
+//! **Specs.** An operator is sent as its name and the values of its parameters, keys and tables as bytes; a chain as the list of its
+//! stages. Both sides make the spec by a [`Resolve`], which a registry of operators is. A spec that the client's own registry does not
+//! make again from these parts, such as a scan of a table that lies in a file, is refused by [`Limits`](dpb_core::Limits) with the reason. An
+//! agent follows no path and generates no key.
+//!
+//! **Secrets** are sent only where [`SessionSecurity`] keeps them: to loopback, or in an encrypted session.
+//!
+//! **Tables that change** ([`Control`](dpb_core::Control)) change at the agent: a change and a commit each are a round trip. All queues of a
+//! prepared operator share its table there.
+//!
+//! **Messages.** A session opens the service ([`Sessions`]), which then takes the stream over: its messages are its own, and their tags too. Over a
+//! stream without a session ([`tcp`]) they are the same. All numbers are little endian. A message is a header of 8 bytes, which is its tag (a byte), three zeros and the length of
+//! its body (a word of 4 bytes), and the body. A text is its length (4 bytes) and UTF-8.
+//!
+//! | tag | message | from | body | answer |
+//! |---|---|---|---|---|
+//! | 1 | hello | client | magic `dpbO`, version (2 bytes) | 2 |
+//! | 2 | welcome | agent | magic, version, description of the machine (text), most bytes of a spec (8 bytes) | |
+//! | 3 | backend | client | name (text) | 4 |
+//! | 4 | described | agent | evidence, what the backend is made of, whether it is a model | |
+//! | 5 | limits | client | spec | 6 |
+//! | 6 | limited | agent | limits of a job and a queue, code (text) | |
+//! | 7 | prepare | client | spec | 8 |
+//! | 8 | prepared | agent | the operator's number (16 random bytes), limits, shape, in place, whether it has a table that changes | |
+//! | 9 | lengths | client | number, first length of an item | 10 |
+//! | 10 | lengths | agent | the longest outputs of items of 256 lengths in a row | |
+//! | 11 | change | client | number, changes | 14 |
+//! | 12 | commit | client | number | 14 |
+//! | 13 | release | client | number | none |
+//! | 14 | changed | agent | version, or why not | |
+//! | 15 | open | client | number, depth | 16 |
+//! | 16 | opened | agent | bytes that may be in flight | |
+//! | 17 | job | client | see `job`: id, places of items and slots, the bytes of the items | 18 |
+//! | 18 | done | agent | see `job`: id, result, outcomes of the items, the bytes of the outputs | |
+//! | 19 | refused | agent | a kind (1 byte), its numbers, reason (text) | |
+//!
+//! After `opened` a connection carries jobs and nothing else, in any number, in either direction; completions come in any order. The client
+//! has at most `depth` jobs and the granted bytes in flight, each job counted as the bytes of its items, its slots and its lists. Lengths are
+//! checked before anything is allocated. A message that is wrong in any way ends its connection; the agent says why first.
+//!
+//! **An agent that is gone** is noticed by the socket, or by its silence: a queue whose jobs bring no byte for the
+//! [patience](Remote::with_patience), which grows with the cost of the jobs in flight, is over. Its jobs end with
+//! [`JobError::Device`](dpb_core::JobError::Device) and an error number of the system below zero, and so does every later one, at once;
+//! [`lost`] says which.
+
+mod agent;
+mod client;
+mod codec;
+mod job;
+mod outbox;
+mod protocol;
+mod quotas;
+mod session;
+mod spec;
+mod talk;
+mod wire;
+
+pub use agent::{OpenBackend, OperatorsService};
+pub use client::{Dial, Dialled, Remote, lost, tcp};
+pub use protocol::VERSION;
+pub use quotas::Quotas;
+pub use session::{NAME, Sessions};
+pub use spec::Resolve;
+pub use wire::{SessionSecurity, Wire};

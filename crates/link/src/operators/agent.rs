@@ -1,0 +1,185 @@
+//! The agent: runs operators of its machine for whoever may ask. A thread a connection, which the caller brings.
+
+mod jobs;
+mod places;
+mod receiving;
+mod requests;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dpb_core::{Backend, Clock, Control, Limits, Operator, SetupError, Unsupported, WallClock};
+
+use super::protocol::Number;
+use super::quotas::{Quotas, Seat};
+use super::spec::Resolve;
+use super::wire::{SessionSecurity, Wire};
+use crate::hello::AgentDescription;
+
+/// Opens a backend of this machine by its name, or says why not.
+pub type OpenBackend = Box<dyn Fn(&str) -> Result<Box<dyn Backend>, Unsupported> + Send + Sync>;
+
+/// The time for which a peer or a backend may do nothing where it must, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The service's side that computes.
+#[allow(missing_debug_implementations)]
+pub struct OperatorsService(pub(super) Shared);
+
+/// The state that all connections share.
+pub(super) struct Shared {
+    open: OpenBackend,
+    resolve: Box<dyn Resolve>,
+    quotas: Quotas,
+    machine: String,
+    clock: Arc<dyn Clock>,
+    patience: Duration,
+    backends: Mutex<Vec<Served>>,
+    operators: Mutex<Vec<Arc<Prepared>>>,
+    operators_taken: Arc<AtomicUsize>,
+    queues_taken: Arc<AtomicUsize>,
+    /// True once the agent ends.
+    pub(super) stop: AtomicBool,
+}
+
+/// A backend that is open.
+#[derive(Clone)]
+struct Served {
+    name: String,
+    backend: Arc<dyn Backend>,
+}
+
+/// An operator of a client.
+struct Prepared {
+    number: Number,
+    operator: Arc<dyn Operator>,
+    control: Option<Arc<dyn Control>>,
+    limits: Limits,
+    /// True if jobs are done when `submit` returns.
+    is_synchronous: bool,
+    served: Served,
+    _seat: Seat,
+}
+
+impl OperatorsService {
+    /// A service of the backends that `open` opens, and of operators whose specs `resolve` makes.
+    pub fn new(open: OpenBackend, resolve: impl Resolve + 'static) -> Self {
+        Self(Shared {
+            open,
+            resolve: Box::new(resolve),
+            quotas: Quotas::default(),
+            machine: machine(),
+            clock: Arc::new(WallClock::default()),
+            patience: PATIENCE,
+            backends: Mutex::default(),
+            operators: Mutex::default(),
+            operators_taken: Arc::default(),
+            queues_taken: Arc::default(),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    /// The same with other quotas.
+    #[must_use]
+    pub fn with_quotas(mut self, quotas: Quotas) -> Self {
+        self.0.quotas = quotas;
+        self
+    }
+
+    /// The same with another description of the machine, which records of clients keep. As it stands: host, processor, CPUs, dpb.
+    #[must_use]
+    pub fn with_machine(mut self, machine: impl Into<String>) -> Self {
+        self.0.machine = machine.into();
+        self
+    }
+
+    /// The same with another patience: the time for which a peer in the middle of a message, or a backend with jobs in flight, may do
+    /// nothing.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.0.patience = patience;
+        self
+    }
+
+    /// Serves one connection, in this thread, until the client closes it or `is_stopped`, which is asked several times a second.
+    ///
+    /// # Errors
+    /// Why the connection ended, if the client did not close it.
+    pub fn serve_wire(
+        &self,
+        wire: Box<dyn Wire + '_>,
+        security: SessionSecurity,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        requests::serve(&self.0, wire, security, is_stopped)
+    }
+}
+
+impl Shared {
+    /// The backend called `name`, opened if it is not yet.
+    fn backend(&self, name: &str) -> Result<Served, Unsupported> {
+        let no = |reason| Err(Unsupported { reason });
+        // Whoever wants to go on from here connects there.
+        if name.split(['/', ':']).next() == Some("remote") {
+            return no(format!("{name}: an agent hands nothing on to other agents"));
+        }
+        let mut backends = lock(&self.backends);
+        if let Some(served) = backends.iter().find(|served| served.name == name) {
+            return Ok(served.clone());
+        }
+        let max = self.quotas.backends_max;
+        if backends.len() >= max {
+            return no(format!("the agent has {max} backends open, its most"));
+        }
+        let (name, backend) = (name.to_owned(), Arc::from((self.open)(name)?));
+        let served = Served { name, backend };
+        backends.push(served.clone());
+        Ok(served)
+    }
+
+    /// The limits of a backend within the agent's.
+    fn bounded(&self, mut limits: Limits) -> Limits {
+        let Quotas {
+            depth_max,
+            input_bytes_max,
+            items_max,
+            ..
+        } = self.quotas;
+        if let Some(depth_max) = std::num::NonZeroU32::new(depth_max) {
+            limits.depth_max = limits.depth_max.min(depth_max);
+        }
+        limits.input_bytes_max = limits.input_bytes_max.min(input_bytes_max);
+        limits.item_bytes_max = limits.item_bytes_max.min(limits.input_bytes_max);
+        limits.items_max = limits.items_max.min(items_max);
+        limits
+    }
+
+    /// A prepared operator.
+    fn find(&self, number: &Number) -> Result<Arc<Prepared>, SetupError> {
+        let operators = lock(&self.operators);
+        let found = operators.iter().find(|known| known.number == *number);
+        found.cloned().ok_or_else(|| {
+            let reason =
+                "the agent has no such operator any more: who prepared it is gone".to_owned();
+            SetupError::Unsupported(Unsupported { reason })
+        })
+    }
+}
+
+/// What is locked is there whole or not at all.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The machine of this process.
+fn machine() -> String {
+    let AgentDescription {
+        dpb_version,
+        host,
+        cpu_model,
+        cpus,
+        ..
+    } = AgentDescription::of_this_process();
+    format!("{host}, {cpu_model}, {cpus} CPUs, dpb {dpb_version}")
+}

@@ -1,0 +1,279 @@
+//! The jobs of one queue: from the connection to the backend, and back.
+
+use std::collections::VecDeque;
+use std::hint::spin_loop;
+use std::io::ErrorKind;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::thread::yield_now;
+use std::time::Duration;
+
+use dpb_core::patience::Silence;
+use dpb_core::{Completion, Job, OutputShape, Queue};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::super::outbox::Outbox;
+use super::super::protocol::Refusal;
+use super::super::quotas::Seat;
+use super::super::talk::{Broken, Talk};
+use super::super::wire::{FAREWELL, hang_up, sleep_for};
+use super::places::Places;
+use super::receiving::{Receiving, Rules};
+use super::{Prepared, Shared};
+
+/// A queue of a client. It ends before the operator.
+pub(super) struct Lane {
+    pub(super) queue: Box<dyn Queue>,
+    pub(super) prepared: Arc<Prepared>,
+    pub(super) depth: NonZeroU32,
+    pub(super) _seat: Seat,
+}
+
+/// Times that the loop goes round without work before it sleeps: as long as a round trip over a fast network takes.
+const SPINS: u32 = 100;
+/// Of these, each so many give the core to others.
+const SPINS_A_YIELD: u32 = 4;
+/// Turns after which a busy loop looks whether it should end.
+const TURNS_A_LOOK: u32 = 1024;
+/// The time after which a sleep looks around.
+const LOOK: Duration = Duration::from_millis(100);
+/// The same while a device works that wakes nobody.
+const NAP: Duration = Duration::from_micros(100);
+/// Work after which a backend that computes in `submit` is interrupted for the connection: bytes, each a nanosecond on a slow path.
+const TURN_BYTES: u64 = 32 << 10;
+/// How many times slower a backend may be than its specs say.
+const SLOW: u64 = 16;
+
+/// Serves a queue until the client closes the connection.
+pub(super) fn serve(
+    talk: Talk<'_>,
+    lane: Lane,
+    shared: &Shared,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), String> {
+    let mut jobs = Jobs::new(talk, lane, shared)?;
+    let ended = jobs.run(is_stopped);
+    let Err(why) = ended else { return Ok(()) };
+    // The last completion may be half sent; then nothing can be said.
+    let refusal = Refusal::Fatal(why.to_string());
+    if jobs.outbox.is_empty() && jobs.talk.refuse(&refusal).is_ok() {
+        hang_up(&mut *jobs.talk.wire, FAREWELL);
+    }
+    Err(why.to_string())
+}
+
+struct Jobs<'a> {
+    lane: Lane,
+    talk: Talk<'a>,
+    shared: &'a Shared,
+    shape: OutputShape,
+    item_cost: u64,
+    places: Places,
+    receiving: Receiving,
+    outbox: Outbox,
+    /// Jobs that are here whole.
+    waiting: VecDeque<Job>,
+    /// Those of them that the backend is offered.
+    ready: VecDeque<Job>,
+    done: Vec<Completion>,
+    silence: Silence,
+}
+
+impl<'a> Jobs<'a> {
+    fn new(talk: Talk<'a>, lane: Lane, shared: &'a Shared) -> Result<Self, String> {
+        let depth = lane.depth.get();
+        let Prepared {
+            operator, served, ..
+        } = &*lane.prepared;
+        let (window, held) = (shared.quotas.window_bytes(), shared.quotas.queue_bytes());
+        let places = Places::new(depth, window, held, &*served.backend);
+        Ok(Self {
+            shape: operator.shape(),
+            item_cost: operator.spec().cost_bytes() as u64,
+            places: places.map_err(|why| why.to_string())?,
+            receiving: Receiving::default(),
+            outbox: Outbox::new(depth as usize),
+            waiting: VecDeque::with_capacity(depth as usize),
+            ready: VecDeque::with_capacity(depth as usize),
+            done: Vec::with_capacity(depth as usize),
+            silence: Silence::default(),
+            lane,
+            talk,
+            shared,
+        })
+    }
+
+    fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), Broken> {
+        let (mut idle, mut turns) = (0, 0_u32);
+        loop {
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(TURNS_A_LOOK) && is_stopped() {
+                return Err(Broken::Refused("the agent ends".to_owned()));
+            }
+            let progress = match self.turn() {
+                Err(Broken::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+                turned => turned?,
+            };
+            if progress {
+                idle = 0;
+                self.silence.end();
+                continue;
+            }
+            idle += 1;
+            if idle < SPINS {
+                match idle % SPINS_A_YIELD {
+                    0 => yield_now(),
+                    _ => spin_loop(),
+                }
+                continue;
+            }
+            if is_stopped() {
+                return Err(Broken::Refused("the agent ends".to_owned()));
+            }
+            self.look_at_silence()?;
+            self.sleep()?;
+        }
+    }
+
+    /// Receives, computes and sends what can be at once; whether that was anything.
+    fn turn(&mut self) -> Result<bool, Broken> {
+        let mut progress = self.receive()?;
+        progress |= self.compute();
+        let Self {
+            talk,
+            outbox,
+            places,
+            ..
+        } = self;
+        if !outbox.is_empty() || talk.wire.has_unsent() {
+            progress |= outbox.flush(&mut *talk.wire, places)?;
+        }
+        Ok(progress)
+    }
+
+    fn receive(&mut self) -> Result<bool, Broken> {
+        let Prepared { served, limits, .. } = &*self.lane.prepared;
+        let rules = Rules {
+            shape: self.shape,
+            quotas: &self.shared.quotas,
+            input_bytes_max: limits.input_bytes_max,
+            items_max: limits.items_max,
+            backend: &*served.backend,
+        };
+        let (wire, inbox) = (&mut *self.talk.wire, &mut self.talk.inbox);
+        let mut progress = false;
+        // No more than a queue full at once, so that the first are soon on their way.
+        for _ in 0..self.lane.depth.get() {
+            let (came, job) = self
+                .receiving
+                .advance(wire, inbox, &mut self.places, &rules)?;
+            progress |= came;
+            let Some(place) = job else { break };
+            self.waiting.push_back(self.places.submit(place).0);
+        }
+        Ok(progress)
+    }
+
+    /// Hands jobs to the backend and takes back those that are done.
+    fn compute(&mut self) -> bool {
+        let mut work = 0;
+        let mut progress = false;
+        loop {
+            match self.lane.prepared.is_synchronous {
+                false => self.ready.append(&mut self.waiting),
+                true => {
+                    if let Some(job) = self.waiting.pop_front() {
+                        work += self.work_of(&job);
+                        self.ready.push_back(job);
+                    }
+                }
+            }
+            let taken = match self.ready.is_empty() {
+                true => 0,
+                false => self.lane.queue.submit(&mut self.ready),
+            };
+            let home = match self.lane.queue.in_flight() {
+                0 => 0,
+                _ => self.lane.queue.poll(&mut self.done),
+            };
+            progress |= taken + home > 0;
+            for completion in self.done.drain(..) {
+                let place = self.places.complete(completion, self.shape);
+                self.outbox.push(place);
+            }
+            let goes_on = self.lane.prepared.is_synchronous
+                && work < TURN_BYTES
+                && !self.waiting.is_empty()
+                && taken > 0;
+            if !goes_on {
+                return progress;
+            }
+        }
+    }
+
+    fn work_of(&self, job: &Job) -> u64 {
+        let bytes = job.batch().map_or(0, |batch| batch.bytes()) as u64;
+        bytes + job.items.count() as u64 * self.item_cost
+    }
+
+    /// A backend that does nothing with jobs in flight, and a client that takes nothing or stops in the middle of a job, are given up.
+    fn look_at_silence(&mut self) -> Result<(), Broken> {
+        let flying = self.lane.queue.in_flight();
+        let owes = flying > 0 || !self.outbox.is_empty() || self.receiving.is_in_a_job();
+        if !owes {
+            self.silence.end();
+            return Ok(());
+        }
+        let cost = (flying as u64)
+            .saturating_mul(self.item_cost)
+            .saturating_mul(SLOW);
+        let patience = self.shared.patience + Duration::from_nanos(cost);
+        if self.silence.lasts(&*self.shared.clock) <= patience {
+            return Ok(());
+        }
+        Err(match flying {
+            0 => Broken::Silent(patience),
+            _ => Broken::Refused(format!(
+                "{} has done nothing for {patience:?}, with {flying} jobs in flight",
+                self.lane.prepared.served.name
+            )),
+        })
+    }
+
+    /// Sleeps until the connection or the backend has something, for a moment at most.
+    fn sleep(&mut self) -> Result<(), Broken> {
+        let wire = &*self.talk.wire;
+        let is_sending = !self.outbox.is_empty() || wire.has_unsent();
+        let queue = &mut self.lane.queue;
+        if queue.in_flight() == 0 {
+            sleep_for(wire, is_sending, LOOK);
+            return Ok(());
+        }
+        if queue.file().is_none() {
+            queue.wait(NAP);
+            return Ok(());
+        }
+        queue.wait(Duration::ZERO);
+        // Jobs that were done before the file was armed do not make it readable.
+        if queue.poll(&mut self.done) > 0 || wire.has_buffered() {
+            return Ok(());
+        }
+        let flags = match is_sending {
+            true => PollFlags::IN | PollFlags::OUT,
+            false => PollFlags::IN,
+        };
+        let Some(file) = queue.file() else {
+            return Ok(());
+        };
+        let socket = wire.as_fd();
+        let mut files = [
+            PollFd::new(&file, PollFlags::IN),
+            PollFd::new(&socket, flags),
+        ];
+        let look = Timespec::try_from(LOOK).ok();
+        match poll(&mut files, look.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(std::io::Error::from(error).into()),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The questions of a client, until it opens a queue.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use dpb_core::{ChangeError, Operator, OutputShape, SetupError, Unsupported};
+
+use super::super::codec::{Malformed, Reader, put_size, put_text};
+use super::super::protocol::{
+    CHANGES_BYTES_MAX, Facts, LENGTHS, NAME_BYTES_MAX, Number, Refusal, SHORT_BYTES_MAX,
+    TEXT_BYTES_MAX, Tag, greeting, put_changed, put_facts, put_limits, put_properties,
+    read_greeting,
+};
+use super::super::quotas::Seat;
+use super::super::spec::{self, SpecError};
+use super::super::talk::{Broken, Talk, Until};
+use super::super::wire::{FAREWELL, SessionSecurity, Wire, hang_up};
+use super::jobs::{self, Lane};
+use super::{Prepared, Served, Shared, lock};
+
+/// A client's connection.
+struct Requests<'a> {
+    shared: &'a Shared,
+    security: SessionSecurity,
+    served: Option<Served>,
+    /// The operators that end with the connection.
+    mine: Vec<Number>,
+}
+
+/// An answer to a question.
+enum Answer {
+    Message(Tag, Vec<u8>),
+    Nothing,
+    /// The connection carries jobs from now on.
+    Queue(Box<Lane>),
+}
+
+/// Serves a connection to its end.
+pub(super) fn serve(
+    shared: &Shared,
+    wire: Box<dyn Wire + '_>,
+    security: SessionSecurity,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), String> {
+    let talk = Talk::new(wire, shared.clock.clone(), shared.patience);
+    let mut talk = talk.map_err(|error| error.to_string())?;
+    let mut requests = Requests {
+        shared,
+        security,
+        served: None,
+        mine: Vec::new(),
+    };
+    let opened = greet(&mut talk, shared).and_then(|()| requests.answer_all(&mut talk, is_stopped));
+    let ended = match opened {
+        Ok(Some(lane)) => return jobs::serve(talk, *lane, shared, is_stopped),
+        Ok(None) => Ok(()),
+        Err(Broken::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(()),
+        Err(why) => Err(why),
+    };
+    ended.map_err(|why| {
+        // The peer may be gone, or not read.
+        if talk.refuse(&Refusal::Fatal(why.to_string())).is_ok() {
+            hang_up(&mut *talk.wire, FAREWELL);
+        }
+        why.to_string()
+    })
+}
+
+/// Both sides say their version first.
+fn greet(talk: &mut Talk<'_>, shared: &Shared) -> Result<(), Broken> {
+    let only_hello = |tag| if tag == Tag::Hello { 64 } else { 0 };
+    let (tag, body) = talk.receive(only_hello, Until::Patience)?;
+    if tag != Tag::Hello {
+        return Err(Malformed("no greeting").into());
+    }
+    let theirs = read_greeting(&body.0).map(|_| ());
+    let mut welcome = greeting();
+    put_text(&mut welcome, &shared.machine, TEXT_BYTES_MAX);
+    put_size(&mut welcome, shared.quotas.spec_bytes_max);
+    // A client of another version hears this one's too.
+    talk.send(Tag::Welcome, &welcome)?;
+    theirs.map_err(Broken::Refused)
+}
+
+impl Requests<'_> {
+    /// Answers until a queue is opened; `None` if this side was told to stop.
+    fn answer_all(
+        &mut self,
+        talk: &mut Talk<'_>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<Box<Lane>>, Broken> {
+        let bytes_max = |tag| match tag {
+            Tag::Limits | Tag::Prepare => self.shared.quotas.spec_bytes_max,
+            Tag::Change => CHANGES_BYTES_MAX + size_of::<Number>(),
+            _ => SHORT_BYTES_MAX,
+        };
+        loop {
+            let (tag, body) = match talk.receive(bytes_max, Until::Stopped(is_stopped)) {
+                Err(Broken::Stopped) => return Ok(None),
+                received => received?,
+            };
+            match self.answer(tag, &body.0) {
+                Ok(Answer::Message(tag, body)) => talk.send(tag, &body)?,
+                Ok(Answer::Nothing) => {}
+                Ok(Answer::Queue(lane)) => {
+                    let mut window = Vec::new();
+                    put_size(&mut window, self.shared.quotas.window_bytes());
+                    talk.send(Tag::Opened, &window)?;
+                    return Ok(Some(lane));
+                }
+                Err(Refusal::Fatal(why)) => return Err(Broken::Refused(why)),
+                Err(refusal) => talk.refuse(&refusal)?,
+            }
+        }
+    }
+
+    fn answer(&mut self, tag: Tag, body: &[u8]) -> Result<Answer, Refusal> {
+        let mut to = Vec::new();
+        let answer = match tag {
+            Tag::Backend => {
+                let mut from = Reader::new(body);
+                let name = from.text(NAME_BYTES_MAX)?;
+                from.end()?;
+                let served = self.shared.backend(name)?;
+                let properties = served.backend.properties();
+                put_properties(&mut to, &properties);
+                to.push(properties.is_modelled().into());
+                self.served = Some(served);
+                Tag::Described
+            }
+            Tag::Limits => {
+                let (served, spec) = (self.served()?, self.spec(body)?);
+                let limits = self.shared.bounded(served.backend.limits(&spec)?);
+                put_limits(&mut to, &limits);
+                let code = served.backend.code(&spec).unwrap_or_default();
+                put_text(&mut to, &code, TEXT_BYTES_MAX);
+                Tag::Limited
+            }
+            Tag::Prepare => {
+                put_facts(&mut to, &self.prepare(body)?);
+                Tag::Prepared
+            }
+            Tag::AskLengths => {
+                let (prepared, mut from) = self.prepared(body)?;
+                let first = from.size()?;
+                from.end()?;
+                for at in 0..LENGTHS {
+                    let len = prepared.operator.dst_len(first.saturating_add(at));
+                    put_size(&mut to, len);
+                }
+                Tag::Lengths
+            }
+            Tag::Change | Tag::Commit => {
+                let (prepared, from) = self.prepared(body)?;
+                put_changed(&mut to, change(&prepared, tag, from)?);
+                Tag::Changed
+            }
+            Tag::Release => {
+                let number = Reader::new(body).array()?;
+                self.release(|mine| *mine == number);
+                return Ok(Answer::Nothing);
+            }
+            Tag::Open => return self.open(body).map(Box::new).map(Answer::Queue),
+            _ => return Err(Malformed("no question").into()),
+        };
+        Ok(Answer::Message(answer, to))
+    }
+
+    fn served(&self) -> Result<&Served, Refusal> {
+        let none = || Malformed("a question about no backend");
+        self.served.as_ref().ok_or_else(|| none().into())
+    }
+
+    fn spec(&self, body: &[u8]) -> Result<dpb_core::OpSpec, Refusal> {
+        let spec = spec::decode(body, &*self.shared.resolve, self.security);
+        spec.map_err(|why| match why {
+            SpecError::Malformed(why) => why.into(),
+            // The client could make it, so the registries differ.
+            SpecError::Refused(why) => Unsupported {
+                reason: format!("the agent: {why}"),
+            }
+            .into(),
+        })
+    }
+
+    fn prepare(&mut self, body: &[u8]) -> Result<Facts, Refusal> {
+        let (shared, served, spec) = (self.shared, self.served()?.clone(), self.spec(body)?);
+        let max = shared.quotas.operators_max;
+        let seat = Seat::take(&shared.operators_taken, max).ok_or_else(|| Unsupported {
+            reason: format!("the agent has {max} operators prepared, its most"),
+        })?;
+        let inner = served.backend.limits(&spec)?;
+        let operator = served.backend.prepare(&spec).map_err(Refusal::Setup)?;
+        let shape = operator.shape();
+        let output_bytes_max = shared.quotas.output_bytes_max;
+        if let OutputShape::Fixed(bytes) = shape
+            && bytes > output_bytes_max
+        {
+            let reason = format!(
+                "outputs of {bytes} bytes, and the agent gives {output_bytes_max} to a job"
+            );
+            return Err(Unsupported { reason }.into());
+        }
+        let mut number = Number::default();
+        getrandom::fill(&mut number).map_err(|error| Unsupported {
+            reason: format!("the agent's system gives no random bytes: {error}"),
+        })?;
+        let prepared = Prepared {
+            number,
+            control: operator.control(),
+            limits: shared.bounded(inner),
+            is_synchronous: inner.synchronous,
+            operator,
+            served,
+            _seat: seat,
+        };
+        let facts = Facts {
+            number,
+            limits: prepared.limits,
+            output_bytes_max,
+            shape,
+            in_place: prepared.operator.in_place(),
+            has_control: prepared.control.is_some(),
+        };
+        lock(&shared.operators).push(Arc::new(prepared));
+        self.mine.push(number);
+        Ok(facts)
+    }
+
+    /// The operator whose number a body begins with, and the rest.
+    fn prepared<'b>(&self, body: &'b [u8]) -> Result<(Arc<Prepared>, Reader<'b>), Refusal> {
+        let mut from = Reader::new(body);
+        let number = from.array()?;
+        let prepared = self.shared.find(&number).map_err(Refusal::Setup)?;
+        Ok((prepared, from))
+    }
+
+    fn open(&self, body: &[u8]) -> Result<Lane, Refusal> {
+        let (prepared, mut from) = self.prepared(body)?;
+        let depth = NonZeroU32::new(from.u32()?).ok_or(Malformed("a queue of no depth"))?;
+        from.end()?;
+        let (shared, limits) = (self.shared, prepared.limits);
+        if depth > limits.depth_max {
+            return Err(Refusal::Setup(SetupError::TooDeep {
+                asked: depth.get(),
+                depth_max: limits.depth_max.get(),
+            }));
+        }
+        let max = shared.quotas.queues_max;
+        let seat = Seat::take(&shared.queues_taken, max).ok_or_else(|| Unsupported {
+            reason: format!("the agent has {max} queues open, its most"),
+        })?;
+        let operator: Arc<dyn Operator> = prepared.operator.clone();
+        let queue = operator.open(depth).map_err(Refusal::Setup)?;
+        Ok(Lane {
+            queue,
+            prepared,
+            depth,
+            _seat: seat,
+        })
+    }
+
+    fn release(&mut self, is_over: impl Fn(&Number) -> bool) {
+        let mut operators = lock(&self.shared.operators);
+        let over = |prepared: &Arc<Prepared>| {
+            self.mine.contains(&prepared.number) && is_over(&prepared.number)
+        };
+        // Dropped behind the lock: it may wait for a device.
+        let gone: Vec<_> = operators
+            .extract_if(.., |prepared| over(prepared))
+            .collect();
+        drop(operators);
+        drop(gone);
+        self.mine.retain(|number| !is_over(number));
+    }
+}
+
+impl Drop for Requests<'_> {
+    fn drop(&mut self) {
+        self.release(|_| true);
+    }
+}
+
+/// Changes the table of an operator that has one.
+fn change(
+    prepared: &Prepared,
+    tag: Tag,
+    from: Reader<'_>,
+) -> Result<Result<u64, ChangeError>, Refusal> {
+    let none = || Malformed("a change to an operator without a table");
+    let control = prepared.control.as_ref().ok_or_else(none)?;
+    match tag {
+        Tag::Change => Ok(control.change(from.rest()).map(|()| 0)),
+        _ => {
+            from.end()?;
+            Ok(control.commit())
+        }
+    }
+}

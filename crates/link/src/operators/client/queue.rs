@@ -1,0 +1,391 @@
+//! A queue into an operator of another machine: jobs over one connection, driven by whoever polls.
+
+use std::collections::VecDeque;
+use std::io;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dpb_core::patience::Silence;
+use dpb_core::{
+    Buf, Clock, Completion, Job, JobError, Limits, Memory, Operator, OutputShape, Queue,
+};
+use rustix::event::epoll;
+
+use super::super::job::{put_job, slot_bytes};
+use super::super::outbox::{Outbox, Sheets};
+use super::super::quotas::cost;
+use super::super::talk::{Broken, Talk};
+use super::super::wire::{FAREWELL, Inbox, Wire, hang_up, sleep_for};
+use super::receiving::Receiving;
+
+/// The agreement of both sides when a queue was opened.
+pub(super) struct Opened {
+    pub(super) shape: OutputShape,
+    pub(super) limits: Limits,
+    pub(super) output_bytes_max: usize,
+    /// How far behind the start of its item an output begins, in place.
+    pub(super) in_place: Option<usize>,
+    /// Bytes that jobs in flight may have.
+    pub(super) window_bytes: usize,
+    /// What an item costs at most on a slow path, besides its bytes, of which each is a nanosecond.
+    pub(super) item_cost_ns: u64,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) patience: Duration,
+}
+
+/// How many times slower than [`Opened::item_cost_ns`] says an agent may be.
+const SLOW: u64 = 16;
+
+/// The queue.
+pub(super) struct RemoteQueue {
+    wire: Box<dyn Wire>,
+    inbox: Inbox,
+    opened: Opened,
+    places: Places,
+    outbox: Outbox,
+    /// Places whose jobs wait for the window, the first come first.
+    held: VecDeque<u32>,
+    window_left: usize,
+    receiving: Receiving,
+    finished: Vec<Completion>,
+    /// Jobs that were taken and not yet handed back.
+    in_flight: usize,
+    depth: usize,
+    silence: Silence,
+    /// The code of every further job, once the connection is lost.
+    lost: Option<i32>,
+    /// Readable when the connection is, or has room where this side waits for that.
+    file: OwnedFd,
+    waits_for_room: bool,
+    /// The operator, which lives at the agent as long as it lives here.
+    _operator: Arc<dyn Operator>,
+}
+
+/// The jobs in flight.
+pub(super) struct Places {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    /// Sum of the time that the jobs in flight may take.
+    pub(super) cost_ns: u64,
+}
+
+/// A job in flight.
+#[derive(Default)]
+struct Place {
+    job: Option<Job>,
+    /// One more for each job, so that no answer is taken for that of another.
+    generation: u32,
+    is_sent: bool,
+    head: Vec<u8>,
+    payload: Range<usize>,
+    bytes: usize,
+    cost_ns: u64,
+}
+
+impl Places {
+    fn new(depth: usize) -> Self {
+        Self {
+            places: (0..depth).map(|_| Place::default()).collect(),
+            free: (0..depth as u32).rev().collect(),
+            cost_ns: 0,
+        }
+    }
+
+    fn id(&self, place: u32) -> u64 {
+        let generation = self.places[place as usize].generation;
+        u64::from(generation) << 32 | u64::from(place)
+    }
+
+    /// The place whose job the agent means by `id`, if it has the whole of it.
+    pub(super) fn find(&self, id: u64) -> Option<u32> {
+        let (place, generation) = (id as u32, (id >> 32) as u32);
+        let found = self.places.get(place as usize)?;
+        let is_it = found.job.is_some() && found.is_sent && found.generation == generation;
+        is_it.then_some(place)
+    }
+
+    /// The job in `place`, which has one.
+    pub(super) fn job(&mut self, place: u32) -> &mut Job {
+        let job = self.places[place as usize].job.as_mut();
+        job.expect("a job in flight")
+    }
+
+    /// Takes the job out of `place`; says how many bytes of the window it had.
+    fn take(&mut self, place: u32) -> Option<(Job, usize)> {
+        let gone = &mut self.places[place as usize];
+        let job = gone.job.take()?;
+        gone.generation = gone.generation.wrapping_add(1);
+        gone.is_sent = false;
+        self.cost_ns -= gone.cost_ns;
+        self.free.push(place);
+        Some((job, gone.bytes))
+    }
+}
+
+impl Sheets for Places {
+    fn pieces(&self, place: u32) -> [&[u8]; 2] {
+        let Place {
+            job, head, payload, ..
+        } = &self.places[place as usize];
+        let input: &[Buf] = job.as_ref().map_or(&[], |job| job.input());
+        let payload = input.first().map_or(&[][..], |buf| &buf[payload.clone()]);
+        [head, payload]
+    }
+
+    fn sent(&mut self, place: u32) {
+        self.places[place as usize].is_sent = true;
+    }
+}
+
+impl RemoteQueue {
+    /// A queue over the connection of `talk`.
+    ///
+    /// # Errors
+    /// If the system has no file to wait by.
+    pub(super) fn new(
+        talk: Talk<'static>,
+        opened: Opened,
+        depth: NonZeroU32,
+        operator: Arc<dyn Operator>,
+    ) -> io::Result<Self> {
+        let Talk { wire, inbox, .. } = talk;
+        let file = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&file, wire.as_fd(), data, epoll::EventFlags::IN)?;
+        let depth = depth.get() as usize;
+        Ok(Self {
+            wire,
+            inbox,
+            places: Places::new(depth),
+            outbox: Outbox::new(depth),
+            held: VecDeque::with_capacity(depth),
+            window_left: opened.window_bytes,
+            receiving: Receiving::default(),
+            finished: Vec::with_capacity(depth),
+            in_flight: 0,
+            depth,
+            silence: Silence::default(),
+            lost: None,
+            file,
+            waits_for_room: false,
+            opened,
+            _operator: operator,
+        })
+    }
+
+    /// Takes a job: to be sent, or finished with its error.
+    fn admit(&mut self, mut job: Job) {
+        let checked = match self.lost {
+            Some(code) => Err(JobError::Device(code)),
+            None => self.check(&mut job),
+        };
+        match checked {
+            Ok(true) => self.place(job),
+            // Without items there is nothing to send.
+            Ok(false) => self.finish(job, Ok(())),
+            Err(error) => self.finish(job, Err(error)),
+        }
+    }
+
+    /// Whether a job can be carried out, and has anything to carry out.
+    fn check(&self, job: &mut Job) -> Result<bool, JobError> {
+        let Opened {
+            shape,
+            limits,
+            output_bytes_max,
+            in_place,
+            ..
+        } = &self.opened;
+        let items = match (&job.src, in_place) {
+            (Memory::Output, Some(offset)) => job.admit_in_place(*shape, limits, *offset)?,
+            _ => job.admit(*shape, limits)?,
+        };
+        match slot_bytes(job, *shape) > *output_bytes_max as u64 {
+            true => Err(JobError::TooLong),
+            false => Ok(items > 0),
+        }
+    }
+
+    fn place(&mut self, job: Job) {
+        let number = self.places.free.pop();
+        let number = number.expect("no more jobs than places are taken");
+        let id = self.places.id(number);
+        let place = &mut self.places.places[number as usize];
+        let items = job.items.count();
+        let encoded = put_job(&job, self.opened.shape, id, &mut place.head);
+        place.bytes = cost(encoded.input_bytes, encoded.slot_bytes, items);
+        place.cost_ns = (items as u64)
+            .saturating_mul(self.opened.item_cost_ns)
+            .saturating_add(place.bytes as u64)
+            .min(u64::MAX >> 16);
+        place.payload = encoded.payload;
+        place.job = Some(job);
+        self.places.cost_ns += place.cost_ns;
+        self.held.push_back(number);
+    }
+
+    fn finish(&mut self, job: Job, result: Result<(), JobError>) {
+        self.finished.push(Completion { job, result });
+    }
+
+    /// Sends what the window allows and the connection takes; whether that was anything.
+    fn send(&mut self) -> Result<bool, Broken> {
+        while let Some(&place) = self.held.front() {
+            let bytes = self.places.places[place as usize].bytes;
+            let Some(left) = self.window_left.checked_sub(bytes) else {
+                break;
+            };
+            self.window_left = left;
+            self.held.pop_front();
+            self.outbox.push(place);
+        }
+        if self.outbox.is_empty() && !self.wire.has_unsent() {
+            return Ok(false);
+        }
+        Ok(self.outbox.flush(&mut *self.wire, &mut self.places)?)
+    }
+
+    /// Receives what has come; whether that was anything.
+    fn receive(&mut self) -> Result<bool, Broken> {
+        let mut progress = false;
+        loop {
+            let step = self.receiving.advance(
+                &mut *self.wire,
+                &mut self.inbox,
+                &mut self.places,
+                self.opened.shape,
+            )?;
+            progress |= step.came;
+            match step.done {
+                Some((place, result)) => {
+                    if let Some((job, bytes)) = self.places.take(place) {
+                        self.window_left += bytes;
+                        self.finish(job, result);
+                    }
+                }
+                None => return Ok(progress),
+            }
+        }
+    }
+
+    /// Sends and receives, and looks how long nothing has moved.
+    fn drive(&mut self) -> Result<(), Broken> {
+        let mut progress = self.send()?;
+        let came = self.receive()?;
+        progress |= came;
+        // The window has more room now.
+        if came && !self.held.is_empty() {
+            progress |= self.send()?;
+        }
+        if progress {
+            self.silence.end();
+            return Ok(());
+        }
+        let cost = Duration::from_nanos(self.places.cost_ns.saturating_mul(SLOW));
+        let patience = self.opened.patience + cost;
+        match self.silence.lasts(&*self.opened.clock) > patience {
+            true => Err(Broken::Silent(patience)),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends every job in flight: the agent never reaches their memory, so it is home at once.
+    fn lose(&mut self, why: &Broken) {
+        let code = -why.errno().raw_os_error();
+        self.lost = Some(code);
+        self.outbox.clear();
+        self.held.clear();
+        for place in 0..self.depth as u32 {
+            if let Some((job, _)) = self.places.take(place) {
+                self.finish(job, Err(JobError::Device(code)));
+            }
+        }
+    }
+
+    fn has_jobs_out(&self) -> bool {
+        self.places.free.len() < self.depth
+    }
+
+    /// Makes the file readable by room to send as well, or no longer.
+    fn arm(&mut self) {
+        let waits = !self.outbox.is_empty() || self.wire.has_unsent();
+        if waits == self.waits_for_room {
+            return;
+        }
+        let flags = match waits {
+            true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            false => epoll::EventFlags::IN,
+        };
+        let data = epoll::EventData::new_u64(0);
+        // Of a connection that is there this does not fail; if it did, the file would be readable too often or `wait` would still do.
+        if epoll::modify(&self.file, self.wire.as_fd(), data, flags).is_ok() {
+            self.waits_for_room = waits;
+        }
+    }
+}
+
+impl Queue for RemoteQueue {
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn submit(&mut self, ready: &mut VecDeque<Job>) -> usize {
+        let taken = ready.len().min(self.depth - self.in_flight);
+        if taken == 0 {
+            return 0;
+        }
+        // A silence before these jobs is not theirs.
+        if !self.has_jobs_out() {
+            self.silence.end();
+        }
+        for job in ready.drain(..taken) {
+            self.admit(job);
+        }
+        self.in_flight += taken;
+        if self.lost.is_none()
+            && let Err(why) = self.send()
+        {
+            self.lose(&why);
+        }
+        taken
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
+        if self.lost.is_none()
+            && self.has_jobs_out()
+            && let Err(why) = self.drive()
+        {
+            self.lose(&why);
+        }
+        let home = self.finished.len();
+        done.append(&mut self.finished);
+        self.in_flight -= home;
+        home
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        if self.in_flight == 0 || !self.finished.is_empty() || self.lost.is_some() {
+            return;
+        }
+        self.arm();
+        if !timeout.is_zero() {
+            sleep_for(&*self.wire, self.waits_for_room, timeout);
+        }
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+/// The agent closes its queue before it closes its end of the connection: who comes next finds the device free.
+impl Drop for RemoteQueue {
+    fn drop(&mut self) {
+        if self.lost.is_none() {
+            hang_up(&mut *self.wire, FAREWELL);
+        }
+    }
+}
