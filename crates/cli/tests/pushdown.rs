@@ -473,8 +473,9 @@ fn an_agent_with_credentials_encrypts_and_knows_its_clients() {
     };
     let ran = ask(&["--credentials", &client]);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
-    let rows = records(&ran)[0].check.as_ref().unwrap().compared;
-    assert!(rows > 0);
+    let records = records(&ran);
+    let checked = records.iter().filter_map(|record| record.check.as_ref());
+    assert!(checked.map(|check| check.compared).sum::<u64>() > 0);
     let (_, others) = init("two");
     let token = folder.path().join("token");
     fs::copy(folder.path().join("one/token"), &token).unwrap();

@@ -1,15 +1,11 @@
 //! A connection as a link of a given speed: paced in both directions, every byte counted.
 //!
-//! Pacing is a token bucket at the sender. Each direction may run ahead of its pace by [`BURST`] and then sleeps; at the
+//! Pacing is a token bucket at the sender. Each direction may run ahead of its pace by a burst of 200 us and then sleeps; at the
 //! end of a message [`Link::settle`] waits until the link would have carried all of it. No core spins. Time that a sleep
-//! takes too long is made up for, up to [`LATE_MAX`] at once, as a NIC goes on sending from its queue; time without
-//! anything to send is not. So over any span `t` a direction carries at most what the link would in `t` + 2 [`BURST`] +
-//! [`LATE_MAX`], and it falls behind only by what the machine itself keeps it waiting beyond that. What is paced and
+//! takes too long is made up for, up to 2 ms at once, as a NIC goes on sending from its queue; time without
+//! anything to send is not. So over any span `t` a direction carries at most what the link would in `t` + 2.4 ms, and it falls behind only by what the machine itself keeps it waiting beyond that. What is paced and
 //! counted are the bytes of the stream: Ethernet, IP and TCP headers (3 to 5 % at an MTU of 1500) are not, nor is
 //! what encryption adds (22 bytes for each 16 KiB).
-//!
-//! [`BURST`]: pacer::BURST
-//! [`LATE_MAX`]: pacer::LATE_MAX
 
 use std::io;
 use std::net::Shutdown;

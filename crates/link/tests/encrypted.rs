@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use dpb_link::tls::CLIENT_FILE;
 use dpb_link::{
-    Access, AgentOptions, ClientCredentials, Connect, ConnectError, CredentialsError, Link,
-    LinkError, Pass, Refusal, ServerCredentials, echo,
+    Access, Agent, AgentOptions, ClientCredentials, ClientInfo, Connect, ConnectError,
+    CredentialsError, Link, LinkError, Pass, Refusal, ServerCredentials, Service, Tags, echo,
 };
 use proptest::prelude::*;
 use support::{Serving, credentials, hello, last_words, loopback, open, soon, token};
@@ -369,6 +369,65 @@ fn a_tls_peer_that_says_nothing_is_given_up() {
     };
     let late = soon(move || connect.session()).unwrap_err();
     assert!(late.to_string().contains("in time"), "{late}");
+}
+
+/// Sends parts of a file.
+struct Files(fs::File);
+
+const FILE_TAGS: Tags = Tags {
+    body_bytes_max: |tag| (tag == 150).then_some(8 << 20),
+    is_bulk: |_| false,
+};
+
+impl Service for Files {
+    fn name(&self) -> &str {
+        "files"
+    }
+
+    fn version(&self) -> u16 {
+        1
+    }
+
+    fn tags(&self) -> Tags {
+        FILE_TAGS
+    }
+
+    fn serve(&self, link: &mut Link, _: &ClientInfo) -> Result<(), LinkError> {
+        for (offset, len) in [(0, 1), (7, 1_000_000), (1000, 2_799_000)] {
+            let sent = link.send_file_frame(150, &self.0, offset, len, &|| false)?;
+            assert_eq!(sent, None);
+        }
+        link.receive_header().map(drop)
+    }
+}
+
+#[test]
+fn a_file_arrives_byte_for_byte_in_clear_and_encrypted() {
+    let bytes: Vec<u8> = (0..700_000u32).flat_map(|i| i.to_le_bytes()).collect();
+    for access in support::accesses() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let pass = support::pass(&access);
+        let options = AgentOptions {
+            access,
+            ..AgentOptions::new(loopback())
+        };
+        let agent = Agent::bind(options, vec![Arc::new(Files(file))]).unwrap();
+        let serving = Serving::of(agent, false);
+        let connect = Connect {
+            pass,
+            ..Connect::new(&*serving.address)
+        };
+        let mut link = connect
+            .session()
+            .unwrap()
+            .open("files", 1, FILE_TAGS)
+            .unwrap();
+        for (offset, len) in [(0, 1), (7, 1_000_000), (1000, 2_799_000)] {
+            let header = link.receive_answer_of(150).unwrap();
+            assert!(link.receive_body(header).unwrap() == bytes[offset..offset + len]);
+        }
+    }
 }
 
 /// OpenSSL's client on a connection to `address`, which is given `input`; what it has received, and what it has said.

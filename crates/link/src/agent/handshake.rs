@@ -25,7 +25,7 @@ const TLS_FIRST_BYTE: u8 = 22;
 pub(super) struct Refused {
     pub(super) error: LinkError,
     /// The connection, if its peer understands what it is told.
-    pub(super) link: Option<Link>,
+    pub(super) link: Option<Box<Link>>,
 }
 
 impl From<LinkError> for Refused {
@@ -66,7 +66,7 @@ pub(super) fn admit(
         }
         Err(error) => Err(Refused {
             error,
-            link: Some(link),
+            link: Some(Box::new(link)),
         }),
     }
 }
