@@ -4,6 +4,7 @@ mod backend;
 mod dial;
 mod line;
 mod operator;
+mod places;
 mod queue;
 mod receiving;
 

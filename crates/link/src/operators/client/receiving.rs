@@ -7,7 +7,7 @@ use super::super::job::{DONE_HEAD_BYTES, DoneHead, Word, read_outcome};
 use super::super::protocol::{HEADER_BYTES, Header, Refusal, SHORT_BYTES_MAX, Tag, read_refusal};
 use super::super::talk::Broken;
 use super::super::wire::{Inbox, Wire};
-use super::queue::Places;
+use super::places::Places;
 
 /// The part of a completion that comes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -77,25 +77,28 @@ where
         Ok(())
     }
 
-    fn ctr(&self, parts: Parts<'_>) {
+    fn ctr(&self, parts: Parts<'_>) -> Result<(), JobError> {
         let cipher = &self.cipher;
         let ctr = CtrCore::<&C, Ctr128BE>::inner_iv_init(cipher, block(parts.iv));
         ctr.apply_keystream_partial(parts.text);
+        Ok(())
     }
 
-    fn cbc_encrypt(&self, parts: Parts<'_>) {
+    fn cbc_encrypt(&self, parts: Parts<'_>) -> Result<(), JobError> {
         let mut mode = cbc::Encryptor::inner_iv_init(&self.cipher, block(parts.iv));
         mode.encrypt_blocks_inout(parts.text.into_chunks().0);
+        Ok(())
     }
 
-    fn cbc_decrypt(&self, parts: Parts<'_>) {
+    fn cbc_decrypt(&self, parts: Parts<'_>) -> Result<(), JobError> {
         let mut mode = cbc::Decryptor::inner_iv_init(&self.cipher, block(parts.iv));
         mode.decrypt_blocks_inout(parts.text.into_chunks().0);
+        Ok(())
     }
 
     /// IEEE 1619, 5.3 and 5.4.
     #[inline(always)]
-    fn xts(&self, direction: Direction, parts: Parts<'_>) {
+    fn xts(&self, direction: Direction, parts: Parts<'_>) -> Result<(), JobError> {
         let mut tweak = *block(parts.iv);
         let unit = parts.text.into_out_with_copied_in();
         self.tweak.encrypt_block(&mut tweak);
@@ -109,7 +112,7 @@ where
             tweak = times_alpha(tweak);
         }
         if rest == 0 {
-            return;
+            return Ok(());
         }
         let next = times_alpha(tweak);
         let (first, second) = match direction {
@@ -121,6 +124,7 @@ where
         // The short block becomes what it stole, and its own bytes take that place.
         block[..rest].swap_with_slice(short);
         self.xts_block(direction, &second, block);
+        Ok(())
     }
 
     fn xts_block(&self, direction: Direction, tweak: &Array<u8, U16>, block: &mut [u8]) {
@@ -164,23 +168,23 @@ where
             }
             (Mode::Ctr, _) => {
                 let form = form.known(Mode::Ctr, Encrypt);
-                form.each(work, |parts| Ok(self.ctr(parts)));
+                form.each(work, |parts| self.ctr(parts));
             }
             (Mode::Cbc, Encrypt) => {
                 let form = form.known(Mode::Cbc, Encrypt);
-                form.each(work, |parts| Ok(self.cbc_encrypt(parts)));
+                form.each(work, |parts| self.cbc_encrypt(parts));
             }
             (Mode::Cbc, Decrypt) => {
                 let form = form.known(Mode::Cbc, Decrypt);
-                form.each(work, |parts| Ok(self.cbc_decrypt(parts)));
+                form.each(work, |parts| self.cbc_decrypt(parts));
             }
             (Mode::Xts, Encrypt) => {
                 let form = form.known(Mode::Xts, Encrypt);
-                form.each(work, |parts| Ok(self.xts(Encrypt, parts)));
+                form.each(work, |parts| self.xts(Encrypt, parts));
             }
             (Mode::Xts, Decrypt) => {
                 let form = form.known(Mode::Xts, Decrypt);
-                form.each(work, |parts| Ok(self.xts(Decrypt, parts)));
+                form.each(work, |parts| self.xts(Decrypt, parts));
             }
         }
     }
