@@ -74,7 +74,7 @@ pub enum JobError {
     BadOutcomes,
     /// The kernel panicked on this job: a bug in the kernel, which said more on stderr.
     Panicked,
-    /// A device's own code.
+    /// A device's own code. Below zero it is an error number of the operating system, negated.
     Device(i32),
 }
 
@@ -149,6 +149,10 @@ impl fmt::Display for JobError {
                 f.write_str("the kernel's outcomes are not one per item, each within its slot")
             }
             Self::Panicked => f.write_str("the kernel panicked"),
+            Self::Device(code @ ..0) => {
+                let of_system = std::io::Error::from_raw_os_error(code.saturating_neg());
+                write!(f, "device error {code}: {of_system}")
+            }
             Self::Device(code) => write!(f, "device error {code}"),
         }
     }

@@ -8,10 +8,12 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use dpb_core::Backend;
 
 use crate::query::Query;
 use crate::query::sql::SqlError;
-use crate::scan::{self, GroupScan, Plan, ScanError, ScanOptions, ScanStats};
+use crate::scan::operator::OwnCores;
+use crate::scan::{self, BatchSink, GroupScan, Plan, ScanError, ScanOptions, ScanStats};
 use crate::schema::Schema;
 use crate::table::{BatchWriter, Cache, Segment, SegmentError, WriteError};
 
@@ -117,7 +119,21 @@ impl Table {
         &self,
         query: &Query,
         threads: usize,
-        sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
+        sink: &BatchSink<'_>,
+    ) -> Result<ScanStats, ScanError> {
+        self.scan_on(&OwnCores::default(), query, threads, sink)
+    }
+
+    /// Scans on `backend`, which has the operator `scan`, through `threads` queues.
+    ///
+    /// # Errors
+    /// As [`Table::scan_with_threads`]; if the backend cannot scan, or fails.
+    pub fn scan_on(
+        &self,
+        backend: &dyn Backend,
+        query: &Query,
+        threads: usize,
+        sink: &BatchSink<'_>,
     ) -> Result<ScanStats, ScanError> {
         self.check(query)?;
         let options = ScanOptions {
@@ -128,7 +144,7 @@ impl Table {
             sink_batches: 0,
             slots: None,
         };
-        scan::scan(&self.segment, &self.cache, query, &options, sink)
+        scan::scan_on(backend, &self.segment, &self.cache, query, &options, sink)
     }
 
     fn check(&self, query: &Query) -> Result<(), ScanError> {

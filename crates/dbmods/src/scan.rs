@@ -61,7 +61,7 @@ pub mod operator;
 #[cfg(test)]
 mod tests;
 
-pub use driver::{Message, MessageSink, ScanOptions, Slots, scan};
+pub use driver::{BatchSink, Message, MessageSink, ScanOptions, Slots, scan, scan_on};
 pub use error::ScanError;
 pub use group_scan::GroupScan;
 pub use plan::{Plan, TABLES_BYTES_MAX, output_schema};

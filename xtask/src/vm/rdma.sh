@@ -102,10 +102,10 @@ unplugged() {
     sleep 2
 }
 unplugged pushdown-unplugged v0
-(umask 077; echo 'between the two of us' > /tmp/token)
-dpb serve --listen 10.0.0.1:7400 --data-dir /data --token-file /tmp/token --bulk rdma/rxe0 > /tmp/agent 2>&1 &
+dpb serve init /tmp/credentials > /tmp/init 2>&1 || sed "s/^/agent: /" /tmp/init
+dpb serve --listen 10.0.0.1:7400 --data-dir /data --credentials /tmp/credentials --bulk rdma/rxe0 > /tmp/agent 2>&1 &
 agent=$!
 until netstat -tln | grep -q :7400 || ! kill -0 $agent 2> /dev/null; do sleep 0.1; done
-unplugged pushdown-cut lo --server 10.0.0.1:7400 --token-file /tmp/token
+unplugged pushdown-cut lo --server 10.0.0.1:7400 --credentials /tmp/credentials/client.credentials
 kill $agent
 sed "s/^/agent: /" /tmp/agent

@@ -136,7 +136,10 @@ impl Drop for Message {
     }
 }
 
-/// Scans a segment on the caller's cores; gives batches of [`super::output_schema`] to `sink`, from several threads, in no order.
+/// Takes batches, from several threads, in no order.
+pub type BatchSink<'a> = dyn Fn(RecordBatch) -> ControlFlow<()> + Sync + 'a;
+
+/// Scans a segment on the caller's cores; gives batches of [`super::output_schema`] to `sink`.
 ///
 /// # Errors
 /// If the query does not fit the table, or the segment is damaged: then rows of other row groups may have been given.
@@ -145,21 +148,44 @@ pub fn scan(
     cache: &Arc<Cache>,
     query: &Query,
     options: &ScanOptions<'_>,
-    sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
+    sink: &BatchSink<'_>,
+) -> Result<ScanStats, ScanError> {
+    scan_on(&OwnCores::default(), segment, cache, query, options, sink)
+}
+
+/// [`scan`] on `backend`.
+///
+/// # Errors
+/// As [`scan`], and if the backend cannot scan.
+pub fn scan_on(
+    backend: &dyn Backend,
+    segment: &Arc<Segment>,
+    cache: &Arc<Cache>,
+    query: &Query,
+    options: &ScanOptions<'_>,
+    sink: &BatchSink<'_>,
 ) -> Result<ScanStats, ScanError> {
     let plan = Arc::new(Plan::new(segment.schema(), query)?);
-    plan.scan(&Arc::new(query.clone()), segment, cache, options, sink)
+    plan.batches_on(
+        backend,
+        &Arc::new(query.clone()),
+        segment,
+        cache,
+        options,
+        sink,
+    )
 }
 
 impl Plan {
-    /// The same for a query whose plan this is.
-    pub(super) fn scan(
+    /// [`scan_on`] for a query whose plan this is.
+    pub(super) fn batches_on(
         self: &Arc<Self>,
+        backend: &dyn Backend,
         query: &Arc<Query>,
         segment: &Arc<Segment>,
         cache: &Arc<Cache>,
         options: &ScanOptions<'_>,
-        sink: &(dyn Fn(RecordBatch) -> ControlFlow<()> + Sync),
+        sink: &BatchSink<'_>,
     ) -> Result<ScanStats, ScanError> {
         let failed = Mutex::new(None);
         let schema = self.output_schema();
@@ -171,7 +197,7 @@ impl Plan {
                     ControlFlow::Break(())
                 }
             };
-        let stats = self.scan_on(&OwnCores::default(), query, segment, cache, options, &sink)?;
+        let stats = self.scan_on(backend, query, segment, cache, options, &sink)?;
         match lock(&failed).take() {
             Some(_) => Err(ScanError::Malformed("a batch")),
             None => Ok(stats),

@@ -208,7 +208,8 @@ impl Table {
         let plan = Plan::with_kernels(kernels, self.segment.schema(), query, TABLES_BYTES_MAX);
         let cache = Arc::new(Cache::new(1 << 30));
         let stats = Arc::new(plan.unwrap())
-            .scan(
+            .batches_on(
+                &super::operator::OwnCores::default(),
                 &Arc::new(query.clone()),
                 &self.segment,
                 &cache,
