@@ -1,4 +1,5 @@
-//! Any bytes as the output of each program whose results are imported: no panic, and every record can be written and read back.
+//! Any bytes as the output of each program whose results are imported: an error that says something, or records that are the same when they
+//! are read from a file. Each input goes to every importer, so a minute of this target is a minute of each.
 #![no_main]
 
 use dpb_core::measure::import::{Origin, Program, merge, of_criterion};
@@ -22,7 +23,13 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     let mut records: Vec<Record> = Vec::new();
     for program in Program::ALL {
-        records.extend(program.records(&text, &origin()).unwrap_or_default());
+        match program.records(&text, &origin()) {
+            Ok(read) => {
+                assert!(!read.is_empty() && read.iter().all(|record| record.task == program.name()));
+                records.extend(read);
+            }
+            Err(why) => assert!(!why.to_string().is_empty()),
+        }
     }
     // Both files of a benchmark, one behind the other.
     if let Some((benchmark, sample)) = text.split_once('\n') {
@@ -33,6 +40,7 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
         let reading = Reading::of_bytes(&line);
         assert_eq!(reading.damaged, []);
         assert_eq!(reading.records.len(), 1);
+        assert_eq!(reading.records[0].record, record);
     }
 });
 

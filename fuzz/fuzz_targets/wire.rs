@@ -2,12 +2,12 @@
 #![no_main]
 
 use dpb_dbmods::ipc;
-use dpb_dbmods::query::{Output, Query};
 use dpb_dbmods::query::sql::parse_predicate;
+use dpb_dbmods::query::{Output, Query};
 use dpb_dbmods::scan::operator::Merged;
 use dpb_dbmods::service::protocol::{
-    self, DataSet, Description, End, Engine, FileFormat, Refusal, Reply, Request, ScanRequest, TAGS,
-    TableInfo, Tag, Usage,
+    self, DataSet, Description, End, Engine, FileFormat, Refusal, Reply, Request, ScanRequest,
+    TAGS, TableInfo, Tag, Usage,
 };
 use dpb_dbmods::tpch;
 use dpb_link::hello::{Hello, Offer, Open, Welcome, opened_bytes, parse_opened};
@@ -61,7 +61,10 @@ fn decode(tag: u8, body: &[u8]) {
         }
         tag::OPENED => drop(parse_opened(body)),
         tag::WELCOME => {
-            for offer in Welcome::parse(body).into_iter().flat_map(|welcome| welcome.services) {
+            for offer in Welcome::parse(body)
+                .into_iter()
+                .flat_map(|welcome| welcome.services)
+            {
                 drop(protocol::decode::<Description>(&offer.description));
             }
         }
@@ -112,7 +115,6 @@ fn decode_of_service(tag: u8, body: &[u8]) {
     }
 }
 
-/// Every kind of body, each alone behind its tag, then all as one stream of frames.
 /// An aggregate with keys and states of all kinds, to be added up.
 fn aggregate() -> Merged {
     let lineitem = tpch::schema("lineitem").expect("a table of TPC-H");
@@ -122,6 +124,7 @@ fn aggregate() -> Merged {
     Merged::of_query(&lineitem, &query, 1 << 20).expect("an aggregate")
 }
 
+/// Every kind of body, each alone behind its tag, then all as one stream of frames.
 fn seeds() -> Vec<Vec<u8>> {
     let bodies = bodies();
     let mut seeds: Vec<Vec<u8>> = bodies
@@ -257,8 +260,16 @@ fn bodies() -> Vec<(u8, Vec<u8>)> {
         len: 1 << 20,
     };
     bodies.push((tag::PLACED, placed.to_bytes().to_vec()));
-    bodies.extend(requests.iter().map(|r| (Tag::Request.into(), protocol::encode(r))));
-    bodies.extend(replies.iter().map(|r| (Tag::Reply.into(), protocol::encode(r))));
+    bodies.extend(
+        requests
+            .iter()
+            .map(|r| (Tag::Request.into(), protocol::encode(r))),
+    );
+    bodies.extend(
+        replies
+            .iter()
+            .map(|r| (Tag::Reply.into(), protocol::encode(r))),
+    );
     let schema = schema();
     let (mut encoder, message) = ipc::Encoder::new(&schema).expect("a seed is valid");
     bodies.push((Tag::Schema.into(), message));

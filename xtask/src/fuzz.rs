@@ -110,6 +110,8 @@ fn fuzz(name: &str, host: &str, minutes: u64) -> Result<String> {
         .arg(format!("-max_total_time={}", 60 * minutes))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args(["-print_final_stats=1", "-timeout=20", "-rss_limit_mb=4096"])
+        // No reader takes so much at once, whatever length its input claims.
+        .arg("-malloc_limit_mb=256")
         .arg(&corpus)
         // C libraries compile one template several times, each with tables of the same name.
         .env("ASAN_OPTIONS", "detect_odr_violation=0")

@@ -41,6 +41,8 @@ mod remote;
 mod report;
 mod spec;
 mod task;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 use std::process::ExitCode;
 

@@ -9,8 +9,9 @@
 //! output is bounded, and processes that it leaves behind are ended.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -328,12 +329,22 @@ impl Plugin {
         if let Some(why) = self.why_not(&ended) {
             return Ok(Some(vec![failed(why)]));
         }
-        let lines = match self.lines(&ended.stdout) {
-            Ok(lines) => lines,
-            Err(why) => return Ok(Some(vec![failed(why)])),
-        };
-        let records = lines.into_iter().map(|line| line.fill(record(), repeats));
-        Ok(Some(records.collect()))
+        let records = self.results(&ended.stdout, &record, repeats);
+        Ok(Some(records.unwrap_or_else(|why| vec![failed(why)])))
+    }
+
+    /// The records of what `run` printed, each on top of a `record` of the test.
+    ///
+    /// # Errors
+    /// What is wrong with the output.
+    pub fn results(
+        &self,
+        stdout: &[u8],
+        record: &dyn Fn() -> Record,
+        repeats: u64,
+    ) -> Result<Vec<Record>, String> {
+        let lines = self.lines(stdout)?.into_iter();
+        Ok(lines.map(|line| line.fill(record(), repeats)).collect())
     }
 
     /// All parameters with their values, typed.
@@ -394,7 +405,7 @@ impl Plugin {
             stdout_bytes: STDOUT_BYTES_MAX,
         };
         let ended = contained::run(command, stdin, bounds).map_err(broke);
-        fs::remove_dir_all(&work).map_err(broke)?;
+        remove_whole(&work).map_err(broke)?;
         if let Ok(Ended {
             left_behind: left @ 1..,
             ..
@@ -529,10 +540,38 @@ fn remove_left_behind(state: &Path) -> io::Result<()> {
         let name = name.to_string_lossy();
         let process = name.strip_prefix(&prefix).and_then(|id| id.parse().ok());
         if process.is_some_and(|id| !contained::is_running(id)) {
-            match fs::remove_dir_all(entry.path()) {
-                // Somebody else was quicker.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                removed => removed?,
+            remove_whole(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a working folder, if it is there: its plug-in may have removed it, or another dpb. Folders inside that their owner may
+/// not enter are opened first.
+fn remove_whole(folder: &Path) -> io::Result<()> {
+    let mut removed = fs::remove_dir_all(folder);
+    if removed
+        .as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    {
+        open_folders(folder)?;
+        removed = fs::remove_dir_all(folder);
+    }
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Lets the owner enter and change `folder` and all folders inside. Links are not followed.
+fn open_folders(folder: &Path) -> io::Result<()> {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
             }
         }
     }

@@ -5,9 +5,10 @@
 //!
 //! * `[[platform]]`: a machine, as far as the work describes it: `name`, `cpu`, `memory`, `storage`, `network`, and the `place` in the work;
 //! * `[[statement]]`: a sentence of the work about a `platform`, in our words, with its `place`;
-//! * `[[figure]]`: numbers. `number` is the figure's; `place` says where the numbers stand; `task` and `metric` are dpb's names, `unit` is what one of the numbers
-//!   is in the unit of the metric, `parameters` are dpb's parameters of all its tests, `axis` the one that differs. Each of `rows` has a value of the axis, if there is
-//!   one, and a number for each of the `platforms`; `nan` where the work has none.
+//! * `[[figure]]`: numbers. `number` is the figure's, `place` says where the numbers stand. `task` and `metric` are dpb's names;
+//!   `unit` is the factor from the figure's unit to the metric's. `parameters` are dpb's parameters of all its tests, `axis` is the
+//!   one that differs. Each of `rows` has a value of the axis, if there is one, and a number for each of the `platforms`: `nan`
+//!   where the work has none.
 //!
 //! Each number becomes a record of its own, whose evidence names work, figure and place.
 
@@ -133,7 +134,7 @@ impl Work {
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, String> {
         let work: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         let names: BTreeSet<&str> = work
             .platforms
@@ -163,7 +164,7 @@ impl Work {
     }
 
     /// Its numbers, as records.
-    fn records(&self) -> impl Iterator<Item = Record> + '_ {
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         let cells = self.figures.iter().flat_map(Figure::cells);
         cells
             .enumerate()
@@ -222,15 +223,23 @@ impl Figure {
         if !(self.unit.is_finite() && self.unit > 0.0) {
             return Err(format!("the unit {}", self.unit));
         }
+        if let Some((name, value)) = self.parameters.iter().find(|(_, value)| !is_kept(value)) {
+            return Err(format!("{name} = {value} is no parameter"));
+        }
         let wide = self.platforms.len() + usize::from(self.axis.is_some());
         for row in &self.rows {
             if row.len() != wide {
                 return Err(format!("{row:?} has {} values, not {wide}", row.len()));
             }
-            for value in &row[usize::from(self.axis.is_some())..] {
+            let axis = usize::from(self.axis.is_some());
+            if let Some(value) = row[..axis].iter().find(|value| !is_kept(value)) {
+                return Err(format!("{value} is no value of an axis"));
+            }
+            for value in &row[axis..] {
                 match as_number(value) {
-                    Some(number) if number.is_nan() || (number.is_finite() && number > 0.0) => {}
-                    _ => return Err(format!("{value} is no positive number")),
+                    Some(number) if number.is_nan() => {}
+                    Some(number) if number > 0.0 && (number * self.unit).is_normal() => {}
+                    _ => return Err(format!("{value} is no positive number in its unit")),
                 }
             }
         }
@@ -254,6 +263,11 @@ impl Figure {
             })
         })
     }
+}
+
+/// Whether a record keeps the value: JSON has no infinity and no `nan`.
+fn is_kept(value: &Value) -> bool {
+    !matches!(value, Value::Float(number) if !number.is_finite())
 }
 
 fn as_number(value: &Value) -> Option<f64> {
@@ -354,6 +368,14 @@ mod tests {
             ),
             ("[16384, 2.5]", "[16384, 2.5, 3]", "has 3 values, not 2"),
             ("[16384, 2.5]", "[16384, 0.0]", "0 is no positive number"),
+            ("[16384, 2.5]", "[16384, inf]", "inf is no positive number"),
+            (
+                "unit = 1e6",
+                "unit = 1e308",
+                "2.5 is no positive number in its unit",
+            ),
+            ("[16384, 2.5]", "[inf, 2.5]", "inf is no value of an axis"),
+            ("\"random\"", "nan", "pattern = NaN is no parameter"),
             ("unit = 1e6", "unit = -1e6", "the unit -1000000"),
             ("place = \"section 2\"", "place = \"\"", "no place"),
             ("short = \"paper\"", "short = \"paper\"\npage = 3", "page"),

@@ -257,6 +257,10 @@ impl ClientCredentials {
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let fingerprint = field("fingerprint").ok_or("no fingerprint in its second line")?;
         let token = field("token").ok_or("no token in its third line")?;
+        // A carriage return at its end would be gone when the file is written again.
+        if token.contains(char::is_control) {
+            return Err("a control character in the token");
+        }
         if lines.next().is_some() {
             return Err("more than three lines");
         }
