@@ -1,22 +1,16 @@
-//! `dpb pushdown` and `dpb serve` as real processes: what they give, and what they say when it cannot be had.
+//! `dpb pushdown` as a real process: what it gives, and what it says when it cannot be had. `serve.rs` has the agent's side.
 
 mod support;
 
-use std::fs::{self, Permissions};
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
 use dpb_core::measure::{Evidence, Outcome, Store, Value};
 use dpb_dbmods::duckdb::Library;
-use dpb_dbmods::service::client::{Client, ClientError};
-use dpb_dbmods::service::protocol::{self, FileFormat, Refusal};
 use support::{
-    Agent, bound_by_permissions, csv, data_dir, dpb, finish, make_data, records, runs, text,
-    wait_until,
+    Agent, bound_by_permissions, csv, dpb, finish, make_data, records, runs, sweep, sweep_command,
+    text, wait_until,
 };
 
 /// Runs that succeeded or had no DuckDB to run.
@@ -53,17 +47,6 @@ fn scans_run_on_the_backend_that_is_asked_for() {
         checks.push(record.check.clone().unwrap());
     }
     assert!(checks.windows(2).all(|pair| pair[0] == pair[1]));
-    for (backend, code, said) in [
-        ("sim/default", 2, "clock of its own"),
-        ("no/such", 2, "dpb list backends"),
-        ("pool/0", 2, "dpb list backends"),
-        ("rdma/none", 3, "dpb doctor"),
-    ] {
-        let ran = finish(&["serve", "--listen", "127.0.0.1:0", "--backend", backend]);
-        let words = text(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(code), "{words}");
-        assert!(words.contains(said), "{words}");
-    }
 }
 
 #[test]
@@ -147,21 +130,7 @@ fn conditions_columns_and_aggregates_agree() {
         &["--query", "q14", "--link-gbps", "1"],
     ];
     for case in cases {
-        let mut args = vec![
-            "pushdown",
-            "--sf",
-            "0.01",
-            "--threads",
-            "1",
-            "--repeat",
-            "1",
-            "--format",
-            "json",
-            "--out",
-            "/dev/null",
-        ];
-        args.extend(*case);
-        let ran = finish(&args);
+        let ran = sweep(case);
         let said = text(&ran.stderr);
         if case.contains(&"--cold") && said.contains("tmpfs") {
             println!("skipped: {said}");
@@ -182,17 +151,7 @@ fn conditions_columns_and_aggregates_agree() {
 fn groups_that_are_asked_for_replace_a_querys_own() {
     let output_of = |groups: &[&str]| {
         let question = ["--schemes", "dpb", "--aggregate", "q1"];
-        let run = [
-            "pushdown",
-            "--sf",
-            "0.01",
-            "--threads",
-            "1",
-            "--repeat",
-            "1",
-        ];
-        let to = ["--format", "json", "--out", "/dev/null"];
-        let ran = finish(&[&run[..], &question, &to, groups].concat());
+        let ran = sweep(&[&question[..], groups].concat());
         assert!(ran.status.success(), "{}", text(&ran.stderr));
         match &records(&ran)[0].parameters["output"] {
             Value::Text(output) => output.clone(),
@@ -211,22 +170,8 @@ fn a_file_that_stays_in_memory_makes_no_cold_run() {
         println!("skipped: no /dev/shm");
         return;
     };
-    let ran = finish(&[
-        "pushdown",
-        "--sf",
-        "0.01",
-        "--threads",
-        "1",
-        "--repeat",
-        "1",
-        "--cold",
-        "--data-dir",
-        folder.path().to_str().unwrap(),
-        "--format",
-        "json",
-        "--out",
-        "/dev/null",
-    ]);
+    let memory = folder.path().to_str().unwrap();
+    let ran = sweep(&["--cold", "--data-dir", memory]);
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(3), "{said}");
     assert!(said.contains("tmpfs") && said.contains("--cold"), "{said}");
@@ -246,22 +191,10 @@ fn a_file_that_stays_in_memory_makes_no_cold_run() {
 fn without_duckdb_ours_is_checked_by_the_reference_evaluator() {
     make_data("0.01");
     let nowhere = tempfile::tempdir().unwrap();
-    let ran = dpb(&[
-        "pushdown",
-        "--sf",
-        "0.01",
-        "--threads",
-        "1",
-        "--repeat",
-        "1",
-        "--format",
-        "json",
-        "--out",
-        "/dev/null",
-    ])
-    .env("DUCKDB_LIB_DIR", nowhere.path())
-    .output()
-    .unwrap();
+    let ran = sweep_command(&[])
+        .env("DUCKDB_LIB_DIR", nowhere.path())
+        .output()
+        .unwrap();
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let records = records(&ran);
     assert_eq!(records.len(), 4);
@@ -380,257 +313,6 @@ fn csv_says_what_the_records_say() {
 }
 
 #[test]
-fn an_agent_elsewhere_wants_its_token() {
-    make_data("0.01");
-    let folder = tempfile::tempdir().unwrap();
-    let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
-    write_token(&right, "correct horse battery staple\n");
-    write_token(&wrong, "correct horse battery stapler\n");
-    let (right, wrong) = (right.to_str().unwrap(), wrong.to_str().unwrap());
-    let agent = Agent::start(&["--token-file", right]);
-    let ask = |extra: &[&str]| {
-        let mut args = vec![
-            "pushdown",
-            "--sf",
-            "0.01",
-            "--threads",
-            "1",
-            "--repeat",
-            "1",
-            "--format",
-            "json",
-            "--schemes",
-            "dpb",
-            "--out",
-            "/dev/null",
-            "--server",
-            &agent.address,
-        ];
-        args.extend(extra);
-        finish(&args)
-    };
-    let ran = ask(&["--token-file", right]);
-    assert!(ran.status.success(), "{}", text(&ran.stderr));
-    assert_eq!(
-        records(&ran)[0].parameters["server"],
-        Value::Text(agent.address.clone())
-    );
-    for extra in [&["--token-file", wrong][..], &[]] {
-        let refused = ask(extra);
-        assert_eq!(refused.status.code(), Some(2));
-        assert!(
-            text(&refused.stderr).contains("token"),
-            "{}",
-            text(&refused.stderr)
-        );
-        assert!(refused.stdout.is_empty());
-    }
-    assert!(ask(&["--token-file", right]).status.success());
-}
-
-#[test]
-fn an_agent_with_credentials_encrypts_and_knows_its_clients() {
-    make_data("0.01");
-    let folder = tempfile::tempdir().unwrap();
-    let init = |name: &str| {
-        let dir = folder.path().join(name).to_str().unwrap().to_owned();
-        let made = finish(&["serve", "init", &dir]);
-        assert!(made.status.success(), "{}", text(&made.stderr));
-        let client = format!("{dir}/client.credentials");
-        assert!(
-            text(&made.stdout).contains(&client),
-            "{}",
-            text(&made.stdout)
-        );
-        let mode = fs::metadata(&client).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        (dir, client)
-    };
-    let (dir, client) = init("one");
-    let again = finish(&["serve", "init", &dir]);
-    assert_eq!(again.status.code(), Some(2));
-    assert!(text(&again.stderr).contains("is there already"));
-    let agent = Agent::start(&["--credentials", &dir]);
-    let ask = |extra: &[&str]| {
-        let sweep = [
-            "pushdown",
-            "--sf",
-            "0.01",
-            "--threads",
-            "1",
-            "--repeat",
-            "1",
-        ];
-        let out = [
-            "--format",
-            "json",
-            "--out",
-            "/dev/null",
-            "--server",
-            &agent.address,
-        ];
-        finish(&[&sweep[..], &["--schemes", "dpb,fetch"], &out, extra].concat())
-    };
-    let ran = ask(&["--credentials", &client]);
-    assert!(ran.status.success(), "{}", text(&ran.stderr));
-    let records = records(&ran);
-    let checked = records.iter().filter_map(|record| record.check.as_ref());
-    assert!(checked.map(|check| check.compared).sum::<u64>() > 0);
-    let (_, others) = init("two");
-    let token = folder.path().join("token");
-    fs::copy(folder.path().join("one/token"), &token).unwrap();
-    for (extra, says) in [
-        (&["--credentials", &others][..], "certificate is sha256:"),
-        (&[], "--credentials FILE"),
-        (
-            &["--token-file", token.to_str().unwrap()],
-            "--credentials FILE",
-        ),
-        (
-            &["--credentials", token.to_str().unwrap()],
-            "credentials file",
-        ),
-    ] {
-        let refused = ask(extra);
-        let said = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(2), "{said}");
-        assert!(said.contains(says), "{said}");
-    }
-    // And one that does not encrypt.
-    let plain = Agent::start(&[]);
-    let refused = finish(&[
-        "pushdown",
-        "--server",
-        &plain.address,
-        "--credentials",
-        &client,
-    ]);
-    let said = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("does not speak TLS"), "{said}");
-}
-
-#[test]
-fn an_agent_says_which_services_it_offers() {
-    let agent = Agent::start(&[]);
-    let session = dpb_link::Connect::new(&*agent.address).session().unwrap();
-    let offered: Vec<&str> = session.services().iter().map(|s| s.name.as_str()).collect();
-    assert_eq!(offered, ["pushdown", "echo", "operators"]);
-    let (name, version, tags) = (
-        dpb_link::echo::NAME,
-        dpb_link::echo::VERSION,
-        dpb_link::echo::TAGS,
-    );
-    let mut link = session.open(name, version, tags).unwrap();
-    dpb_link::echo::round_trip(&mut link, &[7; 100_000]).unwrap();
-}
-
-#[test]
-fn nothing_is_sent_in_clear_to_another_machine() {
-    // A documentation address (RFC 5737): nobody has it, and nobody is asked.
-    let refused = finish(&[
-        "pushdown",
-        "--server",
-        "192.0.2.1:7400",
-        "--out",
-        "/dev/null",
-    ]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("dpb serve init"));
-}
-
-fn write_token(path: &Path, token: &str) {
-    std::fs::write(path, token).unwrap();
-    std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
-}
-
-#[test]
-fn a_token_that_others_can_read_or_guess_is_refused_with_the_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("token");
-    let file = path.to_str().unwrap();
-    let refused = |command: &[&str]| {
-        let ran = finish(&[command, &["--token-file", file]].concat());
-        assert_eq!(ran.status.code(), Some(2));
-        text(&ran.stderr)
-    };
-    let serve = &["serve", "--listen", "127.0.0.1:0"][..];
-    let ask = &["pushdown", "--server", "127.0.0.1:1", "--out", "/dev/null"][..];
-    write_token(&path, "fifteen letters\n");
-    for said in [refused(serve), refused(ask)] {
-        assert!(
-            said.contains("16 to 512 bytes") && said.contains("/dev/urandom"),
-            "{said}"
-        );
-    }
-    write_token(&path, "correct horse battery staple\n");
-    for mode in [0o640, 0o604] {
-        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        for said in [refused(serve), refused(ask)] {
-            assert!(said.contains("chmod 600"), "{said}");
-        }
-    }
-    std::fs::remove_file(&path).unwrap();
-    let fifo = rustix::fs::FileType::Fifo;
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).unwrap();
-    for said in [refused(serve), refused(ask)] {
-        assert!(said.contains("not a regular file"), "{said}");
-    }
-}
-
-const TOKEN: &str = "sixteen or more letters";
-
-/// An agent as `dpb pushdown` starts one for itself.
-fn owned_agent() -> Agent {
-    Agent::start_with(&["--until-stdin-closes"], TOKEN)
-}
-
-#[test]
-fn caches_are_dropped_at_ones_own_agents_and_where_it_is_allowed() {
-    make_data("0.01");
-    let cold = |agent: &Agent, token: &str| {
-        let mut client = Client::connect(&agent.address, token.as_bytes(), 0)?;
-        client.make_cold(0.01, "lineitem", FileFormat::Segment)
-    };
-    // In memory it cannot be made cold, but who may ask is told that.
-    let allowed = |told: Result<(), ClientError>| match told {
-        Ok(()) => true,
-        Err(ClientError::Refused { text, .. }) => text.contains("stay in memory"),
-        Err(other) => panic!("{other}"),
-    };
-    match cold(&Agent::start(&[]), "") {
-        Err(ClientError::Refused { text, .. }) => assert!(text.contains("--allow-cold"), "{text}"),
-        other => panic!("{other:?}"),
-    }
-    assert!(allowed(cold(&Agent::start(&["--allow-cold"]), "")));
-    let owned = owned_agent();
-    assert!(allowed(cold(&owned, TOKEN)));
-    match cold(&owned, "") {
-        Err(ClientError::Refused { refusal, .. }) => assert_eq!(refusal, Refusal::Token),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn an_agent_loads_duckdb_for_who_asks_for_it() {
-    let agent = Agent::start(&[]);
-    let is_loaded = || {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", agent.pid())).unwrap();
-        maps.contains("libduckdb")
-    };
-    let ours = protocol::CAPABILITY_FETCH;
-    let mut client = Client::connect_for(&agent.address, &[], 0, ours).unwrap();
-    client.describe(0.01).unwrap();
-    assert!(client.agent().duckdb.is_err() && !is_loaded());
-    let client = Client::connect(&agent.address, &[], 0).unwrap();
-    match &client.agent().duckdb {
-        Ok(version) => assert!(is_loaded() && version.starts_with('v'), "{version}"),
-        Err(missing) => println!("skipped: {missing}"),
-    }
-}
-
-#[test]
 fn wrong_usage_is_refused_before_anything_runs() {
     let cases: &[(&[&str], &str)] = &[
         (&["--threads", "0"], "0 is too few"),
@@ -743,27 +425,8 @@ fn a_damaged_table_is_said_by_the_agent_and_made_anew_here() {
     damage("nation");
     let agent = Agent::start(&["--data-dir", data_dir]);
     let asked = |way: [&str; 2]| {
-        finish(
-            &[
-                &[
-                    "pushdown",
-                    "--sf",
-                    "0.01",
-                    "--query",
-                    "q6",
-                    "--schemes",
-                    "dpb",
-                    "--repeat",
-                    "1",
-                    "--threads",
-                    "1",
-                    "--out",
-                    "/dev/null",
-                ],
-                &way[..],
-            ]
-            .concat(),
-        )
+        let question = ["--query", "q6", "--schemes", "dpb"];
+        sweep(&[&question[..], &way].concat())
     };
     // Not asked for, so it stands in nobody's way.
     let there = asked(["--server", &agent.address]);
@@ -833,77 +496,6 @@ fn more_threads_than_cores_is_said_once() {
 }
 
 #[test]
-fn an_address_that_is_taken_or_open_to_all_is_refused() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    for (listen, code, words) in [
-        (address.as_str(), 3, "--listen"),
-        ("0.0.0.0:0", 2, "dpb serve init"),
-        ("[::]:0", 2, "dpb serve init"),
-        ("nonsense", 2, "127.0.0.1:7400"),
-    ] {
-        let refused = finish(&["serve", "--listen", listen]);
-        let said = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(code), "{listen}: {said}");
-        assert!(said.contains(words), "{listen}: {said}");
-    }
-}
-
-#[test]
-fn an_agent_that_is_not_there_or_not_ours_is_named() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path().to_str().unwrap();
-    let ask = |address: &str| {
-        let refused = finish(&["pushdown", "--server", address, "--data-dir", data_dir]);
-        assert_eq!(fs::read_dir(data_dir).unwrap().count(), 0);
-        (refused.status.code(), text(&refused.stderr))
-    };
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
-    let (code, said) = ask(&address);
-    assert_eq!(code, Some(3), "{said}");
-    assert!(
-        said.contains(&address) && said.contains("dpb serve"),
-        "{said}"
-    );
-
-    let welcome_of_version_9 = [131 - 2, 0, 0, 0, 16, 0, 0, 0]
-        .into_iter()
-        .chain(*b"DPBW\x09\0\0\0")
-        .chain([0; 8])
-        .collect::<Vec<u8>>();
-    for (answer, words) in [
-        (welcome_of_version_9, "version 9"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "tag"),
-        (vec![], "closed"),
-    ] {
-        let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = stranger.local_addr().unwrap().to_string();
-        let answering = std::thread::spawn(move || {
-            let (mut stream, _) = stranger.accept().unwrap();
-            let mut hello = [0; 32];
-            stream.read_exact(&mut hello).unwrap();
-            stream.write_all(&answer).unwrap();
-        });
-        let (code, said) = ask(&address);
-        answering.join().unwrap();
-        assert!(matches!(code, Some(1 | 3)), "{said}");
-        assert!(said.contains(words) && said.contains(&address), "{said}");
-    }
-}
-
-#[test]
-fn an_agent_without_the_data_says_what_to_do() {
-    let empty = tempfile::tempdir().unwrap();
-    let agent = Agent::start(&["--data-dir", empty.path().to_str().unwrap()]);
-    let ran = finish(&["pushdown", "--server", &agent.address, "--out", "/dev/null"]);
-    let said = text(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(3), "{said}");
-    assert!(said.contains("dpb data"), "{said}");
-}
-
-#[test]
 fn a_data_folder_without_permission_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
@@ -919,17 +511,4 @@ fn a_data_folder_without_permission_is_named() {
     let said = text(&ran.stderr);
     assert!(matches!(ran.status.code(), Some(1 | 3)), "{said}");
     assert!(said.contains(path), "{said}");
-}
-
-#[test]
-fn an_agent_ends_on_a_signal_and_with_its_standard_input() {
-    let mut agent = Agent::start(&[]);
-    let pid = rustix::process::Pid::from_raw(agent.pid() as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(agent.child.wait().unwrap().success());
-
-    let mut owned = owned_agent();
-    drop(owned.child.stdin.take());
-    assert!(owned.child.wait().unwrap().success());
-    assert!(data_dir().is_absolute());
 }

@@ -4,26 +4,11 @@
 mod support;
 
 use dpb_core::measure::{Outcome, Record, Value};
-use support::{finish, records, text};
+use support::{finish, records, sweep, text};
 
 /// A run of our scheme alone; its one record, and what it said.
 fn run(arguments: &[&str]) -> (Record, String) {
-    let usual = [
-        "pushdown",
-        "--sf",
-        "0.01",
-        "--threads",
-        "1",
-        "--repeat",
-        "1",
-        "--schemes",
-        "dpb",
-        "--format",
-        "json",
-        "--out",
-        "/dev/null",
-    ];
-    let ran = finish(&[&usual[..], arguments].concat());
+    let ran = sweep(&[&["--schemes", "dpb"][..], arguments].concat());
     let said = text(&ran.stderr);
     assert!(ran.status.success(), "{arguments:?}: {said}");
     let mut records = records(&ran);

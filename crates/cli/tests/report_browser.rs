@@ -286,16 +286,29 @@ fn assert_keyboard(browser: &mut Browser) {
     browser.press("Escape", 27);
 }
 
-#[test]
-fn the_report_works_in_a_browser() {
-    let mut browser = match Browser::start() {
-        Ok(browser) => browser,
+/// The page asked for itself alone, and the browser found nothing to complain about.
+fn assert_quiet(browser: &mut Browser, url: &str) {
+    assert_eq!(browser.requests(), [url]);
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+/// A browser, and a folder for its pages; `None` where there is no browser, which is said.
+fn browser_and_folder() -> Option<(Browser, tempfile::TempDir)> {
+    match Browser::start() {
+        Ok(browser) => Some((browser, tempfile::tempdir().expect("a temporary folder"))),
         Err(why) => {
             println!("skipped: {why}");
-            return;
+            None
         }
+    }
+}
+
+#[test]
+fn the_report_works_in_a_browser() {
+    let Some((mut browser, folder)) = browser_and_folder() else {
+        return;
     };
-    let folder = tempfile::tempdir().expect("a temporary folder");
     let page = page(folder.path());
 
     let url = browser.open(&page, (1280, 900));
@@ -313,12 +326,7 @@ fn the_report_works_in_a_browser() {
     );
     browser.pictures("screen", 12);
     assert_keyboard(&mut browser);
-    assert_eq!(browser.requests(), [url]);
-    assert!(
-        browser.complaints().is_empty(),
-        "{:?}",
-        browser.complaints()
-    );
+    assert_quiet(&mut browser, &url);
 
     let url = browser.open(&page, (360, 740));
     assert_fits(&mut browser, "a phone");
@@ -327,12 +335,7 @@ fn the_report_works_in_a_browser() {
     let least = browser.value(least).as_f64().unwrap_or(0.0);
     assert!(least >= 9.0, "letters of {least} pixels");
     browser.pictures("phone", 12);
-    assert_eq!(browser.requests(), [url]);
-    assert!(
-        browser.complaints().is_empty(),
-        "{:?}",
-        browser.complaints()
-    );
+    assert_quiet(&mut browser, &url);
 
     browser.open(&page, (794, 1123));
     browser.call(
@@ -350,14 +353,9 @@ fn the_report_works_in_a_browser() {
 /// A test that sees no fault may be blind.
 #[test]
 fn a_page_with_faults_is_found_out() {
-    let mut browser = match Browser::start() {
-        Ok(browser) => browser,
-        Err(why) => {
-            println!("skipped: {why}");
-            return;
-        }
+    let Some((mut browser, folder)) = browser_and_folder() else {
+        return;
     };
-    let folder = tempfile::tempdir().expect("a temporary folder");
     let page = folder.path().join("faulty.html");
     let faulty = "<!DOCTYPE html><html><body><div style='width:900px'>wide</div><img src='other.png'>\
                   <script>console.error('no'); undefined.method();</script></body></html>";

@@ -1,5 +1,7 @@
 //! `dpb run`, `dpb clean` and `dpb replay`, as processes.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -404,30 +406,124 @@ fn hostile_plugins_are_contained() {
         ),
         ("leaving", &format!("{leave}\n{good}"), ""),
         ("killed", &format!("{leave}\nkill -9 $$"), "signal: 9"),
+        (
+            "lingering",
+            &format!("{leave}\nsleep 1000"),
+            "it took more than 2s",
+        ),
+        ("stopped", "kill -STOP $$", "it took more than 2s"),
+        (
+            "complaining",
+            &format!("yes no luck | head -c 50000000 >&2\n{good}"),
+            "",
+        ),
+        ("deaf", &format!("exec <&-\n{good}"), ""),
+        ("removing", &format!("rm -rf \"$HOME\"\n{good}"), ""),
     ] {
         plugin(at, name, run);
-        let (output, record) = run_plugin(at, name);
-        match &record.outcome {
-            Outcome::Done => assert_eq!(said, "", "{name}"),
-            Outcome::Failed { reason } => {
-                assert!(
-                    !said.is_empty() && reason.contains(said),
-                    "{name}: {reason}"
-                );
-                assert_eq!(output.status.code(), Some(1), "{name}");
-                assert!(record.summary.is_empty());
-            }
-            other => panic!("{name}: {other:?}"),
-        }
+        assert_contained(at, name, said);
     }
     let pids = fs::read_to_string(&pids).expect("they were started");
-    assert_eq!(pids.lines().count(), 2);
+    assert_eq!(pids.lines().count(), 3);
     for pid in pids.lines() {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         assert!(
             stat.is_empty() || stat.contains(") Z"),
             "{pid} lives: {stat}"
         );
+    }
+}
+
+/// The plug-in's record says `said` of why it failed, or has numbers where that is empty; nothing of its work is left.
+fn assert_contained(at: &Path, name: &str, said: &str) {
+    let (output, record) = run_plugin(at, name);
+    match &record.outcome {
+        Outcome::Done => assert_eq!(said, "", "{name}"),
+        Outcome::Failed { reason } => {
+            assert!(
+                !said.is_empty() && reason.contains(said),
+                "{name}: {reason}"
+            );
+            assert_eq!(output.status.code(), Some(1), "{name}");
+            assert!(record.summary.is_empty());
+        }
+        other => panic!("{name}: {other:?}"),
+    }
+    let left = files(&at.join("data")).into_keys();
+    let work: Vec<String> = left.filter(|name| name.contains(".work-")).collect();
+    assert!(work.is_empty(), "{name}: {work:?}");
+}
+
+#[test]
+fn a_plugin_that_locks_its_folders_leaves_nothing() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let run = r#"mkdir -p outer/inner && chmod 000 outer; echo '{"samples":{"bytes_per_s":[1]}}'"#;
+    plugin(at, "locking", run);
+    let asked = r#"{ "repeats": 1, "tasks": [ { "task": "locking" } ] }"#;
+    fs::write(at.join("b.json"), asked).expect("written");
+    let words = ["run", "b.json", "--plugins", "plugins", "--out", "out"];
+    let ran = support::bound_by_permissions(&words)
+        .current_dir(at)
+        .env("DPB_DATA_DIR", at.join("data"))
+        .output();
+    let Ok(ran) = ran else {
+        println!(
+            "skipped: permissions do not bind root, and there is no setpriv (Debian: util-linux)"
+        );
+        return;
+    };
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    assert_eq!(records(&at.join("out"))[0].outcome, Outcome::Done);
+    let left = files(&at.join("data")).into_keys();
+    let work: Vec<String> = left.filter(|name| name.contains(".work-")).collect();
+    assert!(work.is_empty(), "{work:?}");
+}
+
+#[test]
+fn results_of_another_form_than_the_manifests_are_failures() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let deep = r#"awk 'BEGIN { printf "{\"parameters\":{\"x\":"; while (i++ < 100000) printf "["; print "" }'"#;
+    let line = "line 1 of its output";
+    for (name, run, said) in [
+        ("binary", r"printf '\377\376\000\n'", line),
+        ("nested", deep, line),
+        ("a-list", "echo '[1]'", line),
+        ("empty", "echo '{}'", "neither samples nor an outcome"),
+        (
+            "newer",
+            r#"echo '{"samples":{"bytes_per_s":[1]},"colour":"red"}'"#,
+            "unknown field `colour`",
+        ),
+        (
+            "wordy",
+            r#"echo '{"samples":{"bytes_per_s":["fast"]}}'"#,
+            line,
+        ),
+        (
+            "without",
+            r#"echo '{"samples":{"bytes_per_s":[]}}'"#,
+            "bytes_per_s has 0 values",
+        ),
+        (
+            "negative",
+            r#"echo '{"samples":{"bytes_per_s":[1]},"counts":{"rows":-1}}'"#,
+            line,
+        ),
+        (
+            "late",
+            r#"echo '{"samples":{"bytes_per_s":[1]}}'; echo oops"#,
+            "line 2 of its output",
+        ),
+        (
+            "crowded",
+            r#"yes '{"samples":{"bytes_per_s":[1]}}' | head -n 10001"#,
+            "more than 10000 results",
+        ),
+    ] {
+        plugin(at, name, run);
+        assert_contained(at, name, said);
     }
 }
 

@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -16,25 +16,14 @@ use std::time::Duration;
 use dpb_link::tls::CLIENT_FILE;
 use dpb_link::{
     Access, Agent, AgentOptions, ClientCredentials, ClientInfo, Connect, ConnectError,
-    CredentialsError, Link, LinkError, Pass, Refusal, ServerCredentials, Service, Tags, echo,
+    CredentialsError, Link, LinkError, Pass, Refusal, ServerCredentials, Service, Stream, Tags,
+    echo,
 };
 use proptest::prelude::*;
-use support::{Serving, credentials, hello, last_words, loopback, open, soon, token};
+use support::{Serving, credentials, echoing, hello, last_words, loopback, open, soon, token};
 
 fn encrypted() -> Serving {
     Serving::start(Access::Credentials(credentials()))
-}
-
-fn echoing(address: &str, pass: Pass) -> Result<Link, LinkError> {
-    let connect = Connect {
-        pass,
-        ..Connect::new(address)
-    };
-    match connect.session() {
-        Ok(session) => session.open(echo::NAME, echo::VERSION, echo::TAGS),
-        Err(ConnectError::Link { source, .. }) => Err(source),
-        Err(other) => panic!("{other}"),
-    }
 }
 
 fn pass() -> Pass {
@@ -102,6 +91,22 @@ fn secrets_reach_no_log() {
         assert!(
             !shown.contains(&token) && shown.contains("sha256:"),
             "{shown}"
+        );
+    }
+}
+
+#[test]
+fn a_credentials_file_has_no_control_character_in_its_token() {
+    let credentials = credentials().for_clients();
+    let text = credentials.to_text();
+    // The end of a line may be that of another system.
+    let other = text.replace('\n', "\r\n");
+    assert_eq!(ClientCredentials::parse(other.as_bytes()), Ok(credentials));
+    for odd in ["\r\r\n", "\t\n", "\u{7f}\n"] {
+        let spoilt = format!("{}{odd}", text.trim_end());
+        assert!(
+            ClientCredentials::parse(spoilt.as_bytes()).is_err(),
+            "{odd:?}"
         );
     }
 }
@@ -228,6 +233,62 @@ fn garbage_for_tls_ends_soon_and_alone() {
             matches!(error, LinkError::Tls(_) | LinkError::Io(_)),
             "{error}"
         );
+    }
+    echo::round_trip(&mut survivor, b"still there").unwrap();
+}
+
+/// A stream whose reads wait, however long it takes.
+struct Patient(Stream);
+
+impl Read for Patient {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+/// A client with the right credentials is a client; that does not make its bytes right.
+#[test]
+fn garbage_inside_an_encrypted_session_ends_it_with_a_word() {
+    let serving = encrypted();
+    let mut survivor = echoing(&serving.address, pass()).unwrap();
+    for garbage in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        &[0xff; 70_000],
+        &[16, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f],
+        &[16, 0, 0, 1, 0, 0, 0, 0],
+    ] {
+        let mut stream = echoing(&serving.address, pass()).unwrap().into_stream();
+        // The agent may end before it has all of it.
+        let _ = stream.write_all(garbage).and_then(|()| stream.flush());
+        let words = soon(move || last_words(&mut Patient(stream)));
+        assert_eq!(words.map(|words| words.0), Some(Refusal::Protocol));
+    }
+    echo::round_trip(&mut survivor, b"still there").unwrap();
+}
+
+/// Whoever can write to the connection of a session that others have made.
+#[test]
+fn bytes_that_are_not_of_the_encrypted_session_end_it() {
+    let serving = encrypted();
+    let mut survivor = echoing(&serving.address, pass()).unwrap();
+    for garbage in [
+        hello(),
+        vec![23, 3, 3, 0, 40].into_iter().chain([7; 40]).collect(),
+        vec![22, 3, 3, 0, 4, 1, 0, 0, 0],
+        vec![0xff; 70_000],
+    ] {
+        let stream = echoing(&serving.address, pass()).unwrap().into_stream();
+        let _ = stream.tcp().write_all(&garbage);
+        let _ = stream.tcp().shutdown(Shutdown::Write);
+        let mut rest = Vec::new();
+        let ended = soon(move || Patient(stream).read_to_end(&mut rest).map(|_| rest));
+        // An alert, an end, or a reset; never an answer.
+        assert!(ended.is_err() || ended.is_ok_and(|rest| rest.is_empty()));
     }
     echo::round_trip(&mut survivor, b"still there").unwrap();
 }

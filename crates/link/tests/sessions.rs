@@ -16,19 +16,7 @@ use dpb_link::{
     HEADER_BYTES, Header, Link, LinkError, Offer, Pass, Refusal, Service, Tags, Token, VERSION,
     echo,
 };
-use support::{Serving, frame, hello, last_words, loopback, open, soon, token};
-
-fn echoing(address: &str, pass: Pass) -> Result<Link, LinkError> {
-    let connect = Connect {
-        pass,
-        ..Connect::new(address)
-    };
-    match connect.session() {
-        Ok(session) => session.open(echo::NAME, echo::VERSION, echo::TAGS),
-        Err(ConnectError::Link { source, .. }) => Err(source),
-        Err(other) => panic!("{other}"),
-    }
-}
+use support::{Serving, echoing, frame, hello, last_words, loopback, open, soon, token};
 
 #[test]
 fn bodies_come_back_as_they_were_and_are_counted() {

@@ -54,21 +54,37 @@ const LATENCIES: &[(Shown, &str)] = &[
     (Metric("latency_ns_p99"), "99th percentile"),
 ];
 
+/// A figure by sizes, one bar a platform; the other kinds say what they have instead.
+const fn figure(
+    number: &'static str,
+    what: &'static str,
+    task: &'static str,
+    with: &'static [(&'static str, &'static str)],
+) -> Figure {
+    Figure {
+        number,
+        what,
+        task,
+        with,
+        groups: Number("size", in_bytes),
+        by: &[],
+        shown: ITEMS,
+        label: "",
+        text: short,
+    }
+}
+
 const fn arithmetic(
     number: &'static str,
     what: &'static str,
     with: &'static [(&'static str, &'static str)],
 ) -> Figure {
     Figure {
-        number,
-        what,
-        task: "op",
-        with,
         groups: Words(&["op.operation"]),
         by: &["backend", "op.form"],
         shown: &[(Operations, "")],
         label: "operations per second of one thread",
-        text: short,
+        ..figure(number, what, "op", with)
     }
 }
 
@@ -78,15 +94,10 @@ const fn strings(
     length: fn(f64) -> String,
 ) -> Figure {
     Figure {
-        number: "5",
-        what,
-        task: "op",
-        with,
         groups: Number("size", length),
         by: &["backend"],
-        shown: ITEMS,
         label: "calls per second of one thread",
-        text: short,
+        ..figure("5", what, "op", with)
     }
 }
 
@@ -96,15 +107,10 @@ const fn optimisable(
     with: &'static [(&'static str, &'static str)],
 ) -> Figure {
     Figure {
-        number,
-        what,
-        task: "op",
-        with,
-        groups: Number("size", in_bytes),
         by: &["backend"],
         shown: BYTES,
         label: "input bytes per second, the best of the threads that were measured",
-        text: short,
+        ..figure(number, what, "op", with)
     }
 }
 
@@ -114,15 +120,9 @@ const fn memory(
     with: &'static [(&'static str, &'static str)],
 ) -> Figure {
     Figure {
-        number,
-        what,
-        task: "memory",
-        with,
-        groups: Number("size", in_bytes),
-        by: &[],
         shown: ACCESSES,
         label: "accesses per second of one thread",
-        text: short,
+        ..figure(number, what, "memory", with)
     }
 }
 
@@ -132,15 +132,11 @@ const fn storage(
     with: &'static [(&'static str, &'static str)],
 ) -> Figure {
     Figure {
-        number,
-        what,
-        task: "storage",
-        with,
         groups: Number("block", in_bytes),
         by: &["direct"],
         shown: BYTES,
         label: "bytes per second, the best of the depths and jobs that were measured",
-        text: short,
+        ..figure(number, what, "storage", with)
     }
 }
 
@@ -150,15 +146,12 @@ const fn storage_latency(
     with: &'static [(&'static str, &'static str)],
 ) -> Figure {
     Figure {
-        number,
-        what,
-        task: "storage",
-        with,
         groups: Words(&["pattern", "access"]),
         by: &["direct"],
         shown: LATENCIES,
         label: "latency of a request, one in flight",
         text: short_ns,
+        ..figure(number, what, "storage", with)
     }
 }
 
@@ -171,15 +164,10 @@ const fn network(
     shown: &'static [(Shown, &'static str)],
 ) -> Figure {
     Figure {
-        number,
-        what,
-        task,
-        with,
         groups,
-        by: &[],
         shown,
         label: "one client and one server; each record says what lies between them",
-        text: short,
+        ..figure(number, what, task, with)
     }
 }
 
@@ -200,9 +188,8 @@ const FIGURES: &[Figure] = &[
     memory("7c", "memory, random writes", &[("pattern", "random"), ("access", "write"), ("threads", "1"), ("tool", "dpb")]),
     memory("7d", "memory, sequential writes", &[("pattern", "sequential"), ("access", "write"), ("threads", "1"), ("tool", "dpb")]),
     Figure {
-        number: "8", what: "memory, random reads of 16 KiB by threads", task: "memory",
-        with: &[("pattern", "random"), ("access", "read"), ("size", "16384"), ("tool", "dpb")],
-        groups: Number("threads", |count| counted(count, "thread")), by: &[], shown: ACCESSES, label: "accesses per second of all threads", text: short,
+        groups: Number("threads", |count| counted(count, "thread")), label: "accesses per second of all threads",
+        ..memory("8", "memory, random reads of 16 KiB by threads", &[("pattern", "random"), ("access", "read"), ("size", "16384"), ("tool", "dpb")])
     },
     storage("9a", "storage, random reads", &[("pattern", "random"), ("access", "read"), ("tool", "dpb")]),
     storage("9b", "storage, sequential reads", &[("pattern", "sequential"), ("access", "read"), ("tool", "dpb")]),

@@ -52,6 +52,18 @@ pub fn finish(args: &[&str]) -> Output {
     dpb(args).output().expect("dpb starts")
 }
 
+/// `dpb pushdown` at scale factor 0.01, one thread, one run, records on stdout alone, and `more` flags.
+pub fn sweep_command(more: &[&str]) -> Command {
+    let size = ["--sf", "0.01", "--threads", "1", "--repeat", "1"];
+    let to = ["--format", "json", "--out", "/dev/null"];
+    dpb(&[&["pushdown"][..], &size, &to, more].concat())
+}
+
+/// Runs it to its end.
+pub fn sweep(more: &[&str]) -> Output {
+    sweep_command(more).output().expect("dpb starts")
+}
+
 /// Makes lineitem at this scale factor, unless it is there.
 pub fn make_data(sf: &str) {
     let made = finish(&[

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::pacer::{BURST, PACED_BYTES};
 use super::{Interrupted, Link, stalled};
 use crate::error::LinkError;
-use crate::header::Header;
+use crate::header::{HEADER_BYTES, Header};
 use crate::stream::Stream;
 
 /// Bytes handed to one `sendfile` on a link without a pace.
@@ -77,10 +77,9 @@ impl Link {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, LinkError> {
         let tag = tag.into();
-        let header = Header::checked(tag, len, &self.tags)?.to_bytes();
-        if self.is_placed(tag, len) {
+        let Some(header) = self.header_here(tag, len)? else {
             return self.place(tag, parts, len, stop);
-        }
+        };
         let mut slices = Vec::with_capacity(1 + parts.len());
         slices.push(&header[..]);
         slices.extend_from_slice(parts);
@@ -101,10 +100,9 @@ impl Link {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, LinkError> {
         let tag = tag.into();
-        let header = Header::checked(tag, len, &self.tags)?.to_bytes();
-        if self.is_placed(tag, len) {
+        let Some(header) = self.header_here(tag, len)? else {
             return self.place_file(tag, file, offset, len, stop);
-        }
+        };
         if let Some(ended) = self.send_slices(&[&header], stop)? {
             return Ok(Some(ended));
         }
@@ -114,6 +112,12 @@ impl Link {
             #[cfg(feature = "tls")]
             Stream::Tls(_) => self.send_file_copied(file, offset..end, stop),
         }
+    }
+
+    /// The header of a frame whose body goes over this stream; `None` for a body that another transport carries.
+    fn header_here(&self, tag: u8, len: usize) -> Result<Option<[u8; HEADER_BYTES]>, LinkError> {
+        let header = Header::checked(tag, len, &self.tags)?;
+        Ok((!self.is_placed(tag, len)).then(|| header.to_bytes()))
     }
 
     /// Bytes of a file, inside the kernel.

@@ -15,8 +15,8 @@ use dpb_core::{Timer, WallClock};
 use dpb_link::hello::{Hello, Open};
 use dpb_link::tag::{ERROR, HELLO, OPEN};
 use dpb_link::{
-    Access, Agent, AgentOptions, ClientInfo, Header, Link, LinkError, Pass, Refusal, Service,
-    Stream, Tags, Token, VERSION, echo, parse_refusal,
+    Access, Agent, AgentOptions, ClientInfo, Connect, ConnectError, Header, Link, LinkError, Pass,
+    Refusal, Service, Stream, Tags, Token, VERSION, echo, parse_refusal,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -68,6 +68,19 @@ pub fn pass_with_wrong_token(access: &Access) -> Pass {
             ..credentials.for_clients()
         }),
         _ => Pass::Token(wrong),
+    }
+}
+
+/// Connects and opens the service `echo`; a link that broke on the way, or was refused, is an error.
+pub fn echoing(address: &str, pass: Pass) -> Result<Link, LinkError> {
+    let connect = Connect {
+        pass,
+        ..Connect::new(address)
+    };
+    match connect.session() {
+        Ok(session) => session.open(echo::NAME, echo::VERSION, echo::TAGS),
+        Err(ConnectError::Link { source, .. }) => Err(source),
+        Err(other) => panic!("{other}"),
     }
 }
 
@@ -308,7 +321,7 @@ pub fn open(service: &str, version: u16) -> Vec<u8> {
 }
 
 /// Reads frames until the peer closes; the last error frame, if there was one.
-pub fn last_words(stream: &mut TcpStream) -> Option<(Refusal, String)> {
+pub fn last_words(stream: &mut impl Read) -> Option<(Refusal, String)> {
     let mut words = None;
     while let Ok(Some(header)) = Header::read(stream, &echo::TAGS) {
         let mut body = vec![0; header.len];
