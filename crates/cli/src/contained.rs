@@ -1,8 +1,8 @@
 //! Processes that are bounded in time and output, and leave no process behind.
 //!
 //! A child has a process group of its own and dies with this process. What it starts is ended with it, also what has left its
-//! group: `dpb run` makes itself the parent of orphans (`PR_SET_CHILD_SUBREAPER`), and ends whoever is its child when a child has
-//! ended. So one child runs at a time.
+//! group: `dpb run` makes itself the parent of orphans (`PR_SET_CHILD_SUBREAPER`), and when a child has ended it ends all other
+//! children. So one child runs at a time.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};

@@ -325,7 +325,7 @@ pub fn verdict(record: &Record) -> String {
     }
 }
 
-/// A warning or a note on stderr. What a terminal would act on is escaped, whoever said it; lines stay lines.
+/// A warning or a note on stderr. Characters that a terminal would act on are escaped; lines stay lines.
 pub fn note(message: &str) {
     // A closed stderr is nobody's loss.
     let _ = writeln!(io::stderr(), "{}", lines(message));

@@ -36,11 +36,12 @@ pub trait Spec: fmt::Debug + Clone + Eq + Hash + Send + Sync + 'static {
     /// The name as written on a command line and in records: `crc32c`, `deflate`.
     fn name(&self) -> &str;
 
-    /// Every parameter by its name, those with their usual value too: with the name they say exactly what is computed.
+    /// Every parameter by its name, also those at their default. The spec's name and its parameters together say exactly what is
+    /// computed.
     fn parameters(&self) -> Vec<(&str, ParameterValue)>;
 
-    /// The parameters with the whole of their content: whoever knows the operator makes the spec again from them, on another machine too. As
-    /// it stands here they are [`Spec::parameters`]; a spec of which those show less says more here.
+    /// The parameters with their whole content, from which the spec is made again on another machine. By default they are
+    /// [`Spec::parameters`]. A spec whose parameters show only a part of their content, such as a digest of a key, returns all of it here.
     fn parts(&self) -> Vec<(&str, ParameterValue)> {
         self.parameters()
     }
@@ -55,7 +56,7 @@ pub trait Spec: fmt::Debug + Clone + Eq + Hash + Send + Sync + 'static {
 
 /// A spec whose parameters are declared beside it, as [`spec!`](crate::spec!) does.
 pub trait Declared: Spec {
-    /// The name that [`Spec::name`] says; where there are several, the first of them.
+    /// The name that [`Spec::name`] returns. A type with several names gives the first of them here.
     const NAME: &'static str;
 
     /// The parameters, in the order of [`Spec::parameters`].
@@ -138,12 +139,12 @@ trait AnySpec: fmt::Debug + Send + Sync {
 pub struct Custom {
     /// The name.
     pub name: String,
-    /// All parameters, also those with their usual value: equal specs compute the same.
+    /// All parameters, also those at their default, so that equal specs compute the same.
     pub parameters: BTreeMap<String, ParameterValue>,
 }
 
-/// Operators one behind another: the output of each is the item of the next. Output: that of the last; variable if one of them is,
-/// and an item that one refuses is refused. See [`crate::Chain`].
+/// Operators one behind another: the output of each is the item of the next. The chain's output is the last operator's. Its length
+/// is variable if that of any of them is. An item that one of them refuses is refused. See [`crate::Chain`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Chain(pub Vec<OpSpec>);
 

@@ -2,7 +2,8 @@
 //!
 //! One thread a connection. A panic of a service ends its connection alone.
 //!
-//! **Strangers.** Who has shown no token takes nobody's place, see [`KNOCKING_MAX`]; one whose token is wrong waits for the answer.
+//! **Strangers.** A connection that has shown no token takes no place from clients, see [`KNOCKING_MAX`]. One that has shown a wrong
+//! token waits for the answer.
 //! [`AgentOptions::say`] hears of those that are refused; who listens slowly keeps nobody waiting. The whole handshake, TLS
 //! included, has one deadline, [`AgentOptions::handshake_patience`].
 //!

@@ -49,7 +49,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Budget {
-    /// Who waits for some of it is counted in `waiting`, and has patience by `clock`.
+    /// A budget of `bytes`. `waiting` counts the threads that wait for some of it; their patience goes by `clock`.
     pub fn new(bytes: u64, waiting: &Arc<AtomicUsize>, clock: &Arc<dyn Timer>) -> Self {
         Self {
             left: Mutex::new(bytes),
@@ -113,7 +113,7 @@ impl Budget {
         })
     }
 
-    /// Takes so much of it as is there now.
+    /// Takes what is left of it now, at most `bytes`.
     pub fn reserve_up_to(&self, bytes: u64) -> Reserved<'_> {
         let mut left = lock(&self.left);
         let bytes = bytes.min(*left);

@@ -157,7 +157,7 @@ pub fn refusal_bytes(refusal: Refusal, text: &str) -> Vec<u8> {
     body
 }
 
-/// As much of a text as fits into so many bytes.
+/// The front of `text` that fits into `bytes_max` bytes, cut between two characters.
 pub fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }

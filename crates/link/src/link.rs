@@ -1,11 +1,13 @@
 //! A connection as a link of a given speed: paced in both directions, every byte counted.
 //!
 //! Pacing is a token bucket at the sender. Each direction may run ahead of its pace by a burst of 200 us and then sleeps; at the
-//! end of a message [`Link::settle`] waits until the link would have carried all of it. No core spins. Time that a sleep
-//! takes too long is made up for, up to 2 ms at once, as a NIC goes on sending from its queue; time without
-//! anything to send is not. So over any span `t` a direction carries at most what the link would in `t` + 2.4 ms, and it falls behind only by what the machine itself keeps it waiting beyond that. What is paced and
-//! counted are the bytes of the stream: Ethernet, IP and TCP headers (3 to 5 % at an MTU of 1500) are not, nor is
-//! what encryption adds (22 bytes for each 16 KiB).
+//! end of a message [`Link::settle`] waits until the link would have carried all of it. No core spins. A sleep that lasts too
+//! long is made up for, up to 2 ms at once, as a NIC goes on sending from its queue. Time without anything to send is not made
+//! up for. So over any span `t` a direction carries at most what the link would carry in `t` + 2.4 ms. It falls behind the link
+//! only where the machine delays it by more than these 2 ms.
+//!
+//! The bytes of the stream are paced and counted. Ethernet, IP and TCP headers (3 to 5 % at an MTU of 1500) and the bytes that
+//! encryption adds (22 for each 16 KiB) are neither.
 
 use std::io;
 use std::net::Shutdown;
@@ -34,7 +36,7 @@ mod timed;
 const SILENT_PRESSED_MAX: Duration = Duration::from_secs(5);
 /// The slowest pace, bits per second: a peer chooses ours, and must not choose how long we sleep.
 pub const PACE_BITS_PER_S_MIN: u64 = 1_000_000;
-/// What a peer sends earns it time at so many bytes a second: less is no progress. An eighth of the slowest pace.
+/// The rate below which a peer makes no progress, bytes per second: the bytes that it sends earn it time at this rate. An eighth of the slowest pace.
 pub const BYTES_PER_S_MIN: u64 = PACE_BITS_PER_S_MIN / 8 / 8;
 /// The time for which a peer that is told why its connection ends may go on sending.
 const GOODBYE: Duration = Duration::from_millis(200);
@@ -155,7 +157,7 @@ impl Link {
         });
     }
 
-    /// Counts a frame that brought nothing as so much waiting.
+    /// Counts a frame that brought nothing as time waited: `wait`.
     ///
     /// # Errors
     /// If that uses up what the peer was granted.

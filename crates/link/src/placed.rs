@@ -41,7 +41,7 @@ impl Placed {
     }
 }
 
-/// The body of a frame that gives room for so many pieces back.
+/// The body of a frame that gives room for `pieces` pieces back.
 pub fn credit_bytes(pieces: u32) -> [u8; 4] {
     pieces.to_le_bytes()
 }

@@ -18,7 +18,7 @@ pub trait Service: Send + Sync {
     fn tags(&self) -> Tags;
 
     /// What clients are told before they open the service, in its own encoding; at most
-    /// [`crate::hello::DESCRIPTION_BYTES_MAX`]. Whoever has the token is told.
+    /// [`crate::hello::DESCRIPTION_BYTES_MAX`]. Every client with the token is told.
     fn describe(&self) -> Vec<u8> {
         Vec::new()
     }

@@ -141,7 +141,7 @@ impl Results {
         }
     }
 
-    /// How a verb ends that was asked for so many tests.
+    /// The end of a verb that was asked for `asked` tests.
     pub(super) fn judge(&self, asked: usize) -> Result<(), Failure> {
         let failed = self
             .records

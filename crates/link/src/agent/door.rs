@@ -1,8 +1,8 @@
 //! The door: connections that shake hands, those that are served, and what is said of those that are refused.
 //!
-//! Who shakes hands has shown no token and takes nobody's place: of these connections there are [`KNOCKING_MAX`] at most, and
-//! when one more comes the oldest goes. A client's handshake takes two messages, so it is over long before as many strangers
-//! have come. Only who has shown the token takes one of the places to be served.
+//! A connection that shakes hands has shown no token yet, and takes no place from those that are served. There are
+//! [`KNOCKING_MAX`] such connections at most; when one more comes, the oldest ends. A client's handshake takes two messages, so
+//! it is over long before that many strangers have come. A connection that has shown the token takes a place to be served.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -56,7 +56,7 @@ impl Door {
         Some(oldest)
     }
 
-    /// A connection has shaken hands and takes one of so many places.
+    /// A connection has shaken hands and takes one of `places`.
     pub(super) fn admit(&self, id: u64, places: usize) -> Admission {
         let mut connections = lock(&self.0);
         if connections.served.len() >= places {

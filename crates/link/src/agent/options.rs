@@ -21,7 +21,7 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 /// Who may connect, and what protects a connection.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Whoever reaches the agent, on loopback.
+    /// Anyone who reaches the agent, on loopback.
     Anyone,
     /// Who shows this token, on loopback: nothing is encrypted.
     Token(Token),

@@ -32,7 +32,7 @@ pub(super) struct Outgoing {
     /// Pieces of the ring that are free.
     free: u32,
     bytes: u64,
-    /// Whoever counts the transports has the other one.
+    /// One of two references; the holder of the other counts the transports by it.
     _seat: Arc<()>,
 }
 

@@ -53,7 +53,7 @@ pub(super) fn client_config(fingerprint: Fingerprint) -> Result<ClientConfig, Er
     Ok(config)
 }
 
-/// Takes one certificate, whatever it says, from whoever has its key.
+/// Accepts one certificate, whatever it says, from a peer that has its key.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: Fingerprint,

@@ -10,7 +10,7 @@ use crate::exit::Failure;
 
 /// Longest file that items are cut from.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// At most so many different batches.
+/// Most different batches.
 const INPUTS_MAX: u64 = 65_536;
 
 /// Makes inputs, and keeps the last ones: the next test often needs the same.

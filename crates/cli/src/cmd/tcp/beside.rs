@@ -1,7 +1,7 @@
 //! iperf3 and sockperf beside dpb, on loopback, told the same.
 //!
-//! iperf3 measures one way, so many connections with one process at each end; its blocks are of the bytes that a call of dpb's hands to the kernel. sockperf measures
-//! round trips of one message on one connection. Neither compares what it receives.
+//! iperf3 measures one direction, over several connections with one process at each end. Its blocks have as many bytes as one call of
+//! dpb's hands to the kernel. sockperf measures round trips of one message on one connection. Neither checks the bytes that it receives.
 
 use std::fs;
 use std::net::TcpListener;
