@@ -21,6 +21,7 @@ mod shipped;
 
 use std::sync::Arc;
 
+use clap::Command;
 use serde_json::{Map, Value};
 
 use crate::Globals;
@@ -344,12 +345,20 @@ impl Reader<'_> {
         let known = runner.parameters();
         let names: Vec<&str> = known.iter().map(|p| p.name.as_str()).collect();
         given.only(&names)?;
+        // Made once: a task has dozens of flags, and a box may have many tests.
+        let mut command = match runner {
+            Runner::Task(task) => Some(task.command()),
+            Runner::Plugin(_) => None,
+        };
         let mut axes: Vec<(Parameter, Vec<String>)> = Vec::new();
         for parameter in in_order(&known, runner) {
             let Some(place) = given.get(&parameter.name) else {
                 continue;
             };
-            axes.push((parameter.clone(), values(parameter, &place, runner)?));
+            axes.push((
+                parameter.clone(),
+                values(parameter, &place, command.as_mut())?,
+            ));
         }
         let count = axes.iter().map(|(_, values)| values.len());
         let count = count.fold(1_usize, usize::saturating_mul);
@@ -371,18 +380,24 @@ impl Reader<'_> {
                 repeats: self.repeats.or(repeats),
                 metrics: metrics.to_vec(),
             };
-            self.check(&test, given)?;
+            self.check(&test, given, command.as_mut())?;
             self.tests.push(test);
         }
         Ok(())
     }
 
-    /// Whether the test's task takes the values together.
-    fn check(&self, test: &Test, place: &Place<'_>) -> Result<(), Failure> {
+    /// Whether the test's task takes the values together; `command` is the task's.
+    fn check(
+        &self,
+        test: &Test,
+        place: &Place<'_>,
+        command: Option<&mut Command>,
+    ) -> Result<(), Failure> {
         let wrong = |why: &str| place.wrong(&format!("{}: {}", test.title(), why.trim()));
-        let task = match &test.runner {
-            Runner::Task(task) => task,
-            Runner::Plugin(plugin) => {
+        let (task, command) = match (&test.runner, command) {
+            (Runner::Task(task), Some(command)) => (task, command),
+            (Runner::Task(_), None) => unreachable!("a task has a command"),
+            (Runner::Plugin(plugin), _) => {
                 let needed = plugin.parameters.iter().filter(|p| p.is_required);
                 let missing = needed
                     .map(|p| p.name.as_str())
@@ -393,7 +408,7 @@ impl Reader<'_> {
                 };
             }
         };
-        let matches = task.command().try_get_matches_from(test.words(REPEATS, 1));
+        let matches = command.try_get_matches_from_mut(test.words(REPEATS, 1));
         let matches = matches.map_err(|error| wrong(&complaint(&error)))?;
         (task.check)(&matches, self.globals).map_err(|failure| wrong(&failure.message))
     }
@@ -411,11 +426,11 @@ fn in_order<'a>(known: &'a [Parameter], runner: &Runner) -> Vec<&'a Parameter> {
     [others, compared].concat()
 }
 
-/// The values of one parameter.
+/// The values of one parameter; `command` is its task's, if it is a task's.
 fn values(
     parameter: &Parameter,
     place: &Place<'_>,
-    runner: &Runner,
+    mut command: Option<&mut Command>,
 ) -> Result<Vec<String>, Failure> {
     let places = match place.is_list() {
         true => place.items()?,
@@ -434,8 +449,8 @@ fn values(
             .single(&text)
             .map_err(|why| place.wrong(&why))?
         {
-            if let Runner::Task(task) = runner {
-                taken(task, parameter, &value).map_err(|why| place.wrong(&why))?;
+            if let Some(command) = command.as_deref_mut() {
+                taken(command, parameter, &value).map_err(|why| place.wrong(&why))?;
             }
             if values.contains(&value) {
                 return Err(place.wrong(&format!("`{value}` is there twice")));
@@ -447,10 +462,10 @@ fn values(
 }
 
 /// Whether the task's own parser takes the value.
-fn taken(task: &Task, parameter: &Parameter, value: &str) -> Result<(), String> {
+fn taken(command: &mut Command, parameter: &Parameter, value: &str) -> Result<(), String> {
     use clap::error::ErrorKind;
-    let words = [vec![task.name.to_owned()], parameter.words(value)].concat();
-    match task.command().try_get_matches_from(words) {
+    let words = [vec![command.get_name().to_owned()], parameter.words(value)].concat();
+    match command.try_get_matches_from_mut(words) {
         Err(error)
             if matches!(
                 error.kind(),

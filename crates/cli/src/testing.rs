@@ -3,7 +3,7 @@
 //! Nothing here opens a device, connects to another machine or starts a process.
 
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use dpb_core::measure::{Evidence, Record};
 use dpb_core::{Families, Family};
@@ -67,8 +67,11 @@ impl ReadBox {
     /// # Errors
     /// The parser's complaint, or the value that the parser takes for another flag's.
     pub fn accepts(&self, at: usize) -> Result<(), String> {
+        static COMMAND: LazyLock<Mutex<clap::Command>> =
+            LazyLock::new(|| Mutex::new(crate::command()));
         let words = [vec!["dpb".to_owned()], self.words(at)].concat();
-        let matches = crate::command().try_get_matches_from(words);
+        let mut command = COMMAND.lock().unwrap_or_else(PoisonError::into_inner);
+        let matches = command.try_get_matches_from_mut(words);
         let matches = matches.map_err(|error| error.to_string())?;
         let (_, matches) = matches.subcommand().expect("a verb");
         for (parameter, value) in &self.0.tests[at].parameters {

@@ -293,6 +293,26 @@ fn what_is_not_there_is_a_finding() {
 }
 
 #[test]
+fn lengths_beyond_any_item_are_those_of_the_longest() {
+    let served = Served::start(service());
+    let backend = open(&served.name("cpu"));
+    for name in ["deflate", "inflate", "base64-encode", "lz4"] {
+        let Some(entry) = registry::find(name) else {
+            continue;
+        };
+        let spec = entry.default_spec();
+        let longest = backend.limits(&spec).expect("limits").item_bytes_max;
+        let operator = backend.prepare(&spec).expect("an operator");
+        let len = operator.dst_len(longest);
+        for beyond in [longest + 1000, usize::MAX / 2, usize::MAX] {
+            assert_eq!(operator.dst_len(beyond), len, "{name}, {beyond}");
+        }
+        // The agent goes on.
+        assert!(operator.open(NonZeroU32::MIN).is_ok(), "{name}");
+    }
+}
+
+#[test]
 fn quotas_are_refused_with_their_figures() {
     let quotas = Quotas {
         depth_max: 3,

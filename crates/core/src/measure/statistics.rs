@@ -64,15 +64,29 @@ pub fn median(values: &[f64]) -> Option<f64> {
     median_in_place(&mut sorted)
 }
 
-/// Coefficient of variation: standard deviation (n − 1) over mean. `None` below two values or at mean zero.
+/// Coefficient of variation: standard deviation (n − 1) over mean. `None` below two values, at mean zero, and where it is no
+/// finite number.
 pub fn cv(values: &[f64]) -> Option<f64> {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    if values.len() < 2 || mean == 0.0 {
+    if values.len() < 2 {
         return None;
     }
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    Some((squares / (n - 1.0)).sqrt() / mean.abs())
+    let largest = values
+        .iter()
+        .fold(0.0, |most: f64, value| most.max(value.abs()));
+    // Squares of values near the ends of the range of numbers leave it; parts of the largest value do not.
+    [1.0, largest]
+        .into_iter()
+        .find_map(|unit| cv_in(values, unit))
+}
+
+/// The coefficient of variation of the values divided by `unit`; `None` where it is no finite number.
+fn cv_in(values: &[f64], unit: f64) -> Option<f64> {
+    let n = values.len() as f64;
+    let parts = values.iter().map(|value| value / unit);
+    let mean = parts.clone().sum::<f64>() / n;
+    let squares: f64 = parts.map(|part| (part - mean).powi(2)).sum();
+    let cv = (squares / (n - 1.0)).sqrt() / mean.abs();
+    cv.is_finite().then_some(cv)
 }
 
 /// The 95 % interval of the median: from one order statistic to the other that is as far from its end, the closest pair

@@ -18,6 +18,16 @@ fn agrees_with_r_on_michelsons_runs() {
 }
 
 #[test]
+fn variation_does_not_depend_on_the_unit() {
+    let usual = cv(&MICHELSON).expect("twenty values");
+    // Sums and squares of these are beyond any number.
+    let scaled = cv(&MICHELSON.map(|value| value * 1.5e305)).expect("twenty values");
+    assert!((usual - scaled).abs() < 1e-12, "{usual} {scaled}");
+    let wide = cv(&[f64::MAX, f64::MAX / 2.0, 5e-324]).expect("three values");
+    assert!((wide - 1.0).abs() < 1e-12, "{wide}");
+}
+
+#[test]
 fn intervals_begin_and_end_where_the_tables_say() {
     // From tables of the binomial with one half: what two tails of 5 % together leave to cut off each end.
     let expected = [
@@ -92,6 +102,8 @@ fn few_values_have_no_interval_and_no_verdict_of_stable() {
     let five = summarize(&[1.0, 2.0, 3.0, 4.0, 5.0]).expect("a median");
     assert_eq!((five.ci95_low, five.ci95_high), (None, None));
     assert_eq!(cv(&[1.0]), None);
+    assert_eq!(cv(&[-1.0, 1.0]), None);
+    assert_eq!(cv(&[0.0, 0.0]), None);
     let verdict = judge(&[1.0, 1.0], 5, 1, &Interference::default());
     assert!(!verdict.stable);
     assert_eq!(verdict.reasons[0], "2 of 5 runs");

@@ -144,8 +144,12 @@ impl Requests<'_> {
                 let (prepared, mut from) = self.prepared(body)?;
                 let first = from.size()?;
                 from.end()?;
+                // Of items that no job has, there is nothing to say: a bound on them may not be a number.
+                let longest = prepared.limits.item_bytes_max;
                 for at in 0..LENGTHS {
-                    let len = prepared.operator.dst_len(first.saturating_add(at));
+                    let len = prepared
+                        .operator
+                        .dst_len(first.saturating_add(at).min(longest));
                     put_size(&mut to, len);
                 }
                 Tag::Lengths
