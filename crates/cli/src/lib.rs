@@ -31,6 +31,7 @@ mod boxes;
 mod bulk;
 mod cmd;
 mod contained;
+mod executor;
 mod exit;
 mod interrupt;
 mod operators;
@@ -40,7 +41,9 @@ mod plugin;
 mod remote;
 mod report;
 mod spec;
+mod ssh;
 mod task;
+mod tasks_service;
 
 use std::process::ExitCode;
 
