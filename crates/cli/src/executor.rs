@@ -34,17 +34,22 @@ const RUN: &str = "DPB_RUN";
 const DATA_DIR: &str = "DPB_DATA_DIR";
 /// The variables that a client's test has of its agent's environment: those that programs and libraries are found by, and those of
 /// dpb that are no secrets of the agent's.
-const SHARED: [&str; 9] = [
+const SHARED: [&str; 12] = [
     "PATH",
     "LANG",
     "LC_ALL",
     "LD_LIBRARY_PATH",
+    "DUCKDB_LIB_DIR",
     "DPB_CPU_LEVEL",
     "DPB_HOST",
+    "DPB_QEMU",
     "DPB_DOCA_LIB_DIR",
     "DPB_DPDK_SHIM",
+    "DPB_DPDK_EAL_ARGS",
     "RUST_BACKTRACE",
 ];
+/// The variable that names the folder of caches, where a library of DuckDB may be, and that folder below the home folder.
+const CACHES: (&str, &str) = ("XDG_CACHE_HOME", ".cache");
 
 /// Whose surroundings a test has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,6 +315,14 @@ fn clean(command: &mut Command, work: &Path) {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
         }
+    }
+    let set = |name| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        value.map(PathBuf::from)
+    };
+    let below_home = || Some(set("HOME")?.join(CACHES.1));
+    if let Some(caches) = set(CACHES.0).or_else(below_home) {
+        command.env(CACHES.0, caches);
     }
     command.env("HOME", work).env("TMPDIR", work);
 }

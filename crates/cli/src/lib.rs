@@ -143,7 +143,7 @@ enum Verb {
     Data(cmd::data::Args),
     /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here
     Pushdown(cmd::pushdown::Args),
-    /// Serve this machine's tables to `dpb pushdown`
+    /// Serve this machine's tables, operators and tests to other machines
     Serve(cmd::serve::Args),
     /// Latency and bandwidth of RDMA between two machines, as perftest measures them
     Rdma(cmd::rdma::Args),

@@ -226,9 +226,13 @@ fn a_box_runs_on_both_machines_and_between_them() {
 }
 
 #[test]
-fn a_table_is_scanned_on_both_machines_and_across_the_wire() {
+fn a_table_is_scanned_on_both_machines_and_across_an_encrypted_wire() {
     let (here, there) = (Place::new(), Place::new());
-    let agent = Agent::of_tasks(&there);
+    let made = there.output(&["serve", "init", "credentials"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let agent = Agent::start(&there, &["--tasks", "--credentials", "credentials"]);
+    let client = there.at("credentials/client.credentials");
+    let client = client.to_str().expect("a path");
     let asked = r#"{ "repeats": 1, "tasks": [ { "task": "pushdown",
         "parameters": { "sf": 0.01, "schemes": "dpb", "threads": 1, "selectivity": 0.1 } } ] }"#;
     here.write("scan.json", asked, 0o644);
@@ -237,8 +241,8 @@ fn a_table_is_scanned_on_both_machines_and_across_the_wire() {
         "run",
         "scan.json",
         &on,
-        "--token-file",
-        "token",
+        "--credentials",
+        client,
         "--out",
         "out",
     ]);

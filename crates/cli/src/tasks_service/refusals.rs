@@ -156,7 +156,7 @@ mod tests {
         for (task, parameters) in [
             (
                 "op",
-                json!({ "operator": "aes-gcm", "parameters": "key=none", "backend": "cpu/best" }),
+                json!({ "operator": "aes-gcm", "parameters": "key=-", "backend": "cpu/best" }),
             ),
             ("storage", json!({ "block": "4KiB" })),
             ("pushdown", json!({ "cold": false })),
