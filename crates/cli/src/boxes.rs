@@ -63,6 +63,21 @@ pub struct Test {
     pub repeats: Option<u64>,
     /// The metrics that the box asks for; empty for all.
     pub metrics: Vec<String>,
+    /// The machine that it runs on.
+    pub site: Site,
+    /// What it takes, where another machine has said so.
+    pub known_cost: Option<Cost>,
+}
+
+/// The machine that a test runs on. Other machines are named by their labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// This one.
+    Here,
+    /// Another one.
+    On(String),
+    /// This one, with the task's server on another one.
+    To(String),
 }
 
 /// What carries out a test.
@@ -148,6 +163,9 @@ impl Test {
 
     /// What the test will take, roughly.
     pub fn cost(&self) -> Cost {
+        if let Some(cost) = self.known_cost {
+            return cost;
+        }
         match &self.runner {
             Runner::Task(task) => {
                 let matches = task.command().try_get_matches_from(self.words(1, 1));
@@ -157,11 +175,17 @@ impl Test {
         }
     }
 
-    /// The test as one line: `op operator=crc32c size=64`.
+    /// The test as one line: `op operator=crc32c size=64`, and the other machine: `on dpu`.
     pub fn title(&self) -> String {
         let given = self.parameters.iter();
         let given = given.map(|(parameter, value)| format!(" {}={value}", parameter.name));
-        self.runner.name().to_owned() + &given.collect::<String>()
+        let given: String = given.collect();
+        let site = match &self.site {
+            Site::Here => String::new(),
+            Site::On(machine) => format!(" on {machine}"),
+            Site::To(machine) => format!(" to {machine}"),
+        };
+        format!("{}{given}{site}", self.runner.name())
     }
 }
 
@@ -379,6 +403,8 @@ impl Reader<'_> {
                 parameters,
                 repeats: self.repeats.or(repeats),
                 metrics: metrics.to_vec(),
+                site: Site::Here,
+                known_cost: None,
             };
             self.check(&test, given, command.as_mut())?;
             self.tests.push(test);

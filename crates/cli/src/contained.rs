@@ -1,15 +1,15 @@
 //! Processes that are bounded in time and output, and leave no process behind.
 //!
 //! A child has a process group of its own and dies with this process. What it starts is ended with it, also what has left its
-//! group: `dpb run` makes itself the parent of orphans (`PR_SET_CHILD_SUBREAPER`), and when a child has ended it ends all other
-//! children. So one child runs at a time.
+//! group: this process makes itself the parent of orphans (`PR_SET_CHILD_SUBREAPER`), and when a child has ended it ends all other
+//! children. So one child runs at a time, beside those that [`keep`] names.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -59,15 +59,83 @@ pub enum How {
     TimedOut,
     /// It was ended because it printed too much.
     TooMuchOutput,
+    /// It was ended because whoever watched it said so.
+    Stopped,
     /// It was ended because somebody interrupted this process.
     Interrupted,
+}
+
+/// The words that a child reads on its standard input.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// These, then the end.
+    Whole(&'a [u8]),
+    /// These; standard input ends when the child does.
+    Open(&'a [u8]),
+}
+
+/// Somebody who looks on while a child runs.
+pub trait Watch {
+    /// A step begins, in a few words.
+    fn begins(&mut self, _step: &str) {}
+
+    /// Asked about twenty times a second: whether the child is to end now.
+    fn ends(&mut self, said: &Said<'_>) -> bool;
+}
+
+/// Nobody looks on.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn ends(&mut self, _: &Said<'_>) -> bool {
+        false
+    }
+}
+
+/// The output of a child that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a> {
+    stdout: &'a Pipe,
+    stderr: &'a Pipe,
+}
+
+impl Said<'_> {
+    /// The first line on stdout, once it is whole.
+    pub fn first_line(&self) -> Option<String> {
+        let bytes = self.stdout.bytes();
+        let end = bytes.iter().position(|&byte| byte == b'\n')?;
+        Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+
+    /// The last whole line on stderr that says something.
+    pub fn last_words(&self) -> Option<String> {
+        let bytes = self.stderr.bytes();
+        let end = bytes.iter().rposition(|&byte| byte == b'\n')?;
+        let mut lines = bytes[..end].rsplit(|&byte| byte == b'\n');
+        let last = lines.find(|line| !line.trim_ascii().is_empty())?;
+        Some(String::from_utf8_lossy(last.trim_ascii()).into_owned())
+    }
 }
 
 /// Runs a program to its end. `stdin` is what it reads.
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn run(mut command: Command, stdin: &[u8], bounds: Bounds) -> io::Result<Ended> {
+pub fn run(command: Command, stdin: &[u8], bounds: Bounds) -> io::Result<Ended> {
+    run_watched(command, Input::Whole(stdin), bounds, &mut Unwatched)
+}
+
+/// The same while somebody looks on, who can end it.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn run_watched(
+    mut command: Command,
+    input: Input<'_>,
+    bounds: Bounds,
+    watch: &mut dyn Watch,
+) -> io::Result<Ended> {
     // Where the kernel cannot do it, orphans are not found; their group is.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     command
@@ -76,33 +144,91 @@ pub fn run(mut command: Command, stdin: &[u8], bounds: Bounds) -> io::Result<End
         .stderr(Stdio::piped())
         .process_group(0);
     let mut child = command.spawn()?;
-    let mut input = child.stdin.take().expect("it is piped");
-    let words = stdin.to_vec();
+    let mut pipe = child.stdin.take().expect("it is piped");
+    let (words, stays_open) = match input {
+        Input::Whole(words) => (words.to_vec(), false),
+        Input::Open(words) => (words.to_vec(), true),
+    };
     // A child that never reads must not hold this process up; its end closes the pipe.
-    let writer = thread::spawn(move || drop(input.write_all(&words)));
-    let is_full = Arc::new(AtomicBool::new(false));
-    let stdout = child.stdout.take().expect("it is piped");
-    let stdout = read_up_to(stdout, bounds.stdout_bytes, Arc::clone(&is_full));
-    let stderr = read_last(child.stderr.take().expect("it is piped"));
-    let stopped = wait(&mut child, bounds.time, &is_full)?;
+    let writer = thread::spawn(move || {
+        let _ = pipe.write_all(&words);
+        stays_open.then_some(pipe)
+    });
+    let (stdout, stderr) = (Pipe::default(), Pipe::default());
+    let of_stdout = child.stdout.take().expect("it is piped");
+    let of_stdout = read_up_to(of_stdout, bounds.stdout_bytes, stdout.clone());
+    let of_stderr = read_last(child.stderr.take().expect("it is piped"), stderr.clone());
+    let said = Said {
+        stdout: &stdout,
+        stderr: &stderr,
+    };
+    let stopped = wait(&mut child, bounds.time, &said, watch)?;
     // Of the group, whoever is still there.
     let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     let status = child.wait()?;
     let left_behind = end_children();
-    let joined = "a thread that reads a pipe does not panic";
-    writer.join().expect(joined);
-    let stderr = stderr.join().expect(joined);
+    let joined = "a thread that moves bytes through a pipe does not panic";
+    drop(writer.join().expect(joined));
+    of_stdout.join().expect(joined);
+    of_stderr.join().expect(joined);
     Ok(Ended {
         how: match stopped {
             Some(how) => how,
-            None if is_full.load(Ordering::Relaxed) => How::TooMuchOutput,
+            None if stdout.is_full() => How::TooMuchOutput,
             None if interrupt::has_ended(status) => How::Interrupted,
             None => How::Exited(status),
         },
-        stdout: stdout.join().expect(joined),
-        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        stdout: std::mem::take(&mut *stdout.bytes()),
+        stderr: String::from_utf8_lossy(&stderr.bytes()).into_owned(),
         left_behind,
     })
+}
+
+/// Children of this process that outlive a bounded one.
+static KEPT: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// A child that is left alone when a bounded one has ended, for as long as this lives.
+#[derive(Debug)]
+pub struct Kept(Pid);
+
+/// Leaves a child alone that is not started here.
+pub fn keep(child: &Child) -> Kept {
+    let pid = Pid::from_child(child);
+    lock(&KEPT).push(pid);
+    Kept(pid)
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        lock(&KEPT).retain(|&pid| pid != self.0);
+    }
+}
+
+/// Locks, also after a holder's panic: what is guarded is whole between any two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The bytes that came through a pipe and are kept.
+#[derive(Clone, Debug, Default)]
+struct Pipe(Arc<Piped>);
+
+#[derive(Debug, Default)]
+struct Piped {
+    bytes: Mutex<Vec<u8>>,
+    is_full: AtomicBool,
+}
+
+impl Pipe {
+    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        lock(&self.0.bytes)
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.is_full.load(Ordering::Relaxed)
+    }
 }
 
 /// Whether there is a process of this number.
@@ -125,7 +251,12 @@ pub fn tied(program: &OsStr) -> io::Result<Command> {
 }
 
 /// Waits for the child's end. If it has to be ended, it is asked first.
-fn wait(child: &mut Child, time: Duration, is_full: &AtomicBool) -> io::Result<Option<How>> {
+fn wait(
+    child: &mut Child,
+    time: Duration,
+    said: &Said<'_>,
+    watch: &mut dyn Watch,
+) -> io::Result<Option<How>> {
     let pid = Pid::from_child(child);
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let end = Instant::now() + time;
@@ -135,8 +266,9 @@ fn wait(child: &mut Child, time: Duration, is_full: &AtomicBool) -> io::Result<O
         if stopped.is_none() {
             stopped = match () {
                 () if interrupt::is_set() => Some(How::Interrupted),
-                () if is_full.load(Ordering::Relaxed) => Some(How::TooMuchOutput),
+                () if said.stdout.is_full() => Some(How::TooMuchOutput),
                 () if now >= end => Some(How::TimedOut),
+                () if watch.ends(said) => Some(How::Stopped),
                 () => None,
             };
             if stopped.is_some() {
@@ -159,7 +291,7 @@ fn wait(child: &mut Child, time: Duration, is_full: &AtomicBool) -> io::Result<O
     }
 }
 
-/// Ends all children of this process, those that come of orphans too, and says how many there were.
+/// Ends all children of this process but those that are kept, those that come of orphans too, and says how many there were.
 fn end_children() -> usize {
     let mut ended = 0;
     // A child of a child becomes one of this process when its parent has ended; so there may be several rounds.
@@ -178,8 +310,9 @@ fn end_children() -> usize {
     ended
 }
 
-/// The children of this process, as the kernel lists them.
+/// The children of this process that nobody keeps, as the kernel lists them.
 fn children() -> Vec<Pid> {
+    let kept = lock(&KEPT).clone();
     let own = std::process::id().to_string();
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -192,39 +325,37 @@ fn children() -> Vec<Pid> {
         let parent = rest.split_whitespace().nth(1)?;
         (parent == own).then(|| Pid::from_raw(pid)).flatten()
     });
-    processes.collect()
+    processes.filter(|pid| !kept.contains(pid)).collect()
 }
 
 /// Reads a pipe to its end, and keeps the first bytes.
 fn read_up_to(
-    mut pipe: impl Read + Send + 'static,
+    mut from: impl Read + Send + 'static,
     bytes_max: usize,
-    is_full: Arc<AtomicBool>,
-) -> JoinHandle<Vec<u8>> {
+    into: Pipe,
+) -> JoinHandle<()> {
     thread::spawn(move || {
-        let mut kept = Vec::new();
         let mut piece = [0; 16 << 10];
-        while let Ok(read @ 1..) = pipe.read(&mut piece) {
+        while let Ok(read @ 1..) = from.read(&mut piece) {
+            let mut kept = into.bytes();
             let room = bytes_max - kept.len();
             kept.extend_from_slice(&piece[..read.min(room)]);
             if read > room {
-                is_full.store(true, Ordering::Relaxed);
+                into.0.is_full.store(true, Ordering::Relaxed);
             }
         }
-        kept
     })
 }
 
 /// Reads a pipe to its end, and keeps the last bytes.
-fn read_last(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+fn read_last(mut from: impl Read + Send + 'static, into: Pipe) -> JoinHandle<()> {
     thread::spawn(move || {
-        let mut kept = Vec::new();
         let mut piece = [0; 16 << 10];
-        while let Ok(read @ 1..) = pipe.read(&mut piece) {
+        while let Ok(read @ 1..) = from.read(&mut piece) {
+            let mut kept = into.bytes();
             kept.extend_from_slice(&piece[..read]);
             let over = kept.len().saturating_sub(STDERR_BYTES_MAX);
             kept.drain(..over);
         }
-        kept
     })
 }

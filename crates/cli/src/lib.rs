@@ -31,6 +31,7 @@ mod boxes;
 mod bulk;
 mod cmd;
 mod contained;
+mod executor;
 mod exit;
 mod interrupt;
 mod operators;
@@ -40,7 +41,9 @@ mod plugin;
 mod remote;
 mod report;
 mod spec;
+mod ssh;
 mod task;
+mod tasks_service;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -142,7 +145,7 @@ enum Verb {
     Data(cmd::data::Args),
     /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here
     Pushdown(cmd::pushdown::Args),
-    /// Serve this machine's tables to `dpb pushdown`
+    /// Serve this machine's tables, operators and tests to other machines
     Serve(cmd::serve::Args),
     /// Latency and bandwidth of RDMA between two machines, as perftest measures them
     Rdma(cmd::rdma::Args),

@@ -22,7 +22,7 @@ use dpb_core::measure::{Check, Evidence, Outcome, Record, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::args;
-use crate::contained::{self, Bounds, Ended, How};
+use crate::contained::{self, Bounds, Ended, How, Input, Unwatched, Watch};
 use crate::exit::Failure;
 use crate::task::{Cost, Kind, Parameter, Place, Tasks};
 
@@ -289,20 +289,36 @@ impl Plugin {
     /// # Errors
     /// If it failed, with its last words.
     pub fn step(&self, step: Step, state: &Path, records: &[Record]) -> Result<String, Failure> {
+        self.step_watched(step, state, records, &mut Unwatched)
+    }
+
+    /// The same while somebody looks on, who can end it.
+    ///
+    /// # Errors
+    /// As [`Plugin::step`].
+    pub fn step_watched(
+        &self,
+        step: Step,
+        state: &Path,
+        records: &[Record],
+        watch: &mut dyn Watch,
+    ) -> Result<String, Failure> {
         let mut stdin = self.request(step, BTreeMap::new(), 1, 1, state);
         for record in records {
             stdin.extend(serde_json::to_vec(record).map_err(anyhow::Error::from)?);
             stdin.push(b'\n');
         }
-        let ended = self.start(step, &stdin, state)?;
+        let ended = self.start(step, &stdin, state, watch)?;
         match self.why_not(&ended) {
             None => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
-            Some(_) if ended.how == How::Interrupted => Err(Failure::interrupted("interrupted")),
+            Some(_) if matches!(ended.how, How::Interrupted | How::Stopped) => {
+                Err(Failure::interrupted("interrupted"))
+            }
             Some(why) => Err(Failure::check(format!("{}: {step:?}: {why}", self.name))),
         }
     }
 
-    /// Carries out one test. Whatever comes of it is a record; `None` if it was interrupted.
+    /// Carries out one test. Whatever comes of it is a record; `None` if it was interrupted, or ended by `watch`.
     ///
     /// # Errors
     /// If the process cannot be started.
@@ -312,6 +328,7 @@ impl Plugin {
         repeats: u64,
         seed: u64,
         state: &Path,
+        watch: &mut dyn Watch,
     ) -> Result<Option<Vec<Record>>, Failure> {
         let parameters: BTreeMap<&str, serde_json::Value> = self.typed(given);
         let record = || {
@@ -321,8 +338,8 @@ impl Plugin {
             })
         };
         let stdin = self.request(Step::Run, parameters.clone(), repeats, seed, state);
-        let ended = self.start(Step::Run, &stdin, state)?;
-        if ended.how == How::Interrupted {
+        let ended = self.start(Step::Run, &stdin, state, watch)?;
+        if matches!(ended.how, How::Interrupted | How::Stopped) {
             return Ok(None);
         }
         let failed = |reason: String| record().without_numbers(Outcome::Failed { reason });
@@ -382,7 +399,13 @@ impl Plugin {
     }
 
     /// Starts a step in an empty folder of its own, and waits for its end.
-    fn start(&self, step: Step, stdin: &[u8], state: &Path) -> Result<Ended, Failure> {
+    fn start(
+        &self,
+        step: Step,
+        stdin: &[u8],
+        state: &Path,
+        watch: &mut dyn Watch,
+    ) -> Result<Ended, Failure> {
         let broke = |error: io::Error| Failure::check(format!("{}: {step:?}: {error}", self.name));
         let work = state.with_extension(format!("{WORK}{}", std::process::id()));
         self.note(state)?;
@@ -404,7 +427,8 @@ impl Plugin {
             time: self.time_limit,
             stdout_bytes: STDOUT_BYTES_MAX,
         };
-        let ended = contained::run(command, stdin, bounds).map_err(broke);
+        let ended = contained::run_watched(command, Input::Whole(stdin), bounds, watch);
+        let ended = ended.map_err(broke);
         remove_whole(&work).map_err(broke)?;
         if let Ok(Ended {
             left_behind: left @ 1..,
@@ -447,7 +471,7 @@ impl Plugin {
             How::Exited(status) => Some(format!("it ended with {status}{said}")),
             How::TimedOut => Some(format!("it took more than {:?}{said}", self.time_limit)),
             How::TooMuchOutput => Some(format!("it printed more than {STDOUT_BYTES_MAX} bytes")),
-            How::Interrupted => Some("it was interrupted".to_owned()),
+            How::Interrupted | How::Stopped => Some("it was interrupted".to_owned()),
         }
     }
 
@@ -576,6 +600,11 @@ fn open_folders(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The folder of all plug-ins' state.
+pub fn state_folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("plugins")
 }
 
 /// What plug-ins keep, by the notes in the folder of all.

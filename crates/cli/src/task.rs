@@ -44,6 +44,33 @@ pub struct Task {
     pub recorded: fn(&Parameter, &Record) -> Option<String>,
     /// Figures that papers published for the same work.
     pub published: Option<fn() -> Vec<Record>>,
+    /// The server's end, of a task that can have it on another machine.
+    pub server_end: Option<ServerEnd>,
+}
+
+/// The server's end of a task whose tests can run between two machines.
+///
+/// It is this program with [`ServerEnd::words`]. It listens at the address behind `--listen`, takes a token from the first line of its
+/// standard input, prints one line of JSON with the address that it listens at (`listening`) and, if it encrypts, its certificate's
+/// (`fingerprint`), and ends when its standard input does. The client's end is a test with `--server HOST:PORT` and the file of
+/// [`ServerEnd::pass`].
+#[derive(Clone, Copy, Debug)]
+pub struct ServerEnd {
+    /// The words that start it, behind the program.
+    pub words: &'static [&'static str],
+    /// The file by which the client's end is let in.
+    pub pass: EndPass,
+    /// The flag that lets clients drop caches, if the server's end has one.
+    pub clears: Option<&'static str>,
+}
+
+/// The file by which a client's end is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndPass {
+    /// `--token-file`: nothing is encrypted.
+    Token,
+    /// `--credentials`: everything is encrypted.
+    Credentials,
 }
 
 /// What tables and charts of a task show. Parameters and metrics have the names that they have in records.

@@ -13,11 +13,10 @@ use dpb_dbmods::tpch;
 use serde::Serialize;
 
 use super::data;
-use super::run::state_folder;
 use crate::Globals;
 use crate::exit::Failure;
 use crate::output::{self, Column, Table};
-use crate::plugin::{Plugin, Step, prepared};
+use crate::plugin::{Plugin, Step, prepared, state_folder};
 
 /// Remove what was prepared for tests: data, and what plug-ins keep. Results stay.
 #[derive(Debug, clap::Args)]

@@ -44,6 +44,7 @@ pub const TASK: Task = Task {
     cost,
     recorded,
     published: None,
+    server_end: None,
 };
 
 const VIEW: View = View {

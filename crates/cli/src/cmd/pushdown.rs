@@ -35,7 +35,8 @@ use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::report::published;
 use crate::task::{
-    Base, Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name,
+    Base, Cost, EndPass, Parameter, ServerEnd, Task, View, axis, charted, flags, listed,
+    recorded_by_name,
 };
 use crate::{Globals, interrupt};
 
@@ -63,6 +64,11 @@ pub const TASK: Task = Task {
     cost,
     recorded,
     published: Some(published::pushdown),
+    server_end: Some(ServerEnd {
+        words: &["serve", "--until-stdin-closes", "--one-time-credentials"],
+        pass: EndPass::Credentials,
+        clears: Some("--allow-cold"),
+    }),
 };
 
 const VIEW: View = View {

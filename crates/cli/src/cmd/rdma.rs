@@ -32,6 +32,7 @@ pub const TASK: Task = Task {
     cost,
     recorded,
     published: None,
+    server_end: None,
 };
 
 const VIEW: View = View {
@@ -74,7 +75,7 @@ pub struct Args {
     #[arg(value_enum)]
     method: MethodName,
     /// The server's host
-    #[arg(conflicts_with = "server", value_name = "NAME")]
+    #[arg(conflicts_with = "server", value_name = "ADDRESS")]
     host: Option<String>,
     /// Run as the server and wait for one client
     #[arg(long, help_heading = SIDES)]

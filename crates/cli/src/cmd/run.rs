@@ -1,38 +1,29 @@
 //! `dpb run`: the tests of a box, each in a process of its own.
 
+mod machines;
 mod results;
 mod schedule;
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use dpb_core::measure::provenance::memory_available_bytes;
-use dpb_core::measure::{Evidence, Outcome, Reading, Record};
+use dpb_core::measure::{Outcome, Record};
 use dpb_core::random::SplitMix64;
 use dpb_dbmods::tpch;
 
+use self::machines::{Machines, Tried};
 use self::results::Results;
 use self::schedule::Schedule;
 use super::report;
 use crate::args;
-use crate::boxes::{Changes, MeasurementBox, Runner, Test};
-use crate::contained::{self, Bounds, How};
-use crate::exit::{Exit, Failure};
+use crate::boxes::{Changes, MeasurementBox, Runner, Site, Test};
+use crate::contained::Unwatched;
+use crate::executor::{Came, Executor, Order, Surroundings};
+use crate::exit::Failure;
 use crate::output::{self, Column, Format, Progress, Table};
 use crate::plugin::{Plugins, Step};
-use crate::task::Cost;
 use crate::{Globals, interrupt};
-
-/// Most that a test may print.
-const STDOUT_BYTES_MAX: usize = 256 << 20;
-/// A test that takes this many times its estimate, and a minute more, is ended.
-const PATIENCE: u32 = 20;
-/// The variable that gives the records of one run of a box one name of a run.
-const RUN: &str = "DPB_RUN";
-/// The variable that names the folder for data.
-const DATA_DIR: &str = "DPB_DATA_DIR";
 
 /// Run the tests of a box: a JSON file that names tasks and lists of their parameters.
 #[derive(Debug, clap::Args)]
@@ -40,7 +31,9 @@ const DATA_DIR: &str = "DPB_DATA_DIR";
     after_help = "A box that was interrupted goes on where it stood when the same command is given again.\n\
                   Prepared data stays for the next box; `dpb clean` removes it.\n\
                   Examples:\n  dpb run quick\n  dpb run my.json --dry-run\n  dpb run host --time-budget 10m --out host\n  \
-                  dpb run my.json --filter task=op --filter size=64,1500 --plugins ./plugins"
+                  dpb run my.json --filter task=op --filter size=64,1500 --plugins ./plugins\n  \
+                  dpb run quick --on dpu=ssh:ubuntu@192.168.100.2\n  \
+                  dpb run quick --on dpu=192.168.100.2:7400 --credentials client.credentials"
 )]
 pub struct Args {
     /// The box: a file, or the name of one that dpb ships (see `dpb list boxes`)
@@ -73,6 +66,8 @@ pub struct Args {
     /// The folder that data is kept in [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    machines: machines::Flags,
 }
 
 /// `size=64,1500`.
@@ -107,6 +102,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             false => Failure::unavailable("dpb has no task for anything in this box"),
         });
     }
+    let machines = Machines::reach(&args.machines)?;
+    machines.spread(&mut asked, &args.machines)?;
     if args.dry_run {
         return dry_run(&asked, args.time_budget, globals.format());
     }
@@ -118,9 +115,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         asked: &asked,
         args: &args,
         globals,
-        data_dir,
+        executor: Executor::new(data_dir, Surroundings::Ours, Duration::MAX),
+        machines,
         results,
-        prepared: BTreeMap::new(),
         run: String::new(),
     };
     let ended = runs.all();
@@ -146,63 +143,53 @@ fn narrow(asked: &mut MeasurementBox, filters: &[(String, Vec<String>)]) -> Resu
     Ok(())
 }
 
-/// One line a task: how many tests, and what they take.
+/// Tests of one task on one machine, and what they take.
+#[derive(serde::Serialize)]
+struct Row {
+    task: String,
+    /// Where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<String>,
+    tests: usize,
+    repeats: u64,
+    seconds: f64,
+    memory_bytes: u64,
+    disk_bytes: u64,
+}
+
+/// The machine of a test, as a table has it.
+fn machine_of(test: &Test) -> String {
+    match &test.site {
+        Site::Here => "this one".to_owned(),
+        Site::On(machine) => machine.clone(),
+        Site::To(machine) => format!("this one to {machine}"),
+    }
+}
+
+/// One line a task and machine: how many tests, and what they take.
 fn dry_run(
     asked: &MeasurementBox,
     budget: Option<Duration>,
     format: Format,
 ) -> Result<(), Failure> {
-    #[derive(serde::Serialize)]
-    struct Row {
-        task: String,
-        tests: usize,
-        repeats: u64,
-        seconds: f64,
-        memory_bytes: u64,
-        disk_bytes: u64,
-    }
     let schedule = Schedule::new(&asked.tests, budget);
-    let mut rows: Vec<Row> = Vec::new();
-    for (at, test) in asked.tests.iter().enumerate() {
-        let (cost, repeats) = (schedule.cost(at), schedule.repeats(test));
-        let name = test.runner.name();
-        if !rows.iter().any(|row| row.task == name) {
-            rows.push(Row {
-                task: name.to_owned(),
-                tests: 0,
-                repeats,
-                seconds: 0.0,
-                memory_bytes: 0,
-                disk_bytes: 0,
-            });
-        }
-        let row = rows
-            .iter_mut()
-            .find(|row| row.task == name)
-            .expect("pushed");
-        row.tests += 1;
-        row.seconds += cost.time(repeats).as_secs_f64();
-        row.memory_bytes = row.memory_bytes.max(cost.memory_bytes);
-        // Tests of one task share what is prepared.
-        row.disk_bytes = row.disk_bytes.max(cost.disk_bytes);
-    }
-    let mut table = Table::new([
-        Column::left("task"),
-        Column::right("tests"),
-        Column::right("runs each"),
-        Column::right("about"),
-        Column::right("memory"),
-        Column::right("new on disk"),
-    ]);
+    let rows = rows(asked, &schedule);
+    let has_machines = rows.iter().any(|row| row.machine.is_some());
+    let mut columns = vec![Column::left("task")];
+    columns.extend(has_machines.then(|| Column::left("machine")));
+    columns.extend(["tests", "runs each", "about", "memory", "new on disk"].map(Column::right));
+    let mut table = Table::new(columns);
     for row in &rows {
-        table.row([
-            row.task.clone(),
+        let mut cells = vec![row.task.clone()];
+        cells.extend(row.machine.clone());
+        cells.extend([
             row.tests.to_string(),
             row.repeats.to_string(),
             schedule::short_time(Duration::from_secs_f64(row.seconds)),
             format!("{}B", output::short(row.memory_bytes as f64)),
             format!("{}B", output::short(row.disk_bytes as f64)),
         ]);
+        table.row(cells);
     }
     output::print_rows(format, &table, &rows)?;
     let all: f64 = rows.iter().map(|row| row.seconds).sum();
@@ -214,10 +201,42 @@ fn dry_run(
     Ok(())
 }
 
+fn rows(asked: &MeasurementBox, schedule: &Schedule) -> Vec<Row> {
+    let has_machines = asked.tests.iter().any(|test| test.site != Site::Here);
+    let mut rows: Vec<Row> = Vec::new();
+    for (at, test) in asked.tests.iter().enumerate() {
+        let (cost, repeats) = (schedule.cost(at), schedule.repeats(test));
+        let name = test.runner.name();
+        let machine = has_machines.then(|| machine_of(test));
+        let is_same = |row: &Row| row.task == name && row.machine == machine;
+        let place = rows.iter().position(is_same).unwrap_or_else(|| {
+            rows.push(Row {
+                task: name.to_owned(),
+                machine: machine.clone(),
+                tests: 0,
+                repeats,
+                seconds: 0.0,
+                memory_bytes: 0,
+                disk_bytes: 0,
+            });
+            rows.len() - 1
+        });
+        let row = &mut rows[place];
+        row.tests += 1;
+        row.seconds += cost.time(repeats).as_secs_f64();
+        row.memory_bytes = row.memory_bytes.max(cost.memory_bytes);
+        // Tests of one task share what is prepared.
+        row.disk_bytes = row.disk_bytes.max(cost.disk_bytes);
+    }
+    rows
+}
+
 /// Says before anything runs that memory does not suffice.
 fn refuse_what_does_not_fit(asked: &MeasurementBox) -> Result<(), Failure> {
     let free = memory_available_bytes();
-    for test in &asked.tests {
+    // Other machines have looked for themselves.
+    let here = asked.tests.iter();
+    for test in here.filter(|test| !matches!(test.site, Site::On(_))) {
         let needed = test.cost().memory_bytes;
         if needed > free {
             return Err(Failure::unavailable(format!(
@@ -236,10 +255,9 @@ struct Runs<'a> {
     asked: &'a MeasurementBox,
     args: &'a Args,
     globals: &'a Globals,
-    data_dir: PathBuf,
+    executor: Executor,
+    machines: Machines,
     results: Results,
-    /// What came of preparing, by the words that asked for it.
-    prepared: BTreeMap<Vec<String>, Result<(), String>>,
     /// The name that the records of this process's tests share.
     run: String,
 }
@@ -266,140 +284,57 @@ impl Runs<'_> {
         for (count, &at) in missing.iter().enumerate() {
             let test = &self.asked.tests[at];
             let left = schedule::short_time(schedule.left(&self.asked.tests));
-            progress.set(count as u64, &format!("{left} left: {}", test.title()));
-            let repeats = schedule.repeats(test);
-            let start = Instant::now();
-            let Some(records) = self.test(test, repeats, schedule.cost(at))? else {
-                return Err(Failure::interrupted(format!(
-                    "interrupted after {} of {} tests; the same command goes on there",
-                    done + count,
-                    self.asked.tests.len()
-                )));
+            let doing = format!("{left} left: {}", test.title());
+            progress.set(count as u64, &doing);
+            let order = Order {
+                test,
+                repeats: schedule.repeats(test),
+                seed: self.asked.seed,
+                run: &self.run,
+                cost: schedule.cost(at),
+                words: &[],
             };
-            self.results.keep(at, &records)?;
+            let mut say = |what: &str| {
+                if !what.is_empty() {
+                    progress.set(count as u64, &format!("{doing}: {what}"));
+                }
+            };
+            let start = Instant::now();
+            let tried = match test.site {
+                Site::Here => match self.executor.test(&order, &mut Unwatched)? {
+                    Came::Done(done) => Tried::Records(done.records),
+                    Came::Ended => Tried::Interrupted,
+                },
+                _ => self.machines.test(&order, &mut self.executor, &mut say)?,
+            };
+            match tried {
+                Tried::Records(records) => self.results.keep(at, &records)?,
+                Tried::Lost => {}
+                Tried::Interrupted => {
+                    return Err(Failure::interrupted(format!(
+                        "interrupted after {} of {} tests; the same command goes on there",
+                        self.asked.tests.len() - self.results.missing().len(),
+                        self.asked.tests.len()
+                    )));
+                }
+            }
             schedule.took(at, start.elapsed());
         }
-        Ok(())
+        self.tell_losses()
     }
 
-    /// Runs one test. `None` if it was interrupted.
-    fn test(
-        &mut self,
-        test: &Test,
-        repeats: u64,
-        cost: Cost,
-    ) -> Result<Option<Vec<Record>>, Failure> {
-        let failed = |outcome: Outcome| {
-            let record = Record::new(test.runner.name(), Evidence::of_this_cpu(), self.asked.seed);
-            let given = test.parameters.iter();
-            let record = given.fold(record, |record, (parameter, value)| {
-                record.with(&parameter.name, value.as_str())
-            });
-            vec![record.without_numbers(outcome)]
-        };
-        match self.prepare(test, repeats, cost)? {
-            Prepared::Yes => {}
-            Prepared::Interrupted => return Ok(None),
-            Prepared::No(reason) => return Ok(Some(failed(Outcome::Failed { reason }))),
+    /// Says which machines could not be reached to the end.
+    fn tell_losses(&self) -> Result<(), Failure> {
+        let losses = self.machines.losses();
+        if losses.is_empty() {
+            return Ok(());
         }
-        if let Runner::Plugin(plugin) = &test.runner {
-            let state = self.state_of(&plugin.name);
-            return plugin.test(&test.parameters, repeats, self.asked.seed, &state);
-        }
-        let words = test.words(repeats, self.asked.seed);
-        let ended = self.start(&words, cost.time(repeats))?;
-        if ended.left_behind > 0 {
-            let title = test.title();
-            output::note(&format!(
-                "{title}: ended {} processes that it left",
-                ended.left_behind
-            ));
-        }
-        let why = last_words(&ended.stderr);
-        let outcome = match ended.how {
-            How::Interrupted => return Ok(None),
-            How::Exited(_) => {
-                let reading = Reading::of_bytes(&ended.stdout);
-                if reading.damaged.is_empty() && !reading.records.is_empty() {
-                    let records = reading.records.into_iter();
-                    return Ok(Some(records.map(|line| line.record).collect()));
-                }
-                outcome_of(ended.how, why)
-            }
-            how => outcome_of(how, why),
-        };
-        Ok(Some(failed(outcome)))
-    }
-
-    /// The folder that a plug-in's state stays in.
-    fn state_of(&self, plugin: &str) -> PathBuf {
-        state_folder(&self.data_dir).join(plugin)
-    }
-
-    /// Makes what the test needs, once for all tests that need the same.
-    fn prepare(&mut self, test: &Test, repeats: u64, cost: Cost) -> Result<Prepared, Failure> {
-        let words = match &test.runner {
-            Runner::Plugin(plugin) if !plugin.has(Step::Prepare) => return Ok(Prepared::Yes),
-            Runner::Plugin(plugin) => vec![plugin.name.clone()],
-            Runner::Task(task) => match task.prepare {
-                None => return Ok(Prepared::Yes),
-                Some(flag) => {
-                    let mut words = test.words(repeats, self.asked.seed);
-                    words.push(flag.to_owned());
-                    words
-                }
-            },
-        };
-        if let Some(known) = self.prepared.get(&words) {
-            return Ok(match known {
-                Ok(()) => Prepared::Yes,
-                Err(why) => Prepared::No(why.clone()),
-            });
-        }
-        let came = match &test.runner {
-            Runner::Plugin(plugin) => {
-                match plugin.step(Step::Prepare, &self.state_of(&plugin.name), &[]) {
-                    Err(failure) if failure.exit == Exit::Interrupted => {
-                        return Ok(Prepared::Interrupted);
-                    }
-                    came => came.map(drop).map_err(|failure| failure.message),
-                }
-            }
-            Runner::Task(_) => {
-                let ended = self.start(&words, cost.once + Duration::from_secs(3600))?;
-                match ended.how {
-                    How::Interrupted => return Ok(Prepared::Interrupted),
-                    How::Exited(status) if status.success() => Ok(()),
-                    _ => Err(format!(
-                        "it cannot be prepared: {}",
-                        last_words(&ended.stderr)
-                    )),
-                }
-            }
-        };
-        let prepared = match &came {
-            Ok(()) => Prepared::Yes,
-            Err(why) => Prepared::No(why.clone()),
-        };
-        self.prepared.insert(words, came);
-        Ok(prepared)
-    }
-
-    /// Starts `dpb` with these words, and waits for its end.
-    fn start(&self, words: &[String], estimate: Duration) -> Result<contained::Ended, Failure> {
-        let broke = |error: std::io::Error| Failure::check(format!("cannot start a test: {error}"));
-        let program = std::env::current_exe().map_err(broke)?;
-        let mut command = contained::tied(program.as_os_str()).map_err(broke)?;
-        command
-            .args(words)
-            .args(["--format", "json", "--quiet"].map(OsStr::new))
-            .env(RUN, &self.run)
-            .env(DATA_DIR, &self.data_dir);
-        let bounds = Bounds {
-            time: estimate * PATIENCE + Duration::from_secs(60),
-            stdout_bytes: STDOUT_BYTES_MAX,
-        };
-        contained::run(command, b"", bounds).map_err(broke)
+        Err(Failure::unavailable(format!(
+            "{} of {} tests are left, and the same command runs them: {}",
+            self.results.missing().len(),
+            self.asked.tests.len(),
+            losses.join("; ")
+        )))
     }
 
     /// Writes records and report, shows both, and judges.
@@ -439,50 +374,12 @@ impl Runs<'_> {
                 .cloned()
                 .collect();
             if !own.is_empty() {
-                let said = plugin.step(Step::Report, &self.state_of(&plugin.name), &own)?;
+                let state = self.executor.state_of(&plugin.name);
+                let said = plugin.step(Step::Report, &state, &own)?;
                 output::note(said.trim_end());
             }
         }
         Ok(())
-    }
-}
-
-/// Whether a test has what it needs.
-enum Prepared {
-    Yes,
-    No(String),
-    Interrupted,
-}
-
-/// The folder of all plug-ins' state.
-pub fn state_folder(data_dir: &Path) -> PathBuf {
-    data_dir.join("plugins")
-}
-
-/// The last of a process's words that say something.
-fn last_words(stderr: &str) -> String {
-    let mut lines = stderr
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
-    let last = lines.next_back().unwrap_or("it said nothing");
-    last.strip_prefix("dpb: ").unwrap_or(last).to_owned()
-}
-
-/// What a test without records comes to.
-fn outcome_of(how: How, reason: String) -> Outcome {
-    match how {
-        How::Exited(status) if status.code() == Some(Exit::Unavailable as i32) => {
-            Outcome::Unsupported { reason }
-        }
-        How::Exited(_) => Outcome::Failed { reason },
-        How::TimedOut => Outcome::Failed {
-            reason: format!("it took far longer than it should, and was ended: {reason}"),
-        },
-        How::TooMuchOutput => Outcome::Failed {
-            reason: "it printed too much".to_owned(),
-        },
-        How::Interrupted => Outcome::Interrupted,
     }
 }
 

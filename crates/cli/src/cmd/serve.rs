@@ -1,6 +1,7 @@
 //! `dpb serve`: the agent on the other side of a link, and its credentials.
 
 mod init;
+mod tasks;
 
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
@@ -26,9 +27,11 @@ use serde::{Deserialize, Serialize};
 use crate::bulk::Choice;
 use crate::exit::Failure;
 use crate::output::{self, Format};
+use crate::tasks_service::{TasksOptions, TasksService};
 use crate::{Globals, args, interrupt, operators_service};
 
-/// Serve this machine's tables to `dpb pushdown`, its operators to `remote/HOST:PORT/BACKEND`, and an echo.
+/// Serve this machine's tables to `dpb pushdown`, its operators to `remote/HOST:PORT/BACKEND`, with --tasks its tests to `dpb run --on`,
+/// and an echo.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Memory stays below the cache plus 272 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
@@ -36,10 +39,15 @@ use crate::{Globals, args, interrupt, operators_service};
                   32 at most.\n\
                   With --credentials every connection is encrypted (TLS 1.3), and other machines may connect. Rows that go by \
                   RDMA (--bulk) are not.\n\
+                  With --tasks, which is off by default, clients that have shown the token run dpb's tests here, one at a time: as this \
+                  user, in an empty folder, with a small environment and without this agent's credentials. What such a test is \
+                  refused: files, devices and other machines as parameters, plug-ins that --plugins does not name, estimates \
+                  beyond --tasks-memory, --tasks-disk and --tasks-time. A test ends when its client leaves.\n\
                   Examples:\n  dpb serve init ~/dpb-credentials\n  \
-                  dpb serve --listen 10.0.0.2:7400 --credentials ~/dpb-credentials\n\
+                  dpb serve --listen 10.0.0.2:7400 --credentials ~/dpb-credentials --tasks\n\
                   and on the other machine, with the file client.credentials of that folder:\n  \
-                  dpb pushdown --server 10.0.0.2:7400 --credentials client.credentials",
+                  dpb pushdown --server 10.0.0.2:7400 --credentials client.credentials\n  \
+                  dpb run quick --on dpu=10.0.0.2:7400 --credentials client.credentials",
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
@@ -77,10 +85,16 @@ pub struct Args {
     /// up), rdma/DEVICE
     #[arg(long, value_name = "TRANSPORT", default_value = "rdma")]
     bulk: Choice,
+    #[command(flatten)]
+    tasks: tasks::TaskFlags,
     /// For who starts an agent for itself: take the token from the first line of standard input, which no other user can read,
     /// end when standard input ends, and let the caches be dropped
     #[arg(long, hide = true, conflicts_with_all = ["token_file", "credentials"])]
     until_stdin_closes: bool,
+    /// For who starts an agent elsewhere: encrypt with a key and a certificate that nobody keeps, and let no caches be dropped
+    /// unless told
+    #[arg(long, hide = true, requires = "until_stdin_closes")]
+    one_time_credentials: bool,
 }
 
 /// What `dpb serve` does besides serving.
@@ -104,6 +118,9 @@ pub struct Ready {
     pub services: Vec<Offered>,
     /// True if connections are encrypted.
     pub is_encrypted: bool,
+    /// The fingerprint of the certificate, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }
 
 /// A service that an agent offers.
@@ -118,6 +135,9 @@ pub struct Offered {
 /// How long strangers' connections may be idle: they count towards `--max-connections`. Ours connect anew.
 const IDLE_PATIENCE: Duration = Duration::from_secs(600);
 
+/// The time that running scans and tests have to end when standard input has ended. A test is ended by force after five seconds.
+const ENDING: Duration = Duration::from_secs(8);
+
 /// More than this of a token file is not read: the longest token, and space around it.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
@@ -129,27 +149,41 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         return init::run(&args, globals);
     }
     interrupt::flag();
+    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
+    let idle_patience = (!args.until_stdin_closes).then_some(IDLE_PATIENCE);
+    let access = access(&args)?;
+    let may_clear = args.allow_cold || args.until_stdin_closes && !args.one_time_credentials;
+    let tasks = tasks::Limits {
+        data_dir: data_dir.clone(),
+        may_clear,
+        idle_patience,
+        is_open: matches!(access, Access::Anyone),
+    };
+    let tasks = args.tasks.options(tasks, globals)?;
     let options = AgentOptions {
         listen: resolve(&args.listen)?,
-        data_dir: args.data_dir.clone().unwrap_or_else(tpch::default_data_dir),
+        data_dir,
         tables: Vec::new(),
         cache_bytes: args.cache,
-        access: access(&args)?,
+        access,
         threads_max: args.threads.map_or_else(threads_max, |threads| {
             threads.try_into().unwrap_or(u32::MAX)
         }),
         connections_max: args.max_connections.try_into().unwrap_or(u32::MAX),
-        cold: args.allow_cold || args.until_stdin_closes,
+        cold: may_clear,
         backend: open_backend(globals, &args.backend)?,
         say: |line| output::note(&format!("dpb serve: {line}")),
         clock: Arc::new(WallClock::default()),
         handshake_patience: Duration::from_secs(5),
-        // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
-        idle_patience: (!args.until_stdin_closes).then_some(IDLE_PATIENCE),
+        idle_patience,
         bulk: args.bulk.accepts(),
     };
-    let is_encrypted = matches!(options.access, Access::Credentials(_));
-    let (agent, info) = bind(options, globals).map_err(|error| match error {
+    let fingerprint = match &options.access {
+        Access::Credentials(credentials) => Some(credentials.fingerprint().to_string()),
+        Access::Anyone | Access::Token(_) => None,
+    };
+    let (agent, info) = bind(options, tasks, globals).map_err(|error| match error {
         BindError::Session(dpb_link::BindError::Listen { .. }) => Failure::unavailable(format!(
             "{error}; choose another address with --listen, port 0 for any that is free"
         )),
@@ -166,7 +200,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         listening: agent.address(),
         agent: info,
         services: offered.collect(),
-        is_encrypted,
+        is_encrypted: fingerprint.is_some(),
+        fingerprint,
     };
     announce(&ready, globals.format())?;
     agent.run(&|| interrupt::is_set() || STDIN_CLOSED.load(Ordering::Relaxed));
@@ -174,12 +209,18 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 }
 
 /// An agent with all services, and its description.
-fn bind(options: AgentOptions, globals: &Globals) -> Result<(Agent, AgentInfo), BindError> {
+fn bind(
+    options: AgentOptions,
+    tasks: Option<TasksOptions>,
+    globals: &Globals,
+) -> Result<(Agent, AgentInfo), BindError> {
     let session = options.session();
     let echo = Echo::new(options.idle_patience, &options.clock);
+    let tasks = tasks.map(|tasks| TasksService::new(tasks, &options.clock));
     let pushdown = Arc::new(Pushdown::new(options)?);
     let operators = operators_service::service(globals.families, globals.operators);
-    let services: Vec<Arc<dyn Service>> = vec![pushdown.clone(), Arc::new(echo), operators];
+    let mut services: Vec<Arc<dyn Service>> = vec![pushdown.clone(), Arc::new(echo), operators];
+    services.extend(tasks.map(|tasks| Arc::new(tasks) as Arc<dyn Service>));
     let agent = Agent::bind(session, services)?;
     let info = pushdown.info(agent.description());
     Ok((agent, info))
@@ -188,9 +229,14 @@ fn bind(options: AgentOptions, globals: &Globals) -> Result<(Agent, AgentInfo), 
 /// Who may connect.
 fn access(args: &Args) -> Result<Access, Failure> {
     if args.until_stdin_closes {
-        let token = Token::new(token_line()?);
-        return Ok(Access::Token(token.map_err(|error| {
-            Failure::usage(format!("standard input: {error}"))
+        let wrong = |why: &dyn Display| Failure::usage(format!("standard input: {why}"));
+        let token = Token::new(token_line()?).map_err(|error| wrong(&error))?;
+        if !args.one_time_credentials {
+            return Ok(Access::Token(token));
+        }
+        let credentials = ServerCredentials::one_time(token);
+        return Ok(Access::Credentials(credentials.map_err(|error| {
+            Failure::check(format!("no credentials can be made: {error}"))
         })?));
     }
     if let Some(path) = &args.token_file {
@@ -311,12 +357,12 @@ fn announce(ready: &Ready, format: Format) -> Result<(), Failure> {
     ))
 }
 
-/// Waits until standard input ends, then gives running scans a moment.
+/// Waits until standard input ends, then gives running scans and tests a moment.
 fn watch_stdin() {
     let mut dropped = [0; 64];
     while matches!(std::io::stdin().lock().read(&mut dropped), Ok(1..)) {}
     STDIN_CLOSED.store(true, Ordering::Relaxed);
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(ENDING);
     // Whoever might have read this is gone.
     let _ = std::io::stdout().flush();
     std::process::exit(0);

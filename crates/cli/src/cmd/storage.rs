@@ -43,6 +43,7 @@ pub const TASK: Task = Task {
     cost,
     recorded: recorded_by_name,
     published: None,
+    server_end: None,
 };
 
 const VIEW: View = View {

@@ -20,7 +20,10 @@ use crate::args::{self, List};
 use crate::cmd::serve::read_token;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
-use crate::task::{Cost, Task, View, axis, charted, fit_together, flags, listed, recorded_by_name};
+use crate::task::{
+    Cost, EndPass, ServerEnd, Task, View, axis, charted, fit_together, flags, listed,
+    recorded_by_name,
+};
 use crate::{Globals, interrupt};
 
 use own_server::OwnServer;
@@ -55,6 +58,11 @@ pub const TASK: Task = Task {
     cost,
     recorded: recorded_by_name,
     published: None,
+    server_end: Some(ServerEnd {
+        words: &["tcp", "--serve", "--until-stdin-closes"],
+        pass: EndPass::Token,
+        clears: None,
+    }),
 };
 
 const VIEW: View = View {

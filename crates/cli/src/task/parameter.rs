@@ -52,8 +52,10 @@ pub enum Kind {
     Rate,
     /// One of these words.
     Word(Vec<String>),
-    /// Text of any form: a name, SQL, an address.
+    /// Text of any form: a name, SQL.
     Text,
+    /// Another machine.
+    Address,
     /// A path.
     File,
     /// On or off.
@@ -152,9 +154,8 @@ impl Kind {
             "SHARE" | "SHARES" => Self::Share,
             "RATE" | "RATES" => Self::Rate,
             "YES|NO" => Self::Word(["yes", "no"].map(str::to_owned).into()),
-            "NAME" | "NAMES" | "TEXT" | "SQL" | "ADDRESS" | "TRANSPORT" | "never|end|WRITES" => {
-                Self::Text
-            }
+            "NAME" | "NAMES" | "TEXT" | "SQL" | "TRANSPORT" | "never|end|WRITES" => Self::Text,
+            "ADDRESS" => Self::Address,
             "FILE" | "FOLDER" => Self::File,
             _ => return None,
         })
@@ -172,7 +173,10 @@ impl Kind {
     }
 
     fn takes_numbers(&self) -> bool {
-        !matches!(self, Self::Word(_) | Self::Text | Self::File | Self::Switch)
+        !matches!(
+            self,
+            Self::Word(_) | Self::Text | Self::Address | Self::File | Self::Switch
+        )
     }
 
     /// Whether `text` is one value of the kind, or several with commas between.
@@ -195,7 +199,7 @@ impl Kind {
             Self::Word(words) if !words.iter().any(|word| word == text) => {
                 Err(format!("`{text}` is not {}", self.expected()))
             }
-            Self::Word(_) | Self::Text | Self::File | Self::Switch => Ok(()),
+            Self::Word(_) | Self::Text | Self::Address | Self::File | Self::Switch => Ok(()),
         }
     }
 
@@ -211,6 +215,7 @@ impl Kind {
             Self::Rate => "a rate (5000, \"2.5M\")".to_owned(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text".to_owned(),
+            Self::Address => "an address".to_owned(),
             Self::File => "a path".to_owned(),
             Self::Switch => "true or false".to_owned(),
         }
@@ -271,7 +276,7 @@ impl Kind {
             Self::Share => or_text(json!({ "type": "number", "minimum": 0, "maximum": 1 })),
             Self::Rate => or_text(json!({ "type": "number", "exclusiveMinimum": 0 })),
             Self::Word(words) => json!({ "enum": words }),
-            Self::Text | Self::File => json!({ "type": "string" }),
+            Self::Text | Self::Address | Self::File => json!({ "type": "string" }),
             Self::Switch => json!({ "type": "boolean" }),
         }
     }

@@ -98,7 +98,11 @@ impl ServerCredentials {
         if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(CredentialsError::Exists(dir.to_owned()));
         }
-        let made = Made::new()?;
+        let token = Token::random().map_err(|source| CredentialsError::File {
+            path: "/dev/urandom".into(),
+            source,
+        })?;
+        let made = Made::new(token)?;
         let name = dir.file_name().ok_or_else(|| {
             failed(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -129,6 +133,25 @@ impl ServerCredentials {
             _ => failed(source),
         })?;
         Self::load(dir)
+    }
+
+    /// A key and a certificate that live as long as this value, and are written nowhere; clients show `token`.
+    ///
+    /// # Errors
+    /// [`CredentialsError::Make`].
+    pub fn one_time(token: Token) -> Result<Self, CredentialsError> {
+        let failed = |error: &dyn fmt::Display| CredentialsError::Make(error.to_string());
+        let made = Made::new(token)?;
+        let certificate = CertificateDer::from_pem_slice(made.certificate.as_bytes())
+            .map_err(|error| failed(&error))?;
+        let key =
+            PrivateKeyDer::from_pem_slice(made.key.as_bytes()).map_err(|error| failed(&error))?;
+        let config = server_config(certificate, key).map_err(|error| failed(&error))?;
+        Ok(Self {
+            config: Arc::new(config),
+            fingerprint: made.client.fingerprint,
+            token: made.client.token,
+        })
     }
 
     /// Reads what [`ServerCredentials::make`] has written.
@@ -182,12 +205,8 @@ struct Made {
 }
 
 impl Made {
-    fn new() -> Result<Self, CredentialsError> {
+    fn new(token: Token) -> Result<Self, CredentialsError> {
         let failed = |error: rcgen::Error| CredentialsError::Make(error.to_string());
-        let token = Token::random().map_err(|source| CredentialsError::File {
-            path: "/dev/urandom".into(),
-            source,
-        })?;
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(failed)?;
         let mut params = rcgen::CertificateParams::new(vec![NAME.to_owned()]).map_err(failed)?;
         params

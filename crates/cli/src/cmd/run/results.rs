@@ -18,7 +18,7 @@ use dpb_core::measure::{Reading, Record};
 use serde_json::{Value, json};
 
 use super::report::write_whole;
-use crate::boxes::{MeasurementBox, Test};
+use crate::boxes::{MeasurementBox, Site, Test};
 use crate::contained;
 use crate::exit::Failure;
 
@@ -215,11 +215,17 @@ fn plan(boxed: &MeasurementBox) -> Value {
         let parameters = test.parameters.iter();
         let parameters = parameters
             .map(|(parameter, value)| (parameter.name.clone(), parameter.kind.value(value)));
-        json!({
+        let mut plan = json!({
             "task": test.runner.name(),
             "parameters": parameters.collect::<serde_json::Map<_, _>>(),
             "repeats": test.repeats,
-        })
+        });
+        match &test.site {
+            Site::Here => {}
+            Site::On(machine) => plan["on"] = machine.as_str().into(),
+            Site::To(machine) => plan["to"] = machine.as_str().into(),
+        }
+        plan
     };
     json!({
         "name": boxed.name,
