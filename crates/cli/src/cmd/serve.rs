@@ -135,8 +135,10 @@ pub struct Offered {
 /// How long strangers' connections may be idle: they count towards `--max-connections`. Ours connect anew.
 const IDLE_PATIENCE: Duration = Duration::from_secs(600);
 
-/// The time that running scans and tests have to end when standard input has ended. A test is ended by force after five seconds.
-const ENDING: Duration = Duration::from_secs(8);
+/// The time that running scans have to end when standard input has ended.
+const SCANS_END: Duration = Duration::from_secs(2);
+/// The time that a running test has: it is ended by force after five seconds.
+const TESTS_END: Duration = Duration::from_secs(8);
 
 /// More than this of a token file is not read: the longest token, and space around it.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
@@ -183,6 +185,10 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Access::Credentials(credentials) => Some(credentials.fingerprint().to_string()),
         Access::Anyone | Access::Token(_) => None,
     };
+    let ending = match tasks {
+        Some(_) => TESTS_END,
+        None => SCANS_END,
+    };
     let (agent, info) = bind(options, tasks, globals).map_err(|error| match error {
         BindError::Session(dpb_link::BindError::Listen { .. }) => Failure::unavailable(format!(
             "{error}; choose another address with --listen, port 0 for any that is free"
@@ -190,7 +196,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         _ => Failure::usage(error.to_string()),
     })?;
     if args.until_stdin_closes {
-        std::thread::spawn(watch_stdin);
+        std::thread::spawn(move || watch_stdin(ending));
     }
     let offered = agent.services().iter().map(|service| Offered {
         name: service.name.clone(),
@@ -358,11 +364,11 @@ fn announce(ready: &Ready, format: Format) -> Result<(), Failure> {
 }
 
 /// Waits until standard input ends, then gives running scans and tests a moment.
-fn watch_stdin() {
+fn watch_stdin(ending: Duration) {
     let mut dropped = [0; 64];
     while matches!(std::io::stdin().lock().read(&mut dropped), Ok(1..)) {}
     STDIN_CLOSED.store(true, Ordering::Relaxed);
-    std::thread::sleep(ENDING);
+    std::thread::sleep(ending);
     // Whoever might have read this is gone.
     let _ = std::io::stdout().flush();
     std::process::exit(0);
