@@ -80,7 +80,7 @@ pub trait Watch {
     fn begins(&mut self, _step: &str) {}
 
     /// Asked about twenty times a second: whether the child is to end now.
-    fn ends(&mut self, said: &Said<'_>) -> bool;
+    fn ends(&mut self, said: &OutputSoFar<'_>) -> bool;
 }
 
 /// Nobody looks on.
@@ -88,19 +88,19 @@ pub trait Watch {
 pub struct Unwatched;
 
 impl Watch for Unwatched {
-    fn ends(&mut self, _: &Said<'_>) -> bool {
+    fn ends(&mut self, _: &OutputSoFar<'_>) -> bool {
         false
     }
 }
 
 /// The output of a child that runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
+pub struct OutputSoFar<'a> {
     stdout: &'a Pipe,
     stderr: &'a Pipe,
 }
 
-impl Said<'_> {
+impl OutputSoFar<'_> {
     /// The first line on stdout, once it is whole.
     pub fn first_line(&self) -> Option<String> {
         let bytes = self.stdout.bytes();
@@ -158,7 +158,7 @@ pub fn run_watched(
     let of_stdout = child.stdout.take().expect("it is piped");
     let of_stdout = read_up_to(of_stdout, bounds.stdout_bytes, stdout.clone());
     let of_stderr = read_last(child.stderr.take().expect("it is piped"), stderr.clone());
-    let said = Said {
+    let said = OutputSoFar {
         stdout: &stdout,
         stderr: &stderr,
     };
@@ -254,7 +254,7 @@ pub fn tied(program: &OsStr) -> io::Result<Command> {
 fn wait(
     child: &mut Child,
     time: Duration,
-    said: &Said<'_>,
+    said: &OutputSoFar<'_>,
     watch: &mut dyn Watch,
 ) -> io::Result<Option<How>> {
     let pid = Pid::from_child(child);

@@ -92,7 +92,7 @@ pub struct Order<'a> {
 
 /// What came of a test.
 #[derive(Debug)]
-pub enum Came {
+pub enum TestEnd {
     /// Its records, at least one.
     Done(Done),
     /// Nothing: it was ended by an interrupt, or by whoever watched.
@@ -138,27 +138,32 @@ impl Executor {
     ///
     /// # Errors
     /// If no process can be started.
-    pub fn test(&mut self, order: &Order<'_>, watch: &mut dyn Watch) -> Result<Came, Failure> {
-        let came = self.untold(order, watch)?;
+    pub fn test(&mut self, order: &Order<'_>, watch: &mut dyn Watch) -> Result<TestEnd, Failure> {
+        let came = self.carry_out(order, watch)?;
         Ok(match came {
-            Came::Done(mut done) => {
+            TestEnd::Done(mut done) => {
                 for record in &mut done.records {
                     order.run.clone_into(&mut record.provenance.run);
                 }
-                Came::Done(done)
+                TestEnd::Done(done)
             }
-            Came::Ended => Came::Ended,
+            TestEnd::Ended => TestEnd::Ended,
         })
     }
 
-    /// The same, before its records have the run's name.
-    fn untold(&mut self, order: &Order<'_>, watch: &mut dyn Watch) -> Result<Came, Failure> {
+    /// The same; its records do not have the run's name yet.
+    fn carry_out(&mut self, order: &Order<'_>, watch: &mut dyn Watch) -> Result<TestEnd, Failure> {
         match self.prepare(order, watch)? {
             Prepared::Yes => {}
-            Prepared::Ended => return Ok(Came::Ended),
+            Prepared::Ended => return Ok(TestEnd::Ended),
             Prepared::No(reason) => {
                 let outcome = Outcome::Failed { reason };
-                return Ok(Came::without_numbers(order, outcome, None, String::new()));
+                return Ok(TestEnd::without_numbers(
+                    order,
+                    outcome,
+                    None,
+                    String::new(),
+                ));
             }
         }
         watch.begins("running");
@@ -166,8 +171,8 @@ impl Executor {
             let state = self.state_of(&plugin.name);
             let given = &order.test.parameters;
             let records = plugin.test(given, order.repeats, order.seed, &state, watch)?;
-            return Ok(records.map_or(Came::Ended, |records| {
-                Came::Done(Done {
+            return Ok(records.map_or(TestEnd::Ended, |records| {
+                TestEnd::Done(Done {
                     records,
                     code: None,
                     stderr: String::new(),
@@ -181,7 +186,7 @@ impl Executor {
             let (title, left) = (order.test.title(), ended.left_behind);
             crate::output::note(&format!("{title}: ended {left} processes that it left"));
         }
-        Ok(Came::of(order, ended))
+        Ok(TestEnd::of(order, ended))
     }
 
     /// Makes what the test needs, once for all tests that need the same.
@@ -368,7 +373,7 @@ impl Prepared {
     }
 }
 
-impl Came {
+impl TestEnd {
     /// What a test's process has left.
     fn of(order: &Order<'_>, ended: Ended) -> Self {
         let code = match ended.how {

@@ -237,12 +237,7 @@ impl Machine<'_> {
                 false => self.broke(&format!("no agent starts: {}", last_words(&words))),
             });
         };
-        let text = format!(
-            "dpb credentials 1\nfingerprint {}\ntoken {}\n",
-            ready.fingerprint,
-            String::from_utf8_lossy(token.as_bytes())
-        );
-        let credentials = ClientCredentials::parse(text.as_bytes());
+        let credentials = ClientCredentials::new(&ready.fingerprint, token);
         let credentials = credentials.map_err(|why| self.broke(why))?;
         let port = ready.listening.port();
         let Starting { child, stdin } = agent;

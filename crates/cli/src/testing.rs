@@ -23,6 +23,17 @@ static FAMILIES: LazyLock<Families> = LazyLock::new(|| {
     Families::new(Box::leak(Box::new([paths])))
 });
 
+/// The whole of dpb, with these backends.
+pub(crate) fn globals(families: Families) -> Globals {
+    Globals {
+        format: None,
+        quiet: true,
+        families,
+        operators: Operators::DPB,
+        tasks: crate::TASKS,
+    }
+}
+
 /// The texts of the boxes that dpb ships.
 pub fn shipped_boxes() -> impl Iterator<Item = &'static str> {
     SHIPPED.iter().map(|shipped| shipped.text)
@@ -38,13 +49,7 @@ impl ReadBox {
     /// # Errors
     /// What is wrong with it.
     pub fn read(text: &str) -> Result<Self, String> {
-        let globals = Globals {
-            format: None,
-            quiet: true,
-            families: *FAMILIES,
-            operators: Operators::DPB,
-            tasks: crate::TASKS,
-        };
+        let globals = globals(*FAMILIES);
         let (plugins, changes) = (Plugins::default(), Changes::default());
         MeasurementBox::read("fuzz.json", text, &plugins, &changes, &globals)
             .map(Self)

@@ -4,7 +4,6 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use dpb_core::measure::{Outcome, Reading, Record, Value};
-use support::{DPB, children, runs, text, wait_until};
+use support::{DPB, children, listening, runs, text, wait_until};
 use tempfile::TempDir;
 
 /// How long something may take that takes a moment.
@@ -65,6 +64,13 @@ impl Place {
         command
     }
 
+    /// `dpb run` of a box on this machine and on the agent's; `token` is that of [`Agent::of_tasks`].
+    fn run_on(&self, asked: &str, agent: &Agent, out: &str) -> Command {
+        let mut command = self.dpb(&["run", asked, "--token-file", "token", "--out", out]);
+        command.arg(agent.on());
+        command
+    }
+
     fn output(&self, words: &[&str]) -> Output {
         self.dpb(words).output().expect("dpb runs")
     }
@@ -92,17 +98,8 @@ struct Agent {
 
 impl Agent {
     fn start(place: &Place, words: &[&str]) -> Self {
-        let mut child = place
-            .dpb(&["--format", "json", "serve", "--listen", "127.0.0.1:0"])
-            .args(words)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("dpb starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("was piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        let address = ready["listening"].as_str().expect("an address").to_owned();
+        let mut serve = place.dpb(&["--format", "json", "serve", "--listen", "127.0.0.1:0"]);
+        let (child, address) = listening(serve.args(words));
         Self { child, address }
     }
 
@@ -151,18 +148,8 @@ fn sites(records: &[Record]) -> Vec<(String, bool, String)> {
 fn a_box_runs_on_both_machines_and_between_them() {
     let (here, there) = (Place::new(), Place::new());
     let agent = Agent::of_tasks(&there);
-    let on = agent.on();
-    let words = [
-        "run",
-        "tiny.json",
-        &on,
-        "--token-file",
-        "token",
-        "--out",
-        "out",
-    ];
     let dry = here
-        .dpb(&words)
+        .run_on("tiny.json", &agent, "out")
         .args(["--dry-run", "--format", "table"])
         .output()
         .expect("dpb runs");
@@ -172,7 +159,8 @@ fn a_box_runs_on_both_machines_and_between_them() {
         assert!(table.contains(said), "{table}");
     }
     assert!(!here.at("out").exists(), "a dry run makes nothing");
-    let ran = here.output(&words);
+    let run = || here.run_on("tiny.json", &agent, "out").output();
+    let ran = run().expect("dpb runs");
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let records = here.records("out");
     done(&records);
@@ -197,14 +185,14 @@ fn a_box_runs_on_both_machines_and_between_them() {
     assert!(here.at("out/report.html").exists());
     assert_eq!(there.temporary(), [""; 0], "its tests leave nothing");
     assert_eq!(here.temporary(), [""; 0]);
-    let again = here.output(&words);
+    let again = run().expect("dpb runs");
     assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
     // Only there, in another order, as many runs as fit.
     let ran = here
         .dpb(&[
             "run",
             "tiny.json",
-            &on,
+            &agent.on(),
             "--token-file",
             "dpu=token",
             "--out",
@@ -264,19 +252,9 @@ fn a_table_is_scanned_on_both_machines_and_across_an_encrypted_wire() {
 fn an_agent_that_dies_fails_its_test_and_another_one_goes_on() {
     let (here, there) = (Place::new(), Place::new());
     let mut agent = Agent::of_tasks(&there);
-    let on = agent.on();
-    let words = [
-        "run",
-        "slow.json",
-        &on,
-        "--token-file",
-        "token",
-        "--out",
-        "out",
-    ];
     let only = "--without-this-machine";
     let mut run = here
-        .dpb(&words)
+        .run_on("slow.json", &agent, "out")
         .arg(only)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -309,17 +287,11 @@ fn an_agent_that_dies_fails_its_test_and_another_one_goes_on() {
     assert_eq!(provenance.host, "dpu");
     // Another agent, under the same name, has the rest.
     let agent = Agent::of_tasks(&there);
-    let on = agent.on();
-    let words = [
-        "run",
-        "slow.json",
-        &on,
-        "--token-file",
-        "token",
-        "--out",
-        "out",
-    ];
-    let ran = here.dpb(&words).arg(only).output().expect("dpb runs");
+    let ran = here
+        .run_on("slow.json", &agent, "out")
+        .arg(only)
+        .output()
+        .expect("dpb runs");
     assert_eq!(ran.status.code(), Some(1), "one test has failed");
     let records = here.records("out");
     assert_eq!(records.len(), 2);
@@ -331,18 +303,8 @@ fn an_agent_that_dies_fails_its_test_and_another_one_goes_on() {
 fn a_client_that_leaves_leaves_no_process() {
     let (here, there) = (Place::new(), Place::new());
     let agent = Agent::of_tasks(&there);
-    let on = agent.on();
-    let words = [
-        "run",
-        "slow.json",
-        &on,
-        "--token-file",
-        "token",
-        "--out",
-        "out",
-    ];
     let mut run = here
-        .dpb(&words)
+        .run_on("slow.json", &agent, "out")
         .arg("--without-this-machine")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -369,7 +331,6 @@ fn a_client_that_leaves_leaves_no_process() {
 fn one_test_runs_at_a_time() {
     let (here, there) = (Place::new(), Place::new());
     let agent = Agent::of_tasks(&there);
-    let on = agent.on();
     let (most, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -378,16 +339,7 @@ fn one_test_runs_at_a_time() {
             }
         });
         let clients = ["one", "two"].map(|out| {
-            let words = [
-                "run",
-                "tiny.json",
-                &on,
-                "--token-file",
-                "token",
-                "--out",
-                out,
-            ];
-            let mut client = here.dpb(&words);
+            let mut client = here.run_on("tiny.json", &agent, out);
             client.arg("--without-this-machine");
             scope.spawn(move || client.output().expect("dpb runs"))
         });
@@ -421,7 +373,6 @@ fn a_test_is_refused_with_its_reason_before_anything_runs() {
     let limits = ["--tasks-memory", "1GiB", "--tasks-time", "30s"];
     let words = [&["--tasks", "--token-file", "token"][..], &limits].concat();
     let agent = Agent::start(&there, &words);
-    let on = agent.on();
     here.write(
         "input",
         "some bytes to cut items from, sixty-four of them, and a few more bytes",
@@ -445,15 +396,7 @@ fn a_test_is_refused_with_its_reason_before_anything_runs() {
             format!(r#"{{ "tasks": [ {{ "task": "{task}", "parameters": {parameters} }} ] }}"#);
         here.write("asked.json", &asked, 0o644);
         let ran = here
-            .dpb(&[
-                "run",
-                "asked.json",
-                &on,
-                "--token-file",
-                "token",
-                "--out",
-                "out",
-            ])
+            .run_on("asked.json", &agent, "out")
             .args(["--plugins", "plugins"])
             .output()
             .expect("dpb runs");
@@ -470,17 +413,8 @@ fn a_test_is_refused_with_its_reason_before_anything_runs() {
         r#"{ "repeats": 1, "tasks": [ { "task": "answers" } ] }"#,
         0o644,
     );
-    let on = agent.on();
     let ran = here
-        .dpb(&[
-            "run",
-            "asked.json",
-            &on,
-            "--token-file",
-            "token",
-            "--out",
-            "out",
-        ])
+        .run_on("asked.json", &agent, "out")
         .args(["--plugins", "plugins"])
         .output()
         .expect("dpb runs");
@@ -598,16 +532,11 @@ fn a_client_that_lies_is_told_so_and_the_agent_lives() {
         assert!(said_so.contains(said), "{said_so}\nnot: {said}");
     }
     assert!(agent.children().is_empty());
-    let on = agent.on();
-    let ran = here.output(&[
-        "run",
-        "tiny.json",
-        &on,
-        "--token-file",
-        "token",
-        "--filter",
-        "task=op",
-    ]);
+    let ran = here
+        .run_on("tiny.json", &agent, "out")
+        .args(["--filter", "task=op"])
+        .output()
+        .expect("dpb runs");
     assert!(ran.status.success(), "{}", text(&ran.stderr));
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dpb_core::measure::{Outcome, Record, Value};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{DPB, children, csv, dpb, finish, records, runs, text, wait_until};
+use support::{DPB, children, csv, dpb, finish, listening, records, runs, text, wait_until};
 
 /// As short as a test may be that has figures.
 const SHORT: [&str; 6] = ["--seconds", "30ms", "--warm-up", "5ms", "--repeat", "3"];
@@ -234,25 +234,16 @@ struct Serving {
 impl Serving {
     fn start(token: &Path) -> Self {
         let token = token.to_str().expect("UTF-8");
-        let mut child = dpb(&[
+        let words = [
             "--format",
             "json",
             "tcp",
             "--serve",
             "--listen",
             "127.0.0.1:0",
-            "--token-file",
-            token,
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("dpb starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("was piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        let address = ready["listening"].as_str().expect("an address").to_owned();
+        ];
+        let mut serve = dpb(&[&words[..], &["--token-file", token]].concat());
+        let (child, address) = listening(serve.stderr(Stdio::null()));
         Self { child, address }
     }
 }

@@ -7,17 +7,12 @@ use dpb_operators::registry::Operators;
 
 use super::*;
 use crate::backends;
+use crate::testing::globals;
 
 static FAMILIES: LazyLock<Families> = LazyLock::new(|| backends::families(&[], Operators::DPB));
 
 fn read(text: &str) -> Result<MeasurementBox, String> {
-    let globals = Globals {
-        format: None,
-        quiet: true,
-        families: *FAMILIES,
-        operators: Operators::DPB,
-        tasks: crate::TASKS,
-    };
+    let globals = globals(*FAMILIES);
     let plugins = Plugins::default();
     MeasurementBox::read("b.json", text, &plugins, &Changes::default(), &globals)
         .map_err(|failure| failure.message)

@@ -12,14 +12,14 @@ use dpb_core::measure::{Outcome, Record};
 use dpb_core::random::SplitMix64;
 use dpb_dbmods::tpch;
 
-use self::machines::{Machines, Tried};
+use self::machines::{MachineEnd, Machines};
 use self::results::Results;
 use self::schedule::Schedule;
 use super::report;
 use crate::args;
 use crate::boxes::{Changes, MeasurementBox, Runner, Site, Test};
 use crate::contained::Unwatched;
-use crate::executor::{Came, Executor, Order, Surroundings};
+use crate::executor::{Executor, Order, Surroundings, TestEnd};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Progress, Table};
 use crate::plugin::{Plugins, Step};
@@ -302,15 +302,15 @@ impl Runs<'_> {
             let start = Instant::now();
             let tried = match test.site {
                 Site::Here => match self.executor.test(&order, &mut Unwatched)? {
-                    Came::Done(done) => Tried::Records(done.records),
-                    Came::Ended => Tried::Interrupted,
+                    TestEnd::Done(done) => MachineEnd::Records(done.records),
+                    TestEnd::Ended => MachineEnd::Interrupted,
                 },
                 _ => self.machines.test(&order, &mut self.executor, &mut say)?,
             };
             match tried {
-                Tried::Records(records) => self.results.keep(at, &records)?,
-                Tried::Lost => {}
-                Tried::Interrupted => {
+                MachineEnd::Records(records) => self.results.keep(at, &records)?,
+                MachineEnd::Lost => {}
+                MachineEnd::Interrupted => {
                     return Err(Failure::interrupted(format!(
                         "interrupted after {} of {} tests; the same command goes on there",
                         self.asked.tests.len() - self.results.missing().len(),

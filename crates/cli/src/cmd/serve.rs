@@ -189,12 +189,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(_) => TESTS_END,
         None => SCANS_END,
     };
-    let (agent, info) = bind(options, tasks, globals).map_err(|error| match error {
-        BindError::Session(dpb_link::BindError::Listen { .. }) => Failure::unavailable(format!(
-            "{error}; choose another address with --listen, port 0 for any that is free"
-        )),
-        _ => Failure::usage(error.to_string()),
-    })?;
+    let (agent, info) = bind(options, tasks, globals).map_err(|error| cannot_start(&error))?;
     if args.until_stdin_closes {
         std::thread::spawn(move || watch_stdin(ending));
     }
@@ -212,6 +207,16 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     announce(&ready, globals.format())?;
     agent.run(&|| interrupt::is_set() || STDIN_CLOSED.load(Ordering::Relaxed));
     Ok(())
+}
+
+/// How an agent that cannot start ends the process.
+fn cannot_start(error: &BindError) -> Failure {
+    match error {
+        BindError::Session(dpb_link::BindError::Listen { .. }) => Failure::unavailable(format!(
+            "{error}; choose another address with --listen, port 0 for any that is free"
+        )),
+        _ => Failure::usage(error.to_string()),
+    }
 }
 
 /// An agent with all services, and its description.

@@ -111,7 +111,7 @@ impl Client {
             .map_err(|error| self.wrong(error))
     }
 
-    /// Of each test whether the agent takes it.
+    /// Asks of each test whether the agent takes it.
     ///
     /// # Errors
     /// [`TasksError`].

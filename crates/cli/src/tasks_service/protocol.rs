@@ -1,4 +1,4 @@
-//! What crosses between a client and the service `tasks`. Bodies are JSON, but for progress, which is text.
+//! The messages between a client and the service `tasks`. Bodies are JSON, but for progress, which is text.
 //!
 //! | tag | sent by | body | most bytes |
 //! |---|---|---|---|
@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::quotas::Quotas;
+use crate::boxes::Test;
+use crate::executor::Order;
 use crate::task::Cost;
 
 /// The service's name.
@@ -39,9 +41,9 @@ pub const TEST: u8 = 18;
 pub const SERVER_END: u8 = 19;
 /// The agent's description.
 pub const DESCRIBED: u8 = 144;
-/// Of each test whether it can run.
+/// The answers whether tests can run.
 pub const CHECKED: u8 = 145;
-/// What a test does.
+/// A line about what a test does.
 pub const PROGRESS: u8 = 146;
 /// Some of a test's records.
 pub const RECORDS: u8 = 147;
@@ -111,6 +113,20 @@ pub struct TestOrder {
     pub run: String,
 }
 
+impl TestOrder {
+    /// The order of `test`, which is what [`TestOrder::test`] asks for, by its agent's estimate.
+    pub fn of<'a>(&'a self, test: &'a Test, cost: Cost) -> Order<'a> {
+        Order {
+            test,
+            repeats: self.repeats,
+            seed: self.seed,
+            run: &self.run,
+            cost,
+            words: &[],
+        }
+    }
+}
+
 /// An agent's description of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
@@ -133,7 +149,7 @@ pub struct TaskDescription {
     pub has_server_end: bool,
 }
 
-/// Of a test whether it can run: what it takes, or why not.
+/// The answer whether a test can run: what it takes, or why not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checked {
@@ -143,7 +159,7 @@ pub enum Checked {
     Refused(String),
 }
 
-/// What a test takes, roughly; [`Cost`] as it crosses.
+/// What a test takes, roughly; [`Cost`] in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Taken {
     /// Seconds that do not depend on the number of runs.
@@ -222,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_cross_and_strange_times_are_none() {
+    fn costs_are_read_as_they_were_written_and_strange_times_are_none() {
         let cost = Cost {
             once: Duration::from_millis(1500),
             each_run: Duration::from_secs(2),

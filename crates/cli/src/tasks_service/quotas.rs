@@ -10,11 +10,11 @@ use crate::task::Cost;
 /// Most that a test of a client may take. Memory and disk are held against the task's own estimate before it runs; time is kept while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quotas {
-    /// Main memory; none for as much as is free.
+    /// The most main memory, in bytes; `None` for as much as is free.
     pub memory_bytes: Option<u64>,
-    /// Disk space for data that is not there yet.
+    /// The most disk space for data that is not there yet, in bytes.
     pub disk_bytes: u64,
-    /// Time of a test, and of making what it needs, each.
+    /// The most time of a test, and of making what it needs, in seconds each.
     pub seconds: u64,
 }
 

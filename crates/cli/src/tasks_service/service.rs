@@ -25,8 +25,8 @@ use super::quotas::Quotas;
 use super::refusals;
 use crate::Globals;
 use crate::boxes::{Changes, MeasurementBox, Runner, Test};
-use crate::contained::{Said, Watch};
-use crate::executor::{Came, Done, Executor, Order, Surroundings};
+use crate::contained::{OutputSoFar, Watch};
+use crate::executor::{Done, Executor, Surroundings, TestEnd};
 use crate::exit::Failure;
 use crate::plugin::Plugins;
 use crate::task::{Cost, Parameter};
@@ -45,13 +45,13 @@ const WORDS_BYTES_MAX: usize = 16 << 10;
 /// What an agent's tests may do, and with which plug-ins.
 #[derive(Debug)]
 pub struct TasksOptions {
-    /// Where data is kept.
+    /// The folder that data is kept in.
     pub data_dir: PathBuf,
     /// The plug-ins that clients may run.
     pub plugins: Plugins,
     /// What a test may take.
     pub quotas: Quotas,
-    /// Whether tests may empty caches that others use.
+    /// True if tests may empty caches that others use.
     pub may_clear: bool,
     /// How long a client may be idle between requests; `None` for as long as it likes.
     pub idle_patience: Option<Duration>,
@@ -85,7 +85,7 @@ impl TasksService {
         }
     }
 
-    /// What a client is told.
+    /// The description that a client is given.
     fn description(&self) -> Result<Description, Failure> {
         let mut tasks = BTreeMap::new();
         for task in self.options.globals.tasks.iter() {
@@ -199,20 +199,13 @@ impl TasksService {
     fn test(&self, link: &mut Link, order: &TestOrder) -> Result<(), LinkError> {
         let (test, cost) = self.ordered(order)?;
         let _turn = self.turn(link)?;
-        let order = Order {
-            test: &test,
-            repeats: order.repeats,
-            seed: order.seed,
-            run: &order.run,
-            cost,
-            words: &[],
-        };
-        let mut onlooker = Onlooker::new(link, &self.is_ending);
+        let order = order.of(&test, cost);
+        let mut onlooker = ProgressSender::new(link, &self.is_ending);
         let came = self.with_executor(|executor| executor.test(&order, &mut onlooker));
         let came = came.map_err(|failure| LinkError::refused(Refusal::Internal, failure.message));
         match came? {
-            Came::Ended => Err(self.why_ended(link)),
-            Came::Done(done) => send_done(link, &done),
+            TestEnd::Ended => Err(self.why_ended(link)),
+            TestEnd::Done(done) => send_done(link, &done),
         }
     }
 
@@ -272,7 +265,7 @@ impl Service for TasksService {
                 }
                 TEST => self.test(link, &decode(&body)?)?,
                 SERVER_END => server_end::serve(self, link, &decode(&body)?)?,
-                // Of a server's end that has ended already.
+                // The server's end has ended already.
                 STOP => {}
                 tag => return Err(LinkError::OutOfPlace(tag)),
             }
@@ -332,7 +325,7 @@ fn send_ended(link: &mut Link, code: Option<i32>, stderr: &str) -> Result<(), Li
 }
 
 /// Tells the client what its test does, and ends the test when the client has gone.
-struct Onlooker<'a> {
+struct ProgressSender<'a> {
     link: &'a mut Link,
     is_ending: &'a AtomicBool,
     is_gone: bool,
@@ -341,7 +334,7 @@ struct Onlooker<'a> {
     last_ns: u64,
 }
 
-impl<'a> Onlooker<'a> {
+impl<'a> ProgressSender<'a> {
     fn new(link: &'a mut Link, is_ending: &'a AtomicBool) -> Self {
         Self {
             last_ns: link.clock().now_ns(),
@@ -361,18 +354,18 @@ impl<'a> Onlooker<'a> {
         self.last_ns = self.link.clock().now_ns();
     }
 
-    /// Whether there is nobody left to run it for.
+    /// True if the client has gone or the agent ends.
     fn is_over(&self) -> bool {
         self.is_gone || self.is_ending.load(Ordering::Relaxed) || self.link.peer_gone()
     }
 }
 
-impl Watch for Onlooker<'_> {
+impl Watch for ProgressSender<'_> {
     fn begins(&mut self, step: &str) {
         self.say(step);
     }
 
-    fn ends(&mut self, said: &Said<'_>) -> bool {
+    fn ends(&mut self, said: &OutputSoFar<'_>) -> bool {
         let since = self.link.since(self.last_ns);
         if since >= LINE_INTERVAL
             && self.lines < LINES_MAX

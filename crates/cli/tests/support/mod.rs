@@ -242,3 +242,14 @@ pub fn has_half_files(dir: &Path) -> bool {
         name.contains(".partial") || name.contains(".tmp") || has_half_files(&entry.path())
     })
 }
+
+/// Starts a server, and reads the address that it listens at from its first line.
+pub fn listening(command: &mut Command) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("dpb starts");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("was piped");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let address = ready["listening"].as_str().expect("an address").to_owned();
+    (child, address)
+}

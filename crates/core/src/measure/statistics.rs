@@ -73,16 +73,9 @@ pub fn cv(values: &[f64]) -> Option<f64> {
     let largest = values
         .iter()
         .fold(0.0, |most: f64, value| most.max(value.abs()));
-    // Squares of values near the ends of the range of numbers leave it; parts of the largest value do not.
-    [1.0, largest]
-        .into_iter()
-        .find_map(|unit| cv_in(values, unit))
-}
-
-/// The coefficient of variation of the values divided by `unit`; `None` where it is no finite number.
-fn cv_in(values: &[f64], unit: f64) -> Option<f64> {
     let n = values.len() as f64;
-    let parts = values.iter().map(|value| value / unit);
+    // Squares of very large values are infinite, and those of very small ones zero; squares of shares of the largest are neither.
+    let parts = values.iter().map(|value| value / largest);
     let mean = parts.clone().sum::<f64>() / n;
     let squares: f64 = parts.map(|part| (part - mean).powi(2)).sum();
     let cv = (squares / (n - 1.0)).sqrt() / mean.abs();

@@ -283,11 +283,18 @@ impl ClientCredentials {
         if lines.next().is_some() {
             return Err("more than three lines");
         }
-        Ok(Self {
-            fingerprint: Fingerprint::parse(fingerprint)
-                .ok_or("the fingerprint is not sha256: and 64 hexadecimal digits")?,
-            token: Token::new(token).map_err(|_| "the token's length")?,
-        })
+        let token = Token::new(token).map_err(|_| "the token's length");
+        Self::new(fingerprint, token?)
+    }
+
+    /// Credentials of what an agent has said: its fingerprint as a text, and a token.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn new(fingerprint: &str, token: Token) -> Result<Self, &'static str> {
+        let fingerprint = Fingerprint::parse(fingerprint)
+            .ok_or("the fingerprint is not sha256: and 64 hexadecimal digits")?;
+        Ok(Self { fingerprint, token })
     }
 
     /// The text of the credentials file.

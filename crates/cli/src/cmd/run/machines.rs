@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use dpb_core::measure::provenance::Machine as ThisMachine;
 use dpb_core::measure::{Outcome, Record, Value};
-use dpb_link::{ClientCredentials, Connect, Pass};
+use dpb_link::{ClientCredentials, Connect, Pass, Token};
 
 use crate::boxes::{MeasurementBox, Runner, Site, Test};
 use crate::cmd::serve::token_of;
-use crate::contained::{Said, Watch};
-use crate::executor::{Came, Executor, Order, Work, without_numbers};
+use crate::contained::{OutputSoFar, Watch};
+use crate::executor::{Executor, Order, TestEnd, Work, without_numbers};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::output;
@@ -112,7 +112,7 @@ struct Machine {
 }
 
 /// What came of a test that has to do with another machine.
-pub(super) enum Tried {
+pub(super) enum MachineEnd {
     /// Its records.
     Records(Vec<Record>),
     /// Somebody interrupted this process.
@@ -194,7 +194,7 @@ impl Machines {
         order: &Order<'_>,
         executor: &mut Executor,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Tried, Failure> {
+    ) -> Result<MachineEnd, Failure> {
         let (label, is_between) = match &order.test.site {
             Site::On(label) => (label, false),
             Site::To(label) => (label, true),
@@ -203,33 +203,25 @@ impl Machines {
         let machine = self.0.iter_mut().find(|machine| machine.label == *label);
         let machine = machine.ok_or_else(|| Failure::check(format!("no machine {label}")))?;
         if machine.lost.is_some() {
-            return Ok(Tried::Lost);
+            return Ok(MachineEnd::Lost);
         }
-        let tried = match is_between {
-            false => machine.waiting(say, |machine, say| machine.run(order, say)),
-            true => machine.waiting(say, |machine, say| {
-                machine.run_between(order, executor, say)
-            }),
-        };
+        let tried = machine.waiting(say, |machine, say| match is_between {
+            false => machine.run(order, say),
+            true => machine.run_between(order, executor, say),
+        });
         match tried {
             Ok(came) => came,
-            Err(TasksError::Interrupted) => Ok(Tried::Interrupted),
+            Err(TasksError::Interrupted) => Ok(MachineEnd::Interrupted),
             Err(TasksError::Refused(reason)) => {
-                let outcome = Outcome::Unsupported { reason };
-                Ok(Tried::Records(vec![
-                    machine.without_numbers(order, outcome),
-                ]))
+                Ok(machine.no_numbers(order, Outcome::Unsupported { reason }))
             }
             Err(TasksError::Broke(reason)) => {
-                let outcome = Outcome::Failed { reason };
-                Ok(Tried::Records(vec![
-                    machine.without_numbers(order, outcome),
-                ]))
+                Ok(machine.no_numbers(order, Outcome::Failed { reason }))
             }
             Err(error) => {
                 output::note(&format!("{label}: {error}; its tests are left out"));
                 machine.lost = Some(error.to_string());
-                Ok(Tried::Lost)
+                Ok(MachineEnd::Lost)
             }
         }
     }
@@ -356,14 +348,14 @@ impl Machine {
         &self,
         order: &Order<'_>,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Result<Tried, Failure>, TasksError> {
+    ) -> Result<Result<MachineEnd, Failure>, TasksError> {
         let mut client = self.client()?;
         let (mut records, _) = client.test(&test_order(order), say)?;
         for record in &mut records {
             self.mark(record, order);
             self.label.clone_into(&mut record.provenance.host);
         }
-        Ok(Ok(Tried::Records(records)))
+        Ok(Ok(MachineEnd::Records(records)))
     }
 
     /// Runs a test here whose server's end is there.
@@ -372,7 +364,7 @@ impl Machine {
         order: &Order<'_>,
         executor: &mut Executor,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Result<Tried, Failure>, TasksError> {
+    ) -> Result<Result<MachineEnd, Failure>, TasksError> {
         let Some((_, server_end)) = server_end_of(order.test) else {
             return Ok(Err(Failure::check("the task has no server's end")));
         };
@@ -388,17 +380,17 @@ impl Machine {
             words: &words,
             ..*order
         };
-        let came = executor.test(&order, &mut Wire(&client));
+        let came = executor.test(&order, &mut UntilAgentGone(&client));
         match came {
             Err(failure) => Ok(Err(failure)),
-            Ok(Came::Ended) if interrupt::is_set() => Err(TasksError::Interrupted),
-            Ok(Came::Ended) if client.agent_gone() => {
+            Ok(TestEnd::Ended) if interrupt::is_set() => Err(TasksError::Interrupted),
+            Ok(TestEnd::Ended) if client.agent_gone() => {
                 let text = "the agent went away while its server's end was in use";
                 Err(TasksError::Broke(text.to_owned()))
             }
             // The test's process was interrupted.
-            Ok(Came::Ended) => Err(TasksError::Interrupted),
-            Ok(Came::Done(mut done)) => {
+            Ok(TestEnd::Ended) => Err(TasksError::Interrupted),
+            Ok(TestEnd::Done(mut done)) => {
                 // What the test found stands, however its server ends.
                 if let Err(error) = client.end_server_end() {
                     output::note(&format!("{}: the server's end: {error}", self.label));
@@ -408,7 +400,7 @@ impl Machine {
                     let label = Value::from(self.label.as_str());
                     record.parameters.insert("server".to_owned(), label);
                 }
-                Ok(Ok(Tried::Records(done.records)))
+                Ok(Ok(MachineEnd::Records(done.records)))
             }
         }
     }
@@ -429,7 +421,7 @@ impl Machine {
     }
 
     /// The record of a test that gave none.
-    fn without_numbers(&self, order: &Order<'_>, outcome: Outcome) -> Record {
+    fn no_numbers(&self, order: &Order<'_>, outcome: Outcome) -> MachineEnd {
         let mut record = without_numbers(order, outcome);
         if matches!(order.test.site, Site::On(_)) {
             let own = std::mem::replace(&mut record.provenance, self.description.machine.clone());
@@ -442,7 +434,7 @@ impl Machine {
             record.parameters.insert("server".to_owned(), label);
         }
         self.mark(&mut record, order);
-        record
+        MachineEnd::Records(vec![record])
     }
 }
 
@@ -473,13 +465,14 @@ struct PassFile {
 }
 
 impl PassFile {
-    fn new(server_end: &ServerEnd, ready: &Ready) -> std::io::Result<Self> {
-        let token = &ready.token;
+    fn new(server_end: &ServerEnd, ready: &Ready) -> io::Result<Self> {
         let text = match server_end.pass {
-            EndPass::Token => format!("{token}\n"),
+            EndPass::Token => format!("{}\n", ready.token),
             EndPass::Credentials => {
+                let token = Token::new(ready.token.as_bytes()).map_err(io::Error::other)?;
                 let fingerprint = ready.fingerprint.as_deref().unwrap_or_default();
-                format!("dpb credentials 1\nfingerprint {fingerprint}\ntoken {token}\n")
+                let credentials = ClientCredentials::new(fingerprint, token);
+                credentials.map_err(io::Error::other)?.to_text()
             }
         };
         let folder = Work::new()?;
@@ -499,10 +492,10 @@ impl PassFile {
 }
 
 /// Ends a test whose server's end has gone with its agent.
-struct Wire<'a>(&'a Client);
+struct UntilAgentGone<'a>(&'a Client);
 
-impl Watch for Wire<'_> {
-    fn ends(&mut self, _: &Said<'_>) -> bool {
+impl Watch for UntilAgentGone<'_> {
+    fn ends(&mut self, _: &OutputSoFar<'_>) -> bool {
         self.0.agent_gone()
     }
 }

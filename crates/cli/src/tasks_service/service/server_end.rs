@@ -6,10 +6,11 @@ use dpb_link::{Link, LinkError, Refusal, Token};
 use serde::Deserialize;
 
 use super::super::protocol::{READY, Ready, TestOrder, encode};
-use super::{Onlooker, TasksService, send_ended};
+use super::{ProgressSender, TasksService, send_ended};
 use crate::boxes::Runner;
-use crate::contained::{Bounds, How, Input, Said, Watch};
-use crate::executor::{Order, last_words};
+use crate::contained::{Bounds, Ended, How, Input, OutputSoFar, Watch};
+use crate::executor::{Executor, Order, last_words};
+use crate::exit::Failure;
 use crate::task::ServerEnd;
 
 /// Most that a server's end may print.
@@ -40,38 +41,14 @@ pub(super) fn serve(
     let token = Token::random()?;
     let words = words(&server_end, link, service.options.may_clear)?;
     let _turn = service.turn(link)?;
-    let order = Order {
-        test: &test,
-        repeats: order.repeats,
-        seed: order.seed,
-        run: &order.run,
-        cost,
-        words: &[],
+    let order = order.of(&test, cost);
+    let onlooker = ProgressSender::new(link, &service.is_ending);
+    let server_end_watch = ServerEndWatch {
+        onlooker,
+        token: &token,
+        is_ready: false,
     };
-    let internal = |why: String| LinkError::refused(Refusal::Internal, why);
-    let mut onlooker = Onlooker::new(link, &service.is_ending);
-    let ended = service.with_executor(|executor| {
-        match executor.only_prepare(&order, &mut onlooker) {
-            Ok(Some(Ok(()))) => {}
-            Ok(Some(Err(why))) => return Err(LinkError::refused(Refusal::Unavailable, why)),
-            Ok(None) => return Ok(None),
-            Err(failure) => return Err(internal(failure.message)),
-        }
-        let mut host = Host {
-            onlooker,
-            token: &token,
-            is_ready: false,
-        };
-        let bounds = Bounds {
-            time: executor.time_of(&order),
-            stdout_bytes: STDOUT_BYTES_MAX,
-        };
-        let input = [token.as_bytes(), b"\n"].concat();
-        let input = Input::Open(&input);
-        let ended = executor.process(&words, order.run, input, bounds, &mut host);
-        let ended = ended.map_err(|failure| internal(failure.message))?;
-        Ok(Some((ended, host.is_ready)))
-    })?;
+    let ended = service.with_executor(|executor| server_end_watch.run(executor, &order, &words))?;
     let Some((ended, is_ready)) = ended else {
         return Err(service.why_ended(link));
     };
@@ -100,13 +77,37 @@ fn words(server_end: &ServerEnd, link: &Link, may_clear: bool) -> Result<Vec<Str
 }
 
 /// Tells the client where the server's end listens, and ends it when the client wants that.
-struct Host<'a> {
-    onlooker: Onlooker<'a>,
+struct ServerEndWatch<'a> {
+    onlooker: ProgressSender<'a>,
     token: &'a Token,
     is_ready: bool,
 }
 
-impl Host<'_> {
+impl ServerEndWatch<'_> {
+    /// Makes what the test needs, and runs the server's end. `None` if that was ended before; else whether it was ready.
+    fn run(
+        mut self,
+        executor: &mut Executor,
+        order: &Order<'_>,
+        words: &[String],
+    ) -> Result<Option<(Ended, bool)>, LinkError> {
+        let internal = |why: Failure| LinkError::refused(Refusal::Internal, why.message);
+        let prepared = executor.only_prepare(order, &mut self.onlooker);
+        match prepared.map_err(internal)? {
+            Some(Ok(())) => {}
+            Some(Err(why)) => return Err(LinkError::refused(Refusal::Unavailable, why)),
+            None => return Ok(None),
+        }
+        let bounds = Bounds {
+            time: executor.time_of(order),
+            stdout_bytes: STDOUT_BYTES_MAX,
+        };
+        let input = [self.token.as_bytes(), b"\n"].concat();
+        let input = Input::Open(&input);
+        let ended = executor.process(words, order.run, input, bounds, &mut self);
+        Ok(Some((ended.map_err(internal)?, self.is_ready)))
+    }
+
     fn announce(&mut self, line: &str) -> Result<(), LinkError> {
         let line: Line = serde_json::from_str(line)
             .map_err(|_| LinkError::Malformed("a server's end's first line"))?;
@@ -119,8 +120,8 @@ impl Host<'_> {
     }
 }
 
-impl Watch for Host<'_> {
-    fn ends(&mut self, said: &Said<'_>) -> bool {
+impl Watch for ServerEndWatch<'_> {
+    fn ends(&mut self, said: &OutputSoFar<'_>) -> bool {
         if !self.is_ready
             && let Some(line) = said.first_line()
         {
