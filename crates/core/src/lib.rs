@@ -39,6 +39,7 @@ pub mod random;
 mod records;
 pub mod rules;
 pub mod seam;
+pub mod sessions;
 pub mod slots;
 pub mod spec;
 pub mod stage;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use aes_gcm::aead::AeadInOut;
 use aes_gcm::{Aes128Gcm, Aes256Gcm, Nonce};
 use dpb_core::random::SplitMix64;
+use dpb_core::sessions::{SESSIONS_MAX, write_change};
 use dpb_core::{
     Backend, Batch, BatchOut, Buf, ChangeError, Direction, HmacHash, Items, Job, JobError,
     Material, Memory, OpSpec, Operator, Queue, Span, spec,
@@ -15,7 +16,6 @@ use dpb_core::{
 use dpb_operators::cpu::{self, Cpu, Implementation};
 use dpb_operators::registry;
 use dpb_operators::security::aes::Aes;
-use dpb_operators::security::sessions::{SESSIONS_MAX, write_change};
 use hmac::{KeyInit, Mac};
 
 const NONCE: &[u8; 12] = b"of 12 bytes!";

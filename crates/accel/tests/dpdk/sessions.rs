@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use dpb_core::sessions::{SESSIONS_MAX, write_change};
 use dpb_core::{
     Backend, ChangeError, Control, Direction, HmacHash, Items, Job, JobError, Material, OpSpec,
     Operator, Queue, spec,
 };
 use dpb_operators::cpu::{Cpu, Implementation};
-use dpb_operators::security::sessions::{SESSIONS_MAX, write_change};
 
 /// The outcome of each item.
 type Outcomes = Vec<Result<Vec<u8>, JobError>>;

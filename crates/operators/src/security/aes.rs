@@ -27,6 +27,7 @@ mod workload;
 
 use std::fmt;
 
+use dpb_core::sessions::NUMBER_BYTES;
 use dpb_core::{
     Batch, BatchOut, Direction, InPlace, JobError, Kernel, Material, NotInPlace, OpSpec,
     OutputShape, Overlays, Picks, SetupError, Spec, Workload, match_spec,
@@ -38,7 +39,7 @@ use crate::entry::{Case, Entry, Library, Parse, foreign, library, secret};
 use crate::implementation::Implementation;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa;
-use crate::security::sessions::{self, Keyed, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
+use crate::security::sessions::{self, Keyed, SESSIONS, Sessions, TOGETHER, Wanted};
 
 /// The registry's lines.
 pub(crate) const GCM: Entry = Entry {
@@ -380,7 +381,7 @@ impl Keyed for PerSession {
         Self::each(wanted, |code, keys, indices| {
             outcomes.clear();
             let [of_items, of_slots] = picks;
-            let items = batch.pick(indices, NUMBER, of_items);
+            let items = batch.pick(indices, NUMBER_BYTES, of_items);
             let items = items.expect("each has its number");
             let slots = out.slots.pick(indices, of_slots);
             let slots = slots.expect("one for each item");
@@ -402,7 +403,7 @@ impl Keyed for PerSession {
         Self::each(wanted, |code, keys, indices| {
             outcomes.clear();
             // A slot begins where a text does, so never in the number.
-            let items = work.items.pick(indices, NUMBER, picks.each_mut());
+            let items = work.items.pick(indices, NUMBER_BYTES, picks.each_mut());
             let items = items.expect("each has its number");
             let some = Work::in_place(InPlace { items, outcomes });
             match keys {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use dpb_core::sessions::NUMBER_BYTES;
 use dpb_core::{
     Batch, BatchOut, Exact, Items, JobError, Kernel, Material, NotInPlace, OpSpec, OutputShape,
     Picks, SetupError, Workload,
@@ -12,7 +13,7 @@ use dpb_core::{
 
 use super::hash::{Hash, Start, Starts};
 use super::md5::Md5;
-use super::sessions::{self, Keyed, NUMBER, SESSIONS, Sessions, TOGETHER, Wanted};
+use super::sessions::{self, Keyed, SESSIONS, Sessions, TOGETHER, Wanted};
 use super::sha1::Sha1;
 use super::sha256::Sha256;
 use super::sha512::Sha512;
@@ -217,7 +218,7 @@ impl<H: Hash> Keyed for PerSession<H> {
             let starts = starts
                 .each_ref()
                 .map(|starts| Starts::Each(&starts[..keys.len()]));
-            let items = batch.pick(indices, NUMBER, picks);
+            let items = batch.pick(indices, NUMBER_BYTES, picks);
             let items = items.expect("each has its number");
             codes.resize(keys.len() * H::DIGEST_BYTES, 0);
             each(self.0, starts, &items, codes, digests);

@@ -1,32 +1,25 @@
 //! Keyed operators with a key for each session ([`spec::Sessions`]): what IPsec and TLS gateways need, whose packets have thousands of
 //! keys. An item begins with the number of its session, four bytes, little endian; the rest is what the operator takes.
 //!
-//! The table of sessions changes while queues run ([`Control`]). Changes lie one behind another: the number of a session, four bytes;
-//! the length of its key, two bytes; the key. A key of no bytes ends the session. All numbers are little endian.
-//! [`write_change`] writes one.
+//! The table of sessions changes while queues run ([`Control`]), by changes as [`dpb_core::sessions`] reads them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use dpb_core::random::SplitMix64;
+use dpb_core::sessions::{NUMBER_BYTES, SessionTable, changes, number};
 use dpb_core::versions::Reader;
 use dpb_core::{
     Batch, BatchOut, ChangeError, Control, InPlace, JobError, Kernel, Material, NotInPlace, OpSpec,
-    OutputShape, Right, SetupError, Spec, Versioned, Versions, Workload,
+    OutputShape, Right, SetupError, Spec, Versions, Workload,
     spec::{self, Arguments, Domain, Parameter},
 };
 
 use crate::entry::PORTABLE;
 
-/// Sessions of a table, at most: no number is higher.
-pub const SESSIONS_MAX: u32 = 1 << 20;
 /// Most items that a [`Keyed`] operator is given at a time. A job of more items is carried out in parts, so that every scratch has a
 /// bound and is made whole before the first job.
 pub(super) const TOGETHER: usize = 256;
-/// Bytes of a session's number.
-pub(super) const NUMBER: usize = 4;
-/// Bytes of a change before its key.
-const CHANGE_HEAD: usize = NUMBER + 2;
 
 /// The parameter that chooses sessions.
 pub(super) const SESSIONS: Parameter = Parameter {
@@ -89,7 +82,7 @@ pub(super) struct Wanted<'a, K> {
     sessions: &'a [u32],
     /// The number of each in the batch.
     indices: &'a [u32],
-    table: &'a Table<K>,
+    table: &'a SessionTable<K>,
 }
 
 impl<'a, K> Wanted<'a, K> {
@@ -98,7 +91,7 @@ impl<'a, K> Wanted<'a, K> {
     pub(super) fn first(&self) -> Option<&'a K> {
         self.sessions
             .first()
-            .map(|session| self.table.key(*session))
+            .map(|session| key_of(self.table, *session))
     }
 
     /// Neighbours of one session: its key, and which items they are.
@@ -108,7 +101,7 @@ impl<'a, K> Wanted<'a, K> {
         self.sessions.chunk_by(|a, b| a == b).map(move |group| {
             let (these, rest) = indices.split_at(group.len());
             indices = rest;
-            (self.table.key(group[0]), these)
+            (key_of(self.table, group[0]), these)
         })
     }
 
@@ -120,11 +113,11 @@ impl<'a, K> Wanted<'a, K> {
     ) {
         let (mut sessions, mut indices) = (self.sessions, self.indices);
         while let Some(first) = sessions.first() {
-            let first = self.table.key(*first);
+            let first = key_of(self.table, *first);
             let mut keys = [first; TOGETHER];
             let mut count = 0;
             for (place, session) in keys.iter_mut().zip(sessions) {
-                *place = self.table.key(*session);
+                *place = key_of(self.table, *session);
                 if !are_alike(first, place) {
                     break;
                 }
@@ -138,50 +131,16 @@ impl<'a, K> Wanted<'a, K> {
     }
 }
 
+/// # Panics
+/// If there is no such session.
+fn key_of<K>(table: &SessionTable<K>, number: u32) -> &K {
+    table.key(number).expect("found before")
+}
+
 /// The kernel.
 pub(super) struct Sessions<K: Keyed> {
     operator: Arc<K>,
-    table: Arc<Versions<Table<K::Key>>>,
-}
-
-/// Keys by the numbers of their sessions.
-struct Table<K>(Vec<Option<Arc<K>>>);
-
-impl<K> Table<K> {
-    fn has(&self, number: u32) -> bool {
-        matches!(self.0.get(number as usize), Some(Some(_)))
-    }
-
-    /// # Panics
-    /// If there is no such session.
-    fn key(&self, number: u32) -> &K {
-        self.0[number as usize].as_deref().expect("found before")
-    }
-}
-
-impl<K> Clone for Table<K> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<K: Send + Sync + 'static> Versioned for Table<K> {
-    /// The changes of one call: the key that a session gets, or none.
-    type Change = Box<[(u32, Option<Arc<K>>)]>;
-    type Error = ChangeError;
-
-    fn apply(&mut self, changes: &Self::Change) -> Result<(), ChangeError> {
-        for (number, key) in changes {
-            let at = *number as usize;
-            if at >= self.0.len() && key.is_some() {
-                self.0.resize(at + 1, None);
-            }
-            if let Some(place) = self.0.get_mut(at) {
-                place.clone_from(key);
-            }
-        }
-        Ok(())
-    }
+    table: Arc<Versions<SessionTable<K::Key>>>,
 }
 
 impl<K: Keyed> Sessions<K> {
@@ -190,16 +149,9 @@ impl<K: Keyed> Sessions<K> {
     /// # Errors
     /// A key that the operator does not take; more keys than there may be.
     pub(super) fn new(sessions: &spec::Sessions, operator: K) -> Result<Self, SetupError> {
-        if sessions.keys.len() > SESSIONS_MAX as usize {
-            let (of, count) = (&sessions.of, sessions.keys.len());
-            return Err(SetupError::Parameter(format!(
-                "{of}: {count} sessions; at most {SESSIONS_MAX} are possible"
-            )));
-        }
-        let ready = |key: &Material| operator.ready(key.bytes()).map(|key| Some(Arc::new(key)));
-        let table: Result<Vec<_>, _> = sessions.keys.iter().map(ready).collect();
+        let table = SessionTable::new(sessions, |key| operator.ready(key.bytes()))?;
         Ok(Self {
-            table: Arc::new(Versions::new(Arc::new(Table(table?)))),
+            table: Arc::new(Versions::new(Arc::new(table))),
             operator: Arc::new(operator),
         })
     }
@@ -207,7 +159,7 @@ impl<K: Keyed> Sessions<K> {
 
 /// The memory of one thread that works for sessions.
 pub(super) struct Scratch<K: Keyed> {
-    table: Reader<Table<K::Key>>,
+    table: Reader<SessionTable<K::Key>>,
     found: Found,
     own: K::Scratch,
 }
@@ -228,11 +180,11 @@ impl<K: Keyed> Kernel for Sessions<K> {
     }
 
     fn dst_len(&self, item_len: usize) -> usize {
-        self.operator.dst_len(item_len.saturating_sub(NUMBER))
+        self.operator.dst_len(item_len.saturating_sub(NUMBER_BYTES))
     }
 
     fn in_place(&self) -> Result<usize, NotInPlace> {
-        self.operator.in_place().map(|offset| NUMBER + offset)
+        self.operator.in_place().map(|offset| NUMBER_BYTES + offset)
     }
 
     fn control(&self) -> Option<Arc<dyn Control>> {
@@ -300,7 +252,7 @@ impl Found {
     /// Finds the items of `part` whose session there is, and refuses the others; `item` may refuse one too.
     fn wanted<'a, 'b, K>(
         &'a mut self,
-        table: &'a Table<K>,
+        table: &'a SessionTable<K>,
         part: Range<usize>,
         outcomes: &mut Vec<Result<u32, JobError>>,
         item: impl Fn(usize) -> Result<&'b [u8], JobError>,
@@ -309,7 +261,7 @@ impl Found {
         sessions.clear();
         indices.clear();
         outcomes.extend(part.map(|i| {
-            let number = number(item(i)?).filter(|&number| table.has(number));
+            let number = number(item(i)?).filter(|&number| table.key(number).is_some());
             sessions.push(number.ok_or(JobError::Malformed)?);
             indices.push(i as u32);
             Ok(0)
@@ -322,38 +274,22 @@ impl Found {
     }
 }
 
-fn number(item: &[u8]) -> Option<u32> {
-    let (number, _) = item.split_first_chunk::<NUMBER>()?;
-    Some(u32::from_le_bytes(*number))
-}
-
 /// The control of a table of sessions.
 struct Changer<K: Keyed> {
     operator: Arc<K>,
-    table: Arc<Versions<Table<K::Key>>>,
+    table: Arc<Versions<SessionTable<K::Key>>>,
 }
 
 impl<K: Keyed> Control for Changer<K> {
-    fn change(&self, changes: &[u8]) -> Result<(), ChangeError> {
+    fn change(&self, bytes: &[u8]) -> Result<(), ChangeError> {
         let mut made = Vec::new();
-        let mut rest = changes;
-        while !rest.is_empty() {
-            let malformed = ChangeError::Malformed {
-                at: changes.len() - rest.len(),
-            };
-            let (head, behind) = rest.split_first_chunk::<CHANGE_HEAD>().ok_or(malformed)?;
-            let number = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-            let len = usize::from(u16::from_le_bytes([head[4], head[5]]));
-            let (key, behind) = behind.split_at_checked(len).ok_or(malformed)?;
-            if number >= SESSIONS_MAX {
-                return Err(ChangeError::Full);
-            }
-            let key = match key {
-                [] => None,
-                key => Some(Arc::new(self.operator.ready(key).map_err(|_| malformed)?)),
-            };
-            made.push((number, key));
-            rest = behind;
+        for change in changes(bytes) {
+            let change = change?;
+            let ready = |key| self.operator.ready(key).map_err(|_| change.malformed());
+            made.push((
+                change.number,
+                change.key.map(ready).transpose()?.map(Arc::new),
+            ));
         }
         match made.is_empty() {
             true => Ok(()),
@@ -364,17 +300,6 @@ impl<K: Keyed> Control for Changer<K> {
     fn commit(&self) -> Result<u64, ChangeError> {
         Ok(self.table.commit())
     }
-}
-
-/// Appends a change: session `number` has `key` from now on, or ends if there is none.
-///
-/// # Panics
-/// If the key is longer than 65,535 bytes.
-pub fn write_change(changes: &mut Vec<u8>, number: u32, key: &[u8]) {
-    let len = u16::try_from(key.len()).expect("a key of less than 64 KiB");
-    changes.extend(number.to_le_bytes());
-    changes.extend(len.to_le_bytes());
-    changes.extend(key);
 }
 
 /// The number of sessions that arguments ask for.
@@ -438,7 +363,7 @@ impl Items {
 
     fn of(&self, item: &[u8]) -> Option<(&dyn Workload, usize)> {
         let session = self.each.get(number(item)? as usize)?;
-        Some((&**session, NUMBER))
+        Some((&**session, NUMBER_BYTES))
     }
 }
 
@@ -482,7 +407,7 @@ impl Workload for Items {
 
     /// Spoils the item as workloads do, or gives it a session that there is not.
     fn spoil(&self, item: &mut Vec<u8>, seed: u64) {
-        match item.split_first_chunk_mut::<NUMBER>() {
+        match item.split_first_chunk_mut::<NUMBER_BYTES>() {
             Some((number, _)) if seed % 4 == 3 => {
                 *number = (self.each.len() as u32 + (seed / 4) as u32 % 3).to_le_bytes();
             }

@@ -9,24 +9,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dpb_core::sessions::{self, SessionTable, changes};
 use dpb_core::versions::Reader;
 use dpb_core::{
-    ChangeError, Control, JobError, Limits, Material, NotInPlace, OpSpec, OutputShape, SetupError,
+    ChangeError, Control, JobError, Limits, NotInPlace, OpSpec, OutputShape, SetupError,
     Unsupported, Versioned, Versions, WallClock, spec,
 };
 
 use super::super::raw::{Cipher, CryptoDevice, End, Operation, Over, Recipe, Session, Step};
 use super::super::sys::{self, Done};
 use super::empty_hmac::Hasher;
-use super::transform::{CryptoTransform, NUMBER, end, takes_key};
+use super::transform::{CryptoTransform, end, takes_key};
 
-/// Sessions of a table, at most: no number is higher.
-const SESSIONS_MAX: u32 = 1 << 20;
-/// Bytes of a change before its key: the session's number, and the length of the key.
-const CHANGE_HEAD: usize = NUMBER + 2;
-
-/// The table of sessions of an operator, and what makes sessions for it. Its [`Control`] takes changes in the format that the CPU's
-/// operators take: the number of a session, four bytes; the length of its key, two bytes; the key, of which no bytes end the session.
+/// The table of sessions of an operator, and what makes sessions for it. Its [`Control`] takes changes as
+/// [`dpb_core::sessions`] reads them, like the CPU's operators.
 pub(super) struct Sessions {
     of: OpSpec,
     transform: CryptoTransform,
@@ -39,11 +35,10 @@ pub(super) struct Sessions {
 }
 
 /// Sessions by their numbers.
-#[derive(Clone, Default)]
-pub(super) struct Table(Vec<Option<Arc<Keyed>>>);
+type Table = SessionTable<Keyed>;
 
 /// A key on the device.
-struct Keyed {
+pub(super) struct Keyed {
     session: Session,
     /// The code of an empty message, under HMAC.
     of_nothing: Option<Arc<[u8]>>,
@@ -87,17 +82,8 @@ impl Versioned for Published {
             let fresh = Arc::new(Table::clone(&self.table));
             self.retired.add(std::mem::replace(&mut self.table, fresh));
         }
-        let Table(table) = Arc::get_mut(&mut self.table).expect("just made, or nobody else's");
-        for (number, key) in changes {
-            let at = *number as usize;
-            if at >= table.len() && key.is_some() {
-                table.resize(at + 1, None);
-            }
-            if let Some(place) = table.get_mut(at) {
-                place.clone_from(key);
-            }
-        }
-        Ok(())
+        let table = Arc::get_mut(&mut self.table).expect("just made, or nobody else's");
+        table.apply(changes)
     }
 }
 
@@ -112,22 +98,15 @@ impl Sessions {
         device: &Arc<CryptoDevice>,
         clock: &Arc<WallClock>,
     ) -> Result<Self, SetupError> {
-        let (of, count) = (&sessions.of, sessions.keys.len());
-        if count > SESSIONS_MAX as usize {
-            return Err(SetupError::Parameter(format!(
-                "{of}: {count} sessions; at most {SESSIONS_MAX} are possible"
-            )));
-        }
         let mut maker = SessionMaker::open(transform, device, clock)?;
-        let keyed = |key: &Material| maker.make(key.bytes()).map(Some);
-        let keys: Result<Vec<_>, _> = sessions.keys.iter().map(keyed).collect();
+        let table = Table::new(sessions, |key| maker.make(key.bytes()))?;
         let retired = Arc::<Retired>::default();
         let published = Published {
-            table: Arc::new(Table(keys?)),
+            table: Arc::new(table),
             retired: retired.clone(),
         };
         Ok(Self {
-            of: of.clone(),
+            of: sessions.of.clone(),
             transform: transform.clone(),
             device: device.clone(),
             clock: clock.clone(),
@@ -135,6 +114,10 @@ impl Sessions {
             retired,
             is_taken: AtomicBool::new(false),
         })
+    }
+
+    fn maker(&self) -> Result<SessionMaker<'_>, SetupError> {
+        SessionMaker::open(&self.transform, &self.device, &self.clock)
     }
 }
 
@@ -160,14 +143,14 @@ impl<'a> SessionMaker<'a> {
         })
     }
 
-    fn make(&mut self, key: &[u8]) -> Result<Arc<Keyed>, SetupError> {
+    fn make(&mut self, key: &[u8]) -> Result<Keyed, SetupError> {
         let session = self.device.session(self.cipher, key);
         let hasher = self.hasher.as_mut();
         let of_nothing = hasher.map(|hasher| hasher.hmac_of_nothing(key));
-        Ok(Arc::new(Keyed {
+        Ok(Keyed {
             session: session.map_err(SetupError::Unsupported)?,
             of_nothing: of_nothing.transpose()?,
-        }))
+        })
     }
 }
 
@@ -175,46 +158,24 @@ impl Control for Sessions {
     /// # Errors
     /// [`ChangeError::Malformed`] also for a key of a length that the device does not take; [`ChangeError::Full`] if the device has no room
     /// for a session, or of HMAC no queue pair for hashes.
-    fn change(&self, changes: &[u8]) -> Result<(), ChangeError> {
+    fn change(&self, bytes: &[u8]) -> Result<(), ChangeError> {
         self.retired.free();
         let mut made = Vec::new();
         let mut maker = None;
-        let mut rest = changes;
-        while !rest.is_empty() {
-            let malformed = ChangeError::Malformed {
-                at: changes.len() - rest.len(),
-            };
-            let (head, behind) = rest.split_first_chunk::<CHANGE_HEAD>().ok_or(malformed)?;
-            let number = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-            let len = usize::from(u16::from_le_bytes([head[4], head[5]]));
-            let (key, behind) = behind.split_at_checked(len).ok_or(malformed)?;
-            if number >= SESSIONS_MAX {
-                return Err(ChangeError::Full);
-            }
-            let keyed = match key {
-                [] => None,
-                _ if !takes_key(&self.device, self.transform.cipher.algorithm, len) => {
-                    return Err(malformed);
+        for change in changes(bytes) {
+            let change = change?;
+            let keyed = change.key.map(|key| {
+                let algorithm = self.transform.cipher.algorithm;
+                if !takes_key(&self.device, algorithm, key.len()) {
+                    return Err(change.malformed());
                 }
-                key => {
-                    let maker = match &mut maker {
-                        Some(maker) => maker,
-                        none => {
-                            let Self {
-                                transform,
-                                device,
-                                clock,
-                                ..
-                            } = self;
-                            let opened = SessionMaker::open(transform, device, clock);
-                            none.insert(opened.map_err(|_| ChangeError::Full)?)
-                        }
-                    };
-                    Some(maker.make(key).map_err(|_| ChangeError::Full)?)
-                }
-            };
-            made.push((number, keyed));
-            rest = behind;
+                let maker = match &mut maker {
+                    Some(maker) => maker,
+                    none => none.insert(self.maker().map_err(|_| ChangeError::Full)?),
+                };
+                maker.make(key).map_err(|_| ChangeError::Full)
+            });
+            made.push((change.number, keyed.transpose()?.map(Arc::new)));
         }
         match made.is_empty() {
             true => Ok(()),
@@ -293,12 +254,7 @@ impl Recipe for SessionTransform {
         if slot_len < self.transform.slot_bytes_min() {
             return Step::Known(Err(JobError::DstTooShort));
         }
-        let Table(table) = &**version;
-        let number = item.split_first_chunk::<NUMBER>();
-        let keyed = number.and_then(|(number, _)| {
-            let number = u32::from_le_bytes(*number) as usize;
-            table.get(number)?.as_deref()
-        });
+        let keyed = sessions::number(item).and_then(|number| version.key(number));
         let Some(Keyed {
             session,
             of_nothing,

@@ -1,5 +1,6 @@
 //! Items as operations of a cipher: where initialisation vector, additional data, text and tag lie.
 
+use dpb_core::sessions::NUMBER_BYTES;
 use dpb_core::{
     Direction, HmacHash, JobError, Limits, Material, NotInPlace, OpSpec, OutputShape, Unsupported,
     match_spec, spec,
@@ -9,8 +10,6 @@ use super::super::raw::{Cipher, CryptoDevice, Digest, End, Iv, Operation, Over, 
 use super::super::sys::{self, Algorithm, Done, Range, SEGMENT};
 use super::{BLOCK, DEPTH_MAX};
 
-/// Bytes of a session's number.
-pub(super) const NUMBER: usize = 4;
 /// Bytes of a tag of AES-GCM.
 const TAG: usize = 16;
 /// Longest text: what an mbuf holds with its tag, in whole blocks.
@@ -51,8 +50,8 @@ impl CryptoTransform {
             Some(sessions) => {
                 let keys: Vec<&[u8]> = sessions.keys.iter().map(Material::bytes).collect();
                 let mut transform = Self::with_keys(&sessions.of, &keys, device)?;
-                transform.number = NUMBER;
-                transform.limits.item_bytes_max += NUMBER;
+                transform.number = NUMBER_BYTES;
+                transform.limits.item_bytes_max += NUMBER_BYTES;
                 match transform.form {
                     // A hash has no key.
                     ItemForm::Hashed if transform.hash_under.is_none() => {
