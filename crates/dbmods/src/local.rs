@@ -12,13 +12,10 @@ use dpb_core::Backend;
 
 use crate::query::Query;
 use crate::query::sql::SqlError;
-use crate::scan::operator::OwnCores;
+use crate::scan::operator::{BATCH_ROWS, OwnCores};
 use crate::scan::{self, BatchSink, GroupScan, Plan, ScanError, ScanOptions, ScanStats};
 use crate::schema::Schema;
 use crate::table::{BatchWriter, Cache, Segment, SegmentError, WriteError};
-
-/// Rows of a batch, at most. A batch that is copied out at once may be small enough for a cache.
-const BATCH_ROWS: usize = 16 << 10;
 
 /// A table in a segment file, open to be scanned. Clones share the file and its cache.
 #[derive(Clone, Debug)]

@@ -48,7 +48,7 @@ use crate::table::segment::Segment;
 pub const NAME: &str = "scan";
 
 /// Rows of a batch, at most. A batch that is copied out at once may be small enough for a cache.
-const BATCH_ROWS: usize = 16 << 10;
+pub(crate) const BATCH_ROWS: usize = 16 << 10;
 /// `EIO`: what a job's error says of a table that cannot be read, or is damaged.
 const UNREADABLE: i32 = 5;
 /// `ENOMEM`: what a job's error says of an aggregate with too many groups for the memory that it may take.

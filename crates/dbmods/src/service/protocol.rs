@@ -44,6 +44,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ipc::{IpcError, MESSAGE_BYTES_MAX};
 use crate::query::{Predicate, Query};
+use crate::scan::operator::BATCH_ROWS;
 use crate::schema::Schema;
 
 pub use dpb_link::{Refusal, cut, decode, encode};
@@ -324,7 +325,7 @@ impl ScanRequest {
             engine: Engine::Dpb,
             query,
             threads: 1,
-            batch_rows: 16 << 10,
+            batch_rows: BATCH_ROWS as u32,
             rows_expected: None,
             partial: false,
         }
