@@ -1,19 +1,23 @@
-//! What the way to another machine costs, over loopback: the time that it adds to a job of one item of 64 bytes, and the throughput of copies
-//! and of DEFLATE beside the same backend without a wire. `remote/…` is driven beside the local backend in turns.
+//! What the way to another machine costs, over loopback: the time that it adds to a job of one item of 64 bytes, the throughput of copies
+//! and of DEFLATE beside the same backend without a wire, and the time on a core that the thread of the queue takes for a job. `remote/…` is
+//! driven beside the local backend in turns. With `--tls` the connection is a session that is encrypted, else it is plain TCP.
 //!
 //! ```text
 //! cargo run --release -p dpb-link --no-default-features --example remote_speed
+//! cargo run --release -p dpb-link --example remote_speed -- --tls
 //! ```
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
 use std::num::NonZeroU32;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use dpb_core::{
-    Backend, Clock, Completion, Family, Items, Job, OpSpec, Operator, ParameterValue, Queue,
-    SetupError, Unsupported, WallClock,
+    Backend, Clock, Completion, Family, Items, Job, OpSpec, OpenError, Operator, ParameterValue,
+    Queue, SetupError, Unsupported, WallClock,
 };
 use dpb_link::operators::{OperatorsService, Remote, SessionSecurity, tcp};
 use dpb_operators::cpu::Cpu;
@@ -27,24 +31,60 @@ fn resolve(name: &str, values: &[(&str, ParameterValue)]) -> Result<OpSpec, Setu
     Operators::DPB.spec_from(name, values)
 }
 
-fn main() {
+/// The backend `cpu` of an agent in this process, over plain TCP.
+fn plain() -> Result<Box<dyn Backend>, OpenError> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("bound");
     thread::spawn(move || {
-        let open = |name: &str| match name {
-            "cpu" => Ok(Box::new(Cpu::best()) as Box<dyn Backend>),
-            _ => Err(Unsupported {
-                reason: format!("no backend {name}"),
-            }),
-        };
-        let service: &_ = Box::leak(Box::new(OperatorsService::new(Box::new(open), resolve)));
+        let service: &_ = Box::leak(Box::new(service()));
         for stream in listener.incoming().flatten() {
             thread::spawn(move || {
                 service.serve_wire(Box::new(stream), SessionSecurity::Loopback, &|| false)
             });
         }
     });
-    let remote = Remote::new(tcp, resolve).open(&format!("{address}/cpu"));
+    Remote::new(tcp, resolve).open(&format!("{address}/cpu"))
+}
+
+/// The same in an encrypted session.
+#[cfg(feature = "tls")]
+fn encrypted() -> Result<Box<dyn Backend>, OpenError> {
+    use dpb_link::operators::Sessions;
+    use dpb_link::{Access, Agent, AgentOptions, Pass, ServerCredentials, Token};
+
+    let token = Token::random().expect("random bytes");
+    let credentials = ServerCredentials::one_time(token).expect("a key");
+    let pass = Pass::Credentials(credentials.for_clients());
+    let mut options = AgentOptions::new("127.0.0.1:0".parse().expect("an address"));
+    options.access = Access::Credentials(credentials);
+    let agent = Agent::bind(options, vec![Arc::new(service())]).expect("loopback");
+    let address = agent.address();
+    thread::spawn(move || agent.run(&|| false));
+    let sessions = Sessions::new(move || Ok(pass.clone()));
+    Remote::new(sessions, resolve).open(&format!("{address}/cpu"))
+}
+
+#[cfg(not(feature = "tls"))]
+fn encrypted() -> Result<Box<dyn Backend>, OpenError> {
+    let reason = "this example was built without the feature `tls`".to_owned();
+    Err(Unsupported { reason }.into())
+}
+
+fn service() -> OperatorsService {
+    let open = |name: &str| match name {
+        "cpu" => Ok(Box::new(Cpu::best()) as Box<dyn Backend>),
+        _ => Err(Unsupported {
+            reason: format!("no backend {name}"),
+        }),
+    };
+    OperatorsService::new(Box::new(open), resolve)
+}
+
+fn main() {
+    let remote = match std::env::args().any(|word| word == "--tls") {
+        true => encrypted(),
+        false => plain(),
+    };
     let sides: [Box<dyn Backend>; 2] = [Box::new(Cpu::best()), remote.expect("an agent")];
     for (name, item_bytes, depth) in [
         ("crc32c", 64, 1),
@@ -54,20 +94,24 @@ fn main() {
         let mut lanes = sides
             .each_ref()
             .map(|side| Lane::new(&**side, name, item_bytes, depth));
-        let mut ns = [Vec::new(), Vec::new()];
+        let (mut ns, mut cpu_ns) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for _ in 0..ROUNDS {
-            for (lane, ns) in lanes.iter_mut().zip(&mut ns) {
-                ns.push(lane.ns_per_job());
+            for (side, lane) in lanes.iter_mut().enumerate() {
+                let [wall, cpu] = lane.ns_per_job();
+                ns[side].push(wall);
+                cpu_ns[side].push(cpu);
             }
         }
-        let [here, there] = ns.map(|mut ns| {
+        let median = |mut ns: Vec<f64>| {
             ns.sort_by(f64::total_cmp);
             ns[ROUNDS / 2]
-        });
+        };
+        let [here, there] = ns.map(median);
+        let [cpu_here, cpu_there] = cpu_ns.map(median);
         let mb_per_s = |ns: f64| item_bytes as f64 / ns * 1e3;
         println!(
             "{name}, {item_bytes} bytes, depth {depth}: here {here:.0} ns a job ({:.0} MB/s), remote {there:.0} ns ({:.0} MB/s); \
-             the way adds {:.0} ns",
+             the way adds {:.0} ns; on this thread's core {cpu_here:.0} ns here, {cpu_there:.0} ns remote",
             mb_per_s(here),
             mb_per_s(there),
             there - here
@@ -98,8 +142,9 @@ impl Lane {
         }
     }
 
-    fn ns_per_job(&mut self) -> f64 {
-        let start_ns = self.clock.now_ns();
+    /// The time of a job, and the part of it that this thread had a core.
+    fn ns_per_job(&mut self) -> [f64; 2] {
+        let (start_ns, start_cpu_ns) = (self.clock.now_ns(), thread_cpu_ns());
         let mut jobs = 0;
         loop {
             self.queue.submit(&mut self.ready);
@@ -113,10 +158,18 @@ impl Lane {
             }
             let ns = self.clock.now_ns() - start_ns;
             if ns > ROUND.as_nanos() as u64 && jobs > 0 {
-                return ns as f64 / jobs as f64;
+                let cpu_ns = thread_cpu_ns() - start_cpu_ns;
+                return [ns, cpu_ns].map(|ns| ns as f64 / jobs as f64);
             }
         }
     }
+}
+
+/// The time for which this thread has had a core.
+fn thread_cpu_ns() -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// A job of one item: text that compresses about as prose does.
