@@ -39,7 +39,7 @@ pub struct Args {
     /// A ratio this near to 1 is no difference
     #[arg(long, value_parser = args::share, default_value = "1%")]
     margin: f64,
-    /// Exit with 1 if a test of B is surely worse than A's, and by so much or more, or failed
+    /// Exit with 1 if a test of B is surely worse than A's, and by so much or more, or failed, or if no test could be judged
     #[arg(long, value_name = "worse:SHARE")]
     fail_on: Option<Regression>,
     /// Compare what was measured with what was emulated, simulated or published too; such rows are marked
@@ -48,6 +48,9 @@ pub struct Args {
     /// Compare although other work took time from a side while it was measured
     #[arg(long)]
     despite_interference: bool,
+    /// Compare records of one machine although its governor, kernel, CPU level or number of CPUs differs; such rows are marked
+    #[arg(long)]
+    across_state: bool,
 }
 
 /// A parameter's value in A, and in B.
@@ -84,6 +87,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         margin: args.margin,
         across_evidence: args.across_evidence,
         despite_interference: args.despite_interference,
+        across_state: args.across_state,
+        declared: declared(),
     };
     check_names(&a, &b, &options)?;
     let compared = comparison::compare(&a, &b, &options);
@@ -112,6 +117,8 @@ pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), 
         margin: 0.01,
         across_evidence: false,
         despite_interference: true,
+        across_state: true,
+        declared: declared(),
     };
     let compared = comparison::compare(a, b, &options);
     let in_both = compared
@@ -122,6 +129,17 @@ pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), 
         return Err(Failure::check(unpaired(a, b)));
     }
     output::print_rows(globals.format(), &table(&in_both), &in_both)
+}
+
+/// The metrics of each task, as its view has them.
+fn declared() -> BTreeMap<String, Vec<String>> {
+    let tasks = crate::TASKS.iter();
+    let named = tasks.map(|task| {
+        let metrics = task.view.metrics.iter();
+        let names = metrics.map(|metric| metric.name.to_owned());
+        (task.name.to_owned(), names.collect())
+    });
+    named.collect()
 }
 
 /// The records of a file that fit the conditions.
@@ -205,7 +223,7 @@ fn unpaired(a: &[Record], b: &[Record]) -> String {
     )
 }
 
-/// Fails if a test is worse by so much, or failed.
+/// Fails if a test is worse by so much, or failed, or if none was judged: then nothing is known of B.
 fn regressions(compared: &[Comparison], limit: Regression) -> Result<(), Failure> {
     let is_worse = |one: &&Comparison| {
         let gain = one.gain().unwrap_or(1.0);
@@ -215,7 +233,7 @@ fn regressions(compared: &[Comparison], limit: Regression) -> Result<(), Failure
     let worse = compared.iter().filter(is_worse).count();
     let failed = compared.iter().filter(has_failed).count();
     match (worse, failed) {
-        (0, 0) => Ok(()),
+        (0, 0) => judged(compared),
         (worse, 0) => Err(Failure::check(format!(
             "{worse} of {} worse by {limit}",
             compared.len()
@@ -225,6 +243,28 @@ fn regressions(compared: &[Comparison], limit: Regression) -> Result<(), Failure
             compared.len()
         ))),
     }
+}
+
+/// Fails if no test has an interval, and says how many have none. A test without one cannot be found worse.
+fn judged(compared: &[Comparison]) -> Result<(), Failure> {
+    let without = |one: &&Comparison| one.ratio_low.is_none();
+    let count = compared.iter().filter(without).count();
+    let Some(first) = compared.iter().find(without) else {
+        return Ok(());
+    };
+    let why = first
+        .notes
+        .first()
+        .map_or(first.verdict.name(), String::as_str);
+    let said = format!(
+        "--fail-on: {count} of {} tests could not be judged; the first: {why}",
+        compared.len()
+    );
+    if count == compared.len() {
+        return Err(Failure::check(said));
+    }
+    output::note(&format!("dpb: {said}"));
+    Ok(())
 }
 
 fn table(compared: &[Comparison]) -> Table {
@@ -326,5 +366,33 @@ mod tests {
             ("backend", ["cpu/best", "pool/2"].map(str::to_owned))
         );
         assert!(condition("size").is_err());
+    }
+
+    #[test]
+    fn a_gate_that_judged_nothing_does_not_pass() {
+        let limit: Regression = "worse:5%".parse().expect("a limit");
+        let record = |runs: usize| {
+            let mut record = Record::new("op", dpb_core::measure::Evidence::Measured, 1);
+            let values = (0..runs).map(|at| 1e6 + at as f64).collect();
+            record.sample("items_per_s", values);
+            [record]
+        };
+        let gate = |runs| {
+            let options = Options {
+                metrics: Vec::new(),
+                ignored: BTreeSet::new(),
+                margin: 0.01,
+                across_evidence: false,
+                despite_interference: false,
+                across_state: false,
+                declared: declared(),
+            };
+            let compared = comparison::compare(&record(7), &record(runs), &options);
+            regressions(&compared, limit)
+        };
+        assert!(gate(7).is_ok());
+        let failure = gate(1).expect_err("one run has no interval");
+        assert_eq!(failure.exit, crate::exit::Exit::Check);
+        assert!(failure.message.contains("1 of 1 tests"), "{failure}");
     }
 }

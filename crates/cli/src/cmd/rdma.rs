@@ -373,7 +373,10 @@ fn single(value: f64, samples: usize) -> Summary {
 
 fn add_latency(record: &mut Record, latency: &Latency) {
     let samples = latency.samples_ns.len();
-    record.sample("latency_ns", latency.samples_ns.clone());
+    // Without a summary: a run has all these messages, so they make no interval of it.
+    let values = latency.samples_ns.clone();
+    let all = dpb_core::measure::Samples { values, hdr: None };
+    record.samples.insert("latency_ns".to_owned(), all);
     if let Some(summary) = latency.summary() {
         for (name, value) in [
             ("min", summary.min_ns),
@@ -505,6 +508,10 @@ mod tests {
         };
         let (record, text) = shown(Method::Latency, Figures::Latency(latency));
         assert_eq!(record.samples["latency_ns"].values, samples_ns);
+        assert!(
+            !record.summary.contains_key("latency_ns"),
+            "messages are no runs"
+        );
         assert_eq!(record.summary["latency_ns_p99"].median, 99e3);
         assert_eq!(record.summary["latency_ns_max"].median, 100e3);
         let rows: Vec<&str> = text.lines().collect();

@@ -33,12 +33,16 @@ pub struct Options {
     pub across_evidence: bool,
     /// True if records are compared although other work disturbed one of them.
     pub despite_interference: bool,
+    /// True if records of one machine are compared although its state differs: see [`state`].
+    pub across_state: bool,
+    /// By task, the metrics that it declares, the most important first: a record is about the first that it has.
+    pub declared: BTreeMap<String, Vec<String>>,
 }
 
 /// Parameters that say how long and how often a test was measured, not what it is; paired tests may differ in them.
 pub const OF_PRECISION: [&str; 4] = ["repeat", "seconds", "time_budget", "warm_up_runs"];
-/// What records are about, the first that they have; an open loop's throughput is what was offered, so there it is the latency.
-const MAIN_METRICS: [&str; 7] = [
+/// What records are about whose task nobody declares, such as results of other programs: the first that they have.
+const UNDECLARED: [&str; 7] = [
     "items_per_s",
     "tuples_per_s",
     "bytes_per_s",
@@ -47,7 +51,8 @@ const MAIN_METRICS: [&str; 7] = [
     "run_ns",
     "latency_ns",
 ];
-const MAIN_METRICS_OPEN: [&str; 1] = ["latency_ns_p99"];
+/// What an open loop is about, whatever its task: its throughput is what was offered.
+const OPEN_LOOP: &str = "latency_ns_p99";
 
 /// The better one of two values of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +167,7 @@ pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Vec<Comparison>
     let mut values = Vec::new();
     for (key, record) in &of_a {
         match of_b.iter().find(|(other, _)| other == key) {
-            None => all.push(alone(record, Judgement::OnlyA)),
+            None => all.push(alone(record, Judgement::OnlyA, options)),
             Some((_, other)) => {
                 for (compared, runs) in pair(record, other, options) {
                     values.push((all.len(), runs));
@@ -175,7 +180,7 @@ pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Vec<Comparison>
     all.extend(
         of_b.iter()
             .filter(is_new)
-            .map(|(_, record)| alone(record, Judgement::OnlyB)),
+            .map(|(_, record)| alone(record, Judgement::OnlyB, options)),
     );
     let ratios = values.iter().filter(|(_, runs)| runs.is_some()).count();
     for (at, runs) in values {
@@ -243,8 +248,8 @@ fn by_test<'a>(records: &'a [Record], options: &Options) -> Vec<(Key, &'a Record
 }
 
 /// A test that one set lacks.
-fn alone(record: &Record, verdict: Judgement) -> Comparison {
-    let metric = main_metric(record).unwrap_or_default();
+fn alone(record: &Record, verdict: Judgement, options: &Options) -> Comparison {
+    let metric = main_metric(record, options).unwrap_or_default();
     let side = Some(side(record, metric));
     let (a, b) = match verdict {
         Judgement::OnlyB => (None, side),
@@ -268,8 +273,8 @@ fn alone(record: &Record, verdict: Judgement) -> Comparison {
 fn pair(a: &Record, b: &Record, options: &Options) -> Vec<(Comparison, Option<Runs>)> {
     let metrics: Vec<&str> = match &options.metrics[..] {
         [] => vec![
-            main_metric(a)
-                .or_else(|| main_metric(b))
+            main_metric(a, options)
+                .or_else(|| main_metric(b, options))
                 .unwrap_or_default(),
         ],
         metrics => metrics.iter().map(String::as_str).collect(),
@@ -279,8 +284,12 @@ fn pair(a: &Record, b: &Record, options: &Options) -> Vec<(Comparison, Option<Ru
         let mut compared = Comparison {
             a: Some(side(a, metric)),
             b: Some(side(b, metric)),
-            notes: reason.iter().cloned().chain(remarks(a, b)).collect(),
-            ..alone(a, Judgement::NotComparable)
+            notes: reason
+                .iter()
+                .cloned()
+                .chain(remarks(a, b, options))
+                .collect(),
+            ..alone(a, Judgement::NotComparable, options)
         };
         compared.metric = metric.to_owned();
         let logarithms = |record: &Record| -> Vec<f64> {
@@ -306,8 +315,12 @@ fn side(record: &Record, metric: &str) -> SideOfComparison {
     }
 }
 
-/// The value of each run; where only one was kept, as of a paper's figure, that.
+/// The value of each run; where only one was kept, as of a paper's figure, that. Samples without a summary are of jobs or messages,
+/// of which one run has many: they depend on each other, and make no interval.
 fn runs(record: &Record, metric: &str) -> Vec<f64> {
+    if !record.summary.contains_key(metric) {
+        return Vec::new();
+    }
     let samples = record.samples.get(metric).map(|samples| &samples.values);
     match samples.filter(|values| !values.is_empty()) {
         Some(values) => values.clone(),
@@ -321,14 +334,17 @@ fn runs(record: &Record, metric: &str) -> Vec<f64> {
 }
 
 /// What the record is about.
-fn main_metric(record: &Record) -> Option<&'static str> {
+fn main_metric<'a>(record: &Record, options: &'a Options) -> Option<&'a str> {
     let is_open =
         matches!(record.parameters.get("mode"), Some(Value::Text(mode)) if mode == "open");
-    let open = MAIN_METRICS_OPEN.iter().filter(|_| is_open);
-    let metrics = open.chain(&MAIN_METRICS);
-    metrics
-        .copied()
-        .find(|metric| record.summary.contains_key(*metric))
+    let has = |metric: &&str| record.summary.contains_key(*metric);
+    if is_open && has(&OPEN_LOOP) {
+        return Some(OPEN_LOOP);
+    }
+    match options.declared.get(&record.task) {
+        Some(metrics) => metrics.iter().map(String::as_str).find(has),
+        None => UNDECLARED.into_iter().find(has),
+    }
 }
 
 /// Why there is no ratio.
@@ -349,7 +365,17 @@ fn not_comparable(a: &Record, b: &Record, metric: &str, options: &Options) -> Op
             b.evidence.kind()
         ));
     }
+    let differing = differing_state(a, b);
+    if !differing.is_empty() && !options.across_state {
+        return Some(format!(
+            "the machine's state differs: {}",
+            differing.join("; ")
+        ));
+    }
     for (name, record) in [("A", a), ("B", b)] {
+        if metric.is_empty() {
+            return Some("no main metric is known; name one".to_owned());
+        }
         if let Some(stability) = &record.stability
             && stability.disturbed
             && !options.despite_interference
@@ -368,7 +394,7 @@ fn not_comparable(a: &Record, b: &Record, metric: &str, options: &Options) -> Op
 }
 
 /// What a reader of the ratio should know.
-fn remarks(a: &Record, b: &Record) -> Vec<String> {
+fn remarks(a: &Record, b: &Record, options: &Options) -> Vec<String> {
     let mut remarks = Vec::new();
     if a.evidence.kind() != b.evidence.kind() {
         remarks.push(format!(
@@ -387,22 +413,45 @@ fn remarks(a: &Record, b: &Record) -> Vec<String> {
             ));
         }
     }
-    let is_same_machine =
-        a.provenance.host == b.provenance.host && a.provenance.cpu_model == b.provenance.cpu_model;
-    if is_same_machine {
-        let of = |record: &Record| {
-            let provenance = &record.provenance;
-            [
-                ("governor", provenance.governor.clone().unwrap_or_default()),
-                ("CPU level", provenance.cpu_level.clone()),
-                ("kernel", provenance.kernel.clone()),
-                ("pinned cores", format!("{:?}", provenance.pinned)),
-            ]
-        };
-        let settings = of(a).into_iter().zip(of(b)).filter(|(a, b)| a != b);
-        remarks.extend(settings.map(|((name, a), (_, b))| format!("{name}: {a} and {b}")));
+    if options.across_state {
+        remarks.extend(differing_state(a, b));
+    }
+    let pinned = [a, b].map(|record| &record.provenance.pinned);
+    if is_one_machine(a, b) && pinned[0] != pinned[1] {
+        remarks.push(format!("pinned cores: {:?} and {:?}", pinned[0], pinned[1]));
     }
     remarks
+}
+
+fn is_one_machine(a: &Record, b: &Record) -> bool {
+    a.provenance.host == b.provenance.host && a.provenance.cpu_model == b.provenance.cpu_model
+}
+
+/// A machine's state as a record has it, by name: what changes its speed from one day to another, whatever program runs.
+pub fn state(record: &Record) -> [(&'static str, String); 4] {
+    let provenance = &record.provenance;
+    [
+        ("governor", provenance.governor.clone().unwrap_or_default()),
+        ("CPU level", provenance.cpu_level.clone()),
+        ("kernel", provenance.kernel.clone()),
+        ("CPUs", provenance.cpus.to_string()),
+    ]
+}
+
+/// What differs in the state of one machine, in words; of two machines nothing, for there the difference is the point.
+fn differing_state(a: &Record, b: &Record) -> Vec<String> {
+    if !is_one_machine(a, b) {
+        return Vec::new();
+    }
+    let both = state(a).into_iter().zip(state(b));
+    let differing = both.filter(|(a, b)| a != b);
+    let word = |value: String| match value.is_empty() {
+        true => "unknown".to_owned(),
+        false => value,
+    };
+    differing
+        .map(|((name, a), (_, b))| format!("{name}: {} and {}", word(a), word(b)))
+        .collect()
 }
 
 #[cfg(test)]

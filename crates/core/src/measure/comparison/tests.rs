@@ -10,6 +10,8 @@ fn options() -> Options {
         margin: 0.01,
         across_evidence: false,
         despite_interference: false,
+        across_state: false,
+        declared: BTreeMap::new(),
     }
 }
 
@@ -165,22 +167,76 @@ fn the_state_of_the_machine_is_said() {
         context_switches_involuntary: None,
         steal_s: None,
     });
-    let (_, notes) = verdict(&a, &b, &options());
-    assert_eq!(notes[0], "B is unstable: outlier: run 3");
+    let (found, notes) = verdict(&a, &b, &options());
+    assert_eq!(found, Judgement::NotComparable);
     assert!(
-        notes[1].starts_with("governor: ") && notes[1].ends_with("and powersave"),
+        notes[0].starts_with("the machine's state differs: governor: ")
+            && notes[0].ends_with("and powersave"),
         "{notes:?}"
     );
+    let across = Options {
+        across_state: true,
+        ..options()
+    };
+    let (found, notes) = verdict(&a, &b, &across);
+    assert_eq!(found, Judgement::Same);
+    assert_eq!(notes[0], "B is unstable: outlier: run 3");
+    assert!(notes[1].starts_with("governor: "), "{notes:?}");
     b.stability.as_mut().unwrap().disturbed = true;
-    let (found, notes) = verdict(&a, &b, &options());
+    let (found, notes) = verdict(&a, &b, &across);
     assert_eq!(found, Judgement::NotComparable);
     assert_eq!(notes[0], "B was disturbed");
     let despite = Options {
         despite_interference: true,
-        ..options()
+        ..across
     };
     assert_eq!(verdict(&a, &b, &despite).0, Judgement::Same);
     // Another machine has other settings, which is the point.
     b.provenance.host = "dpu".into();
-    assert_eq!(verdict(&a, &b, &despite).1.len(), 1);
+    let alone = Options {
+        across_state: false,
+        ..despite
+    };
+    assert_eq!(verdict(&a, &b, &alone).0, Judgement::Same);
+    assert_eq!(verdict(&a, &b, &alone).1.len(), 1);
+}
+
+#[test]
+fn a_record_is_about_the_first_metric_that_its_task_declares() {
+    let chain = |ns: f64| {
+        let mut record = Record::new("memory", Evidence::Measured, 1).with("size", 64u64);
+        let run = |at: i32| ns * (1.0 + 0.001 * f64::from(at));
+        record.sample("ns_per_access", (0..7).map(run).collect());
+        record
+    };
+    let (found, notes) = verdict(&chain(80.0), &chain(90.0), &options());
+    assert_eq!(found, Judgement::NotComparable);
+    assert_eq!(notes, ["no main metric is known; name one"]);
+    let metrics = ["accesses_per_s", "ns_per_access"].map(str::to_owned);
+    let declared = Options {
+        declared: BTreeMap::from([("memory".to_owned(), metrics.to_vec())]),
+        ..options()
+    };
+    assert_eq!(
+        verdict(&chain(80.0), &chain(90.0), &declared).0,
+        Judgement::Worse
+    );
+}
+
+#[test]
+fn samples_of_messages_are_no_runs() {
+    let messages = |factor: f64| {
+        let mut record = record(64, 1e6);
+        let values = (0..1000).map(|at| factor * f64::from(at + 1)).collect();
+        let samples = crate::measure::Samples { values, hdr: None };
+        record.samples.insert("latency_ns".to_owned(), samples);
+        record
+    };
+    let by_message = Options {
+        metrics: vec!["latency_ns".to_owned()],
+        ..options()
+    };
+    let (found, notes) = verdict(&messages(1.0), &messages(2.0), &by_message);
+    assert_eq!(found, Judgement::NotComparable);
+    assert_eq!(notes, ["A has no `latency_ns`"]);
 }
