@@ -67,7 +67,7 @@ impl<'a> CodeTest<'a> {
         out: &mut Mask,
     ) {
         *out = Mask::NONE;
-        let filtered = !self.required.is_empty() && within.has_more_than(FILTER_ROWS_MIN);
+        let filtered = !self.required.is_empty() && kernels.count(within) > FILTER_ROWS_MIN;
         if filtered {
             self.found.resize(text.codes().len().div_ceil(64), 0);
             kernels.bytes_in_set(text.codes(), &self.required[0], &mut self.found);

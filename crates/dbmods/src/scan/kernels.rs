@@ -325,15 +325,6 @@ impl Mask {
         self.0.iter().fold(0, |all, word| all | word) == 0
     }
 
-    /// Returns true if there are more than `few` rows; quick if there are many.
-    pub(super) fn has_more_than(&self, few: usize) -> bool {
-        let mut count = 0;
-        self.0.iter().any(|word| {
-            count += word.count_ones() as usize;
-            count > few
-        })
-    }
-
     /// Keeps the rows that are also in `other`.
     pub(super) fn and(&mut self, other: &Self) {
         for (word, other) in self.0.iter_mut().zip(&other.0) {

@@ -31,7 +31,7 @@ pub(super) fn test_packed(
         return;
     };
     let unit = chunk.unit();
-    if !within.has_more_than(SINGLE_ROWS_MAX) {
+    if kernels.count(within) <= SINGLE_ROWS_MAX {
         single_rows(packed, (meta, unit), set, within, out);
     } else if ranges.len() <= RANGE_PASSES_MAX {
         passes(kernels, packed, (meta, unit), ranges, out);
