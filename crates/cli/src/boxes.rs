@@ -15,6 +15,7 @@
 //! Boxes in dpBento's own form (`benchmarks`) are read too, see [`dpbento`].
 
 mod dpbento;
+mod json;
 mod place;
 mod schema;
 mod shipped;
@@ -230,7 +231,7 @@ impl MeasurementBox {
         changes: &Changes,
         globals: &Globals,
     ) -> Result<Self, Failure> {
-        let value: Value = serde_json::from_str(text)
+        let value = json::read(text)
             .map_err(|error| Failure::usage(format!("{file}: not JSON: {error}")))?;
         let top = Place::new(file, &value);
         let mut reader = Reader {

@@ -10,9 +10,11 @@
 //! | `compression` | `op deflate`, `op inflate` |
 //! | `regex` | `op rxpmatch` with the pattern of TPC-H's query 13 |
 //!
-//! A class, an item or an algorithm that dpb has no task for is listed ([`MeasurementBox::absent`](super::MeasurementBox)) and the rest
-//! runs. Keys that dpBento ignores (`output_dir`, `notes`, `…_description`) are ignored. dpBento multiplies lists with each other, as
-//! dpb does; where two of its values are one choice of dpb's (`randread`), each becomes a task of its own.
+//! A class, an item, an algorithm or a parameter that dpb has nothing for is listed ([`MeasurementBox::absent`](super::MeasurementBox))
+//! and the rest runs. Keys that dpBento ignores (`output_dir`, `notes`, `…_description`) are ignored. dpBento multiplies lists with
+//! each other, as dpb does; where two of its values are one choice of dpb's (`randread`), each becomes a task of its own.
+
+use std::cell::RefCell;
 
 use serde_json::{Value, json};
 
@@ -32,6 +34,10 @@ pub(super) fn read(top: &Place<'_>, reader: &mut Reader<'_>) -> Result<(), Failu
             Ok(tasks) => {
                 for task in tasks {
                     add(&task, &class, &benchmark, reader)?;
+                }
+                for key in given.unread() {
+                    let line = format!("{class}: dpb has nothing for the parameter `{key}`");
+                    reader.absent.push(line);
                 }
             }
             Err(why) => reader.absent.push(format!("{class}: {why}")),
@@ -84,6 +90,8 @@ fn translated(class: &str, given: &Given) -> Translated {
 struct Given {
     items: Vec<String>,
     parameters: Vec<(String, Vec<String>)>,
+    /// The names of the parameters that were asked for.
+    read: RefCell<Vec<String>>,
 }
 
 impl Given {
@@ -101,11 +109,16 @@ impl Given {
                 }
             }
         }
-        Ok(Self { items, parameters })
+        Ok(Self {
+            items,
+            parameters,
+            read: RefCell::default(),
+        })
     }
 
     /// The values of a parameter, or dpBento's default.
     fn values(&self, name: &str, default: &str) -> Vec<String> {
+        self.read.borrow_mut().push(name.to_owned());
         let given = self.parameters.iter().find(|(key, _)| key == name);
         let values = given.map(|(_, values)| values.clone()).unwrap_or_default();
         if values.is_empty() {
@@ -114,8 +127,13 @@ impl Given {
         values
     }
 
-    fn first(&self, name: &str, default: &str) -> String {
-        self.values(name, default).swap_remove(0)
+    /// The parameters that are given and that nothing asked for.
+    fn unread(&self) -> Vec<&str> {
+        let read = self.read.borrow();
+        let given = self.parameters.iter().map(|(key, _)| key.as_str());
+        given
+            .filter(|key| !read.iter().any(|name| name == key))
+            .collect()
     }
 
     /// The items, or all that the class has.
@@ -169,11 +187,14 @@ fn numbers(values: &[String]) -> Vec<Value> {
 }
 
 /// `30`, `30s`.
-fn seconds(value: &str) -> Value {
-    let number = value.strip_suffix('s').unwrap_or(value);
-    number
-        .parse::<f64>()
-        .map_or_else(|_| json!(value), |s| json!(s))
+fn seconds(values: &[String]) -> Vec<Value> {
+    let seconds = |value: &String| {
+        let number = value.strip_suffix('s').unwrap_or(value);
+        number
+            .parse::<f64>()
+            .map_or_else(|_| json!(value), |s| json!(s))
+    };
+    values.iter().map(seconds).collect()
 }
 
 fn absent(why: String) -> Value {
@@ -228,65 +249,93 @@ fn memory(given: &Given) -> Translated {
         "access": access,
         "pattern": pattern,
         "threads": numbers(&given.values("threads", "1")),
-        "seconds": seconds(&given.first("time", "10")),
+        "seconds": seconds(&given.values("time", "10")),
     }, "repeats": 1 })])
 }
 
 fn storage(given: &Given) -> Translated {
-    let tests = given.values("test_lst", "randwrite,randread,write,read");
-    let engines: Vec<&str> = given
-        .values("io_engine", "io_uring")
+    let mut tasks = Vec::new();
+    let mut engines = Vec::new();
+    for engine in given.values("io_engine", "io_uring") {
+        match engine.as_str() {
+            "libaio" | "io_uring" | "sync" => engines.push(engine),
+            // fio's other names for calls that wait.
+            "psync" | "pvsync" | "pvsync2" | "vsync" => engines.push("sync".to_owned()),
+            _ => tasks.push(absent(format!("dpb has no storage engine {engine}"))),
+        }
+    }
+    let direct = given.values("direct", "1");
+    let direct: Vec<&str> = direct
         .iter()
-        .map(|engine| match engine.as_str() {
-            "libaio" => "libaio",
-            "io_uring" => "io_uring",
-            _ => "sync",
-        })
+        .map(|value| if value == "0" { "no" } else { "yes" })
         .collect();
-    let is_direct = given.first("direct", "1") != "0";
-    let repeats: u64 = given.first("runtimes", "5").parse().unwrap_or(5);
-    let task = |test: &String| {
+    let tests = given.values("test_lst", "randwrite,randread,write,read");
+    let repeats = numbers(&given.values("runtimes", "5"));
+    let sizes = |name, default| sizes(&given.values(name, default));
+    let (block, file_size) = (sizes("block_sizes", "1m"), sizes("size", "1G"));
+    let jobs = numbers(&given.values("numProc", "4"));
+    let depth = numbers(&given.values("iodepth", "32"));
+    let seconds = seconds(&given.values("runtime", "30s"));
+    for test in tests.iter().filter(|_| !engines.is_empty()) {
         let (pattern, access) = match test.as_str() {
             "randread" => ("random", "read"),
             "randwrite" => ("random", "write"),
             "read" => ("sequential", "read"),
             "write" => ("sequential", "write"),
-            _ => return absent(format!("dpb has no access pattern {test}")),
+            _ => {
+                tasks.push(absent(format!("dpb has no access pattern {test}")));
+                continue;
+            }
         };
-        json!({ "task": "storage", "parameters": {
-            "pattern": pattern,
-            "access": access,
-            "block": sizes(&given.values("block_sizes", "1m")),
-            "file_size": sizes(&given.values("size", "1G")),
-            "jobs": numbers(&given.values("numProc", "4")),
-            "depth": numbers(&given.values("iodepth", "32")),
-            "engine": engines,
-            "direct": if is_direct { "yes" } else { "no" },
-            "seconds": seconds(&given.first("runtime", "30s")),
-        }, "repeats": repeats })
-    };
-    Ok(tests.iter().map(task).collect())
+        tasks.extend(repeats.iter().map(|repeats| {
+            json!({ "task": "storage", "parameters": {
+                "pattern": pattern,
+                "access": access,
+                "block": block,
+                "file_size": file_size,
+                "jobs": jobs,
+                "depth": depth,
+                "engine": engines,
+                "direct": direct,
+                "seconds": seconds,
+            }, "repeats": repeats })
+        }));
+    }
+    Ok(tasks)
 }
 
+/// The client's side: dpBento starts its servers on the DPU by itself, dpb's user starts `dpb tcp --serve` or `dpb rdma` there.
 fn communication(given: &Given) -> Translated {
     let mut tasks = Vec::new();
-    let host = given.first("dpu_ip", "192.168.100.2");
+    let hosts = given.values("dpu_ip", "192.168.100.2");
+    let ports = given.values("port", "8080");
+    let size = sizes(&given.values("data_size", "8"));
     for item in given.items_or(&["TCP", "RDMA"]) {
-        let size = sizes(&given.values("data_size", "8"));
-        let depth = numbers(&given.values("queue_depth", "1"));
         tasks.push(match item.as_str() {
             "TCP" => json!({ "task": "tcp", "parameters": {
+                "server": servers(&hosts, &ports),
                 "size": size,
-                "depth": depth,
+                "depth": numbers(&given.values("queue_depth", "1")),
                 "connections": numbers(&given.values("threads", "1")),
             }}),
             "RDMA" => json!({ "task": "rdma", "parameters": {
-                "method": "lat", "verb": "read", "host": host, "size": size,
+                "method": "lat", "verb": "read", "host": hosts, "size": size,
             }}),
             _ => absent(format!("dpBento has no item {item}")),
         });
     }
     Ok(tasks)
+}
+
+/// Each port of each host.
+fn servers(hosts: &[String], ports: &[String]) -> Vec<String> {
+    let servers = hosts.iter().flat_map(|host| {
+        ports.iter().map(move |port| match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        })
+    });
+    servers.collect()
 }
 
 fn hashing(given: &Given) -> Translated {
@@ -313,7 +362,7 @@ fn hashing(given: &Given) -> Translated {
                 "parameters": own,
                 "size": sizes(&given.values("bytes", "16")),
                 "threads": numbers(&given.values("multi", "1")),
-                "seconds": seconds(&given.first("seconds", "3")),
+                "seconds": seconds(&given.values("seconds", "3")),
                 "backend": backend,
             }, "repeats": 1 }));
         }

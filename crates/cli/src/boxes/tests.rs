@@ -190,6 +190,92 @@ fn a_box_of_dpbento_becomes_tasks_and_a_list_of_what_is_missing() {
 }
 
 #[test]
+fn a_box_of_dpbento_says_what_it_gives_in_vain_and_keeps_all_values_of_a_list() {
+    let boxed = read(
+        r#"{ "benchmarks": [
+            { "benchmark_class": "communication", "benchmark_items": ["TCP"], "parameters": {
+                "data_size": [8], "threads": [1], "test_rounds": [1000], "dpu_ip": "192.0.2.7", "port": "8080",
+                "port_description": "of the DPU" } },
+            { "benchmark_class": "storage", "parameters": { "test_lst": ["randread"], "direct": [0, 1], "runtime": ["1s", "2s"],
+                "runtimes": [3, 10], "io_engine": ["libaio", "mmap"], "block_sizes": ["8k"], "size": ["1G"] } },
+            { "benchmark_class": "memory", "parameters": { "memory-total-size": ["10G"], "time": [1, 30] } } ] }"#,
+    );
+    let boxed = boxed.expect("a box");
+    let tests = words(&boxed);
+    let of = |task: &'static str| tests.iter().filter(move |test| test.starts_with(task));
+    assert_eq!(of("tcp").count(), 1);
+    assert!(of("tcp").all(|test| test.contains("--server=192.0.2.7:8080")));
+    // Direct or not, 1 or 2 seconds, 3 or 10 runs.
+    assert_eq!(of("storage").count(), 8, "{tests:#?}");
+    assert!(of("storage").all(|test| test.contains("--engine=libaio")));
+    for repeats in [3, 10] {
+        let repeat = format!("--repeat={repeats}");
+        assert_eq!(
+            of("storage").filter(|test| test.contains(&repeat)).count(),
+            4
+        );
+    }
+    assert_eq!(of("memory").count(), 2);
+    for missing in [
+        "communication: dpb has nothing for the parameter `test_rounds`",
+        "storage: dpb has no storage engine mmap",
+        "memory: dpb has nothing for the parameter `memory-total-size`",
+    ] {
+        assert!(
+            boxed.absent.iter().any(|line| line == missing),
+            "{missing}: {:#?}",
+            boxed.absent
+        );
+    }
+    assert_eq!(boxed.absent.len(), 3, "{:#?}", boxed.absent);
+}
+
+/// `DPB_DPBENTO` names a checkout of dpBento's repository, which is not part of dpb's.
+#[test]
+fn boxes_of_dpbentos_repository_are_read() {
+    let Some(folder) = std::env::var_os("DPB_DPBENTO") else {
+        eprintln!("skipped: DPB_DPBENTO names no checkout of dpBento");
+        return;
+    };
+    let mut folders = vec![std::path::PathBuf::from(folder).join("configs_user")];
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "json") {
+                let boxed = read(&std::fs::read_to_string(&path).expect("a file"));
+                let boxed = boxed.unwrap_or_else(|error| panic!("{}: {error:?}", path.display()));
+                assert!(
+                    !boxed.tests.is_empty() || !boxed.absent.is_empty(),
+                    "{} says nothing",
+                    path.display()
+                );
+                println!(
+                    "{}: {} tests; {}",
+                    path.display(),
+                    boxed.tests.len(),
+                    boxed.absent.join("; ")
+                );
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0, "no box there");
+}
+
+#[test]
+fn a_key_that_stands_twice_is_an_error_with_its_line() {
+    let error = read(
+        r#"{ "tasks": [ { "task": "op", "parameters": { "operator": "crc32c", "size": 64,
+            "size": 128 } } ] }"#,
+    );
+    let error = format!("{:?}", error.expect_err("a key twice"));
+    assert!(error.contains("the key `size` twice at line 2"), "{error}");
+}
+
+#[test]
 fn the_schema_takes_what_the_reader_takes() {
     let schema = schema(crate::TASKS);
     let tasks = schema["properties"]["tasks"]["items"]["oneOf"]
