@@ -2,24 +2,25 @@
 
 mod machines;
 mod results;
+mod room;
 mod schedule;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Outcome, Record};
 use dpb_core::random::SplitMix64;
 use dpb_dbmods::tpch;
 
 use self::machines::{MachineEnd, Machines};
 use self::results::Results;
+use self::room::Room;
 use self::schedule::Schedule;
 use super::report;
 use crate::args;
 use crate::boxes::{Changes, MeasurementBox, Runner, Site, Test};
 use crate::contained::Unwatched;
-use crate::executor::{Executor, Order, Surroundings, TestEnd};
+use crate::executor::{Executor, Order, Surroundings, TestEnd, without_numbers};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Progress, Table};
 use crate::plugin::{Plugins, Step};
@@ -104,12 +105,12 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
     let machines = Machines::reach(&args.machines)?;
     machines.spread(&mut asked, &args.machines)?;
+    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    let data_dir = std::path::absolute(data_dir).map_err(anyhow::Error::from)?;
+    say_what_does_not_fit(&asked, &data_dir);
     if args.dry_run {
         return dry_run(&asked, args.time_budget, globals.format());
     }
-    refuse_what_does_not_fit(&asked)?;
-    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
-    let data_dir = std::path::absolute(data_dir).map_err(anyhow::Error::from)?;
     let results = Results::open(args.out.clone(), &asked)?;
     let mut runs = Runs {
         asked: &asked,
@@ -231,23 +232,13 @@ fn rows(asked: &MeasurementBox, schedule: &Schedule) -> Vec<Row> {
     rows
 }
 
-/// Says before anything runs that memory does not suffice.
-fn refuse_what_does_not_fit(asked: &MeasurementBox) -> Result<(), Failure> {
-    let free = memory_available_bytes();
-    // Other machines have looked for themselves.
-    let here = asked.tests.iter();
-    for test in here.filter(|test| !matches!(test.site, Site::On(_))) {
-        let needed = test.cost().memory_bytes;
-        if needed > free {
-            return Err(Failure::unavailable(format!(
-                "{} needs about {}B of memory, {}B are free; leave it out with --filter",
-                test.title(),
-                output::short(needed as f64),
-                output::short(free as f64)
-            )));
+/// Says before anything runs which tests this machine has too little memory or disk for.
+fn say_what_does_not_fit(asked: &MeasurementBox, data_dir: &Path) {
+    for test in &asked.tests {
+        if let Some(why) = Room::of(test, data_dir).shortage(test, &test.cost()) {
+            output::note(&format!("{}: {why}; it gets no numbers", test.title()));
         }
     }
-    Ok(())
 }
 
 /// The runs of a box's tests.
@@ -300,12 +291,19 @@ impl Runs<'_> {
                 }
             };
             let start = Instant::now();
-            let tried = match test.site {
-                Site::Here => match self.executor.test(&order, &mut Unwatched)? {
+            let room = Room::of(test, self.executor.data_dir());
+            let tried = match (room.shortage(test, &order.cost), &test.site) {
+                (Some(reason), _) => {
+                    let outcome = Outcome::Unsupported { reason };
+                    let mut record = without_numbers(&order, outcome);
+                    self.run.clone_into(&mut record.provenance.run);
+                    MachineEnd::Records(vec![record])
+                }
+                (None, Site::Here) => match self.executor.test(&order, &mut Unwatched)? {
                     TestEnd::Done(done) => MachineEnd::Records(done.records),
                     TestEnd::Ended => MachineEnd::Interrupted,
                 },
-                _ => self.machines.test(&order, &mut self.executor, &mut say)?,
+                (None, _) => self.machines.test(&order, &mut self.executor, &mut say)?,
             };
             match tried {
                 MachineEnd::Records(records) => self.results.keep(at, &records)?,
