@@ -134,6 +134,42 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
+fn every_positional_of_a_task_is_a_key() {
+    let boxed = read(
+        r#"{ "tasks": [ { "task": "rdma", "parameters": {
+            "host": ["10.0.0.1", "dpu.example"], "method": "lat", "verb": ["read", "write"], "size": 64, "gid_index": 3 } } ] }"#,
+    );
+    let tests = words(&boxed.expect("a box"));
+    assert_eq!(
+        tests,
+        [
+            "rdma lat 10.0.0.1 --size=64 --gid-index=3 --verb=read",
+            "rdma lat 10.0.0.1 --size=64 --gid-index=3 --verb=write",
+            "rdma lat dpu.example --size=64 --gid-index=3 --verb=read",
+            "rdma lat dpu.example --size=64 --gid-index=3 --verb=write",
+        ]
+    );
+    for (parameters, said) in [
+        (
+            r#""host": "dpu", "method": "speed", "verb": "read""#,
+            "tasks[0].parameters.method: `speed` is not one of lat, bw",
+        ),
+        (
+            r#""host": "dpu", "method": "lat", "verb": "read", "gid_index": 256"#,
+            "tasks[0].parameters.gid_index: invalid value '256' for '--gid-index <NUMBER>'",
+        ),
+        (
+            r#""host": "dpu", "verb": "read""#,
+            "tasks[0].parameters: rdma host=dpu verb=read: ",
+        ),
+    ] {
+        let text = format!(r#"{{ "tasks": [ {{ "task": "rdma", "parameters": {{ {parameters} }} }} ] }}"#);
+        let why = read(&text).expect_err(&text);
+        assert!(why.contains(said), "{text}\n{why}\nnot: {said}");
+    }
+}
+
+#[test]
 fn dpb_ships_boxes_that_can_be_read() {
     let globals_free: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
     assert!(globals_free.contains(&"quick"));
