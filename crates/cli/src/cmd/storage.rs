@@ -20,7 +20,9 @@ use super::sweep::{self, OUTPUT, Results, RunFlags, parameter};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
-use crate::task::{Cost, Task, View, axis, charted, fit_together, flags, listed, recorded_by_name};
+use crate::task::{
+    Cost, Parameter, Task, View, axis, charted, fit_together, flags, listed, recorded_by_name,
+};
 use crate::{Globals, interrupt};
 
 const WHERE: &str = "The file or device";
@@ -41,7 +43,7 @@ pub const TASK: Task = Task {
     view: VIEW,
     check: fit_together::<Args>,
     cost,
-    recorded: recorded_by_name,
+    recorded,
     published: None,
     server_end: None,
 };
@@ -74,6 +76,14 @@ const VIEW: View = View {
     ],
     base: None,
 };
+
+/// A record names the file without its folder where no flag names it, so the file is the command line's.
+fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
+    match parameter.name.as_str() {
+        "file" | "device" => None,
+        _ => recorded_by_name(parameter, record),
+    }
+}
 
 /// Tests of every kind of request; the file is written first.
 fn cost(matches: &ArgMatches) -> Cost {
