@@ -154,10 +154,17 @@ impl Test {
 
     /// The value of a parameter: the box's, or the default.
     pub fn value(&self, name: &str) -> Option<String> {
+        self.given_or_default(name).map(|(_, value)| value)
+    }
+
+    /// A parameter that has a value, and the value: the box's, or the default.
+    pub fn given_or_default(&self, name: &str) -> Option<(Parameter, String)> {
         let given = self.parameters.iter().find(|(p, _)| p.name == name);
-        given.map(|(_, value)| value.clone()).or_else(|| {
+        given.cloned().or_else(|| {
             let all = self.runner.parameters();
-            all.into_iter().find(|p| p.name == name)?.default
+            let parameter = all.into_iter().find(|p| p.name == name)?;
+            let value = parameter.default.clone()?;
+            Some((parameter, value))
         })
     }
 

@@ -46,7 +46,7 @@ pub struct Args {
     /// Say which tests there are and what they take, and run none
     #[arg(long)]
     dry_run: bool,
-    /// Run only tests with these values, NAME=VALUE with more values behind commas; `task` is a name too
+    /// Run only tests with these values, NAME=VALUE with more values behind commas, in any spelling (4KiB is 4096); `task` is a name too
     #[arg(long, value_name = "NAME=VALUES", value_parser = filter)]
     filter: Vec<(String, Vec<String>)>,
     /// Run the tests in an order that the seed draws
@@ -127,19 +127,38 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 
 /// Leaves the tests that all filters take.
 fn narrow(asked: &mut MeasurementBox, filters: &[(String, Vec<String>)]) -> Result<(), Failure> {
-    for (name, values) in filters {
-        let is_known = |test: &Test| name == "task" || test.value(name).is_some();
-        if !asked.tests.iter().any(is_known) {
+    for (name, wanted) in filters {
+        if name == "task" {
+            let is_wanted = |test: &Test| wanted.iter().any(|task| task == test.runner.name());
+            asked.tests.retain(is_wanted);
+            continue;
+        }
+        let (mut is_known, mut is_understood, mut wrong) = (false, false, None);
+        asked.tests.retain(|test| {
+            let Some((parameter, value)) = test.given_or_default(name) else {
+                return false;
+            };
+            is_known = true;
+            // Tasks may have parameters of one name and two kinds.
+            match parameter.kind.is_among(&value, wanted) {
+                Ok(is_among) => {
+                    is_understood = true;
+                    is_among
+                }
+                Err(why) => {
+                    wrong.get_or_insert(why);
+                    false
+                }
+            }
+        });
+        if !is_known {
             return Err(Failure::usage(format!(
                 "--filter {name}: no test of this box has such a parameter"
             )));
         }
-        asked.tests.retain(|test| match name.as_str() {
-            "task" => values.iter().any(|value| value == test.runner.name()),
-            name => test
-                .value(name)
-                .is_some_and(|value| values.contains(&value)),
-        });
+        if let Some(why) = wrong.filter(|_| !is_understood) {
+            return Err(Failure::usage(format!("--filter {name}: {why}")));
+        }
     }
     Ok(())
 }
@@ -442,3 +461,6 @@ fn judge(records: &[Record]) -> Result<(), Failure> {
         "no test of this box is available here",
     ))
 }
+
+#[cfg(test)]
+mod tests;
