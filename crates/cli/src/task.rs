@@ -146,14 +146,6 @@ pub fn flags<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
     A::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Whether flags fit together, of a task that knows the rest when it runs.
-///
-/// # Errors
-/// Wrong usage.
-pub fn fit_together<A: FromArgMatches>(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
-    flags::<A>(matches).map(drop)
-}
-
 /// The value that a record has under the parameter's own name.
 pub fn recorded_by_name(parameter: &Parameter, record: &Record) -> Option<String> {
     let value = record.parameters.get(&parameter.name);

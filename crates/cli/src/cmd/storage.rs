@@ -21,7 +21,7 @@ use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
 use crate::task::{
-    Cost, Parameter, Task, View, axis, charted, fit_together, flags, listed, recorded_by_name,
+    Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name,
 };
 use crate::{Globals, interrupt};
 
@@ -41,7 +41,7 @@ pub const TASK: Task = Task {
     apart: &["out", "beside", "data_dir", "i_know_this_destroys", "keep"],
     prepare: None,
     view: VIEW,
-    check: fit_together::<Args>,
+    check,
     cost,
     recorded,
     published: None,
@@ -76,6 +76,13 @@ const VIEW: View = View {
     ],
     base: None,
 };
+
+/// Whether there are such requests. Whether there is room for the file is seen when a test is to start.
+fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    let args: Args = flags(matches)?;
+    args.plans()?;
+    args.runs.check()
+}
 
 /// A record names the file without its folder where no flag names it, so the file is the command line's.
 fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
@@ -261,7 +268,8 @@ fn syncs(text: &str) -> Result<List<SyncAt>, String> {
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let plans = args.plans()?;
     let jobs = args.jobs.iter().copied().max().unwrap_or(1);
-    args.runs.check(jobs)?;
+    args.runs.check()?;
+    args.runs.say_sharing(jobs);
     let mut results = Results::new(&args.runs, globals)?;
     let progress = Progress::new(plans.len() as u64, globals.quiet);
     progress.set(0, "laying out the file");
@@ -408,11 +416,12 @@ impl Args {
     fn check(&self, plans: &[Plan]) -> Result<(), Failure> {
         if let Some(plan) = plans
             .iter()
-            .find(|plan| plan.block == 0 || !plan.block.is_multiple_of(512))
+            .find(|plan| !storage::is_block(plan.block))
         {
             return Err(Failure::usage(format!(
-                "--block {}: requests are multiples of 512 bytes",
-                plan.block
+                "--block {}: requests are multiples of 512 bytes, of {} at most",
+                plan.block,
+                storage::BLOCK_BYTES_MAX
             )));
         }
         let unit = storage::unit_bytes(self.block.iter().copied());
@@ -553,7 +562,7 @@ impl Args {
         ] {
             record.counts.insert(name.to_owned(), count);
         }
-        record.check = Some(check(plan, target, measured));
+        record.check = Some(check_of(plan, target, measured));
         let (jobs, repeat) = (u64::from(plan.jobs), self.runs.repeat());
         sweep::conclude(
             &mut record,
@@ -567,7 +576,7 @@ impl Args {
     }
 }
 
-fn check(plan: &Plan, target: &Target, measured: &Measured) -> Check {
+fn check_of(plan: &Plan, target: &Target, measured: &Measured) -> Check {
     let against = match (target.is_stamped(), plan.verify) {
         (true, true) => "place, write and checksum of every unit; all that was written read back",
         (true, false) => "the place of each block; 64 blocks of each run and job read back",

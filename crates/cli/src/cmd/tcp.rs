@@ -21,7 +21,7 @@ use crate::cmd::serve::read_token;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::task::{
-    Cost, EndPass, Parameter, ServerEnd, Task, View, axis, charted, fit_together, flags, listed,
+    Cost, EndPass, Parameter, ServerEnd, Task, View, axis, charted, flags, listed,
     recorded_by_name,
 };
 use crate::{Globals, interrupt};
@@ -54,7 +54,7 @@ pub const TASK: Task = Task {
     ],
     prepare: None,
     view: VIEW,
-    check: fit_together::<Args>,
+    check,
     cost,
     recorded,
     published: None,
@@ -112,6 +112,11 @@ const VIEW: View = View {
     ],
     base: None,
 };
+
+/// Whether there are such messages.
+fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    flags::<Args>(matches)?.plans().map(drop)
+}
 
 /// A record names the server's machine, also where that is this one; the address is the command line's.
 fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
