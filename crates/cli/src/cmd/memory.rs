@@ -28,6 +28,7 @@ pub const TASK: Task = Task {
     example: "dpb memory --size 16KiB..64MiB --pattern chain",
     apart: &["out", "beside"],
     prepare: None,
+    shared_file: None,
     view: VIEW,
     check,
     cost,

@@ -4,6 +4,7 @@ mod machines;
 mod results;
 mod room;
 mod schedule;
+mod shared;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use self::machines::{MachineEnd, Machines};
 use self::results::Results;
 use self::room::Room;
 use self::schedule::Schedule;
+use self::shared::SharedFiles;
 use super::report;
 use crate::args;
 use crate::boxes::{Changes, MeasurementBox, Runner, Site, Test};
@@ -291,8 +293,11 @@ impl Runs<'_> {
         let mut schedule = Schedule::new(&self.asked.tests, self.args.time_budget);
         schedule.leave(&missing);
         let progress = Progress::new(missing.len() as u64, self.globals.quiet);
+        let data_dir = self.executor.data_dir().to_owned();
+        let mut files = SharedFiles::of(&self.asked.tests, self.asked.seed, &data_dir);
         for (count, &at) in missing.iter().enumerate() {
             let test = &self.asked.tests[at];
+            let words = files.words(at, &missing[count + 1..]);
             let left = schedule::short_time(schedule.left(&self.asked.tests));
             let doing = format!("{left} left: {}", test.title());
             progress.set(count as u64, &doing);
@@ -302,7 +307,7 @@ impl Runs<'_> {
                 seed: self.asked.seed,
                 run: &self.run,
                 cost: schedule.cost(at),
-                words: &[],
+                words: &words,
             };
             let mut say = |what: &str| {
                 if !what.is_empty() {
@@ -310,7 +315,8 @@ impl Runs<'_> {
                 }
             };
             let start = Instant::now();
-            let room = Room::of(test, self.executor.data_dir());
+            let mut room = Room::of(test, &data_dir);
+            room.disk_bytes = room.disk_bytes.saturating_add(files.bytes_there(at));
             let tried = match (room.shortage(test, &order.cost), &test.site) {
                 (Some(reason), _) => {
                     let outcome = Outcome::Unsupported { reason };

@@ -21,7 +21,7 @@ use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
 use crate::task::{
-    Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name,
+    Cost, Parameter, SharedFile, Task, View, axis, charted, flags, listed, recorded_by_name,
 };
 use crate::{Globals, interrupt};
 
@@ -38,8 +38,20 @@ pub const TASK: Task = Task {
     name: "storage",
     summary: "reads and writes of a file or a device: throughput and latency",
     example: "dpb storage --block 8KiB --depth 32",
-    apart: &["out", "beside", "data_dir", "i_know_this_destroys", "keep"],
+    apart: &[
+        "out",
+        "beside",
+        "data_dir",
+        "i_know_this_destroys",
+        "keep",
+        "keep_for_next",
+    ],
     prepare: None,
+    shared_file: Some(SharedFile {
+        flag: "--keep-for-next",
+        of: shared_file,
+        remove: |path| Target::remove_kept(path).map(drop).map_err(failure),
+    }),
     view: VIEW,
     check,
     cost,
@@ -82,6 +94,18 @@ fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
     args.plans()?;
     args.runs.check()
+}
+
+/// The file, and what its contents hang on. A test that is to keep the file keeps it itself.
+fn shared_file(matches: &ArgMatches, data_dir: &Path) -> Option<(PathBuf, String)> {
+    let args = flags::<Args>(matches).ok()?;
+    if args.device.is_some() || args.keep {
+        return None;
+    }
+    let path = args.file.unwrap_or_else(|| data_dir.join(FILE));
+    let unit = storage::unit_bytes(args.block.iter().copied());
+    let contents = format!("{} {unit} {}", args.file_size, args.runs.seed);
+    Some((path, contents))
 }
 
 /// A record names the file without its folder where no flag names it, so the file is the command line's.
@@ -150,6 +174,9 @@ pub struct Args {
     /// Leave the file there; the next run with the same size and seed uses it as it is
     #[arg(long, help_heading = WHERE, conflicts_with = "device")]
     keep: bool,
+    /// For `dpb run`: leave the file to the next test, which names the same
+    #[arg(long, hide = true, conflicts_with = "device")]
+    keep_for_next: bool,
     /// A block device to read; what it holds is not checked
     #[arg(long, value_name = "FILE", help_heading = WHERE, conflicts_with = "file")]
     device: Option<PathBuf>,
@@ -462,7 +489,9 @@ impl Args {
         let target = match (&self.device, &self.i_know_this_destroys) {
             (Some(device), Some(_)) => Target::of_device_to_destroy(device, &laying),
             (Some(device), None) => Target::of_device(device, self.file_size),
-            (None, _) => Target::of_file(&self.path()?, &laying, self.keep),
+            (None, _) => {
+                Target::of_file(&self.path()?, &laying, self.keep || self.keep_for_next)
+            }
         };
         target.map_err(failure)
     }

@@ -53,6 +53,7 @@ pub const TASK: Task = Task {
         "until_stdin_closes",
     ],
     prepare: None,
+    shared_file: None,
     view: VIEW,
     check,
     cost,
