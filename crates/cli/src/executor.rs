@@ -129,6 +129,11 @@ impl Executor {
         }
     }
 
+    /// The folder that tests keep their data in.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
     /// The folder that a plug-in's state stays in.
     pub fn state_of(&self, plugin: &str) -> PathBuf {
         state_folder(&self.data_dir).join(plugin)

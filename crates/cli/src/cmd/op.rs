@@ -39,6 +39,7 @@ pub const TASK: Task = Task {
     example: "dpb op crc32c --size 64..1024",
     apart: &["out"],
     prepare: None,
+    shared_file: None,
     view: VIEW,
     check,
     cost,
@@ -231,9 +232,21 @@ fn cost(matches: &ArgMatches) -> Cost {
     Cost {
         once: tests * (SET_UP + modes * args.warm_up),
         each_run: tests * modes * args.seconds,
-        memory_bytes: args.working_set + job_bytes.saturating_mul(64 * threads * depth),
+        memory_bytes: memory_bytes(args.working_set, job_bytes, threads.saturating_mul(depth)),
         disk_bytes: 0,
     }
+}
+
+/// Main memory of a test, about: inputs with the right output of each, and destinations as the harness allocates them, if an output is
+/// as long as its input.
+fn memory_bytes(working_set: u64, job_bytes: u64, in_flight: u64) -> u64 {
+    /// Jobs of a segment for each that is in flight, if memory allows.
+    const SEGMENT_DEPTHS: u64 = 64;
+    let inputs = working_set.max(job_bytes);
+    let least = job_bytes.saturating_mul(in_flight);
+    let wanted = least.saturating_mul(SEGMENT_DEPTHS);
+    let destinations = wanted.min(harness::DST_BYTES_MAX as u64).max(least);
+    inputs.saturating_mul(2).saturating_add(destinations)
 }
 
 /// Runs every combination, prints a line for each. Whatever can be known to be wrong is said before the first.

@@ -2,24 +2,27 @@
 
 mod machines;
 mod results;
+mod room;
 mod schedule;
+mod shared;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Outcome, Record};
 use dpb_core::random::SplitMix64;
 use dpb_dbmods::tpch;
 
 use self::machines::{MachineEnd, Machines};
 use self::results::Results;
+use self::room::Room;
 use self::schedule::Schedule;
+use self::shared::SharedFiles;
 use super::report;
 use crate::args;
 use crate::boxes::{Changes, MeasurementBox, Runner, Site, Test};
 use crate::contained::Unwatched;
-use crate::executor::{Executor, Order, Surroundings, TestEnd};
+use crate::executor::{Executor, Order, Surroundings, TestEnd, without_numbers};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Progress, Table};
 use crate::plugin::{Plugins, Step};
@@ -45,7 +48,7 @@ pub struct Args {
     /// Say which tests there are and what they take, and run none
     #[arg(long)]
     dry_run: bool,
-    /// Run only tests with these values, NAME=VALUE with more values behind commas; `task` is a name too
+    /// Run only tests with these values, NAME=VALUE with more values behind commas, in any spelling (4KiB is 4096); `task` is a name too
     #[arg(long, value_name = "NAME=VALUES", value_parser = filter)]
     filter: Vec<(String, Vec<String>)>,
     /// Run the tests in an order that the seed draws
@@ -104,12 +107,12 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
     let machines = Machines::reach(&args.machines)?;
     machines.spread(&mut asked, &args.machines)?;
+    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    let data_dir = std::path::absolute(data_dir).map_err(anyhow::Error::from)?;
+    say_what_does_not_fit(&asked, &data_dir);
     if args.dry_run {
         return dry_run(&asked, args.time_budget, globals.format());
     }
-    refuse_what_does_not_fit(&asked)?;
-    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
-    let data_dir = std::path::absolute(data_dir).map_err(anyhow::Error::from)?;
     let results = Results::open(args.out.clone(), &asked)?;
     let mut runs = Runs {
         asked: &asked,
@@ -126,19 +129,38 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 
 /// Leaves the tests that all filters take.
 fn narrow(asked: &mut MeasurementBox, filters: &[(String, Vec<String>)]) -> Result<(), Failure> {
-    for (name, values) in filters {
-        let is_known = |test: &Test| name == "task" || test.value(name).is_some();
-        if !asked.tests.iter().any(is_known) {
+    for (name, wanted) in filters {
+        if name == "task" {
+            let is_wanted = |test: &Test| wanted.iter().any(|task| task == test.runner.name());
+            asked.tests.retain(is_wanted);
+            continue;
+        }
+        let (mut is_known, mut is_understood, mut wrong) = (false, false, None);
+        asked.tests.retain(|test| {
+            let Some((parameter, value)) = test.given_or_default(name) else {
+                return false;
+            };
+            is_known = true;
+            // Tasks may have parameters of one name and two kinds.
+            match parameter.kind.is_among(&value, wanted) {
+                Ok(is_among) => {
+                    is_understood = true;
+                    is_among
+                }
+                Err(why) => {
+                    wrong.get_or_insert(why);
+                    false
+                }
+            }
+        });
+        if !is_known {
             return Err(Failure::usage(format!(
                 "--filter {name}: no test of this box has such a parameter"
             )));
         }
-        asked.tests.retain(|test| match name.as_str() {
-            "task" => values.iter().any(|value| value == test.runner.name()),
-            name => test
-                .value(name)
-                .is_some_and(|value| values.contains(&value)),
-        });
+        if let Some(why) = wrong.filter(|_| !is_understood) {
+            return Err(Failure::usage(format!("--filter {name}: {why}")));
+        }
     }
     Ok(())
 }
@@ -231,23 +253,13 @@ fn rows(asked: &MeasurementBox, schedule: &Schedule) -> Vec<Row> {
     rows
 }
 
-/// Says before anything runs that memory does not suffice.
-fn refuse_what_does_not_fit(asked: &MeasurementBox) -> Result<(), Failure> {
-    let free = memory_available_bytes();
-    // Other machines have looked for themselves.
-    let here = asked.tests.iter();
-    for test in here.filter(|test| !matches!(test.site, Site::On(_))) {
-        let needed = test.cost().memory_bytes;
-        if needed > free {
-            return Err(Failure::unavailable(format!(
-                "{} needs about {}B of memory, {}B are free; leave it out with --filter",
-                test.title(),
-                output::short(needed as f64),
-                output::short(free as f64)
-            )));
+/// Says before anything runs which tests this machine has too little memory or disk for.
+fn say_what_does_not_fit(asked: &MeasurementBox, data_dir: &Path) {
+    for test in &asked.tests {
+        if let Some(why) = Room::of(test, data_dir).shortage(test, &test.cost()) {
+            output::note(&format!("{}: {why}; it gets no numbers", test.title()));
         }
     }
-    Ok(())
 }
 
 /// The runs of a box's tests.
@@ -281,8 +293,11 @@ impl Runs<'_> {
         let mut schedule = Schedule::new(&self.asked.tests, self.args.time_budget);
         schedule.leave(&missing);
         let progress = Progress::new(missing.len() as u64, self.globals.quiet);
+        let data_dir = self.executor.data_dir().to_owned();
+        let mut files = SharedFiles::of(&self.asked.tests, self.asked.seed, &data_dir);
         for (count, &at) in missing.iter().enumerate() {
             let test = &self.asked.tests[at];
+            let words = files.words(at, &missing[count + 1..]);
             let left = schedule::short_time(schedule.left(&self.asked.tests));
             let doing = format!("{left} left: {}", test.title());
             progress.set(count as u64, &doing);
@@ -292,7 +307,7 @@ impl Runs<'_> {
                 seed: self.asked.seed,
                 run: &self.run,
                 cost: schedule.cost(at),
-                words: &[],
+                words: &words,
             };
             let mut say = |what: &str| {
                 if !what.is_empty() {
@@ -300,12 +315,20 @@ impl Runs<'_> {
                 }
             };
             let start = Instant::now();
-            let tried = match test.site {
-                Site::Here => match self.executor.test(&order, &mut Unwatched)? {
+            let mut room = Room::of(test, &data_dir);
+            room.disk_bytes = room.disk_bytes.saturating_add(files.bytes_there(at));
+            let tried = match (room.shortage(test, &order.cost), &test.site) {
+                (Some(reason), _) => {
+                    let outcome = Outcome::Unsupported { reason };
+                    let mut record = without_numbers(&order, outcome);
+                    self.run.clone_into(&mut record.provenance.run);
+                    MachineEnd::Records(vec![record])
+                }
+                (None, Site::Here) => match self.executor.test(&order, &mut Unwatched)? {
                     TestEnd::Done(done) => MachineEnd::Records(done.records),
                     TestEnd::Ended => MachineEnd::Interrupted,
                 },
-                _ => self.machines.test(&order, &mut self.executor, &mut say)?,
+                (None, _) => self.machines.test(&order, &mut self.executor, &mut say)?,
             };
             match tried {
                 MachineEnd::Records(records) => self.results.keep(at, &records)?,
@@ -444,3 +467,6 @@ fn judge(records: &[Record]) -> Result<(), Failure> {
         "no test of this box is available here",
     ))
 }
+
+#[cfg(test)]
+mod tests;

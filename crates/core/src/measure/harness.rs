@@ -48,8 +48,8 @@ pub use host_cpu::CpuTime;
 use lane::Lane;
 use team::{Span, Team};
 
-/// Destinations of all threads together may take this much memory, if the jobs in flight need no more.
-const DST_BYTES_MAX: usize = 256 << 20;
+/// Bytes of memory that the destinations of all threads together may take, if the jobs in flight need no more.
+pub const DST_BYTES_MAX: usize = 256 << 20;
 
 /// The plan of a measurement: what is timed, for how long, on how many threads.
 #[derive(Clone, Debug)]
