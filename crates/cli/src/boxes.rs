@@ -22,7 +22,7 @@ mod shipped;
 
 use std::sync::Arc;
 
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, Command};
 use serde_json::{Map, Value};
 
 use crate::Globals;
@@ -504,20 +504,16 @@ fn taken(command: &Command, parameter: &Parameter, value: &str) -> Result<(), St
     let Some(whole) = whole.filter(|_| parameter.kind != Kind::Switch) else {
         return Ok(());
     };
-    let mut alone = Arg::new(&parameter.id)
-        .action(ArgAction::Append)
-        .allow_hyphen_values(true)
+    let mut alone = Arg::new(whole.get_id().clone())
+        .required(true)
         .value_parser(whole.get_value_parser().clone())
         .value_delimiter(whole.get_value_delimiter());
     if let Some(names) = whole.get_value_names() {
         alone = alone.value_names(names.to_vec());
     }
-    if parameter.place == At::Flag {
-        alone = alone.long(whole.get_long());
-    }
-    let name = command.get_name().to_owned();
-    let words = [vec![name.clone()], parameter.words(value)].concat();
-    let came = Command::new(name).arg(alone).try_get_matches_from(words);
+    let came = Command::new("dpb")
+        .arg(alone)
+        .try_get_matches_from(["dpb", "--", value]);
     came.map(drop).map_err(|error| complaint(&error))
 }
 

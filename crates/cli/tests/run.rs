@@ -715,7 +715,12 @@ fn records_of_every_loop_are_replayed() {
         let to = ["--out=records.jsonl", "--quiet"];
         printed(at, &[words, &runs, &to].concat());
     };
-    quick(&["memory", "--size=16KiB,1KiB", "--pattern=chain,random", "--access=write,read"]);
+    quick(&[
+        "memory",
+        "--size=16KiB,1KiB",
+        "--pattern=chain,random",
+        "--access=write,read",
+    ]);
     quick(&[
         "storage",
         "--file-size=1MiB",
@@ -725,7 +730,12 @@ fn records_of_every_loop_are_replayed() {
         "--read-share=30%,60%",
         "--fsync=end",
     ]);
-    quick(&["tcp", "--size=64,128", "--depth=1,2", "--direction=echo,send"]);
+    quick(&[
+        "tcp",
+        "--size=64,128",
+        "--depth=1,2",
+        "--direction=echo,send",
+    ]);
     let all = records(at);
     for task in ["memory", "storage", "tcp"] {
         // A chain that is written is no test.
@@ -734,7 +744,16 @@ fn records_of_every_loop_are_replayed() {
             .filter(|record| record.task == task && record.outcome == Outcome::Done);
         let last = own.next_back().expect("a record");
         let _ = fs::remove_file(at.join("again.jsonl"));
-        printed(at, &["replay", "records.jsonl", "--id", &last.id, "--out=again.jsonl"]);
+        printed(
+            at,
+            &[
+                "replay",
+                "records.jsonl",
+                "--id",
+                &last.id,
+                "--out=again.jsonl",
+            ],
+        );
         let again = Reading::of_file(&at.join("again.jsonl")).expect("records");
         let again: Vec<Record> = again.records.into_iter().map(|line| line.record).collect();
         assert_eq!(tests(&again), [last.parameters.clone()], "{task}");

@@ -137,26 +137,63 @@ fn what_is_wrong_is_said_with_its_place() {
 #[test]
 fn a_value_out_of_range_is_refused_whatever_the_task() {
     for (task, parameters, said) in [
-        ("memory", r#""size": [1024, 100]"#, "memory size=100: --size 100: a buffer has"),
-        ("memory", r#""pin": "4000000""#, "memory pin=4000000: --pin 4000000: this process"),
-        ("storage", r#""block": 513"#, "storage block=513: --block 513: requests are multiples"),
-        ("storage", r#""block": "2GiB", "file_size": "4GiB""#, "--block 2147483648: requests"),
-        ("storage", r#""file_size": 1000"#, "storage file_size=1000: --file-size 1000: it is"),
-        ("storage", r#""pin": "4000000""#, "storage pin=4000000: --pin 4000000: this process"),
+        (
+            "memory",
+            r#""size": [1024, 100]"#,
+            "memory size=100: --size 100: a buffer has",
+        ),
+        (
+            "memory",
+            r#""pin": "4000000""#,
+            "memory pin=4000000: --pin 4000000: this process",
+        ),
+        (
+            "storage",
+            r#""block": 513"#,
+            "storage block=513: --block 513: requests are multiples",
+        ),
+        (
+            "storage",
+            r#""block": "2GiB", "file_size": "4GiB""#,
+            "--block 2147483648: requests",
+        ),
+        (
+            "storage",
+            r#""file_size": 1000"#,
+            "storage file_size=1000: --file-size 1000: it is",
+        ),
+        (
+            "storage",
+            r#""pin": "4000000""#,
+            "storage pin=4000000: --pin 4000000: this process",
+        ),
         (
             "storage",
             r#""device": "/dev/dpb-none", "access": "write""#,
             "writing destroys all that /dev/dpb-none holds",
         ),
-        ("tcp", r#""size": [64, 4]"#, "tcp size=4: messages of 4 bytes"),
+        (
+            "tcp",
+            r#""size": [64, 4]"#,
+            "tcp size=4: messages of 4 bytes",
+        ),
         ("tcp", r#""size": "32MiB""#, "messages of 33554432 bytes"),
         ("tcp", r#""rate": 1000"#, "--rate needs --mode open"),
         ("tcp", r#""seconds": "2h""#, "tasks[0].parameters"),
-        ("tcp", r#""server_pin": "4000000""#, "--server-pin 4000000: this process"),
+        (
+            "tcp",
+            r#""server_pin": "4000000""#,
+            "--server-pin 4000000: this process",
+        ),
     ] {
-        let text = format!(r#"{{ "tasks": [ {{ "task": "{task}", "parameters": {{ {parameters} }} }} ] }}"#);
+        let text = format!(
+            r#"{{ "tasks": [ {{ "task": "{task}", "parameters": {{ {parameters} }} }} ] }}"#
+        );
         let why = read(&text).expect_err(&text);
-        assert!(why.starts_with("b.json: tasks[0].parameters"), "{text}\n{why}");
+        assert!(
+            why.starts_with("b.json: tasks[0].parameters"),
+            "{text}\n{why}"
+        );
         assert!(why.contains(said), "{text}\n{why}\nnot: {said}");
     }
 }
@@ -184,14 +221,15 @@ fn every_positional_of_a_task_is_a_key() {
         ),
         (
             r#""host": "dpu", "method": "lat", "verb": "read", "gid_index": 256"#,
-            "tasks[0].parameters.gid_index: invalid value '256' for '--gid-index <NUMBER>'",
+            "tasks[0].parameters.gid_index: invalid value '256' for '<NUMBER>'",
         ),
         (
             r#""host": "dpu", "verb": "read""#,
             "tasks[0].parameters: rdma host=dpu verb=read: ",
         ),
     ] {
-        let text = format!(r#"{{ "tasks": [ {{ "task": "rdma", "parameters": {{ {parameters} }} }} ] }}"#);
+        let text =
+            format!(r#"{{ "tasks": [ {{ "task": "rdma", "parameters": {{ {parameters} }} }} ] }}"#);
         let why = read(&text).expect_err(&text);
         assert!(why.contains(said), "{text}\n{why}\nnot: {said}");
     }

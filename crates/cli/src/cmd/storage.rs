@@ -441,10 +441,7 @@ impl Args {
     }
 
     fn check(&self, plans: &[Plan]) -> Result<(), Failure> {
-        if let Some(plan) = plans
-            .iter()
-            .find(|plan| !storage::is_block(plan.block))
-        {
+        if let Some(plan) = plans.iter().find(|plan| !storage::is_block(plan.block)) {
             return Err(Failure::usage(format!(
                 "--block {}: requests are multiples of 512 bytes, of {} at most",
                 plan.block,
@@ -489,9 +486,7 @@ impl Args {
         let target = match (&self.device, &self.i_know_this_destroys) {
             (Some(device), Some(_)) => Target::of_device_to_destroy(device, &laying),
             (Some(device), None) => Target::of_device(device, self.file_size),
-            (None, _) => {
-                Target::of_file(&self.path()?, &laying, self.keep || self.keep_for_next)
-            }
+            (None, _) => Target::of_file(&self.path()?, &laying, self.keep || self.keep_for_next),
         };
         target.map_err(failure)
     }

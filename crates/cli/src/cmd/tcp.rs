@@ -21,8 +21,7 @@ use crate::cmd::serve::read_token;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::task::{
-    Cost, EndPass, Parameter, ServerEnd, Task, View, axis, charted, flags, listed,
-    recorded_by_name,
+    Cost, EndPass, Parameter, ServerEnd, Task, View, axis, charted, flags, listed, recorded_by_name,
 };
 use crate::{Globals, interrupt};
 

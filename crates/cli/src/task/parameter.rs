@@ -391,7 +391,10 @@ mod tests {
             (Kind::Count, "0"),
             (Kind::Switch, "perhaps"),
         ] {
-            assert!(kind.is_among("1", &[wanted.to_owned()]).is_err(), "{wanted}");
+            assert!(
+                kind.is_among("1", &[wanted.to_owned()]).is_err(),
+                "{wanted}"
+            );
         }
     }
 }

@@ -12,8 +12,9 @@ fn record(task: &str, command: &[&str], parameters: &[(&str, &str)]) -> Record {
     let mut record = parameters
         .iter()
         .fold(blank, |record, &(name, value)| record.with(name, value));
-    let words = ["/usr/bin/dpb", "--quiet", task].iter().chain(command);
-    record.provenance.command = words.map(|word| (*word).to_owned()).collect();
+    let words = ["/usr/bin/dpb", "--quiet", task].into_iter();
+    let words = words.chain(command.iter().copied());
+    record.provenance.command = words.map(str::to_owned).collect();
     record
 }
 
@@ -73,10 +74,17 @@ fn a_server_elsewhere_is_met_again_with_what_lets_in() {
 
 #[test]
 fn storage_works_where_it_worked() {
-    let parameters = [("file", "storage.dpb"), ("block", "16384"), ("direct", "false")];
+    let parameters = [
+        ("file", "storage.dpb"),
+        ("block", "16384"),
+        ("direct", "false"),
+    ];
     for (command, place) in [
         (&["--block=8KiB,16KiB"][..], &[][..]),
-        (&["--file", "/mnt/a/storage.dpb", "--keep"], &["--file=/mnt/a/storage.dpb", "--keep"]),
+        (
+            &["--file", "/mnt/a/storage.dpb", "--keep"],
+            &["--file=/mnt/a/storage.dpb", "--keep"],
+        ),
         (&["--data-dir=/mnt/b"], &["--data-dir=/mnt/b"]),
     ] {
         let words = replayed(&record("storage", command, &parameters), &[]).expect("words");

@@ -102,7 +102,10 @@ mod tests {
             [true, true, false, false, false, false]
         );
         // Whatever the order, the last one leaves none.
-        assert_eq!(leaves(&mut files, &[5, 3, 0, 1]), [true, false, true, false]);
+        assert_eq!(
+            leaves(&mut files, &[5, 3, 0, 1]),
+            [true, false, true, false]
+        );
         assert_eq!(files.bytes_there(0), 0);
         asked.tests[1].site = Site::On("dpu".to_owned());
         let mut files = SharedFiles::of(&asked.tests, 1, Path::new("/nowhere/data"));

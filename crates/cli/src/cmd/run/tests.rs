@@ -36,14 +36,22 @@ fn filters_compare_values() {
     assert_eq!(direct, ["storage block=4096 direct=yes"]);
     // The default is a value too.
     assert_eq!(left(&["file_size=1024MiB"]).expect("storage").len(), 4);
-    assert_eq!(left(&["task=storage", "direct=false"]).expect("storage").len(), 2);
+    assert_eq!(
+        left(&["task=storage", "direct=false"])
+            .expect("storage")
+            .len(),
+        2
+    );
     assert_eq!(left(&["size=65"]).expect("nothing"), [""; 0]);
 }
 
 #[test]
 fn a_filter_that_no_test_understands_is_refused() {
     let why = left(&["colour=red"]).expect_err("no such parameter");
-    assert!(why.contains("no test of this box has such a parameter"), "{why}");
+    assert!(
+        why.contains("no test of this box has such a parameter"),
+        "{why}"
+    );
     let why = left(&["size=4K"]).expect_err("no size");
     assert!(why.contains("--filter size: `4K`: write `4KiB`"), "{why}");
 }
