@@ -1,8 +1,8 @@
 //! What is read and written: a file that dpb made, or a block device.
 //!
 //! A file is made where none is (`O_EXCL`), and the first thing written into it is its mark, behind the data. An existing file is used again
-//! only if it has that mark, so nothing of anybody else's is ever written to. Unless it is to be kept, the file loses its name as
-//! soon as it is open: then nothing is left behind, however the process ends.
+//! only if it has that mark, so nothing of anybody else's is ever written to. Unless it is to be kept, the file has no name (`O_TMPFILE`), or
+//! loses it as soon as it is open where the file system has no such files: then nothing is left behind, however the process ends.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -96,15 +96,8 @@ impl Target {
             return Ok(target);
         }
         check_space(path, laying.bytes)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                refused(path, "its folder is not there; make it first (mkdir -p)")
-            }
-            io::ErrorKind::AlreadyExists => refused(path, "it has just been made by somebody else"),
-            _ => refused(path, error),
-        })?;
+        let unnamed = if keep { None } else { open_unnamed(path) };
+        let file = unnamed.map_or_else(|| open_new(path), Ok)?;
         lock(path, &file)?;
         let target = Self::new(path, file, laying);
         if !keep {
@@ -112,6 +105,27 @@ impl Target {
         }
         target.lay_out_first(laying.stop, keep)?;
         Ok(target)
+    }
+
+    /// Bytes of the file of dpb's own that stays at `path`: one that was kept, or an empty one, whose maker was killed before its first
+    /// write. `None` if nothing is there, if it is not dpb's, or if a dpb uses it.
+    pub fn kept_bytes(path: &Path) -> Option<u64> {
+        let there = fs::symlink_metadata(path).ok()?;
+        match there.is_file() && there.len() == 0 {
+            true => Some(0),
+            false => open_kept(path).ok()?.map(|_| there.len()),
+        }
+    }
+
+    /// Removes the file of which [`Target::kept_bytes`] tells; any other stays.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove_kept(path: &Path) -> io::Result<()> {
+        match Self::kept_bytes(path) {
+            Some(_) => fs::remove_file(path),
+            None => Ok(()),
+        }
     }
 
     /// The first bytes of a block device, for reading; what it holds is not checked.
@@ -327,9 +341,12 @@ impl Target {
         };
         let failed = |error: io::Error| self.failed("cannot be marked", &error);
         let len = self.bytes + MARK_BYTES as u64;
-        self.file.set_len(len).map_err(failed)?;
+        // The mark comes first: a file that is not empty has one, also if the process is killed between the two.
         let written = self.file.write_all_at(&mark.to_bytes(), self.bytes);
-        written.and_then(|()| self.file.sync_data()).map_err(failed)
+        written
+            .and_then(|()| self.file.set_len(len))
+            .and_then(|()| self.file.sync_data())
+            .map_err(failed)
     }
 
     /// Removes the name, if it is still this file's.
@@ -352,6 +369,34 @@ impl Target {
     }
 }
 
+/// Makes a file that was not there.
+fn open_new(path: &Path) -> Result<File, TargetError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            refused(path, "its folder is not there; make it first (mkdir -p)")
+        }
+        io::ErrorKind::AlreadyExists => refused(path, "it has just been made by somebody else"),
+        _ => refused(path, error),
+    })
+}
+
+/// Makes a file without a name in the folder of `path`: a process that is killed leaves none. `None` if the file system has no such files.
+fn open_unnamed(path: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options.custom_flags(OFlags::TMPFILE.bits() as i32);
+    options.open(folder_of(path)).ok()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
 fn refused(path: &Path, why: impl fmt::Display) -> TargetError {
     TargetError::Refused(format!("{}: {why}", path.display()))
 }
@@ -366,10 +411,7 @@ fn lock(path: &Path, file: &File) -> Result<(), TargetError> {
 }
 
 fn check_space(path: &Path, more_bytes: u64) -> Result<(), TargetError> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let Ok(available) = available_bytes(folder) else {
         // Whoever opens the file says why.
         return Ok(());
