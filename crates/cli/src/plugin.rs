@@ -455,7 +455,7 @@ impl Plugin {
         let note = Kept {
             name: self.name.clone(),
             folder: self.folder.clone(),
-            state: state.to_owned(),
+            state: PathBuf::new(),
         };
         let text = serde_json::to_string(&note).map_err(anyhow::Error::from)?;
         crate::cmd::report::write_whole(&path, &text)
@@ -527,7 +527,8 @@ pub struct Kept {
     pub name: String,
     /// The plug-in's folder.
     pub folder: PathBuf,
-    /// The folder of what it keeps.
+    /// The folder of what it keeps. The note stands beside it and does not say it, so that both may be moved.
+    #[serde(skip)]
     pub state: PathBuf,
 }
 
@@ -620,15 +621,28 @@ pub fn prepared(folder: &Path) -> Result<Vec<Kept>, Failure> {
             let bytes = dpb_core::file::read(&path, MANIFEST_BYTES_MAX);
             let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
             let note: Kept = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
-            // A note speaks of the folder beside it alone.
-            if note_of(&note.state) != path {
-                return Err(wrong("it speaks of another folder".to_owned()));
-            }
-            kept.push(note);
+            kept.push(Kept {
+                state: path.with_extension(""),
+                ..note
+            });
         }
     }
     kept.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(kept)
+}
+
+/// Notes that processes were writing when they were killed: `NAME.json.PROCESS.tmp`.
+pub fn unfinished_notes(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let parts = name.strip_suffix(".tmp").and_then(|n| n.rsplit_once('.'));
+        parts.is_some_and(|(note, process)| {
+            let process = process.parse();
+            note.ends_with(".json") && process.is_ok_and(|id| !contained::is_running(id))
+        })
+    };
+    entries.map(|entry| entry.path()).filter(is_left).collect()
 }
 
 impl Line {

@@ -58,14 +58,15 @@ impl<'a> Found<'a> {
                 figures.push(figure);
             }
         }
-        let first = records.first().map_or("", |record| &record.provenance.host);
-        let mut maps = heat::maps(&platforms, Some(first));
+        let origins = origin::Origins::of(records);
+        let first = records.first().map(|record| origins.machine(record));
+        let mut maps = heat::maps(&platforms, Some(&first.unwrap_or_default()));
         maps.extend(heat::maps(&sides, None));
         Self {
             records,
             known,
             maps,
-            origins: origin::Origins::of(records),
+            origins,
             platforms,
             sides,
             dpbento,

@@ -1,8 +1,9 @@
 //! The report in a browser: nothing goes wrong in it, nothing is asked for outside, everything is drawn and fits, on a screen, a phone and paper, and
-//! the keyboard reaches each record. Where there is no Chromium the test says so and passes.
+//! the keyboard reaches each record. Where there is no Chromium the test says so and passes, unless `CI=true`: there one is installed, and the test fails.
 
 mod browser;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -297,11 +298,36 @@ fn assert_quiet(browser: &mut Browser, url: &str) {
 fn browser_and_folder() -> Option<(Browser, tempfile::TempDir)> {
     match Browser::start() {
         Ok(browser) => Some((browser, tempfile::tempdir().expect("a temporary folder"))),
+        Err(why) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
+            panic!("no browser although CI=true: {why}")
+        }
         Err(why) => {
-            println!("skipped: {why}");
+            // Past the test harness, which shows nothing of a test that passes.
+            let _ = writeln!(std::io::stderr(), "report_browser: skipped: {why}");
             None
         }
     }
+}
+
+#[test]
+fn without_a_browser_the_test_is_skipped_aloud_and_fails_in_ci() {
+    let empty = tempfile::tempdir().expect("a temporary folder");
+    let test = || {
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        command
+            .args(["--exact", "the_report_works_in_a_browser"])
+            .env("PATH", empty.path())
+            .env_remove("CI");
+        command
+    };
+    let here = test().output().expect("it runs");
+    let said = String::from_utf8_lossy(&here.stderr).into_owned();
+    assert!(here.status.success(), "{said}");
+    assert!(said.contains("skipped: no Chromium"), "{said}");
+    let there = test().env("CI", "true").output().expect("it runs");
+    let said = String::from_utf8_lossy(&there.stdout).into_owned();
+    assert!(!there.status.success(), "{said}");
+    assert!(said.contains("no Chromium"), "{said}");
 }
 
 #[test]

@@ -13,5 +13,5 @@ pub use rows::{GENERATOR, SCALE_FACTORS, row_count};
 pub use schema::{TABLES, schema};
 pub use store::{
     MakingProgress, Step, TableFile, TableSet, bytes_to_make, check_space, default_data_dir,
-    ensure, find, list, remove, set_dir,
+    ensure, files, find, list, remove, set_dir,
 };

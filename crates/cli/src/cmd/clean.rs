@@ -1,7 +1,8 @@
 //! `dpb clean`: removes what was prepared for tests, and nothing else.
 //!
-//! What dpb made is known by its own lists: the manifest of each set of TPC-H tables, DuckDB's copies beside it, and a note for each
-//! plug-in that kept something. Folders go when nothing is left in them. Results (`--out`, `NAME-results`, `records/`) stay.
+//! What dpb made is known by the names and marks that it gives: TPC-H tables, also half made ones of a process that was killed, DuckDB's
+//! copies beside them, a note for each plug-in that kept something, and the marked file of `dpb storage --keep` in the data folder.
+//! Folders go when nothing is left in them. Results (`--out`, `NAME-results`, `records/`) and files that a person named (`--file`) stay.
 
 use std::fs;
 use std::io;
@@ -10,15 +11,16 @@ use std::path::{Path, PathBuf};
 use dpb_core::WallClock;
 use dpb_dbmods::duckdb::tpch_baseline;
 use dpb_dbmods::tpch;
+use dpb_micro::storage::Target;
 use serde::Serialize;
 
-use super::data;
+use super::{data, storage};
 use crate::Globals;
 use crate::exit::Failure;
 use crate::output::{self, Column, Table};
-use crate::plugin::{Plugin, Step, prepared, state_folder};
+use crate::plugin::{Kept, Plugin, Step, prepared, state_folder, unfinished_notes};
 
-/// Remove what was prepared for tests: data, and what plug-ins keep. Results stay.
+/// Remove what was prepared for tests: data, what plug-ins keep, the file of `dpb storage --keep`. Results stay, and files that --file named.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dpb clean --dry-run\n  dpb clean")]
 pub struct Args {
@@ -38,49 +40,38 @@ struct Row {
     bytes: u64,
 }
 
+/// What a row is of.
+enum Thing {
+    /// Tables of a scale factor.
+    Tables(f64),
+    /// DuckDB's copies of a scale factor.
+    Copies(f64),
+    /// What a plug-in keeps.
+    Plugin(Kept),
+    /// A note of a plug-in that was not finished.
+    Note(PathBuf),
+    /// The file of `dpb storage --keep`.
+    StorageFile(PathBuf),
+}
+
 /// Lists what there is, and removes it.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let data_dir = args.data_dir.unwrap_or_else(tpch::default_data_dir);
-    let mut rows = Vec::new();
-    let sets = tpch::list(&data_dir).map_err(data::failure)?;
-    let copies = tpch_baseline::list(&data_dir);
-    let mut scale_factors: Vec<f64> = sets.iter().map(|set| set.scale_factor).collect();
-    scale_factors.extend(copies.iter().map(|kept| kept.scale_factor));
-    scale_factors.sort_by(f64::total_cmp);
-    scale_factors.dedup();
-    for &scale_factor in &scale_factors {
-        let dir = tpch::set_dir(&data_dir, scale_factor);
-        rows.push(Row {
-            what: format!("TPC-H tables, scale factor {scale_factor}"),
-            bytes: bytes_in(&dir),
-            path: dir.display().to_string(),
-        });
-    }
-    let plugins = prepared(&state_folder(&data_dir))?;
-    for kept in &plugins {
-        rows.push(Row {
-            what: format!("plug-in {}", kept.name),
-            bytes: bytes_in(&kept.state),
-            path: kept.state.display().to_string(),
-        });
+    // Plug-ins are told their folder, and work in another one.
+    let data_dir = std::path::absolute(data_dir).map_err(anyhow::Error::from)?;
+    let found = found(&data_dir)?;
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for (row, thing) in found {
+        let removed = match args.dry_run {
+            true => Ok(()),
+            false => remove(&thing, &data_dir),
+        };
+        match removed {
+            Ok(()) => rows.push(row),
+            Err(failure) => failures.push(failure.message),
+        }
     }
     if !args.dry_run {
-        let clock = WallClock::default();
-        for &scale_factor in &scale_factors {
-            tpch::remove(&data_dir, scale_factor, tpch::TABLES.as_slice(), &clock)
-                .map_err(data::failure)?;
-            tpch_baseline::remove(&data_dir, scale_factor, &clock)
-                .map_err(data::baseline_failure)?;
-            remove_if_empty(&tpch::set_dir(&data_dir, scale_factor))?;
-        }
-        for kept in &plugins {
-            let plugin = Plugin::open(&kept.folder)?;
-            if plugin.has(Step::Clean) {
-                plugin.step(Step::Clean, &kept.state, &[])?;
-            }
-            kept.remove()
-                .map_err(|error| unremovable(&kept.state, &error))?;
-        }
         for folder in [data_dir.join("tpch"), state_folder(&data_dir), data_dir] {
             remove_if_empty(&folder)?;
         }
@@ -105,18 +96,116 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         "removed"
     };
     output::note(&format!("{verb} {}B", output::short(bytes as f64)));
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::check(format!("it stays: {}", failures.join("; ")))),
+    }
+}
+
+/// All that there is to remove.
+fn found(data_dir: &Path) -> Result<Vec<(Row, Thing)>, Failure> {
+    let mut found = Vec::new();
+    let mut push = |what: String, path: &Path, bytes, thing| {
+        let path = path.display().to_string();
+        found.push((Row { what, path, bytes }, thing));
+    };
+    for (scale_factor, files) in tpch::files(data_dir).map_err(data::failure)? {
+        push(
+            format!("TPC-H tables, scale factor {scale_factor}"),
+            &tpch::set_dir(data_dir, scale_factor),
+            files.iter().map(|file| bytes_of(file)).sum(),
+            Thing::Tables(scale_factor),
+        );
+    }
+    let copies = tpch_baseline::paths(data_dir);
+    for of_one in copies.chunk_by(|a, b| a.0 == b.0) {
+        let scale_factor = of_one[0].0;
+        push(
+            format!("DuckDB's copies, scale factor {scale_factor}"),
+            &of_one[0].1,
+            of_one.iter().map(|(_, path)| bytes_of(path)).sum(),
+            Thing::Copies(scale_factor),
+        );
+    }
+    let plugins = state_folder(data_dir);
+    for kept in prepared(&plugins)? {
+        push(
+            format!("plug-in {}", kept.name),
+            &kept.state.clone(),
+            bytes_of(&kept.state),
+            Thing::Plugin(kept),
+        );
+    }
+    for note in unfinished_notes(&plugins) {
+        push(
+            "unfinished note of a plug-in".to_owned(),
+            &note.clone(),
+            bytes_of(&note),
+            Thing::Note(note),
+        );
+    }
+    let file = storage::kept_file(data_dir);
+    if let Some(bytes) = Target::kept_bytes(&file) {
+        push(
+            "file of dpb storage".to_owned(),
+            &file.clone(),
+            bytes,
+            Thing::StorageFile(file),
+        );
+    }
+    Ok(found)
+}
+
+/// Removes one thing.
+fn remove(thing: &Thing, data_dir: &Path) -> Result<(), Failure> {
+    let clock = WallClock::default();
+    match thing {
+        Thing::Tables(scale_factor) => {
+            tpch::remove(data_dir, *scale_factor, tpch::TABLES.as_slice(), &clock)
+                .map_err(data::failure)?;
+        }
+        Thing::Copies(scale_factor) => {
+            tpch_baseline::remove(data_dir, *scale_factor, &clock)
+                .map_err(data::baseline_failure)?;
+        }
+        Thing::Plugin(kept) => remove_plugin(kept)?,
+        Thing::Note(note) => fs::remove_file(note).map_err(|error| unremovable(note, &error))?,
+        Thing::StorageFile(file) => {
+            Target::remove_kept(file).map_err(|error| Failure::check(error.to_string()))?;
+        }
+    }
     Ok(())
 }
 
-/// The length of all files in a folder.
-fn bytes_in(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let bytes = entries.map(|entry| match entry.metadata() {
-        Ok(about) if about.is_dir() => bytes_in(&entry.path()),
+/// Lets a plug-in remove what it made, then removes its folder. A plug-in that is gone cannot do its part, which is said.
+fn remove_plugin(kept: &Kept) -> Result<(), Failure> {
+    if kept.folder.exists() {
+        let plugin = Plugin::open(&kept.folder)?;
+        if plugin.has(Step::Clean) {
+            plugin.step(Step::Clean, &kept.state, &[])?;
+        }
+    } else {
+        output::note(&format!(
+            "dpb: plug-in {}: {} is gone, and with it the plug-in's own `clean`; its folder {} is removed all the same",
+            kept.name,
+            kept.folder.display(),
+            kept.state.display()
+        ));
+    }
+    kept.remove()
+        .map_err(|error| unremovable(&kept.state, &error))
+}
+
+/// The length of a file, or of all files in a folder; 0 if it is not there. Links are not followed.
+fn bytes_of(path: &Path) -> u64 {
+    match fs::symlink_metadata(path) {
+        Ok(about) if about.is_dir() => {
+            let entries = fs::read_dir(path).into_iter().flatten().flatten();
+            entries.map(|entry| bytes_of(&entry.path())).sum()
+        }
         Ok(about) => about.len(),
         Err(_) => 0,
-    });
-    bytes.sum()
+    }
 }
 
 /// Removes a folder if nothing is left in it.

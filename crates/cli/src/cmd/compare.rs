@@ -10,6 +10,7 @@ use crate::Globals;
 use crate::args::{self, List, Regression};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, short};
+use crate::task::Tasks;
 
 /// What is compared, and how.
 #[derive(Debug, clap::Args)]
@@ -88,7 +89,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         across_evidence: args.across_evidence,
         despite_interference: args.despite_interference,
         across_state: args.across_state,
-        declared: declared(),
+        declared: declared(globals.tasks),
     };
     check_names(&a, &b, &options)?;
     let compared = comparison::compare(&a, &b, &options);
@@ -118,7 +119,7 @@ pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), 
         across_evidence: false,
         despite_interference: true,
         across_state: true,
-        declared: declared(),
+        declared: declared(globals.tasks),
     };
     let compared = comparison::compare(a, b, &options);
     let in_both = compared
@@ -132,9 +133,8 @@ pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), 
 }
 
 /// The metrics of each task, as its view has them.
-fn declared() -> BTreeMap<String, Vec<String>> {
-    let tasks = crate::TASKS.iter();
-    let named = tasks.map(|task| {
+fn declared(tasks: Tasks) -> BTreeMap<String, Vec<String>> {
+    let named = tasks.iter().map(|task| {
         let metrics = task.view.metrics.iter();
         let names = metrics.map(|metric| metric.name.to_owned());
         (task.name.to_owned(), names.collect())
@@ -385,7 +385,7 @@ mod tests {
                 across_evidence: false,
                 despite_interference: false,
                 across_state: false,
-                declared: declared(),
+                declared: declared(crate::TASKS),
             };
             let compared = comparison::compare(&record(7), &record(runs), &options);
             regressions(&compared, limit)

@@ -165,7 +165,7 @@ fn narrow(asked: &mut MeasurementBox, filters: &[(String, Vec<String>)]) -> Resu
     Ok(())
 }
 
-/// Tests of one task on one machine, and what they take.
+/// Tests of one task on one machine with one number of runs, and what they take.
 #[derive(serde::Serialize)]
 struct Row {
     task: String,
@@ -188,7 +188,7 @@ fn machine_of(test: &Test) -> String {
     }
 }
 
-/// One line a task and machine: how many tests, and what they take.
+/// One line a task, machine and number of runs: how many tests, and what they take.
 fn dry_run(
     asked: &MeasurementBox,
     budget: Option<Duration>,
@@ -226,11 +226,12 @@ fn dry_run(
 fn rows(asked: &MeasurementBox, schedule: &Schedule) -> Vec<Row> {
     let has_machines = asked.tests.iter().any(|test| test.site != Site::Here);
     let mut rows: Vec<Row> = Vec::new();
-    for (at, test) in asked.tests.iter().enumerate() {
-        let (cost, repeats) = (schedule.cost(at), schedule.repeats(test));
+    for (at, repeats) in schedule.plan() {
+        let (test, cost) = (&asked.tests[at], schedule.cost(at));
         let name = test.runner.name();
         let machine = has_machines.then(|| machine_of(test));
-        let is_same = |row: &Row| row.task == name && row.machine == machine;
+        let is_same =
+            |row: &Row| row.task == name && row.machine == machine && row.repeats == repeats;
         let place = rows.iter().position(is_same).unwrap_or_else(|| {
             rows.push(Row {
                 task: name.to_owned(),
@@ -298,12 +299,14 @@ impl Runs<'_> {
         for (count, &at) in missing.iter().enumerate() {
             let test = &self.asked.tests[at];
             let words = files.words(at, &missing[count + 1..]);
-            let left = schedule::short_time(schedule.left(&self.asked.tests));
+            let plan = schedule.plan();
+            let repeats = plan[0].1;
+            let left = schedule::short_time(schedule.time(&plan));
             let doing = format!("{left} left: {}", test.title());
             progress.set(count as u64, &doing);
             let order = Order {
                 test,
-                repeats: schedule.repeats(test),
+                repeats,
                 seed: self.asked.seed,
                 run: &self.run,
                 cost: schedule.cost(at),
@@ -331,8 +334,14 @@ impl Runs<'_> {
                 (None, _) => self.machines.test(&order, &mut self.executor, &mut say)?,
             };
             match tried {
-                MachineEnd::Records(records) => self.results.keep(at, &records)?,
-                MachineEnd::Lost => {}
+                MachineEnd::Records(records) => {
+                    match records.iter().all(|record| record.outcome == Outcome::Done) {
+                        true => schedule.took(at, repeats, start.elapsed()),
+                        false => schedule.give_up(at),
+                    }
+                    self.results.keep(at, &records)?;
+                }
+                MachineEnd::Lost => schedule.give_up(at),
                 MachineEnd::Interrupted => {
                     return Err(Failure::interrupted(format!(
                         "interrupted after {} of {} tests; the same command goes on there",
@@ -341,7 +350,6 @@ impl Runs<'_> {
                     )));
                 }
             }
-            schedule.took(at, start.elapsed());
         }
         self.tell_losses()
     }

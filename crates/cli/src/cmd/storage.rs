@@ -171,7 +171,7 @@ pub struct Args {
     /// Bytes of the file, or the first bytes of the device that are used
     #[arg(long, value_name = "SIZE", help_heading = WHERE, value_parser = args::size, default_value = "1GiB")]
     file_size: u64,
-    /// Leave the file there; the next run with the same size and seed uses it as it is
+    /// Leave the file there; the next run with the same size and seed uses it as it is, and `dpb clean` removes it from the data directory
     #[arg(long, help_heading = WHERE, conflicts_with = "device")]
     keep: bool,
     /// For `dpb run`: leave the file to the next test, which names the same
@@ -351,6 +351,11 @@ fn failure(error: TargetError) -> Failure {
     }
 }
 
+/// The file in a data directory that `--keep` leaves there.
+pub fn kept_file(data_dir: &Path) -> PathBuf {
+    data_dir.join(FILE)
+}
+
 impl Args {
     fn accesses(&self) -> Vec<Access> {
         let usual = match self.device.is_some() && self.i_know_this_destroys.is_none() {
@@ -499,7 +504,7 @@ impl Args {
         std::fs::create_dir_all(&folder).map_err(|error| {
             Failure::usage(format!("the data directory {}: {error}", folder.display()))
         })?;
-        Ok(folder.join(FILE))
+        Ok(kept_file(&folder))
     }
 
     fn record(&self, plan: &Plan) -> Record {

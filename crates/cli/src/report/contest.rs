@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dpb_core::measure::comparison::{Better, OF_PRECISION};
 use dpb_core::measure::{Outcome, Ratio, Record};
 
-use super::origin::Origin;
+use super::origin::{Machines, Origin};
 use super::vary::{determines, distinct, number_of, text_of as text};
 use crate::spec;
 use crate::task::{Metric, Sweep, Task, Tasks};
@@ -75,6 +75,7 @@ const APART: [&str; 4] = ["where", "output", "file", "server"];
 impl<'a> Contest<'a> {
     /// All contests among `records`: tests with two sides at least, in the records' order.
     pub(super) fn all(records: &'a [Record], known: Tasks, among: Among) -> Vec<Self> {
+        let machines = Machines::of(records);
         let mut contests = Vec::new();
         for task in known.iter() {
             // What a model or a stand-in says is not of the machine that it ran on.
@@ -94,7 +95,7 @@ impl<'a> Contest<'a> {
             let (varying, sweeps) = (varying(&own), sweeps(task, &own));
             for (metric, group) in groups(task, &own, among) {
                 let sides = sides(&group, metric, |record| match among {
-                    Among::Platforms => record.provenance.host.clone(),
+                    Among::Platforms => machines.name(record),
                     Among::Sides => text(record, side.unwrap_or_default()),
                 });
                 if sides.len() > 1 {

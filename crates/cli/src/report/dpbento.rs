@@ -5,6 +5,7 @@ use dpb_core::measure::comparison::Better;
 use dpb_core::measure::{Outcome, Record};
 
 use super::bars::{Bar, Bars, Group};
+use super::origin::Machines;
 use super::select::{figure_text, is_unstable, unsure};
 use super::vary::{number_of, text_of};
 use super::{anchor, published};
@@ -233,6 +234,7 @@ fn counted(count: f64, thing: &str) -> String {
 
 /// The figures for which there are records, and the published numbers in them.
 pub(super) fn figures(records: &[Record]) -> (Vec<Bars>, Vec<Record>) {
+    let machines = Machines::of(records);
     let (mut charts, mut beside) = (Vec::new(), Vec::<Record>::new());
     for figure in FIGURES {
         let own: Vec<&Record> = records
@@ -247,7 +249,7 @@ pub(super) fn figures(records: &[Record]) -> (Vec<Bars>, Vec<Record>) {
             .filter(|record| figure.has(record, false) && figure.shows(record))
             .collect();
         let all: Vec<&Record> = own.into_iter().chain(&published).collect();
-        let chart = figure.chart(&all);
+        let chart = figure.chart(&all, &machines);
         if chart.bars().any(|bar| bar.kind != "published") {
             charts.push(chart);
             for record in published {
@@ -309,7 +311,7 @@ impl Figure {
         }
     }
 
-    fn chart(&self, records: &[&Record]) -> Bars {
+    fn chart(&self, records: &[&Record], machines: &Machines<'_>) -> Bars {
         let mut groups: Vec<(f64, Group)> = Vec::new();
         let mut names: Vec<String> = Vec::new();
         for record in records {
@@ -329,8 +331,9 @@ impl Figure {
                     ));
                     groups.len() - 1
                 });
+            let who = self.who(record, machines);
             for (shown, what) in self.shown {
-                if let Some(bar) = self.bar(record, shown, what, &mut names) {
+                if let Some(bar) = self.bar(record, (shown, what), &who, &mut names) {
                     keep(&mut groups[at].1.bars, bar, shown);
                 }
             }
@@ -349,23 +352,22 @@ impl Figure {
     fn bar(
         &self,
         record: &Record,
-        shown: &Shown,
-        what: &str,
+        (shown, what): (&Shown, &str),
+        who: &str,
         names: &mut Vec<String>,
     ) -> Option<Bar> {
         let (metric, factor) = shown.of(record)?;
         let summary = record.summary.get(metric)?;
         let kind = record.evidence.kind();
-        let who = self.who(record);
         let colour = names
             .iter()
             .position(|known| *known == who)
             .unwrap_or_else(|| {
-                names.push(who.clone());
+                names.push(who.to_owned());
                 names.len() - 1
             });
         let name = match what {
-            "" => who,
+            "" => who.to_owned(),
             what => format!("{who}, {what}"),
         };
         let mut scaled = summary.clone();
@@ -397,11 +399,11 @@ impl Figure {
     }
 
     /// The platform, and what tells its bars apart.
-    fn who(&self, record: &Record) -> String {
+    fn who(&self, record: &Record, machines: &Machines<'_>) -> String {
         let kind = record.evidence.kind();
         let platform = match kind {
             "published" => text_of(record, "platform"),
-            _ => record.provenance.host.clone(),
+            _ => machines.name(record),
         };
         let by = self.by.iter().map(|name| match *name {
             "direct" => {

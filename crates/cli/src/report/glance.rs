@@ -9,6 +9,7 @@ use dpb_core::measure::{Outcome, Record};
 use super::anchor;
 use super::contest::{Among, Contest, Gain, Standing};
 use super::html::escape;
+use super::origin::Machines;
 use super::select::is_unstable;
 use super::vary::{number_of, text_of};
 use crate::output::{bytes, short, short_ns};
@@ -226,11 +227,7 @@ pub(super) fn winners_text(contests: &[Contest<'_>]) -> String {
 /// The machines, one card each: what they are, and how many of their tests are done and stable.
 pub(super) fn platforms(records: &[Record], contests: &[Contest<'_>]) -> String {
     let mut html = String::from("<div class=\"cards\">");
-    for host in hosts(records) {
-        let own: Vec<&Record> = records
-            .iter()
-            .filter(|record| record.provenance.host == host)
-            .collect();
+    for (host, own) in machines(records) {
         let here = &own[0].provenance;
         let done = own
             .iter()
@@ -276,15 +273,18 @@ fn machine(here: &dpb_core::measure::Provenance) -> String {
     format!("{} CPUs, {memory:.1} GiB, {}", here.cpus, here.cpu_level)
 }
 
-/// The machines' names, in the records' order.
-pub(super) fn hosts(records: &[Record]) -> Vec<String> {
-    let mut hosts: Vec<String> = Vec::new();
+/// The machines' names, in the records' order, and the records of each.
+pub(super) fn machines(records: &[Record]) -> Vec<(String, Vec<&Record>)> {
+    let names = Machines::of(records);
+    let mut machines: Vec<(String, Vec<&Record>)> = Vec::new();
     for record in records {
-        if !hosts.contains(&record.provenance.host) {
-            hosts.push(record.provenance.host.clone());
+        let name = names.name(record);
+        match machines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, own)) => own.push(record),
+            None => machines.push((name, vec![record])),
         }
     }
-    hosts
+    machines
 }
 
 /// A bound of a machine: the best that its records have of a metric.

@@ -141,7 +141,7 @@ pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
             governor.map_or(String::new(), |governor| format!(", governor {governor}"))
         ));
         builds.insert(format!("dpb {}, {}", here.dpb_version, here.toolchain));
-        let run = (&here.host, here.command.join(" "));
+        let run = (origins.machine(record), here.command.join(" "));
         runs.insert(origins.number(record), run);
     }
     let mut html = String::from("<dl class=\"provenance\">");
@@ -152,7 +152,7 @@ pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
         }
     }
     for (number, (host, command)) in runs {
-        let (host, command) = (escape(host), escape(&command));
+        let (host, command) = (escape(&host), escape(&command));
         let _ = write!(
             html,
             "<dt>Run {number}</dt><dd>{host}: <code>{command}</code></dd>"

@@ -27,11 +27,7 @@ pub fn text(records: &[Record], warnings: &[String], known: Tasks, columns: usiz
         text.push_str(&glance::winners_text(contests));
     }
     text.push_str("\nPlatforms\n");
-    for host in glance::hosts(records) {
-        let own: Vec<&Record> = records
-            .iter()
-            .filter(|record| record.provenance.host == host)
-            .collect();
+    for (host, own) in glance::machines(records) {
         let _ = writeln!(
             text,
             "  {host}: {}, {} CPUs",

@@ -363,6 +363,46 @@ fn the_fastest_platform_wins_beyond_doubt_or_not_at_all() {
 }
 
 #[test]
+fn two_machines_of_one_name_stay_two() {
+    let machine = |model: &str, rate: f64| {
+        let mut record = operator("dpu", "cpu/best", (64, 1), rate);
+        record.id = format!("of-{model}");
+        record.provenance.cpu_model = model.to_owned();
+        record.provenance.run = format!("run on {model}");
+        record
+    };
+    let mut imported = machine("", 5e8);
+    imported.task = "fio".to_owned();
+    let records = [machine("A72", 1e9), machine("A78", 2e9), imported];
+    let [platforms, _] = contests(&records);
+    let names: Vec<&str> = platforms[0].sides.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["dpu (A78)", "dpu (A72)"]);
+    let machines = glance::machines(&records);
+    let counts: Vec<(&str, usize)> = machines
+        .iter()
+        .map(|(name, own)| (name.as_str(), own.len()))
+        .collect();
+    assert_eq!(
+        counts,
+        [("dpu (A72)", 2), ("dpu (A78)", 1)],
+        "a record without a model is of the first"
+    );
+    let page = html(&records, &[], crate::TASKS);
+    for title in ["<h3>dpu (A72)</h3>", "<h3>dpu (A78)</h3>"] {
+        assert_eq!(page.matches(title).count(), 1, "{title}");
+    }
+    assert!(page.contains("dpu (A78) 2.00× dpu (A72)"));
+    // A machine alone under its name has no more than that.
+    let one = [records[0].clone()];
+    assert_eq!(glance::machines(&one)[0].0, "dpu");
+    let charts = select::charts(task("op"), &records, &[], &Origins::of(&records));
+    let lines: Vec<&str> = charts[0].series.iter().map(|s| s.name.as_str()).collect();
+    for name in ["dpu (A72)", "dpu (A78)"] {
+        assert!(lines.iter().any(|line| line.contains(name)), "{lines:?}");
+    }
+}
+
+#[test]
 fn of_times_the_shorter_one_wins() {
     let record = |host: &str, ns: f64| {
         let mut record = Record::new("memory", Evidence::Measured, 1)

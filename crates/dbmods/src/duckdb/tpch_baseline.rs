@@ -275,6 +275,25 @@ pub fn list(dir: &Path) -> Vec<Kept> {
     kept
 }
 
+/// The paths under `dir` of copies that are whole or half made, and of their locks, with the scale factor, ordered by it.
+pub fn paths(dir: &Path) -> Vec<(f64, PathBuf)> {
+    let mut paths = Vec::new();
+    for (parent, _) in parents(dir) {
+        for (path, name) in entries(&parent) {
+            let hidden = name.strip_prefix('.');
+            let half_made = hidden.and_then(|name| {
+                name.strip_suffix(".partial")
+                    .or_else(|| name.strip_suffix(".lock"))
+            });
+            let name = half_made.unwrap_or(&name);
+            let scale_factor = name.strip_prefix("sf").and_then(|sf| sf.parse().ok());
+            paths.extend(scale_factor.map(|scale_factor| (scale_factor, path)));
+        }
+    }
+    paths.sort_by(|a: &(f64, _), b| a.0.total_cmp(&b.0));
+    paths
+}
+
 /// Removes the copies of a scale factor that any version of DuckDB made, and what a killed process left of them. Says how
 /// many bytes that frees.
 ///

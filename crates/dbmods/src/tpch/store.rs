@@ -28,6 +28,7 @@ use crate::table::chunk::GROUP_ROWS;
 use crate::table::segment::{Segment, SegmentError, VERSION, sync_parent, temporary_name};
 
 const MANIFEST: &str = "manifest.json";
+const LOCK: &str = ".lock";
 
 /// The tables of one scale factor.
 #[derive(Clone, Debug)]
@@ -190,6 +191,16 @@ pub fn ensure(
 /// # Errors
 /// If the directory is there and cannot be read.
 pub fn list(data_dir: &Path) -> Result<Vec<TableSet>, DataError> {
+    let sets = files(data_dir)?.into_iter();
+    let sets = sets.map(|(scale_factor, _)| find(data_dir, scale_factor));
+    Ok(sets.filter(|set| !set.tables.is_empty()).collect())
+}
+
+/// The files that [`ensure`] made under `data_dir`, by scale factor: tables, manifests, locks, and what a killed process left half made.
+///
+/// # Errors
+/// If the directory is there and cannot be read.
+pub fn files(data_dir: &Path) -> Result<Vec<(f64, Vec<PathBuf>)>, DataError> {
     let root = data_dir.join("tpch");
     let entries = match fs::read_dir(&root) {
         Ok(entries) => entries,
@@ -201,15 +212,15 @@ pub fn list(data_dir: &Path) -> Result<Vec<TableSet>, DataError> {
         let name = entry.file_name();
         let scale_factor = name
             .to_str()
-            .and_then(|name| name.strip_prefix("sf")?.parse::<f64>().ok());
-        if let Some(scale_factor) = scale_factor {
-            let set = find(data_dir, scale_factor);
-            if !set.tables.is_empty() {
-                sets.push(set);
-            }
-        }
+            .and_then(|name| name.strip_prefix("sf")?.parse::<f64>().ok())
+            .filter(|scale_factor| SCALE_FACTORS.contains(scale_factor))
+            .filter(|&scale_factor| set_dir(data_dir, scale_factor) == entry.path());
+        let own = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+        let own = own.filter(|file| is_own(&file.file_name().to_string_lossy()));
+        let own: Vec<PathBuf> = own.map(|file| file.path()).collect();
+        sets.extend(scale_factor.filter(|_| !own.is_empty()).map(|sf| (sf, own)));
     }
-    sets.sort_by(|a, b| a.scale_factor.total_cmp(&b.scale_factor));
+    sets.sort_by(|a, b| a.0.total_cmp(&b.0));
     Ok(sets)
 }
 
@@ -457,7 +468,7 @@ pub fn check_space(dir: &Path, scale_factor: f64, needed: u64) -> Result<(), Dat
 
 /// Waits until no other process makes tables here.
 fn lock(dir: &Path, clock: &dyn Timer, progress: MakingProgress<'_>) -> Result<Lock, DataError> {
-    let path = dir.join(".lock");
+    let path = dir.join(LOCK);
     match Lock::take(&path, clock, || progress(Step::Waiting)) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(DataError::Interrupted),
@@ -471,11 +482,29 @@ fn remove_leftovers(dir: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with('.') && name.ends_with(".tmp") {
+        if name.ends_with(".tmp") && is_own(&name) {
             fs::remove_file(entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Whether a file of a set's directory has a name that [`ensure`] gives.
+fn is_own(name: &str) -> bool {
+    let is_whole = |name: &str| {
+        name == MANIFEST
+            || name
+                .strip_suffix(".dpbseg")
+                .is_some_and(|table| TABLES.contains(&table))
+    };
+    let half_made = || {
+        let (name, process) = name
+            .strip_prefix('.')?
+            .strip_suffix(".tmp")?
+            .rsplit_once('.')?;
+        Some(is_whole(name) && process.parse::<u32>().is_ok())
+    };
+    name == LOCK || is_whole(name) || half_made() == Some(true)
 }
 
 #[cfg(test)]

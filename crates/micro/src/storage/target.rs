@@ -1,8 +1,8 @@
 //! What is read and written: a file that dpb made, or a block device.
 //!
 //! A file is made where none is (`O_EXCL`), and the first thing written into it is its mark, behind the data. An existing file is used again
-//! only if it has that mark, so nothing of anybody else's is ever written to. Unless it is to be kept, the file loses its name as
-//! soon as it is open: then nothing is left behind, however the process ends.
+//! only if it has that mark, so nothing of anybody else's is ever written to. Unless it is to be kept, the file has no name (`O_TMPFILE`), or
+//! loses it as soon as it is open where the file system has no such files: then nothing is left behind, however the process ends.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -96,15 +96,8 @@ impl Target {
             return Ok(target);
         }
         check_space(path, laying.bytes)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                refused(path, "its folder is not there; make it first (mkdir -p)")
-            }
-            io::ErrorKind::AlreadyExists => refused(path, "it has just been made by somebody else"),
-            _ => refused(path, error),
-        })?;
+        let unnamed = if keep { None } else { open_unnamed(path) };
+        let file = unnamed.map_or_else(|| open_new(path), Ok)?;
         lock(path, &file)?;
         let target = Self::new(path, file, laying);
         if !keep {
@@ -114,11 +107,25 @@ impl Target {
         Ok(target)
     }
 
-    /// Removes the file of dpb's own that was kept at `path`. Whether there was one.
+    /// Bytes of the file of dpb's own that stays at `path`: one that was kept, or an empty one, whose maker was killed before its first
+    /// write. `None` if nothing is there, if it is not dpb's, or if a dpb uses it.
+    pub fn kept_bytes(path: &Path) -> Option<u64> {
+        let there = fs::symlink_metadata(path).ok()?;
+        match there.is_file() && there.len() == 0 {
+            true => Some(0),
+            false => open_kept(path).ok()?.map(|_| there.len()),
+        }
+    }
+
+    /// Removes the file of dpb's own that stays at `path` ([`Target::kept_bytes`]). Whether there was one.
     ///
     /// # Errors
     /// [`TargetError`]: what is there is not dpb's, is in use, or cannot be removed.
     pub fn remove_kept(path: &Path) -> Result<bool, TargetError> {
+        if Self::kept_bytes(path) == Some(0) {
+            fs::remove_file(path).map_err(|error| refused(path, error))?;
+            return Ok(true);
+        }
         let Some(kept) = open_kept(path)? else {
             return Ok(false);
         };
@@ -339,9 +346,12 @@ impl Target {
         };
         let failed = |error: io::Error| self.failed("cannot be marked", &error);
         let len = self.bytes + MARK_BYTES as u64;
-        self.file.set_len(len).map_err(failed)?;
+        // The mark comes first: a file that is not empty has one, also if the process is killed between the two.
         let written = self.file.write_all_at(&mark.to_bytes(), self.bytes);
-        written.and_then(|()| self.file.sync_data()).map_err(failed)
+        written
+            .and_then(|()| self.file.set_len(len))
+            .and_then(|()| self.file.sync_data())
+            .map_err(failed)
     }
 
     fn forget_name(&self) -> Result<(), TargetError> {
@@ -365,6 +375,34 @@ fn forget(path: &Path, file: &File) -> io::Result<()> {
     }
 }
 
+/// Makes a file that was not there.
+fn open_new(path: &Path) -> Result<File, TargetError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            refused(path, "its folder is not there; make it first (mkdir -p)")
+        }
+        io::ErrorKind::AlreadyExists => refused(path, "it has just been made by somebody else"),
+        _ => refused(path, error),
+    })
+}
+
+/// Makes a file without a name in the folder of `path`: a process that is killed leaves none. `None` if the file system has no such files.
+fn open_unnamed(path: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options.custom_flags(OFlags::TMPFILE.bits() as i32);
+    options.open(folder_of(path)).ok()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
 fn refused(path: &Path, why: impl fmt::Display) -> TargetError {
     TargetError::Refused(format!("{}: {why}", path.display()))
 }
@@ -379,10 +417,7 @@ fn lock(path: &Path, file: &File) -> Result<(), TargetError> {
 }
 
 fn check_space(path: &Path, more_bytes: u64) -> Result<(), TargetError> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let Ok(available) = available_bytes(folder) else {
         // Whoever opens the file says why.
         return Ok(());
