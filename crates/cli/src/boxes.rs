@@ -21,13 +21,13 @@ mod shipped;
 
 use std::sync::Arc;
 
-use clap::Command;
+use clap::{Arg, Command};
 use serde_json::{Map, Value};
 
 use crate::Globals;
 use crate::exit::Failure;
 use crate::plugin::{Plugin, Plugins};
-use crate::task::{Cost, Parameter, Place as At, Task};
+use crate::task::{Cost, Kind, Parameter, Place as At, Task};
 use place::Place;
 pub use schema::schema;
 pub use shipped::{SHIPPED, Shipped};
@@ -154,10 +154,17 @@ impl Test {
 
     /// The value of a parameter: the box's, or the default.
     pub fn value(&self, name: &str) -> Option<String> {
+        self.given_or_default(name).map(|(_, value)| value)
+    }
+
+    /// A parameter that has a value, and the value: the box's, or the default.
+    pub fn given_or_default(&self, name: &str) -> Option<(Parameter, String)> {
         let given = self.parameters.iter().find(|(p, _)| p.name == name);
-        given.map(|(_, value)| value.clone()).or_else(|| {
+        given.cloned().or_else(|| {
             let all = self.runner.parameters();
-            all.into_iter().find(|p| p.name == name)?.default
+            let parameter = all.into_iter().find(|p| p.name == name)?;
+            let value = parameter.default.clone()?;
+            Some((parameter, value))
         })
     }
 
@@ -381,7 +388,7 @@ impl Reader<'_> {
             };
             axes.push((
                 parameter.clone(),
-                values(parameter, &place, command.as_mut())?,
+                values(parameter, &place, command.as_ref())?,
             ));
         }
         let count = axes.iter().map(|(_, values)| values.len());
@@ -456,7 +463,7 @@ fn in_order<'a>(known: &'a [Parameter], runner: &Runner) -> Vec<&'a Parameter> {
 fn values(
     parameter: &Parameter,
     place: &Place<'_>,
-    mut command: Option<&mut Command>,
+    command: Option<&Command>,
 ) -> Result<Vec<String>, Failure> {
     let places = match place.is_list() {
         true => place.items()?,
@@ -475,7 +482,7 @@ fn values(
             .single(&text)
             .map_err(|why| place.wrong(&why))?
         {
-            if let Some(command) = command.as_deref_mut() {
+            if let Some(command) = command {
                 taken(command, parameter, &value).map_err(|why| place.wrong(&why))?;
             }
             if values.contains(&value) {
@@ -487,21 +494,26 @@ fn values(
     Ok(values)
 }
 
-/// Whether the task's own parser takes the value.
-fn taken(command: &mut Command, parameter: &Parameter, value: &str) -> Result<(), String> {
-    use clap::error::ErrorKind;
-    let words = [vec![command.get_name().to_owned()], parameter.words(value)].concat();
-    match command.try_get_matches_from_mut(words) {
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::ValueValidation | ErrorKind::InvalidValue
-            ) =>
-        {
-            Err(complaint(&error))
-        }
-        _ => Ok(()),
+/// Whether the task's own parser of this parameter takes the value. The parameter stands alone: whether values go together, and
+/// whether any is missing, is seen when a test is whole.
+fn taken(command: &Command, parameter: &Parameter, value: &str) -> Result<(), String> {
+    let whole = command
+        .get_arguments()
+        .find(|argument| argument.get_id() == parameter.id.as_str());
+    let Some(whole) = whole.filter(|_| parameter.kind != Kind::Switch) else {
+        return Ok(());
+    };
+    let mut alone = Arg::new(whole.get_id().clone())
+        .required(true)
+        .value_parser(whole.get_value_parser().clone())
+        .value_delimiter(whole.get_value_delimiter());
+    if let Some(names) = whole.get_value_names() {
+        alone = alone.value_names(names.to_vec());
     }
+    let came = Command::new("dpb")
+        .arg(alone)
+        .try_get_matches_from(["dpb", "--", value]);
+    came.map(drop).map_err(|error| complaint(&error))
 }
 
 /// What clap's error says is wrong, without its `error:`, its tips and the usage.

@@ -9,6 +9,7 @@
 mod parameter;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgMatches, Command, FromArgMatches};
@@ -34,6 +35,8 @@ pub struct Task {
     pub apart: &'static [&'static str],
     /// The flag with which the verb makes what its tests need, and measures nothing.
     pub prepare: Option<&'static str>,
+    /// What a test leaves for the next one that works on the same file.
+    pub shared_file: Option<SharedFile>,
     /// How records of the task are shown.
     pub view: View,
     /// Whether a command line can be carried out, as far as that is known before anything runs.
@@ -46,6 +49,18 @@ pub struct Task {
     pub published: Option<fn() -> Vec<Record>>,
     /// The server's end, of a task that can have it on another machine.
     pub server_end: Option<ServerEnd>,
+}
+
+/// A file that tests of a box share: the first makes it, the last removes it.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedFile {
+    /// The flag with which a test leaves the file to the next one.
+    pub flag: &'static str,
+    /// The file of a test whose data is kept in this folder, and what decides whether the next test can use it as it is; `None` for a
+    /// test without such a file.
+    pub of: fn(&ArgMatches, &Path) -> Option<(PathBuf, String)>,
+    /// Removes a file that was left, if it is there.
+    pub remove: fn(&Path) -> Result<(), Failure>,
 }
 
 /// The server's end of a task whose tests can run between two machines.
@@ -144,14 +159,6 @@ pub struct Cost {
 /// Wrong usage.
 pub fn flags<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
     A::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// Whether flags fit together, of a task that knows the rest when it runs.
-///
-/// # Errors
-/// Wrong usage.
-pub fn fit_together<A: FromArgMatches>(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
-    flags::<A>(matches).map(drop)
 }
 
 /// The value that a record has under the parameter's own name.

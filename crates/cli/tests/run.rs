@@ -705,3 +705,82 @@ fn a_record_is_replayed() {
     let none = output(at, &["replay", "records.jsonl", "--id", "nothing"]);
     assert_eq!(none.status.code(), Some(2));
 }
+
+#[test]
+fn records_of_every_loop_are_replayed() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let runs = ["--seconds=10ms", "--warm-up=1ms", "--repeat=2"];
+    let quick = |words: &[&str]| {
+        let to = ["--out=records.jsonl", "--quiet"];
+        printed(at, &[words, &runs, &to].concat());
+    };
+    quick(&[
+        "memory",
+        "--size=16KiB,1KiB",
+        "--pattern=chain,random",
+        "--access=write,read",
+    ]);
+    quick(&[
+        "storage",
+        "--file-size=1MiB",
+        "--block=4KiB,8KiB",
+        "--engine=sync",
+        "--access=mixed",
+        "--read-share=30%,60%",
+        "--fsync=end",
+    ]);
+    quick(&[
+        "tcp",
+        "--size=64,128",
+        "--depth=1,2",
+        "--direction=echo,send",
+    ]);
+    let all = records(at);
+    for task in ["memory", "storage", "tcp"] {
+        // A chain that is written is no test.
+        let mut own = all
+            .iter()
+            .filter(|record| record.task == task && record.outcome == Outcome::Done);
+        let last = own.next_back().expect("a record");
+        let _ = fs::remove_file(at.join("again.jsonl"));
+        printed(
+            at,
+            &[
+                "replay",
+                "records.jsonl",
+                "--id",
+                &last.id,
+                "--out=again.jsonl",
+            ],
+        );
+        let again = Reading::of_file(&at.join("again.jsonl")).expect("records");
+        let again: Vec<Record> = again.records.into_iter().map(|line| line.record).collect();
+        assert_eq!(tests(&again), [last.parameters.clone()], "{task}");
+    }
+    // The file of storage was in the data directory, and is gone.
+    let mut names: Vec<String> = files(at).into_keys().collect();
+    names.sort();
+    assert_eq!(names, ["again.jsonl", "data/", "records.jsonl"]);
+}
+
+#[test]
+fn tests_of_storage_share_one_file() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    let text = r#"{ "tasks": [ { "task": "storage", "parameters": { "file_size": "1MiB", "engine": "sync",
+        "block": ["4KiB", "8KiB"], "access": ["write", "read"], "pattern": "random", "seconds": "10ms" } } ] }"#;
+    fs::write(at.join("b.json"), text).expect("written");
+    printed(at, &["run", "b.json", "--repeat=2"]);
+    let all = records(&at.join("b-results"));
+    let leaves = all.iter().map(|record| {
+        assert_eq!(record.outcome, Outcome::Done);
+        let words = &record.provenance.command;
+        words.iter().any(|word| word == "--keep-for-next")
+    });
+    assert_eq!(leaves.collect::<Vec<_>>(), [true, true, true, false]);
+    assert!(!at.join("data/storage.dpb").exists());
+    // Its replay leaves nothing either.
+    printed(at, &["replay", "b-results/records.jsonl"]);
+    assert!(!at.join("data/storage.dpb").exists());
+}

@@ -194,6 +194,14 @@ impl fmt::Display for Engine {
     }
 }
 
+/// Most bytes of a request.
+pub const BLOCK_BYTES_MAX: u64 = 1 << 30;
+
+/// Whether requests can have so many bytes: sectors, and not more than the most.
+pub fn is_block(bytes: u64) -> bool {
+    bytes > 0 && bytes.is_multiple_of(512) && bytes <= BLOCK_BYTES_MAX
+}
+
 /// Does what the plan says to `target`, until done or `stop` is set.
 ///
 /// # Errors
@@ -225,9 +233,9 @@ fn check(plan: &Plan, target: &Target) -> Result<(), String> {
             plan.engine
         ));
     }
-    if block == 0 || !block.is_multiple_of(512) || block > 1 << 30 {
+    if !is_block(block) {
         return Err(format!(
-            "blocks of {block} bytes: they are multiples of 512, 1 GiB at most"
+            "blocks of {block} bytes: they are multiples of 512, {BLOCK_BYTES_MAX} at most"
         ));
     }
     if blocks < depth {

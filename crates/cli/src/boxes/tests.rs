@@ -133,6 +133,108 @@ fn what_is_wrong_is_said_with_its_place() {
     }
 }
 
+/// A box is refused where the verb is.
+#[test]
+fn a_value_out_of_range_is_refused_whatever_the_task() {
+    for (task, parameters, said) in [
+        (
+            "memory",
+            r#""size": [1024, 100]"#,
+            "memory size=100: --size 100: a buffer has",
+        ),
+        (
+            "memory",
+            r#""pin": "4000000""#,
+            "memory pin=4000000: --pin 4000000: this process",
+        ),
+        (
+            "storage",
+            r#""block": 513"#,
+            "storage block=513: --block 513: requests are multiples",
+        ),
+        (
+            "storage",
+            r#""block": "2GiB", "file_size": "4GiB""#,
+            "--block 2147483648: requests",
+        ),
+        (
+            "storage",
+            r#""file_size": 1000"#,
+            "storage file_size=1000: --file-size 1000: it is",
+        ),
+        (
+            "storage",
+            r#""pin": "4000000""#,
+            "storage pin=4000000: --pin 4000000: this process",
+        ),
+        (
+            "storage",
+            r#""device": "/dev/dpb-none", "access": "write""#,
+            "writing destroys all that /dev/dpb-none holds",
+        ),
+        (
+            "tcp",
+            r#""size": [64, 4]"#,
+            "tcp size=4: messages of 4 bytes",
+        ),
+        ("tcp", r#""size": "32MiB""#, "messages of 33554432 bytes"),
+        ("tcp", r#""rate": 1000"#, "--rate needs --mode open"),
+        ("tcp", r#""seconds": "2h""#, "tasks[0].parameters"),
+        (
+            "tcp",
+            r#""server_pin": "4000000""#,
+            "--server-pin 4000000: this process",
+        ),
+    ] {
+        let text = format!(
+            r#"{{ "tasks": [ {{ "task": "{task}", "parameters": {{ {parameters} }} }} ] }}"#
+        );
+        let why = read(&text).expect_err(&text);
+        assert!(
+            why.starts_with("b.json: tasks[0].parameters"),
+            "{text}\n{why}"
+        );
+        assert!(why.contains(said), "{text}\n{why}\nnot: {said}");
+    }
+}
+
+#[test]
+fn every_positional_of_a_task_is_a_key() {
+    let boxed = read(
+        r#"{ "tasks": [ { "task": "rdma", "parameters": {
+            "host": ["10.0.0.1", "dpu.example"], "method": "lat", "verb": ["read", "write"], "size": 64, "gid_index": 3 } } ] }"#,
+    );
+    let tests = words(&boxed.expect("a box"));
+    assert_eq!(
+        tests,
+        [
+            "rdma lat 10.0.0.1 --size=64 --gid-index=3 --verb=read",
+            "rdma lat 10.0.0.1 --size=64 --gid-index=3 --verb=write",
+            "rdma lat dpu.example --size=64 --gid-index=3 --verb=read",
+            "rdma lat dpu.example --size=64 --gid-index=3 --verb=write",
+        ]
+    );
+    for (parameters, said) in [
+        (
+            r#""host": "dpu", "method": "speed", "verb": "read""#,
+            "tasks[0].parameters.method: `speed` is not one of lat, bw",
+        ),
+        (
+            r#""host": "dpu", "method": "lat", "verb": "read", "gid_index": 256"#,
+            "tasks[0].parameters.gid_index: invalid value '256' for '<NUMBER>'",
+        ),
+        (
+            r#""host": "dpu", "verb": "read""#,
+            "tasks[0].parameters: rdma host=dpu verb=read: ",
+        ),
+    ] {
+        let text =
+            format!(r#"{{ "tasks": [ {{ "task": "rdma", "parameters": {{ {parameters} }} }} ] }}"#);
+        let why = read(&text).expect_err(&text);
+        assert!(why.contains(said), "{text}\n{why}\nnot: {said}");
+    }
+}
+
 #[test]
 fn dpb_ships_boxes_that_can_be_read() {
     let globals_free: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();

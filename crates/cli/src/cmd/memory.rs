@@ -15,7 +15,7 @@ use super::sweep::{self, OUTPUT, Results, RunFlags, parameter};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
-use crate::task::{Cost, Task, View, axis, charted, fit_together, flags, recorded_by_name};
+use crate::task::{Cost, Task, View, axis, charted, flags, recorded_by_name};
 use crate::{Globals, interrupt};
 
 const WORK: &str = "The accesses";
@@ -28,8 +28,9 @@ pub const TASK: Task = Task {
     example: "dpb memory --size 16KiB..64MiB --pattern chain",
     apart: &["out", "beside"],
     prepare: None,
+    shared_file: None,
     view: VIEW,
-    check: fit_together::<Args>,
+    check,
     cost,
     recorded: recorded_by_name,
     published: None,
@@ -53,6 +54,11 @@ const VIEW: View = View {
     ],
     base: None,
 };
+
+/// Whether sizes and cores are in range. Whether there is enough memory is seen when a test is to start.
+fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    flags::<Args>(matches)?.check()
+}
 
 /// Tests of every size and number of threads; each thread has memory of its own.
 fn cost(matches: &ArgMatches) -> Cost {
@@ -160,6 +166,8 @@ struct Test {
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let tests = args.tests();
     args.check()?;
+    args.check_memory()?;
+    args.runs.say_sharing(args.threads_most());
     let mut results = Results::new(&args.runs, globals)?;
     let progress = Progress::new(tests.len() as u64, globals.quiet);
     let swept = sweep(&args, &tests, &progress, &mut results);
@@ -239,7 +247,11 @@ impl Args {
         tests
     }
 
-    /// What can be known to be too much is said before the first test.
+    fn threads_most(&self) -> u64 {
+        self.threads.iter().copied().max().unwrap_or(1)
+    }
+
+    /// Refuses what no machine does.
     fn check(&self) -> Result<(), Failure> {
         let wrong = |size: &&u64| {
             **size < memory::SIZE_BYTES_MIN || !size.is_multiple_of(memory::LINE_BYTES)
@@ -251,7 +263,12 @@ impl Args {
                 memory::LINE_BYTES
             )));
         }
-        let threads = self.threads.iter().copied().max().unwrap_or(1);
+        self.runs.check()
+    }
+
+    /// What needs more memory than there is is refused before the first test.
+    fn check_memory(&self) -> Result<(), Failure> {
+        let threads = self.threads_most();
         let size = self.size.iter().copied().max().unwrap_or(0);
         let available = memory_available_bytes();
         let needed = memory::bytes_needed(size, threads as u32).unwrap_or(u64::MAX);
@@ -261,7 +278,7 @@ impl Args {
                  them"
             )));
         }
-        self.runs.check(threads)
+        Ok(())
     }
 
     fn record(&self, test: &Test) -> Record {

@@ -39,6 +39,7 @@ pub const TASK: Task = Task {
     example: "dpb op crc32c --size 64..1024",
     apart: &["out"],
     prepare: None,
+    shared_file: None,
     view: VIEW,
     check,
     cost,

@@ -59,6 +59,7 @@ pub const TASK: Task = Task {
         "credentials",
     ],
     prepare: Some("--prepare"),
+    shared_file: None,
     view: VIEW,
     check,
     cost,

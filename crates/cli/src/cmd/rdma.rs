@@ -27,6 +27,7 @@ pub const TASK: Task = Task {
     example: "dpb rdma lat --verb write HOST",
     apart: &["server", "listen", "out"],
     prepare: None,
+    shared_file: None,
     view: VIEW,
     check,
     cost,

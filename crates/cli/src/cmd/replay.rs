@@ -9,7 +9,7 @@ use dpb_core::measure::{Reading, Record};
 
 use crate::Globals;
 use crate::contained::{self, Bounds, How};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::task::{Kind, Parameter, Place, Task, Tasks};
 
@@ -22,8 +22,11 @@ const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The record's command line is carried out again, with the record's own values where the command swept.\n\
+                  A record has no secrets, only the names of the files that hold them. Where such a file has moved, or the test is to \
+                  have another server or device, its flags follow behind --.\n\
                   Examples:\n  dpb replay records.jsonl\n  dpb replay records.jsonl --id 1764000000.123456-0123456789abcdef --out again.jsonl\n  \
-                  dpb replay records.jsonl --show"
+                  dpb replay records.jsonl --show\n  \
+                  dpb replay records.jsonl -- --server=dpu:7500 --token-file=dpb.token"
 )]
 pub struct Args {
     /// The file with the record
@@ -38,7 +41,16 @@ pub struct Args {
     /// Append the new records to this file, in a folder that is there
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Flags of the test, instead of those that its command line had
+    #[arg(last = true, value_name = "FLAGS")]
+    instead: Vec<String>,
 }
+
+/// Flags that are no parameters of a test and yet say where it works: the test has them again. `beside`, `out` and the like are not
+/// the test's.
+const SURROUNDINGS: [&str; 5] = ["data_dir", "keep", "server", "credentials", "token_file"];
+/// Those among them that name a file with a secret.
+const SECRETS: [&str; 2] = ["credentials", "token_file"];
 
 /// Finds the record, runs its test, prints the new record beside the old one.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
@@ -53,11 +65,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(id) => Failure::usage(format!("{} has no record {id}", args.records.display())),
         None => Failure::usage(format!("{} has no record", args.records.display())),
     })?;
-    let words = words(&record, globals.tasks)?;
+    let words = words(&record, globals.tasks, &args.instead)?;
     if args.show {
         return output::print(&format!("dpb {}\n", words.join(" ")));
     }
-    let new = again(&words)?;
+    let new = again(&words).map_err(|failure| with_hint(failure, &record))?;
     if let Some(out) = &args.out {
         let mut store = output::open_records(out, dpb_core::measure::Durability::Machine)?;
         for record in &new {
@@ -91,14 +103,76 @@ fn again(words: &[String]) -> Result<Vec<Record>, Failure> {
     Ok(records.into_iter().map(|line| line.record).collect())
 }
 
-/// The command line of a record's test: that of its process, with the record's value for each parameter that it has.
-fn words(record: &Record, tasks: Tasks) -> Result<Vec<String>, Failure> {
+/// What a test that could not run needs, where its server was elsewhere.
+fn with_hint(failure: Failure, record: &Record) -> Failure {
+    let server = record.parameters.get("server").map(ToString::to_string);
+    let elsewhere = server.filter(|server| server != "loopback" && failure.exit == Exit::Check);
+    let Some(server) = elsewhere else {
+        return failure;
+    };
+    Failure::check(format!(
+        "{}; the test's server was {server}; the address of another one follows behind --, as -- --server=HOST:PORT",
+        failure.message
+    ))
+}
+
+/// The command line of a record's test: that of its process, with the record's value for each parameter that it has. Flags in
+/// `instead` stand for the test's own.
+fn words(record: &Record, tasks: Tasks, instead: &[String]) -> Result<Vec<String>, Failure> {
     let task = tasks.find(&record.task).ok_or_else(|| {
         Failure::usage(format!(
             "the record is of the task `{}`, which is no task of dpb",
             record.task
         ))
     })?;
+    let matches = parsed(record, task)?;
+    let is_replaced = |parameter: &Parameter| {
+        let flag = format!("--{}", parameter.name.replace('_', "-"));
+        let same = |word: &String| word.split('=').next() == Some(&flag);
+        parameter.place == Place::Flag && instead.iter().any(same)
+    };
+    let command = task.command();
+    let all = command.get_arguments().filter_map(Parameter::of);
+    let is_test = |parameter: &Parameter| {
+        let name = parameter.name.as_str();
+        !task.apart.contains(&name) || is_surrounding(task, name)
+    };
+    let kept: Vec<Parameter> = all.filter(is_test).collect();
+    let mut words = vec![task.name.to_owned()];
+    for place in [Place::Position, Place::Flag] {
+        let here = kept.iter().filter(|parameter| parameter.place == place);
+        for parameter in here.filter(|parameter| !is_replaced(parameter)) {
+            for value in values(task, parameter, record, &matches) {
+                if SECRETS.contains(&parameter.name.as_str()) {
+                    is_there(parameter, &value)?;
+                }
+                words.extend(parameter.words(&value));
+            }
+        }
+    }
+    words.extend(instead.iter().cloned());
+    Ok(words)
+}
+
+/// Whether the flag says where a test of `task` works. The `--server` of a task whose server's end is another verb's is no address.
+fn is_surrounding(task: &Task, name: &str) -> bool {
+    SURROUNDINGS.contains(&name) && (name != "server" || task.server_end.is_some())
+}
+
+/// Sees that the file of a secret, which no record has, is where it was.
+fn is_there(parameter: &Parameter, file: &str) -> Result<(), Failure> {
+    if std::path::Path::new(file).is_file() {
+        return Ok(());
+    }
+    let flag = parameter.name.replace('_', "-");
+    Err(Failure::usage(format!(
+        "the test had --{flag} {file}, which is not there, and a record has no secrets: give the file behind --, as \
+         -- --{flag}=FILE, and --server=HOST:PORT if the server has moved too"
+    )))
+}
+
+/// The record's command line, taken apart.
+fn parsed(record: &Record, task: &Task) -> Result<ArgMatches, Failure> {
     let command = &record.provenance.command;
     // Behind the program's path; flags that all verbs share may stand before the verb.
     let verb = command.iter().position(|word| word == task.name);
@@ -109,30 +183,16 @@ fn words(record: &Record, tasks: Tasks) -> Result<Vec<String>, Failure> {
             command.join(" ")
         ))
     })?;
-    let matches = crate::command()
-        .try_get_matches_from(
-            std::iter::once("dpb").chain(command[verb..].iter().map(String::as_str)),
-        )
-        .map_err(|error| {
-            Failure::usage(format!(
-                "the record's command line is none of this dpb: {}",
-                error.to_string().lines().next().unwrap_or_default()
-            ))
-        })?;
-    let (_, matches) = matches.subcommand().expect("its verb was found");
-    let parameters = task.parameters();
-    let mut words = vec![task.name.to_owned()];
-    for place in [Place::Position, Place::Flag] {
-        for parameter in parameters
-            .iter()
-            .filter(|parameter| parameter.place == place)
-        {
-            for value in values(task, parameter, record, matches) {
-                words.extend(parameter.words(&value));
-            }
-        }
-    }
-    Ok(words)
+    let words = std::iter::once("dpb").chain(command[verb..].iter().map(String::as_str));
+    let matches = crate::command().try_get_matches_from(words);
+    let mut matches = matches.map_err(|error| {
+        Failure::usage(format!(
+            "the record's command line is none of this dpb: {}",
+            error.to_string().lines().next().unwrap_or_default()
+        ))
+    })?;
+    let (_, matches) = matches.remove_subcommand().expect("its verb was found");
+    Ok(matches)
 }
 
 /// The values that a parameter has in the test: the record's, else those that the command line gave.
@@ -156,3 +216,6 @@ fn values(
     raw.map(|value| value.to_string_lossy().into_owned())
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

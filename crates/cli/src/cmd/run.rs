@@ -4,6 +4,7 @@ mod machines;
 mod results;
 mod room;
 mod schedule;
+mod shared;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use self::machines::{MachineEnd, Machines};
 use self::results::Results;
 use self::room::Room;
 use self::schedule::Schedule;
+use self::shared::SharedFiles;
 use super::report;
 use crate::args;
 use crate::boxes::{Changes, MeasurementBox, Runner, Site, Test};
@@ -46,7 +48,7 @@ pub struct Args {
     /// Say which tests there are and what they take, and run none
     #[arg(long)]
     dry_run: bool,
-    /// Run only tests with these values, NAME=VALUE with more values behind commas; `task` is a name too
+    /// Run only tests with these values, NAME=VALUE with more values behind commas, in any spelling (4KiB is 4096); `task` is a name too
     #[arg(long, value_name = "NAME=VALUES", value_parser = filter)]
     filter: Vec<(String, Vec<String>)>,
     /// Run the tests in an order that the seed draws
@@ -127,19 +129,38 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 
 /// Leaves the tests that all filters take.
 fn narrow(asked: &mut MeasurementBox, filters: &[(String, Vec<String>)]) -> Result<(), Failure> {
-    for (name, values) in filters {
-        let is_known = |test: &Test| name == "task" || test.value(name).is_some();
-        if !asked.tests.iter().any(is_known) {
+    for (name, wanted) in filters {
+        if name == "task" {
+            let is_wanted = |test: &Test| wanted.iter().any(|task| task == test.runner.name());
+            asked.tests.retain(is_wanted);
+            continue;
+        }
+        let (mut is_known, mut is_understood, mut wrong) = (false, false, None);
+        asked.tests.retain(|test| {
+            let Some((parameter, value)) = test.given_or_default(name) else {
+                return false;
+            };
+            is_known = true;
+            // Tasks may have parameters of one name and two kinds.
+            match parameter.kind.is_among(&value, wanted) {
+                Ok(is_among) => {
+                    is_understood = true;
+                    is_among
+                }
+                Err(why) => {
+                    wrong.get_or_insert(why);
+                    false
+                }
+            }
+        });
+        if !is_known {
             return Err(Failure::usage(format!(
                 "--filter {name}: no test of this box has such a parameter"
             )));
         }
-        asked.tests.retain(|test| match name.as_str() {
-            "task" => values.iter().any(|value| value == test.runner.name()),
-            name => test
-                .value(name)
-                .is_some_and(|value| values.contains(&value)),
-        });
+        if let Some(why) = wrong.filter(|_| !is_understood) {
+            return Err(Failure::usage(format!("--filter {name}: {why}")));
+        }
     }
     Ok(())
 }
@@ -272,8 +293,11 @@ impl Runs<'_> {
         let mut schedule = Schedule::new(&self.asked.tests, self.args.time_budget);
         schedule.leave(&missing);
         let progress = Progress::new(missing.len() as u64, self.globals.quiet);
+        let data_dir = self.executor.data_dir().to_owned();
+        let mut files = SharedFiles::of(&self.asked.tests, self.asked.seed, &data_dir);
         for (count, &at) in missing.iter().enumerate() {
             let test = &self.asked.tests[at];
+            let words = files.words(at, &missing[count + 1..]);
             let left = schedule::short_time(schedule.left(&self.asked.tests));
             let doing = format!("{left} left: {}", test.title());
             progress.set(count as u64, &doing);
@@ -283,7 +307,7 @@ impl Runs<'_> {
                 seed: self.asked.seed,
                 run: &self.run,
                 cost: schedule.cost(at),
-                words: &[],
+                words: &words,
             };
             let mut say = |what: &str| {
                 if !what.is_empty() {
@@ -291,7 +315,8 @@ impl Runs<'_> {
                 }
             };
             let start = Instant::now();
-            let room = Room::of(test, self.executor.data_dir());
+            let mut room = Room::of(test, &data_dir);
+            room.disk_bytes = room.disk_bytes.saturating_add(files.bytes_there(at));
             let tried = match (room.shortage(test, &order.cost), &test.site) {
                 (Some(reason), _) => {
                     let outcome = Outcome::Unsupported { reason };
@@ -442,3 +467,6 @@ fn judge(records: &[Record]) -> Result<(), Failure> {
         "no test of this box is available here",
     ))
 }
+
+#[cfg(test)]
+mod tests;

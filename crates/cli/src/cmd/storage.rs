@@ -20,7 +20,9 @@ use super::sweep::{self, OUTPUT, Results, RunFlags, parameter};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table, evidence, short, short_ns, verdict};
-use crate::task::{Cost, Task, View, axis, charted, fit_together, flags, listed, recorded_by_name};
+use crate::task::{
+    Cost, Parameter, SharedFile, Task, View, axis, charted, flags, listed, recorded_by_name,
+};
 use crate::{Globals, interrupt};
 
 const WHERE: &str = "The file or device";
@@ -36,12 +38,24 @@ pub const TASK: Task = Task {
     name: "storage",
     summary: "reads and writes of a file or a device: throughput and latency",
     example: "dpb storage --block 8KiB --depth 32",
-    apart: &["out", "beside", "data_dir", "i_know_this_destroys", "keep"],
+    apart: &[
+        "out",
+        "beside",
+        "data_dir",
+        "i_know_this_destroys",
+        "keep",
+        "keep_for_next",
+    ],
     prepare: None,
+    shared_file: Some(SharedFile {
+        flag: "--keep-for-next",
+        of: shared_file,
+        remove: |path| Target::remove_kept(path).map(drop).map_err(failure),
+    }),
     view: VIEW,
-    check: fit_together::<Args>,
+    check,
     cost,
-    recorded: recorded_by_name,
+    recorded,
     published: None,
     server_end: None,
 };
@@ -74,6 +88,33 @@ const VIEW: View = View {
     ],
     base: None,
 };
+
+/// Whether there are such requests. Whether there is room for the file is seen when a test is to start.
+fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    let args: Args = flags(matches)?;
+    args.plans()?;
+    args.runs.check()
+}
+
+/// The file, and what its contents hang on. A test that is to keep the file keeps it itself.
+fn shared_file(matches: &ArgMatches, data_dir: &Path) -> Option<(PathBuf, String)> {
+    let args = flags::<Args>(matches).ok()?;
+    if args.device.is_some() || args.keep {
+        return None;
+    }
+    let path = args.file.unwrap_or_else(|| data_dir.join(FILE));
+    let unit = storage::unit_bytes(args.block.iter().copied());
+    let contents = format!("{} {unit} {}", args.file_size, args.runs.seed);
+    Some((path, contents))
+}
+
+/// A record names the file without its folder where no flag names it, so the file is the command line's.
+fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
+    match parameter.name.as_str() {
+        "file" | "device" => None,
+        _ => recorded_by_name(parameter, record),
+    }
+}
 
 /// Tests of every kind of request; the file is written first.
 fn cost(matches: &ArgMatches) -> Cost {
@@ -133,6 +174,9 @@ pub struct Args {
     /// Leave the file there; the next run with the same size and seed uses it as it is
     #[arg(long, help_heading = WHERE, conflicts_with = "device")]
     keep: bool,
+    /// For `dpb run`: leave the file to the next test, which names the same
+    #[arg(long, hide = true, conflicts_with = "device")]
+    keep_for_next: bool,
     /// A block device to read; what it holds is not checked
     #[arg(long, value_name = "FILE", help_heading = WHERE, conflicts_with = "file")]
     device: Option<PathBuf>,
@@ -251,7 +295,8 @@ fn syncs(text: &str) -> Result<List<SyncAt>, String> {
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let plans = args.plans()?;
     let jobs = args.jobs.iter().copied().max().unwrap_or(1);
-    args.runs.check(jobs)?;
+    args.runs.check()?;
+    args.runs.say_sharing(jobs);
     let mut results = Results::new(&args.runs, globals)?;
     let progress = Progress::new(plans.len() as u64, globals.quiet);
     progress.set(0, "laying out the file");
@@ -396,13 +441,11 @@ impl Args {
     }
 
     fn check(&self, plans: &[Plan]) -> Result<(), Failure> {
-        if let Some(plan) = plans
-            .iter()
-            .find(|plan| plan.block == 0 || !plan.block.is_multiple_of(512))
-        {
+        if let Some(plan) = plans.iter().find(|plan| !storage::is_block(plan.block)) {
             return Err(Failure::usage(format!(
-                "--block {}: requests are multiples of 512 bytes",
-                plan.block
+                "--block {}: requests are multiples of 512 bytes, of {} at most",
+                plan.block,
+                storage::BLOCK_BYTES_MAX
             )));
         }
         let unit = storage::unit_bytes(self.block.iter().copied());
@@ -443,7 +486,7 @@ impl Args {
         let target = match (&self.device, &self.i_know_this_destroys) {
             (Some(device), Some(_)) => Target::of_device_to_destroy(device, &laying),
             (Some(device), None) => Target::of_device(device, self.file_size),
-            (None, _) => Target::of_file(&self.path()?, &laying, self.keep),
+            (None, _) => Target::of_file(&self.path()?, &laying, self.keep || self.keep_for_next),
         };
         target.map_err(failure)
     }
@@ -543,7 +586,7 @@ impl Args {
         ] {
             record.counts.insert(name.to_owned(), count);
         }
-        record.check = Some(check(plan, target, measured));
+        record.check = Some(check_of(plan, target, measured));
         let (jobs, repeat) = (u64::from(plan.jobs), self.runs.repeat());
         sweep::conclude(
             &mut record,
@@ -557,7 +600,7 @@ impl Args {
     }
 }
 
-fn check(plan: &Plan, target: &Target, measured: &Measured) -> Check {
+fn check_of(plan: &Plan, target: &Target, measured: &Measured) -> Check {
     let against = match (target.is_stamped(), plan.verify) {
         (true, true) => "place, write and checksum of every unit; all that was written read back",
         (true, false) => "the place of each block; 64 blocks of each run and job read back",

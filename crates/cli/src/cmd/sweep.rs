@@ -69,22 +69,26 @@ impl RunFlags {
         pins.map(|&core| core as u32).collect()
     }
 
-    /// Refuses foreign cores, and says so if threads share them.
-    pub(super) fn check(&self, threads_most: u64) -> Result<(), Failure> {
+    /// Refuses cores that this process may not use.
+    pub(super) fn check(&self) -> Result<(), Failure> {
         let cpus = allowed_cpus();
         let is_foreign = |core: &u32| !cpus.is_empty() && !cpus.contains(core);
-        if let Some(core) = self.pins().iter().find(|core| is_foreign(core)) {
-            return Err(Failure::usage(format!(
+        match self.pins().iter().find(|core| is_foreign(core)) {
+            Some(core) => Err(Failure::usage(format!(
                 "--pin {core}: this process may not use such a core; it may use {cpus:?}"
-            )));
+            ))),
+            None => Ok(()),
         }
-        let cores = cpus.len().max(1) as u64;
+    }
+
+    /// Says so if `threads_most` threads share cores.
+    pub(super) fn say_sharing(&self, threads_most: u64) {
+        let cores = allowed_cpus().len().max(1) as u64;
         if threads_most > cores {
             output::note(&format!(
                 "{threads_most} threads share {cores} cores: what they reach together is the cores' work, not the threads'"
             ));
         }
-        Ok(())
     }
 
     /// What all tests' records have of these flags.

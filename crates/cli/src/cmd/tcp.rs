@@ -21,8 +21,7 @@ use crate::cmd::serve::read_token;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
 use crate::task::{
-    Cost, EndPass, ServerEnd, Task, View, axis, charted, fit_together, flags, listed,
-    recorded_by_name,
+    Cost, EndPass, Parameter, ServerEnd, Task, View, axis, charted, flags, listed, recorded_by_name,
 };
 use crate::{Globals, interrupt};
 
@@ -53,10 +52,11 @@ pub const TASK: Task = Task {
         "until_stdin_closes",
     ],
     prepare: None,
+    shared_file: None,
     view: VIEW,
-    check: fit_together::<Args>,
+    check,
     cost,
-    recorded: recorded_by_name,
+    recorded,
     published: None,
     server_end: Some(ServerEnd {
         words: &["tcp", "--serve", "--until-stdin-closes"],
@@ -112,6 +112,19 @@ const VIEW: View = View {
     ],
     base: None,
 };
+
+/// Whether there are such messages.
+fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
+    flags::<Args>(matches)?.plans().map(drop)
+}
+
+/// A record names the server's machine, also where that is this one; the address is the command line's.
+fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
+    match parameter.name.as_str() {
+        "server" => None,
+        _ => recorded_by_name(parameter, record),
+    }
+}
 
 /// Tests of every kind of message.
 fn cost(matches: &ArgMatches) -> Cost {

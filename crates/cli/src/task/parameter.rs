@@ -234,6 +234,7 @@ impl Kind {
             Self::Time => args::duration(text)
                 .ok()
                 .map(|time| time.as_secs_f64().into()),
+            Self::Share if text == "100%" => Some(1.0.into()),
             Self::Share => args::share(text).ok().map(Value::from),
             Self::Rate => args::rate(text).ok().map(Value::from),
             _ => None,
@@ -246,6 +247,50 @@ impl Kind {
             (_, Ok(real)) => real.into(),
             _ => text.into(),
         }
+    }
+
+    /// Whether all that `text` stands for is among `wanted`, however either is spelled: `4KiB` is `4096`, `200ms` is `0.2`, `5%` is
+    /// `0.05`, `true` is `yes`.
+    ///
+    /// # Errors
+    /// As the check of a value, where `wanted` has a text that is none of this kind.
+    pub fn is_among(&self, text: &str, wanted: &[String]) -> Result<bool, String> {
+        let mut known = Vec::new();
+        for wanted in wanted {
+            known.extend(self.values(wanted)?);
+        }
+        let own = self.values(text)?;
+        Ok(own
+            .iter()
+            .all(|own| known.iter().any(|known| is_same(own, known))))
+    }
+
+    /// The values of a text with commas between them.
+    fn values(&self, text: &str) -> Result<Vec<Value>, String> {
+        let mut values = Vec::new();
+        for part in text.split(',').map(str::trim) {
+            let switch = match part {
+                "true" | "yes" => Some(true),
+                "false" | "no" => Some(false),
+                _ => None,
+            };
+            if let Some(word) = switch.and_then(|switch| self.word_of(switch)) {
+                values.push(word.into());
+                continue;
+            }
+            match (self, switch) {
+                (Self::Switch, Some(switch)) => values.push(switch.into()),
+                (Self::Switch, None) => {
+                    return Err(format!("`{part}` is not {}", self.expected()));
+                }
+                _ => {
+                    self.check(part)?;
+                    let single = self.single(part)?;
+                    values.extend(single.iter().map(|text| self.value(text)));
+                }
+            }
+        }
+        Ok(values)
     }
 
     /// The kind that a plug-in's manifest names; `None` for another word. Words have a list of their own.
@@ -294,6 +339,62 @@ impl Kind {
                 Ok(text.split(',').map(|part| part.trim().to_owned()).collect())
             }
             _ => Ok(vec![text.to_owned()]),
+        }
+    }
+}
+
+/// Whether two values are one; 70 % of one is 0.7, whatever the last digit of the product.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other)) => (one - other).abs() <= 1e-12 * one.abs().max(other.abs()),
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_the_same_however_it_is_spelled() {
+        let switches = Kind::Word(["yes", "no"].map(str::to_owned).into());
+        for (kind, text, wanted) in [
+            (Kind::Size, "4096", "4KiB"),
+            (Kind::Size, "64,1KiB", "1024,64"),
+            (Kind::Size, "256", "64..1024"),
+            (Kind::Time, "200ms", "0.2"),
+            (Kind::Share, "0.7", "70%"),
+            (Kind::Share, "1", "100%"),
+            (Kind::Rate, "2.5M", "2500000"),
+            (Kind::Real, "1", "1.0"),
+            (Kind::Switch, "true", "yes"),
+            (switches.clone(), "yes", "true"),
+            (Kind::Text, "cpu/best,pool", "pool,cpu/best"),
+        ] {
+            let wanted: Vec<String> = wanted.split(',').map(str::to_owned).collect();
+            assert_eq!(kind.is_among(text, &wanted), Ok(true), "{text} {wanted:?}");
+        }
+        for (kind, text, wanted) in [
+            (Kind::Size, "4096", "4000"),
+            // Only a part of what the test measures is wanted.
+            (Kind::Size, "64,1KiB", "64"),
+            (Kind::Time, "200ms", "200"),
+            (Kind::Switch, "false", "true"),
+            (switches, "no", "true"),
+            (Kind::Text, "4KiB", "4096"),
+        ] {
+            let came = kind.is_among(text, &[wanted.to_owned()]);
+            assert_eq!(came, Ok(false), "{text} {wanted}");
+        }
+        for (kind, wanted) in [
+            (Kind::Size, "4K"),
+            (Kind::Count, "0"),
+            (Kind::Switch, "perhaps"),
+        ] {
+            assert!(
+                kind.is_among("1", &[wanted.to_owned()]).is_err(),
+                "{wanted}"
+            );
         }
     }
 }

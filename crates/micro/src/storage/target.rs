@@ -114,6 +114,18 @@ impl Target {
         Ok(target)
     }
 
+    /// Removes the file of dpb's own that was kept at `path`. Whether there was one.
+    ///
+    /// # Errors
+    /// [`TargetError`]: what is there is not dpb's, is in use, or cannot be removed.
+    pub fn remove_kept(path: &Path) -> Result<bool, TargetError> {
+        let Some(kept) = open_kept(path)? else {
+            return Ok(false);
+        };
+        forget(path, &kept.file).map_err(|error| refused(path, error))?;
+        Ok(true)
+    }
+
     /// The first bytes of a block device, for reading; what it holds is not checked.
     ///
     /// # Errors
@@ -332,23 +344,24 @@ impl Target {
         written.and_then(|()| self.file.sync_data()).map_err(failed)
     }
 
-    /// Removes the name, if it is still this file's.
     fn forget_name(&self) -> Result<(), TargetError> {
-        let (ours, named) = (self.file.metadata(), fs::symlink_metadata(&self.path));
-        let is_same = |ours: &fs::Metadata, named: &fs::Metadata| {
-            ours.dev() == named.dev() && ours.ino() == named.ino()
-        };
-        match (ours, named) {
-            (Ok(ours), Ok(named)) if is_same(&ours, &named) => {
-                let removed = fs::remove_file(&self.path);
-                removed.map_err(|error| self.failed("cannot be removed", &error))
-            }
-            _ => Ok(()),
-        }
+        let forgotten = forget(&self.path, &self.file);
+        forgotten.map_err(|error| self.failed("cannot be removed", &error))
     }
 
     fn failed(&self, what: &str, error: &io::Error) -> TargetError {
         TargetError::Failed(format!("{} {what}: {error}", self.path.display()))
+    }
+}
+
+/// Removes the name, if it is still this file's.
+fn forget(path: &Path, file: &File) -> io::Result<()> {
+    let is_same = |ours: &fs::Metadata, named: &fs::Metadata| {
+        ours.dev() == named.dev() && ours.ino() == named.ino()
+    };
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(named)) if is_same(&ours, &named) => fs::remove_file(path),
+        _ => Ok(()),
     }
 }
 

@@ -112,6 +112,25 @@ fn a_file_that_is_cut_short_in_the_making_is_not_left() {
 }
 
 #[test]
+fn only_a_kept_file_is_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    assert!(!Target::remove_kept(&path).expect("nothing is there"));
+    let target = Target::of_file(&path, &laying(1 << 20, 1), true).expect("made");
+    let why = Target::remove_kept(&path).expect_err("it is in use");
+    assert!(why.to_string().contains("another dpb"), "{why}");
+    drop(target);
+    assert!(Target::remove_kept(&path).expect("removed"));
+    assert!(!path.exists());
+    fs::write(&path, "a person's").expect("written");
+    assert!(matches!(
+        Target::remove_kept(&path),
+        Err(TargetError::Refused(_))
+    ));
+    assert!(path.exists());
+}
+
+#[test]
 fn a_file_that_somebody_else_may_have_written_to_is_laid_out_anew() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("file");
