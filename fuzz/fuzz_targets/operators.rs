@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -16,7 +17,7 @@ use dpb_core::{
     Backend, Family, Items, Job, OpSpec, OutputShape, ParameterValue, Queue, SetupError,
     Unsupported,
 };
-use dpb_link::operators::{Dialled, OperatorsService, Quotas, Remote, SessionSecurity, Wire};
+use dpb_link::operators::{Dialled, OperatorsService, Quotas, Remote, SessionSecurity, Share, Wire};
 use dpb_operators::cpu::Cpu;
 use dpb_operators::registry::Operators;
 use libfuzzer_sys::fuzz_target;
@@ -39,10 +40,17 @@ const QUOTAS: Quotas = Quotas {
     output_bytes_max: 64 << 10,
     items_max: 256,
     spec_bytes_max: 64 << 10,
-    operators_max: 8,
-    queues_max: 4,
-    backends_max: 2,
+    a_client: SHARE,
+    all_clients: SHARE,
 };
+const SHARE: Share = Share {
+    operators: 8,
+    queues: 4,
+    backends: 2,
+    threads: 2,
+};
+/// Every client's address.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
     match bytes.split_first() {
@@ -203,7 +211,7 @@ fn ask_agent(bytes: &[u8], is_patched: bool) {
     let script = Script::new(bytes, is_patched);
     let heard = script.heard.clone();
     // Why it ended was said to the client as well, and is looked at there.
-    let _ = SERVICE.serve_wire(Box::new(script), SessionSecurity::Loopback, &|| false);
+    let _ = SERVICE.serve_wire(Box::new(script), CLIENT, SessionSecurity::Loopback, &|| false);
     let heard = heard.lock().expect("no panic");
     for message in split(&heard) {
         let of_agent = [2, 4, 6, 8, 10, 14, 16, 18, 19].contains(&message[0]);
@@ -338,7 +346,7 @@ fn conversation(service: &OperatorsService, spec: &OpSpec) -> [Vec<Vec<u8>>; 2] 
                 for stream in called {
                     scope.spawn(|| {
                         let wire = Box::new(stream);
-                        service.serve_wire(wire, SessionSecurity::Loopback, &|| false)
+                        service.serve_wire(wire, CLIENT, SessionSecurity::Loopback, &|| false)
                     });
                 }
             });

@@ -29,6 +29,7 @@ mod args;
 mod backends;
 mod boxes;
 mod bulk;
+mod child;
 mod cmd;
 mod contained;
 mod executor;

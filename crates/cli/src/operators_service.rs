@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use dpb_core::{Families, OpSpec, OpenError, ParameterValue, SetupError, Unsupported};
 use dpb_link::Service;
-use dpb_link::operators::{OperatorsService, Resolve};
+use dpb_link::operators::{OperatorsService, Quotas, Resolve};
 use dpb_operators::registry::Operators;
 
-/// The service over `families`, whose operators are `operators`.
-pub fn service(families: Families, operators: Operators) -> Arc<dyn Service> {
+/// The service over `families`, whose operators are `operators`, of which clients get no more than `quotas`.
+pub fn service(families: Families, operators: Operators, quotas: Quotas) -> Arc<dyn Service> {
     let open = move |name: &str| match families.open(name) {
         Ok(backend) => Ok(backend),
         Err(OpenError::Absent(why)) => Err(why),
         Err(OpenError::NoSuch(reason)) => Err(Unsupported { reason }),
     };
-    Arc::new(OperatorsService::new(Box::new(open), specs(operators)))
+    let service = OperatorsService::new(Box::new(open), specs(operators));
+    Arc::new(service.with_quotas(quotas))
 }
 
 /// Makes specs of what crosses.
@@ -46,7 +47,7 @@ mod tests {
         let listen = "127.0.0.1:0".parse().expect("an address");
         let agent = Agent::bind(
             AgentOptions::new(listen),
-            vec![service(families, operators)],
+            vec![service(families, operators, Quotas::default())],
         );
         let agent = agent.expect("loopback");
         let address = agent.address();

@@ -5,18 +5,16 @@
 //! also when this process is killed. Where dpb of this version is not installed, this executable is copied there and removed afterwards.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use dpb_link::{ClientCredentials, Token};
 use serde::Deserialize;
 
-use crate::contained::{self, Kept};
+use crate::child::{NotReady, ServingChild};
 use crate::executor::last_words;
 use crate::exit::Failure;
 use crate::interrupt;
@@ -25,25 +23,19 @@ use crate::interrupt;
 const OPTIONS: [&str; 5] = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
 /// Where dpb may be installed besides.
 const FIND: &str = r#"PATH="$PATH:$HOME/.local/bin:$HOME/.cargo/bin"; export PATH"#;
-/// The interval at which one that waits for ssh looks around.
-const LOOK: Duration = Duration::from_millis(100);
-/// So many looks an agent may take until it is ready.
-const READY_LOOKS: u32 = 600;
-/// So many looks an agent may take to end.
-const END_LOOKS: u32 = 150;
+/// The time that an agent may take to end.
+const END: Duration = Duration::from_secs(15);
 /// Most that a machine may say in answer to a question.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// An agent that ends when this value is dropped.
 #[derive(Debug)]
 pub struct SshAgent {
-    child: Child,
-    stdin: Option<ChildStdin>,
+    _child: ServingChild,
     /// Its address, as this machine reaches it.
     pub address: String,
     /// What it is known by, and wants to be shown.
     pub credentials: ClientCredentials,
-    _kept: Kept,
 }
 
 /// A machine behind ssh.
@@ -209,47 +201,32 @@ impl Machine<'_> {
         command
             .args(OPTIONS)
             .args([self.target, &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Ctrl-C in a terminal is for us; the agent is ended when our records are complete.
-            .process_group(0);
-        let mut child = command
-            .spawn()
-            .map_err(|error| self.broke(&error.to_string()))?;
-        let kept = contained::keep(&child);
-        let mut stdin = child.stdin.take().expect("it is piped");
-        // If it has ended already, its words below say why.
-        let _ = stdin.write_all(&[token.as_bytes(), b"\n"].concat());
-        let words = drained(child.stderr.take().expect("it is piped"));
-        let line = first_line(child.stdout.take().expect("it is piped"));
-        let mut agent = Starting {
-            child,
-            stdin: Some(stdin),
-        };
-        let ready = waited_for(&line);
-        let ready = ready.and_then(|line| serde_json::from_str::<Ready>(&line).ok());
-        let Some(ready) = ready else {
-            agent.end();
-            let words = words.join().unwrap_or_default();
-            return Err(match interrupt::is_set() {
-                true => Failure::interrupted("interrupted before the agent was ready"),
-                false => self.broke(&format!("no agent starts: {}", last_words(&words))),
-            });
+            .stderr(Stdio::piped());
+        let broke = |error: std::io::Error| self.broke(&error.to_string());
+        let mut child = ServingChild::start(&mut command, token.as_bytes(), END).map_err(broke)?;
+        let words = drained(child.take_stderr().expect("it is piped"));
+        let ready: Ready = match child.ready() {
+            Ok(ready) => ready,
+            Err(NotReady::Interrupted) => {
+                return Err(Failure::interrupted(
+                    "interrupted before the agent was ready",
+                ));
+            }
+            Err(NotReady::Said(_)) => {
+                let words = words.join().unwrap_or_default();
+                return Err(self.broke(&format!("no agent starts: {}", last_words(&words))));
+            }
         };
         let credentials = ClientCredentials::new(&ready.fingerprint, token);
         let credentials = credentials.map_err(|why| self.broke(why))?;
         let port = ready.listening.port();
-        let Starting { child, stdin } = agent;
         Ok(SshAgent {
-            child,
-            stdin,
+            _child: child,
             address: match host.contains(':') {
                 true => format!("[{host}]:{port}"),
                 false => format!("{host}:{port}"),
             },
             credentials,
-            _kept: kept,
         })
     }
 }
@@ -271,39 +248,6 @@ fn serving(program: &Program) -> String {
     }
 }
 
-/// An agent that is not ready yet.
-struct Starting {
-    child: Child,
-    stdin: Option<ChildStdin>,
-}
-
-impl Starting {
-    fn end(&mut self) {
-        drop(self.stdin.take());
-        end(&mut self.child);
-    }
-}
-
-impl Drop for SshAgent {
-    fn drop(&mut self) {
-        // Closing its standard input asks it to end.
-        drop(self.stdin.take());
-        end(&mut self.child);
-    }
-}
-
-/// Waits for the end of a process that was asked to end, for a while.
-fn end(child: &mut Child) {
-    for _ in 0..END_LOOKS {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        thread::sleep(LOOK);
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-}
-
 /// Reads to the end on a thread, so that no pipe fills up; the first part is kept.
 fn drained(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
@@ -312,35 +256,6 @@ fn drained(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
         let _ = std::io::copy(&mut from, &mut std::io::sink());
         String::from_utf8_lossy(&bytes).into_owned()
     })
-}
-
-/// The first line that comes; the rest is read and dropped.
-fn first_line(from: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let mut from = BufReader::new(from);
-        let mut line = String::new();
-        let read = (&mut from).take(ANSWER_BYTES_MAX).read_line(&mut line);
-        if read.is_ok_and(|bytes| bytes > 0) {
-            // Nobody waits any more if it came too late.
-            let _ = sender.send(line);
-        }
-        let _ = std::io::copy(&mut from, &mut std::io::sink());
-    });
-    receiver
-}
-
-/// The line, unless it takes too long or somebody interrupts.
-fn waited_for(line: &Receiver<String>) -> Option<String> {
-    for _ in 0..READY_LOOKS {
-        match line.recv_timeout(LOOK) {
-            Ok(line) => return Some(line),
-            Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) if interrupt::is_set() => return None,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]

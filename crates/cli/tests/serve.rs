@@ -189,6 +189,35 @@ fn an_agent_says_which_services_it_offers() {
 }
 
 #[test]
+fn a_client_has_no_more_threads_than_the_agent_is_told() {
+    let agent = Agent::start(&["--client-threads", "1", "--total-threads", "2"]);
+    let run = |backend: &str| {
+        let name = format!("remote/{}/{backend}", agent.address);
+        let to = [
+            "--seconds",
+            "0.01",
+            "--format",
+            "json",
+            "--out",
+            "/dev/null",
+        ];
+        finish(&[&["op", "crc32c", "--backend", &name][..], &to].concat())
+    };
+    let before = agent.threads();
+    let refused = run("pool/1024");
+    let words = text(&[refused.stdout, refused.stderr].concat());
+    assert!(words.contains("may have 1 threads"), "{words}");
+    assert!(agent.threads() < before + 100);
+    let ran = run("pool/1");
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    // A client may not have more than all of them.
+    let more = ["serve", "--client-queues", "3", "--total-queues", "2"];
+    let refused = finish(&more);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("--total-queues 2"));
+}
+
+#[test]
 fn a_backend_that_cannot_be_had_is_refused() {
     for (backend, code, said) in [
         ("sim/default", 2, "clock of its own"),

@@ -39,7 +39,8 @@ fn plain() -> Result<Box<dyn Backend>, OpenError> {
         let service: &_ = Box::leak(Box::new(service()));
         for stream in listener.incoming().flatten() {
             thread::spawn(move || {
-                service.serve_wire(Box::new(stream), SessionSecurity::Loopback, &|| false)
+                let (wire, client) = (Box::new(stream), address.ip());
+                service.serve_wire(wire, client, SessionSecurity::Loopback, &|| false)
             });
         }
     });

@@ -27,7 +27,7 @@ pub const DESCRIPTION_BYTES_MAX: usize = 4096;
 pub struct Hello {
     /// Version of the session that the client speaks.
     pub version: u16,
-    /// What the client can do, by bits; none is given out yet, and an agent ignores those that it does not know.
+    /// What the client can do, by bits. Reserved: clients send 0, and agents ignore it.
     pub capabilities: u64,
     /// The pace that the agent sends at on this connection, bits per second; 0 for none.
     pub link_bits_per_s: u64,
@@ -165,7 +165,7 @@ impl Offer {
 /// The agent's first frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// What the agent can do, by bits; none is given out yet, and a client ignores those that it does not know.
+    /// What the agent can do, by bits. Reserved: agents send 0, and clients ignore it.
     pub capabilities: u64,
     /// The agent's description.
     pub agent: AgentDescription,

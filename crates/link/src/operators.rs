@@ -14,6 +14,10 @@
 //! **Tables that change** ([`Control`](dpb_core::Control)) change at the agent: a change and a commit each are a round trip. All queues of a
 //! prepared operator share its table there.
 //!
+//! **Quotas.** An agent bounds each job, what one client has at once, and what all clients have together ([`Quotas`]). A client is the
+//! address that its connections come from. Backends, operators and queues are given back when they are dropped, or when the client leaves;
+//! a backend that no client has any more is closed.
+//!
 //! **Messages.** A session opens the service ([`Sessions`]), which then takes the stream over: its messages are its own, and their tags too. Over a
 //! stream without a session ([`tcp`]) they are the same. All numbers are little endian. A message is a header of 8 bytes, which is its tag (a byte), three zeros and the length of
 //! its body (a word of 4 bytes), and the body. A text is its length (4 bytes) and UTF-8.
@@ -64,7 +68,7 @@ mod wire;
 pub use agent::{OpenBackend, OperatorsService};
 pub use client::{Dial, Dialled, Remote, lost, tcp};
 pub use protocol::VERSION;
-pub use quotas::Quotas;
+pub use quotas::{Quotas, Share};
 pub use session::{NAME, Sessions};
 pub use spec::Resolve;
 pub use wire::{SessionSecurity, Wire};

@@ -39,8 +39,6 @@ pub trait Service: Send + Sync {
 pub struct ClientInfo {
     /// The client's address.
     pub peer: SocketAddr,
-    /// What the client can do, by the session's bits.
-    pub capabilities: u64,
     /// True if the connection is encrypted.
     pub is_encrypted: bool,
 }

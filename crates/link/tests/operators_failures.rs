@@ -14,7 +14,7 @@ use dpb_core::{
     Backend, Completion, Family, Items, Job, JobError, OpSpec, OpenError, Operator, OutputShape,
     Queue, SetupError,
 };
-use dpb_link::operators::{Dialled, Quotas, Remote, SessionSecurity, lost, tcp};
+use dpb_link::operators::{Dialled, Quotas, Remote, SessionSecurity, Share, lost, tcp};
 use dpb_operators::registry;
 use operators_support::proxy::{self, DONE, Fate, JOB, Message, WELCOME};
 use operators_support::{Served, open, remote, resolve, service};
@@ -320,9 +320,13 @@ fn quotas_are_refused_with_their_figures() {
         output_bytes_max: 9000,
         items_max: 7,
         spec_bytes_max: 600,
-        operators_max: 2,
-        queues_max: 2,
-        backends_max: 1,
+        a_client: Share {
+            operators: 2,
+            queues: 2,
+            backends: 1,
+            threads: 2,
+        },
+        all_clients: Share::all_clients(1),
     };
     let served = Served::start(service().with_quotas(quotas));
     let backend = open(&served.name("cpu"));

@@ -1,6 +1,7 @@
 //! `dpb serve`: the agent on the other side of a link, and its credentials.
 
 mod init;
+mod operators;
 mod tasks;
 
 use std::fmt::Display;
@@ -35,8 +36,7 @@ use crate::{Globals, args, interrupt, operators_service};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Memory stays below the cache plus 272 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
-                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results. Operators of other machines (remote/…) take up to 105 MB a queue, of which there are \
-                  32 at most.\n\
+                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results. Operators of other machines (remote/…) take up to 105 MB a queue (--total-queues).\n\
                   With --credentials every connection is encrypted (TLS 1.3), and other machines may connect. Rows that go by \
                   RDMA (--bulk) are not.\n\
                   With --tasks, which is off by default, clients that have shown the token run dpb's tests here, one at a time: as this \
@@ -85,6 +85,8 @@ pub struct Args {
     /// up), rdma/DEVICE
     #[arg(long, value_name = "TRANSPORT", default_value = "rdma")]
     bulk: Choice,
+    #[command(flatten)]
+    operators: operators::OperatorFlags,
     #[command(flatten)]
     tasks: tasks::TaskFlags,
     /// For who starts an agent for itself: take the token from the first line of standard input, which no other user can read,
@@ -163,6 +165,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         is_open: matches!(access, Access::Anyone),
     };
     let tasks = args.tasks.options(tasks, globals)?;
+    let operators = operators_service::service(
+        globals.families,
+        globals.operators,
+        args.operators.quotas()?,
+    );
     let options = AgentOptions {
         listen: resolve(&args.listen)?,
         data_dir,
@@ -189,7 +196,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(_) => TESTS_END,
         None => SCANS_END,
     };
-    let (agent, info) = bind(options, tasks, globals).map_err(|error| cannot_start(&error))?;
+    let (agent, info) = bind(options, operators, tasks).map_err(|error| cannot_start(&error))?;
     if args.until_stdin_closes {
         std::thread::spawn(move || watch_stdin(ending));
     }
@@ -222,14 +229,13 @@ fn cannot_start(error: &BindError) -> Failure {
 /// An agent with all services, and its description.
 fn bind(
     options: AgentOptions,
+    operators: Arc<dyn Service>,
     tasks: Option<TasksOptions>,
-    globals: &Globals,
 ) -> Result<(Agent, AgentInfo), BindError> {
     let session = options.session();
     let echo = Echo::new(options.idle_patience, &options.clock);
     let tasks = tasks.map(|tasks| TasksService::new(tasks, &options.clock));
     let pushdown = Arc::new(Pushdown::new(options)?);
-    let operators = operators_service::service(globals.families, globals.operators);
     let mut services: Vec<Arc<dyn Service>> = vec![pushdown.clone(), Arc::new(echo), operators];
     services.extend(tasks.map(|tasks| Arc::new(tasks) as Arc<dyn Service>));
     let agent = Agent::bind(session, services)?;

@@ -56,12 +56,8 @@ pub(super) fn admit(
         None => shake(shared, &mut link, id),
     };
     match shaken {
-        Ok(hello) => {
-            let client = ClientInfo {
-                peer,
-                capabilities: hello.capabilities,
-                is_encrypted,
-            };
+        Ok(()) => {
+            let client = ClientInfo { peer, is_encrypted };
             Ok((link, client))
         }
         Err(error) => Err(Refused {
@@ -119,7 +115,7 @@ fn secure(shared: &Shared, tcp: TcpStream, deadline_ns: u64) -> Result<Secured, 
 }
 
 /// Hello and welcome.
-fn shake(shared: &Shared, link: &mut Link, id: u64) -> Result<Hello, LinkError> {
+fn shake(shared: &Shared, link: &mut Link, id: u64) -> Result<(), LinkError> {
     let Some(header) = link.receive_header()? else {
         return Err(LinkError::Closed);
     };
@@ -145,8 +141,7 @@ fn shake(shared: &Shared, link: &mut Link, id: u64) -> Result<Hello, LinkError> 
         Admission::Gone => return Err(LinkError::Closed),
     }
     link.set_pace(hello.link_bits_per_s);
-    link.send(WELCOME, &shared.welcome.to_bytes())?;
-    Ok(hello)
+    link.send(WELCOME, &shared.welcome.to_bytes())
 }
 
 /// Refuses, after a while, who does not show the token.

@@ -1,18 +1,21 @@
 //! The agent: runs operators of its machine for whoever may ask. A thread a connection, which the caller brings.
 
+mod accounts;
 mod jobs;
 mod places;
 mod receiving;
 mod requests;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dpb_core::{Backend, Clock, Control, Limits, Operator, SetupError, Unsupported, WallClock};
 
+use self::accounts::{Accounts, Seat, Served};
 use super::protocol::Number;
-use super::quotas::{Quotas, Seat};
+use super::quotas::Quotas;
 use super::spec::Resolve;
 use super::wire::{SessionSecurity, Wire};
 use crate::hello::AgentDescription;
@@ -35,19 +38,10 @@ pub(super) struct Shared {
     machine: String,
     clock: Arc<dyn Clock>,
     patience: Duration,
-    backends: Mutex<Vec<Served>>,
+    accounts: Accounts,
     operators: Mutex<Vec<Arc<Prepared>>>,
-    operators_taken: Arc<AtomicUsize>,
-    queues_taken: Arc<AtomicUsize>,
     /// True once the agent ends.
     pub(super) stop: AtomicBool,
-}
-
-/// A backend that is open.
-#[derive(Clone)]
-struct Served {
-    name: String,
-    backend: Arc<dyn Backend>,
 }
 
 /// An operator of a client.
@@ -58,24 +52,24 @@ struct Prepared {
     limits: Limits,
     /// True if jobs are done when `submit` returns.
     is_synchronous: bool,
-    served: Served,
-    _seat: Seat,
+    /// After the operator, which ends first.
+    served: Arc<Served>,
+    _seats: [Seat; 2],
 }
 
 impl OperatorsService {
     /// A service of the backends that `open` opens, and of operators whose specs `resolve` makes.
     pub fn new(open: OpenBackend, resolve: impl Resolve + 'static) -> Self {
+        let quotas = Quotas::default();
         Self(Shared {
             open,
             resolve: Box::new(resolve),
-            quotas: Quotas::default(),
+            quotas,
             machine: machine(),
             clock: Arc::new(WallClock::default()),
             patience: PATIENCE,
-            backends: Mutex::default(),
+            accounts: Accounts::new(&quotas),
             operators: Mutex::default(),
-            operators_taken: Arc::default(),
-            queues_taken: Arc::default(),
             stop: AtomicBool::new(false),
         })
     }
@@ -84,6 +78,7 @@ impl OperatorsService {
     #[must_use]
     pub fn with_quotas(mut self, quotas: Quotas) -> Self {
         self.0.quotas = quotas;
+        self.0.accounts = Accounts::new(&quotas);
         self
     }
 
@@ -102,40 +97,32 @@ impl OperatorsService {
         self
     }
 
-    /// Serves one connection, in this thread, until the client closes it or `is_stopped`, which is asked several times a second.
+    /// Serves one connection of `client`, in this thread, until the client closes it or `is_stopped`, which is asked several times a second.
+    /// What the client has by all its connections together counts towards its share.
     ///
     /// # Errors
     /// Why the connection ended, if the client did not close it.
     pub fn serve_wire(
         &self,
         wire: Box<dyn Wire + '_>,
+        client: IpAddr,
         security: SessionSecurity,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(), String> {
-        requests::serve(&self.0, wire, security, is_stopped)
+        let client = self.0.accounts.client(client);
+        requests::serve(&self.0, client, wire, security, is_stopped)
     }
 }
 
 impl Shared {
-    /// The backend called `name`, opened if it is not yet.
-    fn backend(&self, name: &str) -> Result<Served, Unsupported> {
-        let no = |reason| Err(Unsupported { reason });
+    /// The backend called `name` for `client`, opened if it is not yet.
+    fn backend(&self, client: &accounts::Client, name: &str) -> Result<Arc<Served>, Unsupported> {
         // Whoever wants to go on from here connects there.
         if name.split(['/', ':']).next() == Some("remote") {
-            return no(format!("{name}: an agent hands nothing on to other agents"));
+            let reason = format!("{name}: an agent hands nothing on to other agents");
+            return Err(Unsupported { reason });
         }
-        let mut backends = lock(&self.backends);
-        if let Some(served) = backends.iter().find(|served| served.name == name) {
-            return Ok(served.clone());
-        }
-        let max = self.quotas.backends_max;
-        if backends.len() >= max {
-            return no(format!("the agent has {max} backends open, its most"));
-        }
-        let (name, backend) = (name.to_owned(), Arc::from((self.open)(name)?));
-        let served = Served { name, backend };
-        backends.push(served.clone());
-        Ok(served)
+        self.accounts.backend(client, name, &self.open)
     }
 
     /// The limits of a backend within the agent's.

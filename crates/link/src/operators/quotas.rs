@@ -1,7 +1,7 @@
 //! The most that an agent gives to its clients.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
 
 /// The most that an agent gives to its clients. What goes beyond is refused with the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,26 +16,62 @@ pub struct Quotas {
     pub items_max: usize,
     /// Bytes of a spec: the keys and tables of an operator.
     pub spec_bytes_max: usize,
-    /// Operators that all clients together have prepared.
-    pub operators_max: usize,
-    /// Queues that all clients together have open. Each may take [`Quotas::queue_bytes`].
-    pub queues_max: usize,
-    /// Backends that the agent opens; they stay open.
-    pub backends_max: usize,
+    /// What one client may have at once. A client is the address that connections come from, so all programs of a machine are one.
+    pub a_client: Share,
+    /// What all clients together may have at once.
+    pub all_clients: Share,
+}
+
+/// What clients may have at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Operators that are prepared.
+    pub operators: usize,
+    /// Queues that are open. Each may take [`Quotas::queue_bytes`].
+    pub queues: usize,
+    /// Backends that are open, each name counted once. A backend is closed when the last client that has it leaves.
+    pub backends: usize,
+    /// Worker threads of these backends, `pool/N` counted as N. Clients that have the same pool share its threads; they count once among
+    /// those of all clients.
+    pub threads: usize,
+}
+
+impl Share {
+    /// The most that one client has unless told otherwise, on a machine of `cpus` CPUs: pools of 1, 2, 4 threads and so on up to the
+    /// number of CPUs fit in at once.
+    pub fn a_client(cpus: usize) -> Self {
+        Self {
+            operators: 48,
+            queues: 24,
+            backends: 24,
+            threads: cpus.saturating_mul(2),
+        }
+    }
+
+    /// The most that all clients have unless told otherwise, on a machine of `cpus` CPUs: a client that has all of its own leaves some for
+    /// others.
+    pub fn all_clients(cpus: usize) -> Self {
+        Self {
+            operators: 64,
+            queues: 32,
+            backends: 32,
+            threads: cpus.saturating_mul(8),
+        }
+    }
 }
 
 /// All queues together then take 3.2 GiB at most, if each is full of the largest jobs.
 impl Default for Quotas {
     fn default() -> Self {
+        let cpus = available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
             depth_max: 256,
             input_bytes_max: 8 << 20,
             output_bytes_max: 16 << 20,
             items_max: 1 << 14,
             spec_bytes_max: 64 << 20,
-            operators_max: 64,
-            queues_max: 32,
-            backends_max: 32,
+            a_client: Share::a_client(cpus),
+            all_clients: Share::all_clients(cpus),
         }
     }
 }
@@ -60,41 +96,4 @@ impl Quotas {
 pub(super) fn cost(input_bytes: usize, slot_bytes: usize, items: usize) -> usize {
     let lists = items.saturating_mul(ITEM_BYTES);
     input_bytes.saturating_add(slot_bytes).saturating_add(lists)
-}
-
-/// One of a counted number of places, which is given back when this is dropped.
-#[derive(Debug)]
-pub(super) struct Seat(Arc<AtomicUsize>);
-
-impl Seat {
-    /// A place, if fewer than `max` are taken.
-    pub(super) fn take(taken: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
-        let more = |taken: usize| (taken < max).then_some(taken + 1);
-        let order = Ordering::Relaxed;
-        let seated = taken.fetch_update(order, order, more);
-        seated.ok().map(|_| Self(Arc::clone(taken)))
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seats_are_given_back() {
-        let taken = Arc::default();
-        let first = Seat::take(&taken, 2).expect("free");
-        let second = Seat::take(&taken, 2).expect("free");
-        assert!(Seat::take(&taken, 2).is_none());
-        drop(first);
-        assert!(Seat::take(&taken, 2).is_some());
-        drop(second);
-        assert_eq!(taken.load(Ordering::Relaxed), 0);
-    }
 }

@@ -78,7 +78,7 @@ impl Service for OperatorsService {
         let stop: &AtomicBool = &self.0.stop;
         let is_stopped = || stop.load(Ordering::Relaxed);
         let stream = Box::new(link.take_over());
-        let served = self.serve_wire(stream, security, &is_stopped);
+        let served = self.serve_wire(stream, client.peer.ip(), security, &is_stopped);
         served.map_err(|why| LinkError::refused(Refusal::Protocol, why))
     }
 

@@ -85,14 +85,15 @@ impl Served {
 
 fn listen(listener: &TcpListener, agent: &OperatorsService, stop: &Arc<AtomicBool>) {
     thread::scope(|scope| {
-        while let Ok((stream, _)) = listener.accept() {
+        while let Ok((stream, client)) = listener.accept() {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
             scope.spawn(move || {
                 let is_stopped = || stop.load(Ordering::Relaxed);
                 // How it ended is the client's to see.
-                let _ = agent.serve_wire(Box::new(stream), SessionSecurity::Loopback, &is_stopped);
+                let (wire, client) = (Box::new(stream), client.ip());
+                let _ = agent.serve_wire(wire, client, SessionSecurity::Loopback, &is_stopped);
             });
         }
     });

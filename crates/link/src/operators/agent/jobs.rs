@@ -14,9 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::outbox::Outbox;
 use super::super::protocol::Refusal;
-use super::super::quotas::Seat;
 use super::super::talk::{Broken, Talk};
 use super::super::wire::{FAREWELL, hang_up, sleep_for};
+use super::accounts::Seat;
 use super::places::Places;
 use super::receiving::{Receiving, Rules};
 use super::{Prepared, Shared};
@@ -26,7 +26,7 @@ pub(super) struct Lane {
     pub(super) queue: Box<dyn Queue>,
     pub(super) prepared: Arc<Prepared>,
     pub(super) depth: NonZeroU32,
-    pub(super) _seat: Seat,
+    pub(super) _seats: [Seat; 2],
 }
 
 /// Times that the loop goes round without work before it sleeps: as long as a round trip over a fast network takes.
@@ -86,7 +86,7 @@ impl<'a> Jobs<'a> {
             operator, served, ..
         } = &*lane.prepared;
         let (window, held) = (shared.quotas.window_bytes(), shared.quotas.queue_bytes());
-        let places = Places::new(depth, window, held, &*served.backend);
+        let places = Places::new(depth, window, held, served.backend());
         Ok(Self {
             shape: operator.shape(),
             item_cost: operator.spec().cost_bytes() as u64,
@@ -158,7 +158,7 @@ impl<'a> Jobs<'a> {
             quotas: &self.shared.quotas,
             input_bytes_max: limits.input_bytes_max,
             items_max: limits.items_max,
-            backend: &*served.backend,
+            backend: served.backend(),
         };
         let (wire, inbox) = (&mut *self.talk.wire, &mut self.talk.inbox);
         let mut progress = false;
@@ -235,7 +235,7 @@ impl<'a> Jobs<'a> {
             0 => Broken::Silent(patience),
             _ => Broken::Refused(format!(
                 "{} has done nothing for {patience:?}, with {flying} jobs in flight",
-                self.lane.prepared.served.name
+                self.lane.prepared.served.name()
             )),
         })
     }

@@ -11,18 +11,19 @@ use super::super::protocol::{
     TEXT_BYTES_MAX, Tag, greeting, put_changed, put_facts, put_limits, put_properties,
     read_greeting,
 };
-use super::super::quotas::Seat;
 use super::super::spec::{self, SpecError};
 use super::super::talk::{Broken, Talk, Until};
 use super::super::wire::{FAREWELL, SessionSecurity, Wire, hang_up};
+use super::accounts::{Client, Kind};
 use super::jobs::{self, Lane};
 use super::{Prepared, Served, Shared, lock};
 
 /// A client's connection.
 struct Requests<'a> {
     shared: &'a Shared,
+    client: Arc<Client>,
     security: SessionSecurity,
-    served: Option<Served>,
+    served: Option<Arc<Served>>,
     /// The operators that end with the connection.
     mine: Vec<Number>,
 }
@@ -38,6 +39,7 @@ enum Answer {
 /// Serves a connection to its end.
 pub(super) fn serve(
     shared: &Shared,
+    client: Arc<Client>,
     wire: Box<dyn Wire + '_>,
     security: SessionSecurity,
     is_stopped: &dyn Fn() -> bool,
@@ -46,6 +48,7 @@ pub(super) fn serve(
     let mut talk = talk.map_err(|error| error.to_string())?;
     let mut requests = Requests {
         shared,
+        client,
         security,
         served: None,
         mine: Vec::new(),
@@ -121,8 +124,8 @@ impl Requests<'_> {
                 let mut from = Reader::new(body);
                 let name = from.text(NAME_BYTES_MAX)?;
                 from.end()?;
-                let served = self.shared.backend(name)?;
-                let properties = served.backend.properties();
+                let served = self.shared.backend(&self.client, name)?;
+                let properties = served.backend().properties();
                 put_properties(&mut to, &properties);
                 to.push(properties.is_modelled().into());
                 self.served = Some(served);
@@ -130,9 +133,9 @@ impl Requests<'_> {
             }
             Tag::Limits => {
                 let (served, spec) = (self.served()?, self.spec(body)?);
-                let limits = self.shared.bounded(served.backend.limits(&spec)?);
+                let limits = self.shared.bounded(served.backend().limits(&spec)?);
                 put_limits(&mut to, &limits);
-                let code = served.backend.code(&spec).unwrap_or_default();
+                let code = served.backend().code(&spec).unwrap_or_default();
                 put_text(&mut to, &code, TEXT_BYTES_MAX);
                 Tag::Limited
             }
@@ -170,7 +173,7 @@ impl Requests<'_> {
         Ok(Answer::Message(answer, to))
     }
 
-    fn served(&self) -> Result<&Served, Refusal> {
+    fn served(&self) -> Result<&Arc<Served>, Refusal> {
         let none = || Malformed("a question about no backend");
         self.served.as_ref().ok_or_else(|| none().into())
     }
@@ -189,12 +192,9 @@ impl Requests<'_> {
 
     fn prepare(&mut self, body: &[u8]) -> Result<Facts, Refusal> {
         let (shared, served, spec) = (self.shared, self.served()?.clone(), self.spec(body)?);
-        let max = shared.quotas.operators_max;
-        let seat = Seat::take(&shared.operators_taken, max).ok_or_else(|| Unsupported {
-            reason: format!("the agent has {max} operators prepared, its most"),
-        })?;
-        let inner = served.backend.limits(&spec)?;
-        let operator = served.backend.prepare(&spec).map_err(Refusal::Setup)?;
+        let seats = shared.accounts.take(&self.client, Kind::Operators)?;
+        let inner = served.backend().limits(&spec)?;
+        let operator = served.backend().prepare(&spec).map_err(Refusal::Setup)?;
         let shape = operator.shape();
         let output_bytes_max = shared.quotas.output_bytes_max;
         if let OutputShape::Fixed(bytes) = shape
@@ -216,7 +216,7 @@ impl Requests<'_> {
             is_synchronous: inner.synchronous,
             operator,
             served,
-            _seat: seat,
+            _seats: seats,
         };
         let facts = Facts {
             number,
@@ -250,17 +250,14 @@ impl Requests<'_> {
                 depth_max: limits.depth_max.get(),
             }));
         }
-        let max = shared.quotas.queues_max;
-        let seat = Seat::take(&shared.queues_taken, max).ok_or_else(|| Unsupported {
-            reason: format!("the agent has {max} queues open, its most"),
-        })?;
+        let seats = shared.accounts.take(&self.client, Kind::Queues)?;
         let operator: Arc<dyn Operator> = prepared.operator.clone();
         let queue = operator.open(depth).map_err(Refusal::Setup)?;
         Ok(Lane {
             queue,
             prepared,
             depth,
-            _seat: seat,
+            _seats: seats,
         })
     }
 

@@ -1,0 +1,296 @@
+//! What clients have: counted for each client and for all together, and given back when it is dropped.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use dpb_core::{Backend, Executor, MadeOf, Unsupported};
+
+use super::super::quotas::{Quotas, Share};
+use super::{OpenBackend, lock};
+
+/// What all clients have.
+pub(super) struct Accounts {
+    all: Arc<Account>,
+    a_client: Share,
+    clients: Mutex<Vec<(IpAddr, Weak<Client>)>>,
+    opened: Arc<Mutex<Vec<Opened>>>,
+}
+
+/// What one client has, by all of its connections. It is forgotten once the last of these has ended.
+pub(super) struct Client {
+    account: Arc<Account>,
+    served: Mutex<Vec<Weak<Served>>>,
+}
+
+/// A backend that a client has.
+pub(super) struct Served {
+    name: String,
+    /// There until this is dropped.
+    backend: Option<Arc<dyn Backend>>,
+    opened: Arc<Mutex<Vec<Opened>>>,
+    _seats: [Seat; 2],
+}
+
+/// A backend that is open.
+struct Opened {
+    name: String,
+    backend: Arc<dyn Backend>,
+    /// Clients that have it.
+    clients: usize,
+    _seats: [Seat; 2],
+}
+
+/// The kinds of things that are counted.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Operators,
+    Queues,
+    Backends,
+    Threads,
+}
+
+/// Counts of things, and the most of each.
+struct Account {
+    whose: Whose,
+    max: Share,
+    /// By [`Kind`].
+    taken: [AtomicUsize; 4],
+}
+
+#[derive(Clone, Copy)]
+enum Whose {
+    Client,
+    All,
+}
+
+/// Counted things of one kind, which are given back when this is dropped.
+pub(super) struct Seat {
+    account: Arc<Account>,
+    kind: Kind,
+    count: usize,
+}
+
+impl Accounts {
+    pub(super) fn new(quotas: &Quotas) -> Self {
+        Self {
+            all: Account::new(Whose::All, quotas.all_clients),
+            a_client: quotas.a_client,
+            clients: Mutex::default(),
+            opened: Arc::default(),
+        }
+    }
+
+    /// The client of this address.
+    pub(super) fn client(&self, address: IpAddr) -> Arc<Client> {
+        // An IPv4 client of a socket that takes both is the same client.
+        let address = address.to_canonical();
+        let mut clients = lock(&self.clients);
+        clients.retain(|(_, client)| client.strong_count() > 0);
+        let known = clients.iter().find(|(known, _)| *known == address);
+        if let Some(client) = known.and_then(|(_, client)| client.upgrade()) {
+            return client;
+        }
+        let client = Arc::new(Client {
+            account: Account::new(Whose::Client, self.a_client),
+            served: Mutex::default(),
+        });
+        clients.push((address, Arc::downgrade(&client)));
+        client
+    }
+
+    /// One of `kind` for `client`.
+    pub(super) fn take(&self, client: &Client, kind: Kind) -> Result<[Seat; 2], Unsupported> {
+        Ok([client.account.take(kind, 1)?, self.all.take(kind, 1)?])
+    }
+
+    /// The backend called `name` for `client`, opened by `open` if no client has it.
+    pub(super) fn backend(
+        &self,
+        client: &Client,
+        name: &str,
+        open: &OpenBackend,
+    ) -> Result<Arc<Served>, Unsupported> {
+        let mut all_served = lock(&client.served);
+        all_served.retain(|served| served.strong_count() > 0);
+        let mut known = all_served.iter().filter_map(Weak::upgrade);
+        if let Some(served) = known.find(|served| served.name == name) {
+            return Ok(served);
+        }
+        let seat = client.account.take(Kind::Backends, 1)?;
+        let mut opened = lock(&self.opened);
+        let known = opened.iter().find(|opened| opened.name == name);
+        let (backend, new) = match known {
+            Some(known) => (Arc::clone(&known.backend), None),
+            None => {
+                let seat = self.all.take(Kind::Backends, 1)?;
+                (Arc::from(open(name)?), Some(seat))
+            }
+        };
+        // They start with the first operator. So a backend that has too many is closed before it has any.
+        let count = threads_of(&*backend);
+        let threads = client.account.take(Kind::Threads, count)?;
+        if let Some(seat) = new {
+            let threads = self.all.take(Kind::Threads, count)?;
+            opened.push(Opened {
+                name: name.to_owned(),
+                backend: Arc::clone(&backend),
+                clients: 1,
+                _seats: [seat, threads],
+            });
+        } else if let Some(known) = opened.iter_mut().find(|opened| opened.name == name) {
+            known.clients += 1;
+        }
+        let served = Arc::new(Served {
+            name: name.to_owned(),
+            backend: Some(backend),
+            opened: Arc::clone(&self.opened),
+            _seats: [seat, threads],
+        });
+        all_served.push(Arc::downgrade(&served));
+        Ok(served)
+    }
+}
+
+impl Served {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn backend(&self) -> &dyn Backend {
+        self.backend
+            .as_deref()
+            .expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It closes behind the lock: nobody opens a device again that is still closing.
+        let mut opened = lock(&self.opened);
+        self.backend = None;
+        let mine = opened.iter_mut().find(|opened| opened.name == self.name);
+        if let Some(mine) = mine {
+            mine.clients -= 1;
+        }
+        opened.retain(|opened| opened.clients > 0);
+    }
+}
+
+/// Worker threads of a backend and of those inside it. A wrapper says of itself what it wraps, so they are not added up.
+fn threads_of(backend: &dyn Backend) -> usize {
+    fn most(made_of: &MadeOf) -> usize {
+        let own = match made_of.executor {
+            Executor::Workers { threads } => threads.get() as usize,
+            _ => 0,
+        };
+        let inner = made_of.inner.as_ref();
+        own.max(inner.map_or(0, |inner| most(&inner.made_of)))
+    }
+    most(&backend.properties().made_of)
+}
+
+impl Account {
+    fn new(whose: Whose, max: Share) -> Arc<Self> {
+        Arc::new(Self {
+            whose,
+            max,
+            taken: Default::default(),
+        })
+    }
+
+    /// `count` more of `kind`, if no more than the most are taken then.
+    fn take(self: &Arc<Self>, kind: Kind, count: usize) -> Result<Seat, Unsupported> {
+        let max = kind.of(&self.max);
+        let more = |taken: usize| taken.checked_add(count).filter(|sum| *sum <= max);
+        let order = Ordering::Relaxed;
+        match self.taken[kind as usize].fetch_update(order, order, more) {
+            Ok(_) => Ok(Seat {
+                account: Arc::clone(self),
+                kind,
+                count,
+            }),
+            Err(taken) => Err(Unsupported {
+                reason: format!(
+                    "{} may have {max} {kind} at once; {taken} are taken, and {count} more are asked for",
+                    self.whose
+                ),
+            }),
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.account.taken[self.kind as usize].fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+impl Kind {
+    fn of(self, share: &Share) -> usize {
+        match self {
+            Self::Operators => share.operators,
+            Self::Queues => share.queues,
+            Self::Backends => share.backends,
+            Self::Threads => share.threads,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Operators => "operators",
+            Self::Queues => "queues",
+            Self::Backends => "backends",
+            Self::Threads => "threads",
+        })
+    }
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "a client of the agent",
+            Self::All => "all clients of the agent together",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_given_back() {
+        let max = Share {
+            threads: 3,
+            ..Share::a_client(1)
+        };
+        let account = Account::new(Whose::Client, max);
+        let first = account.take(Kind::Threads, 2).expect("free");
+        let why = account.take(Kind::Threads, 2).err().expect("too many");
+        assert!(why.reason.contains("3 threads"), "{why}");
+        assert!(account.take(Kind::Threads, usize::MAX).is_err());
+        let second = account.take(Kind::Threads, 1).expect("free");
+        drop(first);
+        assert!(account.take(Kind::Threads, 2).is_ok());
+        drop(second);
+        let taken = account.taken[Kind::Threads as usize].load(Ordering::Relaxed);
+        assert_eq!(taken, 0);
+    }
+
+    #[test]
+    fn a_client_is_known_while_it_has_connections() {
+        let accounts = Accounts::new(&Quotas::default());
+        let four = accounts.client("10.0.0.1".parse().expect("an address"));
+        let six = accounts.client("::ffff:10.0.0.1".parse().expect("an address"));
+        assert!(Arc::ptr_eq(&four, &six));
+        let other = accounts.client("10.0.0.2".parse().expect("an address"));
+        assert!(!Arc::ptr_eq(&four, &other));
+        drop((four, six));
+        accounts.client("10.0.0.3".parse().expect("an address"));
+        assert_eq!(lock(&accounts.clients).len(), 2);
+    }
+}
