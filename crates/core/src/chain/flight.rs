@@ -56,7 +56,7 @@ impl Flight {
     }
 
     /// Takes the caller's job, which is checked.
-    pub(super) fn board(&mut self, job: Job) {
+    pub(super) fn accept(&mut self, job: Job) {
         let count = job.items.count();
         self.refused.clear();
         self.refused.resize(count, None);
@@ -99,7 +99,7 @@ impl Flight {
     ///
     /// # Errors
     /// [`JobError::TooLong`] if they may need more memory than lies between two stages.
-    pub(super) fn aim(
+    pub(super) fn place_outputs(
         &mut self,
         job: &mut Job,
         stage: &dyn Operator,
@@ -107,7 +107,7 @@ impl Flight {
         is_last: bool,
     ) -> Result<(), JobError> {
         if is_last {
-            return self.aim_last(job, stage.shape());
+            return self.place_last_outputs(job, stage.shape());
         }
         let mut list = self.lists.take();
         let mut places = (0..job.items.count()).map(|i| job.items.place(i, job.input()));
@@ -152,7 +152,7 @@ impl Flight {
     ///
     /// A last stage of a fixed shape fails a job that has a slot too short. If the chain's shape is variable, such an item is refused
     /// alone, and the stage gets the others.
-    fn aim_last(&mut self, job: &mut Job, shape: OutputShape) -> Result<(), JobError> {
+    fn place_last_outputs(&mut self, job: &mut Job, shape: OutputShape) -> Result<(), JobError> {
         let outer = self.outer.as_mut().expect("on its way");
         if !self.is_in_place {
             swap(&mut job.dst, &mut outer.dst);
@@ -228,7 +228,7 @@ impl Flight {
     }
 
     /// The caller's job, behind stage `k`, which has the shape `of_stage`: the last one, or the one that failed.
-    pub(super) fn land(
+    pub(super) fn finish(
         &mut self,
         k: usize,
         shape: OutputShape,

@@ -13,7 +13,7 @@ use crate::{Completion, Job, JobError, Memory, Operator, OutputShape, Queue, Set
 /// An open [`Chain`].
 pub(super) struct ChainQueue {
     chain: Arc<Chain>,
-    lanes: Vec<Lane>,
+    stage_queues: Vec<StageQueue>,
     /// One for each job that may be in flight.
     flights: Vec<Flight>,
     /// Which of them are free.
@@ -25,7 +25,7 @@ pub(super) struct ChainQueue {
 }
 
 /// The queue of a stage.
-struct Lane {
+struct StageQueue {
     queue: Box<dyn Queue>,
     shape: OutputShape,
     /// Jobs that the queue has not taken yet.
@@ -36,14 +36,14 @@ impl ChainQueue {
     /// A queue of `chain` for `depth` jobs, with a queue of each stage and the memory between them.
     pub(super) fn open(chain: Arc<Chain>, depth: NonZeroU32) -> Result<Self, SetupError> {
         let jobs = depth.get() as usize;
-        let lane = |stage: &Arc<dyn Operator>| {
-            Ok::<_, SetupError>(Lane {
+        let stage_queue = |stage: &Arc<dyn Operator>| {
+            Ok::<_, SetupError>(StageQueue {
                 queue: stage.clone().open(depth)?,
                 shape: stage.shape(),
                 ready: VecDeque::with_capacity(jobs),
             })
         };
-        let lanes: Result<Vec<_>, _> = chain.stages.iter().map(lane).collect();
+        let stage_queues: Result<Vec<_>, _> = chain.stages.iter().map(stage_queue).collect();
         let mut bytes = [0; 2];
         for (between, needed) in chain.bytes_between().enumerate() {
             bytes[between % 2] = bytes[between % 2].max(needed);
@@ -51,7 +51,7 @@ impl ChainQueue {
         let flight = |_| Flight::new(&chain, bytes);
         let flights: Result<Vec<_>, _> = (0..jobs).map(flight).collect();
         Ok(Self {
-            lanes: lanes?,
+            stage_queues: stage_queues?,
             flights: flights?,
             free: (0..jobs).rev().collect(),
             done: Vec::with_capacity(jobs),
@@ -68,23 +68,25 @@ impl ChainQueue {
         }
         let number = self.free.pop().expect("no more jobs than flights");
         let flight = &mut self.flights[number];
-        flight.board(job);
+        flight.accept(job);
         self.enter(number, 0);
     }
 
     /// Sends flight `number` to stage `k`.
     fn enter(&mut self, number: usize, k: usize) {
-        let is_last = k + 1 == self.lanes.len();
-        let before = k.checked_sub(1).map(|before| self.lanes[before].shape);
+        let is_last = k + 1 == self.stage_queues.len();
+        let before = k
+            .checked_sub(1)
+            .map(|before| self.stage_queues[before].shape);
         let stage = &*self.chain.stages[k];
         let flight = &mut self.flights[number];
         let mut job = flight.enter(k, before);
         job.tag = number as u64;
-        match flight.aim(&mut job, stage, k, is_last) {
+        match flight.place_outputs(&mut job, stage, k, is_last) {
             Ok(()) => {
-                let lane = &mut self.lanes[k];
-                lane.ready.push_back(job);
-                lane.queue.submit(&mut lane.ready);
+                let stage_queue = &mut self.stage_queues[k];
+                stage_queue.ready.push_back(job);
+                stage_queue.queue.submit(&mut stage_queue.ready);
             }
             Err(error) => {
                 let result = Err(error);
@@ -96,12 +98,12 @@ impl ChainQueue {
     /// Sends what stages have finished to the next ones, in the order of the stages: what is computed at once is through at once.
     fn go_on(&mut self) {
         let mut done = take(&mut self.done);
-        for k in 0..self.lanes.len() {
-            let lane = &mut self.lanes[k];
-            if !lane.ready.is_empty() {
-                lane.queue.submit(&mut lane.ready);
+        for k in 0..self.stage_queues.len() {
+            let stage_queue = &mut self.stage_queues[k];
+            if !stage_queue.ready.is_empty() {
+                stage_queue.queue.submit(&mut stage_queue.ready);
             }
-            lane.queue.poll(&mut done);
+            stage_queue.queue.poll(&mut done);
             for completion in done.drain(..) {
                 self.leave(k, completion);
             }
@@ -112,13 +114,13 @@ impl ChainQueue {
     /// Goes on with a job that stage `k` has finished.
     fn leave(&mut self, k: usize, done: Completion) {
         let number = done.job.tag as usize;
-        let is_last = k + 1 == self.lanes.len();
+        let is_last = k + 1 == self.stage_queues.len();
         let flight = &mut self.flights[number];
-        let result = flight.leave(done, k, is_last, self.lanes[k].shape);
+        let result = flight.leave(done, k, is_last, self.stage_queues[k].shape);
         if result.is_ok() && !is_last {
             return self.enter(number, k + 1);
         }
-        let job = flight.land(k, self.chain.shape, self.lanes[k].shape, &result);
+        let job = flight.finish(k, self.chain.shape, self.stage_queues[k].shape, &result);
         self.free.push(number);
         self.finished.push_back(Completion { job, result });
     }
@@ -153,11 +155,11 @@ impl Queue for ChainQueue {
         if !self.finished.is_empty() {
             return;
         }
-        let busy = |lane: &&mut Lane| lane.queue.in_flight() > 0;
-        let mut busy = self.lanes.iter_mut().rev().filter(busy);
+        let busy = |stage_queue: &&mut StageQueue| stage_queue.queue.in_flight() > 0;
+        let mut busy = self.stage_queues.iter_mut().rev().filter(busy);
         let (last, others) = (busy.next(), busy.next().is_some());
-        if let Some(lane) = last {
-            lane.queue.wait(if others {
+        if let Some(stage_queue) = last {
+            stage_queue.queue.wait(if others {
                 timeout.min(BRIEFLY)
             } else {
                 timeout
