@@ -18,7 +18,7 @@ use dpb_dbmods::duckdb::{Config, Connection, Database, Delivery, Library, tpch_b
 use dpb_dbmods::ipc::decode_batches;
 use dpb_dbmods::query::sql;
 use dpb_dbmods::query::{Output, Query};
-use dpb_dbmods::scan::operator::OwnCores;
+use dpb_dbmods::scan::operator::own_cores;
 use dpb_dbmods::scan::{Message, Plan, ScanOptions, Slots, output_schema};
 use dpb_dbmods::schema::Schema;
 use dpb_dbmods::table::{Cache, Chunk, Segment};
@@ -283,7 +283,7 @@ impl Ours {
             slots: Some(&self.slots),
         };
         let plan = Arc::new(Plan::new(self.segment.schema(), query).expect("it fits the table"));
-        let (cores, query) = (OwnCores::default(), Arc::new(query.clone()));
+        let (cores, query) = (own_cores(), Arc::new(query.clone()));
         let sink = |message| {
             sink(message);
             ControlFlow::Continue(())

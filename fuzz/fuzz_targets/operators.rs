@@ -18,7 +18,7 @@ use dpb_core::{
     Unsupported,
 };
 use dpb_link::operators::{Dialled, OperatorsService, Quotas, Remote, SessionSecurity, Share, Wire};
-use dpb_operators::cpu::Cpu;
+use dpb_operators::cpu;
 use dpb_operators::registry::Operators;
 use libfuzzer_sys::fuzz_target;
 
@@ -74,7 +74,7 @@ fn specs() -> Vec<OpSpec> {
 
 fn service() -> OperatorsService {
     let open = |name: &str| match name {
-        "cpu" => Ok(Box::new(Cpu::best()) as Box<dyn Backend>),
+        "cpu" => Ok(cpu::best()),
         other => Err(Unsupported {
             reason: format!("no {other}"),
         }),

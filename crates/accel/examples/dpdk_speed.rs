@@ -69,7 +69,7 @@ fn aes_gcm(name: &str, is_in_place: bool, options: &[&str]) -> Result<(), Failur
         aad_bytes: 0,
         key: Material::secret(*b"0123456789abcdef"),
     });
-    let mut course = Course::new("crypto_aesni_mb", &spec, 1024, is_in_place)?;
+    let mut ours = OurSide::new("crypto_aesni_mb", &spec, 1024, is_in_place)?;
     let mut peer = perf("dpdk-test-crypto-perf", "crypto_aesni_mb");
     peer.args([
         "--ptest",
@@ -107,7 +107,7 @@ fn aes_gcm(name: &str, is_in_place: bool, options: &[&str]) -> Result<(), Failur
             .parse()
             .ok()
     };
-    compare(name, &mut course, &mut peer, gbps)
+    compare(name, &mut ours, &mut peer, gbps)
 }
 
 fn deflate() -> Result<(), Failure> {
@@ -115,10 +115,10 @@ fn deflate() -> Result<(), Failure> {
         level: 1,
         format: DeflateFormat::Raw,
     });
-    let mut course = Course::new("compress_isal", &spec, 32 << 10, !IN_PLACE)?;
+    let mut ours = OurSide::new("compress_isal", &spec, 32 << 10, !IN_PLACE)?;
     // The same bytes for both: what the peer reads is what the seam's items are.
     let file = std::env::temp_dir().join(format!("dpb-speed-{}", std::process::id()));
-    std::fs::write(&file, &course.corpus)?;
+    std::fs::write(&file, &ours.corpus)?;
     let mut peer = perf("dpdk-test-compress-perf", "compress_isal");
     peer.args(["--driver-name", "compress_isal", "--ptest", "throughput"]);
     peer.args([
@@ -146,7 +146,7 @@ fn deflate() -> Result<(), Failure> {
     };
     let compared = compare(
         "deflate level 1, items of 32 KiB",
-        &mut course,
+        &mut ours,
         &mut peer,
         gbps,
     );
@@ -214,7 +214,7 @@ impl Drop for Spinner {
 
 fn compare(
     name: &str,
-    course: &mut Course,
+    ours: &mut OurSide,
     peer: &mut Command,
     gbps: impl Fn(&str) -> Option<f64>,
 ) -> Result<(), Failure> {
@@ -226,7 +226,7 @@ fn compare(
         let said = String::from_utf8_lossy(&output.stdout);
         let theirs = gbps(&said).ok_or_else(|| format!("{peer:?} says\n{said}"))?;
         let spinner = Spinner::start()?;
-        rounds.push((course.gbps()?, theirs));
+        rounds.push((ours.gbps()?, theirs));
         drop(spinner);
     }
     let (ours, theirs): (Vec<f64>, Vec<f64>) = rounds.into_iter().unzip();
@@ -293,7 +293,7 @@ fn job(
 }
 
 /// A queue, and jobs that go round in it.
-struct Course {
+struct OurSide {
     queue: Box<dyn dpb_core::Queue>,
     ready: VecDeque<Job>,
     /// Bytes that are counted for a job.
@@ -301,7 +301,7 @@ struct Course {
     corpus: Vec<u8>,
 }
 
-impl Course {
+impl OurSide {
     /// A job of a burst of items that carry `item` bytes of text each; in place they are written over again and again.
     fn new(device: &str, spec: &OpSpec, item: usize, is_in_place: bool) -> Result<Self, Failure> {
         let backend: Box<dyn Backend> = Dpdk.open(device)?;

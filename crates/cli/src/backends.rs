@@ -1,8 +1,8 @@
 //! The backends that `dpb` has, as families, and how their names are written in lists.
 
 use dpb_accel::{doca::Doca, dpdk::Dpdk, rdma::Rdma};
-use dpb_core::{Backend, Families, Family};
-use dpb_operators::cpu::{Cpu, CpuPaths, Pools};
+use dpb_core::{Families, Family};
+use dpb_operators::cpu::{self, Cpu, CpuPaths, Pools};
 use dpb_operators::registry::Operators;
 use dpb_sim::{Faultiness, Models, OpenInner};
 
@@ -12,7 +12,7 @@ use crate::remote;
 /// All families, in the order of lists: `first`, then dpb's, whose kernels are those of `operators`. They are kept as long as the
 /// process.
 pub fn families(first: &[&'static dyn Family], operators: Operators) -> Families {
-    let best = move || -> Box<dyn Backend> { Box::new(Cpu::best().with_operators(operators)) };
+    let best = move || cpu::with_chains(Cpu::best().with_operators(operators));
     let best: OpenInner = Box::leak(Box::new(best));
     let mut families = first.to_vec();
     families.extend([

@@ -12,7 +12,7 @@ use dpb_core::Backend;
 
 use crate::query::Query;
 use crate::query::sql::SqlError;
-use crate::scan::operator::{BATCH_ROWS, OwnCores};
+use crate::scan::operator::{BATCH_ROWS, own_cores};
 use crate::scan::{self, BatchSink, GroupScan, Plan, ScanError, ScanOptions, ScanStats};
 use crate::schema::Schema;
 use crate::table::{BatchWriter, Cache, Segment, SegmentError, WriteError};
@@ -118,7 +118,7 @@ impl Table {
         threads: usize,
         sink: &BatchSink<'_>,
     ) -> Result<ScanStats, ScanError> {
-        self.scan_on(&OwnCores::default(), query, threads, sink)
+        self.scan_on(&own_cores(), query, threads, sink)
     }
 
     /// Scans on `backend`, which has the operator `scan`, through `threads` queues.

@@ -9,8 +9,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{
-    Backend, Buf, Chain, Clock, Families, Limits, OpSpec, Operator, Properties, SetupError,
-    Unsupported, WallClock, spec,
+    Backend, Buf, Clock, Families, Limits, OpSpec, Operator, Properties, SetupError, StageByStage,
+    Unsupported, WallClock,
 };
 
 pub use crate::direct::Lift;
@@ -25,7 +25,8 @@ pub static POOLS: Pools = Pools::new(Operators::DPB);
 /// The families of this module.
 pub static FAMILIES: Families = Families::new(&[&CPU, &POOLS]);
 
-/// A backend on this machine's CPU.
+/// A backend on this machine's CPU. It has no chains of operators of its own: [`FAMILIES`] and [`StageByStage`] run them on it stage by
+/// stage.
 pub struct Cpu {
     name: String,
     /// `None`: the best there is for each operator.
@@ -43,9 +44,14 @@ pub fn backends() -> Vec<Cpu> {
     backends
 }
 
-/// The backend `cpu/best`, from which models take their results.
+/// The backend `cpu/best` with chains, from which models take their results.
 pub fn best() -> Box<dyn Backend> {
-    Box::new(Cpu::best())
+    with_chains(Cpu::best())
+}
+
+/// `cpu` with chains of its operators.
+pub fn with_chains(cpu: Cpu) -> Box<dyn Backend> {
+    Box::new(StageByStage::new(Arc::new(cpu) as Arc<dyn Backend>))
 }
 
 /// Cores that this process may use.
@@ -138,9 +144,6 @@ impl Backend for Cpu {
     }
 
     fn code(&self, spec: &OpSpec) -> Option<String> {
-        if let Some(spec::Chain(stages)) = spec.get() {
-            return Chain::code_on(self, stages);
-        }
         self.code_of(self.operators.of(spec).ok()?)
     }
 
@@ -149,18 +152,11 @@ impl Backend for Cpu {
     }
 
     fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        if let Some(spec::Chain(stages)) = spec.get() {
-            return Chain::limits_on(self, stages);
-        }
         let entry = self.operators.of(spec)?;
         self.admit(entry, spec).map(|_| self.lift.limits())
     }
 
     fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        if let Some(spec::Chain(stages)) = spec.get() {
-            let alloc = |len| Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len });
-            return Ok(Arc::new(Chain::on(self, stages, alloc)?));
-        }
         let entry = self.operators.of(spec).map_err(SetupError::Unsupported)?;
         let path = self.admit(entry, spec).map_err(SetupError::Unsupported)?;
         (entry.kernel)(spec, path)?.lift(self.lift, spec)

@@ -1,13 +1,58 @@
 //! What dpb computes on a CPU: one file per operator, one folder per scenario, each operator with a portable oracle
 //! and the best code that this CPU can run.
 //!
-//! * [`registry`]: the one list of operators.
-//! * [`cpu`]: the backends `cpu/portable`, `cpu/avx512`, …, `cpu/best`, `pool/N`.
-//! * [`direct`]: a kernel by itself, without the seam.
-//! * [`network`], [`security`], [`storage`], [`primitive`]: the kernels.
+//! One operator on memory: the CRC-32C of an item.
 //!
-//! Features choose the operators: `crc` and `packets` by default, or `aes`, `copy`, `deflate`, `erasure`, `hashes`, `huffman`, `lpm`,
-//! `lz4`, `primitive`, `public-keys`, `rxpmatch`, `snappy`; `all` is all of them. One that is not built in has no [`registry`] entry.
+//! ```
+//! use dpb_core::{Backend, OpSpec, Span, Stage, spec};
+//! use dpb_operators::cpu::Cpu;
+//!
+//! let cpu = Cpu::best();
+//! let operator = cpu.prepare(&OpSpec::from(spec::Crc32c))?;
+//! // Up to 64 items a call, 4 bytes of output for each.
+//! let mut stage = Stage::new(operator, 64, 4, |len| cpu.alloc(len))?;
+//! let mut memory = cpu.alloc(9)?;
+//! memory.copy_from_slice(b"123456789");
+//! let item = Span { buf: 0, start: 0, len: 9 };
+//! let memory = memory.freeze();
+//! let outputs = stage.run(&memory, &[item])?;
+//! assert_eq!(outputs.get(0)?, 0xe306_9283_u32.to_le_bytes());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is here
+//!
+//! * [`registry`]: the one list of operators. `dpb list` prints it.
+//! * [`cpu`]: the backends `cpu/portable`, `cpu/avx512`, …, `cpu/best`, `pool/N`.
+//! * [`direct`]: a kernel by itself, without queues.
+//! * [`network`], [`security`], [`storage`], [`primitive`]: the kernels.
+//! * [`input`]: inputs for tests and benches. [`isa`]: the instruction sets of this CPU.
+//!
+//! What an operator computes is a type of [`dpb_core::spec`]; its page says what an item and an output are.
+//!
+//! # Features
+//!
+//! A feature is a group of operators. An operator whose feature is off has no [`registry`] entry, and a backend refuses it by name.
+//!
+//! | feature | needs besides `dpb-core` |
+//! |---|---|
+//! | `crc`, `packets` (the default) | nothing |
+//! | `copy`, `erasure`, `huffman` | nothing |
+//! | `hashes`, `lpm`, `lz4`, `snappy` | one small crate each |
+//! | `aes`, `deflate`, `primitive`, `public-keys`, `rxpmatch` | several crates; `deflate` a C compiler |
+//! | `all` | all of these |
+//! | `aws-lc` | C and assembly, minutes to build: a second path of AES-GCM and of operators with public keys |
+//!
+//! Hyperscan is found at run time, and nothing is linked for it.
+//!
+//! # Where to look next
+//!
+//! * A program in steps: [`dpb_core::Stage`], and `examples/stages`.
+//! * Several jobs in flight, and devices: [`dpb_core::Backend`], and the example below.
+//! * An operator or a backend of your own: `examples/prototype`, and CONTRIBUTING.md.
+//! * How to depend on these crates: README.md, "As a library".
+//!
+//! # A device, and the CPU where it cannot
 //!
 //! A prototype that offloads the Internet checksum to a device, and falls back to the best path of this CPU where the device
 //! cannot, or is not there:

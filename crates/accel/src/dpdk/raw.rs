@@ -202,10 +202,10 @@ impl Memory {
     /// # Errors
     /// [`SetupError::OutOfMemory`].
     pub(super) fn alloc(self: &Arc<Self>, len: usize) -> Result<Buf, SetupError> {
-        let carve = self.carve(len).ok_or(SetupError::OutOfMemory { len })?;
+        let memory = self.allocate(len).ok_or(SetupError::OutOfMemory { len })?;
         let home: Arc<dyn Region> = self.clone();
-        // SAFETY: a carve of ours, the buffer's alone, at least `len` bytes long and zeroed; `release` takes it back.
-        Ok(unsafe { Buf::from_raw_parts(carve, len, home) })
+        // SAFETY: an allocation of ours, the buffer's alone, at least `len` bytes long and zeroed; `release` takes it back.
+        Ok(unsafe { Buf::from_raw_parts(memory, len, home) })
     }
 
     /// Whether a buffer with this home is one of [`Memory::alloc`].
@@ -217,7 +217,7 @@ impl Memory {
         Layout::from_size_align(len.checked_add(BEHIND)?, buf::ALIGNMENT).ok()
     }
 
-    fn carve(&self, len: usize) -> Option<NonNull<u8>> {
+    fn allocate(&self, len: usize) -> Option<NonNull<u8>> {
         let layout = Self::layout(len)?;
         NonNull::new(match self.eal {
             // SAFETY: EAL runs, or there were no table here; its heap may be used by any thread.
@@ -231,11 +231,11 @@ impl Memory {
 impl Region for Memory {
     unsafe fn release(&self, ptr: NonNull<u8>, len: usize) {
         match self.eal {
-            // SAFETY: the caller vouches that this is a carve of ours; with a table ours are of DPDK's heap.
+            // SAFETY: the caller vouches that this is an allocation of ours; with a table ours are of DPDK's heap.
             Some(table) => unsafe { (table.memory_give)(ptr.as_ptr().cast()) },
             None => {
                 let layout = Self::layout(len).expect("was valid when allocated");
-                // SAFETY: the caller vouches that this is a carve of ours; ours have this layout.
+                // SAFETY: the caller vouches that this is an allocation of ours; ours have this layout.
                 unsafe { std::alloc::dealloc(ptr.as_ptr(), layout) }
             }
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::{Inline, Pool, Pooled};
 use crate::spec::Declared;
 use crate::{
-    Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, Properties, SetupError, Unsupported,
-    WallClock,
+    Backend, Buf, Clock, Kernel, Limits, OpSpec, Operator, Properties, SetupError, Spec,
+    Unsupported, WallClock,
 };
 
 /// A backend that computes the specs of one type, with the kernel that `kernel` makes of a spec, on the caller's core. For prototypes and
@@ -39,6 +39,7 @@ use crate::{
 /// ```
 pub struct OneKernel<S, F> {
     name: String,
+    operator: &'static str,
     kernel: F,
     limits: Limits,
     workers: Option<NonZeroU32>,
@@ -52,16 +53,25 @@ const DEPTH_MAX: NonZeroU32 = NonZeroU32::new(64).unwrap();
 
 impl<S, K, F> OneKernel<S, F>
 where
-    S: Declared,
+    S: Spec,
     K: Kernel,
     F: Fn(&S) -> Result<K, Unsupported> + Send + Sync,
 {
     /// The backend `name`. It asks `kernel` also for its limits, whose refusals are its own: why it has no kernel for a spec.
-    pub fn new(name: impl Into<String>, kernel: F) -> Self {
+    pub fn new(name: impl Into<String>, kernel: F) -> Self
+    where
+        S: Declared,
+    {
+        Self::of_operator(name, S::NAME, kernel)
+    }
+
+    /// The same for specs that no text declares, such as one that holds an open table; `operator` is what refusals call them.
+    pub fn of_operator(name: impl Into<String>, operator: &'static str, kernel: F) -> Self {
         let mut limits = Limits::new(DEPTH_MAX);
         limits.synchronous = true;
         Self {
             name: name.into(),
+            operator,
             kernel,
             limits,
             workers: None,
@@ -97,7 +107,7 @@ where
         match spec.get::<S>() {
             Some(spec) => (self.kernel)(spec),
             None => {
-                let reason = format!("{} computes {}, not {spec}", self.name, S::NAME);
+                let reason = format!("{} computes {}, not {spec}", self.name, self.operator);
                 Err(Unsupported { reason })
             }
         }
@@ -113,7 +123,7 @@ where
 
 impl<S, K, F> Backend for OneKernel<S, F>
 where
-    S: Declared,
+    S: Spec,
     K: Kernel,
     F: Fn(&S) -> Result<K, Unsupported> + Send + Sync,
 {

@@ -18,7 +18,7 @@ use dpb_core::{
 use super::error::ScanError;
 use super::group_scan::GroupScan;
 use super::memory::Memory;
-use super::operator::{Merged, NO_MEMORY, Output, OwnCores, Scan, Share, write_item};
+use super::operator::{Merged, NO_MEMORY, Output, Scan, Share, own_cores, write_item};
 use super::plan::{Plan, Target, useful_threads};
 use super::stats::ScanStats;
 use crate::ipc;
@@ -150,7 +150,7 @@ pub fn scan(
     options: &ScanOptions<'_>,
     sink: &BatchSink<'_>,
 ) -> Result<ScanStats, ScanError> {
-    scan_on(&OwnCores::default(), segment, cache, query, options, sink)
+    scan_on(&own_cores(), segment, cache, query, options, sink)
 }
 
 /// [`scan`] on `backend`.

@@ -23,9 +23,10 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
+use dpb_core::lift::OneKernel;
 use dpb_core::{
-    Backend, Batch, BatchOut, Buf, Clock, Inline, JobError, Kernel, Limits, OpSpec, Operator,
-    OutputShape, ParameterValue, Properties, SetupError, Spec, Unsupported, WallClock,
+    Backend, Batch, BatchOut, JobError, Kernel, Limits, OutputShape, ParameterValue, SetupError,
+    Spec, Unsupported,
 };
 
 use super::ScanError;
@@ -184,8 +185,13 @@ impl Scan {
                 Arc::new(plan.map_err(wrong)?)
             }
         };
+        Ok(self.kernel_of(plan))
+    }
+
+    /// The kernel of `plan`, which is the query's.
+    fn kernel_of(&self, plan: Arc<Plan>) -> ScanKernel {
         let own_cache = || Arc::new(Cache::new(self.segment.file_bytes()));
-        Ok(ScanKernel {
+        ScanKernel {
             text_bytes: OnceLock::new(),
             segment: Arc::clone(&self.segment),
             cache: self.share.cache.clone().unwrap_or_else(own_cache),
@@ -193,7 +199,7 @@ impl Scan {
             batch_rows: self.share.batch_rows,
             batches_max: self.share.batches_max,
             plan,
-        })
+        }
     }
 }
 
@@ -553,45 +559,12 @@ impl Merged {
 }
 
 /// The scan on the cores of whoever submits, on the instruction set that its plan was made for: the backend of programs that have no
-/// other. Its only operator is [`Scan`].
-#[derive(Debug, Default)]
-pub struct OwnCores {
-    clock: WallClock,
-}
-
-impl Backend for OwnCores {
-    fn name(&self) -> &str {
-        "cpu"
-    }
-
-    fn clock(&self) -> &dyn Clock {
-        &self.clock
-    }
-
-    fn properties(&self) -> Properties {
-        Properties::of_this_cpu()
-    }
-
-    fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
-        Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len })
-    }
-
-    fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
-        if spec.get::<Scan>().is_none() {
-            let reason = format!("it scans, and does not compute {spec}");
-            return Err(Unsupported { reason });
-        }
-        let mut limits = Limits::new(NonZeroU32::MAX);
-        limits.synchronous = true;
-        Ok(limits)
-    }
-
-    fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
-        let limits = self.limits(spec)?;
-        let scan = spec.get::<Scan>().expect("there are limits for it");
-        let kernel = scan.kernel(scan.plan.kernels.name())?;
-        Ok(Arc::new(Inline::new(kernel, spec.clone(), limits)))
-    }
+/// other. Its only operator is [`Scan`], and a queue of it takes any number of jobs.
+pub fn own_cores() -> impl Backend {
+    OneKernel::of_operator("cpu", NAME, |scan: &Scan| {
+        Ok(scan.kernel_of(Arc::clone(&scan.plan)))
+    })
+    .with_limits(Limits::new(NonZeroU32::MAX))
 }
 
 /// Rows of the largest row group.

@@ -209,7 +209,7 @@ impl Table {
         let cache = Arc::new(Cache::new(1 << 30));
         let stats = Arc::new(plan.unwrap())
             .batches_on(
-                &super::operator::OwnCores::default(),
+                &super::operator::own_cores(),
                 &Arc::new(query.clone()),
                 &self.segment,
                 &cache,

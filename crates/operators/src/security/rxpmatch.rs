@@ -34,7 +34,7 @@ use crate::direct::AnyKernel;
 use crate::entry::{Entry, Library, PORTABLE, own};
 use crate::implementation::Implementation;
 use by_hyperscan::ByHyperscan;
-use engine::{Engine, Lookout};
+use engine::{Engine, Scratch};
 use loaded::Loaded;
 use portable::Oracle;
 
@@ -169,10 +169,10 @@ impl Kernel for OneByOne {
 }
 
 impl Kernel for Together {
-    type Scratch = Lookout;
+    type Scratch = Scratch;
 
-    fn scratch(&self) -> Lookout {
-        self.0.lookout()
+    fn scratch(&self) -> Scratch {
+        self.0.scratch()
     }
 
     fn shape(&self) -> OutputShape {
@@ -187,9 +187,9 @@ impl Kernel for Together {
         &self,
         batch: Batch<'_>,
         out: BatchOut<'_>,
-        lookout: &mut Lookout,
+        scratch: &mut Scratch,
     ) -> Result<(), JobError> {
-        self.0.run(lookout, batch, out);
+        self.0.run(scratch, batch, out);
         Ok(())
     }
 }

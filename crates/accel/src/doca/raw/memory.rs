@@ -1,4 +1,4 @@
-//! Memory that devices reach: registered, and carved into DOCA's buffers.
+//! Memory that devices reach: registered, and divided into DOCA's buffers.
 #![allow(unsafe_code)]
 
 use std::alloc::{self, Layout};

@@ -35,7 +35,7 @@ struct Packets {
 
 impl Region for Packets {
     unsafe fn release(&self, ptr: NonNull<u8>, _len: usize) {
-        // SAFETY: the caller vouches that this is a carve of ours; ours are packets that `take` or `receive` gave us.
+        // SAFETY: the caller vouches that this is an allocation of ours; ours are packets that `take` or `receive` gave us.
         unsafe { (self.eal.table().packet_give)(ptr.as_ptr().cast()) }
     }
 }

@@ -110,7 +110,7 @@ impl Registered {
         let access = sys::ACCESS_REMOTE_WRITE;
         let home = Arc::new(Self(Registration::new(domain, len, ALIGNMENT, access)?));
         let ptr = home.0.ptr;
-        // SAFETY: all of the region's memory, initialised, carved once; it lives as long as the region, which the buffer
+        // SAFETY: all of the region's memory, initialised, given out once; it lives as long as the region, which the buffer
         // keeps.
         Ok(unsafe { Buf::from_raw_parts(ptr, len, home) })
     }
@@ -130,7 +130,7 @@ impl Registered {
 }
 
 impl Region for Registered {
-    /// The memory goes with the region, whose only carve this was.
+    /// The memory goes with the region, which has no other buffer.
     unsafe fn release(&self, _ptr: NonNull<u8>, _len: usize) {}
 }
 

@@ -8,7 +8,7 @@ use dpb_core::{
     Operator, OutputShape, Properties, SetupError, Span, Stage, StageError, Unsupported, WallClock,
 };
 
-use super::super::operator::{Merged, Output as Given, OwnCores, Scan, Share, write_item};
+use super::super::operator::{Merged, Output as Given, Scan, Share, own_cores, write_item};
 use super::*;
 use crate::ipc;
 
@@ -24,7 +24,7 @@ impl Slotted {
         let plan = Arc::clone(scan.plan());
         let query = Arc::new(query.clone());
         let scan = Scan::of_plan(Arc::clone(&plan), Arc::clone(&table.segment), query, share);
-        let cores = OwnCores::default();
+        let cores = own_cores();
         let operator = cores.prepare(&OpSpec::from(scan)).unwrap();
         let groups = table.segment.groups().len();
         let slot_bytes = slot_bytes.unwrap_or_else(|| operator.dst_len(4 * (1 + groups)));
@@ -258,7 +258,7 @@ impl Backend for Wrong {
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
-        OwnCores::default().alloc(len)
+        own_cores().alloc(len)
     }
 
     fn limits(&self, _: &OpSpec) -> Result<Limits, Unsupported> {
@@ -327,7 +327,7 @@ fn memory_is_used_again_and_no_more_of_it_kept_than_was_said() {
     for seen in &mut addresses {
         let seen = Mutex::new(seen);
         let rows = AtomicUsize::new(0);
-        let cores = OwnCores::default();
+        let cores = own_cores();
         let stats = plan.scan_on(
             &cores,
             &query,

@@ -12,7 +12,7 @@ use dpb_link::Access;
 use dpb_link::bulk::Acceptor;
 
 use crate::local::Table;
-use crate::scan::operator::OwnCores;
+use crate::scan::operator::own_cores;
 use crate::table::Segment;
 use crate::tpch;
 
@@ -87,7 +87,7 @@ impl AgentOptions {
             threads_max: thread::available_parallelism().map_or(1, |n| n.get() as u32),
             connections_max: CONNECTIONS,
             cold: false,
-            backend: Arc::new(OwnCores::default()),
+            backend: Arc::new(own_cores()),
             say: |_| (),
             clock: Arc::new(WallClock::default()),
             handshake_patience: HANDSHAKE_PATIENCE,

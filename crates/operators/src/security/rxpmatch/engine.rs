@@ -8,7 +8,7 @@ use regex_syntax::hir::Hir;
 use super::automaton::Automaton;
 use super::plan::{Meaning, Pattern, Plan};
 use super::rules::{self, Rules};
-use super::scan::{Crowded, Hit, Seen, scan};
+use super::scan::{Hit, Seen, TooManyStates, scan};
 use super::sequence::Sequences;
 use super::{Match, write};
 
@@ -39,8 +39,8 @@ pub(super) struct Engine {
 }
 
 /// The findings of one queue's payloads so far.
-pub(super) struct Lookout {
-    groups: Vec<Watch>,
+pub(super) struct Scratch {
+    groups: Vec<Group>,
     groups_bytes_max: usize,
     /// By rule.
     checks: Vec<Option<Automaton>>,
@@ -60,7 +60,7 @@ pub(super) struct Lookout {
 }
 
 /// An automaton for every payload.
-struct Watch {
+struct Group {
     automaton: Automaton,
     patterns: Vec<Pattern>,
     seen: Seen,
@@ -85,12 +85,12 @@ impl Engine {
     }
 
     /// Nothing seen yet.
-    pub(super) fn lookout(&self) -> Lookout {
+    pub(super) fn scratch(&self) -> Scratch {
         let groups = self.plan.groups().into_iter().zip(&self.nfas);
         let bytes_max = self.bytes_max / self.nfas.len().max(1);
-        Lookout {
+        Scratch {
             groups: groups
-                .map(|(patterns, nfa)| Watch::new(patterns, nfa.clone(), bytes_max))
+                .map(|(patterns, nfa)| Group::new(patterns, nfa.clone(), bytes_max))
                 .collect(),
             groups_bytes_max: self.bytes_max,
             checks: (0..self.ids.len()).map(|_| None).collect(),
@@ -107,54 +107,54 @@ impl Engine {
     }
 
     /// The kernel.
-    pub(super) fn run(&self, lookout: &mut Lookout, batch: Batch<'_>, mut out: BatchOut<'_>) {
+    pub(super) fn run(&self, scratch: &mut Scratch, batch: Batch<'_>, mut out: BatchOut<'_>) {
         if let Some(sequences) = &self.sequences {
             for item in 0..batch.len() {
-                lookout.line.clear();
-                sequences.find(batch.item(item), &mut lookout.line);
+                scratch.line.clear();
+                sequences.find(batch.item(item), &mut scratch.line);
                 out.outcomes
-                    .push(write(&lookout.line, &mut out.slots[item]));
+                    .push(write(&scratch.line, &mut out.slots[item]));
             }
             return;
         }
-        lookout.found.clear();
-        lookout.asked.clear();
-        lookout.watch(batch);
-        lookout.check(&self.plan, batch);
-        lookout.found.sort_unstable();
-        let mut found = lookout.found.iter().peekable();
+        scratch.found.clear();
+        scratch.asked.clear();
+        scratch.scan_all(batch);
+        scratch.check(&self.plan, batch);
+        scratch.found.sort_unstable();
+        let mut found = scratch.found.iter().peekable();
         for item in 0..batch.len() as u32 {
-            lookout.line.clear();
+            scratch.line.clear();
             let mut put = |rule: u32, end| {
                 let id = self.ids[rule as usize];
-                lookout.line.push(Match { id, end });
+                scratch.line.push(Match { id, end });
             };
             self.plan.always.iter().for_each(|rule| put(*rule, 0));
             while let Some(hit) = found.next_if(|hit| hit.item == item) {
                 put(hit.pattern, hit.end);
             }
             if !self.plan.always.is_empty() {
-                lookout.line.sort_unstable_by_key(|found| found.id);
+                scratch.line.sort_unstable_by_key(|found| found.id);
             }
             let slot = &mut out.slots[item as usize];
-            out.outcomes.push(write(&lookout.line, slot));
+            out.outcomes.push(write(&scratch.line, slot));
         }
     }
 }
 
-impl Lookout {
+impl Scratch {
     /// Takes all items through the automata for all, which are divided where they have too many states.
-    fn watch(&mut self, batch: Batch<'_>) {
+    fn scan_all(&mut self, batch: Batch<'_>) {
         let mut at = 0;
         while at < self.groups.len() {
             let is_last_resort = self.groups.len() == GROUPS_MAX;
-            let watch = &mut self.groups[at];
-            let is_divisible = watch.patterns.len() > 1 && !is_last_resort;
+            let group = &mut self.groups[at];
+            let is_divisible = group.patterns.len() > 1 && !is_last_resort;
             self.hits.clear();
             let items = 0..batch.len() as u32;
-            let Watch {
+            let Group {
                 automaton, seen, ..
-            } = watch;
+            } = group;
             match scan(
                 automaton,
                 (batch, items),
@@ -166,7 +166,7 @@ impl Lookout {
                     self.sort_out(at);
                     at += 1;
                 }
-                Err(Crowded) => self.divide(at),
+                Err(TooManyStates) => self.divide(at),
             }
         }
     }
@@ -222,9 +222,9 @@ impl Lookout {
     /// Looks everywhere for the rules that are asked for nearly everywhere.
     fn review(&mut self, plan: &Plan) {
         let mut promoted = Vec::new();
-        for watch in &mut self.groups {
+        for group in &mut self.groups {
             let before = promoted.len();
-            watch.patterns.retain(|pattern| match pattern.means {
+            group.patterns.retain(|pattern| match pattern.means {
                 Meaning::Asks(rule) if self.asks[rule as usize] * ITEMS_PER_ASK > self.items => {
                     promoted.push(plan.whole(rule));
                     false
@@ -232,25 +232,25 @@ impl Lookout {
                 _ => true,
             });
             if promoted.len() > before {
-                watch.rebuild();
+                group.rebuild();
             }
         }
         if !promoted.is_empty() {
             let is_wild = |one: &Pattern| one.is_wild && !one.is_anchored;
-            let is_wild = |watch: &&mut Watch| watch.patterns.iter().all(is_wild);
+            let is_wild = |group: &&mut Group| group.patterns.iter().all(is_wild);
             match self.groups.iter_mut().find(is_wild) {
-                Some(watch) => {
-                    watch.patterns.extend(promoted);
-                    watch.rebuild();
+                Some(group) => {
+                    group.patterns.extend(promoted);
+                    group.rebuild();
                 }
                 None => {
                     let nfa = nfa(&promoted);
                     self.groups
-                        .push(Watch::new(promoted, nfa, self.groups_bytes_max / 2));
+                        .push(Group::new(promoted, nfa, self.groups_bytes_max / 2));
                 }
             }
         }
-        self.groups.retain(|watch| !watch.patterns.is_empty());
+        self.groups.retain(|group| !group.patterns.is_empty());
         self.asks.fill(0);
         self.items = 0;
         self.items_at_review *= 4;
@@ -264,7 +264,7 @@ impl Lookout {
     }
 }
 
-impl Watch {
+impl Group {
     fn new(patterns: Vec<Pattern>, nfa: NFA, bytes_max: usize) -> Self {
         let anchored: Vec<bool> = patterns.iter().map(|pattern| pattern.is_anchored).collect();
         Self {

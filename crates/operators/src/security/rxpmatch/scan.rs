@@ -27,7 +27,7 @@ pub(super) struct Seen {
 
 /// An automaton had no room for what the payloads lead to, though its states did not serve long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Crowded;
+pub(super) struct TooManyStates;
 
 /// A payload under way.
 #[derive(Clone, Copy)]
@@ -55,14 +55,14 @@ struct Scan<'a, 's> {
 /// Appends the first match of each pattern in each of these items of `batch`.
 ///
 /// # Errors
-/// [`Crowded`] if `gives_up`; then `hits` holds some matches of any of the items.
+/// [`TooManyStates`] if `gives_up`; then `hits` holds some matches of any of the items.
 pub(super) fn scan(
     automaton: &mut Automaton,
     (batch, items): (Batch<'_>, impl Iterator<Item = u32>),
     seen: &mut Seen,
     hits: &mut Vec<Hit>,
     gives_up: bool,
-) -> Result<(), Crowded> {
+) -> Result<(), TooManyStates> {
     const EMPTY: Lane<'_> = Lane {
         item: 0,
         bytes: &[],
@@ -129,7 +129,7 @@ impl<'a> Scan<'a, '_> {
         &mut self,
         batch: Batch<'a>,
         mut items: impl Iterator<Item = u32>,
-    ) -> Result<(), Crowded> {
+    ) -> Result<(), TooManyStates> {
         loop {
             while self.used < LANES
                 && let Some(item) = items.next()
@@ -179,7 +179,7 @@ impl<'a> Scan<'a, '_> {
     }
 
     /// Takes all lanes on until one has ended.
-    fn together(&mut self) -> Result<(), Crowded> {
+    fn together(&mut self) -> Result<(), TooManyStates> {
         loop {
             let left = self.lanes.map(|lane| lane.bytes.len() - lane.at);
             let steps = left.into_iter().min().expect("lanes");
@@ -211,7 +211,7 @@ impl<'a> Scan<'a, '_> {
     }
 
     /// Takes one lane to its end.
-    fn alone(&mut self, lane: usize) -> Result<(), Crowded> {
+    fn alone(&mut self, lane: usize) -> Result<(), TooManyStates> {
         loop {
             let Lane {
                 bytes, at, state, ..
@@ -237,7 +237,7 @@ impl<'a> Scan<'a, '_> {
     }
 
     /// Takes a lane over its next byte. Whether the payload's end is reached, or no rule has hope.
-    fn go(&mut self, lane: usize) -> Result<bool, Crowded> {
+    fn go(&mut self, lane: usize) -> Result<bool, TooManyStates> {
         let Lane { bytes, at, .. } = self.lanes[lane];
         let class = self.automaton.classes()[usize::from(bytes[at])];
         self.enter(lane, usize::from(class))?;
@@ -251,7 +251,7 @@ impl<'a> Scan<'a, '_> {
     }
 
     /// Takes a lane by a column, behind whose byte it is yet to move. Its state is [`DEAD`] then if no rule has hope.
-    fn enter(&mut self, lane: usize, class: usize) -> Result<(), Crowded> {
+    fn enter(&mut self, lane: usize, class: usize) -> Result<(), TooManyStates> {
         let state = self.lanes[lane].state;
         let mut entry = self.automaton.table()[state as usize + class];
         while entry == UNKNOWN {
@@ -287,11 +287,11 @@ impl<'a> Scan<'a, '_> {
     }
 
     /// Forgets all states but those of the lanes.
-    fn make_room(&mut self) -> Result<(), Crowded> {
+    fn make_room(&mut self) -> Result<(), TooManyStates> {
         /// Steps for which a state should serve, on average, to be worth having been made.
         const STEPS_PER_STATE: usize = 50;
         if self.gives_up && self.bytes < self.automaton.len() * STEPS_PER_STATE {
-            return Err(Crowded);
+            return Err(TooManyStates);
         }
         let lanes = self.lanes[..self.used].iter_mut();
         let lanes: Vec<_> = lanes
@@ -307,7 +307,7 @@ impl<'a> Scan<'a, '_> {
     }
 
     /// Ends the payloads that are through, and closes the gaps.
-    fn finish(&mut self) -> Result<(), Crowded> {
+    fn finish(&mut self) -> Result<(), TooManyStates> {
         let end = self.automaton.end_class();
         let mut lane = 0;
         while lane < self.used {
