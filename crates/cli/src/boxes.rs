@@ -20,6 +20,7 @@ mod place;
 mod schema;
 mod shipped;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Arg, Command};
@@ -169,17 +170,30 @@ impl Test {
         })
     }
 
-    /// What the test will take, roughly.
-    pub fn cost(&self) -> Cost {
+    /// What the test will take, roughly, if its data is kept in `data_dir`: what is there already it need not make.
+    pub fn cost(&self, data_dir: &Path) -> Cost {
         if let Some(cost) = self.known_cost {
             return cost;
         }
         match &self.runner {
             Runner::Task(task) => {
-                let matches = task.command().try_get_matches_from(self.words(1, 1));
+                let words = [self.words(1, 1), self.data_words(data_dir)].concat();
+                let matches = task.command().try_get_matches_from(words);
                 matches.map_or_else(|_| Cost::default(), |matches| (task.cost)(&matches))
             }
             Runner::Plugin(plugin) => plugin.cost,
+        }
+    }
+
+    /// The words that tell the task's process to keep its data in `data_dir`, if it keeps any and the box does not say where.
+    pub fn data_words(&self, data_dir: &Path) -> Vec<String> {
+        let takes = |task: &Task| task.has_flag("data-dir");
+        let says = ["data_dir", "file", "device"];
+        match &self.runner {
+            Runner::Task(task) if takes(task) && !says.iter().any(|name| self.gives(name)) => {
+                vec![format!("--data-dir={}", data_dir.display())]
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -238,8 +252,7 @@ impl MeasurementBox {
         changes: &Changes,
         globals: &Globals,
     ) -> Result<Self, Failure> {
-        let value = json::read(text)
-            .map_err(|error| Failure::usage(format!("{file}: not JSON: {error}")))?;
+        let value = json::read(text).map_err(|error| Failure::usage(format!("{file}: {error}")))?;
         let top = Place::new(file, &value);
         let mut reader = Reader {
             plugins,

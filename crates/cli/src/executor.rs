@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use dpb_core::measure::{Evidence, Outcome, Reading, Record};
 
-use crate::boxes::{Runner, Test};
+use crate::boxes::{Runner, Site, Test};
 use crate::contained::{self, Bounds, Ended, How, Input, Watch};
 use crate::exit::{Exit, Failure};
 use crate::plugin::{Step, state_folder};
@@ -185,7 +185,12 @@ impl Executor {
             }));
         }
         let words = order.test.words(order.repeats, order.seed);
-        let words = [&words[..], order.words].concat();
+        let data = match self.surroundings {
+            // The record's command line says where the data lay.
+            Surroundings::Ours => order.test.data_words(&self.data_dir),
+            Surroundings::Clean => Vec::new(),
+        };
+        let words = [&words[..], &data, order.words].concat();
         let ended = self.start(&words, order.run, self.time_of(order), watch)?;
         if ended.left_behind > 0 {
             let (title, left) = (order.test.title(), ended.left_behind);
@@ -202,7 +207,7 @@ impl Executor {
             Runner::Task(task) => match task.prepare {
                 None => return Ok(Prepared::Yes),
                 // The other end has it.
-                Some(_) if !order.words.is_empty() => return Ok(Prepared::Yes),
+                Some(_) if matches!(order.test.site, Site::To(_)) => return Ok(Prepared::Yes),
                 Some(flag) => {
                     let mut words = order.test.words(order.repeats, order.seed);
                     words.push(flag.to_owned());

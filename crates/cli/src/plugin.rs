@@ -533,6 +533,17 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// Reads a note; what it is of lies beside it.
+    fn read(note: &Path) -> Result<Self, String> {
+        let bytes = dpb_core::file::read(note, MANIFEST_BYTES_MAX);
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        let kept: Self = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        Ok(Self {
+            state: note.with_extension(""),
+            ..kept
+        })
+    }
+
     /// Removes what is kept, and the note of it.
     ///
     /// # Errors
@@ -608,27 +619,20 @@ pub fn state_folder(data_dir: &Path) -> PathBuf {
     data_dir.join("plugins")
 }
 
-/// What plug-ins keep, by the notes in the folder of all.
-///
-/// # Errors
-/// If a note cannot be read.
-pub fn prepared(folder: &Path) -> Result<Vec<Kept>, Failure> {
-    let mut kept: Vec<Kept> = Vec::new();
+/// What plug-ins keep, by the notes in the folder of all; and of each note that cannot be read, why.
+pub fn prepared(folder: &Path) -> (Vec<Kept>, Vec<String>) {
+    let (mut kept, mut wrong) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|ending| ending == "json") {
-            let wrong = |why: String| Failure::check(format!("{}: {why}", path.display()));
-            let bytes = dpb_core::file::read(&path, MANIFEST_BYTES_MAX);
-            let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
-            let note: Kept = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
-            kept.push(Kept {
-                state: path.with_extension(""),
-                ..note
-            });
+            match Kept::read(&path) {
+                Ok(note) => kept.push(note),
+                Err(why) => wrong.push(format!("{}: {why}", path.display())),
+            }
         }
     }
     kept.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(kept)
+    (kept, wrong)
 }
 
 /// Notes that processes were writing when they were killed: `NAME.json.PROCESS.tmp`.

@@ -865,7 +865,11 @@ fn records_of_every_loop_are_replayed() {
         );
         let again = Reading::of_file(&at.join("again.jsonl")).expect("records");
         let again: Vec<Record> = again.records.into_iter().map(|line| line.record).collect();
-        assert_eq!(tests(&again), std::slice::from_ref(&last.parameters), "{task}");
+        assert_eq!(
+            tests(&again),
+            std::slice::from_ref(&last.parameters),
+            "{task}"
+        );
     }
     // The file of storage was in the data directory, and is gone.
     let mut names: Vec<String> = files(at).into_keys().collect();

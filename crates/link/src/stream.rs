@@ -46,7 +46,7 @@ impl Stream {
         !matches!(self, Self::Plain(_))
     }
 
-    /// Returns true if a read would give something, or the end, without the socket.
+    /// Returns true if a read may give something, or the end, without the socket; it may still be [`io::ErrorKind::WouldBlock`].
     pub fn has_plaintext(&self) -> bool {
         match self {
             Self::Plain(_) => false,

@@ -201,22 +201,44 @@ fn absent(why: String) -> Value {
     json!({ "absent": why })
 }
 
+/// dpb's words for those of dpBento, each once; what has none is added to `tasks` as absent, as a `what`.
+fn words(
+    values: &[String],
+    what: &str,
+    of: impl Fn(&str) -> Option<&'static str>,
+    tasks: &mut Vec<Value>,
+) -> Vec<&'static str> {
+    let mut words = Vec::new();
+    for value in values {
+        match of(value.trim()) {
+            Some(word) if words.contains(&word) => {}
+            Some(word) => words.push(word),
+            None => tasks.push(absent(format!("dpb has no {what} {value}"))),
+        }
+    }
+    words
+}
+
 fn compute(given: &Given) -> Translated {
-    let types = given.values("data_type", "int32,fp32");
     // In one text with commas, or as a list.
-    let types: Vec<&str> = types.iter().flat_map(|text| text.split(',')).collect();
-    let mut parameters = Vec::new();
+    let types = given.values("data_type", "int32,fp32");
+    let types = types.iter().flat_map(|text| text.split(','));
+    let types: Vec<String> = types.map(str::to_owned).collect();
     let mut tasks = Vec::new();
-    for name in types.iter().map(|name| name.trim()) {
-        let operand = match name {
+    let known = |name: &str| {
+        Some(match name {
             "fp32" | "float" => "f32",
             "double" | "fp64" => "f64",
-            "int8" | "int16" | "int32" | "int64" | "int128" => name,
-            _ => {
-                tasks.push(absent(format!("dpb has no arithmetic of the type {name}")));
-                continue;
-            }
-        };
+            "int8" => "int8",
+            "int16" => "int16",
+            "int32" => "int32",
+            "int64" => "int64",
+            "int128" => "int128",
+            _ => return None,
+        })
+    };
+    let mut parameters = Vec::new();
+    for operand in words(&types, "arithmetic of the type", known, &mut tasks) {
         for operation in ["add", "subtract", "multiply", "divide"] {
             parameters.push(format!(
                 "type={operand},operation={operation},form=dependent"
@@ -232,43 +254,54 @@ fn compute(given: &Given) -> Translated {
 }
 
 fn memory(given: &Given) -> Translated {
-    let access = given.values("memory-oper", "read");
-    let pattern: Vec<&str> = given
-        .values("memory-access-mode", "seq")
-        .iter()
-        .map(|mode| {
-            if mode == "rnd" {
-                "random"
-            } else {
-                "sequential"
-            }
-        })
-        .collect();
-    Ok(vec![json!({ "task": "memory", "parameters": {
-        "size": sizes(&given.values("memory-block-size", "1K")),
-        "access": access,
-        "pattern": pattern,
-        "threads": numbers(&given.values("threads", "1")),
-        "seconds": seconds(&given.values("time", "10")),
-    }, "repeats": 1 })])
+    let mut tasks = Vec::new();
+    let accesses = given.values("memory-oper", "read");
+    let known = |access: &str| match access {
+        "read" => Some("read"),
+        "write" => Some("write"),
+        _ => None,
+    };
+    let accesses = words(&accesses, "memory access", known, &mut tasks);
+    let modes = given.values("memory-access-mode", "seq");
+    let known = |mode: &str| match mode {
+        "rnd" => Some("random"),
+        "seq" => Some("sequential"),
+        _ => None,
+    };
+    let patterns = words(&modes, "order of memory accesses", known, &mut tasks);
+    let size = sizes(&given.values("memory-block-size", "1K"));
+    let threads = numbers(&given.values("threads", "1"));
+    let seconds = seconds(&given.values("time", "10"));
+    if !accesses.is_empty() && !patterns.is_empty() {
+        tasks.push(json!({ "task": "memory", "parameters": {
+            "size": size,
+            "access": accesses,
+            "pattern": patterns,
+            "threads": threads,
+            "seconds": seconds,
+        }, "repeats": 1 }));
+    }
+    Ok(tasks)
 }
 
 fn storage(given: &Given) -> Translated {
     let mut tasks = Vec::new();
-    let mut engines = Vec::new();
-    for engine in given.values("io_engine", "io_uring") {
-        match engine.as_str() {
-            "libaio" | "io_uring" | "sync" => engines.push(engine),
-            // fio's other names for calls that wait.
-            "psync" | "pvsync" | "pvsync2" | "vsync" => engines.push("sync".to_owned()),
-            _ => tasks.push(absent(format!("dpb has no storage engine {engine}"))),
-        }
-    }
+    let known = |engine: &str| match engine {
+        "libaio" => Some("libaio"),
+        "io_uring" => Some("io_uring"),
+        // fio's names for calls that wait.
+        "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" => Some("sync"),
+        _ => None,
+    };
+    let engines = given.values("io_engine", "io_uring");
+    let engines = words(&engines, "storage engine", known, &mut tasks);
+    let known = |direct: &str| match direct {
+        "0" | "false" => Some("no"),
+        "1" | "true" => Some("yes"),
+        _ => None,
+    };
     let direct = given.values("direct", "1");
-    let direct: Vec<&str> = direct
-        .iter()
-        .map(|value| if value == "0" { "no" } else { "yes" })
-        .collect();
+    let direct = words(&direct, "choice of direct I/O", known, &mut tasks);
     let tests = given.values("test_lst", "randwrite,randread,write,read");
     let repeats = numbers(&given.values("runtimes", "5"));
     let sizes = |name, default| sizes(&given.values(name, default));
@@ -276,7 +309,8 @@ fn storage(given: &Given) -> Translated {
     let jobs = numbers(&given.values("numProc", "4"));
     let depth = numbers(&given.values("iodepth", "32"));
     let seconds = seconds(&given.values("runtime", "30s"));
-    for test in tests.iter().filter(|_| !engines.is_empty()) {
+    let is_none = engines.is_empty() || direct.is_empty();
+    for test in tests.iter().filter(|_| !is_none) {
         let (pattern, access) = match test.as_str() {
             "randread" => ("random", "read"),
             "randwrite" => ("random", "write"),
@@ -308,12 +342,11 @@ fn storage(given: &Given) -> Translated {
 fn communication(given: &Given) -> Translated {
     let mut tasks = Vec::new();
     let hosts = given.values("dpu_ip", "192.168.100.2");
-    let ports = given.values("port", "8080");
     let size = sizes(&given.values("data_size", "8"));
     for item in given.items_or(&["TCP", "RDMA"]) {
         tasks.push(match item.as_str() {
             "TCP" => json!({ "task": "tcp", "parameters": {
-                "server": servers(&hosts, &ports),
+                "server": servers(&hosts, &given.values("port", "8080")),
                 "size": size,
                 "depth": numbers(&given.values("queue_depth", "1")),
                 "connections": numbers(&given.values("threads", "1")),
@@ -340,10 +373,17 @@ fn servers(hosts: &[String], ports: &[String]) -> Vec<String> {
 
 fn hashing(given: &Given) -> Translated {
     let mut tasks = Vec::new();
+    let size = sizes(&given.values("bytes", "16"));
+    let threads = numbers(&given.values("multi", "1"));
+    let seconds = seconds(&given.values("seconds", "3"));
     for item in given.items_or(&["openssl_speed", "doca_sha256"]) {
         let (backend, algorithms) = match item.as_str() {
             "doca_sha256" => ("doca", vec!["sha256".to_owned()]),
-            _ => ("cpu/best", given.values("algorithm", "sha256")),
+            "openssl_speed" | "openssl speed" => ("cpu/best", given.values("algorithm", "sha256")),
+            _ => {
+                tasks.push(absent(format!("dpBento has no item {item}")));
+                continue;
+            }
         };
         for algorithm in algorithms {
             let (operator, own) = match algorithm.as_str() {
@@ -360,9 +400,9 @@ fn hashing(given: &Given) -> Translated {
             tasks.push(json!({ "task": "op", "parameters": {
                 "operator": operator,
                 "parameters": own,
-                "size": sizes(&given.values("bytes", "16")),
-                "threads": numbers(&given.values("multi", "1")),
-                "seconds": seconds(&given.values("seconds", "3")),
+                "size": size,
+                "threads": threads,
+                "seconds": seconds,
                 "backend": backend,
             }, "repeats": 1 }));
         }
@@ -396,12 +436,12 @@ fn compression(given: &Given) -> Translated {
     let operations = given.values("operation", "compression");
     let items = given.items_or(&["default", "single", "threaded-single", "threading", "doca"]);
     let mut tasks = Vec::new();
-    for operation in &operations {
-        let operator = if operation.starts_with("de") {
-            "inflate"
-        } else {
-            "deflate"
-        };
+    let known = |operation: &str| match operation {
+        "compress" | "compression" => Some("deflate"),
+        "decompress" | "decompression" => Some("inflate"),
+        _ => None,
+    };
+    for operator in words(&operations, "operation", known, &mut tasks) {
         let mut done = Vec::new();
         for item in &items {
             match backend_of(item) {

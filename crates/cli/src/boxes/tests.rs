@@ -299,7 +299,7 @@ fn a_box_of_dpbento_says_what_it_gives_in_vain_and_keeps_all_values_of_a_list() 
                 "data_size": [8], "threads": [1], "test_rounds": [1000], "dpu_ip": "192.0.2.7", "port": "8080",
                 "port_description": "of the DPU" } },
             { "benchmark_class": "storage", "parameters": { "test_lst": ["randread"], "direct": [0, 1], "runtime": ["1s", "2s"],
-                "runtimes": [3, 10], "io_engine": ["libaio", "mmap"], "block_sizes": ["8k"], "size": ["1G"] } },
+                "runtimes": [3, 10], "io_engine": ["libaio", "sync", "psync", "mmap"], "block_sizes": ["8k"], "size": ["1G"] } },
             { "benchmark_class": "memory", "parameters": { "memory-total-size": ["10G"], "time": [1, 30] } } ] }"#,
     );
     let boxed = boxed.expect("a box");
@@ -307,14 +307,17 @@ fn a_box_of_dpbento_says_what_it_gives_in_vain_and_keeps_all_values_of_a_list() 
     let of = |task: &'static str| tests.iter().filter(move |test| test.starts_with(task));
     assert_eq!(of("tcp").count(), 1);
     assert!(of("tcp").all(|test| test.contains("--server=192.0.2.7:8080")));
-    // Direct or not, 1 or 2 seconds, 3 or 10 runs.
-    assert_eq!(of("storage").count(), 8, "{tests:#?}");
-    assert!(of("storage").all(|test| test.contains("--engine=libaio")));
+    // Two engines, direct or not, 1 or 2 seconds, 3 or 10 runs.
+    assert_eq!(of("storage").count(), 16, "{tests:#?}");
+    for engine in ["libaio", "sync"] {
+        let flag = format!("--engine={engine}");
+        assert_eq!(of("storage").filter(|test| test.contains(&flag)).count(), 8);
+    }
     for repeats in [3, 10] {
         let repeat = format!("--repeat={repeats}");
         assert_eq!(
             of("storage").filter(|test| test.contains(&repeat)).count(),
-            4
+            8
         );
     }
     assert_eq!(of("memory").count(), 2);

@@ -59,8 +59,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let data_dir = args.data_dir.unwrap_or_else(tpch::default_data_dir);
     // Plug-ins are told their folder, and work in another one.
     let data_dir = std::path::absolute(data_dir).map_err(anyhow::Error::from)?;
-    let found = found(&data_dir)?;
-    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    let (found, mut failures) = found(&data_dir)?;
+    let mut rows = Vec::new();
     for (row, thing) in found {
         let removed = match args.dry_run {
             true => Ok(()),
@@ -73,7 +73,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
     if !args.dry_run {
         for folder in [data_dir.join("tpch"), state_folder(&data_dir), data_dir] {
-            remove_if_empty(&folder)?;
+            remove_if_empty(&folder);
         }
     }
     let mut table = Table::new([
@@ -102,8 +102,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
 }
 
-/// All that there is to remove.
-fn found(data_dir: &Path) -> Result<Vec<(Row, Thing)>, Failure> {
+/// All that there is to remove, and what is wrong with what cannot be.
+fn found(data_dir: &Path) -> Result<(Vec<(Row, Thing)>, Vec<String>), Failure> {
     let mut found = Vec::new();
     let mut push = |what: String, path: &Path, bytes, thing| {
         let path = path.display().to_string();
@@ -128,7 +128,8 @@ fn found(data_dir: &Path) -> Result<Vec<(Row, Thing)>, Failure> {
         );
     }
     let plugins = state_folder(data_dir);
-    for kept in prepared(&plugins)? {
+    let (kept, failures) = prepared(&plugins);
+    for kept in kept {
         push(
             format!("plug-in {}", kept.name),
             &kept.state.clone(),
@@ -153,7 +154,7 @@ fn found(data_dir: &Path) -> Result<Vec<(Row, Thing)>, Failure> {
             Thing::StorageFile(file),
         );
     }
-    Ok(found)
+    Ok((found, failures))
 }
 
 /// Removes one thing.
@@ -171,7 +172,11 @@ fn remove(thing: &Thing, data_dir: &Path) -> Result<(), Failure> {
         Thing::Plugin(kept) => remove_plugin(kept)?,
         Thing::Note(note) => fs::remove_file(note).map_err(|error| unremovable(note, &error))?,
         Thing::StorageFile(file) => {
-            Target::remove_kept(file).map_err(|error| Failure::check(error.to_string()))?;
+            let removed = match Target::kept_bytes(file) {
+                Some(0) => Target::remove_empty(file),
+                _ => Target::remove_kept(file).map(drop),
+            };
+            removed.map_err(|error| Failure::check(error.to_string()))?;
         }
     }
     Ok(())
@@ -208,20 +213,10 @@ fn bytes_of(path: &Path) -> u64 {
     }
 }
 
-/// Removes a folder if nothing is left in it.
-fn remove_if_empty(folder: &Path) -> Result<(), Failure> {
-    match fs::remove_dir(folder) {
-        Ok(()) => Ok(()),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
-            ) =>
-        {
-            Ok(())
-        }
-        Err(error) => Err(unremovable(folder, &error)),
-    }
+/// Removes a folder if nothing is left in it. One that cannot be removed, such as a mount point, is no loss: it is empty or holds what is
+/// not dpb's.
+fn remove_if_empty(folder: &Path) {
+    let _ = fs::remove_dir(folder);
 }
 
 fn unremovable(path: &Path, error: &io::Error) -> Failure {

@@ -109,11 +109,14 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     machines.spread(&mut asked, &args.machines)?;
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
     let data_dir = std::path::absolute(data_dir).map_err(anyhow::Error::from)?;
-    say_what_does_not_fit(&asked, &data_dir);
+    let files = SharedFiles::of(&asked.tests, asked.seed, &data_dir);
     if args.dry_run {
-        return dry_run(&asked, args.time_budget, globals.format());
+        let all: Vec<usize> = (0..asked.tests.len()).collect();
+        say_what_does_not_fit(&asked, &all, &files, &data_dir);
+        return dry_run(&asked, args.time_budget, &data_dir, globals.format());
     }
     let results = Results::open(args.out.clone(), &asked)?;
+    say_what_does_not_fit(&asked, &results.missing(), &files, &data_dir);
     let mut runs = Runs {
         asked: &asked,
         args: &args,
@@ -192,9 +195,10 @@ fn machine_of(test: &Test) -> String {
 fn dry_run(
     asked: &MeasurementBox,
     budget: Option<Duration>,
+    data_dir: &Path,
     format: Format,
 ) -> Result<(), Failure> {
-    let schedule = Schedule::new(&asked.tests, budget);
+    let schedule = Schedule::new(&asked.tests, budget, data_dir);
     let rows = rows(asked, &schedule);
     let has_machines = rows.iter().any(|row| row.machine.is_some());
     let mut columns = vec![Column::left("task")];
@@ -254,13 +258,27 @@ fn rows(asked: &MeasurementBox, schedule: &Schedule) -> Vec<Row> {
     rows
 }
 
-/// Says before anything runs which tests this machine has too little memory or disk for.
-fn say_what_does_not_fit(asked: &MeasurementBox, data_dir: &Path) {
-    for test in &asked.tests {
-        if let Some(why) = Room::of(test, data_dir).shortage(test, &test.cost()) {
+/// Says before anything runs which of these tests this machine has too little memory or disk for.
+fn say_what_does_not_fit(
+    asked: &MeasurementBox,
+    tests: &[usize],
+    files: &SharedFiles,
+    data_dir: &Path,
+) {
+    for &at in tests {
+        let test = &asked.tests[at];
+        if let Some(why) = shortage(test, files.bytes_there(at), data_dir) {
             output::note(&format!("{}: {why}; it gets no numbers", test.title()));
         }
     }
+}
+
+/// Why the test cannot run here now, if this machine has too little memory or disk. Of what it keeps on the disk, `bytes_there` are
+/// there already.
+fn shortage(test: &Test, bytes_there: u64, data_dir: &Path) -> Option<String> {
+    let mut room = Room::of(test, data_dir);
+    room.disk_bytes = room.disk_bytes.saturating_add(bytes_there);
+    room.shortage(test, &test.cost(data_dir))
 }
 
 /// The runs of a box's tests.
@@ -291,10 +309,10 @@ impl Runs<'_> {
             ));
         }
         self.run = dpb_core::measure::provenance::new_run();
-        let mut schedule = Schedule::new(&self.asked.tests, self.args.time_budget);
+        let data_dir = self.executor.data_dir().to_owned();
+        let mut schedule = Schedule::new(&self.asked.tests, self.args.time_budget, &data_dir);
         schedule.leave(&missing);
         let progress = Progress::new(missing.len() as u64, self.globals.quiet);
-        let data_dir = self.executor.data_dir().to_owned();
         let mut files = SharedFiles::of(&self.asked.tests, self.asked.seed, &data_dir);
         for (count, &at) in missing.iter().enumerate() {
             let test = &self.asked.tests[at];
@@ -318,9 +336,8 @@ impl Runs<'_> {
                 }
             };
             let start = Instant::now();
-            let mut room = Room::of(test, &data_dir);
-            room.disk_bytes = room.disk_bytes.saturating_add(files.bytes_there(at));
-            let tried = match (room.shortage(test, &order.cost), &test.site) {
+            let short_of = shortage(test, files.bytes_there(at), &data_dir);
+            let tried = match (short_of, &test.site) {
                 (Some(reason), _) => {
                     let outcome = Outcome::Unsupported { reason };
                     let mut record = without_numbers(&order, outcome);

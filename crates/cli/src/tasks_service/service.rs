@@ -24,7 +24,7 @@ use super::protocol::{
 use super::quotas::Quotas;
 use super::refusals;
 use crate::Globals;
-use crate::boxes::{Changes, MeasurementBox, Runner, Test};
+use crate::boxes::{Changes, MeasurementBox, Test};
 use crate::contained::{OutputSoFar, Watch};
 use crate::executor::{Done, Executor, Surroundings, TestEnd};
 use crate::exit::Failure;
@@ -151,16 +151,7 @@ impl TasksService {
 
     /// What the test takes where the agent keeps its data.
     fn cost(&self, test: &Test) -> Cost {
-        let Runner::Task(task) = &test.runner else {
-            return test.cost();
-        };
-        if !task.has_flag("data-dir") {
-            return test.cost();
-        }
-        let mut words = test.words(1, 1);
-        words.push(format!("--data-dir={}", self.options.data_dir.display()));
-        let matches = task.command().try_get_matches_from(words);
-        matches.map_or_else(|_| Cost::default(), |matches| (task.cost)(&matches))
+        test.cost(&self.options.data_dir)
     }
 
     /// Waits for the turn of a client's test.

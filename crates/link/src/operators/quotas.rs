@@ -29,7 +29,7 @@ pub struct Share {
     pub operators: usize,
     /// Queues that are open. Each may take [`Quotas::queue_bytes`].
     pub queues: usize,
-    /// Backends that are open, each name counted once. A backend is closed when the last client that has it leaves.
+    /// Backends that are open, each name counted once. A backend is closed once no client has it any more.
     pub backends: usize,
     /// Worker threads of these backends, `pool/N` counted as N. Clients that have the same pool share its threads; they count once among
     /// those of all clients.
@@ -37,8 +37,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// The most that one client has unless told otherwise, on a machine of `cpus` CPUs: pools of 1, 2, 4 threads and so on up to the
-    /// number of CPUs fit in at once.
+    /// The most that one client has unless told otherwise, on a machine of `cpus` CPUs: pools of 1, 2, 4 threads and further powers
+    /// of two up to the number of CPUs fit in at once.
     pub fn a_client(cpus: usize) -> Self {
         Self {
             operators: 48,

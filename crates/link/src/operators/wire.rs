@@ -27,7 +27,7 @@ pub trait Wire: Read + Write + AsFd + Send {
         Ok(shutdown(self.as_fd(), Shutdown::Write)?)
     }
 
-    /// True if bytes can be read that the file does not announce: a layer in between has them.
+    /// Returns true if there may be bytes to read that the file does not announce: a layer in between has them.
     fn has_buffered(&self) -> bool {
         false
     }

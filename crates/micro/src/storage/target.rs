@@ -85,13 +85,19 @@ impl Target {
     pub fn of_file(path: &Path, laying: &Laying<'_>, keep: bool) -> Result<Self, TargetError> {
         if let Some(kept) = open_kept(path)? {
             let is_same = kept.mark == Mark::of(laying);
-            let target = Self::new(path, kept.file, laying);
             if !is_same {
                 check_space(path, laying.bytes.saturating_sub(kept.bytes))?;
-                target.lay_out_first(laying.stop, keep)?;
             }
+            // Of a longer file the old mark stays at the end until the new length is set.
+            if laying.bytes < kept.bytes {
+                kept.spoil().map_err(|error| refused(path, error))?;
+            }
+            let target = Self::new(path, kept.file, laying);
             if !keep {
                 target.forget_name()?;
+            }
+            if !is_same {
+                target.lay_out_first(laying.stop, keep)?;
             }
             return Ok(target);
         }
@@ -107,8 +113,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Bytes of the file of dpb's own that stays at `path`: one that was kept, or an empty one, whose maker was killed before its first
-    /// write. `None` if nothing is there, if it is not dpb's, or if a dpb uses it.
+    /// Bytes of the file that stays at `path`: one that dpb kept and that nobody uses, or an empty one, as a maker leaves that is killed
+    /// before its first write. `None` for everything else.
     pub fn kept_bytes(path: &Path) -> Option<u64> {
         let there = fs::symlink_metadata(path).ok()?;
         match there.is_file() && there.len() == 0 {
@@ -117,15 +123,28 @@ impl Target {
         }
     }
 
-    /// Removes the file of dpb's own that stays at `path` ([`Target::kept_bytes`]). Whether there was one.
+    /// Removes the empty file at `path`, unless a dpb uses it or it is not empty any more. For paths at which nobody but dpb makes files.
+    ///
+    /// # Errors
+    /// [`TargetError`]: it is in use, or cannot be removed.
+    pub fn remove_empty(path: &Path) -> Result<(), TargetError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        let file = options.open(path).map_err(|error| refused(path, error))?;
+        lock(path, &file)?;
+        let removed = file.metadata().and_then(|about| match about.len() {
+            0 => forget(path, &file),
+            _ => Ok(()),
+        });
+        removed.map_err(|error| refused(path, error))
+    }
+
+    /// Removes the file of dpb's own that was kept at `path`. Whether there was one.
     ///
     /// # Errors
     /// [`TargetError`]: what is there is not dpb's, is in use, or cannot be removed.
     pub fn remove_kept(path: &Path) -> Result<bool, TargetError> {
-        if Self::kept_bytes(path) == Some(0) {
-            fs::remove_file(path).map_err(|error| refused(path, error))?;
-            return Ok(true);
-        }
         let Some(kept) = open_kept(path)? else {
             return Ok(false);
         };
@@ -346,7 +365,7 @@ impl Target {
         };
         let failed = |error: io::Error| self.failed("cannot be marked", &error);
         let len = self.bytes + MARK_BYTES as u64;
-        // The mark comes first: a file that is not empty has one, also if the process is killed between the two.
+        // The mark comes first: a file that grows has one, also if the process is killed between the two.
         let written = self.file.write_all_at(&mark.to_bytes(), self.bytes);
         written
             .and_then(|()| self.file.set_len(len))
@@ -438,6 +457,18 @@ struct Kept {
     file: File,
     bytes: u64,
     mark: Mark,
+}
+
+impl Kept {
+    /// Says in the mark that the data are not whole: they are about to change.
+    fn spoil(&self) -> io::Result<()> {
+        let mark = Mark {
+            is_whole: false,
+            ..self.mark.clone()
+        };
+        self.file.write_all_at(&mark.to_bytes(), self.bytes)?;
+        self.file.sync_data()
+    }
 }
 
 /// The file at `path`, locked; `None` if nothing is there. Whatever is not dpb's is refused.

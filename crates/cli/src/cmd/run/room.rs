@@ -37,9 +37,14 @@ impl Room {
         if matches!(test.site, Site::On(_)) {
             return None;
         }
+        // The data of a test that has its server elsewhere is there.
+        let disk_bytes = match test.site {
+            Site::To(_) => 0,
+            _ => cost.disk_bytes,
+        };
         let needs = [
             ("of memory", cost.memory_bytes, self.memory_bytes),
-            ("on disk", cost.disk_bytes, self.disk_bytes),
+            ("on disk", disk_bytes, self.disk_bytes),
         ];
         let (what, needed, free) = needs.into_iter().find(|(_, needed, free)| needed > free)?;
         let (needed, free) = (short(needed as f64), short(free as f64));
@@ -63,6 +68,9 @@ mod tests {
         read.unwrap_or_else(|failure| panic!("{}", failure.message))
     }
 
+    /// A data folder that nothing is in.
+    const NOWHERE: &str = "/nowhere/data";
+
     /// A DPU of 16 GB, of which its system has one, and a small flash disk.
     const DPU: Room = Room {
         memory_bytes: 15_000_000_000,
@@ -73,7 +81,7 @@ mod tests {
     fn every_test_that_dpb_ships_fits_a_dpu() {
         for shipped in SHIPPED {
             for test in boxed(shipped.text).tests {
-                let why = DPU.shortage(&test, &test.cost());
+                let why = DPU.shortage(&test, &test.cost(NOWHERE.as_ref()));
                 assert_eq!(why, None, "{}: {}", shipped.name, test.title());
             }
         }
@@ -87,12 +95,16 @@ mod tests {
         );
         let why = |at: usize| {
             let test: &Test = &asked.tests[at];
-            DPU.shortage(test, &test.cost()).expect("it does not fit")
+            DPU.shortage(test, &test.cost(NOWHERE.as_ref()))
+                .expect("it does not fit")
         };
         assert!(why(0).contains("of memory"), "{}", why(0));
         assert!(why(1).contains("on disk"), "{}", why(1));
         let mut elsewhere = asked.tests[0].clone();
         elsewhere.site = Site::On("dpu".to_owned());
-        assert_eq!(DPU.shortage(&elsewhere, &elsewhere.cost()), None);
+        assert_eq!(
+            DPU.shortage(&elsewhere, &elsewhere.cost(NOWHERE.as_ref())),
+            None
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! How long tests take, and how many runs of each fit a budget.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::boxes::{Test, repeats_of};
@@ -29,9 +30,9 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// All tests are to run, from now on.
-    pub(super) fn new(tests: &[Test], budget: Option<Duration>) -> Self {
-        let costs = tests.iter().map(Test::cost).collect();
+    /// All tests are to run, from now on, with their data in `data_dir`.
+    pub(super) fn new(tests: &[Test], budget: Option<Duration>, data_dir: &Path) -> Self {
+        let costs = tests.iter().map(|test| test.cost(data_dir)).collect();
         Self::of(costs, tests.iter().map(repeats_of).collect(), budget)
     }
 

@@ -167,7 +167,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It closes behind the lock: nobody opens a device again that is still closing.
+        // It closes while the lock is held: nobody opens a device again that is still closing.
         let mut opened = lock(&self.opened);
         self.backend = None;
         let mine = opened.iter_mut().find(|opened| opened.name == self.name);

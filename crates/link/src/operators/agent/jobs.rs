@@ -63,7 +63,6 @@ pub(super) fn serve(
 }
 
 struct Jobs<'a> {
-    lane: Lane,
     talk: Talk<'a>,
     shared: &'a Shared,
     shape: OutputShape,
@@ -77,6 +76,8 @@ struct Jobs<'a> {
     ready: VecDeque<Job>,
     done: Vec<Completion>,
     silence: Silence,
+    /// Last: its backend may close with it, and the buffers above are of that backend.
+    lane: Lane,
 }
 
 impl<'a> Jobs<'a> {

@@ -266,7 +266,7 @@ impl Requests<'_> {
         let over = |prepared: &Arc<Prepared>| {
             self.mine.contains(&prepared.number) && is_over(&prepared.number)
         };
-        // Dropped behind the lock: it may wait for a device.
+        // Dropped once the lock is free: it may wait for a device.
         let gone: Vec<_> = operators
             .extract_if(.., |prepared| over(prepared))
             .collect();

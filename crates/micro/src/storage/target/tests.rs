@@ -131,6 +131,37 @@ fn only_a_kept_file_is_removed() {
 }
 
 #[test]
+fn an_empty_file_is_removed_as_such_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    fs::write(&path, "").expect("written");
+    // It may be a person's.
+    assert!(Target::remove_kept(&path).is_err() && path.exists());
+    let file = File::open(&path).expect("there");
+    lock(&path, &file).expect("free");
+    assert!(Target::remove_empty(&path).is_err(), "somebody uses it");
+    drop(file);
+    Target::remove_empty(&path).expect("removed");
+    assert!(!path.exists());
+    fs::write(&path, "not empty").expect("written");
+    Target::remove_empty(&path).expect("nothing to do");
+    assert!(path.exists());
+}
+
+#[test]
+fn a_file_whose_data_are_about_to_change_is_not_used_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    drop(Target::of_file(&path, &laying(2 << 20, 1), true).expect("made"));
+    let kept = open_kept(&path).expect("ours").expect("there");
+    assert!(kept.mark == Mark::of(&laying(2 << 20, 1)));
+    kept.spoil().expect("marked");
+    drop(kept);
+    let kept = open_kept(&path).expect("ours").expect("there");
+    assert!(kept.mark != Mark::of(&laying(2 << 20, 1)));
+}
+
+#[test]
 fn a_file_that_somebody_else_may_have_written_to_is_laid_out_anew() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("file");

@@ -147,7 +147,7 @@ impl Scratch {
     fn scan_all(&mut self, batch: Batch<'_>) {
         let mut at = 0;
         while at < self.groups.len() {
-            let is_last_resort = self.groups.len() == GROUPS_MAX;
+            let is_last_resort = self.groups.len() >= GROUPS_MAX;
             let group = &mut self.groups[at];
             let is_divisible = group.patterns.len() > 1 && !is_last_resort;
             self.hits.clear();
