@@ -252,7 +252,10 @@ impl MeasurementBox {
         changes: &Changes,
         globals: &Globals,
     ) -> Result<Self, Failure> {
-        let value = json::read(text).map_err(|error| Failure::usage(format!("{file}: {error}")))?;
+        let value = json::read(text).map_err(|error| {
+            let what = if error.is_data() { "" } else { "not JSON: " };
+            Failure::usage(format!("{file}: {what}{error}"))
+        })?;
         let top = Place::new(file, &value);
         let mut reader = Reader {
             plugins,
