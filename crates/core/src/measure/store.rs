@@ -132,7 +132,11 @@ impl Store {
         line.push(b'\n');
         self.file.write_all(&line)?;
         match self.durability {
-            Durability::Machine => self.file.sync_data(),
+            Durability::Machine => match self.file.sync_data() {
+                // fsync(2): a special file that cannot be synchronised, such as /dev/null.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                synced => synced,
+            },
             Durability::Process => Ok(()),
         }
     }

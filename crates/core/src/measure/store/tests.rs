@@ -56,6 +56,12 @@ fn a_file_cut_at_any_byte_keeps_its_whole_lines_and_takes_more() {
 
 /// A duration in seconds was once read as its neighbour: numbers of 17 digits are the hard ones.
 #[test]
+fn records_may_go_to_a_file_that_cannot_be_synchronised() {
+    let mut store = Store::open("/dev/null".as_ref(), Durability::Machine).expect("opens");
+    store.append(&record("a")).expect("appends");
+}
+
+#[test]
 fn numbers_come_back_to_the_last_bit() {
     let mut random = crate::random::SplitMix64::new(5);
     let folder = tempfile::tempdir().expect("a temporary folder");
